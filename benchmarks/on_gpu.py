@@ -4,9 +4,10 @@
     python benchmarks/on_gpu.py --out FOLDER --only tune --budget 540
     python benchmarks/on_gpu.py --out FOLDER --tiny           # a small model, without a GPU and without Liger
 
-Parts: what `doctor` says; captures of Llama-3.2-1B in the forms that users train it in; tunes from the slowest form, of
-a model that Liger does not know and behind a collator that tokenises; the ladder. `parts.csv` in FOLDER says how each
-ended, and the logs beside it what it printed. Exit codes: 0 all ended well, 1 some did not, 3 no GPU.
+Parts: what `doctor` says; the tests that need a GPU; captures of Llama-3.2-1B in the forms that users train it in;
+tunes from the slowest form, of a model that Liger does not know and behind a collator that tokenises; the ladder.
+`parts.csv` in FOLDER says how each ended, and the logs beside it what it printed. Exit codes: 0 all ended well, 1
+some did not, 3 no GPU.
 """
 
 from __future__ import annotations
@@ -59,6 +60,19 @@ class Part:
 def parts(out: Path, tiny: bool) -> Iterator[Part]:
     """What is run, the cheap and the most telling first."""
     yield Part("doctor", (*DIAGNOSE, "doctor"), 60)
+    if not tiny:
+        tests = (
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-m",
+            "gpu",
+            "-p",
+            "no:cacheprovider",
+            str(HERE.parent / "tests"),
+        )
+        yield Part("tests", tests, 540)
     for name, options in CAPTURES.items():
         if tiny and LIGER in options:
             continue

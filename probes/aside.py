@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .guard import guarded
+from .hand_over import in_a_thread
 
 
 class Aside:
@@ -28,7 +29,7 @@ class Aside:
         self._ended = _thread.allocate_lock()
         self._ended.acquire()
         try:
-            _thread.start_new_thread(self._run, ())
+            in_a_thread(self._run, "a thread beside the training failed")
         except RuntimeError:  # no thread can be had
             self._run()
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
-from typing import Any
-
 from .config import Config, from_environment
 from .guard import guarded
+from .hand_over import in_forked_children
 from .session import Session
 
 _session: Session | None = None
@@ -53,6 +51,4 @@ def _forget() -> None:
 
 def _forget_in_children() -> None:
     """A forked DataLoader worker is no training process."""
-    register: Any = getattr(os, "register_at_fork", None)
-    if register is not None:
-        register(after_in_child=_forget)
+    in_forked_children(_forget, "a forked process goes on with the capture")

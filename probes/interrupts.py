@@ -16,8 +16,19 @@ from typing import Any
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _OWN_EXCEPTIONS = ("builtins", "torch", "numpy", "transformers", "accelerate", "nvtx")
+_THEIRS = "__diagnose_theirs__"
 _BARE = (AssertionError, MemoryError, StopIteration, GeneratorExit)  # Python raises these without a word
 _TAKES_MORE = 0x04  # CO_VARARGS
+
+
+class AskedToEnd(SystemExit):
+    """The job ends here because `--stop` asks for it: as a `SystemExit`, which no guard of the probe holds back."""
+
+
+def theirs(error: BaseException) -> BaseException:
+    """Mark an exception that the job's own code raised, called by the probe on its behalf: it goes through."""
+    vars(error)[_THEIRS] = True
+    return error
 
 
 def of_the_job(error: BaseException, handled: BaseException | None = None) -> BaseException | None:
@@ -29,7 +40,9 @@ def of_the_job(error: BaseException, handled: BaseException | None = None) -> Ba
     visited: set[int] = set()
     while current is not None and current is not handled and id(current) not in visited:
         visited.add(id(current))
-        if isinstance(current, KeyboardInterrupt) or _raised_by_a_handler(current) or _sent_from_elsewhere(current):
+        if isinstance(current, (KeyboardInterrupt, AskedToEnd)) or _THEIRS in vars(current):
+            return current
+        if _raised_by_a_handler(current) or _sent_from_elsewhere(current):
             return current
         current = current.__cause__ or current.__context__
     return None
@@ -78,9 +91,13 @@ def _was_given_one_of(frame: FrameType, outer: list[FrameType]) -> bool:
 
 
 def _codes_of_handlers() -> set[CodeType]:
-    """The code of the Python handlers in place now, for one that forgot its arguments."""
+    """The code of the job's Python handlers in place now, for one that forgot its arguments."""
     codes = (_code_of(signal.getsignal(number)) for number in signal.valid_signals())
-    return {code for code in codes if code is not None}
+    return {code for code in codes if code is not None and not _is_ours(code)}
+
+
+def _is_ours(code: CodeType) -> bool:
+    return os.path.abspath(code.co_filename).startswith(_HERE + os.sep)
 
 
 def _code_of(handler: Any) -> CodeType | None:
@@ -102,7 +119,7 @@ def _sent_from_elsewhere(error: BaseException) -> bool:
     bare = not error.args and not isinstance(error, _BARE)
     if bare and isinstance(error, SystemExit):
         return True
-    if not frames or not os.path.abspath(frames[-1].f_code.co_filename).startswith(_HERE + os.sep):
+    if not frames or not _is_ours(frames[-1].f_code):
         return False
     if bare:
         return True

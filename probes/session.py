@@ -6,21 +6,22 @@ error; what a signal handler of the job raises meanwhile does.
 
 from __future__ import annotations
 
-import atexit
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
 
+from .breaking_off import BreaksOff
 from .bundle.outcome import Outcome
 from .config import Config, rank_and_world
+from .cuda_graphs import capturing
 from .facts.job_objects import JobObjects
 from .facts.when_due import facts_of, samples_of
 from .fetches import Fetches
-from .guard import guarded, quietly, say, told
-from .interrupts import in_a_handler, of_the_job
+from .guard import guarded, quietly, say
+from .hand_over import at_exit
+from .interrupts import in_a_handler
 from .limits.allowance import Allowance
 from .protocol import JOBS_PROFILER, MANY_BATCHES
 from .recording import other_profilers
@@ -34,7 +35,7 @@ PATIENCE_S = 0.5  # the training thread waits so long for a trace to be written
 MOST_WINDOWS = 4  # a search over hyperparameters trains hundreds of times
 
 
-class Session:
+class Session(BreaksOff):
     """One process's captures, one window for each loop.
 
     Attributes:
@@ -56,14 +57,9 @@ class Session:
         self.clock = StepClock(clock)
         self.sampler = StackSampler(threading.get_ident())
         self._step_range, self._fetches, self._opened = StepRange(), Fetches(), 0
-        self.stop_asked = self._busy = self._passed = False
+        self.stop_asked = self._busy = self._passed = self._spoilt = False
         self._thread, self._owner = threading.get_ident(), os.getpid()
-        atexit.register(self._at_exit)
-
-    @property
-    def phase(self) -> str:
-        """Where the running step belongs; "done" when nothing more is to be captured."""
-        return self.window.phase if self.window is not None else "done"
+        at_exit(self._at_exit, "capture stopped")
 
     def open_to(self, source: str) -> bool:
         """Whether steps counted by `source` are wanted now."""
@@ -75,7 +71,7 @@ class Session:
         """A training loop of `total` optimizer steps (None: unknown) begins; the job has `done` steps behind it."""
         self.loop_ended()
         self._safely(self._finish, "capture stopped")
-        if not self.open_to(source) or in_a_handler():
+        if not self.open_to(source) or in_a_handler() or capturing():
             return
         self.source = source
         self._opened += 1
@@ -83,18 +79,16 @@ class Session:
 
     def step_ended(self) -> None:
         """One optimizer step has ended; its own time ends here, before anything the capture does."""
-        if self.phase == "done" or self._busy or threading.get_ident() != self._thread:
+        if self._is_closed():
             return
         if self.phase in PROFILED and in_a_handler():  # nothing is exported in there, nor does it step the loop
             return
         self._fetches.step_ended()
-        self._safely(self._step_ended, "capture stopped")
+        self._safely(self._step_unseen if capturing() else self._step_ended, "capture stopped")
 
     def batch_fetched(self) -> None:
         """A loader has given the training thread a batch; a window in which many come without a step is over."""
-        if self.phase == "done" or self._busy or threading.get_ident() != self._thread:
-            return
-        if not self._fetches.one_too_many():
+        if self._is_closed() or capturing() or not self._fetches.one_too_many():
             return
         if self.phase in PROFILED:
             self.loop_ended(MANY_BATCHES)
@@ -106,7 +100,7 @@ class Session:
 
         After one that `broke`, by an exception that the job may yet want to deal with, files wait for the exit.
         """
-        if self._owner != os.getpid() or self._busy:
+        if self._owner != os.getpid() or self._busy or capturing():
             return
         if self.phase != "done":
             self._safely(lambda: self._cut_short(why), "capture stopped")
@@ -116,9 +110,9 @@ class Session:
         for end in (self._step_range.end, self.clock.rest):
             quietly(end)
 
-    def beside_a_profiler(self) -> bool:
-        """Whether a profiler of the job runs: then nothing but counting is done, and its trace is the job's alone."""
-        return other_profilers.running()
+    def _is_closed(self) -> bool:
+        """Whether what happens in this thread is nothing to the window."""
+        return self.phase == "done" or self._busy or threading.get_ident() != self._thread
 
     def _at_exit(self) -> None:
         if self._owner == os.getpid():
@@ -133,7 +127,7 @@ class Session:
     def _plan(self, plan: Plan, done: int) -> None:
         """A window by `plan` begins with the next step; the job has `done` steps behind it."""
         self.outcome.begins()
-        self.recorder, self.stop_asked, self._passed = None, False, False
+        self.recorder, self.stop_asked, self._passed, self._spoilt = None, False, False, False
         self._fetches = Fetches()
         self._thread = threading.get_ident()
         self.sampler = StackSampler(self._thread)
@@ -142,9 +136,18 @@ class Session:
         if self.window.phase in PROFILED:
             self._arm()
 
+    def _step_unseen(self) -> None:
+        """A step has ended in which the job captures a CUDA graph: a window with it is no measurement of the loop."""
+        assert self.window is not None
+        self._spoilt = self.phase in PROFILED
+        self.window.step_unseen()
+        self.clock.step_is_underway()
+
     def _step_ended(self) -> None:
         window = self.window
         assert window is not None
+        if self._spoilt:
+            self._put_off()
         if self.recorder is not None:
             self.recorder.still_ours()
         if self._passed or self.beside_a_profiler():
@@ -187,7 +190,7 @@ class Session:
         assert self.window is not None
         assert self.recorder is not None
         self.recorder.abort()
-        self.recorder = None
+        self.recorder, self._spoilt = None, False
         self.window.put_off()
         self.clock.put_off()
 
@@ -260,41 +263,3 @@ class Session:
             if self.outcome.files is None and window.count:
                 self.outcome.claim(self.folder)
         self._note_facts()
-
-    def _safely(self, call: Callable[[], None], doing: str) -> None:
-        """Run a part of the capture; an error ends the capture, and training goes on."""
-        handled = sys.exc_info()[1]
-        self._busy = True
-        try:
-            call()
-        except BaseException as error:
-            if (interrupt := of_the_job(error, handled)) is not None:
-                self._interrupted(interrupt)
-                if interrupt is error:
-                    raise
-                raise interrupt from None
-            self.outcome.error = why = f"{doing}: {told(error)}"
-            say(why)
-            self._abandon()
-        finally:
-            self._busy = False
-
-    def _interrupted(self, interrupt: BaseException) -> None:
-        """The job's exception is on its way through: a running profiler is stopped, files wait for the exit."""
-        if self.phase in PROFILED or (self.recorder is not None and self.recorder.running):
-            name = type(interrupt).__name__
-            self.outcome.error = f"the window was cut by {name}, raised by a signal handler of the job"
-            self._stop_all()
-
-    def _abandon(self) -> None:
-        self._stop_all()
-        if not self.beside_a_profiler():
-            quietly(self._finish)
-
-    def _stop_all(self) -> None:
-        if self.window is not None:
-            self.window.phase = "done"
-        for stop in (self.sampler.stop, self.clock.rest):
-            quietly(stop)
-        if self.recorder is not None:
-            quietly(self.recorder.abort)

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 
 from .guard import quietly
+from .hand_over import in_a_thread
 
 
 class SideThread:
@@ -24,7 +25,7 @@ class SideThread:
         self._woken, self._ended = _thread.allocate_lock(), _thread.allocate_lock()
         self._woken.acquire()
         self._ended.acquire()
-        _thread.start_new_thread(self._run, (run,))
+        in_a_thread(lambda: self._run(run), "a thread beside the training failed")
 
     def wait(self, seconds: float) -> bool:
         """Wait inside `run`, no longer than so; whether it was woken before."""

@@ -133,6 +133,13 @@ class Window:
             self._taken += 1
             self._advance(until=PROFILED if self.is_ahead else ())
 
+    def step_unseen(self) -> None:
+        """A step has ended that nothing may be done at: the window moves as by one that has passed, or stays."""
+        self.count += 1
+        if self.plan.fixed and self.is_ahead:
+            self._taken += 1
+            self._advance(until=PROFILED)
+
     def records(self, steps: int) -> None:
         """Of the steps that the plan records only so many are."""
         if steps != self.plan.active:

@@ -206,7 +206,9 @@ def _last_line(run: "ArmedRun", near: str) -> str:
 
     slow = [f"{window.slow_step:,}" for window in run.windows if window.slow_step is not None]
     held = f" (with the slow step{'s' * (len(slow) > 1)} {', '.join(slow)})" if slow else ""
-    windows = f"{len(run.windows)} window{'s' * (len(run.windows) != 1)}{held}"
+    empty = sum(not window.ranks for window in run.windows)
+    without = f" ({empty} without a trace)" if empty else ""
+    windows = f"{len(run.windows)} window{'s' * (len(run.windows) != 1)}{held}{without}"
     untold = run.series.not_told
     steps = verdict(run.series) if untold is None else f"whether steps change is unknown: {untold.because}"
     return f"{steps}; {windows}; again: diagnose analyze {shlex.quote(near)}"

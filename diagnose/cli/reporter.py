@@ -12,6 +12,7 @@ from diagnose.cli.outputs import Outputs
 from diagnose.cli.promises import record, with_track_records
 from diagnose.cli.voice import guarded, say
 from diagnose.errors import printable
+from diagnose.probes.protocol import TRACE, WINDOW_FOLDER
 
 POLL_EVERY_S = 0.3
 _MOST_RANKS = 8
@@ -109,7 +110,9 @@ def armed_words(bundle: Bundle, outputs: Outputs, argv: list[str], no_ledger: bo
     if not step_logs(bundle.folder):
         say(f"nothing captured: {printable(_why_nothing(bundle, bundle.written(), argv))}")
     elif not outputs.wanted:
-        say(f"captured into {printable(near(bundle.folder))}")
+        holds = any(True for _ in bundle.folder.glob(f"{WINDOW_FOLDER.format('*')}/{TRACE.format('*')}"))
+        where = printable(near(bundle.folder))
+        say(f"captured into {where}" if holds else f"step times into {where}; no window holds a trace")
     else:
         tell_armed(bundle.folder, near(bundle.folder), outputs.printed, outputs.files, no_ledger)
 

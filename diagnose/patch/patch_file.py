@@ -12,6 +12,7 @@ from diagnose.errors import UserError, printable
 from diagnose.patch.applied import expected_of
 from diagnose.patch.patches import TYPED, WRAPPERS, python_lines
 from diagnose.probes.apply.allowed import variable_text, why_not
+from diagnose.probes.facts.environment import ALLOCATOR, ALLOCATOR_BEFORE
 
 _LARGEST_BYTES = 64 << 20
 _LONGEST = 60
@@ -26,7 +27,7 @@ _DIAGNOSIS = table(
 )
 """What is read of a diagnosis; the patch in it is checked as one that comes alone."""
 _FORMS = 'pass {"target": ..., "set": {...}}, a list of these, or the output of `diagnose analyze --json`'
-_ALLOCATOR = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")  # each torch reads one of them, or both
+_ALLOCATOR = (ALLOCATOR, ALLOCATOR_BEFORE)  # each torch reads one of them, or both
 
 
 @dataclass(frozen=True)

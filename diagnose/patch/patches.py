@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from diagnose.diagnosis import Patch
 from diagnose.probes.apply.allowed import why_not
+from diagnose.probes.facts.environment import ALLOCATOR, ALLOCATOR_BEFORE, ALLOCATOR_RENAMED_IN
 
 Versions = Mapping[str, Any]
 
@@ -44,7 +45,6 @@ _ACTIVATION_CHECKPOINTING = (5, 23)
 _SAMPLING_STRATEGY = (5, 2)
 _DTYPE = (4, 56)
 _EVAL_STRATEGY = (4, 41)
-_ALLOC_CONF = (2, 11)  # of torch
 _OFF = "'no'"  # a bare no is false in YAML
 _YAML_WORDS = frozenset({"no", "yes", "on", "off", "true", "false", "null", "y", "n"})
 _UPPER = ("backward_prefetch", "auto_wrap_policy", "state_dict_type", "sharding_strategy")  # of accelerate's FSDP
@@ -167,8 +167,8 @@ def _spelled(
 ) -> tuple[str, Any]:
     if target == "model_kwargs" and name in ("dtype", "torch_dtype"):
         return ("torch_dtype" if _before(transformers, _DTYPE) else "dtype"), value
-    if target == "environment" and name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
-        return ("PYTORCH_CUDA_ALLOC_CONF" if _before(torch, _ALLOC_CONF) else "PYTORCH_ALLOC_CONF"), value
+    if target == "environment" and name in (ALLOCATOR, ALLOCATOR_BEFORE):
+        return (ALLOCATOR_BEFORE if _before(torch, ALLOCATOR_RENAMED_IN) else ALLOCATOR), value
     return _argument(name, value, transformers) if target == "training_arguments" else (name, value)
 
 

@@ -7,7 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from ..guard import guarded
+from .compile import compiler_missing
 from .constructors import patched_init, values_for
+from .device import gpu_is_there
 from .job_patch import JobPatch, job_patch
 
 TARGET = "accelerator"
@@ -28,7 +30,15 @@ def _chosen(patch: JobPatch, given: dict[str, Any]) -> dict[str, Any]:
     if given.get("dynamo_plugin") is not None and "dynamo_backend" in wanted:
         patch.refuse(TARGET, "dynamo_backend", "the job gives a dynamo_plugin")
         wanted.pop("dynamo_backend")
+    because = compiler_missing(gpu_is_there() and not given.get("cpu")) if _compiles(wanted) else ""
+    if because:
+        patch.refuse(TARGET, "dynamo_backend", because)
+        wanted.pop("dynamo_backend")
     return wanted
+
+
+def _compiles(wanted: dict[str, Any]) -> bool:
+    return wanted.get("dynamo_backend", "no") != "no"
 
 
 def _held_back(arguments: dict[str, Any]) -> Callable[[], None]:

@@ -7,15 +7,14 @@ at the buckets, while a compiled model inside it hands over all gradients at the
 from __future__ import annotations
 
 import gc
-import os
-import shutil
 import sys
-from importlib.util import find_spec
 from typing import Any
 
 from ..facts.model import optimized
 from ..guard import guarded
+from ..hand_over import before_forward
 from ..held import held, parameters
+from .device import cpp_compiler_missing, triton_missing
 from .job_patch import JobPatch
 
 TARGET, KEY = "torch", "compile"
@@ -37,7 +36,7 @@ def compiled_next(patch: JobPatch, optimizer: Any) -> None:
         guarded(lambda: _compile(patch, module), "the model is not compiled")
 
     patch.awaits(TARGET, KEY, "no module that holds the optimizer's parameters was called")
-    handles += [model.register_forward_pre_hook(called) for model in models]
+    handles += [before_forward(model, called, "the model is not compiled") for model in models]
 
 
 def _compile(patch: JobPatch, module: Any) -> None:
@@ -76,7 +75,4 @@ def _refused(models: list[Any]) -> str:
 
 def compiler_missing(on_gpu: bool) -> str:
     """What torch.compile needs and does not find here; empty when nothing is missing."""
-    if on_gpu:
-        return "" if find_spec("triton") is not None else "triton is not installed"
-    compiler = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
-    return "" if compiler else "there is no C++ compiler"
+    return triton_missing() if on_gpu else cpp_compiler_missing()

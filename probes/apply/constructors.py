@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
-from functools import wraps
 from inspect import signature
 from typing import Any
 
 from ..current_session import session
 from ..guard import guarded, told
+from ..hand_over import forgive, replace
 from ..interrupts import let_out
 from .job_patch import JobPatch, job_patch
 
@@ -33,24 +33,23 @@ def patched_init(kind: Any, target: str, choose: Choose, held_back: HeldBack = _
     `held_back(arguments)` makes the arguments such that they can be given twice, and returns what to call in between.
     """
     patch = job_patch()
-    if patch is None or not values_for(patch, target) or hasattr(kind.__init__, "__diagnose_apply__"):
+    if patch is None or not values_for(patch, target):
         return
-    original = kind.__init__
+    its_own = kind.__init__
 
-    @wraps(original)
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+    def changed(original: Any, made: Any, *args: Any, **kwargs: Any) -> None:
         asked: Any = None
         patched: Any = None
         values: dict[str, Any] = {}
 
         def change() -> None:
             nonlocal asked, patched, values
-            asked = signature(original).bind(self, *args, **kwargs)
-            values = choose(patch, _with_defaults(original, asked.arguments))
+            asked = signature(its_own).bind(made, *args, **kwargs)
+            values = choose(patch, _with_defaults(its_own, asked.arguments))
 
         def as_asked() -> None:
             if asked is None:
-                original(self, *args, **kwargs)
+                original(made, *args, **kwargs)
             else:
                 original(*asked.args, **asked.kwargs)
 
@@ -60,19 +59,19 @@ def patched_init(kind: Any, target: str, choose: Choose, held_back: HeldBack = _
         go_back = held_back(asked.arguments)
         handled = sys.exc_info()[1]
         try:
-            patched = signature(original).bind(*asked.args, **asked.kwargs)
+            patched = signature(its_own).bind(*asked.args, **asked.kwargs)
             patched.arguments.update(values)
             original(*patched.args, **patched.kwargs)
         except Exception as error:
             let_out(error, handled)
+            forgive(original)
             refuse_all(patch, target, values, error)
             go_back()
             as_asked()
         else:
             patch.applied(target, values)
 
-    __init__.__diagnose_apply__ = target  # type: ignore[attr-defined]
-    kind.__init__ = __init__
+    replace(kind, "__init__", changed, f"no patch of {kind.__name__}", "__diagnose_apply__")
 
 
 def _with_defaults(function: Any, arguments: dict[str, Any]) -> dict[str, Any]:

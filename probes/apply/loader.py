@@ -10,6 +10,7 @@ from ..guard import quietly, say
 from ..held import attributes, is_a
 from . import loader_order
 from .constructors import holds_device_tensors, patched_init, values_for, workers_refused
+from .device import gpu_is_there
 from .job_patch import JobPatch, job_patch
 from .loader_trial import tried
 
@@ -128,12 +129,9 @@ def _needs_workers(given: dict[str, Any]) -> bool:
 
 
 def _pinning_refused(dataset: Any) -> str:
-    import torch
-
     if holds_device_tensors(dataset):
         return "the dataset holds tensors of a device"
-    has_gpu = torch.cuda.is_initialized() or torch.cuda.device_count() > 0  # leaves CUDA unstarted: workers may fork
-    return "" if has_gpu else "there is no GPU to pin for"
+    return "" if gpu_is_there() else "there is no GPU to pin for"
 
 
 def _say_once(line: str) -> None:

@@ -11,14 +11,15 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from functools import wraps
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from ..guard import quietly
+from ..guard import guarded, quietly
+from ..hand_over import replace, replace_property
 
 READS_AHEAD = "workers read the sampler ahead of the loop, and {} may draw as it goes"
 _LIBRARIES = ("torch.", "transformers.", "accelerate.", "lightning.", "pytorch_lightning.", "datasets.")
+_NOT_KEPT = "the order of the samples may be another"
 _PLAIN = (list, tuple, range)
 _KEPT: WeakKeyDictionary[Any, _Kept] = WeakKeyDictionary()
 
@@ -77,8 +78,8 @@ def keep_as_before(loader: Any, arguments: Mapping[str, Any]) -> bool:
 def install(kind: Any) -> None:
     """Have torch's DataLoader keep the order of those that `keep` names."""
     if not hasattr(kind.__iter__, "__diagnose_order__"):
-        kind._index_sampler = property(_remembering(kind._index_sampler.fget))
-        kind.__iter__ = _in_order(kind.__iter__)
+        replace_property(kind, "_index_sampler", _remembering, _NOT_KEPT)
+        replace(kind, "__iter__", _in_order, _NOT_KEPT, "__diagnose_order__")
 
 
 def draws_as_it_goes(arguments: Mapping[str, Any]) -> str:
@@ -111,14 +112,9 @@ def _first_known(*things: Any) -> Any:
     return next((thing for thing in things if thing is not None), None)
 
 
-def _in_order(original: Any) -> Any:
-    @wraps(original)
-    def __iter__(self: Any) -> Any:
-        kept = _KEPT.get(self)
-        return original(self) if kept is None else _Pass(self, kept, original)
-
-    __iter__.__diagnose_order__ = True  # type: ignore[attr-defined]
-    return __iter__
+def _in_order(original: Any, loader: Any) -> Any:
+    kept = _KEPT.get(loader)
+    return original(loader) if kept is None else _Pass(loader, kept, original)
 
 
 class _Pass:
@@ -162,15 +158,18 @@ class _Pass:
 
     def _started(self) -> Any:
         """The batches; what workers draw to start with is the number that was drawn where the pass began."""
-        after = self._first.get_state()
-        self._first.set_state(self._before)
-        self._kept.sampler_starts = lambda: self._first.set_state(after)
-        self._kept.read = self._read
+        guarded(self._begins, _NOT_KEPT)
         quietly(lambda: _let_go(self._loader, self._kept))
         try:
             return self._original(self._loader)
         finally:
-            _sampler_starts(self._kept)
+            guarded(lambda: _sampler_starts(self._kept), _NOT_KEPT)
+
+    def _begins(self) -> None:
+        after = self._first.get_state()
+        self._first.set_state(self._before)
+        self._kept.sampler_starts = lambda: self._first.set_state(after)
+        self._kept.read = self._read
 
 
 def _sampler_starts(kept: _Kept) -> None:
@@ -202,12 +201,9 @@ def _generator_of_the_job(loader: Any) -> Any:
     return generator if isinstance(generator, torch.Generator) else None
 
 
-def _remembering(original: Any) -> Any:
-    def _index_sampler(self: Any) -> Any:
-        kept, sampler = _KEPT.get(self), original(self)
-        return sampler if kept is None else _Remembering(sampler, kept)
-
-    return _index_sampler
+def _remembering(original: Any, loader: Any) -> Any:
+    kept, sampler = _KEPT.get(loader), original(loader)
+    return sampler if kept is None else _Remembering(sampler, kept)
 
 
 class _Remembering:
@@ -217,11 +213,11 @@ class _Remembering:
         self._sampler, self._kept = sampler, kept
 
     def __iter__(self) -> Iterator[Any]:
-        _sampler_starts(self._kept)
+        guarded(lambda: _sampler_starts(self._kept), _NOT_KEPT)
         indices, at_end, read = iter(self._sampler), object(), self._kept.read
         while True:
             if read is not None:
-                read.note()
+                guarded(read.note, _NOT_KEPT)
             index = next(indices, at_end)
             if index is at_end:
                 return

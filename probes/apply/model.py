@@ -5,10 +5,10 @@ from __future__ import annotations
 import copy
 import re
 import sys
-from functools import wraps
 from typing import Any
 
 from ..guard import guarded, quietly
+from ..hand_over import forgive, replace_classmethod
 from ..interrupts import let_out
 from .constructors import refuse_all, values_for
 from .job_patch import JobPatch, job_patch
@@ -30,14 +30,11 @@ def _install() -> None:
     if patch is None or not values_for(patch, "model_kwargs"):
         return
     for method in _METHODS:
-        original = vars(kind)[method].__func__
-        if not hasattr(original, "__diagnose_apply__"):
-            setattr(kind, method, classmethod(_patched(patch, original)))
+        replace_classmethod(kind, method, _patched(patch), "no patch of the model", "__diagnose_apply__")
 
 
-def _patched(patch: JobPatch, original: Any) -> Any:
-    @wraps(original)
-    def made(cls: Any, *args: Any, **kwargs: Any) -> Any:
+def _patched(patch: JobPatch) -> Any:
+    def made(original: Any, cls: Any, *args: Any, **kwargs: Any) -> Any:
         global _inside
         values = {} if _inside else values_for(patch, "model_kwargs")
         if not values:
@@ -49,6 +46,7 @@ def _patched(patch: JobPatch, original: Any) -> Any:
             model = original(cls, *args, **spelled(kwargs, values))
         except Exception as error:
             let_out(error, handled)
+            forgive(original)
             refuse_all(patch, "model_kwargs", values, error)
             if before is not None:
                 vars(args[0]).update(before)
@@ -58,7 +56,6 @@ def _patched(patch: JobPatch, original: Any) -> Any:
         guarded(lambda: _note(patch, values, model), "the patch of the model is not noted")
         return model
 
-    made.__diagnose_apply__ = "model_kwargs"  # type: ignore[attr-defined]
     return made
 
 

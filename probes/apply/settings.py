@@ -11,10 +11,14 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
+from ..cuda_graphs import capturing
 from ..current_session import session
+from ..facts.torch_settings import float32_matmul_precision
 from ..guard import guarded
+from ..hand_over import after_optimizer_steps
 from .compile import compiled_next
 from .constructors import values_for
+from .device import gpu_is_there
 from .job_patch import JobPatch, job_patch
 
 TORCH, GC = "torch", "gc"
@@ -26,8 +30,6 @@ def install() -> None:
     patch = job_patch()
     if patch is None or not (values_for(patch, TORCH) or values_for(patch, GC)):
         return
-    from torch.optim.optimizer import register_optimizer_step_post_hook
-
     guarded(lambda: _set(patch, ("float32_matmul_precision",)), "the patch of torch's settings is not applied")
     for key in values_for(patch, TORCH):
         if key in _SETTINGS:
@@ -36,10 +38,10 @@ def install() -> None:
     steps = _Steps(patch)
 
     def step_ended(optimizer: Any, args: Any, kwargs: Any) -> None:
-        if session() is not None:
+        if session() is not None and not capturing():
             steps.ended(optimizer)
 
-    register_optimizer_step_post_hook(_untraced(step_ended))
+    after_optimizer_steps(step_ended, "the patch of torch's settings is not applied")
 
 
 class _Steps:
@@ -98,14 +100,13 @@ def _benchmark_refused(value: Any) -> str:
 
     if value and (torch.are_deterministic_algorithms_enabled() or torch.backends.cudnn.deterministic):
         return "the job asks for deterministic algorithms"
-    has_gpu = torch.cuda.is_initialized() or torch.cuda.device_count() > 0
-    return "" if has_gpu else "there is no GPU, and cuDNN runs on one alone"
+    return "" if gpu_is_there() else "there is no GPU, and cuDNN runs on one alone"
 
 
 def _precision() -> Any:
     import torch
 
-    return torch.get_float32_matmul_precision()
+    return float32_matmul_precision(torch)
 
 
 def _set_precision(value: Any) -> None:
@@ -130,11 +131,3 @@ _SETTINGS: dict[str, tuple[Callable[[Any], str], Callable[[], Any], Callable[[An
     "float32_matmul_precision": (_nothing, _precision, _set_precision),
     "cudnn_benchmark": (_benchmark_refused, _benchmark, _set_benchmark),
 }
-
-
-def _untraced(function: Any) -> Any:
-    """`function` as torch.compile leaves it alone, where an optimizer's step is compiled."""
-    import torch
-
-    disable = getattr(torch, "_disable_dynamo", None)
-    return function if disable is None else disable(function)

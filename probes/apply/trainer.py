@@ -5,11 +5,11 @@ from __future__ import annotations
 import copy
 import sys
 from collections.abc import Mapping
-from functools import wraps
 from inspect import signature
 from typing import Any
 
 from ..guard import guarded, told
+from ..hand_over import replace
 from ..interrupts import let_out
 from .constructors import values_for, workers_refused
 from .job_patch import JobPatch, job_patch
@@ -32,17 +32,16 @@ def install() -> None:
 def _install() -> None:
     patch = job_patch()
     kind: Any = sys.modules["transformers.trainer"].Trainer
-    if patch is None or not values_for(patch, TARGET) or hasattr(kind.__init__, "__diagnose_apply__"):
+    if patch is None or not values_for(patch, TARGET):
         return
-    original = kind.__init__
+    its_own = kind.__init__
 
-    @wraps(original)
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
-        guarded(lambda: _prepare(patch, signature(original).bind(self, *args, **kwargs).arguments), "patch not checked")
-        original(self, *args, **kwargs)
+    def made(original: Any, trainer: Any, *args: Any, **kwargs: Any) -> None:
+        given = signature(its_own).bind
+        guarded(lambda: _prepare(patch, given(trainer, *args, **kwargs).arguments), "patch not checked")
+        original(trainer, *args, **kwargs)
 
-    __init__.__diagnose_apply__ = TARGET  # type: ignore[attr-defined]
-    kind.__init__ = __init__
+    replace(kind, "__init__", made, "patch not checked", "__diagnose_apply__")
 
 
 def _prepare(patch: JobPatch, given: dict[str, Any]) -> None:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from functools import wraps
 from importlib.util import find_spec
 from typing import Any
 
 from ..guard import guarded, quietly, told
+from ..hand_over import forgive, replace
 from ..interrupts import let_out
 from .allowed import ALLOWED
 from .compile import compiler_missing
 from .constructors import values_for, workers_refused
+from .device import gpu_is_there, triton_missing
 from .job_patch import JobPatch, job_patch
 
 TARGET = "training_arguments"
@@ -36,20 +37,17 @@ def install() -> None:
 def _install() -> None:
     patch = job_patch()
     kind: Any = sys.modules["transformers.training_args"].TrainingArguments
-    if patch is None or not values_for(patch, TARGET) or hasattr(kind.__post_init__, "__diagnose_apply__"):
+    if patch is None or not values_for(patch, TARGET):
         return
-    original = kind.__post_init__
 
-    @wraps(original)
-    def __post_init__(self: Any) -> None:
-        wanted = quietly(lambda: wanted_of(patch, self))
+    def made(original: Any, arguments: Any) -> None:
+        wanted = quietly(lambda: wanted_of(patch, arguments))
         if not isinstance(wanted, dict) or not wanted:
-            original(self)
+            original(arguments)
             return
-        constructed(patch, self, original, wanted)
+        constructed(patch, arguments, original, wanted)
 
-    __post_init__.__diagnose_apply__ = TARGET  # type: ignore[attr-defined]
-    kind.__post_init__ = __post_init__
+    replace(kind, "__post_init__", made, "the patch is not applied to TrainingArguments", "__diagnose_apply__")
 
 
 def wanted_of(patch: JobPatch, arguments: Any) -> Wanted:
@@ -112,6 +110,7 @@ def _fails(arguments: Any, build: Build, before: dict[str, Any], wanted: Wanted)
         build(arguments)
     except Exception as error:
         let_out(error, handled)
+        forgive(build)
         return error
     return None
 
@@ -145,8 +144,8 @@ def _refused(field: str | None, value: Any, arguments: Any, wanted: Wanted) -> s
         return "the job's persistent workers or prefetch factor need workers"
     if field in NEED_WORKERS and value and not workers:
         return f"it needs {WORKERS} above 0"
-    if field == "use_liger_kernel" and value and find_spec("liger_kernel") is None:
-        return "liger-kernel is not installed"
+    if field == "use_liger_kernel" and value:
+        return _liger_refused(arguments)
     if field == "optim" and not str(getattr(arguments.optim, "value", arguments.optim)).startswith("adamw_torch"):
         return "the job's optimizer is another one, and would train differently"
     if field in ("torch_compile", "torch_compile_backend", "torch_compile_mode") and value:
@@ -154,9 +153,20 @@ def _refused(field: str | None, value: Any, arguments: Any, wanted: Wanted) -> s
     return ""
 
 
+def _liger_refused(arguments: Any) -> str:
+    if find_spec("liger_kernel") is None:
+        return "liger-kernel is not installed"
+    if not _is_on_gpu(arguments):
+        return "the job has no GPU, and Liger's kernels run on one alone"
+    return triton_missing()
+
+
 def _compile_refused(arguments: Any) -> str:
-    torch: Any = sys.modules["torch"]
-    return compiler_missing(on_gpu=not getattr(arguments, "use_cpu", False) and torch.cuda.device_count() > 0)
+    return compiler_missing(_is_on_gpu(arguments))
+
+
+def _is_on_gpu(arguments: Any) -> bool:
+    return not (getattr(arguments, "use_cpu", False) or getattr(arguments, "no_cuda", False)) and gpu_is_there()
 
 
 _before: dict[int, dict[str, Any]] = {}

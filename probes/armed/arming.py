@@ -124,6 +124,10 @@ class Arming:
         self._log.tell("closed", first=first, folder=folder, error=error, slow=self._slowness.recorded(steps))
         self._schedule.closed(self.number)
 
+    def opens_no_more(self) -> None:
+        """No window comes any more, whatever asks for one."""
+        self._schedule.ends()
+
     def machine_unread(self, why: str) -> None:
         """The machine is not read, or no more."""
         self._log.tell("no_readings", why=why)

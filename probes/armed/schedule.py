@@ -22,6 +22,7 @@ class Schedule:
         self._asked = asked
         self._warmup, self._before, self._active = plan.warmup, plan.warmup + plan.control, plan.active
         self._coming: dict[int, str] = {}
+        self._is_over = False
         self._latest = 0
         self._counted_so_far = self._slow_so_far = self._on_demand_so_far = 0
         self._closed_at = done - COOL_DOWN_STEPS
@@ -31,9 +32,15 @@ class Schedule:
         """Whether no window is open or announced."""
         return self.begun is None and not self._coming
 
+    def ends(self) -> None:
+        """No window comes any more."""
+        self._is_over = True
+        self._coming.clear()
+
     def announced(self, first: int, why: str) -> None:
         """Rank 0 says that a window opens."""
-        self._coming[first] = why
+        if not self._is_over:
+            self._coming[first] = why
 
     def withdrawn(self, first: int, number: int) -> None:
         """The other ranks cannot be told of a window; slow steps ask for none for a while."""
@@ -81,6 +88,8 @@ class Schedule:
         return [(first, self._coming.pop(first)) for first in sorted(self._coming) if first <= number + 1]
 
     def _may_come(self, wanted: Wanted, number: int) -> bool:
+        if self._is_over:
+            return False
         if not wanted.slow:
             return self._on_demand_so_far < MOST_ON_DEMAND
         cool = number - self._closed_at >= COOL_DOWN_STEPS
@@ -100,4 +109,6 @@ class Schedule:
 
     def _counted(self, number: int) -> int | None:
         """The next window by count that has a step left to warm up in."""
+        if self._is_over:
+            return None
         return self._asked.counted(max(number + 1, self._latest), self._counted_so_far)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ..aside import aside
 from ..config import Config, rank_and_world
+from ..cuda_graphs import capturing
 from ..guard import guarded, quietly, say
 from ..machine.sampling import Reader
 from ..protocol import ARMED, JOBS_PROFILER, MANY_BATCHES, SCRATCH, STEP_LOG, WINDOW_FOLDER
@@ -119,7 +120,7 @@ class ArmedSession(Session):
 
     def loop_ended(self, why: str = "the loop ended", *, broke: bool = False) -> None:
         """The loop is over, or only the window, where a profiler of the job or a long evaluation ends that."""
-        if self._owner != os.getpid() or self._busy:
+        if self._owner != os.getpid() or self._busy or capturing():
             return
         source = self.source
         super().loop_ended(why, broke=broke)
@@ -165,6 +166,16 @@ class ArmedSession(Session):
         if refused and says:
             say(f"no signal asks for windows: {refused}")
         return None if refused else flag
+
+    def _step_unseen(self) -> None:
+        arming, phase = self._arming, self.phase
+        assert arming is not None
+        self._is_quiet = False
+        if phase == ARMED:
+            self.clock.step_is_underway()
+        else:
+            super()._step_unseen()
+        arming.step_ended(0, phase in PROFILED)
 
     def _step_ended(self) -> None:
         arming, phase = self._arming, self.phase
@@ -241,6 +252,9 @@ class ArmedSession(Session):
         if ends and self.window is None and self._arming is not None:
             self.clock.armed = True
             self._arming.closed(None if files is None else files.folder.name, self.outcome.error)
+            if self.outcome.disk_is_full:
+                self._arming.opens_no_more()
+                say("no more windows open, since the disk has no space for them: step times alone are taken")
 
     def _cut_short(self, why: str) -> None:
         if self.phase != ARMED:

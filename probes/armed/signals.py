@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from collections.abc import Callable
 from typing import Any
+
+from ..hand_over import on_signal
 
 
 class SignalFlag:
@@ -16,6 +19,7 @@ class SignalFlag:
         self._name = name
         self._owner = os.getpid()
         self._number: int | None = None
+        self._handler: Callable[..., Any] | None = None
 
     def install(self) -> str:
         """Take the signal; "" when it is taken, else why not."""
@@ -26,13 +30,13 @@ class SignalFlag:
             return "the training is not in the main thread"
         if signal.getsignal(number) is not signal.SIG_DFL:
             return f"{self._name} is the job's own"
-        signal.signal(number, self._heard)
+        self._handler = on_signal(number, self._heard, "the signal asks for no window")
         self._number = number
         return ""
 
     def given_up(self) -> bool:
         """Whether the job has taken the signal since."""
-        return self._number is not None and signal.getsignal(self._number) != self._heard
+        return self._number is not None and signal.getsignal(self._number) is not self._handler
 
     def restore(self) -> None:
         """Leave the signal as it was found, unless the job has taken it."""

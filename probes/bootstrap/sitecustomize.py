@@ -84,9 +84,12 @@ class _AfterImport:
         return spec
 
     def _from_the_others(self, name: str, path: "Any", target: "Any") -> "Any":
-        for finder in list(sys.meta_path):
+        """Of those behind this one: who stands before it has been asked, and has found nothing."""
+        finders = list(sys.meta_path)
+        places = [at for at, finder in enumerate(finders) if finder is self]
+        for finder in finders[places[0] + 1 :] if places else ():
             find_spec = getattr(finder, "find_spec", None)
-            if finder is not self and find_spec is not None:
+            if find_spec is not None:
                 spec = find_spec(name, path, target)
                 if spec is not None:
                     return spec
@@ -95,19 +98,17 @@ class _AfterImport:
 
 def _tell_after(loader: "Any", name: str) -> None:
     """The loader itself stays in place, so that the module looks as it always does."""
-    execute = getattr(loader, "exec_module", None)
-    if execute is None:
-        return
-
-    def exec_module(module: "Any") -> None:
-        if getattr(module, "__name__", None) != name:
-            execute(module)
-            return
-        loader.__dict__.pop("exec_module", None)
-        execute(module)
-        _after_import(name)
-
     try:
+        execute = loader.exec_module
+
+        def exec_module(module: "Any") -> None:
+            if getattr(module, "__name__", None) != name:
+                execute(module)
+                return
+            loader.__dict__.pop("exec_module", None)
+            execute(module)
+            _after_import(name)
+
         loader.exec_module = exec_module
     except Exception:
         return
@@ -118,7 +119,7 @@ def _after_import(name: str) -> None:
     try:
         _mark(name)
         _attach_module().after_import(name)
-    except Exception as error:
+    except BaseException as error:
         interrupt = _of_the_job(error, handled)
         if interrupt is not None:
             raise interrupt from interrupt.__cause__
@@ -130,7 +131,7 @@ def _of_the_job(error: BaseException, handled: "Any") -> "Any":
     try:
         return _module("interrupts").of_the_job(error, handled)
     except Exception:
-        return None
+        return None if isinstance(error, Exception) else error
 
 
 def _attach_module() -> "Any":

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
 MOUNTS = Path("/proc/self/mountinfo")
+_FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
 _IN_MEMORY = ("tmpfs", "ramfs", "devtmpfs", "hugetlbfs")
 
 
@@ -45,6 +47,18 @@ def free_bytes(folder: Path | str) -> int | None:
     except (OSError, AttributeError):
         return None
     return status.f_bavail * status.f_frsize
+
+
+def is_full(error: BaseException) -> bool:
+    """Whether a file cannot be written since there is no space for it, or the user may take no more of it."""
+    return isinstance(error, OSError) and error.errno in _FULL
+
+
+def cut(why: str) -> OSError:
+    """The error of a file that was cut by a full disk, as far as can be told: who wrote it reports none."""
+    error = OSError(why)
+    error.errno = errno.ENOSPC
+    return error
 
 
 def _unescaped(place: str) -> str:

@@ -8,6 +8,7 @@ from ..aside import InTurn
 from ..config import rank_and_world
 from ..guard import guarded, quietly, silent
 from ..machine.sampling import MachineSampler
+from .disk import is_full
 from .rank_files import RankFiles
 
 
@@ -20,6 +21,7 @@ class Outcome:
         files: of this rank, once they are claimed.
         written: the files of each window that is over, in order.
         machine: reads what the machine does meanwhile.
+        disk_is_full: a file of this window could not be written, since there is no space for it.
     """
 
     def __init__(self) -> None:
@@ -28,6 +30,7 @@ class Outcome:
         self.files: RankFiles | None = None
         self.written: list[RankFiles] = []
         self.machine = MachineSampler()
+        self.disk_is_full = False
         self._facts: dict[str, object] | None = None
         self._unknown = False
         self._writing = InTurn()
@@ -35,7 +38,7 @@ class Outcome:
     def begins(self) -> None:
         """Another window: what the last one left is written."""
         self.error, self.files, self._facts, self._unknown = None, None, None, False
-        self.left_out = ""
+        self.left_out, self.disk_is_full = "", False
         self.machine.stop()
         self.machine = MachineSampler()
         guarded(self.machine.start, "the machine is not read")
@@ -43,6 +46,10 @@ class Outcome:
     def failed(self, why: str) -> None:
         """Note the error, of several the first."""
         self.error = self.error or why
+
+    def meets(self, error: BaseException) -> None:
+        """Look whether an error is one of a full disk."""
+        self.disk_is_full = self.disk_is_full or is_full(error)
 
     def claim(self, out: str) -> None:
         """Claim a folder, `out` where that is free."""
@@ -61,7 +68,15 @@ class Outcome:
 
     def beside(self, call: Callable[[], object], patience_s: float | None = None) -> None:
         """Run `call`, whose business are files; with `patience_s` it is not waited for any longer."""
-        self._writing.run(call, self.failed, patience_s)
+
+        def met() -> None:
+            try:
+                call()
+            except OSError as error:
+                self.meets(error)
+                raise
+
+        self._writing.run(met, self.failed, patience_s)
 
     def note(self, known: Callable[[], dict[str, object]]) -> None:
         """Keep the facts, once, while the model lives: what is written at exit comes after its end."""

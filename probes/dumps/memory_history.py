@@ -13,12 +13,15 @@ from typing import Any
 
 from ..aside import aside
 from ..config import Config, from_environment, rank_and_world
+from ..cuda_graphs import capturing
 from ..current_session import session
-from ..guard import guarded, quietly
+from ..guard import guarded, quietly, say
+from ..hand_over import after_optimizer_steps, at_exit, at_out_of_memory, when_cuda_begins
 from ..protocol import MEMORY, MEMORY_AT_OOM, partial
 
 ACTIONS = 100_000  # that are kept: tens of steps of most jobs, and hundreds of megabytes at most
 AFTER_STEPS = 3  # the optimizer has its state since the first
+_NONE = "no memory snapshot"
 
 
 def arm() -> None:
@@ -26,9 +29,10 @@ def arm() -> None:
     config = from_environment()
     if config is not None and config.token is not None:
         recorder = Recorder(config)
-        sys.modules["torch"].cuda._lazy_call(recorder.begin)
         if config.memory:
-            recorder.count_steps()
+            after_optimizer_steps(recorder.after_step, _NONE)
+            at_exit(recorder.at_exit, _NONE)
+        when_cuda_begins(recorder.begin, "no memory snapshots")
 
 
 class Recorder:
@@ -36,8 +40,9 @@ class Recorder:
 
     def __init__(self, config: Config) -> None:
         self._config = config
+        self._owner = os.getpid()
         self._steps = 0
-        self._wrote_oom = False
+        self._is_over = self._wrote_oom = False
 
     def begin(self) -> None:
         """CUDA is being initialised."""
@@ -45,9 +50,12 @@ class Recorder:
 
     def after_step(self, *_: Any) -> None:
         """An optimizer has stepped."""
+        if self._is_over or self._owner != os.getpid():
+            return
         self._steps += 1
-        if self._steps == AFTER_STEPS and sys.modules["torch"].cuda.is_initialized():
-            guarded(lambda: self._write(MEMORY), "no memory snapshot")
+        if self._steps >= AFTER_STEPS and sys.modules["torch"].cuda.is_initialized() and not capturing():
+            self._is_over = True
+            guarded(lambda: self._write(MEMORY), _NONE)
 
     def at_oom(self, *_: Any) -> None:
         """The allocator is about to raise an OOM; its lock is free again."""
@@ -55,21 +63,22 @@ class Recorder:
         over = current is None or current.phase == "done"
         if not self._wrote_oom and (self._config.memory or not over):
             self._wrote_oom = True
-            guarded(lambda: self._write(MEMORY_AT_OOM), "no memory snapshot")
+            guarded(lambda: self._write(MEMORY_AT_OOM), _NONE)
 
-    def count_steps(self) -> None:
-        """Look at every step of an optimizer from now on."""
-        torch: Any = sys.modules["torch"]
-        from torch.optim.optimizer import register_optimizer_step_post_hook
-
-        untraced = getattr(torch, "_disable_dynamo", lambda function: function)
-        register_optimizer_step_post_hook(untraced(self.after_step))
+    def at_exit(self) -> None:
+        """Say why a process that trained has left no snapshot; one rank speaks for all."""
+        if self._is_over or self._wrote_oom or not self._steps or self._owner != os.getpid() or rank_and_world()[0]:
+            return
+        if sys.modules["torch"].cuda.is_initialized():
+            say(f"{_NONE}: it is taken after {AFTER_STEPS} optimizer steps, and the job made {self._steps}")
+        else:
+            say("--memory has nothing to record: the job did not use CUDA")
 
     def _begin(self) -> None:
         torch: Any = sys.modules["torch"]
         if self._config.memory:
             torch.cuda.memory._record_memory_history(max_entries=ACTIONS, stacks="python")
-        torch._C._cuda_attach_out_of_memory_observer(self.at_oom)
+        at_out_of_memory(self.at_oom, _NONE)
 
     def _write(self, name: str) -> None:
         rank = rank_and_world()[0]

@@ -1,5 +1,9 @@
 """The variables that change how a step runs: what of the environment is recorded, and what a patch may set."""
 
+ALLOCATOR = "PYTORCH_ALLOC_CONF"
+ALLOCATOR_BEFORE = "PYTORCH_CUDA_ALLOC_CONF"
+ALLOCATOR_RENAMED_IN = (2, 11)  # torch 2.9 and 2.10 take it for some settings alone: pytorch/pytorch issue 183387
+
 ENVIRONMENT = [
     "NCCL_ALGO",
     "NCCL_ASYNC_ERROR_HANDLING",
@@ -38,8 +42,8 @@ ENVIRONMENT = [
     "AMD_SERIALIZE_KERNEL",
     "CUDA_MODULE_LOADING",
     "CUBLAS_WORKSPACE_CONFIG",
-    "PYTORCH_ALLOC_CONF",
-    "PYTORCH_CUDA_ALLOC_CONF",
+    ALLOCATOR,
+    ALLOCATOR_BEFORE,
     "PYTORCH_HIP_ALLOC_CONF",
     "PYTORCH_NO_CUDA_MEMORY_CACHING",
     "PYTORCH_NO_HIP_MEMORY_CACHING",

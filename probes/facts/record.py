@@ -39,6 +39,7 @@ SLURM = (
     "SLURM_NTASKS",
     "SLURM_NNODES",
 )
+_OF_THE_MACHINE = ("host", "slurm", "cores", "versions", "environment", "infiniband_devices")
 _NUMBERS = re.compile(r"[0-9]{1,20}\Z")
 
 
@@ -61,7 +62,7 @@ def facts(
         allowance: what of the window was to be recorded, and what was.
     """
     rank, world_size = rank_and_world()
-    machine = aside(lambda: _machine(world_size))  # reads files, where much of the standard library holds an OSError
+    machine = quietly(lambda: aside(lambda: _machine(world_size)))  # reads files: the standard library holds OSErrors
     optimizer = job.get("optimizer")
     model = quietly(lambda: _model(job))
     settings = quietly(job.arguments) if job.arguments is not None else None
@@ -69,7 +70,7 @@ def facts(
         "schema_version": SCHEMA_VERSION,
         "rank": rank,
         "world_size": world_size,
-        **machine,
+        **_or_null(machine, _OF_THE_MACHINE),
         "device": quietly(device),
         "torch_settings": quietly(torch_settings),
         "model": quietly(lambda: model_facts(model)),
@@ -84,11 +85,16 @@ def facts(
         "liger": quietly(lambda: _liger(settings)),
         "memory": quietly(memory),
         **_patch(),
-        **_steps(window, clock, source),
+        **_or_null(quietly(lambda: _steps(window, clock, source)), ("steps", "overhead_factor")),
         "profiler": (recorder.settings or None) if recorder is not None else None,
         "recording": quietly(allowance.facts) if allowance is not None and recorder is not None else None,
         "error": error,
     }
+
+
+def _or_null(facts: object, names: tuple[str, ...]) -> Mapping[str, object]:
+    """The facts; where none could be had, null for each."""
+    return facts if isinstance(facts, dict) else dict.fromkeys(names)
 
 
 def _machine(world_size: int) -> dict[str, object]:
@@ -157,8 +163,7 @@ def _model(job: JobObjects) -> Any:
 
 
 def _wrapping(model: Any) -> Mapping[str, object]:
-    wrappers = quietly(lambda: wrapped_facts(model))
-    return wrappers if isinstance(wrappers, dict) else {"compiled": None, "ddp": None, "fsdp": None}
+    return _or_null(quietly(lambda: wrapped_facts(model)), ("compiled", "ddp", "fsdp"))
 
 
 def _liger(settings: Any) -> dict[str, object]:

@@ -9,18 +9,29 @@ from typing import Any
 
 from ..guard import quietly
 
+_PRECISION = {"ieee": "highest", "none": "highest", "tf32": "high"}  # torch's newer words for the products on a GPU
 _Setting = Callable[[Any], object]
 _SETTINGS: dict[str, _Setting] = {
     "detects_anomalies": lambda torch: bool(torch.is_anomaly_enabled()),
     "deterministic": lambda torch: bool(torch.are_deterministic_algorithms_enabled()),
     "cudnn_deterministic": lambda torch: bool(torch.backends.cudnn.deterministic),
     "cudnn_benchmark": lambda torch: bool(torch.backends.cudnn.benchmark),
-    "float32_matmul_precision": lambda torch: str(torch.get_float32_matmul_precision()),
+    "float32_matmul_precision": lambda torch: float32_matmul_precision(torch),
     "threads": lambda torch: int(torch.get_num_threads()),
     "distributed_debug": lambda torch: str(torch.distributed.get_debug_level().name),
     "debug_build": lambda torch: bool(torch.version.debug),
     "gpu_code": lambda torch: [str(name) for name in torch.cuda.get_arch_list()],
 }
+
+
+def float32_matmul_precision(torch: Any) -> str:
+    """How a GPU multiplies float32, in the words of `torch.set_float32_matmul_precision`.
+
+    From torch 2.9 on it is set by other words too, those of `torch.backends.cuda.matmul.fp32_precision` (so does
+    transformers' `tf32`), after which torch refuses to tell it in the first ones.
+    """
+    told = quietly(torch.get_float32_matmul_precision)
+    return str(told) if told else _PRECISION[torch.backends.cuda.matmul.fp32_precision]
 
 
 def torch_settings() -> dict[str, object]:

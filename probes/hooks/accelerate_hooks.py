@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from ..hand_over import replace
 from ..recording import ranges
-from ..recording.ranges import wrap_method
+from ..recording.ranges import within, wrap_method
 
 METHODS = {
     "backward": ranges.BACKWARD,
@@ -25,6 +26,5 @@ def wrap_accelerate() -> None:
             wrap_method(accelerator.Accelerator, method, name)
     if optimizer is not None:
         wrap_method(optimizer.AcceleratedOptimizer, "step", ranges.OPTIMIZER)
-    copy = getattr(loader, "send_to_device", None)
-    if copy is not None and not hasattr(copy, "__diagnose__"):
-        loader.send_to_device = ranges.ranged(copy, ranges.TO_DEVICE)
+    if loader is not None:
+        replace(loader, "send_to_device", within(ranges.TO_DEVICE), "copies to the device are in no range")

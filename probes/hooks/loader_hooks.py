@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 from ..current_session import session
 from ..guard import quietly
+from ..hand_over import replace
 from ..held import loader_length
 from ..protocol import ARMED, DATA_WAIT_RANGE
 from ..recording.range_times import Timed
@@ -22,8 +22,8 @@ def watch_loaders() -> None:
     """Note the settings, the length and a few batch shapes of every DataLoader that is iterated."""
     from torch.utils.data import dataloader
 
-    _replace(dataloader.DataLoader, "__iter__", _noting_loader)
-    _replace(dataloader._BaseDataLoaderIter, "__next__", _noting_batch)
+    replace(dataloader.DataLoader, "__iter__", _noting_loader, "loaders are not noted")
+    replace(dataloader._BaseDataLoaderIter, "__next__", _noting_batch, "batches are not noted")
 
 
 def longest_loader() -> int | None:
@@ -31,20 +31,9 @@ def longest_loader() -> int | None:
     return _longest
 
 
-def _replace(owner: Any, method: str, around: Any) -> None:
-    original = getattr(owner, method, None)
-    if original is not None and not hasattr(original, "__diagnose__"):
-        setattr(owner, method, around(original))
-
-
-def _noting_loader(original: Any) -> Any:
-    @wraps(original)
-    def __iter__(self: Any) -> Any:
-        quietly(lambda: _note_loader(self))
-        return original(self)
-
-    __iter__.__diagnose__ = "loader"  # type: ignore[attr-defined]
-    return __iter__
+def _noting_loader(original: Any, loader: Any) -> Any:
+    quietly(lambda: _note_loader(loader))
+    return original(loader)
 
 
 def _note_loader(loader: Any) -> None:
@@ -58,23 +47,18 @@ def _note_loader(loader: Any) -> None:
         _longest = max(_longest or 0, length)
 
 
-def _noting_batch(original: Any) -> Any:
-    @wraps(original)
-    def __next__(self: Any) -> Any:
-        measured = quietly(lambda: _measuring(self))
-        with Timed(DATA_WAIT_RANGE):
-            batch = original(self)
-        if callable(measured):
-            quietly(measured)
-        current = session()
-        if current is not None and current.phase not in _UNWATCHED:
-            current.batch_fetched()
-            if not current.beside_a_profiler():
-                quietly(lambda: _note_batch(current, batch))
-        return batch
-
-    __next__.__diagnose__ = "batch"  # type: ignore[attr-defined]
-    return __next__
+def _noting_batch(original: Any, iterator: Any) -> Any:
+    measured = quietly(lambda: _measuring(iterator))
+    with Timed(DATA_WAIT_RANGE):
+        batch = original(iterator)
+    if callable(measured):
+        quietly(measured)
+    current = session()
+    if current is not None and current.phase not in _UNWATCHED:
+        current.batch_fetched()
+        if not current.beside_a_profiler():
+            quietly(lambda: _note_batch(current, batch))
+    return batch
 
 
 def _note_batch(current: Session, batch: object) -> None:

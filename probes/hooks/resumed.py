@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from ..cuda_graphs import capturing
 from ..guard import quietly
 from ..held import held, is_a, unseen, untouched
 
@@ -40,8 +41,7 @@ def _value(step: Any) -> int:
 
 def _on_device(steps: list[Any]) -> list[int]:
     """One of them, which is waited for; none while a graph is captured, which a wait would break."""
-    torch: Any = sys.modules["torch"]
-    if not steps or steps[0].device.type != "cuda" or torch.cuda.is_current_stream_capturing():
+    if not steps or steps[0].device.type != "cuda" or capturing():
         return []
     with untouched(), unseen():
         return [int(steps[0].item())]

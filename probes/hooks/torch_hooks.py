@@ -11,6 +11,8 @@ from ..armed import pulse
 from ..current_session import session
 from ..dumps import flight_recorder, memory_history
 from ..guard import guarded, quietly
+from ..hand_over import after_optimizer_steps, before_optimizer_steps
+from ..interrupts import AskedToEnd
 from ..protocol import BARE_LOOP
 from ..recording import other_profilers
 from ..recording.range_times import times
@@ -37,12 +39,10 @@ def install() -> None:
 
 def _install() -> None:
     global _installed
-    from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
-
     if not _installed:
         _installed = True
-        register_optimizer_step_pre_hook(untraced(_before_step))
-        register_optimizer_step_post_hook(untraced(_after_step))
+        before_optimizer_steps(_before_step, "the update has no range")
+        after_optimizer_steps(_after_step, "steps are not counted")
         other_profilers.watch()
         emitter()  # what it imports is imported here, and not within a step
     loader_hooks.watch_loaders()
@@ -166,15 +166,7 @@ def _count(what: Any, tell: Callable[[], Stepped]) -> None:
     if current.phase == "done" and current.source == "optimizer":
         remove()
         if current.stop_asked:
-            raise SystemExit(0)
-
-
-def untraced(function: Any) -> Any:
-    """`function` as torch.compile leaves it alone, where an optimizer's step is compiled."""
-    import torch
-
-    disable = getattr(torch, "_disable_dynamo", None)
-    return function if disable is None else disable(function)
+            raise AskedToEnd(0)
 
 
 def _begin(current: Session, tell: Callable[[], Stepped]) -> None:

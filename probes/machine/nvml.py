@@ -26,9 +26,8 @@ def driver_version() -> str:
     Raises:
         OSError: no NVML on this machine, or it refuses.
     """
-    library = _library()
     text = ctypes.create_string_buffer(96)
-    _check(library.nvmlSystemGetDriverVersion(text, ctypes.c_uint(96)))
+    _check(_library(), "nvmlSystemGetDriverVersion", text, ctypes.c_uint(96))
     return text.value.decode()
 
 
@@ -39,7 +38,7 @@ def driver_cuda() -> str:
         OSError: no NVML on this machine, or it refuses.
     """
     number = ctypes.c_int()
-    _check(_library().nvmlSystemGetCudaDriverVersion_v2(ctypes.byref(number)))
+    _check(_library(), "nvmlSystemGetCudaDriverVersion_v2", ctypes.byref(number))
     return f"{number.value // 1000}.{number.value % 1000 // 10}"
 
 
@@ -58,12 +57,14 @@ def handle_of(uuid: str) -> tuple[Any, ctypes.c_void_p]:
     library = _library()
     handle = ctypes.c_void_p()
     name = uuid if uuid.startswith(("GPU-", "MIG-")) else f"GPU-{uuid}"
-    _check(library.nvmlDeviceGetHandleByUUID(name.encode(), ctypes.byref(handle)))
+    _check(library, "nvmlDeviceGetHandleByUUID", name.encode(), ctypes.byref(handle))
     return library, handle
 
 
 def device_facts(uuid: str) -> dict[str, object]:
-    """Clocks in MHz, power in W, temperature in Celsius and throttle reasons now of the device; null where refused.
+    """Clocks in MHz, power in W, temperature in Celsius and throttle reasons now of the device.
+
+    Null is what the driver refuses, or what its library has no function for.
 
     Raises:
         OSError: no NVML on this machine, or it does not know the device.
@@ -72,8 +73,8 @@ def device_facts(uuid: str) -> dict[str, object]:
 
     def number(function: str, *leading: int) -> int | None:
         value = ctypes.c_uint()
-        call: Any = getattr(library, function)
-        return None if call(handle, *map(ctypes.c_uint, leading), ctypes.byref(value)) else value.value
+        told = answers(library, function, handle, *map(ctypes.c_uint, leading), ctypes.byref(value))
+        return value.value if told else None
 
     return {
         "sm_clock_mhz": number("nvmlDeviceGetClockInfo", _SM),
@@ -84,27 +85,41 @@ def device_facts(uuid: str) -> dict[str, object]:
         "temperature_c": number("nvmlDeviceGetTemperature", 0),
         "power_w": _watts(number("nvmlDeviceGetPowerUsage")),
         "power_limit_w": _watts(number("nvmlDeviceGetEnforcedPowerLimit")),
-        "throttle_reasons": _throttle_reasons(library, handle),
+        "throttle_reasons": throttle_reasons(library, handle),
     }
 
 
-def _throttle_reasons(library: Any, handle: ctypes.c_void_p) -> list[str] | None:
+def throttle_reasons(library: Any, handle: ctypes.c_void_p) -> list[str] | None:
+    """Why the clock is no higher; None where the driver does not say."""
     bits = ctypes.c_ulonglong()
-    if library.nvmlDeviceGetCurrentClocksThrottleReasons(handle, ctypes.byref(bits)):
+    if not answers(library, "nvmlDeviceGetCurrentClocksThrottleReasons", handle, ctypes.byref(bits)):
         return None
     return [reason for bit, reason in THROTTLE.items() if bits.value & bit]
 
 
 def _library() -> Any:
     library = ctypes.CDLL(LIBRARY)
-    _check(library.nvmlInit_v2())
+    _check(library, "nvmlInit_v2")
     return library
+
+
+def answers(library: Any, function: str, *arguments: Any) -> bool:
+    """Whether the driver's library has the function, and answers what it is asked."""
+    return _status(library, function, *arguments) == 0
+
+
+def _status(library: Any, function: str, *arguments: Any) -> int | None:
+    call = getattr(library, function, None)
+    return None if call is None else int(call(*arguments))
 
 
 def _watts(milliwatts: int | None) -> float | None:
     return None if milliwatts is None else milliwatts / 1000
 
 
-def _check(status: int) -> None:
+def _check(library: Any, function: str, *arguments: Any) -> None:
+    status = _status(library, function, *arguments)
+    if status is None:
+        raise OSError(f"NVML has no {function}")
     if status:
         raise OSError(f"NVML status {status}")

@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Callable
 from typing import Any
 
-from .nvml import THROTTLE, handle_of
+from .nvml import answers, handle_of, throttle_reasons
 
 _SM, _MEMORY = 1, 2  # clock domains
 _CORRECTED, _UNCORRECTED, _SINCE_BOOT = 0, 1, 0
@@ -120,10 +120,7 @@ class GpuReadings:
 
     def reasons(self) -> list[str] | None:
         """Why the clock is no higher; None where the driver does not say."""
-        bits = ctypes.c_ulonglong()
-        if not self._ask("nvmlDeviceGetCurrentClocksThrottleReasons", ctypes.byref(bits)):
-            return None
-        return [reason for bit, reason in THROTTLE.items() if bits.value & bit]
+        return throttle_reasons(self._library, self._handle)
 
     def _number(self, function: str, *leading: int, of: ctypes.c_void_p | None = None) -> float | None:
         value = ctypes.c_uint()
@@ -153,14 +150,13 @@ class GpuReadings:
     def _most_links_of_host(self) -> float | None:
         """The most that are up on one GPU of those that are visible."""
         count = ctypes.c_uint()
-        call: Callable[..., int] | None = getattr(self._library, "nvmlDeviceGetCount_v2", None)
-        if call is None or call(ctypes.byref(count)):
+        if not answers(self._library, "nvmlDeviceGetCount_v2", ctypes.byref(count)):
             return None
         handles = [ctypes.c_void_p() for _ in range(min(count.value, _MOST_GPUS))]
         found = [
             self._links(handle)
             for number, handle in enumerate(handles)
-            if not self._library.nvmlDeviceGetHandleByIndex_v2(number, ctypes.byref(handle))
+            if answers(self._library, "nvmlDeviceGetHandleByIndex_v2", number, ctypes.byref(handle))
         ]
         return max((links for links in found if links is not None), default=None)
 
@@ -172,8 +168,7 @@ class GpuReadings:
         return count.value
 
     def _ask(self, function: str, *arguments: Any, of: ctypes.c_void_p | None = None) -> bool:
-        call: Callable[..., int] | None = getattr(self._library, function, None)
-        return call is not None and not call(self._handle if of is None else of, *arguments)
+        return answers(self._library, function, self._handle if of is None else of, *arguments)
 
 
 def _thousandth(value: float | None) -> float | None:

@@ -9,6 +9,8 @@ from typing import NoReturn
 
 from ..guard import quietly
 
+INTERRUPTED, DEFECT = 130, 70
+
 
 def end(status: int) -> NoReturn:
     """End the process at once: no handler, callback or exit function of the job runs, which might save or report."""

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..guard import quietly
+from ..hand_over import on_audit_events
 from ..held import attributes
 
 MOST_FILES = 5000
@@ -39,7 +40,9 @@ class ReadCounters:
         """Count from here on."""
         self._began = io_counters()
         self._listens = True
-        sys.addaudithook(self._heard)  # one that cannot be taken away, so that it goes deaf
+        on_audit_events(
+            self._heard, "files that are opened are not counted"
+        )  # one that cannot be taken away, so that it goes deaf
 
     def end(self, samples: int) -> None:
         """Count no more; so many samples were loaded meanwhile."""

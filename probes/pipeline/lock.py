@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from ..hand_over import a_thread
+
 SWITCH_S = 5e-4  # who lets go of the lock for a moment gets it back soon
 _HASHED = bytes(8 << 20)  # hashing so much lets go of the lock for long
 
@@ -44,7 +46,7 @@ def _beside(load: Callable[[], object], turn: Callable[[], object], seconds: flo
             turn()
         spent.append(time.thread_time_ns() - began)
 
-    thread = threading.Thread(target=work, daemon=True)
+    thread = a_thread(work, "nothing computes beside the loading")
     thread.start()
     cpu, began = time.process_time_ns(), time.perf_counter_ns()
     begins.set()  # after a look at the clock of both: what is spent beside is a part of what is spent together

@@ -10,18 +10,20 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from functools import wraps
+from collections.abc import Callable
 from typing import Any
 
 from ..config import rank_and_world
 from ..facts.model import module_of
-from ..guard import quietly, say
+from ..guard import guarded, quietly, say
+from ..hand_over import before_optimizer_steps, replace
 from ..held import held, inner_loader
 from .asked import PASSED_OVER, Asked, from_environment
-from .ending import end
+from .ending import DEFECT, end
 from .measurement import measure
 
 MOST_PASSED_OVER = 20
+_NOT_MEASURED = "the input is not measured"
 _asked: Asked | None = None
 _owner = 0
 _measuring = False
@@ -37,13 +39,12 @@ def install() -> None:
     _asked, _owner = from_environment(), os.getpid()
     if _asked is None:
         return
-    from torch.optim.optimizer import register_optimizer_step_pre_hook
     from torch.utils.data import dataloader
 
     kind: Any = dataloader.DataLoader
     if not hasattr(kind.__iter__, "__diagnose__"):
-        kind.__iter__ = _noting(kind.__iter__)
-        register_optimizer_step_pre_hook(_before_step)
+        replace(kind, "__iter__", _noting, _NOT_MEASURED)
+        before_optimizer_steps(lambda *_: _or_the_end(_before_step), _NOT_MEASURED)
 
 
 def loop_begins(loader: Any, loop: str, batches_per_step: int | None = None) -> None:
@@ -61,7 +62,7 @@ def loop_begins(loader: Any, loop: str, batches_per_step: int | None = None) -> 
     if not wanted() or _asked is None or _asked.loader is not None:
         return
     _measuring = True
-    _measure(loader, loop, batches_per_step)
+    _or_the_end(lambda: _measure(loader, loop, batches_per_step))
 
 
 def wanted() -> bool:
@@ -77,15 +78,16 @@ def _measure(loader: Any, loop: str, batches_per_step: int | None) -> None:
     measure(_asked, inner_loader(loader), loop, batches_per_step)
 
 
-def _noting(original: Any) -> Any:
-    @wraps(original)
-    def __iter__(self: Any) -> Any:
-        if wanted():
-            _iterated(self)
-        return original(self)
+def _or_the_end(call: Callable[[], object]) -> None:
+    """Run a part of the measuring; a job that is to be measured alone does not begin to train where that fails."""
+    if not guarded(call, _NOT_MEASURED):
+        end(DEFECT)
 
-    __iter__.__diagnose__ = "loader"  # type: ignore[attr-defined]
-    return __iter__
+
+def _noting(original: Any, loader: Any) -> Any:
+    if wanted():
+        _or_the_end(lambda: _iterated(loader))
+    return original(loader)
 
 
 def _iterated(loader: Any) -> None:
@@ -133,7 +135,7 @@ def _pass_over(number: int, loader: Any, because: str) -> None:
         quietly(lambda: asked.write(PASSED_OVER, {"loaders": _passed_over}))
 
 
-def _before_step(optimizer: Any, args: Any, kwargs: Any) -> None:
+def _before_step() -> None:
     """The script trains: the DataLoader that was iterated last feeds it, and without one nothing can be measured."""
     if not wanted() or _asked is None or _asked.loader is not None:
         return

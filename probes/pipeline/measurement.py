@@ -11,10 +11,11 @@ from ..config import rank_and_world
 from ..facts.job_objects import LOADER
 from ..guard import guarded, quietly, say, told
 from ..held import held, plain
+from ..interrupts import theirs
 from ..machine.cores import cores
 from .asked import MEASURED, PASSED_OVER, VERSION, Asked
 from .device import to_device
-from .ending import end
+from .ending import DEFECT, INTERRUPTED, end
 from .in_process import InProcess
 from .lock import beside_others
 from .source import Source
@@ -23,7 +24,6 @@ from .work_words import work_of
 from .workers import hand_over, with_workers
 
 IN_PROCESS, LOCK, ONE_WORKER, AS_IN_THE_JOB, HAND_OVER, STORAGE, DEVICE = 0.4, 0.04, 0.15, 0.15, 0.06, 0.14, 0.06
-INTERRUPTED, DEFECT = 130, 70
 
 
 def measure(asked: Asked, loader: Any, loop: str, batches_per_step: int | None) -> None:
@@ -42,6 +42,8 @@ def measure(asked: Asked, loader: Any, loop: str, batches_per_step: int | None) 
         end(0)
     except KeyboardInterrupt:
         end(INTERRUPTED)
+    except BaseException as error:
+        raise theirs(error) from error.__cause__
     try:
         written = guarded(lambda: asked.write(MEASURED, _answer(asked, loaded, loop, batches_per_step)), "not measured")
     except KeyboardInterrupt:

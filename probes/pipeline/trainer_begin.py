@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
-from functools import wraps
+from functools import partial
 from typing import Any
 
 from ..guard import guarded
+from ..hand_over import replace
 from ..held import attributes
 from .loop_begin import loop_begins, wanted
 
@@ -18,29 +19,21 @@ def install() -> None:
 
 def _install() -> None:
     trainer: Any = sys.modules["transformers.trainer"].Trainer
-    if not hasattr(trainer.train, "__diagnose__"):
-        trainer.train = _watched(trainer.train)
+    replace(trainer, "train", _beginning, _NOT_SEEN)
 
 
-def _watched(original: Any) -> Any:
-    @wraps(original)
-    def train(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if wanted():
-            self.get_train_dataloader = _measured(self, self.get_train_dataloader)
-        return original(self, *args, **kwargs)
-
-    train.__diagnose__ = "train"  # type: ignore[attr-defined]
-    return train
+def _beginning(original: Any, trainer: Any, *args: Any, **kwargs: Any) -> Any:
+    """The instance gets a method of its own: what subclasses make of the loader is in it."""
+    if wanted():
+        replace(trainer, "get_train_dataloader", partial(_measured, trainer), _NOT_SEEN)
+    return original(trainer, *args, **kwargs)
 
 
-def _measured(trainer: Any, original: Any) -> Any:
-    """The instance's own method in the place of the class's: what subclasses make of the loader is in it."""
+def _measured(trainer: Any, original: Any, *args: Any, **kwargs: Any) -> Any:
+    loader = original(*args, **kwargs)
+    steps = attributes(getattr(trainer, "args", None)).get("gradient_accumulation_steps")
+    loop_begins(loader, "transformers' Trainer", steps if type(steps) is int else None)
+    return loader
 
-    @wraps(original)
-    def get_train_dataloader(*args: Any, **kwargs: Any) -> Any:
-        loader = original(*args, **kwargs)
-        steps = attributes(getattr(trainer, "args", None)).get("gradient_accumulation_steps")
-        loop_begins(loader, "transformers' Trainer", steps if type(steps) is int else None)
-        return loader
 
-    return get_train_dataloader
+_NOT_SEEN = "the Trainer's loop is not seen"

@@ -7,6 +7,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from ..cuda_graphs import capturing
+from ..guard import quietly
 from .gc_ranges import Collections
 from .range_times import times as range_times
 
@@ -88,8 +90,11 @@ class StepClock:
                 self._waited.append(ended[0] - began[0] if phase == "control" else None)
 
     def times(self, phase: str) -> list[int]:
-        """The nanoseconds of each step of `phase`: of the device where events were recorded, else of the host."""
-        return [_between(*span) for span in self._spans.get(phase, [])]
+        """The nanoseconds of each step of `phase`: of the device where every step has them, else of the host."""
+        of_device = self._of_device()
+        if of_device is not None:
+            return of_device.get(phase, [])
+        return [ended[0] - began[0] for began, ended in self._spans.get(phase, [])]
 
     def host_times(self) -> list[int]:
         """The host's nanoseconds of each step whose ranges were timed: those without the profiler."""
@@ -111,17 +116,26 @@ class StepClock:
     @property
     def source(self) -> str:
         """ "device" when every step has device times, else "host"."""
-        spans = [span for spans in self._spans.values() for span in spans]
-        return "device" if spans and all(a[1] is not None and b[1] is not None for a, b in spans) else "host"
+        return "host" if self._of_device() is None else "device"
+
+    def _of_device(self) -> dict[str, list[int]] | None:
+        """The device's nanoseconds of each step by phase; None where one has none, or where CUDA refuses to tell it."""
+        if not any(self._spans.values()):
+            return None
+        times: Any = quietly(lambda: {phase: [_between(*span) for span in of] for phase, of in self._spans.items()})
+        return times if isinstance(times, dict) else None
 
     def _mark(self) -> Mark:
-        return self.now(), _event()
+        return self.now(), quietly(_event)
 
 
 def _event() -> Any:
-    """A recorded CUDA event; None where CUDA is not in use. Recording does not wait for the device."""
+    """A recorded CUDA event; None where CUDA is not in use, or a graph is captured, whose events tell no time.
+
+    Recording does not wait for the device.
+    """
     torch: Any = sys.modules.get("torch")
-    if torch is None or not torch.cuda.is_initialized():
+    if torch is None or not torch.cuda.is_initialized() or capturing():
         return None
     event = torch.cuda.Event(enable_timing=True)
     event.record()
@@ -129,7 +143,11 @@ def _event() -> Any:
 
 
 def _between(began: Mark, ended: Mark) -> int:
-    if began[1] is None or ended[1] is None:
-        return ended[0] - began[0]
+    """The device's nanoseconds.
+
+    Raises:
+        AttributeError: there is no event.
+        RuntimeError: CUDA refuses to time these.
+    """
     ended[1].synchronize()
     return round(began[1].elapsed_time(ended[1]) * 1e6)

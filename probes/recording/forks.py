@@ -8,11 +8,11 @@ before the fork; Python's own ending, and what the child registers itself, run a
 from __future__ import annotations
 
 import ctypes
-import os
 from collections.abc import Callable
 from typing import Any
 
 from ..guard import quietly
+from ..hand_over import in_forked_children
 
 _leave: Callable[[], object] | None = None
 
@@ -28,10 +28,9 @@ def profiler_started(recording: Callable[[], bool]) -> None:
     """Kineto is in use from now on; `recording` tells whether the probe's profiler runs."""
     global _leave, _recording
     _recording = recording
-    register: Any = getattr(os, "register_at_fork", None)
-    if _leave is None and register is not None:
+    if _leave is None:
         _leave = _leaving() or (lambda: None)
-        register(after_in_child=_in_child)
+        in_forked_children(_in_child, "a forked process may hang as it ends")
 
 
 def _in_child() -> None:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Callable, Mapping
-from functools import wraps
 from importlib import import_module
 from threading import get_ident
 from typing import Any
 
 from ..guard import quietly
+from ..hand_over import replace
 from ..held import held
 from ..protocol import NSIGHT
 
@@ -37,9 +37,8 @@ def watch() -> None:
     """Look at every profiler that begins from now on."""
     for module, name, method in _BEGIN:
         kind = getattr(quietly(lambda module=module: import_module(module)), name, None)  # type: ignore[misc]
-        original = vars(kind).get(method) if kind is not None else None
-        if original is not None and not hasattr(original, "__diagnose__"):
-            setattr(kind, method, _watched(original))
+        if kind is not None and method in vars(kind):
+            replace(kind, method, _beginning, "a profiler of the job is not seen")
 
 
 def begins(profiler: Any, give_way: Callable[[], object], forsake: Callable[[], object]) -> None:
@@ -90,20 +89,15 @@ def _enabled() -> bool:
     return bool(autograd._profiler_enabled())
 
 
-def _watched(original: Any) -> Any:
-    @wraps(original)
-    def begin(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if _own is None or self is not held(_own, "profiler"):
-            for before in list(_before.values()):
-                before()
-            if _own is not None:
-                (_give_way if get_ident() == _thread else _forsake)()
-            if _RESULTS in vars(self):
-                _prepared.append((weakref.ref(self), id(held(self, _RESULTS))))
-        return original(self, *args, **kwargs)
-
-    begin.__diagnose__ = "profiler"  # type: ignore[attr-defined]
-    return begin
+def _beginning(original: Any, profiler: Any, *args: Any, **kwargs: Any) -> Any:
+    if _own is None or profiler is not held(_own, "profiler"):
+        for before in list(_before.values()):
+            before()
+        if _own is not None:
+            (_give_way if get_ident() == _thread else _forsake)()
+        if _RESULTS in vars(profiler):
+            _prepared.append((weakref.ref(profiler), id(held(profiler, _RESULTS))))
+    return original(profiler, *args, **kwargs)
 
 
 def _unfinished(reference: Any, results: int) -> bool:

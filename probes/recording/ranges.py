@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from functools import wraps
 from inspect import isfunction
 from typing import Any
 
 from .. import protocol
 from ..guard import quietly
+from ..hand_over import replace
 from ..held import unseen
 from ..interrupts import let_out
 from .range_times import Timed, times
@@ -113,11 +113,10 @@ class StepRange:
             nvtx.end(started)
 
 
-def ranged(function: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """`function` inside a range; a call within a range of the same name (`super()`) opens no second one."""
+def within(name: str) -> Callable[..., Any]:
+    """What puts a call inside a range; one within a range of the same name (`super()`) opens no second one."""
 
-    @wraps(function)
-    def within(*args: Any, **kwargs: Any) -> Any:
+    def called(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         block = None if name in _open else asked_for(name)
         if block is None:
             return function(*args, **kwargs)
@@ -128,15 +127,13 @@ def ranged(function: Callable[..., Any], name: str) -> Callable[..., Any]:
         finally:
             _open.discard(name)
 
-    within.__diagnose__ = name  # type: ignore[attr-defined]
-    return within
+    return called
 
 
 def wrap_method(owner: type, method: str, name: str) -> None:
     """Put the method that `owner` itself defines inside a range; leave alone what is not there or is wrapped."""
-    function = vars(owner).get(method)
-    if isfunction(function) and not hasattr(function, "__diagnose__"):
-        setattr(owner, method, ranged(function, name))
+    if isfunction(vars(owner).get(method)):
+        replace(owner, method, within(name), f"{name} is in no range")
 
 
 def record(on: bool) -> None:

@@ -91,7 +91,7 @@ class Recorder:
                 raise RuntimeError("another profiler is running in this process")
             self.running = True
             other_profilers.begins(self._profiler, self._give_way, self.forsake)
-            self._profiler.start()
+            _start(self._profiler)
             ranges.record(True)
             self._watch_collections()
 
@@ -216,6 +216,24 @@ class Recorder:
 
     def _ready(self, _profiler: Any) -> None:
         self.recorded = True
+
+
+def _start(profiler: Any) -> None:
+    """Start it without the warning of torch 2.10 and 2.11, to each that does not keep events, that it keeps none.
+
+    They are kept where a second cycle begins, and there is one: only the look for the warning sees the setting.
+    """
+    keeps = getattr(profiler, "acc_events", None)
+    if keeps is not None:
+        profiler.acc_events = True
+    try:
+        profiler.start()
+    finally:
+        if keeps is not None:
+            profiler.acc_events = keeps
+            inner = getattr(profiler, "profiler", None)
+            if inner is not None:
+                inner.acc_events = keeps
 
 
 def _stop(profiler: Any) -> None:

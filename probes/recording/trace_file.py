@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ..bundle.claim import scratch_of
-from ..bundle.disk import in_memory
+from ..bundle.disk import cut, in_memory
 from ..protocol import OWN_STEPS, RAW, RAW_FOLDER, RAW_PARTIAL, SCRATCH, partial
 from .gc_ranges import Collections, as_events
 
@@ -153,4 +153,4 @@ def _check_complete(raw: Path) -> None:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(size - _TAIL_BYTES, 0))
         if not file.read().rstrip().endswith((b"}", b"]")):
-            raise OSError("the exported trace is cut: no space left for it on the disk?")
+            raise cut("the exported trace is cut: no space left for it on the disk?")

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import sys
 import weakref
-from functools import wraps
 from typing import Any
 
 from ..current_session import session
 from ..guard import guarded
+from ..hand_over import replace
 from ..held import held, plain
 from ..hooks.torch_hooks import Stepped, has_stepped, one_step
 from ..protocol import DEEPSPEED
@@ -60,24 +60,17 @@ def _install() -> None:
         for method, range_name in methods.items():
             wrap_method(engine, method, range_name)
         step = "step" if name == ENGINE[1] else "train_batch"
-        if not hasattr(getattr(engine, step), "__diagnose__"):
-            setattr(engine, step, _stepping(getattr(engine, step)))
+        replace(engine, step, _stepping, "steps of DeepSpeed's engine are not counted")
 
 
-def _stepping(original: Any) -> Any:
+def _stepping(original: Any, engine: Any, *args: Any, **kwargs: Any) -> Any:
     """The method that updates, at the accumulation boundary."""
-
-    @wraps(original)
-    def stepping(self: Any, *args: Any, **kwargs: Any) -> Any:
-        before = held(self, "global_steps")
-        with one_step():
-            result = original(self, *args, **kwargs)
-        if held(self, "global_steps") != before:
-            has_stepped(self, lambda: _stepped(self))
-        return result
-
-    stepping.__diagnose__ = "step"  # type: ignore[attr-defined]
-    return stepping
+    before = held(engine, "global_steps")
+    with one_step():
+        result = original(engine, *args, **kwargs)
+    if held(engine, "global_steps") != before:
+        has_stepped(engine, lambda: _stepped(engine))
+    return result
 
 
 def _stepped(engine: Any) -> Stepped:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 import weakref
-from functools import wraps
 from importlib import import_module
 from math import ceil
 from typing import Any
@@ -16,8 +15,8 @@ from typing import Any
 from .. import protocol
 from ..current_session import session
 from ..guard import guarded, quietly
+from ..hand_over import Around, after_optimizer_steps, replace
 from ..held import held, is_a
-from ..hooks.torch_hooks import untraced
 from ..recording import ranges
 from ..recording.range_times import Timed
 from ..recording.ranges import Range
@@ -61,35 +60,23 @@ def _class(root: str, module: str, name: str) -> Any:
 
 def _hook(kinds: dict[tuple[str, str], Any]) -> None:
     """All of them are there: a Trainer that begins a loop ends its steps, too."""
-    from torch.optim.optimizer import register_optimizer_step_post_hook
-
+    missing = [method for path, method in _AROUND if method not in vars(kinds[path])]
+    if missing:
+        raise AttributeError(f"this Lightning has no {missing[0]}")
     training_loop.watch(kinds[TRAINER], {})
     for path, methods in METHODS.items():
         training_loop.wrap_methods(kinds[path], methods)
-    _replace(kinds[FIT_LOOP], "on_run_start", _beginning)
-    _replace(kinds[EPOCH_LOOP], "on_advance_end", _stepping)
-    _replace(kinds[PRECISION], "_after_closure", _updating)
-    _replace(kinds[STRATEGY], "optimizer_step", _updated)
-    _replace(kinds[TRAINER], "fit", training_loop.ending_the_window)
-    register_optimizer_step_post_hook(untraced(lambda *_: _end_update()))
+    for (path, method), around in _AROUND.items():
+        replace(kinds[path], method, around, f"no hook in Lightning's {method}")
+    after_optimizer_steps(lambda *_: _end_update(), "the update has no range")
 
 
-def _replace(owner: Any, method: str, around: Any) -> None:
-    replaced = around(vars(owner)[method])
-    replaced.__diagnose__ = method
-    setattr(owner, method, replaced)
-
-
-def _beginning(original: Any) -> Any:
-    @wraps(original)
-    def on_run_start(self: Any, *args: Any, **kwargs: Any) -> Any:
-        result = original(self, *args, **kwargs)
-        current = session()
-        if current is not None:
-            guarded(lambda: _begin(current, self), "no capture")
-        return result
-
-    return on_run_start
+def _beginning(original: Any, fit: Any, *args: Any, **kwargs: Any) -> Any:
+    result = original(fit, *args, **kwargs)
+    current = session()
+    if current is not None:
+        guarded(lambda: _begin(current, fit), "no capture")
+    return result
 
 
 def _begin(current: Session, fit: Any) -> None:
@@ -134,16 +121,12 @@ def _first_loader(fit: Any) -> Any:
     return next((each for each in loaders if is_a(each, kind)), None) if type(loaders) is list else None
 
 
-def _stepping(original: Any) -> Any:
-    @wraps(original)
-    def on_advance_end(self: Any, *args: Any, **kwargs: Any) -> Any:
-        stop = _step_ended(self)
-        result = original(self, *args, **kwargs)
-        if stop:
-            held(self, "trainer").should_stop = True
-        return result
-
-    return on_advance_end
+def _stepping(original: Any, loop: Any, *args: Any, **kwargs: Any) -> Any:
+    stop = _step_ended(loop)
+    result = original(loop, *args, **kwargs)
+    if stop:
+        held(loop, "trainer").should_stop = True
+    return result
 
 
 def _step_ended(loop: Any) -> bool:
@@ -161,25 +144,17 @@ def _step_ended(loop: Any) -> bool:
 _update: Range | Timed | None = None
 
 
-def _updating(original: Any) -> Any:
-    @wraps(original)
-    def _after_closure(*args: Any, **kwargs: Any) -> Any:
-        result = original(*args, **kwargs)
-        _begin_update()
-        return result
-
-    return _after_closure
+def _updating(original: Any, *args: Any, **kwargs: Any) -> Any:
+    result = original(*args, **kwargs)
+    _begin_update()
+    return result
 
 
-def _updated(original: Any) -> Any:
-    @wraps(original)
-    def optimizer_step(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return original(*args, **kwargs)
-        finally:
-            _end_update()  # a scaler that finds an overflow makes no step
-
-    return optimizer_step
+def _updated(original: Any, *args: Any, **kwargs: Any) -> Any:
+    try:
+        return original(*args, **kwargs)
+    finally:
+        _end_update()  # a scaler that finds an overflow makes no step
 
 
 def _begin_update() -> None:
@@ -195,3 +170,12 @@ def _end_update() -> None:
     ended, _update = _update, None
     if ended is not None:
         ended.__exit__()
+
+
+_AROUND: dict[tuple[tuple[str, str], str], Around] = {
+    (FIT_LOOP, "on_run_start"): _beginning,
+    (EPOCH_LOOP, "on_advance_end"): _stepping,
+    (PRECISION, "_after_closure"): _updating,
+    (STRATEGY, "optimizer_step"): _updated,
+    (TRAINER, "fit"): training_loop.ending_the_window,
+}

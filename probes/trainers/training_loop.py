@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import wraps
 from typing import Any
 
 from ..current_session import session
@@ -85,17 +84,12 @@ def ends(current: Session | None, *, broke: bool = False) -> None:
         current.loop_ended("training ended", broke=broke)
 
 
-def ending_the_window(train: Any) -> Any:
-    """The method `train`, so that the window ends however training ends."""
-
-    @wraps(train)
-    def trained(self: Any, *args: Any, **kwargs: Any) -> Any:
-        try:
-            result = train(self, *args, **kwargs)
-        except BaseException:
-            ends(session(), broke=True)
-            raise
-        ends(session())
-        return result
-
-    return trained
+def ending_the_window(train: Any, *args: Any, **kwargs: Any) -> Any:
+    """Around the method `train`, so that the window ends however training ends."""
+    try:
+        result = train(*args, **kwargs)
+    except BaseException:
+        ends(session(), broke=True)
+        raise
+    ends(session())
+    return result

@@ -8,13 +8,14 @@ trainers stay picklable, and a trainer is freed when its last reference goes.
 from __future__ import annotations
 
 import sys
-from functools import cache, wraps
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from .. import protocol
 from ..config import Config
 from ..current_session import configure, session
 from ..guard import guarded
+from ..hand_over import a_callback, replace
 from ..held import attributes, held, plain
 from ..recording import ranges
 from ..session import Session
@@ -113,30 +114,19 @@ def _install() -> None:
 
     kind: Any = trainer.Trainer
     training_loop.watch(kind, METHODS | OF_THE_BASE)
-    if not hasattr(kind.__init__, "__diagnose__"):
-        kind.__init__ = _adopting(kind.__init__)
-        kind.train = _meeting(training_loop.ending_the_window(kind.train))
+    replace(kind, "__init__", _adopting, "no hooks in this Trainer")
+    replace(kind, "train", _meeting, "no capture of this training")
 
 
-def _adopting(original: Any) -> Any:
-    @wraps(original)
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
-        original(self, *args, **kwargs)
-        guarded(lambda: _adopt(self), "no hooks in this Trainer")
-
-    __init__.__diagnose__ = "init"  # type: ignore[attr-defined]
-    return __init__
+def _adopting(original: Any, trainer: Any, *args: Any, **kwargs: Any) -> None:
+    original(trainer, *args, **kwargs)
+    guarded(lambda: _adopt(trainer), "no hooks in this Trainer")
 
 
-def _meeting(train: Any) -> Any:
-    """The method `train`, which first adopts a trainer that was made before the hooks."""
-
-    @wraps(train)
-    def trained(self: Any, *args: Any, **kwargs: Any) -> Any:
-        guarded(lambda: _adopt(self), "no hooks in this Trainer")
-        return train(self, *args, **kwargs)
-
-    return trained
+def _meeting(train: Any, trainer: Any, *args: Any, **kwargs: Any) -> Any:
+    """Around the method `train`, which first adopts a trainer that was made before the hooks."""
+    guarded(lambda: _adopt(trainer), "no hooks in this Trainer")
+    return training_loop.ending_the_window(train, trainer, *args, **kwargs)
 
 
 def _adopt(trainer: Any) -> None:
@@ -230,7 +220,7 @@ def settings_of(arguments: Any) -> dict[str, object]:
 def _callback_class(name: str) -> Any:
     from transformers.trainer_callback import TrainerCallback
 
-    return type(name, (_Steps, TrainerCallback), {})
+    return a_callback(name, _Steps, TrainerCallback, "the Trainer's steps are not counted")
 
 
 def DiagnoseCallback(

@@ -84,6 +84,27 @@ def test_asking_where_torch_is_does_not_hook(python: Python) -> None:
     assert python("-c", "import importlib.util as u; print(u.find_spec('torch').name)").stdout == "torch\n"
 
 
+@pytest.mark.parametrize("place", ["0", "1", "len(sys.meta_path)"])
+def test_a_finder_of_the_jobs_is_asked_as_often_as_without_us(place: str, python: Python) -> None:
+    """One that finds nothing before ours, behind ours, and behind all."""
+    job = f"""
+    import sys
+    class Finder:
+        def find_spec(self, name, path=None, target=None):
+            if name in ("torch", "transformers.trainer"):
+                print("asked for", name)
+    sys.meta_path.insert({place}, Finder())
+    import torch
+    import transformers.trainer
+    """
+    hooked = python("-c", textwrap.dedent(job))
+
+    assert [line for line in hooked.stdout.splitlines() if line.startswith("asked")] == (
+        [] if "len" in place else ["asked for torch", "asked for transformers.trainer"]
+    )
+    assert "hooks" in hooked.stdout, hooked.stderr
+
+
 def test_without_a_window_nothing_is_hooked(python: Python) -> None:
     assert python("-c", HOOKED, armed=False).stdout == "False\n"
 

@@ -1,6 +1,8 @@
 """`diagnose run --memory`: what is asked of torch when CUDA begins, against a stand-in for CUDA."""
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -132,3 +134,59 @@ def test_a_version_of_torch_without_the_observer_costs_the_job_nothing(
     cuda.queued[0]()
 
     assert "diagnose: no memory snapshots" in capfd.readouterr().err
+
+
+PLAIN_LOOP = """
+import torch
+model = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(40):
+    model(torch.ones(2, 4)).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+print("trained")
+"""
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_a_job_on_the_cpu_runs_with_memory_as_without_and_one_line_says_that_nothing_is_recorded(
+    code: int, tmp_path: Path
+) -> None:
+    """Through the command line and with torch's own hooks: nothing stands in for anything."""
+    needs("torch")
+    (tmp_path / "loop.py").write_text(f"{PLAIN_LOOP}raise SystemExit({code})\n")
+    command = [sys.executable, "-m", "diagnose", "run", "--memory", "--no-report", "--out", "o", "--", "loop.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stdout) == (code, "trained\n"), done.stderr
+    assert done.stderr.count("diagnose: --memory has nothing to record: the job did not use CUDA") == 1
+    assert list((tmp_path / "o").glob("memory-*")) == []
+
+
+def test_a_job_that_makes_too_few_steps_on_a_gpu_is_told_why_there_is_no_snapshot(
+    cuda: Cuda, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    from diagnose.probes.dumps.memory_history import Recorder
+
+    recorder = Recorder(Config(str(tmp_path), memory=True, token="t"))
+    recorder.after_step()
+    recorder.at_exit()
+
+    assert "it is taken after 3 optimizer steps, and the job made 1" in capfd.readouterr().err
+
+
+def test_no_snapshot_is_taken_while_a_graph_is_captured(
+    cuda: Cuda, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    import torch
+
+    from diagnose.probes.dumps.memory_history import Recorder
+
+    recorder = Recorder(Config(str(tmp_path), memory=True, token="t"))
+    written = []
+    for capturing in (False, False, True, True, False):
+        monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda now=capturing: now)
+        recorder.after_step()
+        written.append(len(os.listdir(tmp_path)))
+
+    assert written == [0, 0, 0, 0, 1]

@@ -84,7 +84,7 @@ def test_steps_without_the_profiler_are_timed_by_range_and_no_others() -> None:
     steps = StepClock(clock)
     for phase in ("waiting", "control", "active", "control_after"):
         steps.step_begins(phase)
-        ranges.ranged(lambda: None, ranges.FORWARD)()
+        ranges.within(ranges.FORWARD)(lambda: None)
         with Timed("diagnose.data_wait"):
             pass
         clock.now += 1000

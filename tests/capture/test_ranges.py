@@ -11,8 +11,9 @@ from capture.bundles import ranges as recorded
 from capture.scripts import TRAINER, run
 from needs import needs
 
+from diagnose.probes.hand_over import wrapping
 from diagnose.probes.recording import ranges
-from diagnose.probes.recording.ranges import Range, StepRange, ranged, wrap_method
+from diagnose.probes.recording.ranges import Range, StepRange, within, wrap_method
 
 torch = pytest.importorskip("torch")
 
@@ -61,12 +62,12 @@ def test_a_wrapped_method_keeps_its_name_doc_and_errors() -> None:
         """Never returns."""
         raise KeyError(number)
 
-    within = ranged(fails, ranges.SAVE)
+    wrapped = wrapping(fails, within(ranges.SAVE), "no range")
 
-    assert (within.__name__, within.__doc__) == ("fails", "Never returns.")
+    assert (wrapped.__name__, wrapped.__doc__) == ("fails", "Never returns.")
     for _ in range(2):
         with pytest.raises(KeyError):
-            within(1)
+            wrapped(1)
 
 
 def test_a_method_that_is_not_there_is_not_wrapped() -> None:

@@ -125,7 +125,9 @@ def test_an_oom_in_pieces_is_fragmentation_and_names_the_line(tmp_path: Path) ->
     assert (oom.requested_bytes, oom.line, oom.device_free_bytes) == (60 * MIB, 32, 40 * MIB)
     assert oom.reserved_free_bytes is not None
     assert oom.reserved_free_bytes > oom.requested_bytes > (oom.largest_free_block_bytes or 0)
-    assert "expandable_segments:True" in of.findings[1].do
+    assert of.findings[1].do.startswith(
+        "Set PYTORCH_ALLOC_CONF=expandable_segments:True (before torch 2.11 PYTORCH_CUDA_ALLOC_CONF): "
+    )
 
 
 def test_expandable_segments_are_not_advised_where_they_are_on(tmp_path: Path) -> None:

@@ -4,10 +4,12 @@ from collections.abc import Iterator
 
 from diagnose.dumps.memory.answer import DeviceMemory, MemoryFinding, OutOfMemory
 from diagnose.facts import spoken
+from diagnose.probes.facts.environment import ALLOCATOR, ALLOCATOR_BEFORE, ALLOCATOR_RENAMED_IN
 
 SPLIT_SHARE = 0.1  # of the reserved memory: below it, joining the pieces gains less than an allocator keeps anyway
 FEWEST_CALLS = 3  # of empty_cache: one or two are around an evaluation or the beginning, more are in a loop
-_EXPANDABLE = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
+_RENAMED_IN = ".".join(map(str, ALLOCATOR_RENAMED_IN))
+_EXPANDABLE = f"{ALLOCATOR}=expandable_segments:True (before torch {_RENAMED_IN} {ALLOCATOR_BEFORE})"
 
 
 def findings_of(device: DeviceMemory, expandable: bool | None) -> Iterator[MemoryFinding]:

@@ -1,0 +1,255 @@
+"""The one door through which the probes hand a callable to the job: a hook, a method around one of its own, a thread.
+
+What a hook raises of its own ends here, and is said once. A method around the job's calls the job's own once in any
+case, and what that returns or raises reaches the job. Exceptions of the job's signal handlers go through, everywhere.
+`tests/harmless/test_hooks.py` knows the calls by which a callable is handed over, and finds those made elsewhere.
+"""
+
+from __future__ import annotations
+
+import _thread
+import atexit
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from .guard import quietly, say, told
+from .interrupts import let_out
+
+Hook = Callable[..., Any]
+Around = Callable[..., Any]
+"""Takes the job's own function, to be called, and then what that was called with."""
+
+
+def harmless(function: Hook, doing: str) -> Hook:
+    """`function` as a plain closure that raises nothing of its own: `doing` begins the line that tells of it."""
+    failed = _Failures(doing)
+
+    def called(*args: Any, **kwargs: Any) -> Any:
+        handled = sys.exc_info()[1]
+        try:
+            return function(*args, **kwargs)
+        except BaseException as error:
+            let_out(error, handled)
+            failed.tell(error)
+            return None
+
+    return called
+
+
+def wrapping(original: Any, around: Around, doing: str) -> Any:
+    """The job's own `original` within `around`, which is called with it and with the arguments of each call."""
+    failed = _Failures(doing)
+
+    @wraps(original)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        call = _Call(original)
+        handled = sys.exc_info()[1]
+        try:
+            try:
+                return around(call, *args, **kwargs)
+            except BaseException as error:
+                if error is call.error:
+                    raise
+                let_out(error, handled)
+                failed.tell(error)
+            if call.error is not None:
+                raise call.error
+            return call.value if call.ended else original(*args, **kwargs)
+        finally:
+            call.forget()  # the traceback leads here: nothing of the job's is to live in a circle
+
+    return wrapped
+
+
+def replace(owner: Any, name: str, around: Around, doing: str, mark: str = "__diagnose__") -> None:
+    """Put `around` around what `owner` has under `name`, once for each `mark`; leave alone what is not there."""
+    original = getattr(owner, name, None)
+    if original is not None and not hasattr(original, mark):
+        wrapped = wrapping(original, around, doing)
+        setattr(wrapped, mark, doing)
+        setattr(owner, name, wrapped)
+
+
+def replace_classmethod(owner: Any, name: str, around: Around, doing: str, mark: str) -> None:
+    """As `replace`, for a class method: `around` gets the class first."""
+    original = vars(owner)[name].__func__
+    if not hasattr(original, mark):
+        wrapped = wrapping(original, around, doing)
+        setattr(wrapped, mark, doing)
+        setattr(owner, name, classmethod(wrapped))
+
+
+def replace_property(owner: Any, name: str, around: Around, doing: str) -> None:
+    """As `replace`, for a property without a setter."""
+    setattr(owner, name, property(wrapping(getattr(owner, name).fget, around, doing)))
+
+
+def untraced(function: Hook) -> Hook:
+    """`function` as torch.compile leaves it alone, where an optimizer's step is compiled; plain where torch cannot.
+
+    Torch notes on the function that it is left alone, which a bound method does not take.
+    """
+    began = False
+
+    def plain(*args: Any, **kwargs: Any) -> Any:
+        nonlocal began
+        began = True
+        return function(*args, **kwargs)
+
+    disable = getattr(sys.modules["torch"], "_disable_dynamo", None)
+    disabled: Any = quietly(lambda: disable(plain)) if disable is not None else None
+    if not callable(disabled):
+        return plain
+
+    def called(*args: Any, **kwargs: Any) -> Any:
+        nonlocal began, disabled
+        if disabled is None:
+            return plain(*args, **kwargs)
+        handled, began = sys.exc_info()[1], False
+        try:
+            return disabled(*args, **kwargs)
+        except BaseException as error:
+            if began:
+                raise
+            let_out(error, handled)
+            disabled = None
+        return plain(*args, **kwargs)
+
+    return called
+
+
+def before_optimizer_steps(function: Hook, doing: str) -> None:
+    """Call `function(optimizer, args, kwargs)` before each step of any optimizer of torch."""
+    from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+    register_optimizer_step_pre_hook(untraced(_answering_nothing(harmless(function, doing))))
+
+
+def after_optimizer_steps(function: Hook, doing: str) -> None:
+    """Call `function(optimizer, args, kwargs)` after each step of any optimizer of torch."""
+    from torch.optim.optimizer import register_optimizer_step_post_hook
+
+    register_optimizer_step_post_hook(untraced(harmless(function, doing)))
+
+
+def before_forward(module: Any, function: Hook, doing: str) -> Any:
+    """Call `function(module, args)` before each call of `module`; what is returned ends that by `remove()`."""
+    return module.register_forward_pre_hook(_answering_nothing(harmless(function, doing)))
+
+
+def when_cuda_begins(function: Hook, doing: str) -> None:
+    """Call `function()` when the job initialises CUDA, at once where it has."""
+    sys.modules["torch"].cuda._lazy_call(harmless(function, doing))
+
+
+def at_out_of_memory(function: Hook, doing: str) -> None:
+    """Call `function(...)` where the allocator is about to raise an OOM.
+
+    Raises:
+        AttributeError: this torch has no such call.
+    """
+    sys.modules["torch"]._C._cuda_attach_out_of_memory_observer(harmless(function, doing))
+
+
+def at_exit(function: Hook, doing: str) -> None:
+    """Call `function()` when the interpreter ends."""
+    atexit.register(harmless(function, doing))
+
+
+def in_forked_children(function: Hook, doing: str) -> None:
+    """Call `function()` in each child that the process forks, where it can."""
+    register: Any = getattr(os, "register_at_fork", None)
+    if register is not None:
+        register(after_in_child=harmless(function, doing))
+
+
+def on_signal(number: int, function: Hook, doing: str) -> Hook:
+    """Call `function(number, frame)` when the signal comes; the handler, as `signal.getsignal` tells it."""
+    handler = harmless(function, doing)
+    signal.signal(number, handler)
+    return handler
+
+
+def in_a_thread(function: Hook, doing: str) -> None:
+    """Call `function()` in one of the interpreter's bare threads, whose exceptions would be the job's to print.
+
+    Raises:
+        RuntimeError: no thread can be had.
+    """
+    _thread.start_new_thread(harmless(function, doing), ())
+
+
+def a_thread(function: Hook, doing: str) -> threading.Thread:
+    """A thread that calls `function()` once it is started, does not hold up the exit, and can be joined."""
+    return threading.Thread(target=harmless(function, doing), daemon=True)
+
+
+def on_audit_events(function: Hook, doing: str) -> None:
+    """Call `function(event, args)` at each event that Python tells, as long as the process lives."""
+    sys.addaudithook(harmless(function, doing))
+
+
+def a_callback(name: str, events: type, base: type, doing: str) -> Any:
+    """A class `name` of the trainer's callbacks, derived from `base`, whose `on_...` are those of `events`."""
+    methods = {each: harmless(method, doing) for each, method in vars(events).items() if each.startswith("on_")}
+    return type(name, (events, base), methods)
+
+
+def _answering_nothing(function: Hook) -> Hook:
+    """A hook before something changes its arguments by what it returns: none of ours does."""
+
+    def called(*args: Any, **kwargs: Any) -> None:
+        function(*args, **kwargs)
+
+    return called
+
+
+class _Call:
+    """The job's own function, and how its last call ended: with `value` where it has `ended`, or with `error`."""
+
+    __slots__ = ("_forgets", "_function", "ended", "error", "value")
+
+    def __init__(self, function: Any) -> None:
+        self._function = function
+        self._forgets = False
+        self.ended = False
+        self.error: BaseException | None = None
+        self.value: Any = None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        self.ended, self.error = False, None
+        try:
+            self.value = self._function(*args, **kwargs)
+        except BaseException as error:
+            self.error = None if self._forgets else error
+            raise
+        self.ended = True
+        return self.value
+
+    def forget(self) -> None:
+        """Keep nothing of how it ended, now or later: what is around the function may keep it for longer."""
+        self.error, self._forgets = None, True
+
+
+def forgive(function: Any) -> None:
+    """What the job's own `function` last raised was not the job's doing: it was called with what a patch asks for."""
+    if isinstance(function, _Call):
+        function.error = None
+
+
+class _Failures:
+    """Of one hook: the first is said, since a hook is called at every step."""
+
+    def __init__(self, doing: str) -> None:
+        self._doing = doing
+        self._said = False
+
+    def tell(self, error: BaseException) -> None:
+        if not self._said:
+            self._said = True
+            say(f"{self._doing}: {told(error)}")

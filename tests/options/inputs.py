@@ -9,8 +9,8 @@ from pathlib import Path
 from analysed import GEMM
 from click.testing import CliRunner
 from distributed_traces import DISTRIBUTED
-from kept_promises import promise
 from fleets import made_job, written
+from kept_promises import promise
 from kineto import Trace
 from machine.compiled_jobs import job as compiled_job
 from options.jobs import Jobs
@@ -234,8 +234,8 @@ Make = Callable[[Path], None]
 MADE: dict[str, Make] = {
     make.__name__: make
     for make in (
-        two_runs, diagnosis, rule, two_nodes, saving, batch, graphs, forgotten, many_jobs, snapshot, monitor, torch_trace, functions, counting, steps_log,
-        ladder, jobs_of_fleet, accounting, baselines, promises, configurations, functions_of_fleet,
-        ranks_of_fleet,
+        two_runs, diagnosis, rule, two_nodes, saving, batch, graphs, monitor, torch_trace, functions, counting,
+        steps_log, ladder, snapshot, jobs_of_fleet, many_jobs, functions_of_fleet, ranks_of_fleet, accounting,
+        baselines, promises, forgotten, configurations,
     )
 }  # fmt: skip

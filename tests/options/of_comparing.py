@@ -47,8 +47,7 @@ COMPARE = [
     compare("--step-range", "--step-range Optimizer", OTHERS, changes="per step (.*?) Causes"),
     *loading_rows("compare", "{gloo-healthy} {gloo-slow-rank}", "{functions} {functions}",
                   told=r"per step 6\.0 ms", took=r"per step 1\.0 ms"),
-    compare("--no-ledger", "--no-ledger", "{default} {applied}", takes="kept in the ledger", leaves_out="data/*",
-            variables=LEDGER),
+    compare("--no-ledger", "--no-ledger", "{default} {applied}", leaves_out="data/*", variables=LEDGER),
 ]  # fmt: skip
 BASELINE_CHECK = [
     check("NAME", "healthy", "{cpu-slow-loader.json.gz} --dir {baselines}", adds="A: healthy", codes=(2, 1)),
@@ -79,7 +78,9 @@ BASELINE_SAVE = [
     save("--gpu", "--gpu A100-SXM4-80GB", GPU_SAVE, differs={"b.json": '"device": "(.*)"'}),
     save("--step-range", "--step-range Optimizer", GPU_SAVE, differs={"b.json": '"each_ns": (.*)'}),
     Row("baseline save", "--no-cache", "--no-cache", f"b {RANKS} --dir .", leaves_out="cache/**/*.*", caches=True),
-    Row("baseline save", "--jobs", "--jobs 2", f"b {RANKS} --dir .", writes={"started": "one\none\n"}, variables=STARTED),
+    Row(
+        "baseline save", "--jobs", "--jobs 2", f"b {RANKS} --dir .", writes={"started": "one\none\n"}, variables=STARTED
+    ),
     save("--low-memory", "--low-memory 4G", FUNCTIONS, differs=EACH),
     save("--python-functions", "--python-functions", FUNCTIONS, differs=EACH, beside="--low-memory 4G"),
 ]

@@ -39,7 +39,9 @@ FLEET_ROWS = [
     Row("fleet", "--diagnoses-only", "--diagnoses-only", FLEET, takes="1 run analysed"),
     Row("fleet", "--details", "--details", "{many_jobs}", adds=" job-00 "),
     *page_rows("fleet", FLEET),
-    Row("fleet", "--tables", "--tables t", FLEET, adds=r"wrote \d tables to t", writes={"t/jobs.csv": "job", **PARQUET}),
+    Row(
+        "fleet", "--tables", "--tables t", FLEET, adds=r"wrote \d tables to t", writes={"t/jobs.csv": "job", **PARQUET}
+    ),
     Row("fleet", "--json", "--json", FLEET, adds='"jobs": \\[', takes="fleet: "),
     *loading_rows("fleet", "{ranks_of_fleet}", "{functions_of_fleet}", told="garbage collection", took=""),
 ]

@@ -17,7 +17,9 @@ JOBS = {
     "plain-ranks": Job("", TORCHRUN),
     "plain-trainer": Job("", "trainer.py"),
     "default": Job("run", report=True),
-    "window": Job("run --out w --steps 2 --warmup 1 --skip 3 --report r.txt --html r.html --markdown r.md --json d.json"),
+    "window": Job(
+        "run --out w --steps 2 --warmup 1 --skip 3 --report r.txt --html r.html --markdown r.md --json d.json"
+    ),
     "early": Job("run --at-step 5 --sample-steps 2 --no-report"),
     "bounded": Job("run --no-sampling --budget 100K --report r.txt"),
     "stopped": Job("run --stop --no-sampling --no-report", alike=False),

@@ -10,7 +10,9 @@ JOBS = {
         SCRIPT, alike=False, variables=LEDGER,
     ),
     "tune-default": Job("tune --skip 2 --runs 4", SCRIPT, alike=False, variables=LEDGER),
-    "tune-go-on": Job("tune --resume t --runs 4 --no-repeat --no-ledger", "", alike=False, after="tuned", variables=LEDGER),
+    "tune-go-on": Job(
+        "tune --resume t --runs 4 --no-repeat --no-ledger", "", alike=False, after="tuned", variables=LEDGER
+    ),
     "tune-too-long": Job("tune --run-limit 1s", SCRIPT, alike=False),
     "tune-no-time": Job("tune --budget 2s", SCRIPT, alike=False),
     "tune-trainer": Job("tune --runs 1 --at-step 8", "trainer.py", alike=False),

@@ -145,9 +145,9 @@ def assert_effect(row: Row, without: Ended, with_it: Ended) -> None:
     if row.takes:
         assert (found(row.takes, without), found(row.takes, with_it)) == (True, False), without.words
     if row.changes:
-        one, other = (re.search(row.changes, ended.words) for ended in (without, with_it))
-        assert one and other, with_it.words
-        assert one[1] != other[1]
+        one, other = (re.findall(row.changes, ended.words) for ended in (without, with_it))
+        assert [] not in (one, other), with_it.words
+        assert one != other
     for file, pattern in row.writes.items():
         assert (with_it.holds(file, pattern), without.holds(file, ""), file) == (True, False, file)
     for file, pattern in row.differs.items():

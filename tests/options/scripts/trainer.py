@@ -6,7 +6,12 @@ from transformers import LlamaConfig, LlamaForCausalLM, PrinterCallback, Trainer
 torch.manual_seed(0)
 torch.set_num_threads(1)
 config = LlamaConfig(
-    hidden_size=16, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=1, intermediate_size=32, vocab_size=64
+    hidden_size=16,
+    num_hidden_layers=1,
+    num_attention_heads=2,
+    num_key_value_heads=1,
+    intermediate_size=32,
+    vocab_size=64,
 )
 lengths = [8, 8, 8, 192] * 20
 samples = [{"input_ids": row, "labels": row} for row in (torch.randint(0, 64, (length,)) for length in lengths)]

@@ -13,11 +13,13 @@ from fleets import made_job, written
 from kept_promises import promise
 from kineto import Trace
 from machine.compiled_jobs import job as compiled_job
+from made_up_jobs import diagnosed
 from options.jobs import Jobs
 from options.rows import SAMPLES
 from torch_allocator import MIB, Allocator, frame
 
 from diagnose.cli import main
+from diagnose.diagnosis import Applied, Patch, to_json
 from diagnose.patch.promises import file as promises_file
 
 DCGM = """\
@@ -53,7 +55,7 @@ def reads_a_job(line: str) -> bool:
     return any(f"{{{name}}}" in line for name in JOBS)
 
 
-JOBS = {"captured": "window", "armed": "every", "trainer": "trainer", "default": "default", "applied": "applied"}
+JOBS = {"trainer": "trainer", "armed": "every"}
 
 
 def two_runs(place: Path) -> None:
@@ -207,6 +209,17 @@ def promises(place: Path) -> None:
         promises_file.append(place, promise(number))
 
 
+def with_a_patch(place: Path) -> None:
+    """Diagnoses of a run and of the same with a patch that promised a gain."""
+    applied = Applied(
+        patches=(Patch(target="training_arguments", set={"dataloader_num_workers": 4}),),
+        rule="data-wait",
+        predicted_speedup=(1.5, 2.0),
+    )
+    (place / "a.json").write_text(to_json(diagnosed(100.0)))
+    (place / "b.json").write_text(to_json(diagnosed(60.0, applied=applied)))
+
+
 def configurations(place: Path) -> None:
     """A table of jobs to predict."""
     (place / "jobs.csv").write_text("model,gpu,gpus,micro_batch,seq_len\nllama-3.2-1b,H100,8,2,2048\n")
@@ -236,6 +249,6 @@ MADE: dict[str, Make] = {
     for make in (
         two_runs, diagnosis, rule, two_nodes, saving, batch, graphs, monitor, torch_trace, functions, counting,
         steps_log, ladder, snapshot, jobs_of_fleet, many_jobs, functions_of_fleet, ranks_of_fleet, accounting,
-        baselines, promises, forgotten, configurations,
+        baselines, promises, forgotten, configurations, with_a_patch,
     )
 }  # fmt: skip

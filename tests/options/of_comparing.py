@@ -47,7 +47,8 @@ COMPARE = [
     compare("--step-range", "--step-range Optimizer", OTHERS, changes="per step (.*?) Causes"),
     *loading_rows("compare", "{gloo-healthy} {gloo-slow-rank}", "{functions} {functions}",
                   told=r"per step 6\.0 ms", took=r"per step 1\.0 ms"),
-    compare("--no-ledger", "--no-ledger", "{default} {applied}", leaves_out="data/*", variables=LEDGER),
+    compare("--no-ledger", "--no-ledger", "{with_a_patch}/a.json {with_a_patch}/b.json", leaves_out="data/*",
+            variables=LEDGER),
 ]  # fmt: skip
 BASELINE_CHECK = [
     check("NAME", "healthy", "{cpu-slow-loader.json.gz} --dir {baselines}", adds="A: healthy", codes=(2, 1)),

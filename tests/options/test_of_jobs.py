@@ -1,8 +1,12 @@
 """Options of commands that start a job, each given to a real one: what it does, and that the job stays what it is."""
 
+from pathlib import Path
+
 import pytest
 from needs import needs
+from options.inputs import Inputs
 from options.jobs import Effect, Job, Jobs, as_without_us
+from options.rows import called
 from options.tables import EFFECTS, JOBS
 
 needs("torch", "transformers")
@@ -28,6 +32,16 @@ def test_the_job_ends_and_prints_as_without_us(name: str, jobs: Jobs) -> None:
         assert set(plain[2]) <= set(stderr)
     else:
         assert stderr == plain[2]
+
+
+@pytest.mark.parametrize("given", ["--rank 0", "--step 0", "--tables t", "--rules nowhere"])
+def test_of_an_armed_run_an_option_of_one_window_is_refused_or_has_its_effect(
+    given: str, inputs: Inputs, tmp_path: Path
+) -> None:
+    without = called("analyze {armed}", inputs, {}, tmp_path)
+    with_it = called(f"analyze {given} {{armed}}", inputs, {}, tmp_path)
+
+    assert with_it.code in (2, 3) or with_it.stdout != without.stdout or (tmp_path / "t").exists()
 
 
 def plain_of(job: Job) -> str:

@@ -19,7 +19,7 @@ from diagnose.cli.compare import (
 )
 from diagnose.cli.exit_status import writing
 from diagnose.cli.loading import loading_options
-from diagnose.cli.numbers import SHARE, work_options
+from diagnose.cli.numbers import SHARE, compared_options
 from diagnose.cli.pages import html_option, markdown_option, write_file
 from diagnose.cli.workflow import annotations_option
 from diagnose.compare.baseline import baseline_file, kept, read, refuse_over_another, written
@@ -55,7 +55,7 @@ def baseline() -> None:
 @click.argument("name")
 @click.argument("trace", type=click.Path(readable=False))
 @_folder_option
-@work_options
+@compared_options
 @loading_options
 def save(name: str, trace: str, folder: Path, **given: Any) -> None:
     """Keep the run of TRACE as the baseline NAME: step times, causes, kernels and configuration, not the trace.
@@ -92,7 +92,7 @@ def save(name: str, trace: str, folder: Path, **given: Any) -> None:
 @annotations_option
 @html_option
 @markdown_option
-@work_options
+@compared_options
 @loading_options
 def check(name: str, trace: str, folder: Path, tolerance: float, noise: float | None, **given: Any) -> None:
     """Compare the run of TRACE with the baseline NAME; exit with 1 if it is slower or cannot be compared.

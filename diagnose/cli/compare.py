@@ -13,7 +13,7 @@ from diagnose.cli.announcing import announced
 from diagnose.cli.command import Command, Option, is_given, refuse_given
 from diagnose.cli.exit_status import writing
 from diagnose.cli.loading import OF_TRACES, limited, loading_of, loading_options
-from diagnose.cli.numbers import SHARE, STATED_OF_WORK, work_options
+from diagnose.cli.numbers import SHARE, STATED_OF_COMPARED, compared_options
 from diagnose.cli.pages import STDOUT, html_option, markdown_option, write_file
 from diagnose.cli.promises import ledger_option, record
 from diagnose.cli.terminal import terminal
@@ -66,7 +66,7 @@ noise_option: Callable[[Any], Any] = click.option(
 )
 @noise_option
 @ledger_option("Do not record in the ledger how a patch's promise held, if B is A with a patch.")
-@work_options
+@compared_options
 @loading_options
 def compare(before: str, after: str, **given: Any) -> None:
     """Say whether run B is faster than run A, by how much beyond the noise, and where that comes from.
@@ -119,7 +119,7 @@ def refuse_of_traces(*paths: str) -> None:
         UsageError: such an option is given.
         UserError: a path cannot be read.
     """
-    context, names = click.get_current_context(), (*STATED_OF_WORK, *OF_TRACES)
+    context, names = click.get_current_context(), (*STATED_OF_COMPARED, *OF_TRACES)
     if any(is_given(context, name) for name in names) and all(told_before(path) is not None for path in paths):
         refuse_given(names, "has no effect on a kept diagnosis or a log: give it to the command that reads the traces.")
 
@@ -133,7 +133,7 @@ def told_from(path: str, given: Mapping[str, Any]) -> Diagnosis | Series:
     """What the run at `path` tells, read and analysed as the options of the command say."""
     with announced(Path(displayed(path))) as watch:
         loading = loading_of(given, watch)
-        stated = {name: given[name] for name in ("scheduler", *STATED_OF_WORK)}
+        stated = {name: given[name] for name in ("scheduler", *STATED_OF_COMPARED)}
         with limited(loading.memory_bytes):
             return told_at(path, analysis.Options(loading=loading, **stated))
 

@@ -150,7 +150,9 @@ _COSTS = (
     ("--kg-per-kwh", "Kilograms of CO2e per kilowatt-hour, for emissions.", POSITIVE),
     ("--tokens", "Tokens to train on, such as 10e9 or 10B, for how long that takes and what it costs.", POSITIVE),
 )
-STATED_OF_WORK = (*(name.removeprefix("--").replace("-", "_") for name, _ in _STATED), "gpu", "step_range")
+_NOT_COMPARED = ("--flops-per-step", "--params", "--seq-len", "--network-gbs")  # they change MFU and advice alone
+_COMPARED = tuple(stated for stated in _STATED if stated[0] not in _NOT_COMPARED)
+STATED_OF_COMPARED = (*(name.removeprefix("--").replace("-", "_") for name, _ in _COMPARED), "gpu", "step_range")
 _OF_TRAINING = (
     (
         "--critical-batch",
@@ -173,14 +175,18 @@ def stated_options(command: Command) -> Command:
     """Adds the options whose values are the fields of `Settings`."""
     for name, text, kind in reversed(_OF_TRAINING):
         command = click.option(name, metavar="F", type=kind, help=text)(command)
-    return work_options(mfu_as_option(cost_options(command)))
+    return _with_stated(_STATED, mfu_as_option(cost_options(command)))
 
 
-def work_options(command: Command) -> Command:
-    """Adds those of them that state the work of a step, the hardware, and what a step is."""
+def compared_options(command: Command) -> Command:
+    """Adds those of them that change what a comparison tells: tokens, the roofline, the hardware, what a step is."""
+    return _with_stated(_COMPARED, command)
+
+
+def _with_stated(options: tuple[tuple[str, str], ...], command: Command) -> Command:
     command = click.option("--step-range", metavar="REGEX", type=PATTERN, help=_STEP_RANGE)(command)
     command = click.option("--gpu", metavar="NAME", type=BOARD, help=_GPU)(command)
-    for name, text in reversed(_STATED):
+    for name, text in reversed(options):
         command = click.option(name, metavar="F", type=POSITIVE, help=text)(command)
     return command
 

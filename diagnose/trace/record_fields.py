@@ -240,7 +240,10 @@ RECORD = table(
         "environment": each(text),
         "infiniband_devices": whole(0, 1 << 16),
         "applied": each(table({})),
-        "refused": listed(each(text)),
+        "refuses": listed(
+            table({**dict.fromkeys(("target", "key", "because", "binds", "unless_set"), text), "value": scalar})
+        ),
+        "refused": listed(table(dict.fromkeys(("target", "key", "because", "binds", "unless_set"), text))),
         "expected": table(_EXPECTED),
         "steps": table(_STEPS),
         "overhead_factor": _FACTOR,

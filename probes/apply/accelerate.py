@@ -9,6 +9,7 @@ from typing import Any
 from ..guard import guarded
 from .constructors import patched_init, values_for
 from .job_patch import JobPatch, job_patch
+from .of_libraries import plugin_refused
 
 TARGET = "accelerator"
 
@@ -25,8 +26,9 @@ def _install() -> None:
 
 def _chosen(patch: JobPatch, given: dict[str, Any]) -> dict[str, Any]:
     wanted = values_for(patch, TARGET)
-    if given.get("dynamo_plugin") is not None and "dynamo_backend" in wanted:
-        patch.refuse(TARGET, "dynamo_backend", "the job gives a dynamo_plugin")
+    refusal = plugin_refused(given.get("dynamo_plugin"))
+    if refusal and "dynamo_backend" in wanted:
+        patch.refuse(TARGET, "dynamo_backend", refusal)
         wanted.pop("dynamo_backend")
     return wanted
 

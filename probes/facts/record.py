@@ -83,6 +83,7 @@ def facts(
         "compilations": quietly(compilations),
         "liger": quietly(lambda: _liger(settings)),
         "memory": quietly(memory),
+        "refuses": quietly(lambda: job.refusals.facts(optimizer, model)),
         **_patch(),
         **_steps(window, clock, source),
         "profiler": (recorder.settings or None) if recorder is not None else None,

@@ -134,6 +134,9 @@ def _meeting(train: Any) -> Any:
     @wraps(train)
     def trained(self: Any, *args: Any, **kwargs: Any) -> Any:
         guarded(lambda: _adopt(self), "no hooks in this Trainer")
+        current = session()
+        if current is not None:
+            current.objects.refusals.trainer_begins(self)
         return train(self, *args, **kwargs)
 
     return trained

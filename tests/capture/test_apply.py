@@ -277,7 +277,9 @@ def test_a_constructor_that_fails_with_the_patch_runs_without_it(
     assert kind(size=2).size == 2
     assert patch.facts() == {
         "applied": {},
-        "refused": [{"target": "dataloader", "key": "size", "because": "ValueError: too"}],
+        "refused": [
+            {"target": "dataloader", "key": "size", "because": "ValueError: too", "binds": "job", "unless_set": None}
+        ],
         "expected": None,
     }
     assert capfd.readouterr().err == "diagnose: not applied: size (ValueError: too)\n"

@@ -1,6 +1,6 @@
 """What a rank's record says that its job refuses of changes, asked while it was captured, and of the patch it ran with."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -25,8 +25,12 @@ class Refused(msgspec.Struct, frozen=True):
 
 def refused_by(record: CaptureRecord) -> tuple[Refused, ...]:
     """All that the record names; nothing of one that does not say what its refusals bind."""
-    listed = [*(record.get("refuses") or ()), *(record.get("refused") or ())]
-    found = (_refused(entry) for entry in listed if isinstance(entry, Mapping))
+    return refused_in([*(record.get("refuses") or ()), *(record.get("refused") or ())])
+
+
+def refused_in(entries: Iterable[object]) -> tuple[Refused, ...]:
+    """What the entries name, as the probe writes them."""
+    found = (_refused(entry) for entry in entries if isinstance(entry, Mapping))
     return tuple(dict.fromkeys(each for each in found if each is not None))
 
 

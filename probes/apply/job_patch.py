@@ -36,6 +36,7 @@ class _Told(NamedTuple):
     because: str
     binds: str = OF_PATCH
     unless_set: str | None = None
+    value: Any = None  # any number above 0 is refused like the one that was asked for
 
 
 class JobPatch:
@@ -72,7 +73,9 @@ class JobPatch:
 
     def refuse(self, target: str, key: str, refusal: Refusal) -> None:
         """Note and say that the value of `key` is not used, here at least; the first reason counts."""
-        told = _Told(_one_line(refusal.because), refusal.binds, refusal.unless_set or None)
+        asked = self._wanted.get(target, {}).get(key)
+        value = None if type(asked) is int and asked else asked
+        told = _Told(_one_line(refusal.because), refusal.binds, refusal.unless_set or None, value)
         self._refused.setdefault((target, key), told)
         self._say(target, key, refusal.because)
 

@@ -156,11 +156,15 @@ class Refusals:
         """Ask a Trainer that is about to train."""
         self._trainer = _listed(quietly(lambda: of_trainer_entries(trainer)))
 
+    @property
+    def of_input(self) -> Entries:
+        """What the input refuses; a Trainer answers for its loaders."""
+        return self._loader if self._trainer is None else self._trainer
+
     def facts(self, optimizer: Any, model: Any) -> Entries:
-        """All of it; a Trainer answers for its loaders."""
+        """All of it."""
         has_trainer = self._trainer is not None
-        asked = self._loader if self._trainer is None else self._trainer
-        return asked + _listed(quietly(lambda: of_process_entries(optimizer, model, has_trainer)))
+        return self.of_input + _listed(quietly(lambda: of_process_entries(optimizer, model, has_trainer)))
 
 
 def _listed(found: object) -> Entries:

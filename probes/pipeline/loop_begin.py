@@ -13,6 +13,7 @@ import sys
 from functools import wraps
 from typing import Any
 
+from ..apply.recorded import Refusals
 from ..config import rank_and_world
 from ..facts.model import module_of
 from ..guard import quietly, say
@@ -22,6 +23,7 @@ from .ending import end
 from .measurement import measure
 
 MOST_PASSED_OVER = 20
+refusals = Refusals()
 _asked: Asked | None = None
 _owner = 0
 _measuring = False
@@ -74,7 +76,7 @@ def _measure(loader: Any, loop: str, batches_per_step: int | None) -> None:
     rank, _ = rank_and_world()
     if rank:
         end(0)
-    measure(_asked, inner_loader(loader), loop, batches_per_step)
+    measure(_asked, inner_loader(loader), loop, batches_per_step, refusals)
 
 
 def _noting(original: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..guard import guarded
 from ..held import attributes
-from .loop_begin import loop_begins, wanted
+from .loop_begin import loop_begins, refusals, wanted
 
 
 def install() -> None:
@@ -26,6 +26,7 @@ def _watched(original: Any) -> Any:
     @wraps(original)
     def train(self: Any, *args: Any, **kwargs: Any) -> Any:
         if wanted():
+            refusals.trainer_begins(self)
             self.get_train_dataloader = _measured(self, self.get_train_dataloader)
         return original(self, *args, **kwargs)
 

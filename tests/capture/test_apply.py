@@ -278,7 +278,14 @@ def test_a_constructor_that_fails_with_the_patch_runs_without_it(
     assert patch.facts() == {
         "applied": {},
         "refused": [
-            {"target": "dataloader", "key": "size", "because": "ValueError: too", "binds": "job", "unless_set": None}
+            {
+                "target": "dataloader",
+                "key": "size",
+                "because": "ValueError: too",
+                "binds": "job",
+                "unless_set": None,
+                "value": None,
+            }
         ],
         "expected": None,
     }

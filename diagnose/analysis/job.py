@@ -17,9 +17,9 @@ from diagnose.judge.judge import diagnose
 from diagnose.judge.sections import Sections
 from diagnose.metrics import Measured, measure, merged, units
 from diagnose.metrics.distorted import undistorted
+from diagnose.patch.refusals import Standing
 from diagnose.ranks import Job, join
 from diagnose.ranks.stragglers.straggler_report import suspecting
-from diagnose.patch.refusals import Standing
 from diagnose.rule import load_rules
 from diagnose.rule.bound import bound
 from diagnose.series.places import may_hold_series

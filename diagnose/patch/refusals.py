@@ -104,12 +104,15 @@ def _forms(patch: Patch, name: str, value: Any) -> Iterator[_Form]:
 
 
 def _other_forms(setting: Setting, value: Any) -> Iterator[_Form]:
+    """What other targets take; one that a way gives a value of its own is the setting switched on."""
     for name in _WAYS:
         way: Way | None = getattr(setting, name)
-        if way is not None and way.target:
-            yield way.target, way.key, value if way.value is None else way.value
+        takes: list[_Form] = [] if way is None else [(way.target, way.key, way.value)]
         if way is not None and way.by_run is not None:
-            yield way.by_run.target, way.by_run.key, value if way.by_run.value is None else way.by_run.value
+            takes.append((way.by_run.target, way.by_run.key, way.by_run.value))
+        for target, key, own in takes:
+            if target and (own is None or value is not False):
+                yield target, key, value if own is None else own
 
 
 def _newest(target: str, name: str, value: Any) -> tuple[str, Any]:

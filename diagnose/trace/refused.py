@@ -1,4 +1,4 @@
-"""What a rank's record says that its job refuses of changes, asked while it was captured, and of the patch it ran with."""
+"""What a job refuses of changes, as a rank's record says: asked at its capture, or of the patch that it ran with."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any

@@ -108,7 +108,7 @@ def _of_deepspeed(field: str, value: Any, arguments: Any) -> Refusal | None:
 
 
 def ruled_out(field: str, value: Any, given: Mapping[str, Any]) -> Refusal | None:
-    """Why a Trainer's data or model cannot take the value; None when they can. `given` are its constructor's arguments."""
+    """Why a Trainer's data or model cannot take the value; None when they can. `given` is what it is made of."""
     model = given.get("model")
     if field == WORKERS and value:
         return _first(datasets_of(given), lambda dataset: workers_refused(dataset, 1) or open_file(dataset))

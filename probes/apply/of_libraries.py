@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from .reasons import Reason, Refusal
 
 _SUPPORTED = {"sdpa": "_supports_sdpa"}  # what a class of models says of itself

@@ -33,5 +33,5 @@ def ddp_refused(key: str) -> Refusal | None:
 
 def takes(kind: type, key: str) -> bool:
     """Whether the constructor, or one that it may call, has an argument of that name."""
-    inits = (vars(each).get("__init__") for each in type.mro(kind))
+    inits: list[Any] = [vars(each).get("__init__") for each in type.mro(kind)]
     return any(key in signature(init).parameters for init in inits if is_a(init, FunctionType))

@@ -108,5 +108,5 @@ class Refusal(NamedTuple):
 
     @property
     def binds(self) -> str:
-        """"job" or "patch"."""
+        """ "job" or "patch"."""
         return self.reason.binds

@@ -7,6 +7,7 @@ fetching samples, of making arguments anew) is not among the answers.
 from __future__ import annotations
 
 import sys
+import weakref
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -61,6 +62,7 @@ ASKED: Mapping[str, Mapping[str, Any]] = {
     "accelerator": {"dynamo_backend": "inductor"},
 }
 Entries = list["dict[str, object]"]
+_MOST_KEPT = 64  # loaders: a job may make one for each pass
 
 
 def of_loader_entries(loader: Any) -> Entries:
@@ -83,9 +85,10 @@ def of_process_entries(optimizer: Any, model: Any, has_trainer: bool) -> Entries
     """What torch, the model, the optimizer and accelerate refuse, as they are where the record is made."""
     found = _entries("torch", {"cudnn_benchmark": benchmark_refused(True)})
     found += _entries("model_kwargs", {"attn_implementation": attention_refused(type(unwrapped(model)), "sdpa")})
-    found += _entries("accelerator", {"dynamo_backend": plugin_refused(_compiling_plugin())})
     if "torch.nn.parallel" in sys.modules:
         found += _entries("ddp", {key: ddp_refused(key) for key in ASKED["ddp"]})
+    if not has_trainer:
+        found += _entries("accelerator", {"dynamo_backend": plugin_refused(_compiling_plugin())})
     if optimizer is not None and not has_trainer:
         found += _entries("optimizer", {key: form_refused(optimizer, key) for key in ASKED["optimizer"]})
         found += _entries("torch", {"compile": _compiling_refused(optimizer)})
@@ -147,10 +150,23 @@ class Refusals:
     def __init__(self) -> None:
         self._loader: Entries = []
         self._trainer: Entries | None = None
+        self._known: dict[tuple[object, ...], tuple[Any, Entries]] = {}
 
     def loader_begins(self, loader: Any) -> None:
-        """Ask a DataLoader that is about to be iterated; that of the last pass counts."""
-        self._loader = _listed(quietly(lambda: of_loader_entries(loader)))
+        """Ask a DataLoader that is about to be iterated; that of the last pass counts.
+
+        The first answer for a dataset stands: what it opens while it is read, each worker would open by itself.
+        """
+        dataset = held(loader, "dataset")
+        settings = (id(dataset), *(plain(held(loader, name)) for name in of_loader.ORDER))
+        reference, self._loader = self._known.get(settings, (None, []))
+        if reference is None or reference() is not dataset:
+            self._loader = _listed(quietly(lambda: of_loader_entries(loader)))
+            quietly(lambda: self._keep(settings, dataset))
+
+    def _keep(self, settings: tuple[object, ...], dataset: Any) -> None:
+        if len(self._known) < _MOST_KEPT:
+            self._known[settings] = weakref.ref(dataset), self._loader
 
     def trainer_begins(self, trainer: Any) -> None:
         """Ask a Trainer that is about to train."""

@@ -1,4 +1,4 @@
-"""What a dataset rules out: workers that would spoil its samples, and groups of samples by length. Nothing is fetched."""
+"""What a dataset rules out: workers that would spoil its samples, and groups by length. No sample is fetched."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import multiprocessing
 import sys
 from typing import Any
 
-from ..held import attributes, held, is_a, items
+from ..held import attributes, is_a
 from .reasons import Reason, Refusal
+from .sample_keys import is_table, keys_of
 from .worker_split import splits_by_worker
 
 _READ_BY_POSITION = ("h5py", "lmdb", "sqlite3", "zipfile", "tarfile")
@@ -74,27 +75,9 @@ def grouping_refused(data: Any, length: str | None, inputs: str) -> Refusal | No
     """
     if is_iterable(data):
         return Refusal(Reason.STREAM_NOT_GROUPED)
-    if _is_table(data) and length in data.column_names:
+    if is_table(data) and length in data.column_names:
         return None
-    keys = _keys_of(data)
+    keys = keys_of(data)
     if keys is not None and inputs not in keys:
         return Refusal(Reason.NO_LENGTHS, inputs)
-    return None if keys is not None and (type(data) in (list, tuple) or _is_table(data)) else Refusal(Reason.UNLISTED)
-
-
-def _keys_of(data: Any) -> Any:
-    """The names in a sample, none where it is no dictionary; None where only fetching one would tell."""
-    if type(data) in (list, tuple):
-        return list(items(data[0])) if data else []
-    if _is_table(data):
-        return None if data.format.get("type") == "custom" else data.column_names
-    if not type(data).__module__.startswith("torch.utils.data."):
-        return None
-    kind, parts = type(data).__name__, held(data, "datasets")
-    if kind == "ConcatDataset" and parts:
-        return _keys_of(parts[0])
-    return [] if kind == "TensorDataset" else _keys_of(held(data, "dataset")) if kind == "Subset" else None
-
-
-def _is_table(data: Any) -> bool:
-    return type(data).__module__.startswith("datasets.") and type(data).__name__ == "Dataset"
+    return None if keys is not None and (type(data) in (list, tuple) or is_table(data)) else Refusal(Reason.UNLISTED)

@@ -16,6 +16,7 @@ from .of_arguments import CHECKPOINTING, NEED_WORKERS, TARGET, WORKERS, Wanted, 
 from .reasons import Reason, Refusal
 from .training import constructed, original_value, wanted_of
 
+
 def install() -> None:
     """Look at every Trainer made from now on; without a patch for its arguments, change nothing."""
     if job_patch() is not None:

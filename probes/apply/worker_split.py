@@ -7,6 +7,7 @@ functions that these name.
 from __future__ import annotations
 
 import sys
+from collections import deque
 from collections.abc import Iterator
 from functools import partial
 from types import CodeType, FunctionType, MethodType, ModuleType
@@ -24,9 +25,10 @@ _ELSEWHERE = (*_OF_PYTHON, "torch", "numpy", "transformers", "tokenizers", "acce
 
 def splits_by_worker(dataset: Any, *functions: Any) -> bool:
     """Whether the dataset, or one of the job's `functions` that a worker runs first, asks for the worker."""
-    waiting, visited = [dataset, *functions], {}
+    waiting: deque[Any] = deque((dataset, *functions))
+    visited: dict[int, Any] = {}
     while waiting and len(visited) < _MOST:
-        thing = waiting.pop()
+        thing = waiting.popleft()  # what is nearest to the dataset first
         if id(thing) in visited:
             continue
         visited[id(thing)] = thing  # an object that is gone could give its id to another
@@ -66,7 +68,7 @@ def _functions_of(kind: type) -> Iterator[Any]:
 
 
 def _named(function: FunctionType) -> Iterator[Any]:
-    """The functions and classes that a function names, in its module or in one that it names, and those it closes over."""
+    """What a function names, in its module or in one that it names, and what it closes over."""
     names, here = _names(function.__code__), function.__globals__
     for name in names:
         thing = here.get(name)

@@ -1,12 +1,12 @@
 """A small job for each reason to refuse a change: what it runs, the patch it is given, and what a rule would advise.
 
-`told` is what the reason has in its place; `read` says whether the reason is found by reading alone, without a trial.
+`told` is what stands in the reason, or the beginning of it; `read` says whether reading alone finds it.
 """
 
 from __future__ import annotations
 
 import textwrap
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from diagnose.probes.apply.reasons import Reason
 
@@ -54,13 +54,14 @@ def made(**more):
     return TrainingArguments(output_dir=os.path.join(sys.argv[1], "o"), max_steps=30, report_to=[], use_cpu=True,
                              disable_tqdm=True, per_device_train_batch_size=2, save_strategy="no", **more)
 def train(args=None, data=rows, model=None, **more):
-    Trainer(model=model or LlamaForCausalLM._from_config(config), args=args or made(), train_dataset=data, **more).train()
+    model = model or LlamaForCausalLM._from_config(config)
+    Trainer(model=model, args=args or made(), train_dataset=data, **more).train()
 """
 
 
 @dataclass(frozen=True)
 class Job:
-    """A job that has the reason; `advised` is the change in the words of rules, `told` what stands in the reason."""
+    """A job that has the reason; `advised` is the change in the words of rules."""
 
     body: str
     patch: dict[str, dict[str, object]]
@@ -68,7 +69,6 @@ class Job:
     told: str = ""
     read: bool = True
     start: str = BARE
-    variables: dict[str, str] = field(default_factory=dict)
 
     @property
     def script(self) -> str:
@@ -210,15 +210,12 @@ JOBS: dict[Reason, Job] = {
         "del TrainingArguments.__dataclass_fields__['ddp_static_graph']  # as in a version without it\ntrain()",
         "transformers",
     ),
-    Reason.RAISES: _trainer(
-        "logging_strategy",
-        "steps",
-        "import transformers.training_args as made_in\n"
-        "class Strict(TrainingArguments):\n"
-        "    def set_training(self): pass\n"
-        "Strict.__post_init__ = lambda self, build=TrainingArguments.__post_init__: build(self)\n"
-        "train(made(logging_strategy='no', logging_steps=0))",
-        "ValueError: logging strategy steps requires non-zero --logging_steps",
+    Reason.RAISES: _torch(
+        "optimizer",
+        "fused",
+        FUSED,
+        "train(None, torch.optim.AdamW(model.parameters(), foreach=True))",
+        "RuntimeError: `fused` and `foreach` cannot be `True` together.",
         read=False,
     ),
     Reason.MADE_OTHERWISE: _trainer(
@@ -236,7 +233,8 @@ JOBS: dict[Reason, Job] = {
         "gradient_checkpointing", True, OWN_MODEL.format("supports_gradient_checkpointing = False"), "Own"
     ),
     Reason.NO_LENGTHS: _trainer(
-        *GROUPED, "train(data=[{'labels': [1, 2], 'chosen_ids': [1, 2]}] * 64, data_collator=lambda rows: {"
+        *GROUPED,
+        "train(data=[{'labels': [1, 2], 'chosen_ids': [1, 2]}] * 64, data_collator=lambda rows: {"
         "k: torch.tensor([row[v] for row in rows]) for k, v in [('input_ids', 'chosen_ids'), ('labels', 'labels')]},"
         " args=made(remove_unused_columns=False))",
         "input_ids",
@@ -249,13 +247,14 @@ JOBS: dict[Reason, Job] = {
     Reason.OF_DEEPSPEED: _trainer(
         "gradient_accumulation_steps",
         4,
-        "args = made()\nargs.deepspeed = {'gradient_accumulation_steps': 1}\ntrain(args)",
+        "args = made()\nargs.gradient_accumulation_steps = 1\n"
+        "args.deepspeed = {'gradient_accumulation_steps': 1}\ntrain(args)",
         "gradient_accumulation_steps",
     ),
     Reason.IN_DEEPSPEED_FILE: _trainer(
         "gradient_accumulation_steps",
         4,
-        "args = made()\nargs.deepspeed = 'ds.json'\ntrain(args)",
+        "args = made()\nargs.gradient_accumulation_steps, args.deepspeed = 1, 'ds.json'\ntrain(args)",
         "gradient_accumulation_steps",
     ),
     Reason.NO_ATTENTION: Job(
@@ -281,7 +280,9 @@ JOBS: dict[Reason, Job] = {
     Reason.MADE_BEFORE: _trainer(
         "logging_steps", 50, "args = made()\nargs.logging_steps, args.deepspeed = 7, {'a': 1}\ntrain(args)", read=False
     ),
-    Reason.NO_FORM: _torch("optimizer", "fused", FUSED, "train(None, torch.optim.Adamax(model.parameters()))", "Adamax"),
+    Reason.NO_FORM: _torch(
+        "optimizer", "fused", FUSED, "train(None, torch.optim.Adamax(model.parameters()))", "Adamax"
+    ),
     Reason.COMPILED: _compiled("train(model=torch.compile(model, backend='eager'))"),
     Reason.NO_COMPILER: _compiled(
         "os.environ.pop('CXX', None)\nos.environ['PATH'] = '/nowhere'\ntrain()", "there is no C++ compiler"

@@ -51,24 +51,24 @@ def advising(folder: Path, job: Job, bundle: Path) -> Diagnosis:
 
 
 def entries(record: dict[str, Any], part: str, because: str) -> list[dict[str, Any]]:
-    return [entry for entry in record[part] if entry["because"] == because]
+    return [entry for entry in record[part] if entry["because"].startswith(because)]
 
 
 @pytest.mark.parametrize("reason", Reason, ids=lambda reason: reason.name)
 def test_what_a_run_refuses_is_recorded_and_never_advised(reason: Reason, tmp_path: Path) -> None:
     job = JOBS[reason]
-    because = reason.text.format(job.told) if job.told else reason.text
+    because = (reason.text.format(job.told) if job.told else reason.text)[:200]
     done = run(job.script, tmp_path, {}, patch=job.patch)
     record = json.loads((tmp_path / "out" / "capture-rank0.json").read_text())
     found = advising(tmp_path, job, tmp_path / "out")
     asking = [finding for finding in found.findings if finding.rule == "asked-for"]
 
     assert done.returncode == 0, done.stderr
-    assert any(f"({because}"[:200] in line for line in said(done)), done.stderr
-    assert {entry["binds"] for entry in entries(record, "refused", because[:200])} == {reason.binds}
-    assert bool(entries(record, "refuses", because[:200])) == job.read
+    assert any(f"({because}" in line for line in said(done)), done.stderr
+    assert {entry["binds"] for entry in entries(record, "refused", because)} == {reason.binds}
+    assert bool(entries(record, "refuses", because)) == job.read
     if reason.binds == JOB:
         assert asking == []
-        assert because[:200] in [each.because for each in found.not_advised]
+        assert any(each.because.startswith(because) for each in found.not_advised)
     else:
         assert [(f.patch is not None, f.patch and reachable(f.patch)) for f in asking] == [(True, False)]

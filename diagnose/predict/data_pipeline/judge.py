@@ -59,7 +59,11 @@ def report_of(measured: Measured, question: Question) -> PipelineReport:
 def _workers(workers: WorkersNeeded, standing: Standing) -> WorkersNeeded:
     """The workers that a step needs; none are named where the job refuses them."""
     refused = standing.against_setting("dataloader_num_workers")
-    return WorkersNeeded(room=workers.room, batches_per_step=workers.batches_per_step, refused=refused) if refused else workers
+    return (
+        WorkersNeeded(room=workers.room, batches_per_step=workers.batches_per_step, refused=refused)
+        if refused
+        else workers
+    )
 
 
 def _groupable(padding: Padding, standing: Standing) -> Padding:

@@ -123,10 +123,10 @@ def _newest(target: str, name: str, value: Any) -> tuple[str, Any]:
 
 def _is_of(refused: Refused, form: _Form) -> bool:
     target, key, value = form
-    named, _ = _newest(refused.target, refused.key, refused.value)
+    named, given = _newest(refused.target, refused.key, refused.value)
     if (refused.target, named) != (target, key):
         return False
-    return refused.value is None or value is None or refused.value == value
+    return refused.value is None or value is None or given == value
 
 
 def _same(now: Any, value: Any) -> bool:

@@ -34,7 +34,7 @@ def is_table(data: Any) -> bool:
 
 
 def _given_by(data: Any, depth: int) -> Any:
-    """By the code that gives a sample: a dictionary or tuple written out in it, or an item of what the dataset holds."""
+    """By the code that gives a sample: a dictionary or tuple written out, or an item of what the dataset holds."""
     method = getattr_static(type(data), "__getitem__", None)
     if not is_a(method, FunctionType):
         return None
@@ -44,8 +44,8 @@ def _given_by(data: Any, depth: int) -> Any:
         return None
     if names[-3:] == ["LOAD_CONST", "BUILD_CONST_KEY_MAP", "RETURN_VALUE"]:
         return [*code[-3].argval]
-    only_an_item = names[-2:] == ["BINARY_SUBSCR", "RETURN_VALUE"] and not any(
-        name.startswith("CALL") for name in names
-    )
-    read = method.__code__.co_names
-    return keys_of(held(data, read[0]), depth) if only_an_item and len(read) == 1 else None
+    if names[-2:] == ["BUILD_TUPLE", "RETURN_VALUE"]:
+        return []
+    read, calls = method.__code__.co_names, any(name.startswith("CALL") for name in names)
+    only_an_item = names[-2:] == ["BINARY_SUBSCR", "RETURN_VALUE"] and len(read) == 1 and not calls
+    return keys_of(held(data, read[0]), depth) if only_an_item else None

@@ -10,6 +10,7 @@ from typing import Any
 from ..held import attributes, is_a
 from .compile import not_compiled
 from .of_loader import pinning_refused
+from .of_torch import has_gpu
 from .reasons import Reason, Refusal
 from .samples import grouping_refused, open_file, workers_refused
 
@@ -145,12 +146,11 @@ def _input_name(given: Mapping[str, Any]) -> str:
 
 
 def _on_gpu(arguments: Any) -> bool:
-    torch: Any = sys.modules["torch"]
-    return not getattr(arguments, "use_cpu", False) and torch.cuda.device_count() > 0
+    return not getattr(arguments, "use_cpu", False) and has_gpu()
 
 
 def _has_tf32() -> bool:
-    torch: Any = sys.modules["torch"]
-    if not torch.cuda.is_initialized():
-        return bool(torch.cuda.device_count() > 0)  # which it is can be asked of a GPU in use alone
-    return bool(torch.cuda.get_device_capability()[0] >= 8)
+    cuda: Any = sys.modules["torch"].cuda
+    if not cuda.is_initialized():
+        return has_gpu()  # which it is can be asked of a GPU in use alone
+    return bool(cuda.get_device_capability()[0] >= 8)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from typing import Any
 
 from ..held import attributes
 from . import loader_order
+from .of_torch import has_gpu
 from .reasons import Reason, Refusal
 from .samples import holds_device_tensors, is_iterable, open_file, workers_refused
 
@@ -53,9 +53,7 @@ def pinning_refused(dataset: Any) -> Refusal | None:
     """Why batches of the dataset cannot be pinned; None when they can."""
     if holds_device_tensors(dataset):
         return Refusal(Reason.PINS_A_DEVICE)
-    torch: Any = sys.modules["torch"]
-    has_gpu = torch.cuda.is_initialized() or torch.cuda.device_count() > 0  # leaves CUDA unstarted: workers may fork
-    return None if has_gpu else Refusal(Reason.NOTHING_TO_PIN_FOR)
+    return None if has_gpu() else Refusal(Reason.NOTHING_TO_PIN_FOR)
 
 
 def _needed(given: Mapping[str, Any]) -> Refusal | None:

@@ -16,8 +16,19 @@ def benchmark_refused(value: Any) -> Refusal | None:
     torch: Any = sys.modules["torch"]
     if value and (torch.are_deterministic_algorithms_enabled() or torch.backends.cudnn.deterministic):
         return Refusal(Reason.DETERMINISTIC)
-    has_gpu = torch.cuda.is_initialized() or torch.cuda.device_count() > 0
-    return None if has_gpu else Refusal(Reason.NO_CUDNN)
+    return None if has_gpu() else Refusal(Reason.NO_CUDNN)
+
+
+def has_gpu() -> bool:
+    """Whether torch sees a GPU."""
+    cuda: Any = sys.modules["torch"].cuda
+    return bool(cuda.is_initialized() or cuda.device_count() > 0)  # leaves CUDA unstarted: workers may fork
+
+
+def knows_gpus() -> bool:
+    """Whether `has_gpu` asks no driver, which a process that forks later may have to leave alone."""
+    torch: Any = sys.modules["torch"]
+    return bool(torch.cuda.is_initialized() or not hasattr(torch._C, "_cuda_getDeviceCount"))
 
 
 def form_refused(optimizer: Any, key: str) -> Refusal | None:

@@ -17,7 +17,7 @@ from ..held import attributes, held, plain
 from . import of_arguments, of_loader
 from .compile import holding_all, of_torch, refused
 from .of_libraries import attention_refused, plugin_refused
-from .of_torch import benchmark_refused, ddp_refused, form_refused
+from .of_torch import benchmark_refused, ddp_refused, form_refused, knows_gpus
 from .reasons import Refusal
 
 MORE = object()  # of a number: any other than the present one
@@ -62,13 +62,14 @@ ASKED: Mapping[str, Mapping[str, Any]] = {
     "accelerator": {"dynamo_backend": "inductor"},
 }
 Entries = list["dict[str, object]"]
+_OF_GPUS = ("pin_memory", "dataloader_pin_memory", "tf32", "torch_compile", "torch_compile_mode", "cudnn_benchmark")
 _MOST_KEPT = 64  # loaders: a job may make one for each pass
 
 
 def of_loader_entries(loader: Any) -> Entries:
     """What a DataLoader refuses; to be asked before its first sample is fetched, which may open files."""
     given = of_loader.held_by(loader)
-    asked = {key: _other(value, given.get(key)) for key, value in ASKED["dataloader"].items()}
+    asked = {key: _other(value, given.get(key)) for key, value in _askable("dataloader")}
     return _entries("dataloader", {key: of_loader.refused(key, value, given, given) for key, value in asked.items()})
 
 
@@ -83,7 +84,7 @@ def of_trainer_entries(trainer: Any) -> Entries:
 
 def of_process_entries(optimizer: Any, model: Any, has_trainer: bool) -> Entries:
     """What torch, the model, the optimizer and accelerate refuse, as they are where the record is made."""
-    found = _entries("torch", {"cudnn_benchmark": benchmark_refused(True)})
+    found = _entries("torch", {"cudnn_benchmark": benchmark_refused(True)} if knows_gpus() else {})
     found += _entries("model_kwargs", {"attn_implementation": attention_refused(type(unwrapped(model)), "sdpa")})
     if "torch.nn.parallel" in sys.modules:
         found += _entries("ddp", {key: ddp_refused(key) for key in ASKED["ddp"]})
@@ -97,7 +98,12 @@ def of_process_entries(optimizer: Any, model: Any, has_trainer: bool) -> Entries
 
 def _asked_of(arguments: Any) -> Iterator[tuple[str, Any]]:
     now = attributes(arguments)
-    return ((key, _other(value, now.get(key))) for key, value in ASKED[of_arguments.TARGET].items())
+    return ((key, _other(value, now.get(key))) for key, value in _askable(of_arguments.TARGET))
+
+
+def _askable(target: str) -> list[tuple[str, Any]]:
+    """What can be asked of the target without waking a driver."""
+    return [(key, value) for key, value in ASKED[target].items() if key not in _OF_GPUS or knows_gpus()]
 
 
 def _of_argument(key: str, value: Any, arguments: Any, given: Mapping[str, Any]) -> Refusal | None:

@@ -1,102 +1,13 @@
-"""A small job for each reason to refuse a change: what it runs, the patch it is given, and what a rule would advise.
+"""A small job for each reason to refuse a change.
 
 `told` is what stands in the reason, or the beginning of it; `read` says whether reading alone finds it.
 """
 
 from __future__ import annotations
 
-import textwrap
-from dataclasses import dataclass
+from harmless.refused_job import TRAINER, Job, of_compiling, of_loader, of_torch, of_trainer, of_workers
 
 from diagnose.probes.apply.reasons import Reason
-
-BARE = """
-import multiprocessing, os, random, sys, torch
-import diagnose.probes.bootstrap.sitecustomize  # as in a process of `diagnose run --apply`
-from torch.utils.data import *
-torch.set_num_threads(1)
-torch.manual_seed(3)
-model = torch.nn.Sequential(torch.nn.Linear(1, 16), torch.nn.ReLU(), torch.nn.Linear(16, 1))
-class Numbers(Dataset):
-    def __len__(self):
-        return 64
-    def __getitem__(self, i):
-        return torch.tensor([float(i)])
-def train(loader=None, optimizer=None, model=model, steps=30):
-    optimizer = optimizer or torch.optim.SGD(model.parameters(), lr=1e-9)
-    while steps:
-        for batch in [torch.ones(4, 1)] if loader is None else loader:
-            model(batch).square().mean().backward()
-            optimizer.step()
-            optimizer.zero_grad()
-            steps -= 1
-            if not steps:
-                return
-"""
-TRAINER = """
-import os, sys, torch
-import diagnose.probes.bootstrap.sitecustomize  # as in a process of `diagnose run --apply`
-from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
-torch.set_num_threads(1)
-config = LlamaConfig(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=1,
-                     intermediate_size=32, vocab_size=64)
-rows = [{"input_ids": [1, 2, 3, 4], "labels": [1, 2, 3, 4]}] * 64
-class Stream(torch.utils.data.IterableDataset):
-    def __iter__(self):
-        while True:
-            yield rows[0]
-class Computed(torch.utils.data.Dataset):
-    def __len__(self):
-        return 64
-    def __getitem__(self, i):
-        return rows[i]
-def made(**more):
-    return TrainingArguments(output_dir=os.path.join(sys.argv[1], "o"), max_steps=30, report_to=[], use_cpu=True,
-                             disable_tqdm=True, per_device_train_batch_size=2, save_strategy="no", **more)
-def train(args=None, data=rows, model=None, **more):
-    model = model or LlamaForCausalLM._from_config(config)
-    Trainer(model=model, args=args or made(), train_dataset=data, **more).train()
-"""
-
-
-@dataclass(frozen=True)
-class Job:
-    """A job that has the reason; `advised` is the change in the words of rules."""
-
-    body: str
-    patch: dict[str, dict[str, object]]
-    advised: tuple[str, str, object]
-    told: str = ""
-    read: bool = True
-    start: str = BARE
-
-    @property
-    def script(self) -> str:
-        """What runs."""
-        return self.start + textwrap.dedent(self.body)
-
-
-def _workers(body: str, told: str = "", read: bool = True) -> Job:
-    advised = "training_arguments", "dataloader_num_workers", 2
-    return Job(body, {"dataloader": {"num_workers": 2}}, advised, told, read)
-
-
-def _loader(key: str, value: object, body: str, told: str = "", read: bool = True) -> Job:
-    return Job(body, {"dataloader": {key: value}}, ("training_arguments", f"dataloader_{key}", value), told, read)
-
-
-def _trainer(key: str, value: object, body: str, told: str = "", read: bool = True) -> Job:
-    return Job(body, {"training_arguments": {key: value}}, ("training_arguments", key, value), told, read, TRAINER)
-
-
-def _torch(target: str, key: str, advised: tuple[str, object], body: str, told: str = "", read: bool = True) -> Job:
-    values = {"optimizer": True, "torch": True, "accelerator": "inductor"}
-    return Job(body, {target: {key: values[target]}}, ("training_arguments", *advised), told, read)
-
-
-def _compiled(body: str, told: str = "", read: bool = True) -> Job:
-    return _torch("torch", "compile", ("torch_compile", True), body, told, read)
-
 
 FUSED, SEARCHED = ("optim", "adamw_torch_fused"), ("cudnn_benchmark", True)
 GROUPED = "train_sampling_strategy", "group_by_length"
@@ -121,9 +32,9 @@ train(model=Own._from_config(config))
 """
 
 JOBS: dict[Reason, Job] = {
-    Reason.REPEATED: _workers(STREAM.format("pass") + "train(DataLoader(Stream(), 4))"),
-    Reason.ON_A_DEVICE: _workers(ON_META + "train(DataLoader(Held(), 4))"),
-    Reason.OPEN_FILE: _workers(
+    Reason.REPEATED: of_workers(STREAM.format("pass") + "train(DataLoader(Stream(), 4))"),
+    Reason.ON_A_DEVICE: of_workers(ON_META + "train(DataLoader(Held(), 4))"),
+    Reason.OPEN_FILE: of_workers(
         """
         class Lines(Numbers):
             def __init__(self):
@@ -132,7 +43,7 @@ JOBS: dict[Reason, Job] = {
         """,
         "file",
     ),
-    Reason.KEEPS_A_STATE: _workers(
+    Reason.KEEPS_A_STATE: of_workers(
         """
         class Reader(Numbers):
             rows = iter(range(1000))
@@ -142,7 +53,7 @@ JOBS: dict[Reason, Job] = {
         """,
         read=False,
     ),
-    Reason.NOT_FETCHED: _workers(
+    Reason.NOT_FETCHED: of_workers(
         """
         class Rows(list):
             def __reduce__(self):
@@ -158,11 +69,11 @@ JOBS: dict[Reason, Job] = {
         "TypeError: not to be sent",
         read=False,
     ),
-    Reason.SPLIT_OTHERWISE: _workers(SPLITTING + "train(DataLoader(Stream(), 4))"),
-    Reason.NOT_FORKED: _workers(
+    Reason.SPLIT_OTHERWISE: of_workers(SPLITTING + "train(DataLoader(Stream(), 4))"),
+    Reason.NOT_FORKED: of_workers(
         "multiprocessing.set_start_method('spawn', force=True)\ntrain(DataLoader(Numbers(), 4))", "spawn"
     ),
-    Reason.SAMPLER_DRAWS: _workers(
+    Reason.SAMPLER_DRAWS: of_workers(
         """
         class Drawing(Sampler):
             def __len__(self):
@@ -173,7 +84,7 @@ JOBS: dict[Reason, Job] = {
         """,
         "Drawing",
     ),
-    Reason.ANOTHER_ORDER: _workers(
+    Reason.ANOTHER_ORDER: of_workers(
         """
         class Noisy(Numbers):
             def __getitem__(self, i):
@@ -182,35 +93,35 @@ JOBS: dict[Reason, Job] = {
         """,
         read=False,
     ),
-    Reason.NOT_TRIED: _workers(
+    Reason.NOT_TRIED: of_workers(
         "del os.fork\ntrain(DataLoader(Numbers(), 4))", "this system forks no process to try a sample in", read=False
     ),
-    Reason.WORKERS_STAY: _loader(
+    Reason.WORKERS_STAY: of_loader(
         "num_workers",
         0,
         "train(DataLoader(Numbers(), 4, num_workers=1, persistent_workers=True))",
         "persistent_workers or prefetch_factor",
         read=False,
     ),
-    Reason.NEEDS_WORKERS: _loader("prefetch_factor", 4, "train(DataLoader(Numbers(), 4))", "num_workers"),
-    Reason.PINS_A_DEVICE: _loader("pin_memory", True, ON_META + "train(DataLoader(Held(), 4))"),
-    Reason.NOTHING_TO_PIN_FOR: _loader("pin_memory", True, "train(DataLoader(Numbers(), 4))"),
-    Reason.LATER_PASSES: _loader(
+    Reason.NEEDS_WORKERS: of_loader("prefetch_factor", 4, "train(DataLoader(Numbers(), 4))", "num_workers"),
+    Reason.PINS_A_DEVICE: of_loader("pin_memory", True, ON_META + "train(DataLoader(Held(), 4))"),
+    Reason.NOTHING_TO_PIN_FOR: of_loader("pin_memory", True, "train(DataLoader(Numbers(), 4))"),
+    Reason.LATER_PASSES: of_loader(
         "persistent_workers",
         False,
         "train(DataLoader(Numbers(), 4, num_workers=1, persistent_workers=True))",
         read=False,
     ),
-    Reason.STREAM_GOES_ON: _loader(
+    Reason.STREAM_GOES_ON: of_loader(
         "persistent_workers", True, SPLITTING + "train(DataLoader(Stream(), 4, num_workers=1))"
     ),
-    Reason.NO_ARGUMENT: _trainer(
+    Reason.NO_ARGUMENT: of_trainer(
         "ddp_static_graph",
         True,
         "del TrainingArguments.__dataclass_fields__['ddp_static_graph']  # as in a version without it\ntrain()",
         "transformers",
     ),
-    Reason.RAISES: _torch(
+    Reason.RAISES: of_torch(
         "optimizer",
         "fused",
         FUSED,
@@ -218,7 +129,7 @@ JOBS: dict[Reason, Job] = {
         "RuntimeError: `fused` and `foreach` cannot be `True` together.",
         read=False,
     ),
-    Reason.MADE_OTHERWISE: _trainer(
+    Reason.MADE_OTHERWISE: of_trainer(
         "torch_compile", False, "train(made(torch_compile=True, torch_compile_backend='eager'))", "True", read=False
     ),
     Reason.MODEL_TAKES: Job(
@@ -229,29 +140,29 @@ JOBS: dict[Reason, Job] = {
         read=False,
         start=TRAINER,
     ),
-    Reason.NO_CHECKPOINTING: _trainer(
+    Reason.NO_CHECKPOINTING: of_trainer(
         "gradient_checkpointing", True, OWN_MODEL.format("supports_gradient_checkpointing = False"), "Own"
     ),
-    Reason.NO_LENGTHS: _trainer(
+    Reason.NO_LENGTHS: of_trainer(
         *GROUPED,
         "train(data=[{'labels': [1, 2], 'chosen_ids': [1, 2]}] * 64, data_collator=lambda rows: {"
         "k: torch.tensor([row[v] for row in rows]) for k, v in [('input_ids', 'chosen_ids'), ('labels', 'labels')]},"
         " args=made(remove_unused_columns=False))",
         "input_ids",
     ),
-    Reason.STREAM_NOT_GROUPED: _trainer(*GROUPED, "train(data=Stream())"),
-    Reason.UNLISTED: _trainer(*GROUPED, "train(data=Computed())"),
-    Reason.ANOTHER_OPTIMIZER: _trainer(*FUSED, "train(made(optim='sgd'))"),
-    Reason.ONE_PRECISION: _trainer("fp16", True, "train(made(bf16=True))", "bf16"),
-    Reason.NO_TF32: _trainer("tf32", True, "train()"),
-    Reason.OF_DEEPSPEED: _trainer(
+    Reason.STREAM_NOT_GROUPED: of_trainer(*GROUPED, "train(data=Stream())"),
+    Reason.UNLISTED: of_trainer(*GROUPED, "train(data=Computed())"),
+    Reason.ANOTHER_OPTIMIZER: of_trainer(*FUSED, "train(made(optim='sgd'))"),
+    Reason.ONE_PRECISION: of_trainer("fp16", True, "train(made(bf16=True))", "bf16"),
+    Reason.NO_TF32: of_trainer("tf32", True, "train()"),
+    Reason.OF_DEEPSPEED: of_trainer(
         "gradient_accumulation_steps",
         4,
         "args = made()\nargs.gradient_accumulation_steps = 1\n"
         "args.deepspeed = {'gradient_accumulation_steps': 1}\ntrain(args)",
         "gradient_accumulation_steps",
     ),
-    Reason.IN_DEEPSPEED_FILE: _trainer(
+    Reason.IN_DEEPSPEED_FILE: of_trainer(
         "gradient_accumulation_steps",
         4,
         "args = made()\nargs.gradient_accumulation_steps, args.deepspeed = 1, 'ds.json'\ntrain(args)",
@@ -264,7 +175,7 @@ JOBS: dict[Reason, Job] = {
         "Own",
         start=TRAINER,
     ),
-    Reason.DYNAMO_PLUGIN: _torch(
+    Reason.DYNAMO_PLUGIN: of_torch(
         "accelerator",
         "dynamo_backend",
         ("torch_compile", True),
@@ -276,22 +187,22 @@ JOBS: dict[Reason, Job] = {
         train(None, optimizer, ready)
         """,
     ),
-    Reason.NO_LIGER: _trainer("use_liger_kernel", True, "sys.modules['liger_kernel'] = None\ntrain()"),
-    Reason.MADE_BEFORE: _trainer(
+    Reason.NO_LIGER: of_trainer("use_liger_kernel", True, "sys.modules['liger_kernel'] = None\ntrain()"),
+    Reason.MADE_BEFORE: of_trainer(
         "logging_steps", 50, "args = made()\nargs.logging_steps, args.deepspeed = 7, {'a': 1}\ntrain(args)", read=False
     ),
-    Reason.NO_FORM: _torch(
+    Reason.NO_FORM: of_torch(
         "optimizer", "fused", FUSED, "train(None, torch.optim.Adamax(model.parameters()))", "Adamax"
     ),
-    Reason.COMPILED: _compiled("train(model=torch.compile(model, backend='eager'))"),
-    Reason.NO_COMPILER: _compiled(
+    Reason.COMPILED: of_compiling("train(model=torch.compile(model, backend='eager'))"),
+    Reason.NO_COMPILER: of_compiling(
         "os.environ.pop('CXX', None)\nos.environ['PATH'] = '/nowhere'\ntrain()", "there is no C++ compiler"
     ),
-    Reason.DETERMINISTIC: _torch(
+    Reason.DETERMINISTIC: of_torch(
         "torch", "cudnn_benchmark", SEARCHED, "torch.use_deterministic_algorithms(True)\ntrain()"
     ),
-    Reason.NO_CUDNN: _torch("torch", "cudnn_benchmark", SEARCHED, "train()"),
-    Reason.SHARDED: _compiled(
+    Reason.NO_CUDNN: of_torch("torch", "cudnn_benchmark", SEARCHED, "train()"),
+    Reason.SHARDED: of_compiling(
         """
         os.environ.update(MASTER_ADDR="localhost", MASTER_PORT="0")
         torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
@@ -301,12 +212,12 @@ JOBS: dict[Reason, Job] = {
         train()
         """,
     ),
-    Reason.OF_TORCH: _compiled("train()", "Sequential"),
-    Reason.NO_MODULE: _compiled(
+    Reason.OF_TORCH: of_compiling("train()", "Sequential"),
+    Reason.NO_MODULE: of_compiling(
         "other = torch.nn.Linear(1, 1)\n"
         "train(None, torch.optim.SGD([*model.parameters(), *other.parameters()], lr=1e-9))"
     ),
-    Reason.NOT_CALLED: _compiled(
+    Reason.NOT_CALLED: of_compiling(
         """
         class Around(torch.nn.Module):
             def __init__(self):
@@ -320,7 +231,7 @@ JOBS: dict[Reason, Job] = {
         """,
         read=False,
     ),
-    Reason.LOADED_STATE: _torch(
+    Reason.LOADED_STATE: of_torch(
         "optimizer",
         "fused",
         FUSED,

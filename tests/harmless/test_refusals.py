@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from capture.scripts import run, said
-from harmless.refused_jobs import JOBS, Job
+from harmless.refused_job import Job
+from harmless.refused_jobs import JOBS
 from needs import needs
 
 from diagnose.analysis import Options, analyze

@@ -68,6 +68,8 @@ def rule_section(rule: Rule) -> str:
         "",
         f"**Unless:** {named(rule.unless)}",
     ]
+    if rule.instead is not None:
+        lines += ["", f"**Where the job refuses that:** {in_short(rule.instead.action)}{named(rule.instead.do)}"]
     for precondition in rule.not_when:
         condition = f"`{precondition.holds.text}`" if precondition.holds else "always"
         lines += ["", f"**Not when** {condition}: {named(precondition.because)}"]

@@ -17,9 +17,11 @@ from diagnose.judge.judge import diagnose
 from diagnose.judge.sections import Sections
 from diagnose.metrics import Measured, measure, merged, units
 from diagnose.metrics.distorted import undistorted
+from diagnose.patch.refusals import Standing
 from diagnose.ranks import Job, join
 from diagnose.ranks.stragglers.straggler_report import suspecting
 from diagnose.rule import load_rules
+from diagnose.rule.bound import bound
 from diagnose.series.places import may_hold_series
 from diagnose.trace import find_run, on_this_machine
 
@@ -56,7 +58,9 @@ def _examined(path: Path, chosen: Options) -> Examined:
     positions = _chosen(job, chosen.rank, path)
     measured = read.measured(job, positions, range(len(job.ranks)) if chosen.rank is None else positions)
     facts = undistorted(merged([measure(m) for m in measured], weights(job, measured)), job, positions)
-    diagnosis = diagnose(Case(job, measured, facts, rules, left_out, chosen.rank))
+    standing = Standing.of((digest.refused for digest in job.ranks), measured[0].record)
+    binding = tuple(bound(rule, facts, standing) for rule in rules)
+    diagnosis = diagnose(Case(job, measured, facts, binding, left_out, chosen.rank))
     passed = run.copies, run.skipped, run.unreadable
     copies, skipped, unreadable = (tuple(str(file) for file in files) for files in passed)
     sections = Sections()

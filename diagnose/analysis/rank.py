@@ -21,6 +21,7 @@ from diagnose.trace import Loading, Trace, load_all, ranks_of, with_shapes
 from diagnose.trace.distortion import overhead_of
 from diagnose.trace.readings import clock_of
 from diagnose.trace.record import CaptureRecord, record_beside
+from diagnose.trace.refused import refused_by
 
 
 class RankAnalysis(msgspec.Struct, frozen=True):
@@ -45,6 +46,7 @@ class RankAnalysis(msgspec.Struct, frozen=True):
             sized_share=self.roofline.judged_share if self.roofline is not None else 0.0,
             overhead=overhead_of(self.record),
             clock=clock_of(self.record),
+            refused=refused_by(self.record),
         )
 
 

@@ -58,6 +58,8 @@ def print_rule(rule: Rule, page: Page) -> None:
         if advice.holds is not None:
             action = f"{_named(advice.what)}. " if advice.what else ""
             page.paragraph(f"when {advice.holds.text}: {action}{_named(advice.because)}")
+    if rule.instead is not None:
+        page.paragraph(_named(rule.instead.do), label="refused:")
     page.paragraph(_named(rule.unless), label="unless:")
     for precondition in rule.not_when:
         condition_text = precondition.holds.text if precondition.holds else "always"

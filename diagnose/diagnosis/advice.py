@@ -64,12 +64,14 @@ class Patch(msgspec.Struct, frozen=True, kw_only=True):
     DistributedDataParallelKwargs), ds_config (keys of DeepSpeed's JSON, joined by points), and code, whose values are
     lines to type. `install` are commands that bring what the change needs and is not known to be there. `by_run` is
     what `diagnose run --apply` sets in the place of lines to type, by target and key; empty where no run can.
+    `typed_because` says why a run of this job would refuse the change, which can be typed; empty where none would.
     """
 
     target: str
     set: dict[str, Any]
     install: tuple[str, ...] = ()
     by_run: dict[str, dict[str, Any]] = {}
+    typed_because: str = ""
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
+from msgspec.structs import replace
+
 from diagnose.diagnosis import Evidence, Finding, Patch, PlanStep, VerdictClass
 from diagnose.facts import Facts, Unknown, spoken
 from diagnose.judge.batch_advice import batch_advice
@@ -136,7 +138,11 @@ def _patch(rule: Rule, facts: Facts, predictor: Predictor) -> Patch | None:
     """The change as this job can make it, in the spelling of the versions that run it."""
     canonical, versions = rule.patch_for(facts), predictor.measured.record.get("versions")
     patch = canonical and world_of(facts).patch(canonical)
-    return patch and spelled(patch, versions if isinstance(versions, Mapping) else None)
+    if patch is None:
+        return None
+    return replace(
+        spelled(patch, versions if isinstance(versions, Mapping) else None), typed_because=rule.refusing.by_run
+    )
 
 
 def plan_steps(facts: Facts, predictor: Predictor, weights: Mapping[str, Weight]) -> tuple[PlanStep, ...]:

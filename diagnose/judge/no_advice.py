@@ -7,15 +7,21 @@ from diagnose.patch.worlds import world_of
 
 
 def not_advised(judged: Judged, facts: Facts) -> tuple[NotAdvised, ...]:
-    """Changes that would not help, in the words of what runs the loop, but for those that a finding proposes."""
+    """Changes that would not help, in the words of what runs the loop, but for those that a finding proposes.
+
+    What the job refuses, where a fault asks for it, comes first; several rules may ask for one change.
+    """
     patches = [rule.patch_for(facts) for rule, judgement in judged if judgement.fired]
     proposed = {key for patch in patches if patch for key in patch.set}
-    found = (rule.not_advised(facts, judgement) for rule, judgement in judged)
+    found = [(rule, rule.not_advised(facts, judgement)) for rule, judgement in judged]
+    refused = [n for rule, n in found if n is not None and n.because == rule.refusing.because]
+    others = [n for rule, n in found if n is not None and n.because != rule.refusing.because and n.what not in proposed]
     world = world_of(facts)
     return tuple(
-        NotAdvised(what=", ".join(map(world.named, n.what.split(", "))), because=n.because)
-        for n in found
-        if n is not None and n.what not in proposed
+        dict.fromkeys(
+            NotAdvised(what=", ".join(map(world.named, n.what.split(", "))), because=n.because)
+            for n in (*refused, *others)
+        )
     )
 
 

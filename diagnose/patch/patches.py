@@ -68,6 +68,8 @@ def python_lines(patch: Patch, versions: Versions | None = None) -> list[str]:
 
 def reachable(patch: Patch) -> bool:
     """Whether `diagnose run --apply` can make the whole change, as far as the patch tells; the job may refuse it."""
+    if patch.typed_because:
+        return False
     if patch.by_run or not patch.set:
         return bool(patch.by_run)
     target = "ddp" if patch.target in WRAPPERS else patch.target

@@ -21,6 +21,7 @@ from diagnose.trace.arguments import tensor_elements
 from diagnose.trace.distortion import NOT_TIMED, Overhead
 from diagnose.trace.execution import SHAPES_OF
 from diagnose.trace.readings import Clock
+from diagnose.trace.refused import Refused
 from diagnose.trace.vocabulary import OPS
 
 OPERATOR = "operator"
@@ -95,6 +96,7 @@ class RankDigest(msgspec.Struct, frozen=True, dict=True, weakref=True):
         uncounted_ns: of the capture before the first counted step, on the clock that time is accounted on.
         overhead: the profiled step against the one without the profiler.
         clock: of the GPU while it worked; None where the record does not say.
+        refused: what its record says that the job refuses of changes.
     """
 
     rank: int
@@ -124,6 +126,7 @@ class RankDigest(msgspec.Struct, frozen=True, dict=True, weakref=True):
     uncounted_ns: int = 0
     overhead: Overhead = NOT_TIMED
     clock: Clock | None = None
+    refused: tuple[Refused, ...] = ()
 
     @property
     def total_ns(self) -> int:
@@ -167,6 +170,7 @@ def digest_of(
     sized_share: float = 0.0,
     overhead: Overhead = NOT_TIMED,
     clock: Clock | None = None,
+    refused: tuple[Refused, ...] = (),
 ) -> RankDigest:
     """The digest of one rank, from its undivided attribution."""
     calls, steps, stated = calls_of(timeline), timeline.steps, timeline.trace.distributed
@@ -199,6 +203,7 @@ def digest_of(
         uncounted_ns=iv.total(steps.uncounted),
         overhead=overhead,
         clock=clock,
+        refused=refused,
     )
 
 

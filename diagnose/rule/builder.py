@@ -15,8 +15,17 @@ from diagnose.patch.worlds import settings
 from diagnose.rule.condition import Condition, RuleError, did_you_mean
 from diagnose.rule.lines import Lines
 from diagnose.rule.remedy import Remedy, remedy_of
-from diagnose.rule.rule import PLACEHOLDER, SEVERITIES, PatchTemplate, Rule, Unless, names_in
-from diagnose.rule.rule_file import Factor, LinesTable, MemoryTable, NotWhenTable, PatchTable, RuleFile, WhatIfTable
+from diagnose.rule.rule import PLACEHOLDER, SEVERITIES, Instead, PatchTemplate, Rule, Unless, names_in
+from diagnose.rule.rule_file import (
+    Factor,
+    LinesTable,
+    MemoryTable,
+    NotWhenTable,
+    PatchTable,
+    RefusedTable,
+    RuleFile,
+    WhatIfTable,
+)
 
 _EACH: dict[str, tuple[str, ...]] = {each: (each,) for each in (*IDLE, *OPERATORS, OPTIMIZER_OPERATORS, *WAITING)}
 HOST_TIME = {**_EACH, **HOST_GROUPS}
@@ -59,6 +68,7 @@ class _Builder(msgspec.Struct, frozen=True):
             excludes=file.excludes,
             remedy=self.remedy(file.whatif) if file.whatif else None,
             patch=self.patch(file.patch) if file.patch else None,
+            instead=self.instead(file.refused) if file.refused else None,
             memory=self.memory(file.memory) if file.memory else {},
             not_when=self.not_when(file.not_when, "not_when"),
             lines=self.lines(file.lines) if file.lines else None,
@@ -116,6 +126,16 @@ class _Builder(msgspec.Struct, frozen=True):
         values = {key: self.patch_value(key, value) for key, value in table.set.items()}
         holds = self.parse(table.if_, "patch.if", "flag") if table.if_ else None
         return PatchTemplate(table.target, values, holds, self.not_when(table.not_when, "patch.not_when"))
+
+    def instead(self, table: RefusedTable) -> Instead:
+        if table.keeps_whatif and (table.whatif or not self.file.whatif):
+            raise RuleError("no [whatif] to keep", where=f"{self.path}: refused.keeps_whatif")
+        whatif = self.file.whatif if table.keeps_whatif else table.whatif
+        return Instead(
+            self.template(table.do, "refused.do"),
+            self.template(table.action or "", "refused.action"),
+            self.remedy(whatif) if whatif else None,
+        )
 
     def memory(self, table: MemoryTable) -> Mapping[str, Scalar | Condition]:
         given = {key: value for key, value in asdict(table).items() if value is not None}

@@ -76,8 +76,34 @@ class PatchTemplate(msgspec.Struct, frozen=True):
         return next((each.because for each in self.not_when if each.holds and each.holds.evaluate(facts)), "")
 
 
+class Instead(msgspec.Struct, frozen=True):
+    """What to do where the job refuses the change, the same in a few words, and what that does to a step."""
+
+    do: str
+    action: str
+    remedy: Remedy | None
+
+
+class Refusing(msgspec.Struct, frozen=True):
+    """What speaks against a rule's change in a job.
+
+    Attributes:
+        what: the settings of the change, or of its advice.
+        because: why it is not to be made; "" where it may be.
+        has_other: whether the rule, as it is bound, says what to do instead.
+        by_run: why no run makes the change, which can be typed; "" where one does.
+    """
+
+    what: str = ""
+    because: str = ""
+    has_other: bool = False
+    by_run: str = ""
+
+
 class Rule(msgspec.Struct, frozen=True):
     """A fault, how it is recognised, and what is done about it. `conditions` are in falling severity.
+
+    `instead` is what is done where a job refuses that, and `refusing` what a job says to it (`bound`).
 
     `memory` is how the change divides the training state where no setting says it: the fields of a job's sharding.
 
@@ -107,6 +133,8 @@ class Rule(msgspec.Struct, frozen=True):
     negative: Unless | None
     examples: tuple[ExampleTable, ...]
     path: Path
+    instead: Instead | None = None
+    refusing: Refusing = Refusing()
 
     @property
     def facts(self) -> frozenset[str]:
@@ -139,13 +167,15 @@ class Rule(msgspec.Struct, frozen=True):
             if precondition.holds is not None and precondition.holds.evaluate(facts):
                 more = tuple(name for name in precondition.holds.evidence(facts) if name not in evidence)
                 return Judgement("not_advised", self.sentence(precondition.because, facts), evidence=evidence + more)
+        if self.refusing.because and not self.refusing.has_other:
+            return Judgement("not_advised", self.refusing.because, evidence=evidence)
         return None
 
     def patch_for(self, facts: Facts) -> Patch | None:
         """The change with its values computed; values that are unknown are left out."""
         if self.patch is None or (self.patch.holds is not None and not self.patch.holds.evaluate(facts)):
             return None
-        if self.patch.withheld(facts):
+        if self.refusing.because or self.patch.withheld(facts):
             return None
         values = {key: _computed(value, facts) for key, value in self.patch.values.items()}
         known = {key: value for key, value in values.items() if value is not None}
@@ -164,6 +194,8 @@ class Rule(msgspec.Struct, frozen=True):
         """
         if lacks(self.needs, facts) or (self.patch and self.patch.target in OF_TRAINING and trains_nothing(facts)):
             return None
+        if self.refusing.because and (judgement.fired or judgement.because == self.refusing.because):
+            return NotAdvised(what=self.refusing.what, because=self.refusing.because)
         keys = ", ".join(self.patch.values) if self.patch else self.id
         what = self.negative.what if self.negative else keys
         if judgement.answer == "not_advised":
@@ -187,6 +219,13 @@ class Rule(msgspec.Struct, frozen=True):
         """The same in a few words, "" where the rule has none."""
         advice = self._advice(facts)
         return self.sentence((advice and advice.what) or self.action, facts)
+
+    def settings_advised(self, facts: Facts) -> tuple[tuple[str, str | None], ...]:
+        """The settings that its advice names here, each with the literal of its value."""
+        advice = self._advice(facts)
+        said = (advice.because, advice.what or self.action) if advice else (self.do, self.action)
+        places = (place for text in said for place in PLACEHOLDER.finditer(text) if place["setting"])
+        return tuple(dict.fromkeys((place["setting"], place["value"]) for place in places))
 
     def _advice(self, facts: Facts) -> Unless | None:
         return next((each for each in self.advice if each.holds and each.holds.evaluate(facts)), None)

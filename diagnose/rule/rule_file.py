@@ -80,6 +80,18 @@ class PatchTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     not_when: tuple[NotWhenTable, ...] = ()
 
 
+class RefusedTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What to do in the place of the change where the job refuses it, or has it set already.
+
+    What that does to a step is in its own `whatif`, or what the rule's says where it `keeps_whatif`, or not predicted.
+    """
+
+    do: Text
+    action: Text | None = None
+    whatif: WhatIfTable | None = None
+    keeps_whatif: bool = False
+
+
 class MemoryTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the change does to the division of the training state, where no setting of the patch says it.
 
@@ -139,6 +151,7 @@ class RuleFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     excludes: tuple[Text, ...] = ()
     whatif: WhatIfTable | None = None
     patch: PatchTable | None = None
+    refused: RefusedTable | None = None
     memory: MemoryTable | None = None
     advice: tuple[AdviceTable, ...] = ()
     not_when: tuple[NotWhenTable, ...] = ()
@@ -151,6 +164,7 @@ TABLES: dict[str, type[msgspec.Struct]] = {
     "": RuleFile,
     "whatif": WhatIfTable,
     "patch": PatchTable,
+    "refused": RefusedTable,
     "memory": MemoryTable,
     "advice": AdviceTable,
     "not_when": NotWhenTable,

@@ -141,6 +141,7 @@ _EXPECTED = {
     "unprofiled_step_ns": _NS,
     "samples_per_step": _COUNT,
 }
+_REFUSED = {**dict.fromkeys(("target", "key", "because", "binds", "unless_set"), text), "value": scalar}
 _MS = number(0, 1e9)
 _STACKS = {
     **dict.fromkeys(("interval_ms", "wall_ms", "cost_ms"), _MS),
@@ -240,7 +241,7 @@ RECORD = table(
         "environment": each(text),
         "infiniband_devices": whole(0, 1 << 16),
         "applied": each(table({})),
-        "refused": listed(each(text)),
+        **dict.fromkeys(("refuses", "refused"), listed(table(_REFUSED))),
         "expected": table(_EXPECTED),
         "steps": table(_STEPS),
         "overhead_factor": _FACTOR,

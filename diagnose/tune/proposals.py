@@ -153,6 +153,8 @@ def why_not(
     if step.patch is None:
         return "no setting makes it: it is a change of the code or the machine"
     settings = settings_of(step.patch)
+    if step.patch.typed_because:
+        return f"no run can set it: {step.patch.typed_because}"
     if not reachable(step.patch) or not can_be_set(settings):
         return "no run can set it: it is yours to type"
     if keys_of(settings) <= CADENCES:

@@ -7,10 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 from ..guard import guarded
-from .compile import compiler_missing
+from .compile import not_compiled
 from .constructors import patched_init, values_for
 from .device import gpu_is_there
 from .job_patch import JobPatch, job_patch
+from .of_libraries import plugin_refused
 
 TARGET = "accelerator"
 
@@ -27,12 +28,13 @@ def _install() -> None:
 
 def _chosen(patch: JobPatch, given: dict[str, Any]) -> dict[str, Any]:
     wanted = values_for(patch, TARGET)
-    if given.get("dynamo_plugin") is not None and "dynamo_backend" in wanted:
-        patch.refuse(TARGET, "dynamo_backend", "the job gives a dynamo_plugin")
+    refusal = plugin_refused(given.get("dynamo_plugin"))
+    if refusal and "dynamo_backend" in wanted:
+        patch.refuse(TARGET, "dynamo_backend", refusal)
         wanted.pop("dynamo_backend")
-    because = compiler_missing(gpu_is_there() and not given.get("cpu")) if _compiles(wanted) else ""
-    if because:
-        patch.refuse(TARGET, "dynamo_backend", because)
+    uncompiled = not_compiled(gpu_is_there() and not given.get("cpu")) if _compiles(wanted) else None
+    if uncompiled:
+        patch.refuse(TARGET, "dynamo_backend", uncompiled)
         wanted.pop("dynamo_backend")
     return wanted
 

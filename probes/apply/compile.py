@@ -16,6 +16,7 @@ from ..hand_over import before_forward
 from ..held import held, parameters
 from .device import cpp_compiler_missing, triton_missing
 from .job_patch import JobPatch
+from .reasons import Reason, Refusal
 
 TARGET, KEY = "torch", "compile"
 _OWN = "torch.nn.modules."  # the compiler starts at no call into these files
@@ -23,10 +24,10 @@ _OWN = "torch.nn.modules."  # the compiler starts at no call into these files
 
 def compiled_next(patch: JobPatch, optimizer: Any) -> None:
     """Compile the module that the loop calls next, of those that hold all that `optimizer` steps."""
-    models = _holding_all(optimizer)
-    because = _refused(models)
-    if because:
-        patch.refuse(TARGET, KEY, because)
+    models = holding_all(optimizer)
+    refusal = refused(models)
+    if refusal:
+        patch.refuse(TARGET, KEY, refusal)
         return
     handles: list[Any] = []
 
@@ -35,23 +36,20 @@ def compiled_next(patch: JobPatch, optimizer: Any) -> None:
             handles.pop().remove()
         guarded(lambda: _compile(patch, module), "the model is not compiled")
 
-    patch.awaits(TARGET, KEY, "no module that holds the optimizer's parameters was called")
+    patch.awaits(TARGET, KEY, Refusal(Reason.NOT_CALLED))
     handles += [before_forward(model, called, "the model is not compiled") for model in models]
 
 
 def _compile(patch: JobPatch, module: Any) -> None:
-    name = type(module).__name__
-    if type(module).__module__.startswith(_OWN):
-        because = (
-            f"{name} is torch's own class, which Module.compile leaves as it is: type model = torch.compile(model)"
-        )
-        patch.refuse(TARGET, KEY, because)
+    refusal = of_torch(module)
+    if refusal:
+        patch.refuse(TARGET, KEY, refusal)
         return
     module.compile()
     patch.applied(TARGET, [KEY])
 
 
-def _holding_all(optimizer: Any) -> list[Any]:
+def holding_all(optimizer: Any) -> list[Any]:
     """The live modules that hold all parameters of the optimizer."""
     torch: Any = sys.modules["torch"]
     wanted = {id(parameter) for parameter in optimized(optimizer)}
@@ -62,15 +60,28 @@ def _holding_all(optimizer: Any) -> list[Any]:
     ]
 
 
-def _refused(models: list[Any]) -> str:
+def of_torch(module: Any) -> Refusal | None:
+    """Why the module, which the loop calls, is not compiled in place; None where it can be."""
+    is_torchs = type(module).__module__.startswith(_OWN)
+    return Refusal(Reason.OF_TORCH, type(module).__name__) if is_torchs else None
+
+
+def refused(models: list[Any]) -> Refusal | None:
+    """Why none of the modules that hold the optimizer's parameters is compiled; None where one can be."""
     if not models:
-        return "no module holds all parameters of the optimizer"
+        return Refusal(Reason.NO_MODULE)
     names = [type(model).__name__ for model in models]
     if "OptimizedModule" in names or any(held(model, "_compiled_call_impl") is not None for model in models):
-        return "the model is compiled already"
+        return Refusal(Reason.COMPILED)
     if any("FSDP" in name or "FullySharded" in name or "DeepSpeed" in name for name in names):
-        return "the model is sharded: what to compile of it is the script's to say"
-    return compiler_missing(on_gpu=any(p.device.type == "cuda" for p in parameters(models[0])))
+        return Refusal(Reason.SHARDED)
+    return not_compiled(on_gpu=any(p.device.type == "cuda" for p in parameters(models[0])))
+
+
+def not_compiled(on_gpu: bool) -> Refusal | None:
+    """Why nothing can be compiled here; None where it can."""
+    missing = compiler_missing(on_gpu)
+    return Refusal(Reason.NO_COMPILER, missing) if missing else None
 
 
 def compiler_missing(on_gpu: bool) -> str:

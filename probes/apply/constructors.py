@@ -12,6 +12,7 @@ from ..guard import guarded, told
 from ..hand_over import forgive, replace
 from ..interrupts import let_out
 from .job_patch import JobPatch, job_patch
+from .reasons import Reason, Refusal
 
 Choose = Callable[[JobPatch, "dict[str, Any]"], "dict[str, Any]"]
 HeldBack = Callable[["dict[str, Any]"], "Callable[[], object]"]
@@ -85,29 +86,4 @@ def _with_defaults(function: Any, arguments: dict[str, Any]) -> dict[str, Any]:
 def refuse_all(patch: JobPatch, target: str, keys: Iterable[str], error: BaseException) -> None:
     """Refuse `keys` because of what was raised with them."""
     for key in keys:
-        patch.refuse(target, key, told(error))
-
-
-def workers_refused(dataset: Any, now: int) -> str:
-    """Why worker processes cannot be given to a loader that has `now` of them; empty when they can."""
-    torch: Any = sys.modules["torch"]
-    if isinstance(dataset, torch.utils.data.IterableDataset):
-        return "each worker would repeat the data of an IterableDataset"
-    if holds_device_tensors(dataset):
-        return "the dataset holds tensors of a device, which workers cannot read"
-    import multiprocessing
-
-    method = multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]
-    if not now and method != "fork":
-        return f"workers start by {method} here, and this job has none so far: its data may not be picklable"
-    return ""
-
-
-def holds_device_tensors(dataset: Any) -> bool:
-    """Whether an attribute of the dataset, or an element of one, is a tensor outside host memory."""
-    torch: Any = sys.modules["torch"]
-    values = list(getattr(dataset, "__dict__", {}).values())
-    for value in list(values):
-        if isinstance(value, (list, tuple)):
-            values += value[:16]
-    return any(isinstance(value, torch.Tensor) and value.device.type != "cpu" for value in values)
+        patch.refuse(target, key, Refusal(Reason.RAISES, told(error)))

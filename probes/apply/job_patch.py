@@ -8,12 +8,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..config import rank_and_world
 from ..guard import guarded, quietly, say
 from ..protocol import PATCH
 from .allowed import holds, variable_text
+from .reasons import PATCH as OF_PATCH
+from .reasons import Reason, Refusal
 
 _NEVER_MADE = {
     "training_arguments": "no TrainingArguments was made",
@@ -26,6 +28,15 @@ _NEVER_MADE = {
     "accelerator": "no Accelerator was made",
 }
 _LONGEST = 200
+
+
+class _Told(NamedTuple):
+    """A refusal as the record has it."""
+
+    because: str
+    binds: str = OF_PATCH
+    unless_set: str | None = None
+    value: Any = None  # any number above 0 is refused like the one that was asked for
 
 
 class JobPatch:
@@ -45,11 +56,11 @@ class JobPatch:
     ) -> None:
         self._wanted = {target: dict(values) for target, values in wanted.items()}
         self._applied: dict[str, dict[str, Any]] = {}
-        self._refused = {(entry["target"], entry["key"]): entry["because"] for entry in refused}
+        self._refused = {(each["target"], each["key"]): _Told(each["because"]) for each in refused}
         self._said = set(self._refused)
         self._expected = expected
-        self._awaited: dict[tuple[str, str], str] = {}
-        self._changed_since: dict[tuple[str, str], Callable[[], str]] = {}
+        self._awaited: dict[tuple[str, str], Refusal] = {}
+        self._changed_since: dict[tuple[str, str], Callable[[], Refusal | None]] = {}
 
     def values(self, target: str) -> dict[str, Any]:
         """What is asked for of `target`, by key."""
@@ -60,46 +71,48 @@ class JobPatch:
         for key in keys:
             self._applied.setdefault(target, {})[key] = self._wanted[target][key]
 
-    def refuse(self, target: str, key: str, because: str) -> None:
+    def refuse(self, target: str, key: str, refusal: Refusal) -> None:
         """Note and say that the value of `key` is not used, here at least; the first reason counts."""
-        self._refused.setdefault((target, key), _one_line(because))
-        self._say(target, key, because)
+        asked = self._wanted.get(target, {}).get(key)
+        value = None if type(asked) is int and asked else asked
+        told = _Told(_one_line(refusal.because), refusal.binds, refusal.unless_set or None, value)
+        self._refused.setdefault((target, key), told)
+        self._say(target, key, refusal.because)
 
     def is_refused(self, target: str, key: str) -> bool:
         """Whether the key was refused before."""
         return (target, key) in self._refused
 
-    def take_back(self, target: str, key: str, because: str) -> None:
+    def take_back(self, target: str, key: str, refusal: Refusal) -> None:
         """Refuse a value that was in use."""
         self._applied.get(target, {}).pop(key, None)
-        self.refuse(target, key, because)
+        self.refuse(target, key, refusal)
 
-    def awaits(self, target: str, key: str, because: str) -> None:
+    def awaits(self, target: str, key: str, refusal: Refusal) -> None:
         """Give the reason to be told where what the value waits for never comes."""
-        self._awaited[target, key] = because
+        self._awaited[target, key] = refusal
 
-    def holds(self, target: str, key: str, changed_since: Callable[[], str]) -> None:
-        """Ask `changed_since`, before the patch is told, why an applied value is in use no longer; empty when it is."""
+    def holds(self, target: str, key: str, changed_since: Callable[[], Refusal | None]) -> None:
+        """Ask `changed_since`, before the patch is told, why an applied value is in use no longer; None when it is."""
         self._changed_since[target, key] = changed_since
 
     def facts(self) -> dict[str, object]:
         """`applied`, `refused`, `expected` for capture-rank{R}.json; a key that nothing asked for is refused."""
         for (target, key), changed_since in self._changed_since.items():
-            because = quietly(changed_since) if key in self._applied.get(target, {}) else ""
-            if because:
-                self.take_back(target, key, str(because))
-        refused = dict(self._refused)
+            refusal = quietly(changed_since) if key in self._applied.get(target, {}) else None
+            if isinstance(refusal, Refusal):
+                self.take_back(target, key, refusal)
         for target, values in self._wanted.items():
             for key in values:
                 if target == "environment":
                     self._check_variable(key)
-                if key not in self._applied.get(target, {}) and (target, key) not in refused:
-                    never = _NEVER_MADE.get(target, "the variable was changed on the way or by the job")
-                    refused[target, key] = self._awaited.get((target, key), never)
-                    self._say(target, key, refused[target, key])
+                if key not in self._applied.get(target, {}) and not self.is_refused(target, key):
+                    self.refuse(target, key, self._awaited.get((target, key)) or _never_made(target))
         return {
             "applied": {target: dict(values) for target, values in self._applied.items() if values},
-            "refused": [{"target": t, "key": k, "because": because} for (t, k), because in refused.items()],
+            "refused": [
+                {"target": target, "key": key, **told._asdict()} for (target, key), told in self._refused.items()
+            ],
             "expected": None if self._expected is None else dict(self._expected),
         }
 
@@ -127,6 +140,11 @@ def facts() -> dict[str, object]:
     """What was applied and refused; null and nothing in a run without a patch."""
     patch = job_patch()
     return {"applied": None, "refused": [], "expected": None} if patch is None else patch.facts()
+
+
+def _never_made(target: str) -> Refusal:
+    made = _NEVER_MADE.get(target)
+    return Refusal(Reason.OTHER_VARIABLE) if made is None else Refusal(Reason.NEVER_MADE, made)
 
 
 def _one_line(text: str) -> str:

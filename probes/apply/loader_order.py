@@ -16,8 +16,8 @@ from weakref import WeakKeyDictionary
 
 from ..guard import guarded, quietly
 from ..hand_over import replace, replace_property
+from ..held import held
 
-READS_AHEAD = "workers read the sampler ahead of the loop, and {} may draw as it goes"
 _LIBRARIES = ("torch.", "transformers.", "accelerate.", "lightning.", "pytorch_lightning.", "datasets.")
 _NOT_KEPT = "the order of the samples may be another"
 _PLAIN = (list, tuple, range)
@@ -83,11 +83,11 @@ def install(kind: Any) -> None:
 
 
 def draws_as_it_goes(arguments: Mapping[str, Any]) -> str:
-    """Why reading the sampler ahead could change the order: its name, where it is the job's own; else empty."""
+    """The name of a sampler of the job's own, which may draw anew for each batch that is read ahead; else empty."""
     for sampler in _samplers(arguments):
         kind = type(sampler)
         if kind not in _PLAIN and not kind.__module__.startswith(_LIBRARIES):
-            return READS_AHEAD.format(kind.__name__)
+            return kind.__name__
     return ""
 
 
@@ -105,7 +105,7 @@ def _samplers(arguments: Mapping[str, Any]) -> Iterator[Any]:
     while current is not None:
         yield current
         plain = type(current) in _PLAIN
-        current = None if plain else _first_known(*(getattr(current, n, None) for n in ("batch_sampler", "sampler")))
+        current = None if plain else _first_known(*(held(current, n) for n in ("batch_sampler", "sampler")))
 
 
 def _first_known(*things: Any) -> Any:

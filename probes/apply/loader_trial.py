@@ -33,11 +33,13 @@ class Trial(NamedTuple):
         draws: of which generators of the process a fetch draws: "torch", "random", "numpy".
         repeats: whether the second fetch gave the same, with the generators set back.
         error: why that is not known; empty when it is.
+        raised: whether that is what fetching a sample, or sending one, raises.
     """
 
     draws: tuple[str, ...] = ()
     repeats: bool = True
     error: str = ""
+    raised: bool = False
 
 
 def tried(arguments: Mapping[str, Any]) -> Trial:
@@ -76,8 +78,8 @@ def _answer(reading: int) -> Trial:
     text = os.read(reading, _READ_BYTES)
     if not text:
         return Trial(error="fetching a sample ended the process that tried it")
-    draws, repeats, error = json.loads(text)
-    return Trial(tuple(draws), repeats, error)
+    draws, *others = json.loads(text)
+    return Trial(tuple(draws), *others)
 
 
 def _ended(child: int) -> None:
@@ -99,7 +101,7 @@ def _try_and_leave(arguments: Mapping[str, Any], reading: int, writing: int) -> 
         try:
             answer = _shown(arguments)
         except BaseException as error:
-            answer = Trial(error=told(error))
+            answer = Trial(error=told(error), raised=True)
         os.write(writing, json.dumps(answer).encode()[:_READ_BYTES])
     finally:
         os._exit(0)

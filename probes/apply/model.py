@@ -12,6 +12,8 @@ from ..hand_over import forgive, replace_classmethod
 from ..interrupts import let_out
 from .constructors import refuse_all, values_for
 from .job_patch import JobPatch, job_patch
+from .of_libraries import attention_refused
+from .reasons import Reason, Refusal
 
 _METHODS = ("from_pretrained", "_from_config")  # those of the Auto classes end here
 _DTYPES = ("dtype", "torch_dtype")
@@ -36,7 +38,7 @@ def _install() -> None:
 def _patched(patch: JobPatch) -> Any:
     def made(original: Any, cls: Any, *args: Any, **kwargs: Any) -> Any:
         global _inside
-        values = {} if _inside else values_for(patch, "model_kwargs")
+        values = {} if _inside else _taken(patch, cls)
         if not values:
             return original(cls, *args, **kwargs)
         before = quietly(lambda: copy.deepcopy(vars(args[0]))) if args and hasattr(args[0], "to_dict") else None
@@ -57,6 +59,16 @@ def _patched(patch: JobPatch) -> Any:
         return model
 
     return made
+
+
+def _taken(patch: JobPatch, kind: Any) -> dict[str, Any]:
+    """The values that a model of this class takes; the rest is refused."""
+    values = values_for(patch, "model_kwargs")
+    refusal = attention_refused(kind, values.get("attn_implementation"))
+    if refusal:
+        patch.refuse("model_kwargs", "attn_implementation", refusal)
+        values.pop("attn_implementation")
+    return values
 
 
 def spelled(kwargs: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
@@ -84,4 +96,4 @@ def _note(patch: JobPatch, values: dict[str, Any], model: Any) -> None:
         if used == value:
             patch.applied("model_kwargs", [key])
         else:
-            patch.refuse("model_kwargs", key, f"the model takes {used}")
+            patch.refuse("model_kwargs", key, Refusal(Reason.MODEL_TAKES, str(used)))

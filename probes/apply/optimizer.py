@@ -11,6 +11,8 @@ from ..guard import quietly
 from ..held import held
 from .constructors import patched_init, values_for
 from .job_patch import JobPatch, job_patch
+from .of_torch import form_refused
+from .reasons import Reason, Refusal
 
 TARGET = "optimizer"
 
@@ -30,10 +32,11 @@ def install() -> None:
 
 def _chosen(patch: JobPatch, given: dict[str, Any]) -> dict[str, Any]:
     wanted = values_for(patch, TARGET)
-    name = type(given["self"]).__name__
-    for key in (key for key in wanted if key not in given):
-        patch.refuse(TARGET, key, f"{name} of this torch has no such form")
-    chosen = {key: value for key, value in wanted.items() if key in given}
+    refusals = {key: form_refused(given["self"], key) for key in wanted}
+    for key, refusal in refusals.items():
+        if refusal:
+            patch.refuse(TARGET, key, refusal)
+    chosen = {key: value for key, value in wanted.items() if not refusals[key]}
     if chosen:
         quietly(lambda: _made.add(given["self"]))
     return chosen
@@ -58,13 +61,13 @@ def _held_back(arguments: dict[str, Any]) -> Callable[[], None]:
     return go_back
 
 
-def _changed_since(key: str, value: Any) -> str:
-    """Why the optimizers of the job no longer have the value; empty where they do."""
+def _changed_since(key: str, value: Any) -> Refusal | None:
+    """Why the optimizers of the job no longer have the value; None where they do."""
     for optimizer in list(_made):
         groups = held(optimizer, "param_groups") or []
         if any(group.get(key) != value for group in groups if type(group) is dict):
-            return "a state that the job loads into its optimizer, or a group of its own, sets it otherwise"
-    return ""
+            return Refusal(Reason.LOADED_STATE)
+    return None
 
 
 _made: WeakSet[Any] = WeakSet()

@@ -18,8 +18,9 @@ from ..guard import guarded
 from ..hand_over import after_optimizer_steps
 from .compile import compiled_next
 from .constructors import values_for
-from .device import gpu_is_there
 from .job_patch import JobPatch, job_patch
+from .of_torch import benchmark_refused
+from .reasons import Reason, Refusal
 
 TORCH, GC = "torch", "gc"
 _FIRST_GENERATIONS = 1  # of the collector: what has survived two collections is not looked at
@@ -34,7 +35,7 @@ def install() -> None:
     for key in values_for(patch, TORCH):
         if key in _SETTINGS:
             patch.holds(TORCH, key, partial(_changed_since, patch, key))
-    patch.holds(GC, "every_steps", lambda: "the job switches the collector on again" if gc.isenabled() else "")
+    patch.holds(GC, "every_steps", lambda: Refusal(Reason.COLLECTS_AGAIN) if gc.isenabled() else None)
     steps = _Steps(patch)
 
     def step_ended(optimizer: Any, args: Any, kwargs: Any) -> None:
@@ -77,30 +78,22 @@ def _set(patch: JobPatch, keys: Iterable[str]) -> None:
     wanted = values_for(patch, TORCH)
     for key in (key for key in keys if key in wanted):
         refused, read, write = _SETTINGS[key]
-        because = refused(wanted[key])
-        if because:
-            patch.refuse(TORCH, key, because)
+        refusal = refused(wanted[key])
+        if refusal:
+            patch.refuse(TORCH, key, refusal)
             continue
         if read() != wanted[key]:
             write(wanted[key])
         patch.applied(TORCH, [key])
 
 
-def _changed_since(patch: JobPatch, key: str) -> str:
+def _changed_since(patch: JobPatch, key: str) -> Refusal | None:
     now = _SETTINGS[key][1]()
-    return "" if now == patch.values(TORCH)[key] else f"the job sets it to {now}"
+    return None if now == patch.values(TORCH)[key] else Refusal(Reason.SET_SINCE, str(now))
 
 
-def _nothing(value: Any) -> str:
-    return ""
-
-
-def _benchmark_refused(value: Any) -> str:
-    import torch
-
-    if value and (torch.are_deterministic_algorithms_enabled() or torch.backends.cudnn.deterministic):
-        return "the job asks for deterministic algorithms"
-    return "" if gpu_is_there() else "there is no GPU, and cuDNN runs on one alone"
+def _nothing(value: Any) -> None:
+    return None
 
 
 def _precision() -> Any:
@@ -127,7 +120,7 @@ def _set_benchmark(value: Any) -> None:
     torch.backends.cudnn.benchmark = value
 
 
-_SETTINGS: dict[str, tuple[Callable[[Any], str], Callable[[], Any], Callable[[Any], None]]] = {
+_SETTINGS: dict[str, tuple[Callable[[Any], Refusal | None], Callable[[], Any], Callable[[Any], None]]] = {
     "float32_matmul_precision": (_nothing, _precision, _set_precision),
-    "cudnn_benchmark": (_benchmark_refused, _benchmark, _set_benchmark),
+    "cudnn_benchmark": (benchmark_refused, _benchmark, _set_benchmark),
 }

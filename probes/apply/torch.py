@@ -8,6 +8,7 @@ from ..guard import guarded
 from . import loader, optimizer, settings
 from .constructors import patched_init, values_for
 from .job_patch import JobPatch, job_patch
+from .of_torch import ddp_refused
 
 
 def install() -> None:
@@ -31,6 +32,8 @@ def _install_ddp() -> None:
 
 def _for_ddp(patch: JobPatch, given: dict[str, Any]) -> dict[str, Any]:
     wanted = values_for(patch, "ddp")
-    for key in [key for key in wanted if key not in given]:
-        patch.refuse("ddp", key, "this torch has no such argument")
-    return {key: value for key, value in wanted.items() if key in given}
+    refusals = {key: ddp_refused(key) for key in wanted}
+    for key, refusal in refusals.items():
+        if refusal:
+            patch.refuse("ddp", key, refusal)
+    return {key: value for key, value in wanted.items() if not refusals[key]}

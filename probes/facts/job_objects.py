@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from ..apply.recorded import Refusals
 from ..held import element_bytes, held, inner_loader, is_a, items, shape, size, unseen, untouched
 from .loader_work import Loaders
 from .loop_frames import loop_on_stack
@@ -28,6 +29,7 @@ class JobObjects:
         batches: descriptions of the last batches.
         padding: of every batch of the loop.
         loaders: what bounds the loaders.
+        refusals: the changes that the job's objects rule out.
     """
 
     def __init__(self) -> None:
@@ -36,6 +38,7 @@ class JobObjects:
         self.loader: dict[str, object] | None = None
         self.batches: deque[dict[str, Any]] = deque(maxlen=BATCHES)
         self.padding, self.loaders = Padding(), Loaders()
+        self.refusals = Refusals()
         self._refs: dict[str, Any] = {}
 
     def loop_begins(self) -> None:
@@ -59,7 +62,9 @@ class JobObjects:
 
     def note_loader(self, loader: Any) -> None:
         """Remember the settings of a torch DataLoader."""
-        self.loader = {name: held(inner_loader(loader), name) for name in LOADER}
+        inner = inner_loader(loader)
+        self.loader = {name: held(inner, name) for name in LOADER}
+        self.refusals.loader_begins(inner)
 
     def note_batch(self, batch: object) -> None:
         """Remember the shapes of a batch. Reads only tensors in host memory: a device would be waited for."""

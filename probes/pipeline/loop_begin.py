@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from ..apply.recorded import Refusals
 from ..config import rank_and_world
 from ..facts.model import module_of
 from ..guard import guarded, quietly, say
@@ -24,6 +25,7 @@ from .measurement import measure
 
 MOST_PASSED_OVER = 20
 _NOT_MEASURED = "the input is not measured"
+refusals = Refusals()
 _asked: Asked | None = None
 _owner = 0
 _measuring = False
@@ -75,7 +77,7 @@ def _measure(loader: Any, loop: str, batches_per_step: int | None) -> None:
     rank, _ = rank_and_world()
     if rank:
         end(0)
-    measure(_asked, inner_loader(loader), loop, batches_per_step)
+    measure(_asked, inner_loader(loader), loop, batches_per_step, refusals)
 
 
 def _or_the_end(call: Callable[[], object]) -> None:

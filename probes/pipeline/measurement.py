@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from ..apply.recorded import Refusals
 from ..config import rank_and_world
 from ..facts.job_objects import LOADER
 from ..guard import guarded, quietly, say, told
@@ -26,13 +27,14 @@ from .workers import hand_over, with_workers
 IN_PROCESS, LOCK, ONE_WORKER, AS_IN_THE_JOB, HAND_OVER, STORAGE, DEVICE = 0.4, 0.04, 0.15, 0.15, 0.06, 0.14, 0.06
 
 
-def measure(asked: Asked, loader: Any, loop: str, batches_per_step: int | None) -> None:
-    """Measure the loader, leave the answer, and end the process.
+def measure(asked: Asked, loader: Any, loop: str, batches_per_step: int | None, refusals: Refusals) -> None:
+    """Measure the loader, leave the answer with what the job refuses of changes, and end the process.
 
     Raises:
         Exception: what the job's own code raises at its first batch.
     """
     say(f"{loop} asks for its first batch: the input is measured for about {asked.seconds:g} s, nothing is trained")
+    refusals.loader_begins(loader)
     source = Source(loader)
     loaded = InProcess(source)
     try:
@@ -44,8 +46,12 @@ def measure(asked: Asked, loader: Any, loop: str, batches_per_step: int | None) 
         end(INTERRUPTED)
     except BaseException as error:
         raise theirs(error) from error.__cause__
+
+    def answer() -> dict[str, Any]:
+        return {**_answer(asked, loaded, loop, batches_per_step), "refuses": refusals.of_input}
+
     try:
-        written = guarded(lambda: asked.write(MEASURED, _answer(asked, loaded, loop, batches_per_step)), "not measured")
+        written = guarded(lambda: asked.write(MEASURED, answer()), "not measured")
     except KeyboardInterrupt:
         end(INTERRUPTED)
     end(0 if written else DEFECT)

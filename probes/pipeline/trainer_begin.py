@@ -9,7 +9,7 @@ from typing import Any
 from ..guard import guarded
 from ..hand_over import replace
 from ..held import attributes
-from .loop_begin import loop_begins, wanted
+from .loop_begin import loop_begins, refusals, wanted
 
 
 def install() -> None:
@@ -25,6 +25,7 @@ def _install() -> None:
 def _beginning(original: Any, trainer: Any, *args: Any, **kwargs: Any) -> Any:
     """The instance gets a method of its own: what subclasses make of the loader is in it."""
     if wanted():
+        guarded(lambda: refusals.trainer_begins(trainer), _NOT_SEEN)
         replace(trainer, "get_train_dataloader", partial(_measured, trainer), _NOT_SEEN)
     return original(trainer, *args, **kwargs)
 

@@ -126,7 +126,14 @@ def _adopting(original: Any, trainer: Any, *args: Any, **kwargs: Any) -> None:
 def _meeting(train: Any, trainer: Any, *args: Any, **kwargs: Any) -> Any:
     """Around the method `train`, which first adopts a trainer that was made before the hooks."""
     guarded(lambda: _adopt(trainer), "no hooks in this Trainer")
+    guarded(lambda: _begins(trainer), "what this Trainer refuses is not known")
     return training_loop.ending_the_window(train, trainer, *args, **kwargs)
+
+
+def _begins(trainer: Any) -> None:
+    current = session()
+    if current is not None:
+        current.objects.refusals.trainer_begins(trainer)
 
 
 def _adopt(trainer: Any) -> None:

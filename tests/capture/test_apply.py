@@ -143,9 +143,8 @@ def test_what_was_applied_is_in_use(trained: tuple[Runs, SimpleNamespace]) -> No
 
 
 def test_every_refused_key_is_one_line(trained: tuple[Runs, SimpleNamespace]) -> None:
-    """Where Liger is there it is refused all the same: the job computes on the CPU."""
-    installed = find_spec("liger_kernel") is not None
-    liger = "the job has no GPU, and Liger's kernels run on one alone" if installed else "liger-kernel is not installed"
+    no_gpu = "the job has no GPU, and Liger's kernels run on one alone"
+    liger = no_gpu if find_spec("liger_kernel") is not None else "liger-kernel is not installed"
 
     assert trained[1].said == [
         "diagnose: not applied: learning_rate (it is not among the keys of training_arguments that can be set)",
@@ -279,7 +278,16 @@ def test_a_constructor_that_fails_with_the_patch_runs_without_it(
     assert kind(size=2).size == 2
     assert patch.facts() == {
         "applied": {},
-        "refused": [{"target": "dataloader", "key": "size", "because": "ValueError: too"}],
+        "refused": [
+            {
+                "target": "dataloader",
+                "key": "size",
+                "because": "ValueError: too",
+                "binds": "job",
+                "unless_set": None,
+                "value": None,
+            }
+        ],
         "expected": None,
     }
     assert capfd.readouterr().err == "diagnose: not applied: size (ValueError: too)\n"

@@ -57,8 +57,8 @@ def test_what_the_constructor_rejects_is_refused_and_the_rest_applied(tmp_path: 
 
     assert done.stdout == "no 50 None\n"
     assert [line.split(" (")[0] for line in said(done)] == [
-        "diagnose: not applied: fp16",
         "diagnose: not applied: tf32",
+        "diagnose: not applied: fp16",
     ]
 
 

@@ -172,7 +172,7 @@ REFUSED = {
             return Rows(rows)
         for batch in DataLoader(data, 4, collate_fn=collated):
             print(len(batch))""",
-        "num_workers (whether a sample can be fetched in a worker is not known: TypeError: not to be sent)",
+        "num_workers (a sample cannot be fetched in a worker: TypeError: not to be sent)",
     ),
 }
 

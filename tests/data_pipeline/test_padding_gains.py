@@ -75,3 +75,18 @@ def test_the_error_of_the_share_is_that_of_batches() -> None:
 
     assert found.padded_share == pytest.approx(0.25)
     assert found.standard_error == pytest.approx(0.25 / 40**0.5, rel=0.02)
+
+
+def test_what_the_job_refuses_is_no_gain_and_asks_for_no_workers() -> None:
+    refuses = [
+        {"target": "training_arguments", "key": key, "value": None, "because": f"no {key}", "binds": "job"}
+        for key in ("dataloader_num_workers", "train_sampling_strategy")
+    ]
+    lengths = spread(400)
+    shapes = [[SIZE, max(lengths[at : at + SIZE])] for at in range(0, len(lengths), SIZE)]
+    report = report_of(made(lengths={"samples": lengths, "batches": shapes}, refuses=refuses), Question(step_s=0.01))
+    grouped, packed = report.padding.gains
+
+    assert (report.workers.refused, report.workers.least) == ("no dataloader_num_workers", None)
+    assert (grouped.refused, grouped.fewer_tokens) == ("no train_sampling_strategy", None)
+    assert packed.fewer_tokens is not None

@@ -61,7 +61,7 @@ class WorkersNeeded(msgspec.Struct, frozen=True, kw_only=True):
     """The workers that keep up with a step, between perfect sharing and workers that hinder each other.
 
     `room` is how many the rank's cores feed beside training. `feeds` says what steps other numbers keep up with.
-    `because` says why the number is not known.
+    `because` says why the number is not known, `refused` why workers are nothing for this input, whatever the number.
     """
 
     step_ms: float | None = None
@@ -72,6 +72,7 @@ class WorkersNeeded(msgspec.Struct, frozen=True, kw_only=True):
     room: int | None = None
     feeds: tuple["Feeds", ...] = ()
     because: str = ""
+    refused: str = ""
 
 
 class Feeds(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,11 +83,15 @@ class Feeds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PaddingGain(msgspec.Struct, frozen=True, kw_only=True):
-    """By what factor a change makes the tokens of an epoch fewer, padding included; null where it is not known."""
+    """By what factor a change makes the tokens of an epoch fewer, padding included; null where it is not known.
+
+    `refused` says why the change is not to be made for this input.
+    """
 
     name: str
     fewer_tokens: Estimate | None = None
     because: str = ""
+    refused: str = ""
 
 
 class Padding(msgspec.Struct, frozen=True, kw_only=True):

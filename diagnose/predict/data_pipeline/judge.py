@@ -1,13 +1,25 @@
 """From what was measured to what is said."""
 
+from msgspec.structs import replace
+
 from diagnose.diagnosis.estimates import number
 from diagnose.metrics.data.loader_work import COMPUTES, SEVERAL, TAKES_TURNS
-from diagnose.predict.data_pipeline.answer import LoaderRate, LockHeld, PipelineReport, Stage
+from diagnose.patch.refusals import Standing
+from diagnose.predict.data_pipeline.answer import (
+    LoaderRate,
+    LockHeld,
+    Padding,
+    PaddingGain,
+    PipelineReport,
+    Stage,
+    WorkersNeeded,
+)
 from diagnose.predict.data_pipeline.measured import Beside, Measured
-from diagnose.predict.data_pipeline.padding import padding_of
+from diagnose.predict.data_pipeline.padding import GROUPED, padding_of
 from diagnose.predict.data_pipeline.question import Question
 from diagnose.predict.data_pipeline.stages import smallest_of, stages_of
 from diagnose.predict.data_pipeline.workers import needed, rates_of
+from diagnose.trace.refused import refused_in
 
 AT_ONCE = 1.7  # cores; what loading and a thread in Python use at least where neither waits for the lock
 BUSY_HOST = 0.2  # of the time in process, without a core to run on
@@ -20,6 +32,7 @@ def report_of(measured: Measured, question: Question) -> PipelineReport:
     smallest, because = smallest_of(stages, measured.loader.num_workers or 0)
     lock, lock_because = lock_of(measured, dataset.busy_share)
     rates = rates_of(measured)
+    standing = Standing(refused_in(measured.refuses))
     return PipelineReport(
         loop=measured.loop,
         dataset=measured.dataset.name,
@@ -37,10 +50,27 @@ def report_of(measured: Measured, question: Question) -> PipelineReport:
         lock_because=lock_because,
         queued_share=_queued_share(measured),
         loader=rates,
-        workers=needed(measured, question, dataset),
-        padding=padding_of(measured),
+        workers=_workers(needed(measured, question, dataset), standing),
+        padding=_groupable(padding_of(measured), standing),
         notes=tuple(_notes(measured)),
     )
+
+
+def _workers(workers: WorkersNeeded, standing: Standing) -> WorkersNeeded:
+    """The workers that a step needs; none are named where the job refuses them."""
+    refused = standing.against_setting("dataloader_num_workers")
+    return (
+        WorkersNeeded(room=workers.room, batches_per_step=workers.batches_per_step, refused=refused)
+        if refused
+        else workers
+    )
+
+
+def _groupable(padding: Padding, standing: Standing) -> Padding:
+    """The padding; nothing is promised of groups by length where the job refuses them."""
+    because = standing.against_setting("train_sampling_strategy", "group_by_length")
+    refused = PaddingGain(name=GROUPED, refused=because)
+    return replace(padding, gains=tuple(refused if because and g.name == GROUPED else g for g in padding.gains))
 
 
 def _why_handing_over(smallest: Stage | None, rates: tuple[LoaderRate, ...], workers: int) -> str:

@@ -185,6 +185,7 @@ class Measured(msgspec.Struct, frozen=True):
     restarts: Count
     seconds: Amount
     batches_per_step: Count | None = None
+    refuses: tuple[dict[str, str | bool | None], ...] = ()
 
 
 class LoaderLeft(msgspec.Struct, frozen=True):

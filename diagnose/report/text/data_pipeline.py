@@ -5,7 +5,7 @@ from rich.text import Text
 
 from diagnose.diagnosis.estimates import between, number
 from diagnose.facts import spoken
-from diagnose.predict.data_pipeline.answer import LoaderRate, Padding, PipelineReport, Stage, WorkersNeeded
+from diagnose.predict.data_pipeline.answer import LoaderRate, Padding, PaddingGain, PipelineReport, Stage, WorkersNeeded
 from diagnose.report.text.columns import Column, heads, line
 from diagnose.report.text.page import Page
 from diagnose.report.views.plain import plain
@@ -120,6 +120,8 @@ def _rate(rate: LoaderRate) -> str:
 def _workers(needed: WorkersNeeded) -> list[str]:
     room = "" if needed.room is None else f"the cores of the rank feed {needed.room} beside training"
     lines = []
+    if needed.refused:
+        return [f"none: {plain(needed.refused)}"]
     if needed.least is not None and needed.most is not None and needed.step_ms is not None:
         amount = str(needed.least) if needed.least == needed.most else f"{needed.least} to {needed.most}"
         batches = f" of {needed.batches_per_step} batches" if needed.batches_per_step > 1 else ""
@@ -156,7 +158,12 @@ def _padding(padding: Padding) -> list[str]:
     share = f"{100 * (padding.padded_share or 0):.1f} %{error} of the tokens of {padding.batches:,} batches"
     lines = [f"{kinds[padding.kind]}; {share} are padding ({seen}, {padding.longest_tokens:,} at most)"]
     for gain in padding.gains:
-        known = gain.fewer_tokens
-        told = f"{between(known, lambda v: f'{v:.2f}x')} fewer tokens" if known else f"unknown: {plain(gain.because)}"
-        lines.append(f"{gain.name}: {told}")
+        lines.append(f"{gain.name}: {_gain(gain)}")
     return lines
+
+
+def _gain(gain: PaddingGain) -> str:
+    if gain.refused:
+        return f"no: {plain(gain.refused)}"
+    known = gain.fewer_tokens
+    return f"{between(known, lambda v: f'{v:.2f}x')} fewer tokens" if known else f"unknown: {plain(gain.because)}"

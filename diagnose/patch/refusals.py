@@ -1,0 +1,137 @@
+"""What a job is known to refuse of a change, and what it has set already: the one place that advice asks.
+
+The record says what `diagnose run --apply` would refuse, in the words of the target that would take the value. A rule's
+change is held against it in every form that `data/settings.toml` gives its settings, since each is the same change.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from diagnose.diagnosis import Patch
+from diagnose.patch.patches import spelled
+from diagnose.patch.worlds import Setting, Way, settings
+from diagnose.probes.apply.allowed import holds, variable_text
+from diagnose.probes.apply.reasons import JOB, PATCH
+from diagnose.trace.record import CaptureRecord
+from diagnose.trace.refused import Refused
+
+ALREADY = "it is set already"
+_WAYS = ("torch", "trainer", "transformers_model", "lightning", "accelerate", "deepspeed")
+_TORCH = {"tf32": ("float32_matmul_precision", "high"), "cudnn_benchmark": ("cudnn_benchmark", True)}
+_Form = tuple[str, str, Any]  # target, key, value
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """What stands against the changes of a job: what any of its ranks refuses, and what its record has set."""
+
+    refused: tuple[Refused, ...] = ()
+    record: CaptureRecord = msgspec.field(default_factory=CaptureRecord)
+
+    @classmethod
+    def of(cls, records: Iterable[tuple[Refused, ...]], record: CaptureRecord) -> "Standing":
+        """Of the refusals of all ranks, and the record of one."""
+        return cls(tuple(dict.fromkeys(one for rank in records for one in rank)), record)
+
+    def against(self, patch: Patch) -> str:
+        """Why the change is not to be made here, in whatever way; "" where nothing speaks against it."""
+        refusal = self._first(patch, JOB)
+        if refusal is not None:
+            return refusal.because
+        in_effect = bool(patch.set) and all(self._has(patch.target, key, value) for key, value in patch.set.items())
+        return ALREADY if in_effect else ""
+
+    def against_run(self, patch: Patch) -> str:
+        """Why no run makes the change, though it can be typed; "" where nothing is known to keep one from it."""
+        refusal = self._first(patch, PATCH)
+        return "" if refusal is None else refusal.because
+
+    def against_setting(self, name: str, value: Any = None) -> str:
+        """Why a setting that a sentence names is not to be made here; None stands for any value."""
+        target = "model_kwargs" if name in ("attn_implementation", "dtype") else "training_arguments"
+        refusal = self._first(Patch(target=target, set={name: value}), JOB)
+        return "" if refusal is None else refusal.because
+
+    def _first(self, patch: Patch, binds: str) -> Refused | None:
+        """The first refusal of one of the settings, by which none of the change is made."""
+        there = {(target, key) for name, value in patch.set.items() for target, key, _ in _forms(patch, name, value)}
+        for name, value in patch.set.items():
+            forms = list(_forms(patch, name, value))
+            for each in self.refused:
+                spared = (each.target, each.unless_set) in there
+                if each.binds == binds and not spared and any(_is_of(each, form) for form in forms):
+                    return each
+        return None
+
+    def _has(self, target: str, name: str, value: Any) -> bool:
+        """Whether the record says that a setting has the value already."""
+        if target == "environment":
+            return holds(variable_text(value), self.record.text(f"environment.{self._variable(name)}"))
+        if target == "model_kwargs":
+            return name == "attn_implementation" and self.record.text("model.attn_implementation") == value
+        if target == "training_arguments" and (now := self._argument(name, value)) is not None:
+            return now
+        places = [(t, k, v) for t, k, v in _forms(Patch(target=target, set={name: value}), name, value) if t != target]
+        read = {"dataloader": "dataloader", "ddp": "ddp"}
+        if target in read:
+            return _same(self.record.get(f"{target}.{name}"), value)
+        return any(t in read and _same(self.record.get(f"{t}.{k}"), v) for t, k, v in places) or self._torch(name)
+
+    def _argument(self, name: str, value: Any) -> bool | None:
+        """Whether the trainer's argument has the value; None where the record has no such argument."""
+        known = self.record.get("training_arguments")
+        if not isinstance(known, Mapping):
+            return None
+        same = {_newest("training_arguments", key, now) for key, now in known.items() if _is_scalar(now)}
+        return (name, value) in same if any(key == name for key, _ in same) else None
+
+    def _variable(self, name: str) -> str:
+        """What the torch that ran calls the variable."""
+        return next(iter(spelled(Patch(target="environment", set={name: ""}), self.record.get("versions")).set))
+
+    def _torch(self, name: str) -> bool:
+        key, value = _TORCH.get(name, ("", None))
+        return bool(key) and _same(self.record.get(f"torch_settings.{key}"), value)
+
+
+def _forms(patch: Patch, name: str, value: Any) -> Iterator[_Form]:
+    """A setting as its target takes it, and as each way to make it does."""
+    newest, newest_value = _newest(patch.target, name, value)
+    yield patch.target, newest, newest_value
+    setting = settings().get(newest) if patch.target in ("training_arguments", "model_kwargs") else None
+    yield from _other_forms(setting, newest_value) if setting is not None else ()
+
+
+def _other_forms(setting: Setting, value: Any) -> Iterator[_Form]:
+    """What other targets take; one that a way gives a value of its own is the setting switched on."""
+    for name in _WAYS:
+        way: Way | None = getattr(setting, name)
+        takes: list[_Form] = [] if way is None else [(way.target, way.key, way.value)]
+        if way is not None and way.by_run is not None:
+            takes.append((way.by_run.target, way.by_run.key, way.by_run.value))
+        for target, key, own in takes:
+            if target and (own is None or value is not False):
+                yield target, key, value if own is None else own
+
+
+def _newest(target: str, name: str, value: Any) -> tuple[str, Any]:
+    """The setting in the newest spelling, which rules use."""
+    known = "train_sampling_strategy" if name == "group_by_length" and value is None else name
+    return next(iter(spelled(Patch(target=target, set={known: value})).set.items()))
+
+
+def _is_of(refused: Refused, form: _Form) -> bool:
+    target, key, value = form
+    named, given = _newest(refused.target, refused.key, refused.value)
+    if (refused.target, named) != (target, key):
+        return False
+    return refused.value is None or value is None or given == value
+
+
+def _same(now: Any, value: Any) -> bool:
+    return now is not None and now == value
+
+
+def _is_scalar(value: Any) -> bool:
+    return isinstance(value, str | bool | int | float)

@@ -1,0 +1,43 @@
+"""A rule as a job binds it: a change that the job refuses, or has set already, is no advice."""
+
+from ast import literal_eval
+
+from msgspec.structs import replace
+
+from diagnose.facts import Facts
+from diagnose.patch.refusals import Standing
+from diagnose.rule.rule import Instead, Refusing, Rule
+
+
+def bound(rule: Rule, facts: Facts, standing: Standing) -> Rule:
+    """The rule with what stands against its change, and with its other advice in the place of one that is refused.
+
+    Where only some of the advice is refused, and there is no change to set, the rest of it stands.
+    """
+    patch = rule.patch_for(facts)
+    because = standing.against(patch) if patch is not None else ""
+    if patch is not None and because:
+        return _refusing(rule, ", ".join(patch.set), because)
+    for name, value in rule.settings_advised(facts):
+        because = standing.against_setting(name, None if value is None else literal_eval(value))
+        if because and (rule.instead is not None or patch is None):
+            return _refusing(rule, name, because)
+    by_run = standing.against_run(patch) if patch is not None else ""
+    return replace(rule, refusing=Refusing(by_run=by_run)) if by_run else rule
+
+
+def _refusing(rule: Rule, what: str, because: str) -> Rule:
+    if rule.instead is None:
+        return replace(rule, refusing=Refusing(what, because))
+    return _with(rule, rule.instead, Refusing(what, because, has_other=True))
+
+
+def _with(rule: Rule, instead: Instead, refusing: Refusing) -> Rule:
+    return replace(
+        rule,
+        do=instead.do,
+        action=instead.action or rule.action,
+        advice=(),
+        remedy=instead.remedy,
+        refusing=refusing,
+    )

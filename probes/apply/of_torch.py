@@ -1,0 +1,43 @@
+"""What torch itself rules out: settings of the process, forms of optimizers, arguments of DistributedDataParallel."""
+
+from __future__ import annotations
+
+import sys
+from inspect import signature
+from types import FunctionType
+from typing import Any
+
+from ..held import is_a
+from .device import gpu_is_there
+from .reasons import Reason, Refusal
+
+
+def benchmark_refused(value: Any) -> Refusal | None:
+    """Why cuDNN is not to search for the fastest convolutions, or would not; None where it can."""
+    torch: Any = sys.modules["torch"]
+    if value and (torch.are_deterministic_algorithms_enabled() or torch.backends.cudnn.deterministic):
+        return Refusal(Reason.DETERMINISTIC)
+    return None if gpu_is_there() else Refusal(Reason.NO_CUDNN)
+
+
+def knows_gpus() -> bool:
+    """Whether `gpu_is_there` asks no driver, which a process that forks later may have to leave alone."""
+    torch: Any = sys.modules["torch"]
+    return bool(torch.cuda.is_initialized() or not hasattr(torch._C, "_cuda_getDeviceCount"))
+
+
+def form_refused(optimizer: Any, key: str) -> Refusal | None:
+    """Why the optimizer cannot be made with `key`; None where its class has such an argument."""
+    return None if takes(type(optimizer), key) else Refusal(Reason.NO_FORM, type(optimizer).__name__)
+
+
+def ddp_refused(key: str) -> Refusal | None:
+    """Why DistributedDataParallel cannot be made with `key`; None where it has such an argument."""
+    kind = sys.modules["torch.nn.parallel"].DistributedDataParallel
+    return None if takes(kind, key) else Refusal(Reason.NO_ARGUMENT, "torch")
+
+
+def takes(kind: type, key: str) -> bool:
+    """Whether the constructor, or one that it may call, has an argument of that name."""
+    inits: list[Any] = [vars(each).get("__init__") for each in type.mro(kind)]
+    return any(key in signature(init).parameters for init in inits if is_a(init, FunctionType))

@@ -140,7 +140,10 @@ class Session(BreaksOff):
         """A step has ended in which the job captures a CUDA graph: a window with it is no measurement of the loop."""
         assert self.window is not None
         self._spoilt = self.phase in PROFILED
-        self.window.step_unseen()
+        self._uncounted(self.window)
+
+    def _uncounted(self, window: Window) -> None:
+        window.step_unseen()
         self.clock.step_is_underway()
 
     def _step_ended(self) -> None:
@@ -148,9 +151,13 @@ class Session(BreaksOff):
         assert window is not None
         if self._spoilt:
             self._put_off()
+            self._uncounted(window)  # no profiler begins in the call in which one has ended
+            return
         if self.recorder is not None:
             self.recorder.still_ours()
         if self._passed or self.beside_a_profiler():
+            if self.recorder is not None and self.recorder.rests:
+                self._put_off()
             self._pass_over(window)
             return
         before = window.phase

@@ -24,9 +24,11 @@ class NsightWindow:
         recorded: a step was recorded, or a part of one.
         settings: none of torch's profiler.
         left_out: nothing is left out by choice.
+        rests: never; there is no trial.
     """
 
     left_out = ""
+    rests = False
 
     def __init__(self, warmup: int, active: int) -> None:
         self.active = active

@@ -25,13 +25,16 @@ class Recorder:
     """Profiles `warmup` + `active` steps and writes the active ones to `path`.
 
     With an `allowance` the first of several steps of warm-up is a trial: it is recorded, exported and thrown away, and
-    what it took decides how many steps are recorded, and whether with shapes.
+    what it took decides how many steps are recorded, and whether with shapes. The step after it rests. A range that is
+    open where a profiler stops, such as that of the optimizer's step around its hooks, writes its end into memory that
+    is free by then, if another profiler is on when it ends.
 
     Everything but `write` belongs to the training thread. Raises whatever the profiler raises: the session decides what
     that means.
 
     Attributes:
         running: the profiler is on.
+        rests: it is off for one step, after the trial.
         recorded: a step was recorded, or a part of one.
         written: the trace is there.
     """
@@ -39,7 +42,7 @@ class Recorder:
     def __init__(self, path: Path, warmup: int, active: int, allowance: Allowance | None = None) -> None:
         self.path = path
         self._allowance = allowance
-        self._on_trial = False
+        self._on_trial = self.rests = False
         self._shapes = True
         self._give_way: Callable[[], object] = list
         self.running = self.recorded = self.written = self._forsaken = False
@@ -97,6 +100,10 @@ class Recorder:
 
     def step(self) -> None:
         """A step of the window has ended."""
+        if self.rests:
+            self.rests = False
+            self._begin(self._built())
+            return
         if not self.running:
             return
         if self._on_trial:
@@ -108,7 +115,7 @@ class Recorder:
             self._watch_collections()
 
     def _decide(self) -> None:
-        """The trial is over: record what its size allows, from the next step on."""
+        """The trial is over: record what its size allows, from the step after the next on."""
         assert self._allowance is not None
         began = time.perf_counter()
         self.stop()
@@ -118,13 +125,13 @@ class Recorder:
         self._profiler, self._on_trial = None, False
         choice = self._allowance.decide(trial, self.path.parent)
         self._shapes = choice.shapes
-        self._length = (self._length[0] - 1, choice.steps)
-        self._first_step += 1
-        if choice.steps:
-            self._begin(self._built())
+        self._length = (self._length[0] - 2, choice.steps)
+        self._first_step += 2
+        self.rests = choice.steps > 0
 
     def stop(self) -> None:
         """Stop the profiler; what was recorded waits for `write`."""
+        self.rests = False
         with handlers_wait(), silent(), unseen():
             if self.running:
                 self._unhook()
@@ -155,6 +162,7 @@ class Recorder:
 
     def abort(self) -> None:
         """Leave no profiler running behind a failure, and nothing to write."""
+        self.rests = False
         with handlers_wait(), silent(), unseen():
             profiler, self._profiler = self._profiler, None
             self.recorded = False
@@ -181,10 +189,9 @@ class Recorder:
             self._collections = Collections()
 
     def _built(self) -> Any:
-        from torch.profiler import profile, schedule
+        from torch.profiler import profile
 
         warmup, active = self._length
-        first, window = self._first_step, schedule(wait=0, warmup=warmup, active=active, repeat=1)
         activities = _activities()
         options, extra = _experimental()
         self.settings = {
@@ -200,12 +207,12 @@ class Recorder:
         with silent():
             built = profile(
                 activities=activities,
-                schedule=lambda step: window(max(step - first, 0)),
+                schedule=_schedule(self._first_step, warmup, active),
                 on_trace_ready=self._ready,
                 record_shapes=self._shapes,
                 experimental_config=options,
             )
-        built.step_num = first  # ProfilerStep#N counts as the job does
+        built.step_num = self._first_step  # ProfilerStep#N counts as the job does
         return built
 
     def _built_for_a_trial(self) -> Any:
@@ -216,6 +223,21 @@ class Recorder:
 
     def _ready(self, _profiler: Any) -> None:
         self.recorded = True
+
+
+def _schedule(first: int, warmup: int, active: int) -> Callable[[int], Any]:
+    """What the profiler does in each step of the job: torch's own schedule warns of a window without warm-up."""
+    from torch.profiler import ProfilerAction
+
+    def action(step: int) -> ProfilerAction:
+        at = max(step - first, 0)
+        if at < warmup:
+            return ProfilerAction.WARMUP
+        if at < warmup + active - 1:
+            return ProfilerAction.RECORD
+        return ProfilerAction.RECORD_AND_SAVE if at == warmup + active - 1 else ProfilerAction.NONE
+
+    return action
 
 
 def _start(profiler: Any) -> None:

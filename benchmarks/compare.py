@@ -20,10 +20,10 @@ from typing import NamedTuple
 import numpy as np
 
 from diagnose.arrays import Floats
-from diagnose.compare.comparing import compare
-from diagnose.compare.noise import FLOOR, FLOOR_ELSEWHERE
-from diagnose.compare.side import Side, side_of_log
-from diagnose.compare.step_time import without_start
+from diagnose.commands.compare.comparing import compare
+from diagnose.commands.compare.noise import FLOOR, FLOOR_ELSEWHERE
+from diagnose.commands.compare.side import Side, side_of_log
+from diagnose.commands.compare.step_time import without_start
 from diagnose.series import Series, Track
 
 WINDOWS = (4, 8, 20, 50)

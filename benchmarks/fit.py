@@ -20,8 +20,8 @@ from fit_rates import FIRM, LOOSE, Row, choices, fitted, ratios, steady_ratios
 from fit_rows import SOURCES
 from fit_stalls import stalled, with_odds
 
-from diagnose.predict.fit.stacks import RATES, Stack, stacks
-from diagnose.predict.fit.step_time import predict_step, regime
+from diagnose.commands.fit.stacks import RATES, Stack, stacks
+from diagnose.commands.fit.step_time import predict_step, regime
 
 REPORTS = Path(__file__).parent / "reports"
 DATA = Path(__file__).parents[1] / "diagnose" / "data" / "training_stacks.toml"

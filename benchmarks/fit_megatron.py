@@ -8,9 +8,9 @@ from pathlib import Path
 
 from fit_rates import Row
 
-from diagnose.predict.fit.boards import gpu_named
-from diagnose.predict.fit.job import JobPlan, Sharding
-from diagnose.predict.fit.models import model_from
+from diagnose.commands.fit.boards import gpu_named
+from diagnose.commands.fit.models import model_from
+from diagnose.predict.memory.job import JobPlan, Sharding
 
 _MODEL = re.compile(r"LLAMA3(\.1)?_\d+B")
 _SYSTEM = re.compile(r"DGX-(\w+)")

@@ -21,9 +21,9 @@ from pathlib import Path
 from diagnose.formulas.memory import GIB
 from diagnose.formulas.named_models import NAMED_MODELS
 from diagnose.hardware import table
-from diagnose.predict.fit.job import JobPlan, Sharding
-from diagnose.predict.fit.memory import memory_ledger, stage_ledgers
-from diagnose.predict.fit.remedies import largest_micro_batch
+from diagnose.predict.memory.estimate import memory_ledger, stage_ledgers
+from diagnose.predict.memory.job import JobPlan, Sharding
+from diagnose.predict.memory.remedies import largest_micro_batch
 
 LADDER = Path(__file__).parent / "ladder.csv"
 ULTRASCALE, TORCHTITAN = "ultrascale_playbook_h100.csv", "torchtitan.csv"

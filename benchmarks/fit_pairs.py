@@ -7,9 +7,9 @@ from itertools import combinations
 import numpy as np
 from fit_rates import Row
 
-from diagnose.predict.fit.job import JobPlan
-from diagnose.predict.fit.stacks import Stack
-from diagnose.predict.fit.step_time import predict_step
+from diagnose.commands.fit.stacks import Stack
+from diagnose.commands.fit.step_time import predict_step
+from diagnose.predict.memory.job import JobPlan
 
 SWITCHES = {"compiled": False, "fp8": False, "liger": False, "attention": "sdpa", "dtype": "bf16-mixed"}
 NOISE = 0.03  # of the rate: a smaller gain has no sign

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from diagnose.predict.fit.job import JobPlan
-from diagnose.predict.fit.stacks import Stack
-from diagnose.predict.fit.step_time import predict_step
+from diagnose.commands.fit.stacks import Stack
+from diagnose.commands.fit.step_time import predict_step
+from diagnose.predict.memory.job import JobPlan
 
 TOLERANCE = 0.06  # of the logarithm: rows further off count less (Cauchy)
 LOOSE, FIRM = 0.03, 0.2  # how firmly a rate stays where it starts, in rows for a factor e

@@ -8,11 +8,11 @@ from pathlib import Path
 from fit_megatron import megatron
 from fit_rates import Row
 
+from diagnose.commands.fit.boards import gpu_named
+from diagnose.commands.fit.models import model_from
+from diagnose.commands.fit.table import plan_of
 from diagnose.formulas.model import ModelShape
-from diagnose.predict.fit.boards import gpu_named
-from diagnose.predict.fit.job import JobPlan, Sharding
-from diagnose.predict.fit.models import model_from
-from diagnose.predict.fit.table import plan_of
+from diagnose.predict.memory.job import JobPlan, Sharding
 
 LADDER = Path(__file__).parent / "ladder.csv"
 

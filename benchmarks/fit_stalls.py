@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 from fit_rates import Row
 
-from diagnose.predict.fit.stacks import Stack
-from diagnose.predict.fit.stalls import evidence, stall_s
-from diagnose.predict.fit.step_time import predict_step
+from diagnose.commands.fit.stacks import Stack
+from diagnose.commands.fit.stalls import evidence, stall_s
+from diagnose.commands.fit.step_time import predict_step
 
 RIDGE = 0.3  # what holds a coefficient back that few runs tell of, in units of the spread of what it stands for
 ITERATIONS = 30

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import median
 
-from diagnose.predict.scaling.ladder_fit import fit_of
-from diagnose.predict.scaling.run import Ladder, measured_rate
-from diagnose.predict.scaling.table import Choice, read_table
+from diagnose.commands.scaling.ladder_fit import fit_of
+from diagnose.commands.scaling.table import Choice, read_table
+from diagnose.predict.job_run import Ladder, measured_rate
 
 
 def held_back(ladder: Ladder) -> tuple[bool, float, float] | None:

@@ -21,7 +21,8 @@ from pathlib import Path
 import numpy as np
 
 from diagnose.arrays import Floats
-from diagnose.series import Change, Series, Stall, Track, changes, judged, read_series
+from diagnose.commands.series import Stall, judged
+from diagnose.series import Change, Series, Track, changes, read_series
 
 LENGTHS = (60, 300, 2000)
 SHIFTS = (0.05, 0.07, 0.10, 0.20)

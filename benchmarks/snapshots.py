@@ -159,8 +159,8 @@ def asked(path: Path) -> tuple[float, float, int]:
 _MEASURED = """
 import json, resource, sys
 from pathlib import Path
-from diagnose.dumps.memory.judging import judged
-from diagnose.dumps.memory.snapshot import read
+from diagnose.commands.memory.judging import judged
+from diagnose.commands.memory.snapshot import read
 before = resource.getrusage(resource.RUSAGE_SELF)
 answer = judged(read(Path(sys.argv[1])))
 after = resource.getrusage(resource.RUSAGE_SELF)

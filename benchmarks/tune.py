@@ -28,13 +28,13 @@ from tune_pairs import Further, further, told_apart
 from tune_report import USUAL_TIMES, Alone, Tuned, header, line, written
 
 from diagnose.analysis import analyze
+from diagnose.commands.tune.answer import Rung, Settings, Tuning
+from diagnose.commands.tune.evidence import held_against, pooled
+from diagnose.commands.tune.proposals import Proposal, changes_of, finding_of
+from diagnose.commands.tune.running import JobRuns, Window
+from diagnose.commands.tune.state import TuneFolder
 from diagnose.diagnosis import Diagnosis
 from diagnose.diagnosis.terms import Estimate
-from diagnose.diagnosis.tuning import Rung, Settings, Tuning
-from diagnose.tune.evidence import held_against, pooled
-from diagnose.tune.proposals import Proposal, changes_of, finding_of
-from diagnose.tune.running import JobRuns, Window
-from diagnose.tune.state import TuneFolder
 
 RUNS, BUDGET_S, MOST_S = 12, 360, 90.0
 LOOP = {"steps": 300}

@@ -12,12 +12,12 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from diagnose.compare.comparing import compare
+from diagnose.commands.compare.comparing import compare
+from diagnose.commands.tune.answer import Rung, Settings, Tuning
+from diagnose.commands.tune.evidence import held_against, pooled
+from diagnose.commands.tune.running import Run
+from diagnose.commands.tune.state import TuneFolder
 from diagnose.diagnosis.terms import Estimate
-from diagnose.diagnosis.tuning import Rung, Settings, Tuning
-from diagnose.tune.evidence import held_against, pooled
-from diagnose.tune.running import Run
-from diagnose.tune.state import TuneFolder
 
 Further = Mapping[int, Sequence[Estimate]]
 """Speed-ups of further pairs, by the number of the run that decided."""

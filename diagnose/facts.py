@@ -5,7 +5,7 @@ from typing import Literal
 
 import msgspec
 
-from diagnose.defects import REPORT_IT
+from diagnose.errors.defects import REPORT_IT
 
 Scalar = float | int | bool | str
 

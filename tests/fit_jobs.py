@@ -4,7 +4,7 @@ from typing import Any
 
 from diagnose.formulas.named_models import NAMED_MODELS
 from diagnose.hardware import table
-from diagnose.predict.fit.job import JobPlan, Sharding
+from diagnose.predict.memory.job import JobPlan, Sharding
 
 GPUS = {gpu.key: gpu for gpu in table()}
 

@@ -7,11 +7,12 @@ from typing import Any
 import diagnoses
 
 from diagnose import analysis
-from diagnose.compare.fleet.accounting import read_accounting
-from diagnose.compare.fleet.jobs import Terms
-from diagnose.compare.fleet.judging import fleet_of
-from diagnose.compare.fleet.reading import read_fleet
-from diagnose.compare.fleet.tree import tree_at
+from diagnose.commands.fleet.accounting import read_accounting
+from diagnose.commands.fleet.answer import Fleet
+from diagnose.commands.fleet.jobs import Terms
+from diagnose.commands.fleet.judging import fleet_of
+from diagnose.commands.fleet.reading import read_fleet
+from diagnose.commands.fleet.tree import tree_at
 from diagnose.diagnosis import (
     Diagnosis,
     Finding,
@@ -23,7 +24,6 @@ from diagnose.diagnosis import (
     TraceSummary,
     to_json,
 )
-from diagnose.diagnosis.fleet import Fleet
 from diagnose.diagnosis.postmortem import Straggler
 
 H100 = "NVIDIA H100 80GB HBM3"

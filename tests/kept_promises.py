@@ -5,8 +5,8 @@ from typing import Any
 import diagnoses
 from msgspec.structs import replace
 
+from diagnose.commands.ledger.promise import Promise
 from diagnose.diagnosis import Applied, Diagnosis, Patch
-from diagnose.patch.promises.promise import Promise
 
 WORKERS = Patch(target="dataloader", set={"num_workers": 4})
 

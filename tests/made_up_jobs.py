@@ -7,12 +7,12 @@ from typing import Any
 import diagnoses
 from msgspec.structs import replace
 
+from diagnose.commands.tune.answer import Rung, Settings, Tuning
+from diagnose.commands.tune.ladder import Ladder, Limits
+from diagnose.commands.tune.running import Ran
+from diagnose.commands.tune.settings import patches_of
+from diagnose.commands.tune.state import TuneFolder
 from diagnose.diagnosis import Applied, Diagnosis, FactReport, Finding, Patch, PlanStep, Speedup
-from diagnose.diagnosis.tuning import Rung, Settings, Tuning
-from diagnose.tune.ladder import Ladder, Limits
-from diagnose.tune.running import Ran
-from diagnose.tune.settings import patches_of
-from diagnose.tune.state import TuneFolder
 
 MS = 1_000_000
 Planned = tuple[str, Patch, Speedup]

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from diagnose.dumps.hang.answer import Hang
-from diagnose.dumps.hang.judging import judged
-from diagnose.dumps.hang.reading import found_in
+from diagnose.commands.hang.answer import Hang
+from diagnose.commands.hang.judging import judged
+from diagnose.commands.hang.reading import found_in
 
 TORCH = "/opt/env/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py"
 DEFAULT = ("0", "default_pg")

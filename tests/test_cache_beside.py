@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from trace_files import saved, small_job
 
-from diagnose.cli.agents.roots import Roots
+from diagnose.commands.agents.roots import Roots
 from diagnose.errors import UserError
 from diagnose.trace import Loading, Trace, cache, load, load_all, read
 from diagnose.trace.beside import beside

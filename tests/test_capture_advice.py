@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from diagnose.cli.run import run
+from diagnose.commands.run.command import run
 from diagnose.diagnosis import NotJudged
 from diagnose.facts import (
     DIAGNOSE_RUN,

@@ -9,14 +9,14 @@ import diagnoses
 import numpy as np
 import pytest
 
-from diagnose.compare.baseline import kept, read, written
-from diagnose.compare.side import side_of
+from diagnose.commands.compare.baseline import kept, read, written
+from diagnose.commands.compare.side import side_of
+from diagnose.commands.data.measured import PassedOver, passed_over
+from diagnose.commands.data.measured import decoded as measured_in
 from diagnose.decoding import all_of, all_whole, has_endless_number, whole
 from diagnose.diagnosis import to_json
 from diagnose.diagnosis.reading import diagnosis_in
 from diagnose.errors import UserError
-from diagnose.predict.data_pipeline.measured import PassedOver, passed_over
-from diagnose.predict.data_pipeline.measured import decoded as measured_in
 from diagnose.roofline.calls import Call
 from diagnose.roofline.flop_formulas import FORMULAS, causal_share, flops_of
 from diagnose.roofline.traffic import bytes_of

@@ -11,12 +11,11 @@ import pytest
 from click.testing import CliRunner
 from msgspec.structs import replace
 
-from diagnose import defects
 from diagnose.analysis import analyze
 from diagnose.analysis import rank as rank_analysis
 from diagnose.cli import main
 from diagnose.diagnosis import Diagnosis, schema, to_json
-from diagnose.errors import UserError
+from diagnose.errors import UserError, defects
 from diagnose.judge import advice, judge
 from diagnose.metrics import REGISTRY
 from diagnose.predict import whatif

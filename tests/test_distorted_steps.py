@@ -14,11 +14,11 @@ from report.printed import printed
 from rich.console import Console
 from whatif.predicted import loading
 
-import diagnose.cli.analyze as analyze_command
+import diagnose.commands.analyze.command as analyze_command
 from diagnose.analysis import analyze
 from diagnose.attribution.causes import DISTORTED
 from diagnose.cli import main
-from diagnose.compare.comparing import compare
+from diagnose.commands.compare.comparing import compare
 from diagnose.diagnosis import Diagnosis, to_json
 from diagnose.facts import HOST_STEP, STEP, spoken
 from diagnose.ranks.distorted import distortion_of

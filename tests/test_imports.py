@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent
 SAMPLE = ROOT / "sample_traces" / "cpu-slow-loader.json.gz"
 METRICS = ROOT / "diagnose" / "metrics"
 NOT_FOR_A_PLAIN_TRACE = {
-    "concurrent.futures", "diagnose.analysis.workers", "diagnose.judge.capacity", "diagnose.predict.fit",
+    "concurrent.futures", "diagnose.analysis.workers", "diagnose.judge.capacity", "diagnose.commands.fit",
     "diagnose.report.text", "diagnose.series.sources", "diagnose.trace.exported", "diagnose.trace.nsight.database",
     "diagnose.trace.processes", "diagnose.trace.torch_trace", "importlib.metadata", "jinja2", "logging", "pandas",
     "psutil", "rich", "sqlite3", "subprocess", "torch", "zipfile",

@@ -14,8 +14,8 @@ import pytest
 from diagnose import analysis
 from diagnose.analysis import kept
 from diagnose.analysis.options import Options
-from diagnose.defects import NOT_JUDGED
 from diagnose.diagnosis import Diagnosis, to_json
+from diagnose.errors.defects import NOT_JUDGED
 from diagnose.trace import Loading
 
 ROOT = Path(__file__).parent.parent

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from diagnose.cli.run import run
+from diagnose.commands.run.command import run
 from diagnose.probes import DiagnoseCallback, profile, protocol
 from diagnose.probes.config import Config
 from diagnose.probes.protocol import CLAIM, DONE, RECORD, TRACE, rank_in

@@ -9,12 +9,12 @@ from kineto import Trace
 from whatif.predicted import GEMM
 
 from diagnose.analysis import analyze
+from diagnose.commands.tune.proposals import changes_of, why_not
 from diagnose.diagnosis import Diagnosis, Patch
 from diagnose.patch.patches import reachable
 from diagnose.patch.refusals import ALREADY, Standing
 from diagnose.trace.record import CaptureRecord, decoded
 from diagnose.trace.refused import Refused, refused_by
-from diagnose.tune.proposals import changes_of, why_not
 
 REPEATED = {
     "target": "dataloader",

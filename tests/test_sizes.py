@@ -10,7 +10,7 @@ ROOT = Path(__file__).parent.parent
 FOLDERS = ("diagnose", "probes", "benchmarks", "docs", "sample_traces", "tests")
 MOST_LINES_OF_A_FILE = 300
 MOST_LINES_OF_A_FUNCTION = 60
-MOST_ROOMS = 31
+MOST_ROOMS = 26
 NO_ROOMS = ("probes", "data")
 
 

@@ -9,10 +9,10 @@ from msgspec.structs import replace
 from tune_pairs import further, told_apart
 from tune_report import Alone, Tuned, figures
 
+from diagnose.commands.tune.answer import Rung, Settings, Tuning
+from diagnose.commands.tune.running import Ran, Run
+from diagnose.commands.tune.state import TuneFolder
 from diagnose.diagnosis.terms import Estimate
-from diagnose.diagnosis.tuning import Rung, Settings, Tuning
-from diagnose.tune.running import Ran, Run
-from diagnose.tune.state import TuneFolder
 
 FIRST = Rung(number=0, change="the job as it is", outcome="ok", decision="first", total=(1.0, 1.0, 1.0))
 

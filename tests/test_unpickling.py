@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from diagnose.dumps import opcodes, unpickling, window
-from diagnose.dumps.fetches import Fetches
-from diagnose.dumps.flat import Values
-from diagnose.dumps.unpickling import UnsoundPickle, read
+from diagnose.decoding import opcodes, unpickling, window
+from diagnose.decoding.fetches import Fetches
+from diagnose.decoding.flat import Values
+from diagnose.decoding.unpickling import UnsoundPickle, read
 
 SHARED = {"name": "f", "line": 3}
 PLAIN = {

@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from diagnose.diagnosis.tuning import Tuning
-from diagnose.tune.state import TuneFolder
+from diagnose.commands.tune.answer import Tuning
+from diagnose.commands.tune.state import TuneFolder
 
 PATIENCE_S = 240
 

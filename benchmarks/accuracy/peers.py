@@ -49,7 +49,7 @@ def breakdown_of(case: Case) -> Breakdown:
     """Writes the job's traces and has HTA break down the time."""
     logging.disable(logging.WARNING)
     warnings.simplefilter("ignore")
-    from diagnose.hta import trace_analysis
+    from diagnose.commands.hta import trace_analysis
 
     with tempfile.TemporaryDirectory() as name:
         for rank, text in simulate(case.job).traces():
@@ -61,8 +61,8 @@ def breakdown_of(case: Case) -> Breakdown:
 
 def is_installed() -> bool:
     """Whether HTA is."""
+    from diagnose.commands.hta.installed import require
     from diagnose.errors import UserError
-    from diagnose.hta.installed import require
 
     try:
         require()

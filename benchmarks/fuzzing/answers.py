@@ -10,10 +10,10 @@ from typing import Any
 from kept_promises import promise  # of tests/
 
 from diagnose.analysis import analyze
-from diagnose.compare.baseline import kept, written
-from diagnose.compare.side import side_of
+from diagnose.commands.compare.baseline import kept, written
+from diagnose.commands.compare.side import side_of
+from diagnose.commands.ledger.lines import line_of
 from diagnose.diagnosis import to_json
-from diagnose.patch.promises.lines import line_of
 
 from .case import Case
 from .damage import damaged

@@ -10,15 +10,15 @@ from typing import Any
 import jsonschema
 import msgspec
 
+from diagnose.commands.compare.answer import Comparison
+from diagnose.commands.data.answer import PipelineReport
+from diagnose.commands.fleet.answer import Fleet
+from diagnose.commands.hang.answer import Hang
+from diagnose.commands.ledger.tally import LedgerReport
+from diagnose.commands.memory.answer import MemoryAnswer
+from diagnose.commands.scaling.answer import ScalingReport
+from diagnose.commands.series import SeriesReport
 from diagnose.diagnosis import Diagnosis, schema
-from diagnose.diagnosis.comparison import Comparison
-from diagnose.diagnosis.fleet import Fleet
-from diagnose.dumps.hang.answer import Hang
-from diagnose.dumps.memory.answer import MemoryAnswer
-from diagnose.patch.promises.tally import LedgerReport
-from diagnose.predict.data_pipeline.answer import PipelineReport
-from diagnose.predict.scaling.answer import ScalingReport
-from diagnose.series import SeriesReport
 
 _ANSWERS: dict[str, Any] = {
     "series": SeriesReport,

@@ -140,7 +140,7 @@ def _invoked(arguments: list[str]) -> tuple[int, str, str]:
     """Exit code, stdout and stderr of the command, run in this process."""
     out, told = _streams()
     _text(out), _text(told)  # a try that hung has left its own
-    module = importlib.import_module("diagnose.cli.analyze")
+    module = importlib.import_module("diagnose.commands.analyze.command")
     code: Any = 0
     wrong: list[Wrong] = []
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(told), warnings.catch_warnings():

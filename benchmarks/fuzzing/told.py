@@ -13,8 +13,8 @@ import msgspec
 import text_logs
 from data_pipeline.measurements import made as measured  # of tests/
 
+from diagnose.commands.tune.answer import Rung, Tuning
 from diagnose.diagnosis import Patch, to_json
-from diagnose.diagnosis.tuning import Rung, Tuning
 
 from . import answers, beside, traces
 from .case import Case

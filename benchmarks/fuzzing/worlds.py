@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from diagnose.cli.agents.answers import Answers
-from diagnose.cli.agents.roots import Roots
+from diagnose.commands.agents.answers import Answers
+from diagnose.commands.agents.roots import Roots
+from diagnose.commands.tune.running import Ran
+from diagnose.commands.tune.state import LOCK
 from diagnose.errors import UserError
 from diagnose.patch import patch_file
 from diagnose.probes.pipeline.asked import MEASURED, Asked
-from diagnose.tune.running import Ran
-from diagnose.tune.state import LOCK
 
 from .checks import Wrong, check_text
 

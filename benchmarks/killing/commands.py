@@ -87,7 +87,7 @@ def _sample(*names: str) -> Callable[[Path], object]:
 def _promises(folder: Path) -> None:
     from kept_promises import promise
 
-    from diagnose.patch.promises.file import append
+    from diagnose.commands.ledger.file import append
 
     for number in range(3):
         append(folder.parent / "data", promise(number))
@@ -154,8 +154,8 @@ def _fleet(folder: Path) -> None:
 
 def _held(folder: Path) -> None:
     from diagnose.analysis import analyze
-    from diagnose.compare.baseline import kept, written
-    from diagnose.compare.side import side_of
+    from diagnose.commands.compare.baseline import kept, written
+    from diagnose.commands.compare.side import side_of
 
     _sample("cpu-healthy.json.gz")(folder)
     (folder / "kept").mkdir()

@@ -55,7 +55,7 @@ def imported() -> None:
     """All of the package, so that a copy of this process has little to do."""
     package = importlib.import_module("diagnose")
     for module in pkgutil.walk_packages(package.__path__, "diagnose."):
-        if not module.name.startswith(("diagnose.probes", "diagnose.hta", "diagnose.__main__")):
+        if not module.name.startswith(("diagnose.probes", "diagnose.commands.hta", "diagnose.__main__")):
             importlib.import_module(module.name)
 
 

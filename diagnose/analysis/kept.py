@@ -18,10 +18,10 @@ from pathlib import Path
 import msgspec
 
 from diagnose.analysis.options import Options
-from diagnose.defects import NOT_JUDGED
 from diagnose.diagnosis import Diagnosis, to_json
 from diagnose.diagnosis.reading import diagnosis_in
 from diagnose.errors import UserError, passed_over
+from diagnose.errors.defects import NOT_JUDGED
 from diagnose.rule import builtin_rules
 from diagnose.series.places import CHECKPOINT, is_window
 from diagnose.trace import is_stream

@@ -8,8 +8,8 @@ import msgspec
 
 from diagnose.arrays import Labels
 from diagnose.attribution.attribution import Attribution, attribute
-from diagnose.defects import netted
 from diagnose.errors import WrongUsage
+from diagnose.errors.defects import netted
 from diagnose.hardware.named import properties_of
 from diagnose.metrics.known_device import device_of
 from diagnose.metrics.run.capture import lost_share

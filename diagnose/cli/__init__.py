@@ -10,54 +10,63 @@ from diagnose.cli.group import LazyGroup
     cls=LazyGroup,
     commands_in={
         "Profile a job": {
-            "run": ("diagnose.cli.run", "Run a training command, capture a few of its steps, and say why it is slow."),
+            "run": (
+                "diagnose.commands.run.command",
+                "Run a training command, capture a few of its steps, and say why it is slow.",
+            ),
             "tune": (
-                "diagnose.cli.tune",
+                "diagnose.commands.tune.command",
                 "Run a job again and again, each time with one more change, and keep what makes it faster.",
             ),
             "data": (
-                "diagnose.cli.data",
+                "diagnose.commands.data.command",
                 "Say how fast each stage of the input is, which is the slowest, and how many workers a step needs.",
             ),
-            "trigger": ("diagnose.cli.trigger", "Open a window in a job that runs under `diagnose run --arm`."),
+            "trigger": (
+                "diagnose.commands.armed.command",
+                "Open a window in a job that runs under `diagnose run --arm`.",
+            ),
             "doctor": ("diagnose.cli.doctor", "Say what a capture can see on this machine."),
         },
         "Read what a job left": {
-            "analyze": ("diagnose.cli.analyze", "Say why a training job is slow and what to change next."),
+            "analyze": ("diagnose.commands.analyze.command", "Say why a training job is slow and what to change next."),
             "compare": (
-                "diagnose.cli.compare",
+                "diagnose.commands.compare.command",
                 "Say whether run B is faster than run A, by how much beyond the noise, and where that comes from.",
             ),
             "baseline": (
-                "diagnose.cli.baseline",
+                "diagnose.commands.compare.baseline_command",
                 "Keep a run under version control, and say when a later one is slower.",
             ),
             "series": (
-                "diagnose.cli.series",
+                "diagnose.commands.series.command",
                 "Say which steps of a job stall, since when it is slower, and what to look at.",
             ),
             "hang": (
-                "diagnose.cli.hang",
+                "diagnose.commands.hang.command",
                 "Say which rank a hanging job waits for and at which call, or which rank calls something else.",
             ),
             "memory": (
-                "diagnose.cli.memory",
+                "diagnose.commands.memory.command",
                 "Say what a job's memory consists of at its peak, and why free memory cannot be used.",
             ),
             "fleet": (
-                "diagnose.cli.fleet",
+                "diagnose.commands.fleet.command",
                 "Say where the GPU-hours of many jobs went, which changes return most, and which hosts are at fault.",
             ),
         },
         "Plan a job": {
             "fit": (
-                "diagnose.cli.fit",
+                "diagnose.commands.fit.command",
                 "Say whether a job will fit its GPUs, how fast it will be, and how to parallelize it.",
             ),
-            "scaling": ("diagnose.cli.scaling", "Say how a job scales with its GPUs, and how many to take."),
+            "scaling": (
+                "diagnose.commands.scaling.command",
+                "Say how a job scales with its GPUs, and how many to take.",
+            ),
         },
         "Look up": {
-            "mcp": ("diagnose.cli.mcp", "Let an agent call analyze, plan, compare, explain and fit."),
+            "mcp": ("diagnose.commands.agents.command", "Let an agent call analyze, plan, compare, explain and fit."),
             "explain": (
                 "diagnose.cli.explain",
                 "Explain one rule: what it looks at, what to do, when it does not matter.",
@@ -65,8 +74,11 @@ from diagnose.cli.group import LazyGroup
             "rules": ("diagnose.cli.rules", "List the rules."),
             "metrics": ("diagnose.cli.metrics", "List what is measured, with units and denominators."),
             "hardware": ("diagnose.cli.hardware", "List the known GPUs with their peaks, bandwidth and sources."),
-            "ledger": ("diagnose.cli.ledger", "Say how often changes gained what was predicted, rule by rule."),
-            "schema": ("diagnose.cli.schema", "Print the JSON Schema of `analyze --json`."),
+            "ledger": (
+                "diagnose.commands.ledger.command",
+                "Say how often changes gained what was predicted, rule by rule.",
+            ),
+            "schema": ("diagnose.commands.schema.command", "Print the JSON Schema of `analyze --json`."),
             "completion": (
                 "diagnose.cli.completion",
                 "Print the script that makes a shell complete commands and options.",

@@ -5,12 +5,12 @@ from collections.abc import Callable, Sequence
 from diagnose.diagnosis.capacity import Capacity, MemoryCount, MemoryPart, OptimizerStates, PlannedRoom, Room
 from diagnose.facts import Facts
 from diagnose.metrics import Measured
-from diagnose.predict.fit.changes import changed
-from diagnose.predict.fit.job import JobPlan
-from diagnose.predict.fit.memory import MemoryLedger, memory_ledger
-from diagnose.predict.fit.optimizers import optimizer_choices
-from diagnose.predict.fit.recorded import recorded_plan
-from diagnose.predict.fit.remedies import largest_micro_batch, remedies
+from diagnose.predict.memory.changes import changed
+from diagnose.predict.memory.estimate import MemoryLedger, memory_ledger
+from diagnose.predict.memory.job import JobPlan
+from diagnose.predict.memory.optimizers import optimizer_choices
+from diagnose.predict.memory.recorded import recorded_plan
+from diagnose.predict.memory.remedies import largest_micro_batch, remedies
 from diagnose.rule import Rule
 
 LEDGER_ERROR = 0.1  # by which the ledger of jobs without tensor parallelism differs at most from what ran (docs/fit.md)

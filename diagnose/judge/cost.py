@@ -20,8 +20,8 @@ def cost_of(diagnosis: Diagnosis, settings: Settings) -> Cost | None:
     if not tariff.is_known or diagnosis.steps.device_time_ns is None or not diagnosis.steps.count:
         return None
     # scaling takes long to load, and of most jobs neither price nor power is known
-    from diagnose.predict.scaling.of_diagnosis import run_of
-    from diagnose.predict.scaling.run import measured_rate
+    from diagnose.predict.job_run import measured_rate
+    from diagnose.predict.run_of_diagnosis import run_of
 
     run = run_of(diagnosis, "").completed()
     rate = measured_rate([run]) if run.tokens_per_s else None

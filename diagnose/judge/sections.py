@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import TypeVar
 
-from diagnose.defects import netted
 from diagnose.diagnosis import NotJudged
+from diagnose.errors.defects import netted
 from diagnose.facts import A_DEFECT
 
 Value = TypeVar("Value")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import msgspec
 import numpy as np
 
-from diagnose.defects import netted
+from diagnose.errors.defects import netted
 from diagnose.facts import A_DEFECT, HOST_STEP, STEP, Fact, Facts, Unit, Unknown, Value
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.nsight import in_terms_of_recorder

@@ -8,8 +8,8 @@ import numpy as np
 
 from diagnose.arrays import Floats
 from diagnose.attribution.causes import EXPOSED, OPERATORS, WAITING
-from diagnose.defects import netted
 from diagnose.diagnosis import Speedup
+from diagnose.errors.defects import netted
 from diagnose.facts import Facts, Unknown, spoken
 from diagnose.formulas import draws
 from diagnose.metrics import Measured

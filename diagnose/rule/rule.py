@@ -9,8 +9,8 @@ from typing import get_args
 
 import msgspec
 
-from diagnose.defects import netted
 from diagnose.diagnosis import NotAdvised, Patch, Severity
+from diagnose.errors.defects import netted
 from diagnose.facts import A_DEFECT, Capture, Facts, Scalar, Unknown, spoken
 from diagnose.patch.worlds import world_of
 from diagnose.rule.condition import Condition

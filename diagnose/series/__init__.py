@@ -1,13 +1,11 @@
-"""Step times over a whole job: since when it is slower, by how much, where, and which steps to look at."""
+"""Step times of a whole job, read from whatever tells them, and their changes."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from diagnose.series.change import Change
-    from diagnose.series.findings import Periodic, SeriesReport, Stall, SuggestedCapture, to_json
     from diagnose.series.job_changes import changes
-    from diagnose.series.judge import judged
     from diagnose.series.several import read_runs
     from diagnose.series.sources import read_series, series_beside
     from diagnose.series.told import told_without_traces
@@ -16,8 +14,6 @@ if TYPE_CHECKING:
 _HOMES = {
     "change": ("Change",),
     "job_changes": ("changes",),
-    "findings": ("Periodic", "SeriesReport", "Stall", "SuggestedCapture", "to_json"),
-    "judge": ("judged",),
     "several": ("read_runs",),
     "sources": ("read_series", "series_beside"),
     "told": ("told_without_traces",),
@@ -25,18 +21,12 @@ _HOMES = {
 }
 __all__ = [
     "Change",
-    "Periodic",
     "Series",
-    "SeriesReport",
-    "Stall",
-    "SuggestedCapture",
     "Track",
     "changes",
-    "judged",
     "read_runs",
     "read_series",
     "series_beside",
-    "to_json",
     "told_without_traces",
 ]
 

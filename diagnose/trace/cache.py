@@ -34,7 +34,7 @@ SMALLEST_TEXT_BYTES = 8 << 20  # below, parsing takes a tenth of a second
 _SEGMENT_BYTES = 16 << 20
 _PIECE_BYTES = 1 << 20
 _MOST_THREADS = 4
-_LOADED_BY = ("trace", "formulas/kineto.py", "decoding.py", "arrays.py")
+_LOADED_BY = ("trace", "formulas/kineto.py", "decoding/__init__.py", "arrays.py")
 
 
 @dataclass(frozen=True)

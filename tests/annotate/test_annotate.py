@@ -14,8 +14,8 @@ from click.testing import CliRunner
 from kineto import Trace, collective
 
 from diagnose.analysis import analyze
-from diagnose.annotate import writing
 from diagnose.cli import main
+from diagnose.commands.annotate import writing
 from diagnose.trace import read
 
 

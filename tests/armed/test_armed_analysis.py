@@ -9,8 +9,8 @@ from armed_folders import armed_folder
 from click.testing import CliRunner, Result
 
 from diagnose.cli import main
-from diagnose.cli.agents.answers import Answers
-from diagnose.cli.agents.roots import Roots
+from diagnose.commands.agents.answers import Answers
+from diagnose.commands.agents.roots import Roots
 
 HEALTHY, SLOW = "cpu-healthy.json.gz", "cpu-slow-loader.json.gz"
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from armed_runs import STEP_NS, NoProfiler, NoThread, Run
 
-from diagnose.analysis.armed import armed_run
-from diagnose.cli.armed import _last_line
+from diagnose.commands.armed.answer import armed_run
+from diagnose.commands.armed.arming import _last_line
 from diagnose.probes.armed import session as armed_session
 from diagnose.probes.armed.agreement import Agreement
 from diagnose.probes.protocol import SCRATCH, TRIGGER

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from diagnose.commands.series import SeriesReport, judged
+from diagnose.commands.series.text import render
 from diagnose.probes.armed.step_log import StepLog
-from diagnose.report.text.series import render
-from diagnose.series import SeriesReport, judged, read_series
+from diagnose.series import read_series
 from diagnose.series.armed_log import read_armed_log
 
 Values = Mapping[str, float]

@@ -12,12 +12,13 @@ import pytest
 from armed_runs import NoProfiler, NoThread, Run
 from machine.fake_driver import FakeDriver
 
+from diagnose.commands.series import judged
 from diagnose.probes.armed import machine_log
 from diagnose.probes.armed import session as armed_session
 from diagnose.probes.armed.machine_log import MachineLog
 from diagnose.probes.machine import nvml_readings, sampling
 from diagnose.probes.recording import nsight_window
-from diagnose.series import judged, read_series
+from diagnose.series import read_series
 from diagnose.series.armed_log import read_armed_log
 
 pytestmark = pytest.mark.usefixtures("threads_end")

@@ -6,9 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from diagnose.commands.series import judged
 from diagnose.errors import UserError
 from diagnose.probes.armed.step_log import EXACT_SAMPLES, StepLog
-from diagnose.series import judged, read_series
+from diagnose.series import read_series
 from diagnose.series.armed_log import read_armed_log
 
 

@@ -10,7 +10,8 @@ from capture.command_runs import Start, ended, script
 from click.testing import CliRunner
 
 from diagnose.capture.py_spy import installed, stacks_of
-from diagnose.cli import hang_stacks, main
+from diagnose.cli import main
+from diagnose.commands.run import hang_stacks
 
 PRINTS = """#!/bin/sh
 echo "$@" >> "$0.calls"

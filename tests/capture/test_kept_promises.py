@@ -10,8 +10,8 @@ import pytest
 from capture.command_runs import PATIENCE_S
 from needs import needs
 
-from diagnose.patch.promises import file
-from diagnose.patch.promises.promise import Promise
+from diagnose.commands.ledger import file
+from diagnose.commands.ledger.promise import Promise
 
 TRAIN = """
 import time, torch

@@ -10,9 +10,9 @@ from compared_runs import SAMPLES, run, side
 from msgspec.structs import replace
 
 from diagnose.cli import main
-from diagnose.compare.baseline import baseline_file, kept, read, written
-from diagnose.compare.comparing import compare
-from diagnose.compare.regression import regression
+from diagnose.commands.compare.baseline import baseline_file, kept, read, written
+from diagnose.commands.compare.comparing import compare
+from diagnose.commands.compare.regression import regression
 from diagnose.errors import UserError
 
 LOADER, HEALTHY = str(SAMPLES / "cpu-slow-loader.json.gz"), str(SAMPLES / "cpu-healthy.json.gz")

@@ -10,8 +10,8 @@ from compared_runs import MS, SAMPLES
 from msgspec.structs import replace
 
 from diagnose.analysis import analyze
-from diagnose.compare.comparing import compare
-from diagnose.compare.sources import side_at
+from diagnose.commands.compare.comparing import compare
+from diagnose.commands.compare.sources import side_at
 from diagnose.judge.setup import MOST_SETTINGS, setup_of
 from diagnose.trace.record import decoded
 

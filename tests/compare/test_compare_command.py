@@ -11,13 +11,13 @@ from compared_runs import SAMPLES, kernel, run, side
 from markdown_it import MarkdownIt
 
 from diagnose.cli import main
-from diagnose.compare.comparing import compare
-from diagnose.compare.side import SideRank
-from diagnose.diagnosis.comparison import Comparison, comparison_json, comparison_schema
-from diagnose.report.html.comparison import comparison_page
-from diagnose.report.markdown.comparison import comparison_markdown
+from diagnose.commands.compare.answer import Comparison, comparison_json, comparison_schema
+from diagnose.commands.compare.comparing import compare
+from diagnose.commands.compare.html import comparison_page
+from diagnose.commands.compare.markdown import comparison_markdown
+from diagnose.commands.compare.side import SideRank
+from diagnose.commands.compare.views import comparison_view, headline, signed
 from diagnose.report.markdown.github import MOST_TOKENS, tokens
-from diagnose.report.views.comparison import comparison_view, headline, signed
 from diagnose.report.views.summary import About
 
 LOADER, HEALTHY = str(SAMPLES / "cpu-slow-loader.json.gz"), str(SAMPLES / "cpu-healthy.json.gz")

@@ -9,8 +9,8 @@ from made_up_jobs import diagnosed
 from msgspec.structs import replace
 
 from diagnose.cli import main
+from diagnose.commands.ledger import file
 from diagnose.diagnosis import Applied, Diagnosis, Patch, to_json
-from diagnose.patch.promises import file
 
 WORKERS = Patch(target="training_arguments", set={"dataloader_num_workers": 4})
 BEFORE = {"training_arguments.dataloader_num_workers": 0, "training_arguments.bf16": False}

@@ -6,9 +6,9 @@ from compared_runs import MS, kernel, run, side, traces
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diagnose.compare.comparing import compare
-from diagnose.compare.difference import apportioned, kernel_differences, ledger_step, rank_differences
-from diagnose.compare.side import Side, SideCause, SideRank
+from diagnose.commands.compare.comparing import compare
+from diagnose.commands.compare.difference import apportioned, kernel_differences, ledger_step, rank_differences
+from diagnose.commands.compare.side import Side, SideCause, SideRank
 
 CAUSES = ("gemm", "data-wait", "sync", "optimizer")
 

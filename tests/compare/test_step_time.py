@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from diagnose.compare.step_time import (
+from diagnose.commands.compare.step_time import (
     MOST_STEPS,
     block_length,
     half_width,

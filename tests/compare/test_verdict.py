@@ -12,11 +12,11 @@ from msgspec.structs import replace
 from needs import file_beside
 from public_tables import public_table
 
-from diagnose.compare.comparing import compare
-from diagnose.compare.noise import FLOOR, FLOOR_ELSEWHERE, FLOOR_OF_BRIEF, FLOOR_ON_HOST, usual_floor
-from diagnose.compare.side import Side, SideCause, side_of_log
+from diagnose.commands.compare.comparing import compare
+from diagnose.commands.compare.noise import FLOOR, FLOOR_ELSEWHERE, FLOOR_OF_BRIEF, FLOOR_ON_HOST, usual_floor
+from diagnose.commands.compare.side import Side, SideCause, side_of_log
+from diagnose.commands.compare.views import comparison_view, headline
 from diagnose.diagnosis import Applied, Patch
-from diagnose.report.views.comparison import comparison_view, headline
 from diagnose.series import Series, Track
 
 EVEN = (100.0, 101.0, 99.0, 100.5, 99.5)

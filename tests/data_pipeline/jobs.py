@@ -8,10 +8,10 @@ from pathlib import Path
 
 from capture.scripts import run
 
-from diagnose.predict.data_pipeline.answer import PipelineReport, Stage
-from diagnose.predict.data_pipeline.judge import report_of
-from diagnose.predict.data_pipeline.measured import Measured, decoded
-from diagnose.predict.data_pipeline.question import Question
+from diagnose.commands.data.answer import PipelineReport, Stage
+from diagnose.commands.data.judge import report_of
+from diagnose.commands.data.measured import Measured, decoded
+from diagnose.commands.data.question import Question
 from diagnose.probes.pipeline.asked import MEASURED, Asked
 
 HOOKS = """

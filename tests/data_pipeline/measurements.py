@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from diagnose.predict.data_pipeline.measured import Measured
+from diagnose.commands.data.measured import Measured
 
 MS = 1_000_000
 

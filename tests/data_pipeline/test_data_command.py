@@ -17,10 +17,10 @@ from data_pipeline.jobs import ended as measured_in
 from data_pipeline.measurements import made
 
 from diagnose.cli import main
-from diagnose.cli.data import _nothing_measured
-from diagnose.predict.data_pipeline.answer import schema
-from diagnose.predict.data_pipeline.judge import report_of
-from diagnose.predict.data_pipeline.of_diagnosis import question_of
+from diagnose.commands.data.answer import schema
+from diagnose.commands.data.command import _nothing_measured
+from diagnose.commands.data.judge import report_of
+from diagnose.commands.data.of_diagnosis import question_of
 from diagnose.probes.pipeline.asked import Asked
 from diagnose.probes.protocol import MARKS_FOLDER, PYTHON_MARK
 

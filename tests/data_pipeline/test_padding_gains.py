@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from data_pipeline.measurements import made
 
-from diagnose.predict.data_pipeline.answer import Padding
-from diagnose.predict.data_pipeline.judge import report_of
-from diagnose.predict.data_pipeline.question import Question
+from diagnose.commands.data.answer import Padding
+from diagnose.commands.data.judge import report_of
+from diagnose.commands.data.question import Question
 
 SIZE = 10
 

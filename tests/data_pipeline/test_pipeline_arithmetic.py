@@ -7,10 +7,10 @@ import pytest
 from data_pipeline.jobs import stage
 from data_pipeline.measurements import MS, made, rounds, spent
 
+from diagnose.commands.data.judge import lock_of, report_of
+from diagnose.commands.data.measured import decoded
+from diagnose.commands.data.question import Question
 from diagnose.errors import UserError
-from diagnose.predict.data_pipeline.judge import lock_of, report_of
-from diagnose.predict.data_pipeline.measured import decoded
-from diagnose.predict.data_pipeline.question import Question
 
 
 def moved(samples: float, size: int, ms: float) -> dict[str, Any]:

@@ -6,9 +6,9 @@ import pytest
 from data_pipeline.measurements import MS, made, rounds, spent
 from rich.console import Console
 
-from diagnose.predict.data_pipeline.judge import report_of
-from diagnose.predict.data_pipeline.question import Question
-from diagnose.report.text.data_pipeline import render
+from diagnose.commands.data.judge import report_of
+from diagnose.commands.data.question import Question
+from diagnose.commands.data.text import render
 
 STACKS = {
     "samples": 100,

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from data_pipeline.measurements import MS, made, spent
 
-from diagnose.predict.data_pipeline.judge import lock_of, report_of
-from diagnose.predict.data_pipeline.question import Question
+from diagnose.commands.data.judge import lock_of, report_of
+from diagnose.commands.data.question import Question
 
 
 def stage(name: str, **parts: Any) -> Any:

@@ -6,7 +6,7 @@ import pytest
 from data_pipeline.jobs import SIMPLE, TEXTS, report, stage
 from noisy import noisy
 
-from diagnose.predict.data_pipeline.question import Question
+from diagnose.commands.data.question import Question
 
 pytestmark = pytest.mark.capture
 LONG_S = 4.0  # so that there are samples of the stack on a busy host, too

@@ -8,7 +8,7 @@ from capture.scripts import said
 from data_pipeline.jobs import SIMPLE, ended, measured
 from needs import needs
 
-from diagnose.predict.data_pipeline.measured import passed_over
+from diagnose.commands.data.measured import passed_over
 from diagnose.probes.pipeline.asked import MEASURED, PASSED_OVER
 
 pytestmark = pytest.mark.capture

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from diagnose.commands.fit.calibration import calibrated
+from diagnose.commands.fit.stacks import stack_of
 from diagnose.errors import UserError
-from diagnose.predict.fit.calibration import calibrated
-from diagnose.predict.fit.stacks import stack_of
 
 STACK = stack_of("transformers")
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from fit import DATA, FREE, updated
 
-from diagnose.predict.fit.stacks import stacks
+from diagnose.commands.fit.stacks import stacks
 
 
 @pytest.mark.parametrize("name", FREE)

@@ -7,16 +7,16 @@ import pytest
 from fit_jobs import GPUS, job
 from msgspec import structs
 
+from diagnose.commands.fit import stage_time, stalls, step_time, transfers
+from diagnose.commands.fit.models import longest_usual
+from diagnose.commands.fit.reasons import chance, largest_losses
+from diagnose.commands.fit.stacks import stack_of
+from diagnose.commands.fit.stalls import evidence, median_s
+from diagnose.commands.fit.step_time import StepTime, predict_step, regime
+from diagnose.commands.fit.table import plan_of
 from diagnose.formulas.named_models import NAMED_MODELS
-from diagnose.predict.fit import stage_time, stalls, step_time, transfers
-from diagnose.predict.fit.job import Sharding
-from diagnose.predict.fit.memory import memory_ledger, stage_parameters
-from diagnose.predict.fit.models import longest_usual
-from diagnose.predict.fit.reasons import chance, largest_losses
-from diagnose.predict.fit.stacks import stack_of
-from diagnose.predict.fit.stalls import evidence, median_s
-from diagnose.predict.fit.step_time import StepTime, predict_step, regime
-from diagnose.predict.fit.table import plan_of
+from diagnose.predict.memory.estimate import memory_ledger, stage_parameters
+from diagnose.predict.memory.job import Sharding
 
 MODEL = "Llama-3.2-1B"
 STACK = stack_of("transformers")

@@ -7,7 +7,7 @@ from fit_jobs import GPUS, job
 
 from diagnose.errors import UserError
 from diagnose.formulas.model import ModelShape
-from diagnose.predict.fit.job import JobPlan, Sharding, check_sharding, stages_by_work
+from diagnose.predict.memory.job import JobPlan, Sharding, check_sharding, stages_by_work
 
 MODEL = "Llama-3.2-1B"  # 16 layers, 32 heads, 8 key and value heads
 

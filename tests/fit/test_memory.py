@@ -12,10 +12,10 @@ from public_tables import public_table
 
 from diagnose.formulas.memory import GIB
 from diagnose.formulas.model import ModelShape
-from diagnose.predict.fit.job import CHECKPOINTINGS, JobPlan, Sharding
-from diagnose.predict.fit.memory import memory_ledger, stage_ledgers
-from diagnose.predict.fit.precision import OPTIMIZERS, PRECISIONS
-from diagnose.predict.fit.remedies import largest_micro_batch, remedies
+from diagnose.predict.memory.estimate import memory_ledger, stage_ledgers
+from diagnose.predict.memory.job import CHECKPOINTINGS, JobPlan, Sharding
+from diagnose.predict.memory.precision import OPTIMIZERS, PRECISIONS
+from diagnose.predict.memory.remedies import largest_micro_batch, remedies
 
 PARAMETERS = 1_235_814_400  # Llama-3.2-1B
 TOKENS, LAYERS, HIDDEN, FFN, VOCAB = 5 * 1024, 16, 2048, 8192, 128_256

@@ -8,12 +8,12 @@ import pytest
 from click.testing import CliRunner
 
 from diagnose.cli import main
+from diagnose.commands.fit.boards import gpu_named
+from diagnose.commands.fit.mfu_as import counted_flops_per_token, counted_peak_flops
 from diagnose.formulas.mfu_conventions import MFU_AS
 from diagnose.formulas.model_flops import flops_per_token
 from diagnose.formulas.named_models import NAMED_MODELS, named_model
-from diagnose.predict.fit.boards import gpu_named
-from diagnose.predict.fit.job import JobPlan
-from diagnose.predict.fit.mfu_as import counted_flops_per_token, counted_peak_flops
+from diagnose.predict.memory.job import JobPlan
 from tests.public_tables import public_table
 
 LLAMA = NAMED_MODELS["Llama-3.1-8B"]

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from diagnose.commands.fit.models import model_from
 from diagnose.errors import UserError
 from diagnose.formulas.named_models import NAMED_MODELS
-from diagnose.predict.fit.models import model_from
 
 LLAMA = {
     "model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 2048, "num_hidden_layers": 16,

@@ -8,7 +8,7 @@ from fit_rates import ratios
 from fit_rows import torchtitan, transformers
 from public_tables import public_table
 
-from diagnose.predict.fit.stacks import stack_of
+from diagnose.commands.fit.stacks import stack_of
 
 
 @pytest.mark.parametrize("switch", ["liger", "attention", "dtype"])

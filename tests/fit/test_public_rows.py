@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from diagnose.predict.fit.boards import gpu_named
-from diagnose.predict.fit.job import JobPlan, Sharding
-from diagnose.predict.fit.models import model_from
-from diagnose.predict.fit.stacks import stack_of
-from diagnose.predict.fit.step_time import StepTime, predict_step
-from diagnose.predict.fit.table import plan_of, read_table
+from diagnose.commands.fit.boards import gpu_named
+from diagnose.commands.fit.models import model_from
+from diagnose.commands.fit.stacks import stack_of
+from diagnose.commands.fit.step_time import StepTime, predict_step
+from diagnose.commands.fit.table import plan_of, read_table
+from diagnose.predict.memory.job import JobPlan, Sharding
 from tests.public_tables import public_table
 
 PLAYBOOK = "ultrascale_playbook_h100.csv"

@@ -10,14 +10,14 @@ from analysed import ADD, GEMM
 from kineto import Trace
 
 from diagnose.analysis import analyze
+from diagnose.commands.fit.boards import gpu_named
 from diagnose.diagnosis.capacity import Capacity, MemoryCount
 from diagnose.facts import Fact, Unknown
 from diagnose.formulas.named_models import NAMED_MODELS
 from diagnose.metrics import units
-from diagnose.predict.fit.boards import gpu_named
-from diagnose.predict.fit.changes import COMPILED, changed
-from diagnose.predict.fit.job import JobPlan, Sharding
-from diagnose.predict.fit.remedies import largest_micro_batch
+from diagnose.predict.memory.changes import COMPILED, changed
+from diagnose.predict.memory.job import JobPlan, Sharding
+from diagnose.predict.memory.remedies import largest_micro_batch
 from diagnose.rule import builtin_rules, load_rule
 
 LLAMA = NAMED_MODELS["Llama-3.2-1B"]

@@ -5,15 +5,15 @@ from dataclasses import replace
 
 import pytest
 
+from diagnose.commands.fit.boards import gpu_named
+from diagnose.commands.fit.launch import launch_file, model_kwargs, training_arguments
+from diagnose.commands.fit.models import model_from
+from diagnose.commands.fit.search import search, shardings
+from diagnose.commands.fit.stacks import stack_of
+from diagnose.commands.fit.step_time import predict_step
 from diagnose.errors import UserError
-from diagnose.predict.fit.boards import gpu_named
-from diagnose.predict.fit.job import JobPlan, Sharding
-from diagnose.predict.fit.launch import launch_file, model_kwargs, training_arguments
-from diagnose.predict.fit.memory import memory_ledger
-from diagnose.predict.fit.models import model_from
-from diagnose.predict.fit.search import search, shardings
-from diagnose.predict.fit.stacks import stack_of
-from diagnose.predict.fit.step_time import predict_step
+from diagnose.predict.memory.estimate import memory_ledger
+from diagnose.predict.memory.job import JobPlan, Sharding
 
 NANOTRON, TRANSFORMERS = stack_of("nanotron"), stack_of("transformers")
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 from fit_jobs import job
 
-from diagnose.predict.fit.job import JobPlan, Sharding
-from diagnose.predict.fit.stacks import stack_of
-from diagnose.predict.fit.stalls import median_s, stall_chance, stall_s
-from diagnose.predict.fit.step_time import predict_step
+from diagnose.commands.fit.stacks import stack_of
+from diagnose.commands.fit.stalls import median_s, stall_chance, stall_s
+from diagnose.commands.fit.step_time import predict_step
+from diagnose.predict.memory.job import JobPlan, Sharding
 
 NANOTRON = stack_of("nanotron")
 

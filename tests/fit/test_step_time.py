@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
+from diagnose.commands.fit.boards import fewest_nodes, gpu_named
+from diagnose.commands.fit.stacks import stack_of, stacks
+from diagnose.commands.fit.step_time import predict_step
+from diagnose.commands.fit.transfers import gathering_s, nodes_spanned, shard_latency_s, tensor_parallel_s
 from diagnose.errors import UserError
 from diagnose.formulas.model import ModelShape
-from diagnose.predict.fit.boards import fewest_nodes, gpu_named
-from diagnose.predict.fit.job import JobPlan, Sharding
-from diagnose.predict.fit.stacks import stack_of, stacks
-from diagnose.predict.fit.step_time import predict_step
-from diagnose.predict.fit.transfers import gathering_s, nodes_spanned, shard_latency_s, tensor_parallel_s
+from diagnose.predict.memory.job import JobPlan, Sharding
 
 MODEL = ModelShape(hidden=4096, layers=32, heads=32, ffn=14336, vocab=131072)
 NANOTRON, TRANSFORMERS = stack_of("nanotron"), stack_of("transformers")

@@ -6,11 +6,11 @@ import pytest
 from fleets import fleet_at, made_job, written
 from msgspec.structs import replace
 
-from diagnose.compare.fleet.changes import returned_by
-from diagnose.compare.fleet.window import Planned
+from diagnose.commands.fleet import views as view
+from diagnose.commands.fleet.changes import returned_by
+from diagnose.commands.fleet.html import fleet_page
+from diagnose.commands.fleet.window import Planned
 from diagnose.diagnosis import Speedup
-from diagnose.report.html.fleet import fleet_page
-from diagnose.report.views import fleet as view
 from diagnose.report.views.summary import About
 
 

@@ -6,7 +6,7 @@ from math import comb, prod
 import numpy as np
 import pytest
 
-from diagnose.compare.fleet.chance import at_least, drawn_at_least, least_p, shift_in
+from diagnose.commands.fleet.chance import at_least, drawn_at_least, least_p, shift_in
 
 
 @pytest.mark.parametrize("times", [0, 1, 2, 3, 4, 5])

@@ -10,9 +10,9 @@ from click.testing import CliRunner, Result
 from fleets import fleet_at, made_job, written
 
 from diagnose.cli import main
-from diagnose.diagnosis.fleet import fleet_schema
-from diagnose.report.fleet_tables import fleet_tables
-from diagnose.report.html.fleet import fleet_page
+from diagnose.commands.fleet.answer import fleet_schema
+from diagnose.commands.fleet.html import fleet_page
+from diagnose.commands.fleet.tables import fleet_tables
 from diagnose.report.views.summary import About
 
 

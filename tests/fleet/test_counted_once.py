@@ -16,8 +16,8 @@ from msgspec.structs import replace
 
 from diagnose import analysis
 from diagnose.analysis import analyze
-from diagnose.compare.fleet.reading import read_fleet
-from diagnose.compare.fleet.tree import tree_at
+from diagnose.commands.fleet.reading import read_fleet
+from diagnose.commands.fleet.tree import tree_at
 from diagnose.diagnosis import to_json
 from diagnose.errors import UserError
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from fleets import fleet_at, made_job, written
 
+from diagnose.commands.fleet.answer import Fleet, FleetHost
 from diagnose.diagnosis import Diagnosis
-from diagnose.diagnosis.fleet import Fleet, FleetHost
 
 HOSTS = tuple(f"n{number}" for number in range(8))
 

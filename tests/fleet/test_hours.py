@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from fleets import fleet_at, made_job, written
 
+from diagnose.commands.fleet.views import headline
 from diagnose.errors import UserError
-from diagnose.report.views.fleet import headline
 
 
 def accounting(folder: Path, text: str) -> Path:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from fleets import fleet_at, made_job, written
 
-from diagnose.diagnosis.fleet import Fleet
+from diagnose.commands.fleet.answer import Fleet
 
 
 def fleet_of(folder: Path, share: Callable[[int], float], days: int = 28) -> Fleet:

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from diagnose.cli import main
-from diagnose.dumps.hang.answer import schema
+from diagnose.commands.hang.answer import schema
 
 DUMPS = Path(__file__).parents[2] / "sample_traces" / "dumps"
 

@@ -8,9 +8,9 @@ import kinds_of_hangs as kinds
 import pytest
 from recorded_calls import DEFAULT, Made, answer, dump, job, steps, waiting, written
 
-from diagnose.dumps.hang.answer import to_json
-from diagnose.dumps.hang.judging import judged
-from diagnose.dumps.hang.reading import found_in
+from diagnose.commands.hang.answer import to_json
+from diagnose.commands.hang.judging import judged
+from diagnose.commands.hang.reading import found_in
 
 
 def test_the_rank_that_never_came_is_named_with_its_last_line(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from recorded_calls import answer, job, written
 
 from diagnose.cli import main
-from diagnose.report.html.hang import hang_page
+from diagnose.commands.hang.html import hang_page
 from diagnose.report.views.summary import About
 
 MISSING = Path(__file__).parents[2] / "sample_traces" / "dumps" / "hang-missing-rank"

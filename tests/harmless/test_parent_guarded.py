@@ -173,7 +173,9 @@ def test_no_folder_for_temporary_files(tmp_path: Path) -> None:
     assert "verdict:" in done.stderr
 
 
-@pytest.mark.parametrize("name", ["os.nice", "diagnose.cli.reporter._run_of", "diagnose.capture.bundle.Bundle.written"])
+@pytest.mark.parametrize(
+    "name", ["os.nice", "diagnose.commands.run.reporter._run_of", "diagnose.capture.bundle.Bundle.written"]
+)
 @pytest.mark.parametrize(
     "error", [OSError(errno.EIO, "broken"), slow(MemoryError()), slow(RuntimeError("broken"))], ids=repr
 )

@@ -7,8 +7,8 @@ from typing import Any
 
 from integrations.told import SAMPLES
 
-from diagnose.cli.agents.answers import Answers
-from diagnose.cli.agents.roots import Roots
+from diagnose.commands.agents.answers import Answers
+from diagnose.commands.agents.roots import Roots
 
 TRACE = "cpu-slow-loader.json.gz"
 FIT = {"model": "llama-3.1-8b", "gpu": "H100", "gpus": 8}
@@ -24,7 +24,7 @@ def session(answers: Answers | list[str], asked: Asked) -> Any:
     import anyio
     from mcp import Client, StdioServerParameters
 
-    from diagnose.cli.agents.server import server_of
+    from diagnose.commands.agents.server import server_of
 
     server = (
         server_of(answers)

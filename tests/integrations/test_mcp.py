@@ -15,10 +15,10 @@ from report.test_markdown import ATTACK, talkative
 
 from diagnose import analysis
 from diagnose.cli import main
-from diagnose.cli.agents.answers import Answers, cut
-from diagnose.cli.agents.catalog import TOOLS
-from diagnose.cli.agents.roots import Roots
 from diagnose.cli.rules import all_rules
+from diagnose.commands.agents.answers import Answers, cut
+from diagnose.commands.agents.catalog import TOOLS
+from diagnose.commands.agents.roots import Roots
 from diagnose.report.markdown import MOST_TOKENS
 from diagnose.report.markdown.github import tokens
 from diagnose.report.tables import csv_of, tables_of
@@ -175,7 +175,7 @@ def test_it_speaks_on_standard_input_and_output(root: Path) -> None:
 
 def test_without_the_sdk_it_says_what_to_install(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mcp", None)
-    monkeypatch.delitem(sys.modules, "diagnose.cli.agents.server", raising=False)
+    monkeypatch.delitem(sys.modules, "diagnose.commands.agents.server", raising=False)
 
     ended = CliRunner().invoke(main, ["mcp", "--root", str(root)])
 

@@ -9,7 +9,7 @@ import pytest
 from integrations.asked import FIT, SECRET, TRACE, refused, runs_in, told
 from needs import needs
 
-from diagnose.cli.agents.roots import Roots
+from diagnose.commands.agents.roots import Roots
 
 needs("mcp")
 

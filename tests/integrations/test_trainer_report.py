@@ -202,7 +202,7 @@ def test_a_trainer_without_the_callback_is_told_by_option(folder: Path) -> None:
 def test_the_option_reaches_the_job() -> None:
     from dataclasses import replace
 
-    from diagnose.cli.run import run as command
+    from diagnose.commands.run.command import run as command
     from diagnose.probes.config import Config
 
     assert "log" in {parameter.name for parameter in command.params}

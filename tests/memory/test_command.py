@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from diagnose.cli import main
-from diagnose.dumps.memory.answer import schema
+from diagnose.commands.memory.answer import schema
 
 DUMPS = Path(__file__).parents[2] / "sample_traces" / "dumps"
 

@@ -7,10 +7,10 @@ from click.testing import CliRunner
 from msgspec.structs import replace
 
 from diagnose.cli import main
-from diagnose.dumps.memory.judging import judged
-from diagnose.dumps.memory.snapshot import read
-from diagnose.report.html.memory import memory_page
-from diagnose.report.views.memory import HEIGHT, WIDTH, curve
+from diagnose.commands.memory.html import memory_page
+from diagnose.commands.memory.judging import judged
+from diagnose.commands.memory.snapshot import read
+from diagnose.commands.memory.views import HEIGHT, WIDTH, curve
 from diagnose.report.views.summary import About
 
 OOM = Path(__file__).parents[2] / "sample_traces" / "dumps" / "synthetic-memory-oom.pickle"

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from torch_allocator import BACKWARD, FORWARD, LOSS, MIB, PARAMETERS, Allocator, emptied, frame, healthy, out_of_memory
 
-from diagnose.dumps import window
-from diagnose.dumps.memory.answer import MemoryAnswer
-from diagnose.dumps.memory.judging import judged
-from diagnose.dumps.memory.snapshot import ACTIONS, History, read
-from diagnose.dumps.memory.usage import usage
+from diagnose.commands.memory.answer import MemoryAnswer
+from diagnose.commands.memory.judging import judged
+from diagnose.commands.memory.snapshot import ACTIONS, History, read
+from diagnose.commands.memory.usage import usage
+from diagnose.decoding import window
 from diagnose.errors import UserError
 
 

@@ -8,8 +8,9 @@ import pytest
 from nsys_exports import training_export
 
 from diagnose.capture.bundle import Bundle
-from diagnose.cli import nsight, reporter, run
-from diagnose.cli.outputs import Outputs
+from diagnose.commands.run import command as run
+from diagnose.commands.run import nsight, reporter
+from diagnose.commands.run.outputs import Outputs
 from diagnose.diagnosis import Diagnosis
 
 SLURM = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2"}

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from nsys_exports import training_export
 
-from diagnose.cli.nsight import command_line
+from diagnose.commands.run.nsight import command_line
 
 pytestmark = pytest.mark.capture
 STANDS_IN = """#!{python}

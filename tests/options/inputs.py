@@ -19,8 +19,8 @@ from options.rows import SAMPLES
 from torch_allocator import MIB, Allocator, frame
 
 from diagnose.cli import main
+from diagnose.commands.ledger import file as promises_file
 from diagnose.diagnosis import Applied, Patch, to_json
-from diagnose.patch.promises import file as promises_file
 
 DCGM = """\
 DCGM_FI_DEV_SM_CLOCK{gpu="0",Hostname="node7"} 1155

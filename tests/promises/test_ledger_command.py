@@ -10,10 +10,10 @@ from click.testing import CliRunner, Result
 from kept_promises import missed, promise
 
 from diagnose.cli import main
-from diagnose.patch.promises.keeping import record
-from diagnose.patch.promises.lines import promise_in
-from diagnose.patch.promises.promise import Promise
-from diagnose.patch.promises.tally import schema
+from diagnose.commands.ledger.keeping import record
+from diagnose.commands.ledger.lines import promise_in
+from diagnose.commands.ledger.promise import Promise
+from diagnose.commands.ledger.tally import schema
 
 
 @pytest.fixture(autouse=True)
@@ -135,7 +135,7 @@ def test_in_a_terminal_the_answer_counts(
     answer: str, kept: bool, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keep_some()
-    monkeypatch.setattr("diagnose.cli.ledger._is_asked_in_a_terminal", lambda: True)
+    monkeypatch.setattr("diagnose.commands.ledger.command._is_asked_in_a_terminal", lambda: True)
 
     said = ledger("--clear", answer=answer).output
 

@@ -8,10 +8,10 @@ import pytest
 from kept_promises import WORKERS, run_with_a_patch
 from msgspec.structs import asdict, replace
 
+from diagnose.commands.ledger import promise
+from diagnose.commands.ledger.lines import line_of, promise_in
+from diagnose.commands.ledger.promise import Promise, promise_of, promise_of_patch
 from diagnose.diagnosis import NotApplied
-from diagnose.patch.promises import promise
-from diagnose.patch.promises.lines import line_of, promise_in
-from diagnose.patch.promises.promise import Promise, promise_of, promise_of_patch
 from diagnose.version import __version__
 
 

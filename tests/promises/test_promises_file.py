@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 from kept_promises import promise
 
-from diagnose.patch.promises import file
-from diagnose.patch.promises.keeping import Recorded, kept, record
-from diagnose.patch.promises.lines import LONGEST_LINE, Ledger, ledger_of, line_of, promise_in
+from diagnose.commands.ledger import file
+from diagnose.commands.ledger.keeping import Recorded, kept, record
+from diagnose.commands.ledger.lines import LONGEST_LINE, Ledger, ledger_of, line_of, promise_in
 from diagnose.trace.parts import part_of
 
 APPENDS = """
 import sys
 from kept_promises import promise
-from diagnose.patch.promises import file
-from diagnose.patch.promises.keeping import record
+from diagnose.commands.ledger import file
+from diagnose.commands.ledger.keeping import record
 file.PATIENCE_S = 300
 for number in range(int(sys.argv[1]), int(sys.argv[1]) + 25):
     done = record(promise(number))

@@ -13,10 +13,10 @@ from kept_promises import missed, promise
 from rich.console import Console
 
 from diagnose.cli import main
+from diagnose.commands.ledger.keeping import record
+from diagnose.commands.ledger.promise import Promise
+from diagnose.commands.ledger.tally import quoting
 from diagnose.diagnosis import Diagnosis, TrackRecord, schema, to_json
-from diagnose.patch.promises.keeping import record
-from diagnose.patch.promises.promise import Promise
-from diagnose.patch.promises.tally import quoting
 from diagnose.report.html import About, page
 from diagnose.report.markdown import markdown
 from diagnose.report.text import render

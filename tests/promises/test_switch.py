@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from kept_promises import promise
 
-from diagnose.patch.promises.keeping import kept, record
-from diagnose.patch.promises.lines import Ledger
-from diagnose.patch.promises.switch import why_off
+from diagnose.commands.ledger.keeping import kept, record
+from diagnose.commands.ledger.lines import Ledger
+from diagnose.commands.ledger.switch import why_off
 
 
 @pytest.mark.parametrize("name", ["SLURM_JOB_ID", "LSB_JOBID", "PBS_JOBID", "KUBERNETES_SERVICE_HOST", "CI"])

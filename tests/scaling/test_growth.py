@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diagnose.arrays import Floats
-from diagnose.predict.scaling.growth import RUN_NOISE, fitted
+from diagnose.predict.growth import RUN_NOISE, fitted
 
 
 def grown(shape: float, gpus: Floats) -> Floats:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from diagnose.cli import main
 from diagnose.diagnosis import Diagnosis, FactReport, RankReport, to_json
-from diagnose.predict.scaling.of_diagnosis import run_of
+from diagnose.predict.run_of_diagnosis import run_of
 
 SAMPLES = Path(__file__).parents[2] / "sample_traces"
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diagnose.cli import main
-from diagnose.predict.scaling.answer import schema
+from diagnose.commands.scaling.answer import schema
 
 LADDER = str(Path(__file__).parents[2] / "benchmarks" / "ladder.csv")
 CHAPTER = ["--where", "source=chapter 15", "--where", "row=15.10"]

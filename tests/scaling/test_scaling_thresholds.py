@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from diagnose.predict.scaling.growth import fitted
-from diagnose.predict.scaling.judge import report_of
-from diagnose.predict.scaling.ladder_fit import fit_of, kind_of
-from diagnose.predict.scaling.question import Question
-from diagnose.predict.scaling.run import Ladder, Run, measured_rate
+from diagnose.commands.scaling.judge import report_of
+from diagnose.commands.scaling.ladder_fit import fit_of, kind_of
+from diagnose.commands.scaling.question import Question
+from diagnose.predict.growth import fitted
+from diagnose.predict.job_run import Ladder, Run, measured_rate
 
 
 def run(gpus: int, rate: float, tokens_per_gpu: float = 1000.0) -> Run:

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from diagnose.series import Series, Track, changes, judged
+from diagnose.commands.series import judged
+from diagnose.series import Series, Track, changes
 
 pytestmark = pytest.mark.long
 

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from text_logs import BEGIN
 
-from diagnose.series import judged, read_series
-from diagnose.series.findings import SeriesReport
+from diagnose.commands.series import judged
+from diagnose.commands.series.answer import SeriesReport
+from diagnose.series import read_series
 
 
 class Log:

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from kineto import Trace as Job
 
+from diagnose.commands.series import judged
 from diagnose.errors import UserError
-from diagnose.series import judged, read_runs, read_series, series_beside
+from diagnose.series import read_runs, read_series, series_beside
 
 
 def written(path: Path, *lines: str) -> Path:

@@ -13,10 +13,11 @@ from public_tables import public_table
 from rich.console import Console
 
 from diagnose.arrays import Floats
+from diagnose.commands.series import judged
+from diagnose.commands.series.answer import SeriesReport
+from diagnose.commands.series.stalls_text import print_stalls
 from diagnose.report.text.page import Page
-from diagnose.report.text.stalls import print_stalls
-from diagnose.series import Series, Track, judged, read_series
-from diagnose.series.findings import SeriesReport
+from diagnose.series import Series, Track, read_series
 
 
 def steady(steps: int = 2000, seed: int = 0, noise: float = 0.03) -> Floats:

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from text_logs import BEGIN, LOGS, STALL, deepspeed, megatron, mllog, step_times, torchtitan
 
+from diagnose.commands.series import judged
+from diagnose.commands.series.answer import SeriesReport
 from diagnose.errors import UserError
-from diagnose.series import judged, read_runs, read_series
-from diagnose.series.findings import SeriesReport
+from diagnose.series import read_runs, read_series
 from diagnose.series.log_events import kind_of
 from diagnose.series.text_log import LONGEST
 

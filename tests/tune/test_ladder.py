@@ -7,11 +7,11 @@ import pytest
 from made_up_jobs import MadeUpRuns, climbed, diagnosed, planned
 from msgspec.structs import replace
 
+from diagnose.commands.tune.answer import Settings
+from diagnose.commands.tune.running import Ran
+from diagnose.commands.tune.settings import value_of
 from diagnose.diagnosis import Applied, CodeLine, Diagnosis, NotApplied, Patch, PlanStep
-from diagnose.diagnosis.tuning import Settings
 from diagnose.errors import UserError
-from diagnose.tune.running import Ran
-from diagnose.tune.settings import value_of
 
 BF16 = planned("half", (1.5, 2.0), bf16=True)
 FUSED = planned("fused", (1.1, 1.2), optim="adamw_torch_fused")
@@ -184,8 +184,8 @@ def test_what_a_change_bought_is_in_the_ledger_once_it_has_held(
     later_ms: float, kept: list[float], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     promised: list[float] = []
-    monkeypatch.setattr("diagnose.tune.ladder.promise_of_patch", lambda _run, _source, achieved: achieved[1])
-    monkeypatch.setattr("diagnose.tune.ladder.record", promised.append)
+    monkeypatch.setattr("diagnose.commands.tune.ladder.promise_of_patch", lambda _run, _source, achieved: achieved[1])
+    monkeypatch.setattr("diagnose.commands.tune.ladder.record", promised.append)
     runs: MadeUpRuns
 
     def job(settings: Settings) -> Diagnosis:

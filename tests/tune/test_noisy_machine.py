@@ -7,10 +7,10 @@ import pytest
 from made_up_jobs import MadeUpRuns, climbed, diagnosed, planned
 from msgspec.structs import replace
 
+from diagnose.commands.tune.answer import Settings
+from diagnose.commands.tune.evidence import is_unclear, pooled
+from diagnose.commands.tune.state import TuneFolder
 from diagnose.diagnosis import Diagnosis
-from diagnose.diagnosis.tuning import Settings
-from diagnose.tune.evidence import is_unclear, pooled
-from diagnose.tune.state import TuneFolder
 
 BF16 = planned("half", (1.3, 2.0), bf16=True)
 NOISY = 1.0  # each other step takes twice as long

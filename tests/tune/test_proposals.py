@@ -7,9 +7,9 @@ import pytest
 from made_up_jobs import MadeUpRuns, climbed, diagnosed, planned
 from msgspec.structs import replace
 
+from diagnose.commands.tune.answer import Settings
+from diagnose.commands.tune.settings import hardly_differs, patches_of, value_of
 from diagnose.diagnosis import Applied, Diagnosis, NotApplied, PlanStep
-from diagnose.diagnosis.tuning import Settings
-from diagnose.tune.settings import hardly_differs, patches_of, value_of
 
 STATIC = planned("repeated-graph-search", (1.3, 1.5), "ddp", static_graph=True)
 NO_SEARCH = planned("unused-parameter-search", (1.2, 1.4), "ddp", find_unused_parameters=False)

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from diagnose.diagnosis.tuning import Rung, Tuning
+from diagnose.commands.tune.answer import Rung, Tuning
+from diagnose.commands.tune.state import TuneFolder, folder_for
 from diagnose.errors import UserError
 from diagnose.trace.parts import part_of
-from diagnose.tune.state import TuneFolder, folder_for
 
 FIRST = Tuning(command=("train.py",), rungs=(Rung(number=0, change="as it is", outcome="ok", decision="first"),))
 

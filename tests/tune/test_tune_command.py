@@ -6,8 +6,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from diagnose.cli import main
-from diagnose.diagnosis.tuning import Rung, Tuning
-from diagnose.tune.state import TuneFolder, default_folder
+from diagnose.commands.tune.answer import Rung, Tuning
+from diagnose.commands.tune.state import TuneFolder, default_folder
 
 
 def run(*args: object) -> Result:

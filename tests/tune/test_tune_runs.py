@@ -12,8 +12,8 @@ import pytest
 import tune_toys as toys
 from needs import needs
 
-from diagnose.patch.promises import file
-from diagnose.tune.running import JobRuns, Window
+from diagnose.commands.ledger import file
+from diagnose.commands.tune.running import JobRuns, Window
 
 needs("torch")
 pytestmark = [pytest.mark.capture, pytest.mark.long]

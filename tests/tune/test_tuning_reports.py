@@ -8,12 +8,12 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from diagnose.cli.terminal import terminal
+from diagnose.commands.tune.answer import LeftToUser, Measured, Rung, Tuning
+from diagnose.commands.tune.html import tuning_page
+from diagnose.commands.tune.text import LadderPage, render_end
+from diagnose.commands.tune.views import ladder_csv, result, tuning_view
 from diagnose.diagnosis import CodeLine
-from diagnose.diagnosis.tuning import LeftToUser, Measured, Rung, Tuning
-from diagnose.report.html.tuning import tuning_page
-from diagnose.report.text.tuning import LadderPage, render_end
 from diagnose.report.views.summary import About
-from diagnose.report.views.tuning import ladder_csv, result, tuning_view
 
 FP32 = Measured(
     gpus=1, micro_batch=6, seq_len=1024, model_precision="fp32", tokens_per_s_per_gpu=10485.0, step_ms=586.0

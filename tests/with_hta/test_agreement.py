@@ -22,10 +22,10 @@ pd = pytest.importorskip("pandas", reason=REASON)
 from hta.common import trace as hta_trace  # noqa: E402
 from hta.common import trace_parser  # noqa: E402
 
+from diagnose.commands.hta import installed, trace_analysis  # noqa: E402
+from diagnose.commands.hta.critical_path import critical_path, typical_step  # noqa: E402
 from diagnose.errors import UserError  # noqa: E402
 from diagnose.formulas.kineto import DOUBLE_IS_EXACT_BELOW_US  # noqa: E402
-from diagnose.hta import installed, trace_analysis  # noqa: E402
-from diagnose.hta.critical_path import critical_path, typical_step  # noqa: E402
 from diagnose.trace import read  # noqa: E402
 
 pytestmark = [pytest.mark.compat, pytest.mark.filterwarnings("ignore")]

@@ -10,10 +10,10 @@ import pytest
 import synchronised
 from kineto import COMMUNICATION, COMPUTE, Trace
 
+from diagnose.commands.hta.links import NOT_LINKED, iterations, partners
+from diagnose.commands.hta.traces import all_ranks, one_rank
+from diagnose.commands.hta.waits import awaited
 from diagnose.errors import UserError
-from diagnose.hta.links import NOT_LINKED, iterations, partners
-from diagnose.hta.traces import all_ranks, one_rank
-from diagnose.hta.waits import awaited
 from diagnose.trace import Loading, read
 from diagnose.trace import Trace as Loaded
 
@@ -106,7 +106,7 @@ class Symbols:
 def frame(tmp_path: Path) -> SimpleNamespace:
     """One step of the synchronised job as loaded, as the frame, and the symbol table."""
     pytest.importorskip("pandas", reason="frames need pandas, of the extra hta")
-    from diagnose.hta.frame import analysed, frame_of
+    from diagnose.commands.hta.frame import analysed, frame_of
 
     (tmp_path / "t.json").write_text(json.dumps(synchronised.with_waits(synchronised.steps(1).json())))
     trace, row = analysed(read(tmp_path / "t.json"))
@@ -160,7 +160,7 @@ def test_links_are_by_index(frame: SimpleNamespace) -> None:
 
 def test_a_clock_that_doubles_cannot_hold_starts_at_its_first_event(tmp_path: Path) -> None:
     pytest.importorskip("pandas", reason="frames need pandas, of the extra hta")
-    from diagnose.hta.frame import clock_zero_ns
+    from diagnose.commands.hta.frame import clock_zero_ns
 
     absolute = '{"traceEvents": [{"ph": "X", "name": "a", "cat": "cpu_op", "ts": 1700000000000000.001, "dur": 1}]}'
     (tmp_path / "absolute.json").write_text(absolute)
@@ -173,7 +173,7 @@ def test_a_clock_that_doubles_cannot_hold_starts_at_its_first_event(tmp_path: Pa
 @pytest.mark.parametrize(("before", "index"), [([], 0), ([{"ph": "M", "name": "process_name", "args": {"a": 1}}], 1)])
 def test_only_the_files_first_event_gets_index_0(tmp_path: Path, before: list[Any], index: int) -> None:
     pytest.importorskip("pandas", reason="frames need pandas, of the extra hta")
-    from diagnose.hta.frame import first_index
+    from diagnose.commands.hta.frame import first_index
 
     event = {"ph": "X", "name": "a", "cat": "cpu_op", "ts": 1, "dur": 1}
     (tmp_path / "t.json").write_text(json.dumps({"deviceProperties": [{}], "traceEvents": [*before, event]}))

@@ -8,8 +8,8 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from diagnose.cli import main
+from diagnose.commands.hta.text import render_critical_path
 from diagnose.errors import UserError
-from diagnose.report.text.critical_path import render_critical_path
 
 SAMPLE = Path(__file__).parents[2] / "sample_traces" / "synthetic-sync-every-step.json.gz"
 
@@ -60,7 +60,7 @@ def test_without_the_extra_nothing_is_read(monkeypatch: pytest.MonkeyPatch) -> N
     def not_installed() -> None:
         raise UserError("HolisticTraceAnalysis is not installed", do='pip install ".[hta]"')
 
-    monkeypatch.setattr("diagnose.hta.installed.require", not_installed)
+    monkeypatch.setattr("diagnose.commands.hta.installed.require", not_installed)
     result = CliRunner().invoke(main, ["analyze", "no-such-trace.json", "--critical-path"])
 
     assert result.exit_code == 3

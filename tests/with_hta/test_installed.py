@@ -4,8 +4,8 @@ from importlib.metadata import PackageNotFoundError
 
 import pytest
 
+from diagnose.commands.hta import installed
 from diagnose.errors import UserError
-from diagnose.hta import installed
 
 
 @pytest.fixture

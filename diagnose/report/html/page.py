@@ -13,8 +13,8 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from diagnose.defects import netted
 from diagnose.diagnosis import Diagnosis
+from diagnose.errors.defects import netted
 from diagnose.facts import duration, spoken
 from diagnose.report.html.heat import heat_view
 from diagnose.report.html.job import job_view

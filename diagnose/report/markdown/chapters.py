@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from diagnose.defects import netted
+from diagnose.errors.defects import netted
 from diagnose.report.markdown.draft import Draft, blocks
 from diagnose.report.markdown.github import Writer
 from diagnose.report.views.sections import LeftOut, spelled

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from rich.console import Console
 
-from diagnose.defects import netted
 from diagnose.diagnosis import Diagnosis
+from diagnose.errors.defects import netted
 from diagnose.report.text.capacity import print_capacity
 from diagnose.report.text.changes import (
     print_findings,

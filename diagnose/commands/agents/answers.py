@@ -1,0 +1,141 @@
+"""What the tools of an agent answer: Markdown or text below 4,000 tokens, and the tables behind it."""
+
+import io
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from rich.console import Console
+
+from diagnose import __version__, analysis
+from diagnose.cli.exit_status import defect, explained
+from diagnose.cli.explain import print_rule, rule_named
+from diagnose.cli.loading import loading_of
+from diagnose.cli.terminal import terminal
+from diagnose.commands.agents.catalog import PATHS, TOOLS
+from diagnose.commands.agents.roots import Roots
+from diagnose.commands.agents.tables import Tables
+from diagnose.commands.agents.tool import Call
+from diagnose.commands.analyze.command import options_of
+from diagnose.commands.armed import text as armed_text
+from diagnose.commands.armed.answer import armed_run
+from diagnose.commands.armed.arming import is_armed
+from diagnose.commands.compare.answer import comparison_json
+from diagnose.commands.compare.command import side_from
+from diagnose.commands.compare.comparing import compare
+from diagnose.commands.compare.markdown import comparison_markdown
+from diagnose.commands.compare.views import comparison_view
+from diagnose.commands.fit import text as fit_text
+from diagnose.commands.fit.command import forecast_of
+from diagnose.commands.fit.models import model_from, model_named
+from diagnose.diagnosis import Diagnosis, to_json
+from diagnose.errors import UserError, printable
+from diagnose.formulas.model import ModelShape
+from diagnose.report.markdown import MOST_TOKENS, markdown
+from diagnose.report.markdown.github import tokens
+from diagnose.report.tables import Table, tables_of
+from diagnose.report.text.page import Page
+from diagnose.report.views.summary import About
+
+_FOR_TABLES = 400  # tokens of the line that names them
+_WIDTH = 100  # cells of an answer as text
+_LONGEST_ERROR = 2_000  # characters
+_OF_PLAN = ("verdict", "applied", "notes", "plan", "cost", "not_advised", "not_judged")
+
+
+class Answers:
+    """What the tools tell of files in the roots, one question at a time."""
+
+    def __init__(self, roots: Roots) -> None:
+        self.roots, self.tables = roots, Tables()
+        self._one_at_a_time = threading.Lock()
+        self._told: Mapping[str, Callable[[Call], str]] = {
+            "analyze": self._analyzed,
+            "plan": self._planned,
+            "compare": self._compared,
+            "explain": _explained,
+            "fit": self._forecast,
+        }
+
+    def answer(self, name: str, arguments: Mapping[str, object]) -> tuple[str, bool]:
+        """The answer, and whether it is an error: what failed, why, and what to do. Never raises."""
+        try:
+            if name not in TOOLS:
+                raise UserError(f"no tool {printable(name)[:40]!r}", do=f"call one of {', '.join(TOOLS)}")
+            with self._one_at_a_time, self.roots.confined():
+                return cut(self._told[name](TOOLS[name].call(self._in_roots(arguments)))), False
+        except Exception as error:
+            told = explained(error)
+            return (defect(error) if told is None else told.format_message())[:_LONGEST_ERROR], True
+
+    def _in_roots(self, arguments: Mapping[str, object]) -> dict[str, object]:
+        """The arguments with the whole paths of the files that they name."""
+        found = dict(arguments)
+        for name, value in arguments.items():
+            if isinstance(value, str) and name in PATHS:
+                found[name] = str(self.roots.inside(value))
+        return found
+
+    def _analyzed(self, call: Call) -> str:
+        path = call.given["path"]
+        if all(call.given[name] is None for name in ("run", "rank", "step")) and is_armed(path):
+            run = armed_run(Path(path), options_of(call.given, loading_of(call.given, None)))
+            assert run is not None
+            return _as_text(lambda console: armed_text.render(run, console, printable(path)))
+        return self._of_diagnosis(call)
+
+    def _planned(self, call: Call) -> str:
+        return self._of_diagnosis(call, _OF_PLAN)
+
+    def _of_diagnosis(self, call: Call, only: tuple[str, ...] | None = None) -> str:
+        diagnosis = _diagnosed(call)
+        tables = self.tables.keep(to_json(diagnosis).encode(), tables_of(diagnosis))
+        return markdown(diagnosis, About(__version__, call.typed), MOST_TOKENS - _FOR_TABLES, only) + f"\n{tables}\n"
+
+    def _compared(self, call: Call) -> str:
+        before, after = (side_from(call.given[name], call.given) for name in ("before", "after"))
+        found = compare(before, after, floor_share=call.given["noise"])
+        tables = {
+            table.title.lower(): Table(dict.fromkeys(table.heads, str), table.rows)
+            for table in comparison_view(found).tables
+        }
+        line = self.tables.keep(comparison_json(found).encode(), tables)
+        return comparison_markdown(found, About(__version__, call.typed), MOST_TOKENS - _FOR_TABLES) + f"\n{line}\n"
+
+    def _forecast(self, call: Call) -> str:
+        made = forecast_of(call.given, self._model)
+        return _as_text(lambda console: fit_text.render(made, console))
+
+    def _model(self, text: str) -> tuple[str, ModelShape]:
+        """The model of a file in the roots, else of that name; nobody learns whether it is a file elsewhere."""
+        path = self.roots.find(text)
+        return model_named(text) if path is None else model_from(str(path))
+
+
+def cut(text: str, most: int = MOST_TOKENS) -> str:
+    """The first lines that have at most so many tokens, and whether there are more."""
+    if tokens(text) <= most:
+        return text
+    told, kept = "(cut: the answer is longer than an agent may be told)", list[str]()
+    left = most - tokens(told) - 1
+    for line in text.splitlines():
+        left -= tokens(line) + 1
+        if left < 0:
+            break
+        kept.append(line)
+    return "\n".join([*kept, told])
+
+
+def _diagnosed(call: Call) -> Diagnosis:
+    return analysis.analyze(Path(call.given["path"]), options=options_of(call.given, loading_of(call.given, None)))
+
+
+def _explained(call: Call) -> str:
+    rule = rule_named(call.given["rule"])
+    return _as_text(lambda console: print_rule(rule, Page(console)))
+
+
+def _as_text(write: Callable[[Console], None]) -> str:
+    to = io.StringIO()
+    write(terminal(file=to, force_terminal=False, color_system=None, width=_WIDTH))
+    return to.getvalue()

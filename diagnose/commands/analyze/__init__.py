@@ -1,0 +1,1 @@
+"""`diagnose analyze`: a trace or a folder of them in, the report out."""

@@ -1,0 +1,177 @@
+"""`diagnose analyze`: traces in, diagnosis out."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from diagnose import analysis
+from diagnose.cli.announcing import announced
+from diagnose.cli.command import Command, Option
+from diagnose.cli.exit_status import writing
+from diagnose.cli.loading import limited, loading_of, loading_options
+from diagnose.cli.numbers import STATED, stated_options
+from diagnose.cli.pages import STDOUT, page_options, print_markdown, write_pages
+from diagnose.cli.rule_files import rules_option
+from diagnose.cli.severity import fail_on_option, is_as_severe
+from diagnose.cli.workflow import annotations_option, print_annotations
+from diagnose.commands.annotate.option import annotate_option, annotated
+from diagnose.commands.armed.arming import is_armed, show_armed
+from diagnose.commands.hta.option import critical_path_at, refuse_without_hta
+from diagnose.commands.ledger.option import ledger_option, with_track_records
+from diagnose.diagnosis import Diagnosis, to_json
+from diagnose.trace import Loading, displayed, is_stream
+
+
+@click.command(cls=Command, epilog="Example:  diagnose analyze runs/llama/ --flops-per-step 4.2e15 --fail-on critical")
+@click.argument("path", type=click.Path(readable=False))
+@click.option("--json", "as_json", is_flag=True, help="Print the diagnosis as one JSON object on stdout.")
+@click.option("--details", is_flag=True, help="Print everything: all findings, causes, ranks and reasons.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only the verdict and the next change.")
+@click.option("--kernels", metavar="N", type=click.IntRange(1), help="Also list the N longest kernels.")
+@click.option("--critical-path", is_flag=True, help="Also print the critical path of one step; needs the extra hta.")
+@annotations_option
+@page_options
+@annotate_option
+@click.option("--run", metavar="NAME", help="Which run, if PATH holds the traces of several.")
+@click.option("--rank", metavar="N", type=click.IntRange(0), help="Diagnose only this rank of the job.")
+@click.option(
+    "--step",
+    cls=Option,
+    idle_with={"critical_path": "--critical-path is that of a typical step"},
+    metavar="K",
+    type=click.IntRange(0),
+    help="Count only this step, by its number.",
+)
+@rules_option
+@stated_options
+@click.option(
+    "--metrics",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="GPU readings kept by a monitor: the output of DCGM's exporter, or an answer of Prometheus as JSON.",
+)
+@click.option(
+    "--torch-trace",
+    metavar="FOLDER",
+    type=click.Path(path_type=Path),
+    help="The folder that TORCH_TRACE wrote, for graph breaks and recompilations of torch.compile.",
+)
+@loading_options
+@ledger_option("Do not quote earlier promises (see diagnose ledger).")
+@fail_on_option
+def analyze(path: str, fail_on: str | None, **given: Any) -> None:
+    """Say why a training job is slow and what to change next.
+
+    PATH is a trace of torch.profiler (.json, .json.gz or .json.zst), an Nsight Systems export (.sqlite), a folder
+    with one trace per rank, a pipe, or - for standard input. Traces and folders may be at a URL (s3://, gs://, hf://,
+    ssh://, http://). For the folder of an armed run (diagnose run --arm) the report has the step times and each
+    window; RUN/step-K is one of its windows.
+
+    \b
+    Exit codes:
+      0    the analysis ran
+      1    --fail-on was hit
+      2    wrong usage
+      3    the input cannot be used, or the output not written
+      70   a bug in diagnose
+      130  interrupted
+    """
+    _check(given)
+    if given["run"] is None and is_armed(path):
+        code = show_armed(path, {**given, "fail_on": fail_on}, options_of(given, loading_of(given, None)))
+        click.get_current_context().exit(code)
+    if given["critical_path"]:
+        if is_stream(path):
+            raise click.UsageError("--critical-path reads the traces twice: write them to a file first.")
+        refuse_without_hta()
+    with announced(Path(displayed(path)), wanted=not given["quiet"]) as watch:
+        loading = loading_of(given, watch)
+        with limited(loading.memory_bytes):
+            diagnosis = with_track_records(_diagnosed(path, given, loading), given["no_ledger"])
+    with writing():
+        _show(diagnosis, path, given)
+    if given["critical_path"]:
+        _show_critical_path(diagnosis, path, given, loading)
+    write_pages(diagnosis, given, shown=displayed(path))
+    if fail_on and is_as_severe(diagnosis, fail_on):
+        click.get_current_context().exit(1)
+
+
+def _check(given: Mapping[str, Any]) -> None:
+    """Refuses options that contradict each other, before anything is read."""
+    to_stdout = given["markdown"] == STDOUT
+    if given["as_json"] + given["details"] + given["quiet"] + given["annotations"] + to_stdout > 1:
+        raise click.UsageError("Choose one of --json, --details, --quiet, --annotations and --markdown -.")
+    if given["as_json"] or given["quiet"] or given["annotations"] or to_stdout:
+        for name in ("kernels", "critical_path"):
+            if given[name]:
+                option = "--" + name.replace("_", "-")
+                raise click.UsageError(
+                    f"{option} adds to the printed report: leave out --json, --quiet, --annotations and --markdown -."
+                )
+
+
+def _diagnosed(path: str, given: Mapping[str, Any], loading: Loading) -> Diagnosis:
+    options = options_of(given, loading)
+    if given["annotate"] is not None:
+        return annotated(path, options, given["annotate"])
+    return analysis.analyze(path, options=options)
+
+
+def options_of(given: Mapping[str, Any], loading: Loading) -> analysis.Options:
+    """What the options of the command say beside the path."""
+    names = ("rules_dirs", "run", "rank", "step", "scheduler", *STATED)
+    beside: dict[str, Any] = {
+        "monitored": _monitored(given["metrics"]) if given["metrics"] is not None else None,
+        "torch_traces": _torch_traces(given["torch_trace"]) if given["torch_trace"] is not None else None,
+    }
+    return analysis.Options(loading=loading, **beside, **{name: given[name] for name in names})
+
+
+def _monitored(metrics: Path) -> Any:
+    from diagnose.trace.exported import monitored
+
+    return monitored(metrics)
+
+
+def _torch_traces(folder: Path) -> Any:
+    from diagnose.trace.torch_trace import torch_traces
+
+    return torch_traces(folder)
+
+
+def _show(diagnosis: Diagnosis, path: str, given: Mapping[str, Any]) -> None:
+    if given["as_json"]:
+        click.echo(to_json(diagnosis).encode())
+    elif given["markdown"] == STDOUT:
+        print_markdown(diagnosis, shown=displayed(path))
+    elif given["annotations"]:
+        print_annotations(diagnosis)
+    else:
+        _print(diagnosis, given)
+
+
+def _print(diagnosis: Diagnosis, given: Mapping[str, Any]) -> None:
+    from diagnose.cli.terminal import terminal
+    from diagnose.report.text import render, render_brief
+
+    if given["quiet"]:
+        render_brief(diagnosis, terminal())
+    else:
+        render(diagnosis, terminal(), details=given["details"], kernels=given["kernels"] or 0)
+
+
+def _show_critical_path(diagnosis: Diagnosis, path: str, given: Mapping[str, Any], loading: Loading) -> None:
+    from diagnose.cli.terminal import terminal
+    from diagnose.commands.hta.text import render_critical_path, render_no_critical_path
+
+    distortion = diagnosis.steps.distortion
+    if distortion is not None:
+        with writing():
+            render_no_critical_path(distortion, terminal())
+        return
+    found = critical_path_at(path, given["run"], loading, given["rank"])
+    with writing():
+        render_critical_path(found, terminal())

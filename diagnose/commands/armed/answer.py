@@ -1,0 +1,208 @@
+"""An armed run: its step times, and each of its windows with what it shows."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from diagnose.analysis.answer import analyze
+from diagnose.analysis.options import Options
+from diagnose.commands.series import SeriesReport, judged
+from diagnose.diagnosis import Applied, Diagnosis
+from diagnose.diagnosis.documents import described
+from diagnose.errors import UserError, WrongUsage
+from diagnose.probes.protocol import TRACE, WINDOW_FOLDER, rank_in
+from diagnose.series.armed_log import ArmedLog, read_armed_log
+from diagnose.series.not_told import NotTold
+from diagnose.series.places import is_window, step_logs
+from diagnose.series.sources import armed_series
+
+MOST_TOLD = 32
+_AGAIN = "diagnose trigger RUN opens another one while the job runs; --at-step K in another run"
+_MEMORY = {"rss": "of the host", "device": "of the device, at most so far"}
+
+
+class ArmedWindow(msgspec.Struct, frozen=True, kw_only=True):
+    """One window: why it opened, and what it shows.
+
+    `first_step` is its first recorded step, `folder` the name of its folder in that of the run, "" where there is none.
+    `ranks` have recorded it, `missed_by` could not any more. `slow_step` is the step in it that its rank found slow,
+    None where none was. `diagnosis` is as `diagnose analyze` gives it, null where `not_told` says why.
+    """
+
+    first_step: int
+    why: str
+    folder: str
+    ranks: tuple[int, ...]
+    missed_by: tuple[int, ...]
+    slow_step: int | None
+    diagnosis: Diagnosis | None
+    not_told: NotTold | None
+
+    @property
+    def is_usual(self) -> bool:
+        """Whether its steps are like those of the run: it was opened for no slow one."""
+        return self.slow_step is None
+
+
+class MemoryUse(msgspec.Struct, frozen=True, kw_only=True):
+    """Bytes that the rank with the most of them held: near the begin of the run, at its end, and at most."""
+
+    what: str
+    rank: int
+    first_bytes: int
+    last_bytes: int
+    most_bytes: int
+
+
+class LongStep(msgspec.Struct, frozen=True, kw_only=True):
+    """A step that took far longer than usual, seen while it ran: after `after_s` seconds the job was `at`.
+
+    `at` are lines of the user's, the innermost first; `calls` is the function that it called, "" where none is known;
+    `doing` is what torch did meanwhile, as `UserCode` has it.
+    """
+
+    step: int
+    rank: int
+    after_s: float
+    at: str
+    calls: str
+    doing: str
+
+
+class ArmedRun(msgspec.Struct, frozen=True, kw_only=True):
+    """An armed run. `unended` are ranks whose log does not end: the job runs on, or they were killed.
+
+    `applied` is what the patch of `diagnose run --apply` bought, by the first window with it, one of usual steps where
+    there is one; null in a run without a patch, and where no window tells of one.
+    """
+
+    world_size: int
+    ranks: tuple[int, ...]
+    series: SeriesReport
+    windows: tuple[ArmedWindow, ...]
+    long_steps: tuple[LongStep, ...]
+    memory: tuple[MemoryUse, ...]
+    unended: tuple[int, ...]
+    applied: Applied | None
+
+    @property
+    def diagnoses(self) -> tuple[Diagnosis, ...]:
+        """Of the windows that have one."""
+        return tuple(window.diagnosis for window in self.windows if window.diagnosis is not None)
+
+
+def armed_run(folder: Path, options: Options | None = None) -> ArmedRun | None:
+    """The armed run whose folder this is; None where it is none.
+
+    Raises:
+        UserError: a step log cannot be read, or a rule of the user's.
+        WrongUsage: an option has a value that a window does not know.
+    """
+    paths = step_logs(folder)
+    if not paths:
+        return None
+    chosen = options or Options()
+    if chosen.rules_dirs:
+        _check_rules(chosen)
+    logs = [read_armed_log(path) for path in paths]
+    opened = tuple(_windows(folder, logs, chosen))
+    return ArmedRun(
+        world_size=max(log.world_size for log in logs),
+        ranks=tuple(log.rank for log in logs),
+        series=judged(armed_series(paths, logs)),
+        windows=opened,
+        long_steps=tuple(_long_steps(logs)),
+        memory=tuple(_memory(logs)),
+        unended=tuple(log.rank for log in logs if not log.ended),
+        applied=None if (tells := window_with_patch(opened)) is None else tells.applied,
+    )
+
+
+def _check_rules(options: Options) -> None:
+    """Refuses rules that cannot be used, which each window would do without."""
+    from diagnose.metrics import units  # brings all that measures, which answers that are kept do without
+    from diagnose.rule import load_rules
+
+    load_rules(options.rules_dirs, units(), cache=options.loading.cache)
+
+
+def window_with_patch(windows: Sequence[ArmedWindow]) -> Diagnosis | None:
+    """The diagnosis that tells what the patch of the run bought; None where none does."""
+    telling = sorted((one for one in windows if one.diagnosis is not None), key=lambda one: not one.is_usual)
+    return next((one.diagnosis for one in telling if one.diagnosis and one.diagnosis.applied is not None), None)
+
+
+def to_json(run: ArmedRun) -> bytes:
+    """The run as one JSON object; each window's diagnosis is that of `diagnose analyze --json`."""
+    return msgspec.json.format(msgspec.json.encode(run), indent=1)
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) of `to_json`'s object: every key is always present."""
+    return described(ArmedRun)
+
+
+def _windows(folder: Path, logs: Sequence[ArmedLog], options: Options) -> Iterator[ArmedWindow]:
+    told = [(log.rank, one) for log in logs for one in log.told if isinstance(one.get("first"), int)]
+    keys = sorted({(one["loop"], one["first"]) for _, one in told})
+    for loop, first in keys[-MOST_TOLD:]:
+        here = [(rank, one) for rank, one in told if (one["loop"], one["first"]) == (loop, first)]
+        yield _window(folder, first, here, options)
+
+
+def _window(folder: Path, first: int, told: Sequence[tuple[int, dict[str, Any]]], options: Options) -> ArmedWindow:
+    closed = [(rank, one) for rank, one in told if one["what"] == "closed"]
+    name = next((one["folder"] for _, one in closed if is_window(one.get("folder"))), WINDOW_FOLDER.format(first))
+    ranks = sorted(rank for path in (folder / name).glob("*") if (rank := rank_in(path.name, TRACE)) is not None)
+    diagnosis, because = None, _why_none(told)
+    if ranks:
+        try:
+            diagnosis = analyze(folder / name, options=options)
+        except WrongUsage:
+            raise
+        except UserError as error:
+            because = error.format_message()
+    return ArmedWindow(
+        first_step=first,
+        why=next((str(one["why"]) for _, one in told if one.get("why")), ""),
+        folder=name if ranks else "",
+        ranks=tuple(ranks),
+        missed_by=tuple(rank for rank, one in told if one["what"] == "missed"),
+        slow_step=next((one["slow"] for _, one in closed if isinstance(one.get("slow"), int)), None),
+        diagnosis=diagnosis,
+        not_told=NotTold(because=because, capture_next=_AGAIN) if diagnosis is None else None,
+    )
+
+
+def _why_none(told: Sequence[tuple[int, dict[str, Any]]]) -> str:
+    """Why a window left no trace, by the first rank that says so, else by what none says."""
+    failed = next((str(one["error"]) for _, one in told if one.get("error")), "")
+    if failed:
+        return failed
+    if all(one["what"] == "missed" for _, one in told):
+        return "it was announced after its steps had begun"
+    ranks = sorted({rank for rank, one in told if one["what"] == "window"})
+    return f"rank {', '.join(map(str, ranks[:8]))} has not closed it: the process ended inside it, or is in it"
+
+
+def _long_steps(logs: Sequence[ArmedLog]) -> Iterator[LongStep]:
+    """By step, one for each: that of the first rank that saw it."""
+    seen: dict[int, LongStep] = {}
+    for log in logs:
+        for one in log.told:
+            step, after_ms = one.get("step"), one.get("after_ms")
+            if one["what"] == "long" and isinstance(step, int) and isinstance(after_ms, int):
+                words = {name: str(one.get(name, "")) for name in ("at", "calls", "doing")}
+                seen.setdefault(step, LongStep(step=step, rank=log.rank, after_s=after_ms / 1000, **words))
+    yield from (seen[step] for step in sorted(seen)[:MOST_TOLD])
+
+
+def _memory(logs: Sequence[ArmedLog]) -> Iterator[MemoryUse]:
+    for kind, words in _MEMORY.items():
+        held = [(max(most for _, most in log.memory[kind]), log) for log in logs if log.memory.get(kind)]
+        if held:
+            most, log = max(held, key=lambda one: one[0])
+            values = [held_bytes for _, held_bytes in log.memory[kind]]
+            yield MemoryUse(what=words, rank=log.rank, first_bytes=values[0], last_bytes=values[-1], most_bytes=most)

@@ -1,0 +1,78 @@
+"""The terminal report of an armed run: its step times, then its windows."""
+
+from rich.console import Console
+from rich.text import Text
+
+from diagnose.commands.armed.answer import ArmedRun, ArmedWindow, LongStep
+from diagnose.commands.series.machine_text import print_machine
+from diagnose.commands.series.text import render as render_series
+from diagnose.facts import spoken
+from diagnose.report.text.page import Page
+from diagnose.report.views.applied import applied_line, got_slower
+from diagnose.report.views.brief import brief
+from diagnose.report.views.plain import plain
+from diagnose.report.views.slow_steps import slow_steps_view
+
+_MOST_RANKS = 8
+_MOST_LONG = 5
+
+
+def render(run: ArmedRun, console: Console, shown: str) -> None:
+    """Print `run`, whose folder is called `shown`. Nothing is measured or judged here."""
+    render_series(run.series, console)
+    page = Page(console)
+    page.gap()
+    for i, use in enumerate(run.memory):
+        most = f"{spoken(use.first_bytes, 'bytes')} -> {spoken(use.last_bytes, 'bytes')}"
+        page.paragraph(
+            f"{use.what}: {most}, {spoken(use.most_bytes, 'bytes')} at most (rank {use.rank})",
+            label="" if i else "memory:",
+        )
+    print_machine(page, run.series.machine)
+    if line := applied_line(run.applied):
+        page.paragraph(Text(line, "bold yellow" if got_slower(run.applied) else "bold"), label="applied:")
+    if run.unended:
+        says = f"the log of {_ranks(run.unended)} does not end: the job runs on, or the process was killed"
+        page.paragraph(Text(says, "yellow"), label="ended:")
+    for i, step in enumerate(run.long_steps[:_MOST_LONG]):
+        page.paragraph(_long(step), label="" if i else "long steps:", most=2)
+    if not run.windows:
+        page.paragraph("none was opened", label="windows:")
+    for window in run.windows:
+        _print_window(page, window, shown)
+
+
+def _print_window(page: Page, window: ArmedWindow, shown: str) -> None:
+    page.paragraph(Text(plain(f"step {window.first_step:,}: {window.why}"), "bold"), label="window:")
+    if window.missed_by and window.ranks:
+        page.field("without", f"{_ranks(window.missed_by)}, which read of it too late")
+    if window.not_told is not None:
+        page.field("unknown", plain(window.not_told.because))
+        page.field("do", window.not_told.capture_next)
+        return
+    assert window.diagnosis is not None
+    for line in _slow(window):
+        page.field("slow", line)
+    page.field("verdict", brief(window.diagnosis))
+    page.field("do", plain(f"diagnose analyze {shown}/{window.folder}"))
+
+
+def _slow(window: ArmedWindow) -> list[str]:
+    """What grew in the slow steps of the window; which one its rank found slow, where the trace counts none."""
+    assert window.diagnosis is not None
+    steps = zip(window.diagnosis.slow_steps, slow_steps_view(window.diagnosis) or (), strict=False)
+    lines = [plain(view.line) for step, view in steps if step.recorded]
+    if lines or window.slow_step is None:
+        return lines
+    return [f"step {window.slow_step:,} was slow; the counted steps do not tell what grew in it"]
+
+
+def _long(step: LongStep) -> str:
+    calls = f", calling {step.calls}" if step.calls else ""
+    at = step.at or f"outside your own code ({step.doing})"
+    return plain(f"step {step.step:,} of rank {step.rank}, {step.after_s:.1f} s after it began: {at}{calls}")
+
+
+def _ranks(ranks: tuple[int, ...]) -> str:
+    listed = ", ".join(map(str, ranks[:_MOST_RANKS])) + (", ..." if len(ranks) > _MOST_RANKS else "")
+    return f"rank{'s' * (len(ranks) > 1)} {listed}"

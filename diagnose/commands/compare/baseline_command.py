@@ -1,0 +1,121 @@
+"""`diagnose baseline`: a run kept as a small file under version control, and later runs held against it."""
+
+import shlex
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from diagnose import __version__
+from diagnose.cli.command import Command
+from diagnose.cli.exit_status import writing
+from diagnose.cli.loading import loading_options
+from diagnose.cli.numbers import SHARE, compared_options
+from diagnose.cli.pages import html_option, markdown_option, write_file
+from diagnose.cli.workflow import annotations_option
+from diagnose.commands.compare.baseline import baseline_file, kept, read, refuse_over_another, written
+from diagnose.commands.compare.command import (
+    noise_option,
+    refuse_of_traces,
+    refuse_two_forms,
+    show_comparison,
+    side_from,
+    write_comparison,
+)
+from diagnose.commands.compare.comparing import compare
+from diagnose.commands.compare.regression import regression
+from diagnose.commands.compare.views import headline
+from diagnose.errors import UserError
+from diagnose.report.views.summary import About
+from diagnose.trace import displayed
+
+FOLDER = ".diagnose-baselines"
+_folder_option: Callable[[Any], Any] = click.option(
+    "--dir",
+    "folder",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    default=FOLDER,
+    show_default=True,
+    help="Folder of the baselines.",
+)
+
+
+def _file_of(given: Mapping[str, Any]) -> list[Path]:
+    return [baseline_file(Path(given["folder"]), given["name"])]
+
+
+@click.group(epilog="Example:  diagnose baseline check llama runs/llama/ --tolerance 5%")
+def baseline() -> None:
+    """Keep a run under version control, and say when a later one is slower."""
+
+
+@baseline.command(cls=Command, also_writes=_file_of, epilog="Example:  diagnose baseline save llama runs/llama/")
+@click.argument("name")
+@click.argument("trace", type=click.Path(readable=False))
+@_folder_option
+@compared_options
+@loading_options
+def save(name: str, trace: str, folder: Path, **given: Any) -> None:
+    """Keep the run of TRACE as the baseline NAME: step times, causes, kernels and configuration, not the trace.
+
+    TRACE is whatever `diagnose compare` takes. The file is the same for the same trace, and names no host and no path.
+    """
+    file = baseline_file(folder, name)
+    refuse_of_traces(trace)
+    refuse_over_another(file)
+    side = kept(side_from(trace, given), name)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError("cannot make the folder", where=folder, why=error.strerror or "", do="name another") from error
+    write_file(file, written(side), "the baseline")
+
+
+@baseline.command(
+    cls=Command, also_reads=_file_of, epilog="Example:  diagnose baseline check llama runs/llama/ --tolerance 5%"
+)
+@click.argument("name")
+@click.argument("trace", type=click.Path(readable=False))
+@_folder_option
+@click.option(
+    "--tolerance",
+    metavar="SHARE",
+    type=SHARE,
+    default="5%",
+    show_default=True,
+    help="How much slower the run may be, beyond the noise.",
+)
+@noise_option
+@click.option("-q", "--quiet", is_flag=True, help="Print only the headline.")
+@annotations_option
+@html_option
+@markdown_option
+@compared_options
+@loading_options
+def check(name: str, trace: str, folder: Path, tolerance: float, noise: float | None, **given: Any) -> None:
+    """Compare the run of TRACE with the baseline NAME; exit with 1 if it is slower or cannot be compared.
+
+    \b
+    Exit codes:
+      0    the run is not slower than the tolerance allows, beyond the noise
+      1    it is slower, or it is not the same job as the baseline
+      2    wrong usage
+      3    the input cannot be used, or there is no such baseline
+    """
+    refuse_two_forms(given | {"as_json": False}, ("quiet", "annotations"))
+    before = read(baseline_file(folder, name))
+    refuse_of_traces(trace)
+    comparison = compare(before, side_from(trace, given), floor_share=noise)
+    why = regression(comparison, tolerance)
+    about = About(__version__, shlex.join(["diagnose", "baseline", "check", name, displayed(trace)]))
+    write_comparison(comparison, given, about)
+    if given["quiet"]:
+        with writing():
+            click.echo(headline(comparison))
+    else:
+        show_comparison(comparison, given | {"as_json": False, "out": None}, about, why)
+    if why:
+        click.echo(f"regression: {why}", err=True)
+        click.get_current_context().exit(1)

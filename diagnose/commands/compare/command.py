@@ -1,0 +1,181 @@
+"""`diagnose compare`: two runs in, which is faster, by how much, and where from out."""
+
+import io
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from diagnose import __version__, analysis
+from diagnose.cli.announcing import announced
+from diagnose.cli.command import Command, Option, is_given, refuse_given
+from diagnose.cli.exit_status import writing
+from diagnose.cli.loading import OF_TRACES, limited, loading_of, loading_options
+from diagnose.cli.numbers import SHARE, STATED_OF_COMPARED, compared_options
+from diagnose.cli.pages import STDOUT, html_option, markdown_option, write_file
+from diagnose.cli.terminal import terminal
+from diagnose.cli.typed import options_typed
+from diagnose.cli.workflow import annotations_option
+from diagnose.commands.compare.annotation import compared_annotation
+from diagnose.commands.compare.answer import Comparison, comparison_json
+from diagnose.commands.compare.comparing import compare as compared
+from diagnose.commands.compare.markdown import comparison_markdown
+from diagnose.commands.compare.promised import is_patch_alone
+from diagnose.commands.compare.regression import regression
+from diagnose.commands.compare.side import Side
+from diagnose.commands.compare.sources import side_told, told_at, told_before
+from diagnose.commands.compare.text import render
+from diagnose.commands.ledger.option import ledger_option, record
+from diagnose.diagnosis import Diagnosis
+from diagnose.report.views.summary import About
+from diagnose.series import Series
+from diagnose.trace import displayed, is_stream
+
+noise_option: Callable[[Any], Any] = click.option(
+    "--noise",
+    metavar="SHARE",
+    type=SHARE,
+    help="How much repeats of a run differ on your machines.  [default: 1.5% with GPUs, 5% without]",
+)
+
+
+@click.command(cls=Command, epilog="Example:  diagnose compare runs/before/ runs/after/ --fail-on-regression 5%")
+@click.argument("before", metavar="A", type=click.Path(readable=False))
+@click.argument("after", metavar="B", type=click.Path(readable=False))
+@click.option("--json", "as_json", is_flag=True, help="Print the comparison as one JSON object on stdout.")
+@annotations_option
+@html_option
+@markdown_option
+@click.option(
+    "-o",
+    "--out",
+    cls=Option,
+    writes=True,
+    stands_in=True,
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Write the output to FILE instead of printing it.",
+)
+@click.option(
+    "--fail-on-regression",
+    metavar="SHARE",
+    type=SHARE,
+    help="Exit with 1 if B is slower by more than this, beyond the noise, or cannot be compared.",
+)
+@noise_option
+@ledger_option("Do not record in the ledger how a patch's promise held, if B is A with a patch.")
+@compared_options
+@loading_options
+def compare(before: str, after: str, **given: Any) -> None:
+    """Say whether run B is faster than run A, by how much beyond the noise, and where that comes from.
+
+    A and B are each a trace, a folder with one trace per rank, a bundle of `diagnose run`, a diagnosis (the output of
+    analyze --json), or a log of steps as `diagnose series` reads it.
+
+    \b
+    Exit codes:
+      0    the runs were compared, whatever came out
+      1    --fail-on-regression was hit
+      2    wrong usage
+      3    the input cannot be used, or the output not written
+      70   a bug in diagnose
+      130  interrupted
+    """
+    refuse_two_forms(given, ("as_json", "annotations"))
+    if is_stream(before) or is_stream(after):
+        raise click.UsageError("A and B are compared from files: write what comes through a pipe to one first.")
+    refuse_of_traces(before, after)
+    one, other = told_from(before, given), told_from(after, given)
+    comparison = compared(side_told(one, before), side_told(other, after), floor_share=given["noise"])
+    if isinstance(other, Diagnosis) and is_patch_alone(comparison) and not given["no_ledger"]:
+        record(other, "compare", comparison.speedup)
+    about = About(__version__, shlex.join(["diagnose", "compare", displayed(before), displayed(after), *_typed()]))
+    tolerance = given["fail_on_regression"]
+    why = "" if tolerance is None else regression(comparison, tolerance)
+    write_comparison(comparison, given, about)
+    show_comparison(comparison, given, about, why)
+    if why:
+        click.echo(f"regression: {why}", err=True)
+        click.get_current_context().exit(1)
+
+
+def refuse_two_forms(given: Mapping[str, Any], names: Sequence[str]) -> None:
+    """Refuses more than one form of what is printed.
+
+    Raises:
+        UsageError: two of the flags `names` are given, or one beside `--markdown -`.
+    """
+    if sum(given[name] for name in names) + (given["markdown"] == STDOUT) > 1:
+        listed = ", ".join(f"--{name.removeprefix('as_')}" for name in names)
+        raise click.UsageError(f"Choose one of {listed} and --markdown -.")
+
+
+def refuse_of_traces(*paths: str) -> None:
+    """Refuses what says how traces are analysed where none of the paths holds any.
+
+    Raises:
+        UsageError: such an option is given.
+        UserError: a path cannot be read.
+    """
+    context, names = click.get_current_context(), (*STATED_OF_COMPARED, *OF_TRACES)
+    if any(is_given(context, name) for name in names) and all(told_before(path) is not None for path in paths):
+        refuse_given(names, "has no effect on a kept diagnosis or a log: give it to the command that reads the traces.")
+
+
+def side_from(path: str, given: Mapping[str, Any]) -> Side:
+    """The run at `path`, read and analysed as the options of the command say."""
+    return side_told(told_from(path, given), path)
+
+
+def told_from(path: str, given: Mapping[str, Any]) -> Diagnosis | Series:
+    """What the run at `path` tells, read and analysed as the options of the command say."""
+    with announced(Path(displayed(path))) as watch:
+        loading = loading_of(given, watch)
+        stated = {name: given[name] for name in ("scheduler", *STATED_OF_COMPARED)}
+        with limited(loading.memory_bytes):
+            return told_at(path, analysis.Options(loading=loading, **stated))
+
+
+def write_comparison(comparison: Comparison, given: Mapping[str, Any], about: About) -> None:
+    """Writes the pages that are asked for beside what is printed."""
+    if given["html"] is not None:
+        from diagnose.commands.compare.html import comparison_page  # its libraries load when a page is asked for
+
+        write_file(given["html"], comparison_page(comparison, about).encode(), "the HTML report")
+    markdown = given["markdown"]
+    if markdown not in (None, STDOUT):
+        write_file(markdown, comparison_markdown(comparison, about).encode(), "the Markdown report")
+
+
+def show_comparison(comparison: Comparison, given: Mapping[str, Any], about: About, why: str) -> None:
+    """Prints, or writes to --out, one form. `why` it is a regression, else ""."""
+    content = _printed(comparison, given, about, why)
+    if given["out"] is not None:
+        write_file(given["out"], _plain(comparison).encode() if content is None else content, "the report")
+        return
+    with writing():
+        if content is None:
+            render(comparison, terminal())
+        else:
+            click.echo(content, nl=False)
+
+
+def _printed(comparison: Comparison, given: Mapping[str, Any], about: About, why: str) -> bytes | None:
+    """The form that was asked for in place of the text; None for the text."""
+    if given["annotations"]:
+        return f"{compared_annotation(comparison, why)}\n".encode()
+    if given["as_json"]:
+        return f"{comparison_json(comparison)}\n".encode()
+    return comparison_markdown(comparison, about).encode() if given["markdown"] == STDOUT else None
+
+
+def _plain(comparison: Comparison) -> str:
+    page = io.StringIO()
+    render(comparison, terminal(file=page, force_terminal=False, width=100))
+    return page.getvalue()
+
+
+def _typed() -> list[str]:
+    return options_typed(click.get_current_context())

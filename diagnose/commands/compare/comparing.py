@@ -1,0 +1,259 @@
+"""Two sides in, a frozen Comparison out: the speed-up with its interval, the verdict, and where it comes from."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from msgspec.structs import replace
+
+from diagnose.arrays import Floats
+from diagnose.attribution.causes import DISTORTED
+from diagnose.commands.compare.answer import ComparedRun, Comparison, ComparisonVerdict, NotCompared, Promise
+from diagnose.commands.compare.configuration import configuration_changes, not_told
+from diagnose.commands.compare.difference import (
+    cause_differences,
+    classes_of,
+    kernel_differences,
+    ledger_step,
+    rank_differences,
+)
+from diagnose.commands.compare.noise import BRIEF, FLOOR_OF_BRIEF, is_brief, is_elsewhere, is_on_host, usual_floor
+from diagnose.commands.compare.side import Side, side_of
+from diagnose.commands.compare.step_time import StepTime, half_width, of_summary, step_time
+from diagnose.commands.compare.work import Work, work_of
+from diagnose.diagnosis import Diagnosis, Estimate
+from diagnose.patch.applied import HOST_STEP, WITHOUT_PROFILER
+
+_LEAST = 1e-9  # a factor beyond this is damage
+_WIDEST = 2.0  # a pair that could not show this factor shows none
+_CONTRARY = "the steps under the profiler do not show the difference: their causes do not explain it"
+_LONGER = "capture steps in which operators take longer"
+_MORE_STEPS = "capture more of them, five or so (diagnose run --steps 5)"
+_CAPTURE = "capture both with diagnose run, which also times steps without the profiler"
+
+
+@dataclass(frozen=True)
+class _Steps:
+    """The steps of both sides that are compared; None where these have none of one kind."""
+
+    before: StepTime | None
+    after: StepTime | None
+    names: tuple[str, str]
+    because: str = ""
+
+
+def compare(before: Side | Diagnosis, after: Side | Diagnosis, *, floor_share: float | None = None) -> Comparison:
+    """The run `after` against the run `before`.
+
+    Args:
+        before: a side, or a diagnosis.
+        after: likewise.
+        floor_share: how far repeats of one run lie apart on the user's machines, a share; None for what is usual, and
+            without a GPU for what the steps tell.
+    """
+    one = side_of(before, "before") if isinstance(before, Diagnosis) else before
+    other = side_of(after, "after") if isinstance(after, Diagnosis) else after
+    work, steps = work_of(one, other), _steps_of(one, other)
+    drifts = floor_share is None and is_on_host(one, other)
+    brief = drifts and is_brief(steps.before, steps.after)
+    floor = floor_share if floor_share is not None else FLOOR_OF_BRIEF if brief else usual_floor(one, other)
+    speedup, width = _speedup(steps, work, floor, drifts)
+    verdict, because = _verdict(steps, work, speedup, width)
+    comparison = Comparison(
+        verdict=verdict,
+        because=because,
+        speedup=speedup,
+        speedup_of=work.of,
+        floor_share=floor,
+        detectable_share=None if width is None or work.why_not else math.expm1(width),
+        before=_run(one, steps.before, steps.names[0]),
+        after=_run(other, steps.after, steps.names[1]),
+        same_work=work.same,
+        work=work.changed,
+        kernels=kernel_differences(one, other) if one.step == other.step and not _distorted(one, other) else (),
+        kernel_kind="operator" if one.step == HOST_STEP else "kernel",
+        ranks=() if _distorted(one, other) else rank_differences(one, other),
+        configuration=configuration_changes(one, other),
+        promise=_promise(one, other, speedup),
+        not_compared=(*_ledger_missing(one, other), *not_told(one, other)),
+        notes=(*work.notes, *_notes(one, other, steps), *([BRIEF] if brief and speedup else [])),
+    )
+    return _with_causes(comparison, one, other, work.ratio)
+
+
+def _steps_of(before: Side, after: Side) -> _Steps:
+    """Steps without the profiler where both have two of them, else those of the windows."""
+    if min(len(before.unprofiled_ns), len(after.unprofiled_ns)) >= 2:
+        return _Steps(
+            step_time(before.unprofiled_ns), step_time(after.unprofiled_ns), (WITHOUT_PROFILER, WITHOUT_PROFILER)
+        )
+    windows = _windows(before), _windows(after)
+    names = before.step, after.step
+    if windows[0] is not None and windows[1] is not None:
+        return _Steps(*windows, names)
+    if before.unprofiled_ns and after.unprofiled_ns and (windows[0] is None or windows[1] is None):
+        one, other = step_time(before.unprofiled_ns), step_time(after.unprofiled_ns)
+        return _Steps(one, other, (WITHOUT_PROFILER, WITHOUT_PROFILER))
+    if windows == (None, None):
+        return _Steps(None, None, names, "neither run has a step")
+    because = "the steps of one run are timed with the profiler and those of the other without, which is no comparison"
+    return _Steps(None, None, names, because)
+
+
+def _windows(side: Side) -> StepTime | None:
+    """The steps of the window; their mean and deviation alone where the diagnosis does not list them.
+
+    None where the profiler distorts them: what the diagnosis then tells is of steps without it.
+    """
+    if _is_distorted(side):
+        return None
+    if any(side.each_ns):
+        return step_time(side.each_ns)
+    total = sum(cause.ns for cause in side.causes)
+    if not total or not side.counted:
+        return None
+    steps = max(side.counted // max(len(side.each_rank), 1), 1)
+    return of_summary(total / side.counted, side.noise_share, min(steps, 1 << 20))
+
+
+def _speedup(steps: _Steps, work: Work, floor: float, drifts: bool) -> tuple[Estimate | None, float | None]:
+    """[low, mid, high] of the speed, and half the width of its logarithm; None where nothing tells them."""
+    if steps.before is None or steps.after is None or work.why_not or _of_one_step(steps):
+        return None, None
+    width = half_width(steps.before, steps.after, floor, drifts)
+    mid = steps.before.mean_ns / steps.after.mean_ns * work.ratio
+    if width is None or not _LEAST < mid < 1 / _LEAST or width > max(math.log(_WIDEST), abs(math.log(mid))):
+        return None, None
+    return (mid * math.exp(-width), mid, mid * math.exp(width)), width
+
+
+def _of_one_step(steps: _Steps) -> list[str]:
+    """Those of the runs of which one step is compared."""
+    sides = ("A", steps.before), ("B", steps.after)
+    return [name for name, side in sides if side is not None and side.steps < 2]
+
+
+def _why_untold(steps: _Steps) -> str:
+    """Why the steps tell no speed-up, and what would."""
+    if few := _of_one_step(steps):
+        of = "each run" if len(few) == 2 else few[0]
+        return f"one step of {of} does not tell how far steps lie apart; {_MORE_STEPS}"
+    counts = " and ".join(str(side.steps) for side in (steps.before, steps.after) if side is not None)
+    apart = f"{counts} steps that lie so far apart could not show a factor of {_WIDEST:g} between the runs"
+    return f"{apart}; {_MORE_STEPS}"
+
+
+def _verdict(steps: _Steps, work: Work, speedup: Estimate | None, width: float | None) -> tuple[ComparisonVerdict, str]:
+    if work.why_not:
+        return "not_comparable", work.why_not
+    if steps.because:
+        return "not_comparable", steps.because
+    if speedup is None or width is None:
+        return "not_comparable", _why_untold(steps)
+    low, mid, high = speedup
+    if low > 1:
+        return "better", f"the 99 % interval, {low:.3f} to {high:.3f}, excludes 1"
+    if high < 1:
+        return "worse", f"the 99 % interval, {1 / high:.3f} to {1 / low:.3f} times as slow, excludes 1"
+    seen = 100 * math.expm1(width)
+    return "no_difference", f"{mid:.3f}x is within the noise: this pair could have shown {seen:.1f} % or more"
+
+
+def _with_causes(comparison: Comparison, before: Side, after: Side, ratio: float) -> Comparison:
+    """The comparison with the difference by cause; without where the sides have no ledgers of one kind."""
+    windows = _windows(before), _windows(after)
+    if _ledger_missing(before, after) or windows[0] is None or windows[1] is None:
+        return comparison
+    one, other = ledger_step(before, windows[0].kept), ledger_step(after, windows[1].kept, ratio)
+    before_ns, after_ns = sum(one.values()), sum(other.values())
+    contrary = {"better": after_ns > before_ns, "worse": after_ns < before_ns}.get(comparison.verdict, False)
+    return replace(
+        comparison,
+        notes=(*comparison.notes, *([_CONTRARY] if contrary else ())),
+        difference=cause_differences(one, other, classes_of(before, after)),
+        before_ns=before_ns,
+        after_ns=after_ns,
+        difference_ns=after_ns - before_ns,
+    )
+
+
+def _ledger_missing(before: Side, after: Side) -> tuple[NotCompared, ...]:
+    bare = [name for name, side in (("A", before), ("B", after)) if not side.causes or not side.counted]
+    if bare:
+        because = f"{' and '.join(bare)} {'tells' if len(bare) == 1 else 'tell'} step times alone"
+        return (NotCompared(what="causes", because=because, do=_CAPTURE),)
+    if distorted := _distorted(before, after):
+        because = f"the profiler makes the steps of {' and '.join(distorted)} several times as long: shares are its own"
+        return (NotCompared(what="causes", because=because, do=_LONGER),)
+    if before.step != after.step:
+        because = f"the ledger of A is of the {before.step}, that of B of the {after.step}"
+        return (NotCompared(what="causes", because=because),)
+    return ()
+
+
+def _distorted(before: Side, after: Side) -> list[str]:
+    """Those of the runs whose steps the profiler distorts: no cause, kernel or rank of them is compared."""
+    return [name for name, side in (("A", before), ("B", after)) if _is_distorted(side)]
+
+
+def _is_distorted(side: Side) -> bool:
+    return any(cause.cause == DISTORTED for cause in side.causes)
+
+
+def _run(side: Side, steps: StepTime | None, name: str) -> ComparedRun:
+    rate = 1e9 / steps.mean_ns if steps is not None else None
+    tokens, samples, ranks = side.tokens_per_step, side.samples_per_step, side.ranks or 1
+    return ComparedRun(
+        source=side.source,
+        device=side.device,
+        ranks=side.ranks,
+        step=name,
+        steps=steps.steps if steps is not None else 0,
+        left_out=side.left_out + (int((~steps.kept).sum()) if steps is not None else 0),
+        step_ns=steps.mean_ns if steps is not None else None,
+        noise_share=steps.noise_share if steps is not None else None,
+        tokens_per_s=tokens * ranks * rate if tokens and rate else None,
+        samples_per_s=samples * ranks * rate if samples and rate else None,
+        tokens_per_s_per_rank=tokens * rate if tokens and rate else None,
+    )
+
+
+def _promise(before: Side, after: Side, speedup: Estimate | None) -> Promise | None:
+    """What the patched side promised: that after, else that before, whose removal the comparison then shows."""
+    applied = after.applied or before.applied
+    if applied is None or not applied.patches or (before.applied is not None and after.applied is not None):
+        return None
+    is_after = after.applied is not None
+    measured = speedup if is_after or speedup is None else (1 / speedup[2], 1 / speedup[1], 1 / speedup[0])
+    kept = None
+    if measured is not None and applied.predicted_speedup is not None:
+        low, high = applied.predicted_speedup
+        kept = measured[2] >= low and (high is None or measured[0] <= high)
+    return Promise(patched="after" if is_after else "before", applied=applied, measured=measured, kept=kept)
+
+
+def _notes(before: Side, after: Side, steps: _Steps) -> tuple[str, ...]:
+    notes, windows = [], (_windows(before), _windows(after))
+    for name, side, window in (("A", before, windows[0]), ("B", after, windows[1])):
+        timed = steps.before if name == "A" else steps.after
+        if steps.names[0] == WITHOUT_PROFILER and timed is not None and not timed.kept.all():
+            notes.append(_left_out(name, np.asarray(side.unprofiled_ns, np.float64), timed))
+        if window is not None and not window.kept.all():
+            notes.append(_left_out(name, np.asarray(side.each_ns, np.float64), window))
+        if side.left_out:
+            notes.append(f"the first {side.left_out:,} steps of {name}, its start, are left out")
+    if steps.names == (WITHOUT_PROFILER, WITHOUT_PROFILER) and None not in windows:
+        notes.append("speeds are of steps without the profiler, causes and kernels of the steps under it")
+    if is_elsewhere(before, after):
+        where = f"steps {before.first_step:,} to {before.last_step:,} of A and {after.first_step:,} to "
+        notes.append(f"{where}{after.last_step:,} of B: the step drifts over a run, so that more counts as noise")
+    if steps.before is not None and steps.names[0] != steps.names[1]:
+        notes.append(f"the time of A is of the {steps.names[0]}, that of B of the {steps.names[1]}")
+    return tuple(notes)
+
+
+def _left_out(name: str, each_ns: Floats, window: StepTime) -> str:
+    slow = each_ns[~window.kept]
+    count = "one step" if len(slow) == 1 else f"{len(slow)} steps"
+    factor, share = slow.max() / window.mean_ns, slow.sum() / each_ns.sum()
+    return f"{count} of {name}, up to {factor:.2f}x the others and {100 * share:.1f} % of the time, left out as rare"

@@ -1,0 +1,17 @@
+"""A comparison as one self-contained page, in the style and under the policy of the report's."""
+
+from pathlib import Path
+
+from diagnose.commands.compare.answer import Comparison
+from diagnose.commands.compare.views import comparison_view
+from diagnose.report.html.page import framed
+from diagnose.report.views.summary import About
+
+_STYLES = ("report.css",)
+_TEMPLATE = Path(__file__).with_name("page.html")
+
+
+def comparison_page(comparison: Comparison, about: About) -> str:
+    """The whole page. Every text is escaped; nothing is measured or judged here."""
+    view = comparison_view(comparison)
+    return framed(_TEMPLATE, about, view.headline, _STYLES, view=view)

@@ -1,0 +1,45 @@
+"""How far two runs of one job lie apart, which their steps tell in part at best."""
+
+from diagnose.commands.compare.side import Side
+from diagnose.commands.compare.step_time import StepTime
+from diagnose.patch.applied import DEVICE_STEP
+
+FLOOR = 0.015  # 99 % of the pairs of equal runs on GPUs lie closer: benchmarks/compare.py
+FLOOR_ELSEWHERE = 0.060  # and windows of different steps of them
+FLOOR_ON_HOST = 0.05  # without a GPU, beside how far stretches of one run lie apart: benchmarks/tune.py
+FLOOR_OF_BRIEF = 0.40  # an estimate for steps that take less than BRIEF_NS, which do not tell that
+BRIEF_NS = 5e9
+NEAR_STEPS = 32  # windows that begin so close to each other are of one place
+BRIEF = (
+    f"without a GPU, steps of less than {BRIEF_NS / 1e9:g} s altogether do not tell how cores change their speed: time "
+    "more of them, or state how far equal runs lie apart (--noise)"
+)
+
+
+def usual_floor(before: Side, after: Side) -> float:
+    """How far repeats of a run lie apart: more where either runs without a GPU, or where their windows are elsewhere.
+
+    A log is taken to be of GPUs.
+    """
+    floor = FLOOR_ON_HOST if is_on_host(before, after) else FLOOR
+    return max(floor, FLOOR_ELSEWHERE if is_elsewhere(before, after) else FLOOR)
+
+
+def is_on_host(before: Side, after: Side) -> bool:
+    """Whether either runs without a GPU."""
+    return any(side.kind == "diagnosis" and side.step != DEVICE_STEP for side in (before, after))
+
+
+def is_brief(before: StepTime | None, after: StepTime | None) -> bool:
+    """Whether the steps of a side are over before the cores change their speed: that takes seconds."""
+    return any(side is not None and side.lasts_ns < BRIEF_NS for side in (before, after))
+
+
+def is_elsewhere(before: Side, after: Side) -> bool:
+    """Whether the steps lie apart and have less than half in common: over a run the step drifts with its data."""
+    spans = [(side.first_step, side.last_step) for side in (before, after)]
+    known = [(first, last) for first, last in spans if first is not None and last is not None]
+    if len(known) < 2 or abs(known[0][0] - known[1][0]) <= NEAR_STEPS:
+        return False
+    common = min(last for _, last in known) - max(first for first, _ in known) + 1
+    return 2 * common < min(last - first + 1 for first, last in known)

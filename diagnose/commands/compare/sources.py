@@ -1,0 +1,53 @@
+"""A side from what is at a path: a diagnosis as JSON, a log of steps, or traces."""
+
+from pathlib import Path
+
+from diagnose import analysis
+from diagnose.commands.compare.side import Side, side_of, side_of_log
+from diagnose.diagnosis import Diagnosis
+from diagnose.errors import shown_path
+from diagnose.series import Series, told_without_traces
+from diagnose.trace import displayed
+
+
+def told_at(path: str, options: analysis.Options | None = None) -> Diagnosis | Series:
+    """What the file or folder at `path` tells, or the URL of traces: a diagnosis, or step times alone.
+
+    Args:
+        path: a trace, a folder with one for each rank, a bundle of `diagnose run`, what `analyze --json` wrote, or
+            a log of steps as `diagnose series` reads it.
+        options: for the analysis of traces.
+
+    Raises:
+        UserError: it cannot be read, or holds no step.
+    """
+    told = told_before(path)
+    return analysis.analyze(path, options=options) if told is None else told
+
+
+def told_before(path: str) -> Diagnosis | Series | None:
+    """The same where no trace has to be analysed for it: a diagnosis as JSON, or a log; None for traces.
+
+    Raises:
+        UserError: it cannot be read.
+    """
+    return told_without_traces(Path(path)) if "://" not in path and path != "-" else None
+
+
+def side_told(told: Diagnosis | Series, path: str) -> Side:
+    """The side that was told at `path`.
+
+    Raises:
+        UserError: its times cannot be.
+    """
+    shown = shown_path(displayed(path))
+    return side_of_log(told, shown) if isinstance(told, Series) else side_of(told, shown)
+
+
+def side_at(path: str, options: analysis.Options | None = None) -> Side:
+    """The run at `path`, as `told_at` reads it.
+
+    Raises:
+        UserError: it cannot be read, or holds no step.
+    """
+    return side_told(told_at(path, options), path)

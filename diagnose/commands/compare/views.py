@@ -1,0 +1,258 @@
+"""A comparison in words and rows that every form of its report shares."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from diagnose.commands.compare.answer import (
+    CauseDifference,
+    Changed,
+    ComparedRun,
+    Comparison,
+    KernelDifference,
+    Promise,
+)
+from diagnose.facts import duration, spoken
+from diagnose.report.views.ledger import CLASS_NAMES
+from diagnose.report.views.plain import plain
+from diagnose.report.views.words import cause_name, counted, short_name, speedup, times
+
+Mood = Literal["good", "bad", "doubtful", "neutral"]
+MOST_CAUSES, MOST_KERNELS, MOST_SETTINGS, MOST_RANKS = 12, 10, 30, 16
+_WORTH_A_ROW = 0.002  # of the step
+_MOODS: dict[str, Mood] = {"better": "good", "worse": "bad", "no_difference": "neutral", "not_comparable": "doubtful"}
+_CHANGES = {"added": "only in B", "gone": "only in A", "count": "other count", "time": "other time each", "rest": ""}
+Row = tuple[str, ...]
+
+
+class Rows(msgspec.Struct, frozen=True):
+    """A table: its title, its heads and its rows, of which the first cell names and the others are figures."""
+
+    title: str
+    heads: Row
+    rows: tuple[Row, ...]
+    says: str = ""
+
+
+class ComparisonView(msgspec.Struct, frozen=True):
+    """The headline, what it rests on, the tables that are not empty, and what has to be known besides.
+
+    `sources` says what A and B are.
+    """
+
+    sources: tuple[tuple[str, str], ...]
+    headline: str
+    mood: Mood
+    because: str
+    promise: str
+    tables: tuple[Rows, ...]
+    notes: tuple[str, ...]
+
+
+def comparison_view(comparison: Comparison) -> ComparisonView:
+    """Everything that a report shows of it."""
+    c = comparison
+    tables = (_runs(c), _causes(c), _kernels(c), _ranks(c), _configuration(c))
+    missing = ("; ".join(filter(None, (f"{p.what} not compared: {p.because}", p.do))) for p in c.not_compared)
+    return ComparisonView(
+        sources=(("A", plain(c.before.source)), ("B", plain(c.after.source))),
+        headline=headline(c),
+        mood=_MOODS[c.verdict],
+        because=plain(f"{c.because}. {_floor(c)}") if c.speedup else "",
+        promise=promise_line(c.promise),
+        tables=tuple(table for table in tables if table.rows),
+        notes=tuple(plain(note) for note in (*c.notes, *missing)),
+    )
+
+
+def headline(comparison: Comparison) -> str:
+    """Such as "B is 1.40x faster than A (1.31-1.50x): data wait fell by 56.4 ms of 175.5 ms per step"."""
+    if comparison.speedup is None:
+        return f"not comparable: {plain(comparison.because)}"
+    low, mid, high = comparison.speedup
+    if comparison.verdict == "no_difference":
+        return f"no difference: B is {mid:.3f}x as fast as A{_by(comparison)} ({low:.3f}-{high:.3f}x)"
+    if comparison.verdict == "better":
+        told = f"B is {_times(mid)} faster than A{_by(comparison)} ({_range(low, high)})"
+    else:
+        told = f"B is {_times(1 / mid)} slower than A{_by(comparison)} ({_range(1 / high, 1 / low)})"
+    mover = _mover(comparison)
+    return f"{told}: {mover}" if mover else told
+
+
+def _by(comparison: Comparison) -> str:
+    return "" if comparison.speedup_of == "step time" else f" by {comparison.speedup_of}"
+
+
+def _times(factor: float) -> str:
+    return f"{factor:.2f}x" if abs(factor - 1) >= 0.0095 else f"{factor:.3f}x"
+
+
+def _range(low: float, high: float) -> str:
+    digits = 2 if abs(low - 1) >= 0.0095 else 3
+    return f"{low:.{digits}f}-{high:.{digits}f}x"
+
+
+def _mover(comparison: Comparison) -> str:
+    """The cause that moved most in the direction of the verdict."""
+    sign = -1 if comparison.verdict == "better" else 1
+    moved = [row for row in comparison.difference if row.ns * sign > 0]
+    step_ns, longer_ns = comparison.before_ns or 0, comparison.difference_ns or 0
+    if not moved or not step_ns or longer_ns * sign <= 0 or abs(moved[0].ns) < _WORTH_A_ROW * step_ns:
+        return ""
+    name, ns = cause_name(moved[0].cause), duration(abs(moved[0].ns))
+    return f"{name} fell by {ns} of {duration(step_ns)} per step" if sign < 0 else f"{name} grew by {ns} per step"
+
+
+def _floor(comparison: Comparison) -> str:
+    floor = spoken(comparison.floor_share, "share")
+    return f"It holds the noise of the steps and the {floor} that equal runs lie apart"
+
+
+def promise_line(promise: Promise | None) -> str:
+    """What the patch of one side promised, beside what was measured; "" without one."""
+    if promise is None:
+        return ""
+    applied = promise.applied
+    settings = ", ".join(f"{key}={value}" for patch in applied.patches for key, value in patch.set.items())
+    predicted = speedup(applied.predicted_speedup) or "unknown"
+    measured = "unknown" if promise.measured is None else f"{promise.measured[1]:.2f}x"
+    judged = {True: ": as predicted", False: ": not as predicted", None: ""}[promise.kept]
+    side = "B" if promise.patched == "after" else "A"
+    return plain(f"{side} runs with {settings}: predicted {predicted}, achieved {measured}{judged}")
+
+
+def _runs(c: Comparison) -> Rows:
+    """Both sides in a row each of what at least one of them tells."""
+    rows: list[Row] = []
+    rows += _pair("device", plain(c.before.device), plain(c.after.device))
+    rows += _pair("ranks", *(f"{run.ranks:,}" if run.ranks else "" for run in (c.before, c.after)))
+    rows += _pair("steps", *(_steps(run) for run in (c.before, c.after)))
+    rows += _pair("per step", *(_step(run) for run in (c.before, c.after)))
+    rows += _pair("tokens/s", *(_rate(run.tokens_per_s) for run in (c.before, c.after)))
+    rows += _pair("samples/s", *(_rate(run.samples_per_s) for run in (c.before, c.after)))
+    if "per GPU" in c.speedup_of:
+        rows += _pair("tokens/s per GPU", *(_rate(run.tokens_per_s_per_rank) for run in (c.before, c.after)))
+    listed = {row[0] for row in rows}
+    rows += [(plain(one.what), _value(one.before), _value(one.after)) for one in c.work if one.what not in listed]
+    return Rows("Runs", ("", "A", "B"), tuple(rows))
+
+
+def _pair(name: str, before: str, after: str) -> list[Row]:
+    return [(name, before or "unknown", after or "unknown")] if before or after else []
+
+
+def _steps(run: ComparedRun) -> str:
+    if not run.steps:
+        return ""
+    name = (run.step or "step").replace("step", "step" if run.steps == 1 else "steps", 1)
+    left = f", {run.left_out:,} left out" if run.left_out else ""
+    return f"{run.steps:,} {name}{left}"
+
+
+def _step(run: ComparedRun) -> str:
+    if run.step_ns is None:
+        return ""
+    noise = "" if run.noise_share is None else f", ±{spoken(run.noise_share, 'share')} each"
+    return f"{duration(run.step_ns)}{noise}"
+
+
+def _rate(value: float | None) -> str:
+    return "" if value is None else f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _value(value: float | bool | str | None) -> str:
+    if isinstance(value, bool) or value is None or isinstance(value, str):
+        return "-" if value is None else plain(value)[:80]
+    return f"{value:,.0f}" if float(value).is_integer() else f"{value:.6g}"
+
+
+def _causes(c: Comparison) -> Rows:
+    """The causes that moved, the rest in a row, and the step; the column of differences adds up."""
+    if c.before_ns is None or c.after_ns is None or c.difference_ns is None:
+        return Rows("", (), ())
+    least = _WORTH_A_ROW * max(c.before_ns, c.after_ns)
+    shown = [row for row in c.difference if abs(row.ns) >= least][:MOST_CAUSES]
+    rest = c.difference[len(shown) :]
+    rows = [_cause(row, c.before_ns) for row in shown]
+    if rest:
+        sums = (sum(r.before_ns for r in rest), sum(r.after_ns for r in rest), sum(r.ns for r in rest))
+        rows.append((counted(len(rest), "more cause"), "", *_figures(*sums, of_ns=c.before_ns)))
+    rows.append(("the step", "", *_figures(c.before_ns, c.after_ns, c.difference_ns, of_ns=c.before_ns)))
+    work = "" if c.speedup_of == "step time" else ", B's for the work of a step of A"
+    says = f"Per step{work}; a share is of the step of A. The differences add up to that of the step."
+    return Rows("Causes", ("cause", "class", "A", "B", "B - A", "share"), tuple(rows), says)
+
+
+def _cause(row: CauseDifference, step_ns: int) -> Row:
+    figures = _figures(row.before_ns, row.after_ns, row.ns, of_ns=step_ns)
+    return (cause_name(row.cause), CLASS_NAMES.get(row.class_, row.class_), *figures)
+
+
+def _figures(before_ns: int, after_ns: int, ns: int, of_ns: int) -> Row:
+    share = f"{100 * ns / of_ns:+.1f} %".replace("-0.0", "0.0").replace("+0.0", "0.0") if of_ns else ""
+    return duration(before_ns), duration(after_ns), signed(ns), share
+
+
+def signed(ns: int) -> str:
+    """`-56_400_000` is "-56.4 ms"."""
+    return f"{'+' if ns > 0 else '-' if ns < 0 else ''}{duration(abs(ns))}"
+
+
+def _kernels(c: Comparison) -> Rows:
+    shown = [row for row in c.kernels if row.change != "rest"][:MOST_KERNELS]
+    others = [row for row in c.kernels if row not in shown]
+    rows = [_kernel(row, short_name(row.name)) for row in shown]
+    if shown and others:
+        rows.append(
+            (
+                "all others",
+                "",
+                _counts(sum(row.before_count for row in others), sum(row.after_count for row in others)),
+                duration(sum(row.before_ns for row in others)),
+                duration(sum(row.after_ns for row in others)),
+                signed(sum(row.ns for row in others)),
+            )
+        )
+    says = "Per step of a typical rank, as it ran. The differences add up to that of the time of all of them."
+    return Rows(
+        f"{c.kernel_kind.capitalize()}s", (c.kernel_kind, "change", "count", "A", "B", "B - A"), tuple(rows), says
+    )
+
+
+def _kernel(row: KernelDifference, name: str) -> Row:
+    counts = _counts(row.before_count, row.after_count)
+    return name, _CHANGES[row.change], counts, duration(row.before_ns), duration(row.after_ns), signed(row.ns)
+
+
+def _counts(before: float, after: float) -> str:
+    return times(before) if before == after else f"{times(before)} -> {times(after)}"
+
+
+def _ranks(c: Comparison) -> Rows:
+    """The ranks whose own work changed most, in the order of the ranks."""
+    most = sorted(c.ranks, key=lambda r: -abs(r.after_own_ns - r.before_own_ns))[:MOST_RANKS]
+    rows = tuple(
+        (
+            f"rank {rank.rank}",
+            duration(rank.before_own_ns) + (" late" if rank.late_before else ""),
+            duration(rank.after_own_ns) + (" late" if rank.late_after else ""),
+            signed(rank.after_own_ns - rank.before_own_ns),
+        )
+        for rank in sorted(most, key=lambda rank: rank.rank)
+    )
+    left = f" {len(c.ranks) - len(rows)} ranks that changed less are left out." if len(c.ranks) > len(rows) else ""
+    says = f"A rank's step without waiting for other ranks and without communication that no work hides.{left}"
+    return Rows("Ranks", ("rank", "A", "B", "B - A"), rows, says)
+
+
+def _configuration(c: Comparison) -> Rows:
+    rows = _changed(c.configuration[:MOST_SETTINGS])
+    left = len(c.configuration) - len(rows)
+    says = f"{left} more differ: --json has all." if left else ""
+    return Rows("Configuration", ("setting", "A", "B"), rows, says)
+
+
+def _changed(changes: Sequence[Changed]) -> tuple[Row, ...]:
+    return tuple((plain(one.what), _value(one.before), _value(one.after)) for one in changes)

@@ -1,0 +1,127 @@
+"""From what was measured to what is said."""
+
+from msgspec.structs import replace
+
+from diagnose.commands.data.answer import (
+    LoaderRate,
+    LockHeld,
+    Padding,
+    PaddingGain,
+    PipelineReport,
+    Stage,
+    WorkersNeeded,
+)
+from diagnose.commands.data.measured import Beside, Measured
+from diagnose.commands.data.padding import GROUPED, padding_of
+from diagnose.commands.data.question import Question
+from diagnose.commands.data.stages import smallest_of, stages_of
+from diagnose.commands.data.workers import needed, rates_of
+from diagnose.diagnosis.estimates import number
+from diagnose.metrics.data.loader_work import COMPUTES, SEVERAL, TAKES_TURNS
+from diagnose.patch.refusals import Standing
+from diagnose.trace.refused import refused_in
+
+AT_ONCE = 1.7  # cores; what loading and a thread in Python use at least where neither waits for the lock
+BUSY_HOST = 0.2  # of the time in process, without a core to run on
+
+
+def report_of(measured: Measured, question: Question) -> PipelineReport:
+    """The report: rates, the smallest of them, workers, padding."""
+    stages = stages_of(measured)
+    dataset = next(stage for stage in stages if stage.name == "dataset")
+    smallest, because = smallest_of(stages, measured.loader.num_workers or 0)
+    lock, lock_because = lock_of(measured, dataset.busy_share)
+    rates = rates_of(measured)
+    standing = Standing(refused_in(measured.refuses))
+    return PipelineReport(
+        loop=measured.loop,
+        dataset=measured.dataset.name,
+        dataset_samples=measured.dataset.samples,
+        is_iterable=measured.dataset.is_iterable,
+        batch_size=measured.batch_size,
+        num_workers=measured.loader.num_workers or 0,
+        world_size=measured.world_size,
+        samples=measured.fetch.samples,
+        seconds=measured.seconds,
+        stages=stages,
+        smallest=None if smallest is None else smallest.name,
+        smallest_because=because or _why_handing_over(smallest, rates, measured.loader.num_workers or 0),
+        lock=lock,
+        lock_because=lock_because,
+        queued_share=_queued_share(measured),
+        loader=rates,
+        workers=_workers(needed(measured, question, dataset), standing),
+        padding=_groupable(padding_of(measured), standing),
+        notes=tuple(_notes(measured)),
+    )
+
+
+def _workers(workers: WorkersNeeded, standing: Standing) -> WorkersNeeded:
+    """The workers that a step needs; none are named where the job refuses them."""
+    refused = standing.against_setting("dataloader_num_workers")
+    return (
+        WorkersNeeded(room=workers.room, batches_per_step=workers.batches_per_step, refused=refused)
+        if refused
+        else workers
+    )
+
+
+def _groupable(padding: Padding, standing: Standing) -> Padding:
+    """The padding; nothing is promised of groups by length where the job refuses them."""
+    because = standing.against_setting("train_sampling_strategy", "group_by_length")
+    refused = PaddingGain(name=GROUPED, refused=because)
+    return replace(padding, gains=tuple(refused if because and g.name == GROUPED else g for g in padding.gains))
+
+
+def _why_handing_over(smallest: Stage | None, rates: tuple[LoaderRate, ...], workers: int) -> str:
+    """What is gained without workers, where they lose more by handing over than they gain by loading."""
+    by_workers = {rate.workers: rate.samples_per_s for rate in rates}
+    alone, together = by_workers.get(0), by_workers.get(workers)
+    if smallest is None or smallest.name != "hand-over" or not alone or not together or alone <= together:
+        return ""
+    told = f"without workers the loader gives {number(alone)} samples/s, with them {number(together)}"
+    return f"its batches cost more to hand over than to load: {told}"
+
+
+def lock_of(measured: Measured, busy_share: float | None) -> tuple[LockHeld, str]:
+    """Whether loading holds Python's lock: it and a thread in Python take turns then, on however many cores."""
+    lock = measured.lock
+    if lock.in_python is None or lock.without_lock is None:
+        return "unknown", lock.because
+    if busy_share is None or busy_share < COMPUTES:
+        return "unknown", "loading mostly waits, and does not need the lock meanwhile"
+    if _together(lock.without_lock) < SEVERAL:
+        return "unknown", "no second core was free to try it"
+    together = _together(lock.in_python)
+    return ("held" if together <= TAKES_TURNS else "free" if together >= AT_ONCE else "partly"), ""
+
+
+def _together(beside: Beside) -> float:
+    return (beside.loading_ns + beside.beside_ns) / beside.wall_ns if beside.wall_ns else 0.0
+
+
+def _queued_share(measured: Measured) -> float:
+    spent = measured.fetch.wall_ns + measured.collate.wall_ns
+    return min((measured.fetch.queued_ns + measured.collate.queued_ns) / spent, 1.0) if spent else 0.0
+
+
+def _notes(measured: Measured) -> list[str]:
+    notes = []
+    if measured.world_size > 1:
+        ranks = f"{measured.world_size} ranks"
+        notes.append(f"rank 0 was measured alone: in the job {ranks} share storage, and those of a host its cores")
+    if _queued_share(measured) > BUSY_HOST:
+        share = f"{100 * _queued_share(measured):.0f} %"
+        notes.append(f"the host is busy: for {share} of the time in process loading had no core, which lowers rates")
+    if measured.stopped:
+        notes.append(f"loading in process ended early: {measured.stopped}")
+    if not measured.dataset.collated:
+        notes.append("the loader does not batch (batch_size=None): a sample is one item of the dataset, maybe a batch")
+    if measured.restarts:
+        notes.append("the data is short: samples were loaded several times, and what caches them is faster for it")
+    spreads = [measured.fetch.times_ns, measured.collate.times_ns]
+    if any(0 < len(times) < 3 for times in spreads):
+        loaded = len(measured.fetch.times_ns)
+        were = "1 batch was" if loaded == 1 else f"{loaded} batches were"
+        notes.append(f"{were} loaded in process: raise --seconds for firmer rates")
+    return notes

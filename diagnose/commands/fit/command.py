@@ -1,0 +1,254 @@
+"""`diagnose fit`: does a job fit its GPUs, how fast will it be, and how to divide it, before it runs."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from diagnose.cli.command import Command, Option, refuse_beyond
+from diagnose.cli.exit_status import writing
+from diagnose.cli.numbers import POSITIVE, mfu_as_option
+from diagnose.cli.terminal import terminal
+from diagnose.cli.whole_file import whole_file
+from diagnose.commands.fit.boards import fewest_nodes, gpu_named
+from diagnose.commands.fit.calibration import calibrated
+from diagnose.commands.fit.forecast import Forecast, best_forecast, forecast, to_json
+from diagnose.commands.fit.models import longest_usual, model_from, with_places
+from diagnose.commands.fit.stacks import Stack, stack_of
+from diagnose.commands.fit.table import as_csv, predictions, read_table
+from diagnose.commands.fit.text import render
+from diagnose.errors import UserError, WrongUsage, printable
+from diagnose.formulas.model import ModelShape
+from diagnose.predict.memory.estimate import memory_ledger
+from diagnose.predict.memory.job import ATTENTIONS, CHECKPOINTINGS, MOST, JobPlan, Sharding
+from diagnose.predict.memory.remedies import largest_micro_batch
+
+_COUNT = click.IntRange(1, MOST)
+_PROBLEMS = 5  # rows that cannot be predicted and are told
+_SEQUENCES = 256  # of a global batch that nobody states
+_FSDP = {"full-shard": 3, "shard-grad-op": 2}
+_OF_TABLE = ("table", "out", "stack", "mfu_as")
+_DIVIDE = "leave it out, or state the division (--dp, --tp, --pp)"
+_SHARDING = ("dp", "tp", "pp", "zero", "fsdp")
+
+
+@click.command(
+    cls=Command, epilog="Example:  diagnose fit --model llama-3.1-8b --gpu H100 --gpus 16 --global-batch 256"
+)
+@click.option(
+    "--model", metavar="NAME", help="The model: name, Hugging Face repository, short form (8b), or a config.json."
+)
+@click.option("--gpu", metavar="NAME", help="The GPU, one of `diagnose hardware`.")
+@click.option("--gpus", type=_COUNT, help="Total GPUs (default: what the parallelism takes, else 1).")
+@click.option("--nodes", type=_COUNT, help="Machines (default: as many as needed with at most eight GPUs in each).")
+@click.option("--seq-len", type=_COUNT, help="Tokens of a sequence (default: 2048, or the model's maximum if less).")
+@click.option("--micro-batch", type=_COUNT, help="Sequences that one GPU processes at once.")
+@click.option("--accumulation", type=_COUNT, help="Micro-batches in an optimizer step.")
+@click.option("--global-batch", type=_COUNT, help="Sequences in an optimizer step, over all GPUs.")
+@click.option(
+    "--dtype", help="Precision: bf16, bf16-mixed, fp32, tf32, ... (default: that of the stack, mostly bf16-mixed)."
+)
+@click.option("--optimizer", default="adamw", show_default=True, help="adamw, adamw-8bit, lion, adafactor, ...")
+@click.option("--attn", type=click.Choice(ATTENTIONS), default="sdpa", show_default=True, help="Attention kernels.")
+@click.option(
+    "--checkpointing",
+    type=click.Choice(CHECKPOINTINGS),
+    default="none",
+    show_default=True,
+    help="Activations that are recomputed in the backward pass.",
+)
+@click.option("--liger", is_flag=True, help="Use Liger kernels.")
+@click.option("--compile", "compiled", is_flag=True, help="Use torch.compile.")
+@click.option("--fp8", is_flag=True, help="Run the blocks' matrix products in fp8.")
+@click.option("--dp", type=_COUNT, help="Data-parallel ranks.")
+@click.option("--tp", type=_COUNT, help="Tensor-parallel ranks.")
+@click.option("--pp", type=_COUNT, help="Pipeline stages.")
+@click.option(
+    "--zero",
+    cls=Option,
+    idle_with={"fsdp": "--fsdp is a ZeRO stage by another name"},
+    type=click.IntRange(0, 3),
+    help="ZeRO stage: what the data-parallel ranks shard.",
+)
+@click.option("--fsdp", type=click.Choice(tuple(_FSDP)), help="Same as ZeRO stage 3 or 2.")
+@click.option(
+    "--stack",
+    metavar="NAME",
+    help="Framework whose published rates to use: transformers, llm-foundry, torchtitan, megatron or nanotron.",
+)
+@click.option(
+    "--calibrate",
+    type=click.Path(path_type=Path),
+    help="JSON of a diagnosed run, to use its rates instead of the stack's.",
+)
+@click.option(
+    "--network-gbs", type=POSITIVE, help="Bandwidth that collectives reach on a node's network, GB/s in one direction."
+)
+@mfu_as_option
+@click.option("--json", "as_json", is_flag=True, help="Print the forecast as one JSON object on stdout.")
+@click.option("--table", type=click.Path(path_type=Path), help="Predict each row of a CSV file instead; needs --out.")
+@click.option(
+    "--out",
+    cls=Option,
+    needs="table",
+    because="a forecast is printed",
+    writes=True,
+    type=click.Path(path_type=Path),
+    help="Where to write the table with predictions.",
+)
+def fit(table: Path | None, out: Path | None, as_json: bool, **given: Any) -> None:
+    """Say whether a job will fit its GPUs, how fast it will be, and how to parallelize it.
+
+    The answer comes before the job runs, from sizes and published runs alone. docs/fit.md says how far to trust it.
+
+    Without --dp, --tp, --pp, --zero or --fsdp every way to divide the job is tried, and the best are ranked.
+    """
+    if table is not None:
+        refuse_beyond(_OF_TABLE, "has no effect with --table: state it in a column of the table.")
+        _predict_table(table, out, given["stack"], given["mfu_as"])
+        return
+    for name in ("model", "gpu"):
+        if given[name] is None:
+            raise WrongUsage(f"--{name} is missing", do="diagnose fit --model llama-3.1-8b --gpu H100 --gpus 8")
+    made = forecast_of(given)
+    with writing():
+        if as_json:
+            click.echo(json.dumps(to_json(made)))
+        else:
+            render(made, terminal())
+
+
+def _predict_table(table: Path, out: Path | None, stack: str | None, mfu_as: str | None) -> None:
+    if out is None:
+        raise WrongUsage("--out is missing", why="--table writes the rows with their predictions to a file of its own")
+    if stack is not None:
+        stack_of(stack)
+    made = predictions(read_table(table), stack, lambda name: model_from(name)[1], memory_ledger, mfu_as)
+    if len(made.problems) == len(made.rows):
+        line, first = next(iter(made.problems.items()))
+        raise UserError(
+            "no row of the table can be predicted", where=table, why=f"line {line}: {first.what}", do=first.do
+        )
+    try:
+        with whole_file(out) as file:
+            file.write(as_csv(made.rows))
+    except OSError as error:
+        raise UserError("cannot write the table", where=out, why=error.strerror or str(error)) from error
+    for line, problem in list(made.problems.items())[:_PROBLEMS]:
+        click.echo(f"line {line} is not predicted: {printable(' '.join(problem.message.split()))}", err=True)
+    left = f", {len(made.problems)} of them without a prediction" if made.problems else ""
+    click.echo(f"wrote {len(made.rows)} rows to {printable(str(out))}{left}", err=True)
+
+
+def forecast_of(given: dict[str, Any], found: Callable[[str], tuple[str, ModelShape]] = model_from) -> Forecast:
+    """The plan as it is given, or the best of all where its division is not; `found` says what its model is."""
+    divided = any(given[name] is not None for name in _SHARDING)
+    gpus = given["gpus"] or (given["dp"] or 1) * (given["tp"] or 1) * (given["pp"] or 1)
+    stack = _stack(given)
+    sharding = _sharding(given, gpus, stack) if divided else Sharding(dp=gpus, uneven_stages=stack.uneven_stages)
+    plan = _plan(given, found(given["model"]), gpus, sharding, stack)
+    if divided or gpus == 1:
+        _check_batch(plan, given)
+        return forecast(_filled(plan, given), stack)
+    for name in ("micro_batch", "accumulation"):
+        if given[name] is not None and given["global_batch"] is not None:
+            option = f"--{name.replace('_', '-')}"
+            raise WrongUsage(f"{option} has no effect with --global-batch where the division is searched", do=_DIVIDE)
+    return best_forecast(plan, stack, given["global_batch"] or _global_batch(given, gpus))
+
+
+def _stack(given: dict[str, Any]) -> Stack:
+    """The training stack, with the network that the user states in the place of the one that it was measured on."""
+    stack = stack_of(given["stack"] or ("nanotron" if given["tp"] or given["pp"] else "transformers"))
+    if given["calibrate"] is not None:
+        stack = calibrated(stack, given["calibrate"])
+    stack = stack.counting_as(given["mfu_as"])
+    return stack.with_rates({"node_gbs": given["network_gbs"]}) if given["network_gbs"] else stack
+
+
+def _plan(given: dict[str, Any], of: tuple[str, ModelShape], gpus: int, sharding: Sharding, stack: Stack) -> JobPlan:
+    name, model = of
+    seq_len = given["seq_len"] or longest_usual(model)
+    return JobPlan(
+        name=name,
+        model=with_places(model, seq_len, stack),
+        gpu=gpu_named(given["gpu"]),
+        gpus=gpus,
+        nodes=given["nodes"] or fewest_nodes(gpus),
+        seq_len=seq_len,
+        micro_batch=given["micro_batch"] or 1,
+        accumulation=given["accumulation"] or 1,
+        dtype=given["dtype"] or stack.dtype,
+        optimizer=given["optimizer"],
+        attention=given["attn"],
+        checkpointing=given["checkpointing"],
+        liger=given["liger"],
+        compiled=given["compiled"],
+        fp8=given["fp8"],
+        sharding=sharding,
+    )
+
+
+def _filled(plan: JobPlan, given: dict[str, Any]) -> JobPlan:
+    """The plan with the micro-batch or accumulation that was left open: the largest that fits, the global batch."""
+    if given["micro_batch"] is None:
+        plan = replace(plan, micro_batch=_micro_batch(plan, given))
+    at_once = plan.sharding.dp * plan.micro_batch
+    wanted = given["global_batch"]
+    if wanted is None or given["accumulation"] is not None:
+        return plan
+    if wanted % at_once:
+        where = f"global batch {wanted}, dp x micro-batch = {at_once}"
+        raise WrongUsage("the global batch cannot be reached", where=where, do=f"use a multiple of {at_once}")
+    return replace(plan, accumulation=wanted // at_once)
+
+
+def _check_batch(plan: JobPlan, given: dict[str, Any]) -> None:
+    """Refuses a global batch that what is stated of its parts does not make.
+
+    Raises:
+        WrongUsage: it is none of their product's multiples, or where both are stated not their product.
+    """
+    wanted, dp = given["global_batch"], plan.sharding.dp
+    if wanted is None or given["accumulation"] is None:
+        return
+    parts = dp * given["accumulation"] * (given["micro_batch"] or 1)
+    if wanted % parts or (given["micro_batch"] is not None and wanted != parts):
+        names = "dp x accumulation" + " x micro-batch" * (given["micro_batch"] is not None)
+        where = f"global batch {wanted}, {names} = {parts}"
+        raise WrongUsage("the global batch is not what its parts make", where=where, do="leave one of them out")
+
+
+def _micro_batch(plan: JobPlan, given: dict[str, Any]) -> int:
+    """What reaches the global batch with the stated accumulation, else the largest that fits.
+
+    Where a global batch is to be reached and the accumulation is open, it divides a rank's share of it.
+    """
+    global_batch = given["global_batch"]
+    if global_batch is not None and given["accumulation"] is not None:
+        return int(global_batch) // (plan.sharding.dp * plan.accumulation)
+    largest = max(largest_micro_batch(plan), 1)
+    if global_batch is None or global_batch % plan.sharding.dp:
+        return largest
+    share = global_batch // plan.sharding.dp
+    return max(size for size in range(1, min(largest, share) + 1) if share % size == 0)
+
+
+def _sharding(given: dict[str, Any], gpus: int, stack: Stack) -> Sharding:
+    """The division that the user gave; data parallelism takes what tensor and pipeline parallelism leave."""
+    tp, pp = given["tp"] or 1, given["pp"] or 1
+    zero = given["zero"] if given["zero"] is not None else _FSDP.get(given["fsdp"] or "", 0)
+    dp = given["dp"] or max(gpus // (tp * pp), 1)
+    sharding = Sharding(dp, tp, pp, zero, uneven_stages=stack.uneven_stages)
+    stack.check(sharding)
+    return sharding
+
+
+def _global_batch(given: dict[str, Any], gpus: int) -> int:
+    """Of a search where nobody states one: what the micro-batch and accumulation make on all GPUs, or 256 and more."""
+    if given["micro_batch"] or given["accumulation"]:
+        return gpus * (given["micro_batch"] or 1) * (given["accumulation"] or 1)
+    return -(-_SEQUENCES // gpus) * gpus

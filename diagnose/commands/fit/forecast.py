@@ -1,0 +1,168 @@
+"""What `diagnose fit` says of a job: its memory, its step, and the best ways to divide it where none is given."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from diagnose.commands.fit.launch import is_for_trainer, launch_file, model_kwargs, training_arguments
+from diagnose.commands.fit.reasons import division, why
+from diagnose.commands.fit.search import Ranked, Search, search
+from diagnose.commands.fit.stacks import Stack, stacks
+from diagnose.commands.fit.step_time import StepTime, predict_step
+from diagnose.errors import UserError
+from diagnose.predict.memory.estimate import MemoryLedger, memory_ledger
+from diagnose.predict.memory.job import JobPlan
+from diagnose.predict.memory.remedies import Remedy, largest_micro_batch, remedies, together
+
+GB = 1e9
+SHOWN = 5  # ranked configurations
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """A job before it runs.
+
+    Attributes:
+        plan: what is launched.
+        stack: whose rates predict its step.
+        ledger: memory of the fullest rank.
+        step: the predicted optimizer step.
+        largest: sequences of the largest micro-batch that fits the plan.
+        remedies: what makes room for larger ones.
+        found: the search that the plan is the best of; None where its division was given.
+        elsewhere: the best of a stack that divides blocks too, where the plan's own does not; None where none fits.
+    """
+
+    plan: JobPlan
+    stack: Stack
+    ledger: MemoryLedger
+    step: StepTime
+    largest: int
+    remedies: tuple[Remedy, ...]
+    found: Search | None = None
+    elsewhere: Ranked | None = None
+
+    @property
+    def reasons(self) -> list[tuple[str, str]]:
+        """Why this plan, in three steps; empty where its division was given."""
+        return why(self.found, self.ledger.headroom_bytes / GB) if self.found else []
+
+    @property
+    def helpful_remedies(self) -> tuple[Remedy, ...]:
+        """What admits a larger micro-batch than fits without, of what the stack has."""
+        stages = (*self.stack.zero_stages, self.plan.sharding.zero)
+        larger = (remedy for remedy in self.remedies if remedy.largest_micro_batch > self.largest)
+        return tuple(remedy for remedy in larger if remedy.plan.sharding.zero in stages)
+
+    @property
+    def several_remedies(self) -> tuple[tuple[str, ...], int]:
+        """Changes that together may make room for one sequence where none does alone, and the largest micro-batch then:
+        0 where not even all of them do.
+        """
+        names, plan = together(self.plan, self.stack.zero_stages)
+        return names, largest_micro_batch(plan)
+
+
+def forecast(plan: JobPlan, stack: Stack, found: Search | None = None, elsewhere: Ranked | None = None) -> Forecast:
+    """The forecast of a plan as it stands.
+
+    Raises:
+        UserError: the board has no peak in the plan's precision.
+    """
+    step, largest = predict_step(plan, stack), largest_micro_batch(plan)
+    return Forecast(plan, stack, memory_ledger(plan), step, largest, remedies(plan), found, elsewhere)
+
+
+def best_forecast(plan: JobPlan, stack: Stack, global_batch: int) -> Forecast:
+    """The forecast of the fastest way to divide the plan's job for a global batch.
+
+    Raises:
+        UserError: nothing fits, or no division reaches the global batch.
+    """
+    found = _search(plan, stack, global_batch)
+    elsewhere = None
+    if not stack.divides_blocks:
+        other = next(other for other in stacks().values() if other.divides_blocks)
+        best = _search(replace(plan, dtype=other.dtype), other, global_batch).ranked
+        elsewhere = best[0] if best else None
+    if not found.ranked:
+        raise _nothing_fits(plan, stack, found, elsewhere)
+    return forecast(found.ranked[0].plan, stack, found, elsewhere)
+
+
+def _search(plan: JobPlan, stack: Stack, global_batch: int) -> Search:
+    return search(plan, stack, global_batch, lambda candidate: memory_ledger(candidate).fits)
+
+
+def _nothing_fits(plan: JobPlan, stack: Stack, found: Search, elsewhere: Ranked | None) -> UserError:
+    why_not = f"none of the {found.tried} divisions that {stack.name} can launch fits {plan.gpu.key}"
+    do = "use more GPUs, a shorter --seq-len, --liger, or an optimizer with fewer state bytes (adamw-8bit)"
+    if elsewhere:
+        do = f"--stack nanotron fits: {division(elsewhere.plan)}; or {do}"
+    return UserError("the job does not fit", where=f"{plan.name} on {plan.gpus} GPUs", why=why_not, do=do)
+
+
+def to_json(made: Forecast) -> dict[str, Any]:
+    """The forecast as plain values; seconds, bytes and shares as their names say."""
+    name, text = launch_file(made.plan, made.stack.name)
+    return {
+        "plan": _plan(made.plan),
+        "memory": {
+            "fits": made.ledger.fits,
+            "total_bytes": made.ledger.total_bytes,
+            "capacity_bytes": made.ledger.capacity_bytes,
+            "largest_micro_batch": made.largest,
+            "remedies": [
+                {"name": each.name, "freed_bytes": each.freed_bytes, "largest_micro_batch": each.largest_micro_batch}
+                for each in made.remedies
+            ],
+            "parts": [{"name": part.name, "bytes": part.bytes} for part in made.ledger.parts],
+        },
+        "step": _step(made.step),
+        "stack": {
+            "name": made.stack.name,
+            "source": made.stack.source,
+            "ran_on_such_a_board": made.stack.ran_on(made.plan.gpu.key),
+        },
+        "ranked": [] if made.found is None else _ranked(made.found),
+        "elsewhere": None if made.elsewhere is None else _entry(made.elsewhere),
+        "reasons": [{"step": step, "because": because} for step, because in made.reasons],
+        "launch": {
+            "file": name,
+            "text": text,
+            "training_arguments": training_arguments(made.plan) if is_for_trainer(made.stack.name) else None,
+            "model_kwargs": model_kwargs(made.plan) if is_for_trainer(made.stack.name) else None,
+        },
+    }
+
+
+def _plan(plan: JobPlan) -> Mapping[str, Any]:
+    kept = ("name", "gpus", "nodes", "seq_len", "micro_batch", "accumulation", "dtype", "optimizer", "attention")
+    named = {field: getattr(plan, field) for field in (*kept, "checkpointing", "liger", "compiled", "fp8")}
+    sizes = {"parameters": plan.model.parameters, "global_batch": plan.global_batch}
+    return named | sizes | {"gpu": plan.gpu.key, "sharding": asdict(plan.sharding)}
+
+
+def _step(step: StepTime) -> Mapping[str, Any]:
+    return {
+        "seconds": step.step_s,
+        "seconds_range": [step.fastest_s, step.slowest_s],
+        "parts_s": dict(step.parts),
+        "tokens": step.tokens,
+        "tokens_per_s": step.tokens_per_s,
+        "tokens_per_s_per_gpu": step.tokens_per_s_per_gpu,
+        "expected_tokens_per_s": step.expected_tokens_per_s,
+        "mfu_share": step.mfu,
+        "mfu_as": step.mfu_as,
+        "model_flops": step.model_flops,
+        "peak_flops_per_s": step.peak_flops,
+        "stall_chance": step.stall_chance,
+    }
+
+
+def _entry(entry: Ranked) -> Mapping[str, Any]:
+    return {"plan": _plan(entry.plan), "step": _step(entry.step)}
+
+
+def _ranked(found: Search) -> list[Mapping[str, Any]]:
+    return [{**_entry(entry), "slower_share": found.loss(place)} for place, entry in enumerate(found.ranked[:SHOWN])]

@@ -1,0 +1,79 @@
+"""The settings that launch a plan: TrainingArguments and accelerate's configuration, or its stack's own."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from diagnose.commands.fit.launch_stacks import has_own_file, stack_file, yaml
+from diagnose.predict.memory.job import JobPlan
+
+_OPTIMIZERS = {
+    "adamw": "adamw_torch_fused",
+    "adamw-8bit": "adamw_bnb_8bit",
+    "lion": "lion_32bit",
+    "lion-8bit": "lion_8bit",
+    "sgd": "sgd",
+    "sgd-momentum": "sgd",
+    "adafactor": "adafactor",
+}
+_ATTENTION = {"eager": "eager", "sdpa": "sdpa", "flash": "flash_attention_2"}
+Settings = Mapping[str, Any]
+
+
+def training_arguments(plan: JobPlan) -> Settings:
+    """Keyword arguments of transformers' TrainingArguments."""
+    named = {
+        "per_device_train_batch_size": plan.micro_batch,
+        "gradient_accumulation_steps": plan.accumulation,
+        "bf16": plan.dtype.startswith("bf16"),
+        "fp16": plan.dtype.startswith("fp16"),
+        "tf32": plan.dtype == "tf32",
+        "gradient_checkpointing": plan.checkpointing != "none" and not _is_fsdp(plan),
+        "use_liger_kernel": plan.liger,
+        "torch_compile": plan.compiled,
+    }
+    return {name: value for name, value in named.items() if value is not False} | {"optim": _OPTIMIZERS[plan.optimizer]}
+
+
+def model_kwargs(plan: JobPlan) -> Settings:
+    """Keyword arguments of `from_pretrained`."""
+    dtype = {"bf16": "bfloat16", "fp16": "float16"}.get(plan.dtype, "float32")
+    return {"dtype": dtype, "attn_implementation": _ATTENTION[plan.attention]}
+
+
+def is_for_trainer(stack: str) -> bool:
+    """Whether transformers' Trainer launches the plans of the stack of that name."""
+    return not has_own_file(stack)
+
+
+def launch_file(plan: JobPlan, stack: str) -> tuple[str, str]:
+    """Name and text of what divides the job: accelerate's configuration, or what the stack of that name reads."""
+    own = stack_file(plan, stack)
+    return own if own else ("accelerate.yaml", yaml(_accelerate(plan)))
+
+
+def _is_fsdp(plan: JobPlan) -> bool:
+    return plan.sharding.zero >= 2
+
+
+def _accelerate(plan: JobPlan) -> Settings:
+    zero = plan.sharding.zero
+    kinds = {0: "MULTI_GPU" if plan.gpus > 1 else "NO", 1: "DEEPSPEED", 2: "FSDP", 3: "FSDP"}
+    mixed = plan.dtype[:4] if plan.dtype[:4] in ("bf16", "fp16") else "no"
+    config: dict[str, Any] = {
+        "compute_environment": "LOCAL_MACHINE",
+        "distributed_type": kinds[zero],
+        "num_machines": plan.nodes,
+        "num_processes": plan.gpus,
+        "mixed_precision": mixed,
+    }
+    if zero == 1:
+        config["deepspeed_config"] = {"zero_stage": 1, "gradient_accumulation_steps": plan.accumulation}
+    if zero >= 2:
+        config["fsdp_config"] = {
+            "fsdp_version": 2,
+            "fsdp_auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
+            "fsdp_reshard_after_forward": zero == 3,
+            "fsdp_activation_checkpointing": plan.checkpointing != "none",
+            "fsdp_state_dict_type": "SHARDED_STATE_DICT",
+        }
+    return config

@@ -1,0 +1,17 @@
+"""MFU of a planned job in the count of one project: its model FLOPs and the peak that it divides by."""
+
+from diagnose.formulas.mfu_conventions import MFU_AS
+from diagnose.formulas.model_flops import flops_per_token
+from diagnose.predict.memory.job import JobPlan
+
+
+def counted_flops_per_token(plan: JobPlan, mfu_as: str) -> float:
+    """Model FLOPs of training one token of the plan's model, as the project counts them."""
+    return flops_per_token(plan.model, plan.seq_len, MFU_AS[mfu_as].flops)
+
+
+def counted_peak_flops(plan: JobPlan, mfu_as: str) -> float:
+    """FLOP/s of a GPU that the project divides by: of half precision whatever runs, or of what runs."""
+    own = plan.gpu.tflops("fp8" if plan.fp8 else plan.precision.peak) or 0.0
+    half = plan.gpu.matrix_tflops or own
+    return 1e12 * (half if MFU_AS[mfu_as].peak == "half" else own)

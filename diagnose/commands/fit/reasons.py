@@ -1,0 +1,60 @@
+"""Why a configuration is the one to take, in a textbook's three steps: fit, reach the global batch, throughput."""
+
+from diagnose.commands.fit.search import Ranked, Search
+from diagnose.commands.fit.step_time import StepTime
+from diagnose.predict.memory.job import ZERO_STAGES, JobPlan
+
+_SMALL = 0.02  # share of the step from which a part is named
+_MOST_NAMED = 3
+_NEARLY_ALL = 0.99
+
+
+def division(plan: JobPlan) -> str:
+    """How the GPUs are divided, in a few words."""
+    sharding = plan.sharding
+    kinds = [f"{name}={count}" for name, count in (("tp", sharding.tp), ("pp", sharding.pp)) if count > 1]
+    zero = f" {ZERO_STAGES[sharding.zero].split(' or ')[0]}" if sharding.dp > 1 else ""
+    return " ".join([f"dp={sharding.dp}", *kinds]) + zero
+
+
+def batch(plan: JobPlan) -> str:
+    """How the global batch is reached."""
+    parts = f"{plan.micro_batch} x {plan.accumulation} x {plan.sharding.dp}"
+    return f"{plan.global_batch} sequences = micro-batch x accumulation x dp = {parts}"
+
+
+def largest_losses(step: StepTime) -> list[tuple[str, float]]:
+    """The parts of the step beside matrix products and attention that take most, each with its share of the step."""
+    shares = {name: seconds / step.step_s for name, seconds in step.parts.items()}
+    named = [(name, share) for name, share in shares.items() if name not in ("matrix products", "attention")]
+    return sorted((entry for entry in named if entry[1] >= _SMALL), key=lambda entry: -entry[1])[:_MOST_NAMED]
+
+
+def percent(share: float, digits: int = 1) -> str:
+    """A share as reports write it."""
+    return f"{100 * share:.{digits}f} %"
+
+
+def chance(step: StepTime) -> str:
+    """How likely a stall is, which is an estimate and never certain."""
+    return "over 99 %" if step.stall_chance > _NEARLY_ALL else percent(step.stall_chance, 0)
+
+
+def why(found: Search, headroom_gb: float) -> list[tuple[str, str]]:
+    """The three steps for the best configuration, each as (step, reason)."""
+    best = found.ranked[0]
+    return [
+        ("fit", f"{found.fitting} of {found.tried} configurations fit; this one leaves {headroom_gb:.1f} GB"),
+        ("batch", batch(best.plan)),
+        ("throughput", _throughput(found, best)),
+    ]
+
+
+def _throughput(found: Search, best: Ranked) -> str:
+    stalls = f"; {chance(best.step)} of such jobs stall, which the ranking counts as a mean over runs"
+    risk = stalls if best.step.stall_chance else ""
+    losses = ", ".join(f"{name} {percent(share, 0)}" for name, share in largest_losses(best.step))
+    text = (f"beside the arithmetic, of the step: {losses}" if losses else "the step is arithmetic") + risk
+    if len(found.ranked) == 1:
+        return text
+    return f"{text}; the next best, {division(found.ranked[1].plan)}, is {percent(found.loss(1))} slower"

@@ -1,0 +1,154 @@
+"""What a training stack reaches of the hardware: a few rates, fitted on published runs, with their source."""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from diagnose.errors import WrongUsage
+from diagnose.predict.memory.job import Sharding
+
+_TABLE = Path(__file__).parents[2] / "data" / "training_stacks.toml"
+REGIMES = ("node", "nodes", "pipeline", "wide")
+WIDE_NODES = 33  # from here on the one table with such jobs shows a network that stalls
+
+
+@dataclass(frozen=True)
+class Stack:
+    """The achieved rates of one stack; seconds, bytes and shares as their names say.
+
+    Attributes:
+        name: as users type it.
+        source: the published runs that the rates were fitted on.
+        boards: on which GPUs these ran, by how the names of the table of GPUs begin.
+        matrix_share: of the dense peak, what matrix products of endless width reach.
+        matrix_half_width: columns of a rank's slice of the hidden width at which half of that is reached.
+        attention_share: of the dense peak, what fused attention reaches on the pairs that a causal mask leaves.
+        elementwise_bytes: read and written between the matrix products, forward and backward, for each token, block
+            and element of the hidden width.
+        logits_bytes: of the loss, for each token and entry of the vocabulary.
+        score_bytes: of eager attention, for each pair of tokens and head.
+        host_layer_s: the host's time for a block, forward and backward.
+        host_layer_tp_s: the same with tensor parallelism.
+        tp_exposed_share: of tensor-parallel transfers, what nothing hides.
+        tp_nodes_gbs: bus bandwidth of tensor parallelism between nodes, GB/s times the nodes of a group.
+        ring_hop_s: latency of each rank of a tensor-parallel group that spans nodes, in each collective.
+        pipeline_hop_s: what pipelines between nodes add to each rank of each tensor-parallel collective.
+        handover_s: of a micro-batch from a stage to the next.
+        node_gbs: network of a node that data parallelism reaches, GB/s in one direction.
+        half_nodes: nodes of a group at which half of that is reached.
+        reduce_exposed_share: of gradient reduction, what the backward pass does not hide.
+        gather_exposed_share: the same where ranks hold shards (ZeRO, FSDP).
+        optimizer_passes: times that the optimizer moves the bytes of its weights, gradients and states.
+        step_s: of each optimizer step whatever its size.
+        liger_elementwise: of the elementwise bytes, the share that Liger's kernels leave.
+        liger_logits: of the loss's bytes, the share that Liger's fused loss leaves.
+        compiled_elementwise: of the elementwise bytes, the share that torch.compile leaves.
+        fp8_share: of the time of the blocks' matrix products, what they take in fp8.
+        stall_s: of each exchange of a rank with another node, in a job that stalls.
+        collective_stall_s: of each tensor-parallel collective between nodes, in a job that stalls.
+        stall_odds: what each unit of `stalls.evidence` adds to the logarithm of the odds of a stall; empty where no run
+            is known to stall.
+        divides_blocks: it has tensor and pipeline parallelism.
+        zero_stages: that it has.
+        dtype: that it trains in unless told otherwise.
+        model_prefix: how the short names of its source's models continue the names of the table of models.
+        uneven_stages: stages are balanced by weights.
+        mfu_as: whose count of model FLOPs its MFU is, one of `MFU_AS`.
+        span: slow and fast end of measured over predicted throughput (10th and 90th percentile), by regime.
+    """
+
+    name: str
+    source: str
+    boards: tuple[str, ...]
+    matrix_share: float
+    matrix_half_width: float
+    attention_share: float
+    elementwise_bytes: float
+    logits_bytes: float
+    score_bytes: float
+    host_layer_s: float
+    host_layer_tp_s: float
+    tp_exposed_share: float
+    tp_nodes_gbs: float
+    ring_hop_s: float
+    pipeline_hop_s: float
+    handover_s: float
+    node_gbs: float
+    half_nodes: float
+    reduce_exposed_share: float
+    gather_exposed_share: float
+    optimizer_passes: float
+    step_s: float
+    liger_elementwise: float
+    liger_logits: float
+    compiled_elementwise: float
+    fp8_share: float
+    stall_s: float
+    collective_stall_s: float
+    stall_odds: Mapping[str, float]
+    divides_blocks: bool
+    zero_stages: tuple[int, ...]
+    dtype: str
+    model_prefix: str
+    uneven_stages: bool
+    mfu_as: str
+    span: Mapping[str, tuple[float, float]]
+
+    def ran_on(self, board: str) -> bool:
+        """Whether a run on such a board is among those that the rates were fitted on."""
+        return board.startswith(self.boards)
+
+    def with_rates(self, rates: Mapping[str, float]) -> "Stack":
+        """The same stack with some of its rates replaced."""
+        return replace(self, **dict(rates))  # type: ignore[arg-type]
+
+    def counting_as(self, mfu_as: str | None) -> "Stack":
+        """The same stack whose MFU is that project's count; its own where none is named."""
+        return self if mfu_as is None else replace(self, mfu_as=mfu_as)
+
+    def check(self, sharding: Sharding) -> None:
+        """Nothing, when the stack can divide a job so.
+
+        Raises:
+            UserError: it cannot; the message says what can.
+        """
+        if sharding.tp * sharding.pp > 1 and not self.divides_blocks:
+            able = ", ".join(name for name, stack in stacks().items() if stack.divides_blocks)
+            where = f"tp={sharding.tp}, pp={sharding.pp}"
+            raise WrongUsage(f"{self.name} divides only data", where=where, do=f"--stack may be {able}")
+        if sharding.dp > 1 and sharding.zero not in self.zero_stages:
+            allowed = ", ".join(map(str, self.zero_stages))
+            others = [other for other in stacks().values() if other.divides_blocks or sharding.tp == sharding.pp == 1]
+            names = ", ".join(other.name for other in others if sharding.zero in other.zero_stages)
+            do = f"zero may be {allowed}" + (f"; --stack may be {names} for it" if names else "")
+            raise WrongUsage(f"{self.name} has no such ZeRO stage", where=sharding.zero, do=do)
+
+
+RATES = tuple(field.name for field in fields(Stack) if field.type is float or field.type == "float")
+
+
+@lru_cache(maxsize=1)
+def stacks() -> Mapping[str, Stack]:
+    """Every known stack by name."""
+    with _TABLE.open("rb") as file:
+        return {name: _stack(name, row) for name, row in tomllib.load(file).items()}
+
+
+def stack_of(name: str) -> Stack:
+    """The stack of that name.
+
+    Raises:
+        UserError: no such stack is known.
+    """
+    if name not in stacks():
+        raise WrongUsage("no such training stack", where=name, do=f"use one of {', '.join(stacks())}")
+    return stacks()[name]
+
+
+def _stack(name: str, row: Mapping[str, Any]) -> Stack:
+    span = {regime: (low, high) for regime, (low, high) in row["span"].items()}
+    lists = {key: tuple(row[key]) for key in ("boards", "zero_stages")}
+    return Stack(**{**row, **lists, "name": name, "span": span})

@@ -1,0 +1,151 @@
+"""Seconds of a micro-batch on one pipeline stage, forward and backward, by what takes them."""
+
+from dataclasses import dataclass
+
+from diagnose.commands.fit.stacks import Stack
+from diagnose.commands.fit.transfers import (
+    COLLECTIVES_PER_BLOCK,
+    gathering_s,
+    latency_s,
+    reduction_s,
+    tensor_parallel_s,
+)
+from diagnose.errors import WrongUsage
+from diagnose.formulas.model_flops import (
+    attention_flops,
+    causal_pairs_per_token,
+    dense_flops_per_token,
+)
+from diagnose.hardware.device import ASSUMED_HBM_SHARE
+from diagnose.predict.memory.job import JobPlan
+
+_SHARPNESS = 6  # of the longer of device and host: near the crossing they hinder each other
+_FORWARD_SHARE = 1 / 3  # of training's matrix products; of attention and elementwise work about the same
+
+
+@dataclass(frozen=True)
+class Board:
+    """What a GPU can do: FLOP/s of its dense peak in the plan's precision, bytes/s of its memory."""
+
+    peak_flops: float
+    memory_bytes_per_s: float
+
+
+def board_of(plan: JobPlan) -> Board:
+    """The plan's GPU in the plan's precision.
+
+    Raises:
+        UserError: the board has no such units, or nobody states their rate.
+    """
+    gpu, precision = plan.gpu, plan.precision.peak
+    tflops = gpu.tflops(precision)
+    if tflops is None or gpu.hbm_gbs is None:
+        lacks = f"{precision} peak" if tflops is None else "memory bandwidth"
+        raise WrongUsage(f"no {lacks} is known of this GPU", where=gpu.key, do="choose another --dtype or --gpu")
+    if plan.fp8 and gpu.fp8_tflops is None:
+        raise WrongUsage("this GPU has no fp8 units", where=gpu.key, do="leave out --fp8, or choose another --gpu")
+    gbs = gpu.measured_hbm_gbs or ASSUMED_HBM_SHARE * gpu.hbm_gbs
+    return Board(tflops * 1e12, gbs * 1e9)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What one pipeline stage holds.
+
+    Attributes:
+        layers: its blocks.
+        has_embedding: it begins with the embedding.
+        has_head: it ends with the logits and the loss.
+    """
+
+    layers: int
+    has_embedding: bool
+    has_head: bool
+
+
+def stages(plan: JobPlan) -> tuple[Stage, ...]:
+    """The pipeline's stages, the first one first; the head is on the last one."""
+    layers = plan.layers_per_stage
+    return tuple(Stage(own, at == 0, at == len(layers) - 1) for at, own in enumerate(layers))
+
+
+def stage_parts(plan: JobPlan, stack: Stack, board: Board, stage: Stage) -> dict[str, float]:
+    """Seconds by name; what a part hides behind others is not in it."""
+    parts = _device_parts(plan, stack, board, stage)
+    device = sum(parts.values())
+    host = _host_s(plan, stack, stage.layers + stage.has_head)
+    longer = (device**_SHARPNESS + host**_SHARPNESS) ** (1 / _SHARPNESS)
+    parts["waiting for launches and latencies"] = longer - device
+    parts["sharded weights"] = _sharded_weights_s(plan, stack, stage_parameters(plan, stage), device)
+    parts["hand-over between stages"] = stack.handover_s if plan.sharding.pp > 1 else 0.0
+    return parts
+
+
+def stage_parameters(plan: JobPlan, stage: Stage) -> float:
+    """Parameters of a rank of the stage before ZeRO divides them; norms outside the blocks are with them."""
+    model = plan.model
+    shares_table = model.tied and stage.has_embedding
+    tables = model.embedding_parameters if stage.has_embedding else 0
+    head = model.head_weights if stage.has_head and not shares_table else 0
+    blocks = model.parameters - model.embedding_parameters - (0 if model.tied else model.head_weights)
+    return (tables + head + blocks * stage.layers / model.layers) / plan.sharding.tp
+
+
+def _device_parts(plan: JobPlan, stack: Stack, board: Board, stage: Stage) -> dict[str, float]:
+    model, tp, tokens, layers = plan.model, plan.sharding.tp, plan.micro_batch_tokens, stage.layers
+    width = model.hidden / tp
+    matrix_flops = board.peak_flops * stack.matrix_share * width / (width + stack.matrix_half_width)
+    block = model.attention_weights + model.feed_forward_weights(model.experts_per_token)
+    blocks = dense_flops_per_token(layers * block) * tokens / tp / matrix_flops
+    blocks *= stack.fp8_share if plan.fp8 else 1
+    attention = layers * _attention_s(plan, stack, board, matrix_flops)
+    elementwise = stack.elementwise_bytes * layers * model.hidden * tokens / tp / board.memory_bytes_per_s
+    head = dense_flops_per_token(model.head_weights) * tokens / tp / matrix_flops if stage.has_head else 0.0
+    logits = stack.logits_bytes * model.vocab * tokens / tp / board.memory_bytes_per_s if stage.has_head else 0.0
+    if plan.liger:
+        elementwise, logits = elementwise * stack.liger_elementwise, logits * stack.liger_logits
+    elif plan.compiled:
+        elementwise *= stack.compiled_elementwise
+    again = {"none": 0.0, "selective": attention, "full": blocks + attention + elementwise}[plan.checkpointing]
+    return {
+        "matrix products": blocks + head,
+        "attention": attention,
+        "elementwise": elementwise,
+        "loss": logits,
+        "recomputation": again * _FORWARD_SHARE,
+        "tensor-parallel transfers": stack.tp_exposed_share * layers * tensor_parallel_s(plan, stack),
+    }
+
+
+def _attention_s(plan: JobPlan, stack: Stack, board: Board, matrix_flops: float) -> float:
+    """A block's attention: fused over the pairs that the mask leaves, or eager over all pairs and their scores."""
+    model, tp, tokens = plan.model, plan.sharding.tp, plan.micro_batch_tokens
+    if plan.attention != "eager":
+        pairs = causal_pairs_per_token(model, plan.seq_len)
+        flops = attention_flops(model, pairs) / model.layers * tokens / tp
+        return flops / (board.peak_flops * stack.attention_share)
+    flops = attention_flops(model, plan.seq_len) / model.layers * tokens / tp
+    scores = stack.score_bytes * model.heads * plan.seq_len * tokens / tp
+    return flops / matrix_flops + scores / board.memory_bytes_per_s
+
+
+def _host_s(plan: JobPlan, stack: Stack, blocks: int) -> float:
+    """The host's time to launch so many blocks, and the latencies that no size of a message hides."""
+    launches = stack.host_layer_s if plan.sharding.tp == 1 else stack.host_layer_tp_s
+    return blocks * (launches + COLLECTIVES_PER_BLOCK * latency_s(plan, stack))
+
+
+def _sharded_weights_s(plan: JobPlan, stack: Stack, parameters: float, device_s: float) -> float:
+    """What a micro-batch waits for weights and, from ZeRO-2 on, for its gradients. FULL_SHARD gathers the weights for
+    each pass, SHARD_GRAD_OP for the forward pass.
+    """
+    if plan.sharding.zero < 2:
+        return 0.0
+    passes = 2 if plan.sharding.zero == 3 else 1 if plan.gathers_once else 0
+    seconds = passes * gathering_s(plan, stack, parameters) + reduction_s(plan, stack, parameters)
+    return exposed_s(seconds, stack.gather_exposed_share, device_s)
+
+
+def exposed_s(seconds: float, exposed_share: float, behind_s: float) -> float:
+    """Of a transfer, what is not hidden behind so much computation."""
+    return exposed_share * seconds + max((1 - exposed_share) * seconds - behind_s, 0.0)

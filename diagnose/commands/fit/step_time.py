@@ -1,0 +1,150 @@
+"""How long an optimizer step takes before it runs: parts that add up, with the rates of a training stack."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from diagnose.commands.fit.mfu_as import counted_flops_per_token, counted_peak_flops
+from diagnose.commands.fit.stacks import WIDE_NODES, Stack
+from diagnose.commands.fit.stage_time import Board, board_of, exposed_s, stage_parameters, stage_parts, stages
+from diagnose.commands.fit.stalls import median_s, stall_chance, stall_s
+from diagnose.commands.fit.transfers import gathering_s, reduction_s, shard_latency_s
+from diagnose.formulas.model_flops import mfu_share
+from diagnose.predict.memory.estimate import optimizer_bytes
+from diagnose.predict.memory.job import JobPlan
+
+_BACKWARD_SHARE = 2 / 3  # of a micro-batch: what the reduction of gradients can hide behind
+_BEYOND = 0.1  # share of runs that are faster than the fast end of the range, and slower than the slow one
+
+
+@dataclass(frozen=True)
+class StepTime:
+    """A predicted optimizer step.
+
+    Attributes:
+        parts: seconds by name, of the stage that takes longest; they add up to `step_s`.
+        fastest_s: seconds when it goes well.
+        slowest_s: seconds when it goes badly; one measured run in five lay outside of both ends.
+        tokens: of the step.
+        gpus: that run it.
+        mfu_as: whose count `model_flops` and `peak_flops` are, one of `MFU_AS`.
+        model_flops: of the step.
+        peak_flops: dense peak of a GPU that MFU is a share of.
+        stall_chance: share of measured runs of this kind that stalled in every micro-batch.
+        stalled_s: seconds of the step when it does.
+    """
+
+    parts: Mapping[str, float]
+    fastest_s: float
+    slowest_s: float
+    tokens: int
+    gpus: int
+    mfu_as: str
+    model_flops: float
+    peak_flops: float
+    stall_chance: float
+    stalled_s: float
+
+    @property
+    def step_s(self) -> float:
+        """Seconds of the step."""
+        return sum(self.parts.values())
+
+    @property
+    def tokens_per_s(self) -> float:
+        """Tokens per second of the job."""
+        return self.tokens / self.step_s
+
+    @property
+    def tokens_per_s_per_gpu(self) -> float:
+        """Tokens per second of a GPU."""
+        return self.tokens_per_s / self.gpus
+
+    @property
+    def mfu(self) -> float:
+        """Model FLOPs utilisation. Share of the peak."""
+        return mfu_share(self.model_flops, self.step_s, self.gpus * self.peak_flops)
+
+    @property
+    def expected_tokens_per_s(self) -> float:
+        """Tokens per second on average over runs, of which some stall."""
+        return self.tokens * ((1 - self.stall_chance) / self.steady_s + self.stall_chance / self.stalled_s)
+
+    @property
+    def steady_s(self) -> float:
+        """Seconds of the step of a run that does not stall."""
+        return self.step_s - self.parts["stalls"]
+
+
+def predict_step(plan: JobPlan, stack: Stack) -> StepTime:
+    """The optimizer step of a plan.
+
+    A pipeline's step is its slowest stage once for each micro-batch, and every other stage once for the first one
+    (Narayanan et al. 2021).
+
+    Raises:
+        UserError: the board has no peak in the plan's precision.
+    """
+    board = board_of(plan)
+    parts = _parts(plan, stack, board)
+    steady_s = sum(parts.values())
+    stalled_s, chance = steady_s + stall_s(plan, stack), stall_chance(plan, stack)
+    parts["stalls"] = median_s(steady_s, stalled_s, chance) - steady_s
+    low, high = stack.span[regime(plan)]
+    return StepTime(
+        parts=parts,
+        fastest_s=(stalled_s if chance > 1 - _BEYOND else steady_s) / high,
+        slowest_s=(stalled_s if chance > _BEYOND else steady_s) / low,
+        tokens=plan.tokens_per_step,
+        gpus=plan.gpus,
+        mfu_as=stack.mfu_as,
+        model_flops=counted_flops_per_token(plan, stack.mfu_as) * plan.tokens_per_step,
+        peak_flops=counted_peak_flops(plan, stack.mfu_as),
+        stall_chance=chance,
+        stalled_s=stalled_s,
+    )
+
+
+def _parts(plan: JobPlan, stack: Stack, board: Board) -> dict[str, float]:
+    """Seconds of the step by name, without stalls."""
+    pipeline = stages(plan)
+    by_kind = {stage: stage_parts(plan, stack, board, stage) for stage in set(pipeline)}
+    times = [sum(by_kind[stage].values()) for stage in pipeline]
+    slowest = max(range(len(times)), key=times.__getitem__)
+    parts = {name: seconds * plan.accumulation for name, seconds in by_kind[pipeline[slowest]].items()}
+    parts["pipeline bubble"] = sum(times) - times[slowest]
+    parameters = max(stage_parameters(plan, stage) for stage in by_kind)
+    parts["data-parallel transfers"] = _data_parallel_s(plan, stack, parameters, times[slowest])
+    owned = parameters / (plan.sharding.shards if plan.sharding.zero else 1)
+    parts["optimizer"] = stack.optimizer_passes * owned * _state_bytes(plan) / board.memory_bytes_per_s
+    parts["once a step"] = stack.step_s
+    return parts
+
+
+def _state_bytes(plan: JobPlan) -> float:
+    """Bytes that the optimizer's step is about, for each parameter: what it updates, from what, and what it keeps."""
+    precision = plan.precision
+    held = precision.weight_bytes + precision.master_bytes + precision.gradient_bytes
+    return held + optimizer_bytes(plan)
+
+
+def _data_parallel_s(plan: JobPlan, stack: Stack, parameters: float, micro_batch_s: float) -> float:
+    """What is transferred once a step: gradients, unless each micro-batch reduces them, and then the new weights."""
+    zero, behind_s = plan.sharding.zero, _BACKWARD_SHARE * micro_batch_s
+    seconds = 0.0
+    if zero < 2:
+        hides = zero == 0 and plan.sharding.pp == 1
+        share = stack.reduce_exposed_share if hides else stack.gather_exposed_share
+        seconds += exposed_s(reduction_s(plan, stack, parameters), share, behind_s)
+    if zero in (1, 2) and not plan.gathers_once:
+        seconds += stack.gather_exposed_share * gathering_s(plan, stack, parameters)
+        seconds += shard_latency_s(plan, stack)
+    return seconds
+
+
+def regime(plan: JobPlan) -> str:
+    """Which of the stack's spans holds."""
+    if plan.nodes >= WIDE_NODES:
+        return "wide"
+    if plan.nodes == 1:
+        return "node"
+    return "pipeline" if plan.sharding.pp > 1 else "nodes"

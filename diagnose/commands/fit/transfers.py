@@ -1,0 +1,78 @@
+"""Seconds of a job's collectives when nothing hides them: tensor parallelism, gradients and weights."""
+
+import math
+
+from diagnose.commands.fit.stacks import Stack
+from diagnose.formulas.collectives import latency_and_wire_s, transfer_s, wire_bytes
+from diagnose.formulas.size_curve import NETWORK_LATENCY_S, Links
+from diagnose.predict.memory.job import JobPlan
+
+COLLECTIVES_PER_BLOCK = 10
+"""Of a tensor-parallel block with sequence parallelism: an all-gather before and a reduce-scatter after attention and
+MLP, forward (4) and backward (4), and the gathered inputs once more for the gradients of weights (2): Korthikanti et
+al. 2022."""
+
+
+def tensor_parallel_s(plan: JobPlan, stack: Stack) -> float:
+    """Seconds that a block of a micro-batch spends on tensor-parallel transfers, forward and backward."""
+    tp = plan.sharding.tp
+    if tp == 1:
+        return 0.0
+    message = plan.micro_batch_tokens * plan.model.hidden * plan.precision.compute_bytes
+    if tp <= plan.gpus_per_node:
+        return COLLECTIVES_PER_BLOCK * _inside_node_s(plan, "allgather", message, tp)
+    rate = stack.tp_nodes_gbs * 1e9 * plan.gpus_per_node / tp
+    return COLLECTIVES_PER_BLOCK * transfer_s("allgather", message, tp, rate)
+
+
+def reduction_s(plan: JobPlan, stack: Stack, parameters: float) -> float:
+    """Seconds of reducing the gradients of a rank's `parameters` once; ranks keep shards of them from ZeRO-1 on."""
+    kind = "allreduce" if plan.sharding.zero == 0 else "reducescatter"
+    return _data_parallel_s(plan, stack, kind, parameters * plan.precision.gradient_bytes)
+
+
+def gathering_s(plan: JobPlan, stack: Stack, parameters: float) -> float:
+    """Seconds of gathering the weights of a rank's `parameters` once, in the type they are computed in."""
+    return _data_parallel_s(plan, stack, "allgather", parameters * plan.precision.compute_bytes)
+
+
+def nodes_spanned(plan: JobPlan) -> int:
+    """Nodes of a data-parallel group; ranks are ordered tensor, data, pipeline from the innermost."""
+    tp, dp = plan.sharding.tp, plan.sharding.dp
+    return dp if tp >= plan.gpus_per_node else math.ceil(dp * tp / plan.gpus_per_node)
+
+
+def _data_parallel_s(plan: JobPlan, stack: Stack, kind: str, message_bytes: float) -> float:
+    """The groups of a node share its network, and each crosses it once (hierarchical algorithm)."""
+    if plan.sharding.dp == 1:
+        return 0.0
+    nodes = nodes_spanned(plan)
+    if nodes == 1:
+        return _inside_node_s(plan, kind, message_bytes, plan.sharding.dp)
+    of_node = message_bytes * min(plan.sharding.tp, plan.gpus_per_node)
+    rate = stack.node_gbs * 1e9 / (1 + nodes / stack.half_nodes)
+    return latency_and_wire_s(NETWORK_LATENCY_S, wire_bytes(kind, of_node, nodes), rate)
+
+
+_WITHOUT_LINKS_GBS = 25.0  # an assumption: what PCIe 4.0 x16 reaches
+
+
+def _inside_node_s(plan: JobPlan, kind: str, message_bytes: float, ranks: int) -> float:
+    links = Links(plan.gpu.measured_node, plan.gpu.nvlink_one_way_gbs, ranks)
+    gbs = links.bus_gbs(kind, message_bytes) or _WITHOUT_LINKS_GBS
+    return transfer_s(kind, message_bytes, ranks, gbs * 1e9)
+
+
+def latency_s(plan: JobPlan, stack: Stack) -> float:
+    """Seconds of a tensor-parallel collective whatever its size, beyond launching it."""
+    sharding = plan.sharding
+    between_nodes = stack.ring_hop_s * max(sharding.tp - plan.gpus_per_node, 0)
+    beside_pipeline = stack.pipeline_hop_s * (sharding.tp - 1) if sharding.pp > 1 and plan.nodes > 1 else 0.0
+    return between_nodes + beside_pipeline
+
+
+def shard_latency_s(plan: JobPlan, stack: Stack) -> float:
+    """Seconds that gathering the new weights of a stage's blocks takes whatever their size: a ring passes each rank."""
+    if nodes_spanned(plan) == 1:
+        return 0.0
+    return stack.ring_hop_s * max(plan.layers_per_stage) * (plan.sharding.dp - 1)

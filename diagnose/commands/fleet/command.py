@@ -1,0 +1,103 @@
+"""`diagnose fleet`: the diagnoses and runs of many jobs in, what their GPU-hours went to out."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from diagnose import analysis
+from diagnose.cli.announcing import Bar, announced
+from diagnose.cli.command import Command, Option
+from diagnose.cli.exit_status import writing
+from diagnose.cli.loading import OF_TRACES, limited, loading_of, loading_options
+from diagnose.cli.numbers import HOURS, POSITIVE
+from diagnose.cli.pages import html_option, tables_option, write_answer, write_table_files
+from diagnose.cli.terminal import terminal
+from diagnose.commands.fleet.accounting import read_accounting
+from diagnose.commands.fleet.answer import Fleet, fleet_json
+from diagnose.commands.fleet.jobs import Terms
+from diagnose.commands.fleet.judging import fleet_of
+from diagnose.commands.fleet.reading import read_fleet
+from diagnose.commands.fleet.tree import tree_at
+from diagnose.trace import displayed
+
+
+@click.command(
+    cls=Command, epilog="Example:  diagnose fleet /shared/diagnose-runs --accounting jobs.csv --html fleet.html"
+)
+@click.argument("folder", metavar="DIR", type=click.Path())
+@click.option(
+    "--accounting",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="CSV of the jobs: a column job, and gpu_hours, label or gpu_hour_price.",
+)
+@click.option("--hours", metavar="TIME", type=HOURS, help="How long a job ran if nothing else says so: 12h.")
+@click.option("--gpu-hour-price", metavar="F", type=POSITIVE, help="Price of a GPU-hour in any currency.")
+@click.option(
+    "--diagnoses-only",
+    cls=Option,
+    idle_with=dict.fromkeys(OF_TRACES, "--diagnoses-only reads no traces"),
+    is_flag=True,
+    help="Skip runs that have no diagnosis yet.",
+)
+@click.option("--details", cls=Option, idle_with={"as_json": ""}, is_flag=True, help="Print every row.")
+@html_option
+@tables_option
+@click.option("--json", "as_json", is_flag=True, help="Print the answer as one JSON object on stdout.")
+@loading_options
+def fleet(folder: str, **given: Any) -> None:
+    """Say where the GPU-hours of many jobs went, which changes return most, and which hosts are at fault.
+
+    DIR holds diagnoses (written by analyze --json), runs as `diagnose run` or a profiler leaves them, or folders of
+    both, at any depth, here or at a URL (s3://, gs://, hf://, ssh://). Each job is counted once, however often it
+    appears. What cannot be used is named and left out.
+
+    \b
+    Exit codes:
+      0    something was read, whatever it says; what was not is named
+      2    wrong usage
+      3    nothing can be used, or the output not written
+      70   a bug in diagnose
+      130  interrupted
+    """
+    answer = _answer(folder, given)
+    if given["html"] is not None:
+        from diagnose.commands.fleet.html import fleet_page  # its libraries load when a page is asked for
+
+        write_answer(given["html"], lambda about: fleet_page(answer, about), displayed(folder))
+    if given["tables"] is not None:
+        from diagnose.commands.fleet.tables import fleet_tables
+
+        write_table_files(fleet_tables(answer), given["tables"])
+    with writing():
+        if given["as_json"]:
+            click.echo(fleet_json(answer).encode())
+        else:
+            from diagnose.commands.fleet.text import render
+
+            render(answer, terminal(), given["details"])
+
+
+def _answer(folder: str, given: Mapping[str, Any]) -> Fleet:
+    accounting = read_accounting(given["accounting"]) if given["accounting"] is not None else {}
+    tree = tree_at(folder)
+    loading = loading_of(given, None)
+    options = analysis.Options(loading=loading, scheduler=given["scheduler"])
+    with _watched(tree.shown) as watch, limited(loading.memory_bytes):
+        read = read_fleet(tree, options, analyse=not given["diagnoses_only"], watch=watch)
+    terms = Terms(accounting, given["hours"], given["gpu_hour_price"], read.armed_h)
+    return fleet_of(read, terms, tree.shown)
+
+
+@contextmanager
+def _watched(shown: str) -> Iterator[Callable[[str, int, int], None] | None]:
+    """What is being read, on an interactive stderr."""
+    with announced(Path(shown)) as bar:
+        yield None if bar is None else _of(bar)
+
+
+def _of(bar: Bar) -> Callable[[str, int, int], None]:
+    return lambda place, done, number: bar(Path(place), done, number)

@@ -1,0 +1,55 @@
+"""Rows of the accounting to jobs: a row is of one job, and a job has one row; no GPU-hour is given out twice."""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+
+from diagnose.commands.fleet.window import Window
+
+
+def _numbers(window: Window) -> str:
+    return window.slurm_job
+
+
+def _places(window: Window) -> str:
+    return window.name
+
+
+def _last_parts(window: Window) -> str:
+    return window.name.rpartition("/")[2]
+
+
+_NAMES: tuple[Callable[[Window], str], ...] = (_numbers, _places, _last_parts)  # the best first
+_WHY = ("of no job here", "of a job that another row is of", "of several jobs here, and counted for none")
+
+
+def rows_of(jobs: Mapping[str, Sequence[Window]], rows: Collection[str]) -> dict[str, str]:
+    """The row of each job that has one, by the job's key.
+
+    A row is of the job whose number in Slurm it names, else of that whose place, else of that whose place ends in it.
+    A name that several jobs have is of none of them.
+    """
+    found: dict[str, str] = {}
+    left = set(rows)
+    for name_of in _NAMES:
+        named: dict[str, set[str]] = {}
+        for key, windows in jobs.items():
+            for name in {name_of(window) for window in windows} & left:
+                named.setdefault(name, set()).add(key)
+        for name in sorted(named):
+            key = min(named[name])
+            if len(named[name]) == 1 and key not in found:
+                found[key] = name
+        left -= named.keys()
+    return found
+
+
+def unused(jobs: Iterable[Sequence[Window]], rows: Iterable[str], used: Collection[str]) -> Iterator[str]:
+    """Why rows are of no job, each reason with one of them."""
+    named = Counter(name for windows in jobs for name in {name_of(one) for one in windows for name_of in _NAMES})
+    by_reason: dict[str, list[str]] = {}
+    for row in rows:
+        if row not in used:
+            by_reason.setdefault(_WHY[min(named[row], 2)], []).append(row)
+    for why, found in by_reason.items():
+        count = f"{len(found):,} row{'' if len(found) == 1 else 's'}"
+        yield f"{count} of the accounting{'' if why == _WHY[0] else f' ({found[0]})'}: {why}"

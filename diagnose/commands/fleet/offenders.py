@@ -1,0 +1,150 @@
+"""Hosts with a fault in more jobs than chance: what is tested, against what, and when so few jobs tell nothing."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from diagnose.commands.fleet.account import WORST, Counted
+from diagnose.commands.fleet.answer import Answer, FleetHost, HostFault
+from diagnose.commands.fleet.chance import ALPHA, at_least, drawn_at_least
+from diagnose.commands.fleet.jobs import Job
+
+HELD_BY_THE_MACHINE = ("heat", "the power supply", "heat or the power supply")  # a power limit is usual, and no fault
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A host in a job that tells: whether it has the fault, why, and what others waited for it."""
+
+    job: Job
+    has: bool
+    reasons: tuple[str, ...] = ()
+    gpu_hours: float = 0.0
+
+
+@dataclass(frozen=True)
+class _Host:
+    """A host in all jobs that tell.
+
+    Attributes:
+        seen: each of them.
+        expected: how often chance would give it the fault.
+        p_value: chance of so often or more.
+        least: the same if it had the fault in all of them.
+    """
+
+    seen: Sequence[Seen]
+    expected: float
+    p_value: float
+    least: float
+
+    @property
+    def faults(self) -> list[Seen]:
+        return [one for one in self.seen if one.has]
+
+
+def hosts_of(jobs: Sequence[Counted]) -> tuple[tuple[FleetHost, ...], dict[str, int]]:
+    """Hosts with a fault in some job, the least likely by chance first, and how many hosts each fault is told of."""
+    found: list[FleetHost] = []
+    tested: dict[str, int] = {}
+    kinds: dict[HostFault, Callable[[Iterable[Counted]], dict[str, _Host]]] = {
+        "late rank": _late,
+        "clock held down": _held,
+    }
+    for fault, told in kinds.items():
+        hosts = told(jobs)
+        tested[fault] = len(hosts) if len(hosts) > 1 else 0
+        found += [_judged(name, fault, host, len(hosts)) for name, host in hosts.items() if host.faults]
+    order = {"yes": 0, "unknown": 1, "no": 2}
+    found.sort(key=lambda row: (order[row.answer], 1.0 if row.p_value is None else row.p_value, -row.times, row.host))
+    return tuple(found), tested
+
+
+def _late(jobs: Iterable[Counted]) -> dict[str, _Host]:
+    """Jobs on several hosts in which a rank is late. By chance each rank is as likely to be it as any other."""
+    seen: dict[str, list[Seen]] = {}
+    chances: dict[str, list[float]] = {}
+    for each in jobs:
+        windows = [window for window in each.job.windows if window.late is not None]
+        named = Counter(window.late.host for window in windows if window.late is not None)
+        if not named:
+            continue
+        of_host: Counter[str] = Counter()
+        for part in windows[-1].parts:
+            of_host[part.host] += part.ranks
+        worst = named.most_common(1)[0][0]
+        if len(of_host) < 2 or "" in of_host or worst not in of_host:
+            continue
+        own = [window.late for window in windows if window.late is not None and window.late.host == worst]
+        others = (each.job.gpus - 1) / max(each.job.gpus, 1)
+        waited = each.gpu_hours * others * sum(late.share for late in own) / len(each.job.windows)
+        why = tuple(dict.fromkeys(late.why for late in own))
+        for host, ranks in of_host.items():
+            has = host == worst
+            seen.setdefault(host, []).append(Seen(each.job, has, why if has else (), waited if has else 0.0))
+            chances.setdefault(host, []).append(ranks / of_host.total())
+    return {
+        host: _Host(own, sum(of), at_least(sum(one.has for one in own), of), prod(of))
+        for (host, own), of in zip(seen.items(), chances.values(), strict=True)
+    }
+
+
+def _held(jobs: Iterable[Counted]) -> dict[str, _Host]:
+    """Jobs with readings of a host's clocks. By chance those with the fault are spread blindly over all hosts."""
+    seen: dict[str, list[Seen]] = {}
+    for each in jobs:
+        for host, job, reasons in _readings(each.job):
+            seen.setdefault(host, []).append(Seen(job, bool(reasons), reasons))
+    whole = sum(map(len, seen.values()))
+    marked = sum(one.has for own in seen.values() for one in own)
+    hosts: dict[str, _Host] = {}
+    for host, own in seen.items():
+        times, ran = sum(one.has for one in own), len(own)
+        p_value = drawn_at_least(times, ran, marked, whole)
+        hosts[host] = _Host(own, ran * marked / whole, p_value, drawn_at_least(ran, ran, marked - times + ran, whole))
+    return hosts
+
+
+def _readings(job: Job) -> Iterator[tuple[str, Job, tuple[str, ...]]]:
+    found: dict[str, dict[str, None]] = {}
+    for window in job.windows:
+        for host, reasons in window.held.items():
+            found.setdefault(host, {}).update((why, None) for why in reasons if why in HELD_BY_THE_MACHINE)
+    yield from ((host, job, tuple(reasons)) for host, reasons in found.items())
+
+
+def _judged(name: str, fault: HostFault, host: _Host, hosts: int) -> FleetHost:
+    seen, faults = host.seen, host.faults
+    p_value, least = min(1.0, host.p_value * hosts), min(1.0, host.least * hosts)
+    answer: Answer = "unknown" if least >= ALPHA else "yes" if p_value < ALPHA else "no"
+    days = sorted(one.job.day for one in faults if one.job.day)
+    reasons = Counter(why for one in faults for why in one.reasons)
+    latest = sorted(faults, key=lambda one: one.job.day, reverse=True)[:WORST]
+    return FleetHost(
+        host=name,
+        fault=fault,
+        answer=answer,
+        because=_because(answer, fault, len(faults), len(seen), host.expected, hosts),
+        jobs=len(seen),
+        times=len(faults),
+        expected=host.expected,
+        p_value=None if answer == "unknown" else p_value,
+        reasons=tuple(why for why, _ in reasons.most_common()),
+        gpu_hours=sum(one.gpu_hours for one in faults) if fault == "late rank" else None,
+        first_day=days[0] if days else "",
+        last_day=days[-1] if days else "",
+        worst=tuple(one.job.name for one in latest),
+    )
+
+
+def _because(answer: Answer, fault: HostFault, times: int, jobs: int, expected: float, hosts: int) -> str:
+    what = "the late rank is on it" if fault == "late rank" else "heat or the power supply holds a clock of it down"
+    told = f"in {times} of {jobs} {'job' if jobs == 1 else 'jobs'} {what}"
+    if hosts == 1:
+        return f"{told}, and no other host has readings to compare it with"
+    told += f"; chance would give {expected:.1f}"
+    among = f" among {hosts} hosts"
+    if answer == "unknown":
+        return f"{told}, and so few jobs cannot tell{among}"
+    return f"{told}, {'more than chance explains' if answer == 'yes' else 'which chance explains'}{among}"

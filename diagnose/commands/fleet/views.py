@@ -1,0 +1,236 @@
+"""Many jobs in words and rows that every form of their report shares."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from diagnose.commands.fleet.answer import Fleet, FleetCause, FleetChange, FleetGroup, FleetHost, FleetJob, FleetTrend
+from diagnose.diagnosis.estimates import number
+from diagnose.diagnosis.terms import Speedup
+from diagnose.facts import spoken
+from diagnose.report.views.plain import plain
+from diagnose.report.views.words import cause_name, counted
+
+LEAST_SHARE = 0.0005  # less rounds to 0.0 %
+HEADINGS: dict[Literal["label", "gpu", "host"], str] = {"label": "By label", "gpu": "By GPU", "host": "By host"}
+_UNNAMED = {"label": "no label", "gpu": "unknown device", "host": "unknown host"}
+ANSWERS = {"yes": "repeat offender", "no": "within chance", "unknown": "unknown"}
+_UNITS = {"run": "GPU-hours", "day": "GPU-hours a day"}
+
+
+def unit(fleet: Fleet) -> str:
+    """What amounts are counted in."""
+    return _UNITS[fleet.basis]
+
+
+def headline(fleet: Fleet) -> str:
+    """How many jobs there are, what they take, and how much of it is lost."""
+    if not fleet.counted:
+        return f"{counted(len(fleet.jobs), 'job')}, and none whose GPU-hours are known"
+    if not fleet.gpu_hours:
+        return f"{counted(fleet.counted, 'job')} of 0 GPU-hours"
+    share = spoken(fleet.lost_gpu_hours / fleet.gpu_hours, "share")
+    least = "at least " if unknown_line(fleet) else ""
+    return f"{least}{number(fleet.lost_gpu_hours)} of {number(fleet.gpu_hours)} {unit(fleet)} are lost ({share})"
+
+
+def unknown_line(fleet: Fleet) -> str:
+    """What captures do not tell, and so may be lost, too; "" where that rounds to nothing."""
+    share = fleet.unknown_gpu_hours / fleet.gpu_hours if fleet.gpu_hours else 0.0
+    if share < LEAST_SHARE:
+        return ""
+    return f"of {number(fleet.unknown_gpu_hours)} more nothing is known ({spoken(share, 'share')})"
+
+
+def whole_line(fleet: Fleet) -> str:
+    """What the GPU-hours are of."""
+    of = "as long as each ran" if fleet.basis == "run" else "if all run for a day"
+    more = len(fleet.jobs) - fleet.counted
+    left = f"; {counted(more, 'job')} not counted" if more else ""
+    return (
+        f"{counted(fleet.counted, 'job')} on {counted(fleet.gpus, 'GPU')}, {of}; lost is when no kernel computes{left}"
+    )
+
+
+def money_line(fleet: Fleet) -> str:
+    """What is lost in money, "" where no price is stated."""
+    if fleet.price is None:
+        return ""
+    of = "" if fleet.priced_share > 0.999 else f", of the {spoken(fleet.priced_share, 'share')} whose price is known"
+    return f"{number(fleet.price)} at the stated prices{of}"
+
+
+def read_line(fleet: Fleet) -> str:
+    """What it was read from."""
+    parts = [f"{counted(fleet.diagnoses, 'file')} with a diagnosis"]
+    if fleet.analysed:
+        parts.append(f"{counted(fleet.analysed, 'run')} analysed")
+    if fleet.repeats:
+        parts.append(f"{fleet.repeats:,} of them tell what another tells")
+    if fleet.unread:
+        parts.append(f"{len(fleet.unread):,} cannot be used")
+    return "; ".join(parts)
+
+
+@dataclass(frozen=True)
+class CauseRow:
+    """A cause with what it takes; `key` is the class that colours it, `worst` where most of it is."""
+
+    key: str
+    name: str
+    amount: str
+    share: float
+    jobs: str
+    money: str
+    since: str
+    worst: str
+
+
+def cause_rows(fleet: Fleet, spent: str = "lost") -> list[CauseRow]:
+    """The causes that lose, or that work, the largest first; what rounds to nothing is left out."""
+    return [_cause_row(row) for row in fleet.causes if row.spent == spent and row.share >= LEAST_SHARE]
+
+
+def _cause_row(row: FleetCause) -> CauseRow:
+    return CauseRow(
+        key=row.class_,
+        name=cause_name(row.cause),
+        amount=number(row.gpu_hours),
+        share=row.share,
+        jobs=f"{row.jobs:,}",
+        money="" if row.price is None else number(row.price),
+        since=row.first_day,
+        worst=names(row.worst),
+    )
+
+
+def names(found: Sequence[str]) -> str:
+    """Names of jobs, one after the other."""
+    return ", ".join(plain(name) for name in found)
+
+
+def change_amount(row: FleetChange) -> str:
+    """The range of what it returns."""
+    return between(row.gpu_hours)
+
+
+def between(amount: Speedup | None) -> str:
+    """`(1.0, 2.5)` is "1.00 to 2.50", `(1.0, None)` is "1.00 or more"."""
+    if amount is None:
+        return "unknown"
+    low, high = amount
+    if high is None:
+        return f"{number(low)} or more"
+    said = number(low), number(high)
+    return said[0] if said[0] == said[1] else f"{said[0]} to {said[1]}"
+
+
+def whole_plans_line(fleet: Fleet) -> str:
+    """What all plans return together, and that as a share."""
+    if fleet.all_changes is None or not fleet.gpu_hours:
+        return "no plan predicts anything"
+    low, high = (None if end is None else spoken(end / fleet.gpu_hours, "share") for end in fleet.all_changes)
+    share = f"at least {low}" if high is None else f"{low} to {high}"
+    return f"all plans return {between(fleet.all_changes)} {unit(fleet)}, {share} of all; each job by its own plan"
+
+
+def change_name(row: FleetChange) -> str:
+    """What to change, and whether that changes the numbers that training computes."""
+    return f"{plain(row.action)}{' (changes numerics)' if row.numerics else ''}"
+
+
+def group_name(row: FleetGroup) -> str:
+    """Its name, or that nothing tells it."""
+    return plain(row.name) or _UNNAMED[row.kind]
+
+
+def groups(fleet: Fleet, kind: str) -> list[FleetGroup]:
+    """The groups of a kind; none where nothing tells them apart."""
+    found = [row for row in fleet.groups if row.kind == kind]
+    return [] if all(not row.name for row in found) else found
+
+
+def group_cells(row: FleetGroup) -> tuple[str, ...]:
+    """Jobs, amount, lost, its share, what most of it went to."""
+    lost = number(row.lost_gpu_hours)
+    return (
+        f"{row.jobs:,}",
+        number(row.gpu_hours),
+        lost,
+        spoken(row.lost_share, "share"),
+        cause_name(row.cause) if row.cause else "",
+    )
+
+
+def job_cells(job: FleetJob) -> tuple[str, ...]:
+    """GPUs, amount, lost share, what most of it went to, what to do next."""
+    return (
+        f"{job.gpus:,}",
+        "unknown" if job.gpu_hours is None else number(job.gpu_hours),
+        "unknown" if job.lost_share is None else spoken(job.lost_share, "share"),
+        cause_name(job.cause) if job.cause else "",
+        plain(job.because or job.next),
+    )
+
+
+def host_line(row: FleetHost) -> str:
+    """The answer, why it is late or held down, since when, and what others waited for it."""
+    parts = [row.because]
+    if row.p_value is not None:
+        parts.append(f"p {chance(row.p_value)}")
+    if row.reasons:
+        parts.append(", ".join(plain(why) for why in row.reasons))
+    if row.gpu_hours:
+        parts.append(f"{number(row.gpu_hours)} GPU-hours waited for it")
+    if row.first_day:
+        parts.append(when(row))
+    return "; ".join(parts)
+
+
+def when(row: FleetHost) -> str:
+    """The days on which it has the fault, "" where nothing dates its jobs."""
+    return row.first_day if row.first_day == row.last_day else f"{row.first_day} to {row.last_day}"
+
+
+def waited(row: FleetHost) -> str:
+    """What other ranks waited for it, "" of a fault that tells no such thing."""
+    return "" if row.gpu_hours is None else number(row.gpu_hours)
+
+
+def chance(p_value: float | None) -> str:
+    """A p-value, "" where there is none."""
+    if p_value is None:
+        return ""
+    return f"{p_value:.1g}" if p_value >= 1e-9 else "below 1e-9"
+
+
+def hosts_line(fleet: Fleet) -> str:
+    """How many hosts were tested, of what, "" where none was."""
+    late, held = (fleet.hosts_tested.get(fault, 0) for fault in ("late rank", "clock held down"))
+    if not late and not held:
+        return "unknown: no job with a late rank on one of several hosts, and no clocks of several hosts"
+    told = [f"{counted(late, 'host')} by late ranks"] if late else []
+    told += [f"{counted(held, 'host')} by clocks"] if held else []
+    guilty = len({row.host for row in fleet.hosts if row.answer == "yes"})
+    return f"{counted(guilty, 'host')} at fault in more jobs than chance, of {' and '.join(told)}"
+
+
+def trend_line(row: FleetTrend) -> str:
+    """Since when it takes more, or less; or why that is not known."""
+    if row.answer != "yes" or row.before_share is None or row.after_share is None:
+        return f"{cause_name(row.cause)}: {'unknown: ' if row.answer == 'unknown' else ''}{row.because}"
+    way = "more" if row.after_share > row.before_share else "less"
+    return f"{cause_name(row.cause)}: {way} since {row.since_day}: {row.because}"
+
+
+def trends(fleet: Fleet) -> list[FleetTrend]:
+    """Those that moved; else those that could have been told."""
+    return [row for row in fleet.trends if row.answer == "yes"]
+
+
+def no_trend_line(fleet: Fleet) -> str:
+    """What is said where nothing moved."""
+    if not fleet.trends:
+        return "unknown: no cause loses a hundredth of the GPU-hours of dated jobs"
+    unknown = [row for row in fleet.trends if row.answer == "unknown"]
+    return f"unknown: {unknown[0].because}" if unknown else "no cause takes another share than before, beyond chance"

@@ -1,0 +1,165 @@
+"""Which fault comes first, which follow from it, and what that makes of the job."""
+
+from collections.abc import Mapping, Sequence
+
+from diagnose.commands.hang.answer import CallOf, Fault, Hang, Line, RankState, UnreadFile, Verdict
+from diagnose.commands.hang.dump import Call, Dump
+from diagnose.commands.hang.faults import Found, fault_of, open_together
+from diagnose.commands.hang.matching import disagreements, everyone, matched
+from diagnose.commands.hang.next_steps import next_steps, unknowns
+from diagnose.commands.hang.progress import Progress, progress_between
+from diagnose.commands.hang.reading import Found as Folder
+from diagnose.commands.hang.seen import only_seen, seen_alone
+from diagnose.commands.hang.words import ranks as ranks_text
+from diagnose.commands.hang.words import said
+from diagnose.trace.stacks import Frame
+
+_WAITS_FOREVER = {"missing-rank", "missing-dump", "order", "type", "size", "data-type", "group", "desynchronised"}
+_DEEPEST_TOLD = 60
+
+
+def judged(folder: Folder, earlier: Folder | None = None) -> Hang:
+    """What the dumps of a folder say.
+
+    Args:
+        folder: the dumps, as `found_in` reads them.
+        earlier: dumps of the same job from before, which tell whether it moves.
+    """
+    dumps = folder.dumps
+    if not dumps:
+        return only_seen(folder)
+    groups = matched(dumps)
+    first, follow = _roots([found for of in groups if (found := fault_of(of)) is not None])
+    if not first:
+        together = [found for of in groups if (found := open_together(of)) is not None]
+        first = sorted(together, key=_begin)[:1]
+    disagreed = [_about_members(name, by_list) for name, by_list in disagreements(dumps)]
+    faults = (*disagreed, *(_told(found, dumps) for found in first))
+    absent = tuple(sorted(everyone(dumps) - set(dumps)))
+    progress = progress_between(earlier.dumps, dumps) if earlier is not None else None
+    verdict, headline = _verdict(faults, first, progress)
+    return Hang(
+        folder=folder.folder,
+        verdict=verdict,
+        headline=headline,
+        faults=faults,
+        follow=tuple(_told(found, dumps) for found in follow),
+        ranks=_states(folder),
+        without_dump=absent,
+        unread=tuple(UnreadFile(file=entry.file, why=entry.why) for entry in folder.unread),
+        unknown=tuple(unknowns(dumps, groups, absent)),
+        next=tuple(next_steps(faults, absent, folder.stacks, progress)),
+    )
+
+
+def _roots(found: Sequence[Found]) -> tuple[list[Found], list[Found]]:
+    """The faults that no other explains, by time, and those that follow: whom they blame waits elsewhere himself."""
+    waits = [found for found in found if found.waiting]
+    causes: list[Found] = []
+    follow: list[Found] = []
+    for fault in found:
+        elsewhere = {rank for other in waits if other is not fault for rank in other.waiting}
+        (follow if fault.blamed and elsewhere.issuperset(fault.blamed) else causes).append(fault)
+    if follow and not [fault for fault in causes if fault.kind != "behind"]:
+        circle = sorted(follow, key=_begin)
+        return [_circle(circle), *causes], circle
+    serious = [fault for fault in causes if fault.kind != "behind"] or causes
+    return sorted(serious, key=_begin), sorted(follow, key=_begin)
+
+
+def _circle(faults: Sequence[Found]) -> Found:
+    """Groups whose ranks wait for each other: called in another order, or one line that calls in different groups."""
+    sides = [(fault.waiting, fault.sides[0][1]) for fault in faults]
+    calls = [call for _, call in sides]
+    one_line = len({(call.line, call.op) for call in calls}) == 1 and calls[0].line is not None
+    waiting = tuple(sorted({rank for fault in faults for rank in fault.waiting}))
+    return Found("group" if one_line else "order", faults[0].of, faults[0].number, sides, (), waiting)
+
+
+def _begin(found: Found) -> int:
+    return min((call.created_ns or 0 for _, call in found.sides), default=0)
+
+
+def _told(found: Found, dumps: Mapping[int, Dump]) -> Fault:
+    instead = [
+        _last_of(dumps[rank]) for rank in found.blamed if rank in dumps and found.kind in ("missing-rank", "behind")
+    ]
+    return Fault(
+        kind=found.kind,
+        group=found.of.group.shown,
+        number=found.number,
+        blamed=found.blamed,
+        waiting=found.waiting,
+        calls=tuple(_call_of(side, call) for side, call in found.sides),
+        instead=tuple(call for call in instead if call is not None),
+        parted_at=found.parted_at,
+        says=said(found),
+    )
+
+
+def _about_members(name: str, by_list: Mapping[tuple[int, ...], Sequence[int]]) -> Fault:
+    most = sorted(by_list, key=lambda members: len(by_list[members]), reverse=True)
+    clear = len(by_list[most[0]]) > len(by_list[most[1]])
+    lists = "; ".join(f"{ranks_text(by_list[members])}: {ranks_text(members)}" for members in most)
+    return Fault(
+        kind="group",
+        group=name,
+        number=0,
+        blamed=tuple(sorted(rank for members in most[1:] for rank in by_list[members])) if clear else (),
+        waiting=(),
+        calls=(),
+        says=f"Ranks disagree about who is in group {name}: {lists}.",
+    )
+
+
+def _verdict(faults: Sequence[Fault], first: Sequence[Found], progress: Progress | None) -> tuple[Verdict, str]:
+    """By what the dumps say, and before that by whether the job moved between two of them."""
+    if progress is not None and progress.moved:
+        return "slow", f"Slow, not hung: since the earlier dumps {ranks_text(progress.moved)} made further calls."
+    if any(fault.kind in _WAITS_FOREVER for fault in faults):
+        return "hung", faults[0].says
+    gave_up = any(call.timed_out for found in first for _, call in found.sides)
+    if gave_up or (progress is not None and first):
+        return "hung", faults[0].says
+    if faults:
+        return "slow", f"Slow, or stuck below the program: {faults[0].says[:1].lower()}{faults[0].says[1:]}"
+    return "nothing-open", "No call is open and no rank is behind: the dumps show no hang in a collective."
+
+
+def _states(folder: Folder) -> tuple[RankState, ...]:
+    with_dump = [_state(dump, folder.stacks.get(rank, ())) for rank, dump in folder.dumps.items()]
+    return tuple(sorted([*with_dump, *seen_alone(folder)], key=lambda state: state.rank))
+
+
+def _state(dump: Dump, stack: tuple[str, ...]) -> RankState:
+    return RankState(
+        rank=dump.rank,
+        file=dump.file,
+        version=dump.version,
+        calls=len(dump.calls),
+        open=sum(call.is_open for call in dump.calls),
+        last=_last_of(dump),
+        stack=stack,
+    )
+
+
+def _last_of(dump: Dump) -> CallOf | None:
+    return _call_of((dump.rank,), dump.calls[-1]) if dump.calls else None
+
+
+def _call_of(ranks: Sequence[int], call: Call) -> CallOf:
+    return CallOf(
+        ranks=tuple(ranks),
+        group=call.group.shown,
+        number=call.number,
+        op=call.op,
+        elements=call.input_sizes,
+        types=call.input_types,
+        states=("timed out" if call.timed_out else call.state,),
+        line=None if call.line is None else _line(call.line),
+        stack=tuple(map(_line, call.stack[:_DEEPEST_TOLD])),
+    )
+
+
+def _line(frame: Frame) -> Line:
+    return Line(file=frame.file, line=frame.line, function=frame.function)

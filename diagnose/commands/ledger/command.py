@@ -1,0 +1,125 @@
+"""`diagnose ledger`: how often changes gained what was predicted of them on this machine."""
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from diagnose.cli.command import Command, Option
+from diagnose.cli.exit_status import writing
+from diagnose.cli.terminal import terminal
+from diagnose.cli.whole_file import whole_file
+from diagnose.commands.ledger import file
+from diagnose.commands.ledger.export import exported
+from diagnose.commands.ledger.lines import Ledger
+from diagnose.commands.ledger.switch import why_off
+from diagnose.commands.ledger.tally import report_of, to_json
+from diagnose.commands.ledger.text import render
+from diagnose.errors import UserError, printable
+from diagnose.report.views.words import counted
+
+
+def _own(_given: Mapping[str, Any]) -> list[Path]:
+    """The ledger itself, where there can be one."""
+    try:
+        return [file.default_folder() / file.NAME]
+    except OSError:
+        return []
+
+
+@click.command(cls=Command, also_reads=_own, epilog="Example:  diagnose ledger --export promises.json")
+@click.option("--json", "as_json", is_flag=True, help="Print the answer as one JSON object on stdout.")
+@click.option(
+    "--export",
+    cls=Option,
+    writes=True,
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Write the promises to FILE, to share them.",
+)
+@click.option("--clear", is_flag=True, help="Forget all promises.")
+@click.option(
+    "--yes",
+    cls=Option,
+    needs="clear",
+    because="nothing else asks",
+    is_flag=True,
+    help="With --clear, do not ask for confirmation.",
+)
+def ledger(as_json: bool, export: Path | None, clear: bool, yes: bool) -> None:
+    """Say how often changes gained what was predicted, rule by rule.
+
+    `diagnose run --apply` appends each prediction and its measurement to a file on this machine. Nothing is sent
+    anywhere.
+    """
+    if as_json + clear + (export is not None) > 1:
+        raise click.UsageError("Choose one of --json, --export and --clear.")
+    if clear:
+        _clear(yes)
+        return
+    found = _kept()
+    if export is not None:
+        _export(found, export)
+        return
+    report = report_of(found, why_off())
+    with writing():
+        if as_json:
+            click.echo(to_json(report).encode())
+        else:
+            render(report, _shown(), terminal())
+
+
+def _kept() -> Ledger:
+    try:
+        return file.read(file.default_folder())
+    except OSError as error:
+        raise _unusable(error) from error
+
+
+def _clear(yes: bool) -> None:
+    found = _kept()
+    if not found.promises and not found.unreadable:
+        click.echo("no promises are kept")
+        return
+    if not yes and not _is_asked_in_a_terminal():
+        raise click.UsageError("--clear asks only in a terminal: pass --yes.")
+    if not yes and not click.confirm(f"Forget {counted(len(found.promises), 'promise')} in {_shown()}?"):
+        click.echo("nothing is forgotten")
+        return
+    try:
+        file.clear(file.default_folder())
+    except OSError as error:
+        raise _unusable(error) from error
+    click.echo(f"{counted(len(found.promises), 'promise')} forgotten")
+
+
+def _is_asked_in_a_terminal() -> bool:
+    return sys.stdin.isatty()
+
+
+def _export(found: Ledger, to: Path) -> None:
+    try:
+        with whole_file(to) as into:
+            into.write(exported(found).encode() + b"\n")
+    except OSError as error:
+        raise UserError("cannot write the export", where=to, why=error.strerror or str(error)) from error
+    click.echo(
+        f"wrote {counted(len(found.promises), 'promise')} to {printable(str(to))}\n"
+        "It holds dates, rules, predicted and achieved speedups, GPU or CPU models, counts of ranks and versions; no "
+        "paths, hosts, scripts or networks. `about` in it explains every field."
+    )
+
+
+def _unusable(error: OSError) -> UserError:
+    why = error.strerror or type(error).__name__
+    return UserError("the ledger of promises cannot be used", where=_shown(), why=why, do="fix or remove it")
+
+
+def _shown() -> str:
+    """Where the promises are, as it is printed."""
+    try:
+        return printable(str(file.default_folder() / file.NAME))
+    except OSError:
+        return file.NAME

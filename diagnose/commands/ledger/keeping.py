@@ -1,0 +1,38 @@
+"""Promises kept in the user's ledger, and read back for who quotes them."""
+
+import msgspec
+
+from diagnose.commands.ledger import file
+from diagnose.commands.ledger.lines import Ledger
+from diagnose.commands.ledger.promise import Promise
+from diagnose.commands.ledger.switch import why_off
+
+
+class Recorded(msgspec.Struct, frozen=True):
+    """Whether a promise is kept by this call; `because` says why not, and `failed` whether it should have been."""
+
+    done: bool
+    because: str = ""
+    failed: bool = False
+
+
+def record(promise: Promise | None) -> Recorded:
+    """Append a promise to the user's ledger. Raises nothing."""
+    if promise is None:
+        return Recorded(False, "no promise was put to the test")
+    if because := why_off():
+        return Recorded(False, because)
+    try:
+        return Recorded(True) if file.append(file.default_folder(), promise) else Recorded(False, "it is kept already")
+    except OSError as error:
+        return Recorded(False, error.strerror or type(error).__name__, failed=True)
+
+
+def kept() -> Ledger:
+    """What is kept, for who quotes it: nothing where the ledger is off or cannot be read. Raises nothing."""
+    if why_off():
+        return Ledger()
+    try:
+        return file.read(file.default_folder())
+    except OSError:
+        return Ledger()

@@ -1,0 +1,80 @@
+"""What the kept promises of each rule came to, and the part of it that a diagnosis quotes."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from diagnose.commands.ledger.lines import Ledger
+from diagnose.commands.ledger.promise import Promise
+from diagnose.diagnosis import Diagnosis
+from diagnose.diagnosis.documents import described, indented
+from diagnose.diagnosis.track_record import TrackRecord
+
+QUOTED_FROM = 5  # promises of a rule; fewer say little
+
+
+class LedgerReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What `diagnose ledger` shows.
+
+    `rules` are those with a promise, the most first; `all_rules` counts every promise once, null where there is none.
+    `unreadable_lines` are left out. `off_because` says why runs append nothing, "" where they do.
+    """
+
+    schema_version: int = 1
+    rules: tuple[TrackRecord, ...] = ()
+    all_rules: TrackRecord | None = None
+    unreadable_lines: int = 0
+    off_because: str = ""
+
+
+def report_of(ledger: Ledger, off_because: str) -> LedgerReport:
+    """Each rule and all of them."""
+    return LedgerReport(
+        rules=track_records(ledger.promises),
+        all_rules=_track_record("", ledger.promises) if ledger.promises else None,
+        unreadable_lines=ledger.unreadable,
+        off_because=off_because,
+    )
+
+
+def track_records(promises: Iterable[Promise]) -> tuple[TrackRecord, ...]:
+    """One for each rule, those with the most promises first; a promise of several rules counts for each."""
+    by_rule: dict[str, list[Promise]] = {}
+    for promise in promises:
+        for rule in promise.rules:
+            by_rule.setdefault(rule, []).append(promise)
+    records = [_track_record(rule, own) for rule, own in by_rule.items()]
+    return tuple(sorted(records, key=lambda record: (-record.promises, record.rule)))
+
+
+def quoting(diagnosis: Diagnosis, promises: Iterable[Promise]) -> Diagnosis:
+    """The diagnosis with the track records of its findings' rules that have enough promises behind them."""
+    found = {finding.rule for finding in diagnosis.findings}
+    records = track_records(promises)
+    told = tuple(record for record in records if record.rule in found and record.promises >= QUOTED_FROM)
+    return replace(diagnosis, track_records=told)
+
+
+def to_json(report: LedgerReport) -> str:
+    """The report as one indented JSON object."""
+    return indented(report)
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) of `to_json`'s object: every key is always present."""
+    return described(LedgerReport)
+
+
+def _track_record(rule: str, promises: Iterable[Promise]) -> TrackRecord:
+    from statistics import median  # few users have a ledger
+
+    own = list(promises)
+    return TrackRecord(
+        rule=rule,
+        promises=len(own),
+        inside=sum(promise.inside for promise in own),
+        achieved_of_predicted=median(promise.of_predicted for promise in own),
+        newest=max(promise.date for promise in own),
+    )

@@ -1,0 +1,86 @@
+"""`diagnose memory`: a snapshot of torch's allocator in, what its peak is made of and what wastes the rest out."""
+
+from pathlib import Path
+
+import click
+from msgspec.structs import replace
+
+from diagnose import analysis
+from diagnose.cli.announcing import announced
+from diagnose.cli.command import Command, Option
+from diagnose.cli.exit_status import writing
+from diagnose.cli.pages import html_option, write_answer
+from diagnose.cli.terminal import terminal
+from diagnose.commands.memory.answer import Counted, MemoryAnswer, to_json
+from diagnose.commands.memory.judging import judged
+from diagnose.commands.memory.snapshot import read
+from diagnose.errors import UserError, shown_path
+
+_SUFFIXES = (".pickle", ".pkl")
+
+
+@click.command(cls=Command, epilog="Example:  diagnose memory oom_snapshot.pickle")
+@click.argument("path", metavar="FILE|RUN", type=click.Path(path_type=Path, readable=False))
+@click.option("--details", cls=Option, idle_with={"as_json": ""}, is_flag=True, help="Print every line of the peak.")
+@html_option
+@click.option("--json", "as_json", is_flag=True, help="Print the answer as one JSON object on stdout.")
+def memory(path: Path, details: bool, html: Path | None, as_json: bool) -> None:
+    """Say what a job's memory consists of at its peak, and why free memory cannot be used.
+
+    FILE is what torch.cuda.memory._dump_snapshot wrote. RUN is a folder with such a file; one written by `diagnose
+    run` also has the memory ledger. The file is read as data: nothing in it is executed.
+
+    \b
+    Exit codes:
+      0    the snapshot was read, whatever it says
+      2    wrong usage
+      3    it cannot be used, or the output not written
+      70   a bug in diagnose
+      130  interrupted
+    """
+    file, others = _chosen(path)
+    with announced(file):
+        answer = judged(read(file), [shown_path(other) for other in others])
+        if path.is_dir():
+            answer = _with_ledger(answer, path)
+    if html is not None:
+        from diagnose.commands.memory.html import memory_page  # its libraries load when a page is asked for
+
+        write_answer(html, lambda about: memory_page(answer, about), file)
+    with writing():
+        if as_json:
+            click.echo(to_json(answer).encode())
+        else:
+            from diagnose.commands.memory.text import render
+
+            render(answer, terminal(), details)
+
+
+def _chosen(path: Path) -> tuple[Path, list[Path]]:
+    """The snapshot to read and further ones of a folder; one that is named after an OOM goes first."""
+    if not path.is_dir():
+        return path, []
+    named = sorted(entry for entry in path.iterdir() if entry.suffix in _SUFFIXES and entry.is_file())
+    named.sort(key=lambda entry: "oom" not in entry.name.lower())
+    if not named:
+        raise UserError(
+            "no memory snapshot",
+            where=shown_path(path),
+            why=f"the folder has no file that ends with {' or '.join(_SUFFIXES)}",
+            do="write one with torch.cuda.memory._dump_snapshot; see docs/memory.md",
+        )
+    return named[0], named[1:]
+
+
+def _with_ledger(answer: MemoryAnswer, run: Path) -> MemoryAnswer:
+    """The answer with the memory ledger of the run's traces, or why there is none."""
+    if not any(run.glob("*.json*")):
+        return replace(answer, not_counted="there are no traces of the run beside the snapshot")
+    try:
+        capacity = analysis.analyze(run).capacity
+    except UserError as error:
+        return replace(answer, not_counted=error.what)
+    if capacity.counted is None:
+        return replace(answer, not_counted=capacity.because)
+    parts = sorted(capacity.counted.parts, key=lambda part: -part.bytes)
+    return replace(answer, counted=tuple(Counted(name=part.name, bytes=part.bytes) for part in parts))

@@ -1,0 +1,107 @@
+"""What the page of `diagnose memory` draws: figures, the curve of the history, and rows of what was in use."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from diagnose.commands.memory.answer import Category, DeviceMemory, Held, Usage
+from diagnose.facts import spoken
+from diagnose.report.views.words import counted
+
+WIDTH, HEIGHT = 1000, 240
+COLOUR_OF: Mapping[Category, str] = {
+    "parameters": "compute",
+    "activations": "memory",
+    "gradients": "communication",
+    "optimizer": "host",
+    "communication": "data",
+    "no stack": "unexplained",
+}
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Two areas in a figure of `WIDTH` x `HEIGHT`: paths, the place of the peak, and lines with what they stand for."""
+
+    reserved: str
+    in_use: str
+    peak_x: float
+    peak_y: float
+    grid: tuple[tuple[float, str], ...]
+
+
+@dataclass(frozen=True)
+class Row:
+    """What was in use, by what allocated it."""
+
+    name: str
+    where: str
+    colour: str
+    share: float
+    bytes: str
+    blocks: str
+
+
+def curve(usage: Usage) -> Curve:
+    """The areas of a history; the highest value fills the figure."""
+    most = max((*usage.allocated_bytes, *usage.reserved_bytes, 1))
+    peak = usage.allocated_bytes.index(max(usage.allocated_bytes))
+    return Curve(
+        reserved=_area(usage.reserved_bytes, most),
+        in_use=_area(usage.allocated_bytes, most),
+        peak_x=_x(peak + 0.5, len(usage.allocated_bytes)),
+        peak_y=_y(usage.allocated_bytes[peak], most),
+        grid=tuple((_y(part * most, most), spoken(round(part * most), "bytes")) for part in (1.0, 0.75, 0.5, 0.25)),
+    )
+
+
+def rows(held: Sequence[Held]) -> list[Row]:
+    """One for each category or line."""
+    return [
+        Row(
+            name=f"{row.file}:{row.line} in {row.function}" if row.file else row.category,
+            where=row.category if row.file else "",
+            colour=COLOUR_OF.get(row.category, "plain"),
+            share=row.share,
+            bytes=spoken(row.bytes, "bytes"),
+            blocks=f"{row.blocks:,}" if row.blocks else "",
+        )
+        for row in held
+    ]
+
+
+def figures(device: DeviceMemory) -> list[tuple[str, str]]:
+    """The tiles of a device."""
+    told = [
+        ("in use", device.allocated_bytes),
+        ("reserved", device.reserved_bytes),
+        ("in use at most", device.peak_bytes),
+        ("free in pieces", device.split_free_bytes),
+        ("free in whole segments", device.cached_bytes),
+        ("largest free piece", device.largest_free_block_bytes),
+    ]
+    return [(name, spoken(value, "bytes")) for name, value in told if value is not None]
+
+
+def given_back(device: DeviceMemory) -> str:
+    """How often memory was given back to the driver, and by whom."""
+    return f"{_times(device.retries)} given back to go on, {_times(device.empty_cache_calls)} by empty_cache"
+
+
+def _times(count: int | None) -> str:
+    return "an unknown number of times" if count is None else counted(count, "time")
+
+
+def _area(values: Sequence[int], most: int) -> str:
+    """A path of steps: each value holds for its part of the history."""
+    steps = [
+        f"L{_x(i, len(values)):g} {_y(value, most):g}H{_x(i + 1, len(values)):g}" for i, value in enumerate(values)
+    ]
+    return f"M0 {HEIGHT}{''.join(steps)}V{HEIGHT}Z"
+
+
+def _x(part: float, parts: int) -> float:
+    return round(WIDTH * part / parts, 1)
+
+
+def _y(value: float, most: int) -> float:
+    return round(HEIGHT * (1 - value / most), 1)

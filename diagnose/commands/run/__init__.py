@@ -1,0 +1,1 @@
+"""`diagnose run`: a training command in, the same command under the probes and its report out."""

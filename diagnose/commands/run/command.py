@@ -1,0 +1,291 @@
+"""`diagnose run`: a job runs as it always does, a few of its steps are captured, the report follows."""
+
+import contextlib
+import errno
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+
+from diagnose.capture.bundle import Bundle
+from diagnose.capture.command import environment, ignores_our_hook, inherited_environment, resolved
+from diagnose.capture.folder import is_first_rank
+from diagnose.capture.job import Job, become, deaf, exit_code_of
+from diagnose.cli.command import Command, Option
+from diagnose.cli.typed import options_typed
+from diagnose.cli.voice import guarded, say, stderr
+from diagnose.commands.armed.arming import arm_options, asked_of
+from diagnose.commands.ledger.option import ledger_option
+from diagnose.commands.run import nsight
+from diagnose.commands.run.hang_stacks import HangStacks, can_look, hang_stacks, itself
+from diagnose.commands.run.nsight import nsight_options
+from diagnose.commands.run.outputs import Outputs, files_given, output_options
+from diagnose.commands.run.own_words import refuse_over
+from diagnose.commands.run.recording import budget_option, limits_of, ranks_option
+from diagnose.commands.run.reporter import POLL_EVERY_S, Reporter
+from diagnose.commands.run.window import window_options
+from diagnose.errors import UserError, printable
+from diagnose.patch.patch_file import Request, read
+from diagnose.probes import protocol
+from diagnose.probes.armed.asked import Asked
+from diagnose.probes.config import Config
+
+_NO_PROCESS = (errno.EAGAIN, errno.ENOMEM)
+Launch = tuple[list[str], dict[str, str]]  # words and environment
+
+
+@click.command(
+    cls=Command,
+    prints=False,
+    context_settings={"allow_interspersed_args": False},
+    epilog="Example:  diagnose run -- torchrun --nproc_per_node 8 train.py --bf16",
+)
+@click.option(
+    "--out",
+    cls=Option,
+    writes=True,
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help=f"Folder for the traces (default: {protocol.RUNS}/<time>); DIR-2 if DIR is not empty.",
+)
+@window_options
+@budget_option
+@ranks_option
+@click.option("--no-sampling", is_flag=True, help="Sample no stacks: no line of code is named.")
+@click.option(
+    "--stop",
+    cls=Option,
+    idle_with={"arm": "--stop ends the job after a window, --arm goes on to its end"},
+    is_flag=True,
+    help="End the job after the window.",
+)
+@arm_options
+@nsight_options
+@click.option(
+    "--memory",
+    cls=Option,
+    idle_with={"print_line": "--print prints a line that records no allocations"},
+    is_flag=True,
+    help="Record allocations for `diagnose memory`; slows each of them down.",
+)
+@click.option(
+    "--log",
+    cls=Option,
+    idle_with={"nsys": "--log works with torch's profiler, not with --nsys"},
+    is_flag=True,
+    help="Send the figures of each window to the loggers of transformers' Trainer.",
+)
+@click.option("--no-flight-recorder", is_flag=True, help="Leave torch's flight recorder as it is.")
+@output_options
+@click.option(
+    "--apply",
+    "patch_file",
+    cls=Option,
+    reads=True,
+    idle_with={"print_line": "--print prints a line that applies no patch"},
+    metavar="PATCH.json",
+    help="Run the unedited script with a patch: a patch, a list of patches, or a diagnosis, of which the first planned "
+    "change is made (FILE#RULE: the change of RULE).",
+)
+@ledger_option(
+    "Neither record in the ledger how --apply's promise held, nor quote the ledger.", idle_with={"print_line": ""}
+)
+@click.argument("command", metavar="-- COMMAND...", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
+def run(
+    ctx: click.Context,
+    /,
+    out: Path | None,
+    steps: int,
+    warmup: int,
+    skip: int,
+    at_steps: tuple[int, ...],
+    sample_steps: int | None,
+    no_sampling: bool,
+    stop: bool,
+    patch_file: str | None,
+    no_ledger: bool,
+    command: tuple[str, ...],
+    **given: Any,
+) -> None:
+    """Run a training command, capture a few of its steps, and say why it is slow.
+
+    COMMAND is what you would type without diagnose: train.py ARGS, python -m PACKAGE, torchrun, accelerate launch,
+    srun. The report comes as soon as all ranks have written their traces, while the job goes on. It goes to stdout if
+    that is a terminal, else to stderr, so that a file or a pipe gets only what the command writes. When the job has
+    ended, the last line on stderr gives the verdict, the next change, and where the report is.
+
+    The exit code is the command's own (128 + n if signal n ended it), whatever happens to the capture or the report.
+
+    \b
+    Codes of a command that never ran:
+      2    wrong usage
+      3    the patch of --apply cannot be used
+      126  the command cannot be executed
+      127  the command, or with --nsys nsys, is not found
+    """
+    _refuse_wrong_usage(ctx, command, patch_file, given)
+    asked = asked_of(given, at_steps)
+    under_nsys = given.pop("nsys")
+    reports = is_first_rank(os.environ)
+    patch = _patch(patch_file, argv := resolved(command), reports)
+    plain = inherited_environment()
+    sample_steps = 0 if no_sampling else sample_steps
+    window = Config("", steps, warmup, skip, next(iter(at_steps), None), stop, sample_steps=sample_steps)
+    config = _config(window, asked, {**given, "nsight": under_nsys})
+    nsight.end_early(ctx, argv, config, out, only_print=given["print_line"])
+    bundle, env = _prepared(out, config, plain, patch)
+    under = nsight.command_line(argv, bundle.folder, plain) if under_nsys and bundle else argv
+    try:
+        job, bundle = _started((under, env), (argv, plain), bundle, patch)
+    except OSError as error:
+        _cannot_run(ctx, under, error, bundle)
+    speaking = bundle if reports else None
+    outputs = Outputs.of(given, [*options_typed(ctx), "--", "..."])
+    reporter = Reporter(speaking, outputs, no_ledger) if speaking and outputs.wanted and asked is None else None
+    beside = reporter if not under_nsys else None
+    code = _followed(job, beside or hang_stacks(bundle, config, given["hang_stacks"]))
+    if speaking is not None:
+        words = partial(nsight.words_at_end, speaking, outputs, reporter, argv, config, no_ledger)
+        _tell_the_end(speaking, words, patch)
+    if reporter is not None and reporter.told:
+        guarded(lambda: say(reporter.told))
+    _ended(ctx, code, bundle)
+
+
+def _config(window: Config, asked: Asked | None, given: dict[str, Any]) -> Config:
+    """What the options ask for beside the window, or in its place."""
+    asks = {name: given[name] for name in ("memory", "log", "nsight")}
+    asks["looked_at_by"] = itself() if can_look(given["hang_stacks"]) else None
+    config = replace(window, flight_recorder=not given["no_flight_recorder"], **asks, **limits_of(given))
+    return config if asked is None else replace(config, at_step=None, armed=asked.to_json())
+
+
+def _cannot_run(ctx: click.Context, argv: list[str], error: OSError, bundle: Bundle | None) -> NoReturn:
+    if bundle is not None:
+        guarded(bundle.tidy)
+    why = error.strerror or str(error)
+    stderr().say(f"Error: cannot run the command: {printable(argv[0])}\n  why: {printable(why)}\n")
+    ctx.exit(exit_code_of(error))
+
+
+def _prepared(
+    out: Path | None, config: Config, plain: dict[str, str], patch: Request | None
+) -> tuple[Bundle | None, dict[str, str]]:
+    """The folder and the environment of a capture; none, with a line that says so, when they cannot be had.
+
+    Raises:
+        UserError: there is a patch, which goes in with the capture.
+    """
+    bundle = None
+    try:
+        bundle = Bundle(out, plain)
+        config = replace(config, out=str(bundle.folder), token=bundle.token)
+        return bundle, environment(plain, config, bundle.marks, patch)
+    except Exception as error:
+        say(f"capture is off: {printable(_why(error))}; the job runs without: pass --out DIR, where it may write")
+    if bundle is not None:
+        guarded(bundle.tidy)
+    if patch is not None:
+        raise UserError("the patch cannot be applied", why="it goes in with the capture, which has no folder")
+    return None, plain
+
+
+def _why(error: Exception) -> str:
+    """One line; an error without a file name is that of the working folder, which is gone."""
+    if not isinstance(error, OSError) or not error.strerror:
+        return str(error) or type(error).__name__
+    return f"{error.strerror}: {'the working folder' if error.filename is None else os.fsdecode(error.filename)}"
+
+
+def _started(
+    captured: Launch, alone: Launch, bundle: Bundle | None, patch: Request | None
+) -> tuple[Job, Bundle | None]:
+    """The command, captured if that is possible, and running in any case: without us, and without nsys, where not.
+
+    Raises:
+        OSError: it cannot be executed.
+        UserError: there is a patch, and the command can only run without it.
+    """
+    try:
+        return Job(*captured), bundle
+    except OSError as error:
+        too_large = error.errno == errno.E2BIG and captured != alone
+        if not too_large and error.errno not in _NO_PROCESS:
+            raise
+        if patch is not None:
+            raise UserError("the patch cannot be applied", why=f"capture is off: {error.strerror}") from error
+        say(f"capture is off: {error.strerror}")
+        if bundle is not None:
+            guarded(bundle.tidy)
+        if too_large:
+            return Job(*alone), None
+        become(*alone)
+
+
+def _followed(job: Job, beside: Reporter | HangStacks | None) -> int:
+    """Look at the capture, or at whether the job stands still, while the command runs; its exit code."""
+    with job.forwarding():
+        while beside is not None and not beside.done and job.runs(POLL_EVERY_S):
+            guarded(beside.look, beside.failing)
+        return job.exit_code()
+
+
+def _tell_the_end(bundle: Bundle, words: Callable[[], object], patch: Request | None) -> None:
+    guarded(words)
+    guarded(lambda: _whether_it_hung(bundle))
+    if patch is not None:
+        guarded(lambda: _whether_applied(bundle))
+
+
+def _whether_applied(bundle: Bundle) -> None:
+    if not any(bundle.folder.rglob(protocol.RECORD.format("*"))):
+        say("whether the patch was applied is not known: nothing was captured")
+
+
+def _whether_it_hung(bundle: Bundle) -> None:
+    folder = printable(str(bundle.folder))
+    if any(bundle.folder.glob(protocol.HANG_DUMP.format("*"))):
+        say(f"a call of a collective timed out; which rank was missing: diagnose hang {folder}")
+    elif any(bundle.folder.glob(protocol.STACKS.format("*"))):
+        say(f"the job stood still before it ended; where its ranks were: diagnose hang {folder}")
+
+
+def _ended(ctx: click.Context, code: int, bundle: Bundle | None) -> NoReturn:
+    """Tidy up and end as the command did, whatever comes meanwhile."""
+    with contextlib.suppress(KeyboardInterrupt):
+        deaf()
+    deaf()
+    if bundle is not None:
+        guarded(bundle.tidy)
+    ctx.exit(code)
+
+
+def _refuse_wrong_usage(
+    ctx: click.Context, command: Sequence[str], patch_file: str | None, given: Mapping[str, Any]
+) -> None:
+    if not command:
+        raise click.UsageError("No command. Put it after `--`:  diagnose run -- python train.py", ctx)
+    refuse_over((*command, patch_file or ""), files_given(given))
+
+
+def _patch(file: str | None, argv: list[str], speaks: bool) -> Request | None:
+    """What is to be applied, checked before the command starts: a run without it would mislead.
+
+    Raises:
+        UserError: the patch cannot be read, or cannot reach the command's Python.
+    """
+    if file is None:
+        return None
+    patch, option = read(file), ignores_our_hook(argv)
+    if option:
+        raise UserError("the patch cannot be applied", why=f"Python runs with {option}")
+    for entry in patch.refused if speaks else ():
+        say(f"not applied: {entry['key']} ({entry['because']})")
+    for line in patch.lines() if speaks else ():
+        say(f"to apply: {printable(line)}")
+    return patch

@@ -1,0 +1,125 @@
+"""`diagnose run --hang-stacks`: while the command runs, the stacks of a job that stands still."""
+
+import os
+import platform
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from diagnose.capture.bundle import Bundle
+from diagnose.capture.py_spy import INSTALL, Seen, installed, stacks_of
+from diagnose.capture.standstill import RankPulse, Standstill, Watch, pulses
+from diagnose.cli.voice import say
+from diagnose.cli.whole_file import whole_file
+from diagnose.commands.run.reporter import near
+from diagnose.errors import printable
+from diagnose.probes.armed.pulse import name_of
+from diagnose.probes.config import Config
+from diagnose.probes.protocol import HANG_DUMP, SCRATCH, STACKS
+
+_EVERY_S = 1.0
+_MOST_RANKS = 64  # of a host
+
+
+class HangStacks:
+    """Looks at the ranks of this host once a second, and lets py-spy look where they stand still.
+
+    Args:
+        folder: of the run.
+        least_s: as of `Watch`.
+        program: py-spy.
+    """
+
+    failing = "no more stacks if the job hangs"
+
+    def __init__(self, folder: Path, least_s: float, program: str) -> None:
+        self.done = False
+        self._folder, self._program = folder, program
+        self._watch = Watch(least_s)
+        self._known: Standstill | None = None
+        self._written: list[Path] = []
+        self._next_s = 0.0
+
+    def look(self) -> None:
+        """Record stacks where the job has just been found to stand still; take them back where it goes on.
+
+        Raises:
+            OSError: they cannot be written; no more are taken.
+        """
+        now_s = time.monotonic()
+        if now_s < self._next_s:
+            return
+        self._next_s, self.done = now_s + _EVERY_S, True
+        ranks = pulses(self._folder / SCRATCH, platform.node()[:200], os.getpid())
+        self._watch.look(now_s, ranks, sum(1 for _ in self._folder.glob(HANG_DUMP.format("*"))))
+        stands, known, self._known = self._watch.stands, self._known, self._watch.stands
+        if stands is not None and stands is not known:
+            self._record(stands, ranks[:_MOST_RANKS])
+        elif stands is None and known is not None and not known.timed_out:
+            self._take_back()
+        self.done = False
+
+    def _record(self, stands: Standstill, ranks: Sequence[RankPulse]) -> None:
+        seen = stacks_of(self._program, {one.rank: one.pid for one in ranks})
+        for rank, one in seen.items():
+            if one.text:
+                file = self._folder / STACKS.format(rank)
+                with whole_file(file) as into:
+                    into.write(f"rank {rank}, {_when(stands)}, as py-spy saw it\n{one.text}".encode())
+                self._written.append(file)
+        for line in _said(stands, seen, near(self._folder)):
+            say(printable(line))
+
+    def _take_back(self) -> None:
+        if self._written:
+            say("the job goes on: it did not hang, and the stacks are removed")
+        while self._written:
+            self._written.pop().unlink(missing_ok=True)
+
+
+def can_look(least_s: float | None) -> bool:
+    """Whether stacks are asked for and py-spy is there; says so where it is not."""
+    if least_s is not None and installed() is None:
+        say(f"no stacks if the job hangs: py-spy is not installed ({INSTALL})")
+    return least_s is not None and installed() is not None
+
+
+def itself() -> dict[str, Any] | None:
+    """This command, as its ranks know by whom they may be looked at; None where the system has no /proc."""
+    try:
+        return name_of(os.getpid())
+    except OSError:
+        return None
+
+
+def hang_stacks(bundle: Bundle | None, config: Config, least_s: float | None) -> HangStacks | None:
+    """What looks while the command runs, where the ranks of the bundle are told of it."""
+    program = installed() if config.looked_at_by else None
+    if bundle is None or least_s is None or program is None:
+        return None
+    return HangStacks(bundle.folder, least_s, program)
+
+
+def _when(stands: Standstill) -> str:
+    if stands.timed_out:
+        return "when a call of a collective timed out"
+    return f"{stands.for_s:,.0f} s after step {stands.step:,}"
+
+
+def _said(stands: Standstill, seen: dict[int, Seen], folder: str) -> list[str]:
+    usual = f" (usually {stands.usual_s:.3g} s)" if stands.usual_s else ""
+    what = f"no step has ended for {stands.for_s:,.0f} s{usual}"
+    what = "a call of a collective timed out" if stands.timed_out else what
+    have = [rank for rank, one in seen.items() if one.text]
+    lines = [f"{what}; stacks of rank {_listed(have)}: diagnose hang {folder}"] if have else [what]
+    refused: dict[str, list[int]] = {}
+    for rank, one in seen.items():
+        if one.why_not:
+            refused.setdefault(one.why_not, []).append(rank)
+    lines += [f"no stack of rank {_listed(ranks)}: {why}" for why, ranks in refused.items()]
+    return lines if seen else [f"{what}; no stacks: no rank of this host tells its process"]
+
+
+def _listed(ranks: Sequence[int]) -> str:
+    return ", ".join(map(str, ranks))

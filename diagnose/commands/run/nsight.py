@@ -1,0 +1,137 @@
+"""`diagnose run --nsys`: the steps as NVTX ranges, recorded by Nsight Systems in the place of torch's profiler."""
+
+import os
+import shlex
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from diagnose.capture.bundle import Bundle
+from diagnose.capture.command import hooked
+from diagnose.capture.folder import has_siblings, rank_of
+from diagnose.cli.command import Option
+from diagnose.cli.voice import say
+from diagnose.commands.run.outputs import Outputs
+from diagnose.commands.run.reporter import POLL_EVERY_S, WAIT_FOR_PARENTS_S, Reporter, armed_words, last_words, near
+from diagnose.errors import printable
+from diagnose.probes import protocol
+from diagnose.probes.config import Config
+from diagnose.trace.nsight.reports import INSTALL, NSYS
+
+NOT_FOUND = 127
+_FLAGS = (
+    "--trace=cuda,nvtx,osrt",
+    "--sample=none",
+    "--cuda-graph-trace=node",
+    "--capture-range=cudaProfilerApi",
+    "--capture-range-end=stop",
+    "--stats=false",
+    "--export=sqlite",
+    "--force-overwrite=true",
+)
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def nsight_options(command: Command) -> Command:
+    """Adds the options that say whether nsys records, or only its command line is printed."""
+    line = click.option(
+        "--print",
+        "print_line",
+        cls=Option,
+        needs="nsys",
+        because="it prints the nsys command line",
+        is_flag=True,
+        help="With --nsys, print the nsys command line and exit.",
+    )
+    nsys = click.option(
+        "--nsys",
+        cls=Option,
+        idle_with={"arm": "--arm works with torch's profiler, not with --nsys"},
+        is_flag=True,
+        help="Record the window with Nsight Systems instead of torch's profiler.",
+    )
+    command = line(command)
+    return nsys(command)
+
+
+def command_line(argv: Sequence[str], folder: Path, environment: Mapping[str, str]) -> list[str]:
+    """The command under nsys, which writes its report and the export of it into the folder.
+
+    Of several `diagnose run` of one job, as `srun` starts them, each has a file of its own.
+    """
+    name = f"nsight-rank{rank_of(environment)}" if has_siblings(environment) else "nsight"
+    return [shutil.which(NSYS) or NSYS, "profile", *_FLAGS, f"--output={folder / name}", *argv]
+
+
+def end_early(ctx: click.Context, argv: Sequence[str], config: Config, out: Path | None, *, only_print: bool) -> None:
+    """Under nsys: ends the command where only the line is asked for, or where there is no nsys to run."""
+    if not config.nsight:
+        return
+    if only_print:
+        _print_line(argv, config, Path(os.path.abspath(out or protocol.default_out())))
+        ctx.exit(0)
+    if shutil.which(NSYS) is None:
+        say(f"nsys is not on the PATH: install Nsight Systems ({INSTALL}), or add --print to see what would run")
+        ctx.exit(NOT_FOUND)
+
+
+def _print_line(argv: Sequence[str], config: Config, folder: Path) -> None:
+    """Prints the line that does the same without `diagnose run`, with the variables that bring the ranges in."""
+    ours = hooked({}, {protocol.CONFIG: replace(config, out=str(folder)).to_json()})
+    inherited = {"PYTHONPATH": "${PYTHONPATH:+:$PYTHONPATH}"}
+    variables = " ".join(f"{name}={shlex.quote(value)}{inherited.get(name, '')}" for name, value in ours.items())
+    made = f"mkdir -p {shlex.quote(str(folder))}"
+    click.echo(f"{made} && {variables} {shlex.join(command_line(argv, folder, os.environ))}")
+
+
+def words_at_end(
+    bundle: Bundle, outputs: Outputs, reporter: Reporter | None, argv: list[str], config: Config, no_ledger: bool
+) -> None:
+    """After the command ended: what is told of the capture, by what took it."""
+    if config.nsight:
+        nsight_words(bundle, reporter)
+    elif config.armed is not None:
+        armed_words(bundle, outputs, argv, no_ledger)
+    else:
+        last_words(bundle, reporter, argv)
+
+
+def nsight_words(bundle: Bundle, reporter: Reporter | None) -> None:
+    """After the command ended: the report of what nsys exported, or why there is none."""
+    exports = _all_exported(bundle)
+    if exports and len(exports) < bundle.parents:
+        say(f"{len(exports)} of {bundle.parents} exports came: {', '.join(map(printable, exports))}")
+    if not exports:
+        say(f"nsys left no export in {printable(near(bundle.folder))}: {printable(_why(bundle))}")
+    elif reporter is None:
+        say(f"captured into {printable(near(bundle.folder))}")
+    else:
+        reporter.publish()
+
+
+def _all_exported(bundle: Bundle) -> list[str]:
+    """The exports; each other `diagnose run` of the job has one, which nsys may still write, for a while."""
+    until = time.monotonic() + WAIT_FOR_PARENTS_S
+    exports = _exports(bundle.folder)
+    while (bundle.others_run() or 0 < len(exports) < bundle.parents) and time.monotonic() < until:
+        time.sleep(POLL_EVERY_S)
+        exports = _exports(bundle.folder)
+    return exports
+
+
+def _exports(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.glob("*.sqlite"))
+
+
+def _why(bundle: Bundle) -> str:
+    errors = bundle.written().errors
+    if errors and not any(bundle.folder.glob("*.nsys-rep")):
+        return next(iter(errors.values()))
+    if any(bundle.folder.glob("*.nsys-rep")):
+        return "there is a report: diagnose analyze FILE.nsys-rep exports it"
+    return f"no window was recorded; {bundle.why_empty()}"

@@ -1,0 +1,185 @@
+"""What `diagnose run` says of the capture: the report as soon as it can be made, else why there is none."""
+
+import contextlib
+import os
+import time
+from pathlib import Path
+
+from diagnose.capture.bundle import Bundle, Written
+from diagnose.capture.command import ignores_our_hook
+from diagnose.cli.voice import guarded, say
+from diagnose.commands.armed.arming import tell_armed
+from diagnose.commands.ledger.option import record, with_track_records
+from diagnose.commands.run.outputs import Outputs
+from diagnose.errors import printable
+from diagnose.probes.protocol import TRACE, WINDOW_FOLDER
+
+POLL_EVERY_S = 0.3
+_MOST_RANKS = 8
+_WAIT_FOR_RANKS_S = 120.0  # after the last rank that came; then the report does without the others
+WAIT_FOR_PARENTS_S = 30.0  # after our command ended, when each rank has a `diagnose run` of its own
+
+
+class Reporter:
+    """Reports the first window, once.
+
+    Args:
+        bundle: what the ranks write.
+        outputs: where the report goes.
+        no_ledger: whether the ledger of promises is left alone.
+
+    Attributes:
+        done: whether nothing is to be reported any more.
+        told: the report in a line, "" while there is none.
+    """
+
+    failing = "no report"
+
+    def __init__(self, bundle: Bundle, outputs: Outputs, no_ledger: bool = True) -> None:
+        self._bundle, self._outputs, self._no_ledger = bundle, outputs, no_ledger
+        self._came, self._since = 0, time.monotonic()
+        self.done = False
+        self.told = ""
+
+    def look(self) -> None:
+        """Report when every rank is written, or when the missing ones are long overdue."""
+        try:
+            written = self._bundle.written()
+        except Exception:
+            self.done = True  # it would fail again and again
+            raise
+        if not written.traces:
+            return
+        if len(written.traces) != self._came:
+            self._came, self._since = len(written.traces), time.monotonic()
+        if written.complete or time.monotonic() - self._since > _WAIT_FOR_RANKS_S:
+            with contextlib.suppress(OSError):
+                os.nice(10)  # the job goes on
+            self.report(written)
+
+    def report(self, written: Written) -> None:
+        """Make the report of what the traces tell."""
+        self.done = True
+        if written.traces and written.missing:
+            say(_without(written))
+        if written.left_out:
+            say(_left_out(written))
+        self.publish(_run_of(self._bundle.folder, written))
+
+    def publish(self, run: str | None = None) -> None:
+        """Make the report of the folder, or of this run in it, with the promise that it keeps and those it quotes."""
+        self.done = True
+        from diagnose import analysis
+
+        diagnosis = analysis.analyze(self._bundle.folder, options=analysis.Options(run=run))
+        if not self._no_ledger:
+            guarded(lambda: record(diagnosis), "not kept in the ledger of promises")
+        quoting = with_track_records(diagnosis, self._no_ledger)
+        self.told = self._outputs.publish(quoting, printable(near(self._bundle.folder)))
+
+
+def last_words(bundle: Bundle, reporter: Reporter | None, argv: list[str]) -> None:
+    """After the command ended: the report if it is still due, or why there is none, and what else was written."""
+    written = _all_written(bundle)
+    if written.left_out and not written.traces:
+        say(f"{_left_out(written)}; see them: diagnose series {printable(near(bundle.folder))}")
+    elif not written.traces and not bundle.traces():
+        say(f"nothing captured: {printable(_why_nothing(bundle, written, argv))}")
+    elif reporter is None:
+        say(f"captured into {printable(near(bundle.folder))}")
+    else:
+        if not reporter.done:
+            reporter.report(written)
+        if cut := bundle.cut():
+            say(printable(_told(cut)))
+        if unrecorded := bundle.unrecorded():
+            of, its = _ranks(unrecorded), "their records were" if unrecorded[1:] else "its record was"
+            say(f"{of} ended after the window, before {its} complete: what only that tells is not judged")
+    if bundle.further_windows():
+        say(f"more windows, for `diagnose analyze`: {printable(', '.join(map(near, bundle.further_windows())))}")
+
+
+def armed_words(bundle: Bundle, outputs: Outputs, argv: list[str], no_ledger: bool) -> None:
+    """After an armed command ended: the report of its steps and its windows, or why there is none."""
+    from diagnose.series.armed_log import all_ended
+    from diagnose.series.places import step_logs
+
+    until = time.monotonic() + (WAIT_FOR_PARENTS_S if bundle.shared else 0)
+    while time.monotonic() < until and not all_ended(bundle.folder):
+        time.sleep(POLL_EVERY_S)
+    if not step_logs(bundle.folder):
+        say(f"nothing captured: {printable(_why_nothing(bundle, bundle.written(), argv))}")
+    elif not outputs.wanted:
+        holds = any(True for _ in bundle.folder.glob(f"{WINDOW_FOLDER.format('*')}/{TRACE.format('*')}"))
+        where = printable(near(bundle.folder))
+        say(f"captured into {where}" if holds else f"step times into {where}; no window holds a trace")
+    else:
+        tell_armed(bundle.folder, near(bundle.folder), outputs.printed, outputs.files, no_ledger)
+
+
+def near(folder: Path) -> str:
+    """The folder as a user would type it."""
+    try:
+        relative = os.path.relpath(folder)
+    except OSError:  # the working folder is gone
+        return str(folder)
+    return str(folder) if relative.startswith("..") else relative
+
+
+def _without(written: Written) -> str:
+    """Which ranks the report does without, and why, as far as they say."""
+    more = ", ..." if len(written.missing) > _MOST_RANKS else ""
+    listed = ", ".join(map(str, written.missing[:_MOST_RANKS]))
+    why = next((f" ({printable(written.errors[rank])})" for rank in written.missing if rank in written.errors), "")
+    return f"no trace of rank {listed}{more} of {written.world_size}{why}"
+
+
+def _left_out(written: Written) -> str:
+    """Which ranks record nothing by choice, and whose choice that is."""
+    ranks = sorted(written.left_out)
+    listed = ", ".join(map(str, ranks[:_MOST_RANKS])) + (", ..." if len(ranks) > _MOST_RANKS else "")
+    whose = f" of rank {listed} ({len(ranks)} of {written.world_size})" if written.world_size > 1 else ""
+    return f"step times only{whose}: {printable(written.left_out[ranks[0]])}"
+
+
+def _why_nothing(bundle: Bundle, written: Written, argv: list[str]) -> str:
+    if written.errors:
+        return next(iter(written.errors.values()))
+    if cut := bundle.cut():
+        return _told(cut)
+    option = ignores_our_hook(argv)
+    return f"Python runs with {option}" if option else bundle.why_empty()
+
+
+def _told(cut: dict[int, str]) -> str:
+    """Which ranks ended inside their window, and why, where one could still say so."""
+    ranks = sorted(cut)
+    why = next((f": {cut[rank]}" for rank in ranks if cut[rank]), "")
+    traces = "their traces were" if ranks[1:] else "its trace was"
+    return f"{_ranks(ranks)} ended inside the window, before {traces} written{why}"
+
+
+def _ranks(ranks: list[int]) -> str:
+    listed = ", ".join(map(str, ranks[:_MOST_RANKS])) + (", ..." if len(ranks) > _MOST_RANKS else "")
+    return f"{'ranks' if ranks[1:] else 'rank'} {listed}"
+
+
+def _all_written(bundle: Bundle) -> Written:
+    """The ranks that are done; ranks under other parents (`srun diagnose run`) may still be writing, for a while."""
+    until = time.monotonic() + WAIT_FOR_PARENTS_S
+    written = bundle.written()
+    while bundle.shared and written.traces and not written.complete and time.monotonic() < until:
+        time.sleep(POLL_EVERY_S)
+        written = bundle.written()
+    return written
+
+
+def _run_of(folder: Path, written: Written) -> str | None:
+    """The name that the analysis gives to the run just written; None when the folder holds no other."""
+    from diagnose.trace.discover import runs_of, trace_files
+
+    runs = runs_of(trace_files(folder))
+    if len(runs) < 2:
+        return None
+    wanted = set(written.traces.values())
+    return max(runs, key=lambda run: len(wanted & {file.path.name for file in run.files})).name

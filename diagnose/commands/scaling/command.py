@@ -1,0 +1,151 @@
+"""`diagnose scaling`: runs of a job at several sizes in, other sizes, the network wall and GPU counts out."""
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from diagnose import analysis
+from diagnose.cli.announcing import announced
+from diagnose.cli.command import Command, is_given, refuse_given
+from diagnose.cli.exit_status import writing
+from diagnose.cli.loading import OF_TRACES, limited, loading_of, loading_options
+from diagnose.cli.numbers import HOURS, POSITIVE, cost_options
+from diagnose.cli.terminal import terminal
+from diagnose.commands.scaling.answer import to_json
+from diagnose.commands.scaling.judge import report_of
+from diagnose.commands.scaling.question import Question
+from diagnose.commands.scaling.sources import read_run, with_gpus
+from diagnose.commands.scaling.table import Choice, is_table_of_runs, read_table
+from diagnose.commands.scaling.text import render
+from diagnose.errors import shown_path
+from diagnose.predict.costs import Tariff
+from diagnose.predict.job_run import MOST_GPUS, Ladder, Run
+from diagnose.predict.run_of_diagnosis import run_of
+from diagnose.series import told_without_traces
+
+_STATED = re.compile(r"(\d{1,7})=(.+)", re.DOTALL)
+
+
+@click.command(
+    cls=Command, epilog="Example:  diagnose scaling ladder.csv --deadline 12h --tokens 10B --gpu-hour-price 2"
+)
+@click.argument("runs", metavar="[N=]RUN...", nargs=-1, required=True)
+@click.option("--json", "as_json", is_flag=True, help="Print the answer as one JSON object on stdout.")
+@click.option("--up-to", metavar="N", type=click.IntRange(2, MOST_GPUS), help="Look at up to N GPUs.")
+@click.option(
+    "--deadline", metavar="TIME", type=HOURS, help="How many GPUs it takes to train on --tokens within 90m, 12h or 3d."
+)
+@click.option("--budget", metavar="F", type=POSITIVE, help="How many GPUs this budget pays for, at --gpu-hour-price.")
+@click.option("--tokens-per-step-per-gpu", metavar="F", type=POSITIVE, help="Tokens in a step of one GPU.")
+@click.option("--global-tokens-per-step", metavar="F", type=POSITIVE, help="Tokens in a step of the whole job.")
+@click.option(
+    "--where", metavar="COLUMN=TEXT", multiple=True, help="Use only rows of a table that hold TEXT in COLUMN."
+)
+@click.option(
+    "--by", metavar="COLUMN", multiple=True, help="Column of a table that tells jobs apart (default: all settings do)."
+)
+@cost_options
+@loading_options
+def scaling(runs: Sequence[str], as_json: bool, **given: Any) -> None:
+    """Say how a job scales with its GPUs, and how many to take.
+
+    RUN is a diagnosis (the output of analyze --json), a folder of traces, a log of steps as `diagnose series` reads it,
+    or a CSV with a run in each row. N= states the GPUs of a run that does not say: 8=steps.csv.
+    """
+    question = _question(given)
+    _refuse_idle(runs)
+    report = report_of(*_read(runs, given), question)
+    with writing():
+        if as_json:
+            click.echo(to_json(report).encode())
+        else:
+            render(report, terminal())
+
+
+def _question(given: Mapping[str, Any]) -> Question:
+    """What is asked; refuses what lacks its other half."""
+    if given["deadline"] is not None and given["tokens"] is None:
+        raise click.UsageError("--deadline needs --tokens: how much is to be trained by then.")
+    if given["budget"] is not None and given["gpu_hour_price"] is None:
+        raise click.UsageError("--budget needs --gpu-hour-price.")
+    if given["tokens_per_step_per_gpu"] is not None and given["global_tokens_per_step"] is not None:
+        raise click.UsageError("Choose one of --tokens-per-step-per-gpu and --global-tokens-per-step.")
+    return Question(
+        tariff=Tariff.of(given),
+        tokens=given["tokens"],
+        deadline_h=given["deadline"],
+        budget=given["budget"],
+        up_to=given["up_to"],
+        tokens_per_step=given["global_tokens_per_step"],
+        tokens_per_step_per_gpu=given["tokens_per_step_per_gpu"],
+    )
+
+
+def _refuse_idle(runs: Sequence[str]) -> None:
+    """Refuses options of tables where none is read, and of traces where none is analysed."""
+    paths = [_gpus_and_path(stated)[1] for stated in runs]
+    tables = [_is_table(path) for path in paths]
+    if not any(tables):
+        refuse_given(("where", "by"), "has no effect: none of the runs is a table with a run in each row.")
+    context = click.get_current_context()
+    if any(is_given(context, name) for name in OF_TRACES) and all(
+        is_table or told_without_traces(path) is not None for path, is_table in zip(paths, tables, strict=True)
+    ):
+        refuse_given(OF_TRACES, "has no effect: none of the runs holds traces.")
+
+
+def _is_table(path: Path) -> bool:
+    return path.suffix.lower() in (".csv", ".tsv") and path.is_file() and is_table_of_runs(path)
+
+
+def _read(runs: Sequence[str], given: Mapping[str, Any]) -> tuple[list[Ladder], list[str], list[str]]:
+    """The ladders, what was read, and what was left out."""
+    choice = Choice(_where(given["where"]), tuple(given["by"]))
+    single: list[Run] = []
+    ladders: list[Ladder] = []
+    sources: list[str] = []
+    notes: list[str] = []
+    for stated in runs:
+        gpus, path = _gpus_and_path(stated)
+        sources.append(shown_path(path))
+        if _is_table(path):
+            found, told = read_table(path, choice)
+            ladders += found
+            notes += told
+        else:
+            single.append(read_run(path, gpus) or _of_traces(path, gpus, given))
+    if single:
+        ladders.insert(0, Ladder("", tuple(single)))
+    return ladders, sources, notes
+
+
+def _where(conditions: Sequence[str]) -> dict[str, str]:
+    pairs = [condition.partition("=") for condition in conditions]
+    for name, equals, _ in pairs:
+        if not equals:
+            raise click.UsageError(f"--where takes COLUMN=TEXT, not {name!r}.")
+    return {name.strip(): text.strip() for name, _, text in pairs}
+
+
+def _gpus_and_path(stated: str) -> tuple[int | None, Path]:
+    """`8=runs/a` as 8 and runs/a; a file of that very name goes first."""
+    named = _STATED.fullmatch(stated)
+    if named is None or Path(stated).exists():
+        return None, Path(stated)
+    if int(named[1]) < 1:
+        raise click.UsageError(f"A run has one GPU at least: {stated}")
+    return int(named[1]), Path(named[2])
+
+
+def _of_traces(path: Path, gpus: int | None, given: Mapping[str, Any]) -> Run:
+    with announced(path) as watch:
+        loading = loading_of(given, watch)
+        options = analysis.Options(
+            loading=loading, scheduler=given["scheduler"], tokens_per_step=given["tokens_per_step_per_gpu"]
+        )
+        with limited(loading.memory_bytes):
+            diagnosis = analysis.analyze(path, options=options)
+    return with_gpus(run_of(diagnosis, shown_path(path)), gpus)

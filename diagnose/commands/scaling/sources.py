@@ -1,0 +1,52 @@
+"""One run from a file or folder: a diagnosis as JSON, or a log of steps. Traces are left to the analysis."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from diagnose.errors import UserError, printable, shown_path
+from diagnose.predict.growth import RUN_NOISE
+from diagnose.predict.job_run import Run
+from diagnose.predict.run_of_diagnosis import run_of
+from diagnose.series import Series, told_without_traces
+
+
+def read_run(path: Path, gpus: int | None) -> Run | None:
+    """The run at `path`; None where it holds traces, or nothing that this can tell from them.
+
+    Args:
+        path: a file or folder.
+        gpus: of the run, where the user states them.
+
+    Raises:
+        UserError: it cannot be read, or nothing tells its GPUs.
+    """
+    told = told_without_traces(path)
+    if isinstance(told, Series):
+        return _of_log(told, path, gpus)
+    return None if told is None else with_gpus(run_of(told, shown_path(path)), gpus)
+
+
+def with_gpus(run: Run, gpus: int | None) -> Run:
+    """The run with the GPUs that the user states; the tokens of a step are those of each GPU."""
+    if gpus is None or gpus == run.gpus:
+        return run
+    tokens = None if run.tokens_per_step is None else run.tokens_per_step / run.gpus * gpus
+    return replace(run, gpus=gpus, tokens_per_step=tokens)
+
+
+def _of_log(series: Series, path: Path, gpus: int | None) -> Run:
+    """The median step of a log, over the medians of its ranks.
+
+    Raises:
+        UserError: no step times, or nothing tells the GPUs.
+    """
+    if not series.tracks:
+        because = series.unknown.because if series.unknown else ""
+        raise UserError("no step times in the log", where=path, why=because, do="log the time of every step")
+    ranks = {track.rank for track in series.tracks if track.rank is not None}
+    if gpus is None and not ranks:
+        raise UserError("nothing tells the GPUs of the run", where=path, do=f"state them: 8={printable(str(path))}")
+    medians = [float(np.median(track.seconds)) for track in series.tracks]
+    return Run(shown_path(path), gpus or len(ranks), step_s=float(np.median(medians)), noise_share=RUN_NOISE)

@@ -1,0 +1,207 @@
+"""A CSV with a run in each row: the ladders in it, each the runs of one job at several numbers of GPUs."""
+
+import csv
+import io
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from diagnose.commands.scaling.columns import Columns, columns_of
+from diagnose.decoding import finite
+from diagnose.errors import UserError, WrongUsage, printable
+from diagnose.predict.job_run import MOST_GPUS, Ladder, Run
+from diagnose.trace.source import opened
+
+LARGEST_TABLE_BYTES = 64 << 20
+_LARGEST = 1e18
+_DO = (
+    "name a column gpus and one of tokens_per_s_per_gpu, tokens_per_s, step_time_s, step_time_ms"
+    " (docs/scaling.md lists them)"
+)
+_ONE_MICRO_BATCH = "no column tells the accumulation: a step is taken as one micro-batch"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which rows of a table are meant.
+
+    Attributes:
+        where: texts that columns must hold, by name.
+        by: columns that tell one job from another; empty: all that hold a setting.
+    """
+
+    where: Mapping[str, str]
+    by: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Row:
+    cells: Sequence[str]
+    run: Run
+
+
+def is_table_of_runs(path: Path) -> bool:
+    """Whether the header has a column of GPUs."""
+    return "gpus" in columns_of(_rows(path)[0]).at
+
+
+def read_table(path: Path, choice: Choice) -> tuple[list[Ladder], list[str]]:
+    """The ladders of the table, most sizes first, and what was left out or assumed, one sentence each.
+
+    A ladder is rows that differ in their GPUs and measurements alone. Rows with the same work of a GPU belong together;
+    of those left alone, rows with the same work of the whole job.
+
+    Raises:
+        UserError: it cannot be read, lacks a column, or no row has a rate.
+    """
+    header, *rows = _rows(path)
+    columns = columns_of(header)
+    _check(path, columns, choice)
+    chosen = [row for row in rows if all(_cell(row, columns.named[n]) == v for n, v in choice.where.items())]
+    read = [_Row(row, run) for row in chosen if (run := _run(row, columns, path)) is not None]
+    if not read:
+        raise UserError(
+            "no row of the table has GPUs and a rate",
+            where=path,
+            why=f"{len(chosen)} of {len(rows)} rows are chosen" if choice.where else f"{len(rows)} rows",
+            do=_DO,
+        )
+    notes = _left_out(len(chosen) - len(read), "no rate or step time")
+    if "accumulation" not in columns.at and _counts_batches(columns):
+        notes.append(_ONE_MICRO_BATCH)
+    found = _ladders(read, columns, choice)
+    alone = len(read) - sum(len(group) for group in found)
+    notes += _left_out(alone, "no other with the same settings at another number of GPUs")
+    return _named(found, columns, choice, path.name), notes
+
+
+def _left_out(rows: int, lacks: str) -> list[str]:
+    if rows == 1:
+        return [f"1 row has {lacks} and is left out"]
+    return [f"{rows} rows have {lacks} and are left out"] if rows else []
+
+
+def _rows(path: Path) -> list[list[str]]:
+    try:
+        if path.stat().st_size > LARGEST_TABLE_BYTES:
+            raise UserError("the table is too large", where=path, why=f"over {LARGEST_TABLE_BYTES >> 20} MiB")
+        with opened(path, "the table") as file:
+            text = file.read().decode("utf-8-sig", "replace")
+        first = text.partition("\n")[0]
+        delimiter = max(",;\t", key=first.count)
+        rows = [row for row in csv.reader(io.StringIO(text), delimiter=delimiter) if any(row)]
+    except (OSError, csv.Error) as error:
+        raise UserError("cannot read the table", where=path, why=str(error)) from error
+    if delimiter == ";":
+        rows = [[cell.replace(",", ".") for cell in row] for row in rows]
+    return rows or [[]]
+
+
+def _check(path: Path, columns: Columns, choice: Choice) -> None:
+    if "gpus" not in columns.at or not {"rate_per_gpu", "rate", "step"} & set(columns.at):
+        listed = ", ".join(printable(name)[:40] for name in list(columns.named)[:20]) or "none"
+        raise UserError("the table lacks a column", where=path, why=f"columns: {listed}", do=_DO)
+    for name in (*choice.where, *choice.by):
+        if name not in columns.named:
+            listed = ", ".join(printable(known)[:40] for known in columns.named)
+            raise WrongUsage(f"no column {name!r} in the table", where=path, do=f"choose of: {listed[:400]}")
+
+
+def _cell(row: Sequence[str], at: int) -> str:
+    return row[at].strip() if at < len(row) else ""
+
+
+def _number(row: Sequence[str], columns: Columns, role: str) -> float | None:
+    """The cell as a positive number; None where there is none."""
+    if role not in columns.at:
+        return None
+    try:
+        return finite(float(_cell(row, columns.at[role]).replace(",", "")), 1e-12, _LARGEST)
+    except ValueError:
+        return None
+
+
+def _run(row: Sequence[str], columns: Columns, path: Path) -> Run | None:
+    """The run of a row; None where it has no number of GPUs, or neither a rate nor a step time."""
+    number = {role: _number(row, columns, role) for role in columns.at}
+    gpus, per_gpu, rate, step = (number.get(role) for role in ("gpus", "rate_per_gpu", "rate", "step"))
+    if not gpus or gpus != int(gpus) or gpus > MOST_GPUS or not (per_gpu or rate or step):
+        return None
+    nodes = number.get("nodes")
+    run = Run(
+        path.name,
+        int(gpus),
+        nodes=int(nodes) if nodes and nodes == int(nodes) else None,
+        step_s=step * columns.step_unit_s if step else None,
+        tokens_per_step=_tokens_per_step(number, gpus),
+        samples_per_step=_samples_per_step(number, gpus),
+        tokens_per_s=per_gpu * gpus if per_gpu else rate,
+        power_w=number.get("power"),
+    )
+    return run.completed()
+
+
+def _tokens_per_step(number: Mapping[str, float | None], gpus: float) -> float | None:
+    """Of the whole job: as stated, else of its sequences."""
+    if stated := number.get("tokens"):
+        return stated
+    if per_gpu := number.get("tokens_per_gpu"):
+        return per_gpu * gpus
+    length, samples = number.get("seq_len"), _samples_per_step(number, gpus)
+    return length * samples if length and samples else None
+
+
+def _samples_per_step(number: Mapping[str, float | None], gpus: float) -> float | None:
+    """Sequences of a step of the whole job: its global batch, else its micro-batches."""
+    micro = number.get("micro_batch")
+    if batch := number.get("global_batch"):
+        return batch
+    return micro * (number.get("accumulation") or 1.0) * (number.get("data_parallel") or gpus) if micro else None
+
+
+def _counts_batches(columns: Columns) -> bool:
+    return "micro_batch" in columns.at and not {"tokens", "tokens_per_gpu", "global_batch"} & set(columns.at)
+
+
+def _settings(columns: Columns, choice: Choice) -> dict[str, int]:
+    return {by: columns.named[by] for by in choice.by} if choice.by else dict(columns.settings)
+
+
+def _ladders(rows: Sequence[_Row], columns: Columns, choice: Choice) -> list[list[_Row]]:
+    """The groups of rows with two sizes or more, most sizes first; where no group has, single rows."""
+    settings = _settings(columns, choice)
+
+    def same(roles: Sequence[str]) -> Callable[[_Row], tuple[object, ...]]:
+        at = [*settings.values(), *(columns.at[role] for role in roles if role in columns.at and not choice.by)]
+        return lambda row: tuple(_cell(row.cells, position) for position in at)
+
+    by_gpu = _grouped(rows, same(("seq_len", "micro_batch", "accumulation", "tokens_per_gpu")))
+    alone = [row for group in by_gpu if _sizes(group) < 2 for row in group]
+    by_job = _grouped(alone, same(("seq_len", "global_batch", "tokens")))
+    found = [group for group in (*by_gpu, *by_job) if _sizes(group) > 1]
+    return sorted(found or by_job, key=_sizes, reverse=True)
+
+
+def _named(groups: Sequence[Sequence[_Row]], columns: Columns, choice: Choice, file: str) -> list[Ladder]:
+    """Each group with what tells it from the others."""
+    shown = _settings(columns, choice)
+    shown |= {role: columns.at[role] for role in ("micro_batch", "accumulation") if role in columns.at}
+    differing = {by: at for by, at in shown.items() if len({_cell(group[0].cells, at) for group in groups}) > 1}
+    ladders = []
+    for group in groups:
+        alike = {by: {_cell(row.cells, at) for row in group} for by, at in differing.items()}
+        told = ", ".join(f"{by}={value}" for by, (value, *others) in alike.items() if value and not others)
+        runs = tuple(sorted((row.run for row in group), key=lambda run: run.gpus))
+        ladders.append(Ladder(printable(told or file)[:300], runs))
+    return ladders
+
+
+def _grouped(rows: Sequence[_Row], key: Callable[[_Row], tuple[object, ...]]) -> list[list[_Row]]:
+    groups: dict[tuple[object, ...], list[_Row]] = {}
+    for row in rows:
+        groups.setdefault(key(row), []).append(row)
+    return list(groups.values())
+
+
+def _sizes(group: Sequence[_Row]) -> int:
+    return len({row.run.gpus for row in group})

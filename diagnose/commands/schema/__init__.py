@@ -1,0 +1,1 @@
+"""`diagnose schema`: the shape of the JSON of each command."""

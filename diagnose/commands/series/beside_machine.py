@@ -1,0 +1,44 @@
+"""The machine's part of a report: over the run, and beside each change and each stall."""
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from diagnose.commands.series.answer import SeriesReport, Stall
+from diagnose.commands.series.machine_beside import beside_change, beside_stall
+from diagnose.commands.series.machine_over_run import machine_over_run
+from diagnose.series.change import Change
+from diagnose.series.machine.readings import MachineReadings
+
+
+def with_machine(report: SeriesReport, machines: Sequence[MachineReadings] | None) -> SeriesReport:
+    """The report with what `machines` tell; as it is where the source could hold no readings."""
+    if machines is None:
+        return report
+    return replace(
+        report,
+        machine=machine_over_run(machines),
+        changes=tuple(_beside_change(change, machines) for change in report.changes),
+        stalls=tuple(_beside_stall(stall, machines) for stall in report.stalls),
+    )
+
+
+def _beside_change(change: Change, machines: Sequence[MachineReadings]) -> Change:
+    """Of the ranks that are waited for where they are known, else of those that it is on."""
+    ranks = change.culprit_ranks or change.ranks
+    asked = [machine for machine in machines if machine.rank in ranks] or machines
+    first, last = change.since_step, change.until_step
+    before = (float(change.before_from_step), float(change.since_between[0] - 1))
+    after = (float(change.since_between[1]), float(last))
+    if change.kind == "drift":
+        third = (last - first) / 3
+        before, after = (float(first), first + third), (last - third, float(last))
+    return replace(change, machine=beside_change(asked, before, after, change.change_share > 0))
+
+
+def _beside_stall(stall: Stall, machines: Sequence[MachineReadings]) -> Stall:
+    """Of several that keep a period each is one of many alike: what the machine did in them is not looked at."""
+    if stall.count > 1:
+        return stall
+    asked = [machine for machine in machines if machine.rank in stall.ranks] or machines
+    return replace(stall, machine=beside_stall(asked, stall.step, stall.last_step, stall.time_s))

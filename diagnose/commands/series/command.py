@@ -1,0 +1,43 @@
+"""`diagnose series`: step times over a job in, its stalls and changes out."""
+
+from pathlib import Path
+
+import click
+
+from diagnose.cli.command import Command
+from diagnose.cli.exit_status import writing
+from diagnose.cli.terminal import terminal
+from diagnose.commands.series import judged, to_json
+from diagnose.commands.series.text import render
+from diagnose.series import read_runs
+
+
+@click.command(cls=Command, epilog="Example:  diagnose series runs/llama/train.log")
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path, readable=False))
+@click.option("--json", "as_json", is_flag=True, help="Print the findings as one JSON object on stdout.")
+@click.option(
+    "--unit", type=click.Choice(["s", "ms", "us", "ns"]), help="Unit of a time column that states none (default: s)."
+)
+@click.option(
+    "--step-column", metavar="NAME", help="Column of a log with the step number (default: recognised by name)."
+)
+@click.option(
+    "--time-column",
+    metavar="NAME",
+    help="Column of a log with times: seconds of a step, a clock, or steps per second (default: recognised by name).",
+)
+def series(
+    paths: tuple[Path, ...], as_json: bool, unit: str | None, step_column: str | None, time_column: str | None
+) -> None:
+    """Say which steps of a job stall, since when it is slower, and what to look at.
+
+    PATH is a log of steps (.csv, .tsv, .jsonl), the text log of a training loop (torchtitan, Megatron-LM, NeMo,
+    DeepSpeed, MLPerf's MLLOG), a trainer_state.json of transformers, a TensorBoard export, a capture-rank<R>.json, or
+    a folder with one of them or with the traces of several windows of a run. Several paths are runs of one job.
+    """
+    report = judged(read_runs(paths, unit, step_column, time_column))
+    with writing():
+        if as_json:
+            click.echo(to_json(report).encode())
+        else:
+            render(report, terminal())

@@ -1,0 +1,128 @@
+"""From step times to what they show: changes, what is periodic, and which steps to look at next."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from diagnose.commands.series.answer import Periodic, SeriesReport
+from diagnose.commands.series.beside_machine import with_machine
+from diagnose.commands.series.run_reports import goodput_of_runs, run_reports
+from diagnose.commands.series.stall_findings import stalls_of
+from diagnose.commands.series.suggested_capture import suggested_captures
+from diagnose.facts import duration
+from diagnose.series.change import Change
+from diagnose.series.change_points import ChangePoints
+from diagnose.series.job_changes import MOST_CHANGES, by_run, changes_at, points_of, surest
+from diagnose.series.not_told import NotTold
+from diagnose.series.tracks import Run, Series, Track
+
+_SHAPE = 60
+_AGAIN = "log at least 20 samples, each of the same number of steps"
+
+
+def judged(series: Series) -> SeriesReport:
+    """All that the series shows."""
+    points = points_of(series)
+    of_run = by_run(points)
+    told = changes_at(series, of_run)
+    kept = surest(told)
+    periodic = tuple(beat for of_one in of_run.values() for beat in _periodic(of_one))
+    stalls = stalls_of(series.runs or (Run(),), of_run)
+    runs = run_reports(series, of_run, stalls)
+    goodput, why = goodput_of_runs(runs)
+    notes = [*series.notes, *_notes(series, points, told)]
+    report = SeriesReport(
+        kind=series.kind,
+        files=series.files,
+        unit=series.unit,
+        first_step=min((int(t.step[0] - round(t.covers) + 1) for t in series.tracks if len(t)), default=0),
+        last_step=max((int(t.step[-1]) for t in series.tracks if len(t)), default=0),
+        samples=sum(len(t) for t in series.tracks),
+        tracks=len(series.tracks),
+        ranks=tuple(sorted({t.rank for t in series.tracks if t.rank is not None})),
+        hosts=tuple(sorted({t.host for t in series.tracks if t.host})),
+        median_s=_median(series.tracks),
+        changes=kept,
+        periodic=periodic,
+        look=suggested_captures(series, points, kept, periodic, stalls),
+        notes=tuple(notes),
+        not_told=_not_told(series, points),
+        shape=_shape(series.tracks),
+        stalls=stalls,
+        runs=runs,
+        goodput=goodput,
+        goodput_not_told=why,
+    )
+    return with_machine(report, series.machines)
+
+
+def _not_told(series: Series, points: Sequence[ChangePoints]) -> NotTold | None:
+    if series.unknown is not None:
+        return NotTold(because=series.unknown.because, capture_next=series.unknown.capture_next)
+    if not points:
+        most = max((len(track) for track in series.tracks), default=0)
+        return NotTold(because=f"{most} samples are too few to tell a change from noise", capture_next=_AGAIN)
+    return None
+
+
+def _periodic(points: Sequence[ChangePoints]) -> tuple[Periodic, ...]:
+    """The periodic slow steps of the track that has most of them."""
+    best = max(points, key=lambda one: sum(len(beat.rows) for beat in one.beats), default=None)
+    told = []
+    if best is None:
+        return ()
+    for beat in best.beats:
+        track, extra = best.track, float(np.median(beat.extra_s))
+        whole = float(np.sum(track.seconds) * track.steps_each + np.sum(beat.extra_s))
+        share = float(np.sum(beat.extra_s)) / whole
+        says = (
+            f"every {beat.every:,} steps one takes {duration(extra * 1e9)} more ({100 * share:.1f} % of the time of all"
+            " steps): a checkpoint, an evaluation or a log, not a change"
+        )
+        told.append(
+            Periodic(
+                every_steps=beat.every,
+                first_step=beat.first,
+                count=len(beat.rows),
+                extra_s=extra,
+                time_share=share,
+                says=says,
+                run=track.run,
+            )
+        )
+    return tuple(told)
+
+
+def _notes(series: Series, points: Sequence[ChangePoints], told: Sequence[Change]) -> list[str]:
+    notes = []
+    warm = max((one.warmup for one in points), default=0)
+    if warm:
+        notes.append(f"left out as warm-up, slower than what follows: the first {warm} sample{'s' * (warm > 1)}")
+    if len(told) > MOST_CHANGES:
+        notes.append(f"{len(told)} changes were found: the step time is unstable; the {MOST_CHANGES} surest are named")
+    short = len(series.tracks) - len(points)
+    if short and points:
+        notes.append(f"{short} of {len(series.tracks)} ranks have fewer than 20 samples and are not judged")
+    if any(change.scope == "job" and not change.named_by for change in told):
+        notes.append(
+            "in a synchronous job all ranks slow down together, so step times alone cannot tell which rank the others"
+            " wait for: log the compute or the wait time of each rank (columns compute_time or wait_time)"
+        )
+    if series.restarts and told:
+        notes.append("diagnose run --at-step counts from the start of its process: take off the step it resumes from")
+    return notes
+
+
+def _median(tracks: Sequence[Track]) -> float | None:
+    kept = [float(np.median(track.seconds)) for track in tracks if len(track)]
+    return float(np.median(kept)) if kept else None
+
+
+def _shape(tracks: Sequence[Track]) -> tuple[float, ...]:
+    if not any(len(track) for track in tracks):
+        return ()
+    step = np.concatenate([t.step for t in tracks])
+    seconds = np.concatenate([t.seconds for t in tracks])[np.argsort(step, kind="stable")]
+    edges = np.linspace(0, len(seconds), min(_SHAPE, len(seconds)) + 1).astype(np.int64)
+    return tuple(float(np.median(seconds[a:b])) for a, b in pairwise(edges))

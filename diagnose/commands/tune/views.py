@@ -1,0 +1,219 @@
+"""A ladder of runs in words and columns that every form of its report shares."""
+
+import csv
+import io
+import shlex
+from dataclasses import dataclass
+
+from diagnose.commands.tune.answer import LeftToUser, Measured, Rung, Tuning
+from diagnose.diagnosis.terms import Estimate, Speedup
+from diagnose.diagnosis.track_record import standing
+from diagnose.report.views.plain import plain
+from diagnose.report.views.user_code import where_line
+
+COLUMNS = (
+    "model",
+    "gpus",
+    "micro_batch",
+    "seq_len",
+    "model_precision",
+    "mixed_precision",
+    "attention",
+    "liger",
+    "tokens_per_s_per_gpu",
+    "memory_gb",
+)
+"""Of a ladder, as `benchmarks/ladder.csv` has them."""
+_FURTHER = (
+    "decision",
+    "rule",
+    "change",
+    "predicted_low",
+    "predicted_high",
+    "achieved_low",
+    "achieved",
+    "achieved_high",
+    "total",
+    "samples_per_s",
+    "step_ms",
+    "seconds",
+    "because",
+)
+_DIGITS = {"tokens_per_s_per_gpu": ".0f", "memory_gb": ".2f", "samples_per_s": ".4g", "step_ms": ".4g"}
+SHOWN = {  # heads of what stands beside the change, where the first run knows it
+    "gpus": "gpus",
+    "micro_batch": "batch",
+    "seq_len": "seq",
+    "model_precision": "weights",
+    "mixed_precision": "mixed",
+    "attention": "attention",
+    "liger": "liger",
+    "tokens_per_s_per_gpu": "tok/s/gpu",
+    "samples_per_s": "samples/s",
+    "step_ms": "step ms",
+    "memory_gb": "GB",
+}
+
+
+@dataclass(frozen=True)
+class RungView:
+    """A row; `inside` is what came of the prediction, "" where either is not known."""
+
+    number: int
+    change: str
+    because: str
+    cells: tuple[str, ...]
+    predicted: str
+    achieved: str
+    total: str
+    outcome: str
+    inside: str
+
+
+@dataclass(frozen=True)
+class TuningView:
+    """The ladder with its heads, what to type and what is left; `left` are lines, each with what to do."""
+
+    result: str
+    command: str
+    heads: tuple[str, ...]
+    rows: tuple[RungView, ...]
+    patch: tuple[str, ...]
+    left: tuple[tuple[str, str], ...]
+
+
+def tuning_view(tuning: Tuning) -> TuningView:
+    """Everything that a page shows of it."""
+    columns = known_columns(tuning.rungs[0].measured if tuning.rungs else None)
+    return TuningView(
+        result=result(tuning),
+        command=plain(shlex.join(tuning.command)),
+        heads=tuple(SHOWN[name] for name in columns),
+        rows=tuple(_row(rung, columns) for rung in tuning.rungs),
+        patch=tuple(plain(line) for line in tuning.patch),
+        left=tuple((left_line(left), to_do(left)) for left in tuning.left),
+    )
+
+
+def _row(rung: Rung, columns: tuple[str, ...]) -> RungView:
+    return RungView(
+        number=rung.number,
+        change=plain(rung.change),
+        because="" if rung.decision == "kept" else plain(rung.because),
+        cells=tuple(cells(rung, columns)),
+        predicted=predicted(rung.predicted),
+        achieved=_interval(rung.achieved),
+        total=achieved(rung.total),
+        outcome=outcome(rung),
+        inside=_inside(rung),
+    )
+
+
+def _interval(estimate: Estimate | None) -> str:
+    return "" if estimate is None else f"{estimate[1]:.2f}x ({estimate[0]:.2f}-{estimate[2]:.2f}x)"
+
+
+def _inside(rung: Rung) -> str:
+    """What came of the prediction; nothing of a change that is not in use."""
+    if rung.predicted is None or rung.achieved is None or rung.decision == "refused":
+        return ""
+    stands = standing(rung.achieved[1], rung.predicted)
+    return {"as": "as predicted", "more": "more than predicted", "less": "less than predicted"}.get(stands, "")
+
+
+def ladder_csv(tuning: Tuning) -> str:
+    """The ladder with the columns of `benchmarks/ladder.csv`, and what was predicted and achieved behind them."""
+    into = io.StringIO()
+    writer = csv.writer(into, lineterminator="\n")
+    writer.writerow(["source", "row", *COLUMNS, "outcome", *_FURTHER])
+    for rung in tuning.rungs:
+        writer.writerow(["diagnose tune", rung.number, *_cells(rung.measured, COLUMNS), rung.outcome, *_further(rung)])
+    return into.getvalue()
+
+
+def _further(rung: Rung) -> list[str]:
+    predicted, achieved = rung.predicted or (None, None), rung.achieved or (None, None, None)
+    factors = [_factor(value) for value in (*predicted, *achieved, rung.total[1] if rung.total else None)]
+    speeds = _cells(rung.measured, ("samples_per_s", "step_ms"))
+    return [rung.decision, rung.rule, plain(rung.change), *factors, *speeds, f"{rung.seconds:.1f}", plain(rung.because)]
+
+
+def known_columns(first: Measured | None) -> tuple[str, ...]:
+    """The columns that the first run knows, and so the ladder shows; a job without GPUs has none to count."""
+    if first is None:
+        return ()
+    return tuple(name for name in SHOWN if getattr(first, name) is not None and (name != "gpus" or first.gpus))
+
+
+def cells(rung: Rung, columns: tuple[str, ...]) -> list[str]:
+    """The rung in these columns; "" is not known."""
+    return _cells(rung.measured, columns)
+
+
+def outcome(rung: Rung) -> str:
+    """What came of the run, in a word or two."""
+    if rung.decision == "first":
+        return "measured"
+    failed = {"oom": "out of memory", "failed": "failed"}.get(rung.outcome, "")
+    return failed or {"rolled back": _rolled_back(rung)}.get(rung.decision, rung.decision)
+
+
+def _rolled_back(rung: Rung) -> str:
+    worse = rung.achieved is not None and rung.achieved[2] < 1
+    return "slower" if worse else "no gain"
+
+
+def predicted(speedup: Speedup | None) -> str:
+    """The range: `1.20-1.50x`."""
+    if speedup is None:
+        return ""
+    low, high = speedup
+    return f"{low:.2f}x or more" if high is None else f"{low:.2f}-{high:.2f}x"
+
+
+def achieved(estimate: Estimate | None) -> str:
+    """The measured speed: `1.41x`."""
+    return "" if estimate is None else f"{estimate[1]:.2f}x"
+
+
+def result(tuning: Tuning) -> str:
+    """The end in a sentence."""
+    kept = [rung for rung in tuning.rungs if rung.decision == "kept"]
+    runs = f"{len(tuning.rungs)} run{'s' if len(tuning.rungs) != 1 else ''}"
+    end = tuning.why_ended or "it is not at its end"
+    if not kept:
+        return f"nothing that was tried made the job faster: {runs}, {end}"
+    if tuning.best is tuning.rungs[0]:
+        return f"nothing is kept after {runs}: {end}"
+    repeat = tuning.repeat_of(kept[-1])
+    total = repeat.total if repeat is not None else kept[-1].total
+    changes = f"{len(kept)} change{'s' if len(kept) != 1 else ''}"
+    faster = f"{total[1]:.2f}x ({total[0]:.2f}-{total[2]:.2f}x) as fast" if total else "faster"
+    return f"{faster} with {changes}, after {runs}: {end}"
+
+
+def left_line(left: LeftToUser) -> str:
+    """A change that is the user's, with what it promises and why no run made it."""
+    gain = f" ({predicted(left.predicted)})" if left.predicted else ""
+    return plain(f"{left.change}{gain}: {left.because}")
+
+
+def to_do(left: LeftToUser) -> str:
+    """What to do about it, and at which lines; "" where the change says it all."""
+    return " ".join(filter(None, (f"{where_line(left.where)}." if left.where else "", plain(left.do))))
+
+
+def _cells(measured: Measured | None, names: tuple[str, ...]) -> list[str]:
+    return ["" if measured is None else _cell(name, getattr(measured, name)) for name in names]
+
+
+def _cell(name: str, value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return format(value, _DIGITS[name]) if name in _DIGITS else plain(str(value))
+
+
+def _factor(value: float | None) -> str:
+    return "" if value is None else f"{value:.4g}"

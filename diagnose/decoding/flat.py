@@ -1,0 +1,124 @@
+"""Dictionaries of scalars, remembered values and at most one list of them, read whole by one pattern.
+
+Nearly all of a snapshot is such dictionaries, millions of them, which take several times as long opcode by opcode. What
+does not match is left to the machine of `unpickling`, so that the pattern decides how fast a file is read and never
+what it says.
+"""
+
+import re
+import struct
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from diagnose.decoding import opcodes
+
+_ITEM = (
+    rb"j....|h.|K.|\x8a(?:\x06.{6}|\x07.{7}|\x08.{8}|\x05.{5}|\x01.|\x02..|\x03.{3}|\x04.{4})"
+    rb"|J....|M..|[N\x88\x89]|G.{8}"
+)
+_REMEMBERED = rb"(\x94|q.|r....)?"
+_ITEMS = b"((?:" + _ITEM + b")*+)"
+_FLAT = re.compile(
+    rb"\}" + _REMEMBERED + rb"\(" + _ITEMS + rb"(\]" + _REMEMBERED + rb"\(" + _ITEMS + b"e" + _ITEMS + b")?u", re.DOTALL
+)
+_EACH = re.compile(_ITEM, re.DOTALL)
+_MOST_LISTED_BYTES = 1 << 25  # in the file; a tuple takes twice as much
+
+Remembered = bytes | None
+"""The opcode under which a value is remembered; None where it is not."""
+
+
+class Flat(NamedTuple):
+    """A dictionary that was read: its entries, a tuple in the place of the list, and where it ends in the data."""
+
+    entries: dict[Any, Any]
+    remembered: Remembered
+    has_list: bool
+    list_of: tuple[Any, ...]
+    list_remembered: Remembered
+    end: int
+
+
+class Values(dict[bytes, Any]):
+    """The values of opcodes that plain dictionaries are made of, kept by their bytes.
+
+    Args:
+        known: the value that is remembered under a number, or KeyError.
+    """
+
+    def __init__(self, known: Callable[[int], Any]) -> None:
+        super().__init__()
+        self._known = known
+        self._lists: dict[bytes, tuple[Any, ...]] = {}
+        self._list_bytes = 0
+
+    def __missing__(self, code: bytes) -> Any:
+        kind = code[0]
+        if kind == _LONG:
+            return int.from_bytes(code[2:], "little", signed=True)
+        if kind in _FETCHES:
+            value = self._known(int.from_bytes(code[1:], "little"))
+        elif kind in _FORMS:
+            value = struct.unpack(_FORMS[kind], code[1:])[0]
+        else:
+            value = _CONSTANTS[kind]
+        self[code] = value
+        return value
+
+    def forget(self, number: int | None = None) -> None:
+        """Keep nothing of what is remembered under a number, since it is another value; without one, nothing at all."""
+        if number is None:
+            self.clear()
+            self._lists.clear()
+            self._list_bytes = 0
+        else:
+            self.pop(b"j" + number.to_bytes(4, "little"), None)
+            self.pop(b"h" + number.to_bytes(4, "little")[:1], None)
+
+    def tidy(self) -> None:
+        """Keep no scalars, and lists only while they are few: of a long history the stacks come again and again."""
+        self.clear()
+        if self._list_bytes > _MOST_LISTED_BYTES:
+            self.forget()
+
+    def flat(self, data: bytes, at: int) -> Flat | None:
+        """The dictionary that begins at a place in the data; None where it is no such one, or not sound."""
+        found = _FLAT.match(data, at)
+        try:
+            return None if found is None else self._read(found)
+        except (KeyError, TypeError, ValueError):  # a value that is not there, a key that is no plain value, no pairs
+            return None
+
+    def _read(self, found: re.Match[bytes]) -> Flat:
+        get, each = self.__getitem__, _EACH.findall
+        remembered, first, rest, list_remembered, listed, last = found.groups()
+        values = list(map(get, each(first)))
+        list_of: tuple[Any, ...] = ()
+        if rest is not None:
+            known = self._lists.get(listed)
+            list_of = self._list(listed) if known is None else known
+            values.append(list_of)
+            values += map(get, each(last))
+        if not opcodes.KEYS.issuperset(map(type, values[::2])):
+            raise TypeError("a key that is no plain value")
+        several = iter(values)
+        return Flat(
+            dict(zip(several, several, strict=True)),
+            remembered,
+            rest is not None,
+            list_of,
+            list_remembered,
+            found.end(),
+        )
+
+    def _list(self, listed: bytes) -> tuple[Any, ...]:
+        found = tuple(map(self.__getitem__, _EACH.findall(listed)))
+        self._lists[listed] = found
+        self._list_bytes += len(listed)
+        return found
+
+
+_LONG = 0x8A
+_FETCHES = frozenset(b"hj")
+_FORMS = {ord("K"): "<B", ord("M"): "<H", ord("J"): "<i", ord("G"): ">d"}
+_CONSTANTS = {ord("N"): None, 0x88: True, 0x89: False}

@@ -1,0 +1,89 @@
+"""One run of a job at one number of GPUs, whatever told of it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from diagnose.diagnosis.terms import Estimate
+from diagnose.predict.growth import RUN_NOISE
+
+_CONFIDENT = 2.0  # standard deviations
+MOST_GPUS = 10_000_000  # of a job; who states more is damaged
+
+
+@dataclass(frozen=True)
+class Run:
+    """What is known of a run. None is not known.
+
+    Attributes:
+        source: the file, folder or row that told.
+        gpus: of the job.
+        nodes: they are in.
+        step_s: seconds of a step.
+        tokens_per_step: of the whole job.
+        samples_per_step: of the whole job: how much work a step is, where nobody tells its tokens.
+        tokens_per_s: of the whole job.
+        noise_share: standard deviation of `step_s`, a share of it.
+        parts_s: seconds of a step by what they went to; they add up to `step_s`. Empty where no diagnosis tells.
+        communication_s: of a step, communication that no work hides, waiting for late ranks included.
+        power_w: of one GPU.
+    """
+
+    source: str
+    gpus: int
+    nodes: int | None = None
+    step_s: float | None = None
+    tokens_per_step: float | None = None
+    samples_per_step: float | None = None
+    tokens_per_s: float | None = None
+    noise_share: float = RUN_NOISE
+    parts_s: Mapping[str, float] = field(default_factory=dict)
+    communication_s: float | None = None
+    power_w: float | None = None
+
+    def completed(self, tokens_per_step: float | None = None, tokens_per_step_per_gpu: float | None = None) -> "Run":
+        """The run with what follows from the rest: of step time, tokens of a step and rate, two give the third.
+
+        Args:
+            tokens_per_step: of the whole job, as the user states them: they go before those of a run without a rate.
+            tokens_per_step_per_gpu: the same by GPU.
+        """
+        step, rate = self.step_s, self.tokens_per_s
+        of_gpus = None if tokens_per_step_per_gpu is None else tokens_per_step_per_gpu * self.gpus
+        stated = tokens_per_step or of_gpus
+        tokens = (stated or self.tokens_per_step) if rate is None else (self.tokens_per_step or stated)
+        if step is None and tokens and rate:
+            step = tokens / rate
+        elif rate is None and tokens and step:
+            rate = tokens / step
+        elif tokens is None and step and rate:
+            tokens = step * rate
+        return replace(self, step_s=step, tokens_per_step=tokens, tokens_per_s=rate)
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """Runs of one job at several sizes.
+
+    Attributes:
+        name: the settings that tell this ladder from the others that were read, or what was read.
+        runs: by GPUs.
+    """
+
+    name: str
+    runs: tuple[Run, ...]
+
+    @property
+    def sizes(self) -> list[int]:
+        """The numbers of GPUs, each once, ascending."""
+        return sorted({run.gpus for run in self.runs})
+
+
+def measured_rate(runs: Sequence[Run]) -> Estimate:
+    """Tokens per second of the job over the runs at one size: the median, and what they leave open."""
+    rates = np.array([run.tokens_per_s for run in runs], np.float64)
+    likely = float(np.median(rates))
+    open_share = _CONFIDENT * max(run.noise_share for run in runs) / float(np.sqrt(len(runs)))
+    low, high = likely / (1 + open_share), likely * (1 + open_share)
+    return min(low, float(rates.min())), likely, max(high, float(rates.max()))

@@ -1,0 +1,1 @@
+"""What the memory of a job consists of, and what a change makes of it."""

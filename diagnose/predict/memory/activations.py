@@ -1,0 +1,149 @@
+"""What the forward pass keeps for the backward pass: bytes for each token of a block, by part, and the loss's chain.
+
+Counted as Korthikanti et al. 2022 (Reducing Activation Recomputation in Large Transformer Models, section 4) count:
+each operator keeps what its own gradient needs. Which tensors those are is read off autograd's saved tensors for the
+models of transformers, tensor by tensor; a tensor that two operators keep is counted once.
+"""
+
+from dataclasses import dataclass
+
+from diagnose.formulas.model import ModelShape
+from diagnose.predict.memory.job import JobPlan
+
+FP32_BYTES = 4
+_MASK_BYTES = 1  # of a value that dropout kept or dropped
+
+
+@dataclass(frozen=True)
+class BlockActivations:
+    """Bytes that one block keeps for each token of a rank's micro-batch.
+
+    Attributes:
+        boundary: the block's input alone, which full checkpointing keeps.
+        selected: what selective checkpointing keeps.
+        norms: inputs, normalised values and outputs of the norms.
+        attention: queries, keys, values and the output.
+        scores: attention scores of every pair of tokens, as eager attention writes them.
+        feed_forward: what lies between the feed-forward matrices.
+    """
+
+    boundary: float
+    selected: float
+    norms: float
+    attention: float
+    scores: float
+    feed_forward: float
+
+    @property
+    def total(self) -> float:
+        """All that is kept without checkpointing."""
+        return self.norms + self.attention + self.scores + self.feed_forward
+
+
+def block_activations(plan: JobPlan) -> BlockActivations:
+    """Bytes for each token; tensor parallelism has divided what it divides.
+
+    With sequence parallelism what lies between the matrices is divided by tp, too (Korthikanti et al., section 4.2.2).
+    """
+    tp = plan.sharding.tp
+    between = tp if plan.sharding.sequence_parallel else 1
+    boundary = _stream_bytes(plan) * plan.model.hidden / between
+    return BlockActivations(
+        boundary=boundary,
+        selected=boundary + _selected(plan) / tp,
+        norms=_norms(plan) / between,
+        attention=_attention(plan) / tp,
+        scores=_scores(plan) / tp,
+        feed_forward=_feed_forward(plan) / tp,
+    )
+
+
+def runs_in_autocast(plan: JobPlan) -> bool:
+    """Whether operators cast their inputs one by one; FSDP casts the weights of a block as it gathers them instead."""
+    return plan.precision.is_autocast and plan.sharding.zero < 2
+
+
+def _stream_bytes(plan: JobPlan) -> int:
+    """Bytes of a value of the residual stream: autocast adds 16-bit results to a stream in the type of the weights."""
+    return plan.precision.weight_bytes if runs_in_autocast(plan) else plan.precision.compute_bytes
+
+
+def _norms(plan: JobPlan) -> float:
+    model, compute, stream = plan.model, plan.precision.compute_bytes, _stream_bytes(plan)
+    readers = 3 + (2 if model.gated else 1)  # query, key, value; gate and up: each casts an fp32 input for itself
+    if model.bias:
+        # autocast runs layer_norm in fp32: it keeps an fp32 input
+        values = 2 * FP32_BYTES + (readers if compute < FP32_BYTES else 2) * compute
+        return (values + 2 * _MASK_BYTES) * model.hidden
+    outputs = (readers if stream > compute and not plan.liger else 2) * compute
+    inputs = 2 * stream if plan.liger else 2 * (FP32_BYTES + stream)  # unfused: an fp32 copy, and the normalised value
+    heads = (FP32_BYTES + compute) * (model.query_width + _key_width(model)) if model.qk_norm else 0
+    return (inputs + outputs) * model.hidden * model.norms_per_layer / 2 + heads
+
+
+def _attention(plan: JobPlan) -> float:
+    """Queries, keys, values and output; only flash attention takes keys and values that groups of queries share.
+
+    OPT of transformers 4 hands SDPA queries whose heads lie one after the other. Its output lies alike, so that the
+    projection that follows reads, and keeps, a copy by tokens; the same is counted for the other models with biased
+    layer norms.
+    """
+    model = plan.model
+    shared = _key_width(model) if plan.attention == "flash" else model.query_width
+    outputs = 2 if plan.attention == "sdpa" and model.bias else 1
+    return plan.precision.compute_bytes * ((1 + outputs) * model.query_width + 2 * shared)
+
+
+def _scores(plan: JobPlan) -> float:
+    """Eager attention keeps the softmax in fp32 and what the second product reads; the same tensor in fp32.
+
+    Models with biased layer norms (GPT-2, OPT, BERT) keep one more: dropout's output, or OPT's scores before a clamp.
+    """
+    if plan.attention != "eager":
+        return 0
+    compute = plan.precision.compute_bytes
+    bytes_per_score = FP32_BYTES + (compute if compute < FP32_BYTES else 0) + (compute if plan.model.bias else 0)
+    return plan.model.heads * plan.seq_len * bytes_per_score
+
+
+def _feed_forward(plan: JobPlan) -> float:
+    """Inner values of that width: gate, its activation, up and their product; Liger computes the activation again.
+
+    Without a gate: the activation function's input and output (ReLU would keep its output alone).
+    """
+    tensors = (3 if plan.liger else 4) if plan.model.gated else 2
+    return tensors * plan.precision.compute_bytes * _width(plan.model)
+
+
+def _selected(plan: JobPlan) -> float:
+    """Attention's output and every second matrix product's, as torchtitan uses torch's selective checkpointing."""
+    model = plan.model
+    products = model.query_width + 2 * _key_width(model) + 2 * model.hidden + (2 if model.gated else 1) * _width(model)
+    return plan.precision.compute_bytes * (model.query_width + products / 2)
+
+
+def _width(model: ModelShape) -> int:
+    """Inner width of the feed-forward part that a token passes."""
+    return model.experts_per_token * model.expert_ffn + model.shared_experts * model.shared_ffn or model.ffn
+
+
+def _key_width(model: ModelShape) -> int:
+    return model.kv_heads * model.head_dim
+
+
+def loss_bytes_per_token(plan: JobPlan) -> float:
+    """Bytes of the logits and of all that the loss makes of them, at the moment when most of it exists.
+
+    The logits as they are computed, in fp32, shifted by one position, and their log-softmax (transformers up to 4.49;
+    later versions do without the shifted copy, and their backward pass holds as much). A loss whose vocabulary is
+    divided by tensor parallelism works in place on one fp32 copy (Megatron, nanotron). Liger makes the logits in
+    pieces of about as many bytes as its input, and keeps the input's gradient.
+    """
+    if not plan.model.lm_head:
+        return 0
+    if plan.liger:
+        return 2 * plan.precision.compute_bytes * plan.model.hidden
+    tp, compute = plan.sharding.tp, plan.precision.compute_bytes
+    copies = 3 if tp == 1 else 2
+    logits = compute if compute < FP32_BYTES else 0
+    return (logits + copies * FP32_BYTES) * plan.model.vocab / tp

@@ -1,0 +1,189 @@
+"""The memory ledger of a job before it runs: what each rank holds, by part, and whether the GPU has as much."""
+
+from dataclasses import dataclass
+
+from diagnose.formulas.memory import GIB
+from diagnose.predict.memory.activations import block_activations, loss_bytes_per_token, runs_in_autocast
+from diagnose.predict.memory.job import JobPlan
+
+CONTEXT_BYTES = GIB // 2  # CUDA context, loaded kernels and cuBLAS workspaces of a process on an H100
+FRAGMENTATION_SHARE = 0.1  # of what each step takes and gives back; what torch reserves beyond what it has allocated
+_FULL_WIDTH_COPIES = 4  # gathered input, output before it is scattered, and the gradients of both
+_GATHERED_BLOCKS = 2  # the one that computes and the next
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of a rank's memory.
+
+    Attributes:
+        name: what it is, in the words of a report.
+        bytes: how much.
+        transient: whether each step takes it and gives it back.
+    """
+
+    name: str
+    bytes: int
+    transient: bool = False
+
+
+@dataclass(frozen=True)
+class MemoryLedger:
+    """What the ranks of one pipeline stage hold at their fullest moment. The parts add up to `total_bytes`.
+
+    Attributes:
+        stage: the pipeline stage, from 0.
+        parts: in the order of a report; a part that the job has not is left out.
+        capacity_bytes: memory of the GPU.
+    """
+
+    stage: int
+    parts: tuple[Part, ...]
+    capacity_bytes: int
+
+    @property
+    def total_bytes(self) -> int:
+        """All parts."""
+        return sum(part.bytes for part in self.parts)
+
+    @property
+    def reserved_bytes(self) -> int:
+        """What torch's allocator reserves: all but the CUDA context."""
+        return self.total_bytes - self.bytes_of("CUDA context")
+
+    @property
+    def allocated_bytes(self) -> int:
+        """What tensors take: all but the CUDA context and fragmentation. nanotron logs that of the first stage."""
+        return self.reserved_bytes - self.bytes_of("fragmentation")
+
+    @property
+    def headroom_bytes(self) -> int:
+        """Memory of the GPU that is left; negative where the job does not fit."""
+        return self.capacity_bytes - self.total_bytes
+
+    @property
+    def fits(self) -> bool:
+        """Whether the GPU has as much."""
+        return self.headroom_bytes >= 0
+
+    def bytes_of(self, name: str) -> int:
+        """Bytes of the part of that name, 0 when the job has none."""
+        return sum(part.bytes for part in self.parts if part.name == name)
+
+
+def memory_ledger(plan: JobPlan) -> MemoryLedger:
+    """The ledger of the fullest pipeline stage."""
+    return max(stage_ledgers(plan), key=lambda ledger: ledger.total_bytes)
+
+
+def stage_ledgers(plan: JobPlan) -> tuple[MemoryLedger, ...]:
+    """The ledger of each pipeline stage. The first has most micro-batches in flight, the last the logits."""
+    return tuple(_ledger(plan, stage) for stage in range(plan.sharding.pp))
+
+
+def _ledger(plan: JobPlan, stage: int) -> MemoryLedger:
+    held = _training_state(plan, stage)
+    taken = _activations(plan, stage) | {
+        "logits and loss": _loss(plan, stage),
+        "communication buffers": _communication_buffers(plan, stage),
+    }
+    fragmentation = FRAGMENTATION_SHARE * sum(taken.values())
+    parts = [
+        *(Part(name, round(size)) for name, size in held.items()),
+        *(Part(name, round(size), transient=True) for name, size in taken.items()),
+        Part("fragmentation", round(fragmentation), transient=True),
+        Part("CUDA context", CONTEXT_BYTES),
+    ]
+    return MemoryLedger(stage, tuple(part for part in parts if part.bytes), plan.gpu.memory_bytes)
+
+
+def stage_parameters(plan: JobPlan, stage: int) -> float:
+    """Parameters that a rank of the stage holds before ZeRO divides them.
+
+    Tensor parallelism divides matrices and tables. The embedding is the first stage's and the head the last stage's:
+    over several stages a tied head is a second table.
+    """
+    model, pp = plan.model, plan.sharding.pp
+    blocks = plan.layers_per_stage[stage] / model.layers
+    tables = model.embedding_parameters if stage == 0 else 0
+    head = model.head_weights if stage == pp - 1 else 0
+    if pp == 1 and model.tied and model.lm_head:
+        head -= model.vocab * model.hidden
+    matrices = model.layers * (model.attention_weights + model.feed_forward_weights(model.experts)) * blocks
+    return (matrices + tables + head) / plan.sharding.tp + model.vector_parameters * blocks
+
+
+def _training_state(plan: JobPlan, stage: int) -> dict[str, float]:
+    """Weights, gradients, master weights and optimizer states, divided as the ZeRO stage says (Rajbhandari et al. 2020,
+    section 5).
+
+    Gradients that are summed up in a wider type exist in the type of the backward pass as well. Autocast keeps a
+    16-bit copy of each weight from its first use to the end of the backward pass. So does FSDP's SHARD_GRAD_OP of what
+    it gathers, and divides the weights themselves.
+    """
+    precision, sharding = plan.precision, plan.sharding
+    parameters = stage_parameters(plan, stage)
+    shard = [1 / sharding.shards if sharding.zero >= first else 1.0 for first in (1, 2, 2 if plan.gathers_once else 3)]
+    sums_up = precision.gradient_bytes > precision.weight_bytes
+    gradients = precision.gradient_bytes + (precision.weight_bytes if sums_up else 0)
+    return {
+        "weights": parameters * precision.weight_bytes * shard[2],
+        "weights cast by autocast": parameters * precision.compute_bytes if runs_in_autocast(plan) else 0,
+        "gathered weights": parameters * precision.compute_bytes if plan.gathers_once else 0,
+        "gradients": parameters * gradients * shard[1],
+        "master weights": parameters * precision.master_bytes * shard[0],
+        "optimizer states": parameters * optimizer_bytes(plan) * shard[0],
+    }
+
+
+def optimizer_bytes(plan: JobPlan) -> float:
+    """Bytes that the optimizer keeps of each parameter before ZeRO divides them, master weights left out."""
+    factored_share = plan.model.factored_values / plan.model.parameters
+    return plan.optimizer_states.state_bytes(plan.precision, factored_share)
+
+
+def micro_batches_in_flight(plan: JobPlan, stage: int) -> int:
+    """Micro-batches whose activations a stage holds at once (Narayanan et al. 2021, section 2.2)."""
+    deepest = plan.sharding.pp - stage if plan.sharding.schedule == "1f1b" else plan.accumulation
+    return min(deepest, plan.accumulation) if plan.sharding.pp > 1 else 1
+
+
+def _activations(plan: JobPlan, stage: int) -> dict[str, float]:
+    """Of all blocks and micro-batches in flight; with checkpointing what is kept of them, and one block in full."""
+    block = block_activations(plan)
+    kept = plan.layers_per_stage[stage] * micro_batches_in_flight(plan, stage) * plan.micro_batch_tokens
+    checkpoint = {"none": 0.0, "selective": block.selected, "full": block.boundary}[plan.checkpointing]
+    blocks = min(kept, plan.micro_batch_tokens) if checkpoint else kept
+    return {
+        "checkpoints": kept * checkpoint,
+        "attention scores": blocks * block.scores,
+        "attention activations": blocks * block.attention,
+        "feed-forward activations": blocks * block.feed_forward,
+        "norm activations": blocks * block.norms,
+    }
+
+
+def _loss(plan: JobPlan, stage: int) -> float:
+    """Of the last stage. Liger computes the head's gradient in the forward pass and keeps it beside the others."""
+    if stage < plan.sharding.pp - 1:
+        return 0
+    head = plan.model.head_weights / plan.sharding.tp * plan.precision.weight_bytes if plan.liger else 0
+    return head + plan.micro_batch_tokens * loss_bytes_per_token(plan)
+
+
+def _communication_buffers(plan: JobPlan, stage: int) -> float:
+    """What collectives need beside the tensors that they serve.
+
+    Tensor parallelism: copies of the micro-batch at full width. ZeRO-3: the weights of two blocks and of what belongs
+    to no block, gathered in the type of the products, and a block's gradients before they are scattered.
+    """
+    sharding, precision, model = plan.sharding, plan.precision, plan.model
+    width = plan.micro_batch_tokens * model.hidden * precision.compute_bytes
+    gathered = 0.0
+    if sharding.zero == 3 and sharding.shards > 1:
+        layers = max(1, plan.layers_per_stage[stage])
+        whole = stage_parameters(plan, stage)
+        block = (model.attention_weights + model.feed_forward_weights(model.experts)) / sharding.tp
+        outside = max(0.0, whole - layers * block)
+        gathered = (outside + (min(_GATHERED_BLOCKS, layers) + 1) * block) * precision.compute_bytes
+    return (_FULL_WIDTH_COPIES * width if sharding.tp > 1 else 0) + gathered

@@ -1,0 +1,115 @@
+"""The job that was captured, as a plan: what its record says of model, batch, number types and sharding."""
+
+from typing import TypeVar
+
+from diagnose.diagnosis.capacity import WITHOUT_RECORD
+from diagnose.errors import UserError
+from diagnose.formulas.model import ModelShape
+from diagnose.hardware import Gpu
+from diagnose.metrics import Measured
+from diagnose.metrics.model.flops import model_shape
+from diagnose.predict.memory.job import Attention, JobPlan, Sharding
+from diagnose.trace.record import CaptureRecord
+
+Value = TypeVar("Value")
+ATTENTIONS: dict[str, Attention] = {
+    "eager": "eager",
+    "sdpa": "sdpa",
+    "flash_attention_2": "flash",
+    "flash_attention_3": "flash",
+}
+_OPTIMIZERS = {"AdamW": "adamw", "Adam": "adamw", "AdamW8bit": "adamw-8bit", "Adam8bit": "adamw-8bit"}
+_OPTIMIZERS |= {"Lion": "lion", "Lion8bit": "lion-8bit", "Adafactor": "adafactor"}
+_ZERO_OF_STRATEGY = {"NO_SHARD": 0, "SHARD_GRAD_OP": 2, "FULL_SHARD": 3}
+
+
+class NotTold(Exception):
+    """What of the job the record does not tell."""
+
+
+def recorded_plan(m: Measured) -> JobPlan | str:
+    """The plan of the captured job, or why its memory cannot be counted."""
+    try:
+        return _plan(m)
+    except NotTold as untold:
+        return str(untold)
+    except UserError as error:
+        return error.what
+
+
+def _plan(m: Measured) -> JobPlan:
+    record = m.record
+    if not record:
+        raise NotTold(WITHOUT_RECORD)
+    if record.flag("compiled"):
+        raise NotTold("torch.compile decides what is kept for the backward pass")
+    micro_batch, seq_len = _batch(record)
+    attention = ATTENTIONS.get(record.text("model.attn_implementation") or "")
+    return JobPlan(
+        name=record.text("model.class") or "the model",
+        model=_model(m),
+        gpu=_gpu(m),
+        gpus=(sharding := _sharding(record)).gpus,
+        seq_len=seq_len,
+        micro_batch=micro_batch,
+        accumulation=max(1, int(record.number("training_arguments.gradient_accumulation_steps") or 1)),
+        dtype=_dtype(record),
+        optimizer=_known(_OPTIMIZERS.get(record.text("optimizer.class") or ""), "the optimizer's states are not known"),
+        attention=_known(attention, "how attention is computed is not recorded"),
+        checkpointing="full" if record.flag("model.gradient_checkpointing") else "none",
+        liger=bool(record.flag("liger.asked")),
+        sharding=sharding,
+    )
+
+
+def _gpu(m: Measured) -> Gpu:
+    if not m.timeline.has_gpu:
+        raise NotTold("no GPU was seen")
+    return _known(m.gpu_info, "the GPU is not in the table of boards")
+
+
+def _model(m: Measured) -> ModelShape:
+    shape = _known(model_shape(m), "the record does not contain the sizes of the model")
+    everything, trained = m.record.number("model.parameters"), m.record.number("model.trainable")
+    if everything is None or everything != trained:
+        raise NotTold("a part of the model is frozen, or it is not recorded that none is")
+    return shape
+
+
+def _batch(record: CaptureRecord) -> tuple[int, int]:
+    """Sequences and tokens of the last micro-batch."""
+    sizes = record.get("batch.shapes.input_ids")
+    if not sizes or len(sizes) != 2 or not all(sizes):
+        raise NotTold("the batch has no tokens, or their shape is not recorded")
+    return int(sizes[0]), int(sizes[1])
+
+
+def _dtype(record: CaptureRecord) -> str:
+    """The type of most weights, and what the Trainer casts them to."""
+    counts = record.get("model.dtypes")
+    if not counts:
+        raise NotTold("the types of the weights are not recorded")
+    held = max(counts, key=counts.get)
+    cast = next((name for name in ("bf16", "fp16") if record.flag(f"training_arguments.{name}")), None)
+    if held == "float32":
+        return f"{cast}-mixed" if cast else "fp32"
+    return _known({"bfloat16": "bf16", "float16": "fp16"}.get(held), f"weights are in {held}")
+
+
+def _sharding(record: CaptureRecord) -> Sharding:
+    world = int(record.number("world_size") or 1)
+    if record.text("training_loop") == "DeepSpeed":
+        raise NotTold("DeepSpeed's ZeRO stage is not recorded")
+    if record.get("fsdp") is not None:
+        strategy = record.text("fsdp.sharding_strategy") or "FULL_SHARD"  # fully_shard has no other
+        zero = _known(_ZERO_OF_STRATEGY.get(strategy), f"{strategy} divides by an unknown number of ranks")
+        return Sharding(dp=world, zero=zero)
+    if world > 1 and record.get("ddp") is None:
+        raise NotTold("how the ranks divide the model is not recorded")
+    return Sharding(dp=world)
+
+
+def _known(value: Value | None, because: str) -> Value:
+    if value is None:
+        raise NotTold(because)
+    return value

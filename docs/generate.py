@@ -3,7 +3,7 @@ all output blocks.
 
 With --check it writes nothing and fails where a page is stale.
 
-An output block of README.md or a page of docs/ is the fenced block after `<!-- output of: COMMAND -->`, run at the root.
+An output block of a page (README.md, docs/) is the fenced block after `<!-- output of: COMMAND -->`, run at the root.
 `<!-- output of: COMMAND; parts: verdict, next -->` keeps the parts that begin with these words at the left edge.
 What stands between `<!-- threshold: NAME -->` and `<!-- -->` is the threshold of the verdict in percent.
 """

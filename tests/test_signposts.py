@@ -243,3 +243,13 @@ def test_a_name_that_is_elsewhere_is_named() -> None:
     assert list(not_in("`ODD_SHARE` in `attribution/leading`")) == ["ODD_SHARE: not in attribution/leading"]
     assert list(not_in("`probes/protocol.py` (a line in `HOOKZ`)")) == ["HOOKZ: not in probes/protocol.py"]
     assert list(missing_names("`errors.WrongUsage`, `errors.NoSuch`")) == ["errors.NoSuch"]
+
+
+def test_the_place_to_which_a_room_went_is_there() -> None:
+    table = EARLIER.search((ROOT / "docs" / "design.md").read_text(encoding="utf-8"))
+    assert table is not None
+    places = [row.split(" | ")[1] for row in table[0].split("\n|")[3:]]
+    named = [token for place in places for token in TOKEN.findall(place) if "/" in token]
+
+    assert "diagnose/predict/memory/" in named
+    assert [token for token in named if not there(token, (ROOT, ROOT / "diagnose" / "commands"))] == []

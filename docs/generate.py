@@ -3,7 +3,7 @@ all output blocks.
 
 With --check it writes nothing and fails where a page is stale.
 
-An output block of README.md or docs/*.md is the fenced block after `<!-- output of: COMMAND -->`, run at the root.
+An output block of a page (README.md, docs/) is the fenced block after `<!-- output of: COMMAND -->`, run at the root.
 `<!-- output of: COMMAND; parts: verdict, next -->` keeps the parts that begin with these words at the left edge.
 What stands between `<!-- threshold: NAME -->` and `<!-- -->` is the threshold of the verdict in percent.
 """
@@ -177,7 +177,7 @@ def cell(text: str) -> str:
 
 def main() -> int:
     """Write the pages, or compare them with what would be written."""
-    pages = {page: with_outputs(page) for page in (README, *sorted(HERE.glob("*.md")))}
+    pages = {page: with_outputs(page) for page in (README, *sorted([*HERE.glob("*.md"), *HERE.glob("design/*.md")]))}
     pages |= {HERE / "rules.md": rules_page(), HERE / "metrics.md": metrics_page()}
     pages[HERE / "man" / "diagnose.1"] = man_page(diagnose)
     pages[HERE / "json.md"] = with_example(pages[HERE / "json.md"])

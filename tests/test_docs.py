@@ -1,4 +1,4 @@
-"""README.md and docs/*.md: links lead somewhere, commands exist, outputs and figures are those of the program."""
+"""README.md and pages of docs/: links lead somewhere, commands exist, outputs and figures are the program's."""
 
 import importlib.util
 import re
@@ -15,8 +15,8 @@ from diagnose.cli import main
 from diagnose.judge import verdict
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "sample_traces/README.md")]
-PAGES += sorted((ROOT / "docs").glob("*.md"))
+PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "sample_traces/README.md")]
+PAGES += sorted([*(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "design").glob("*.md")])
 RECORDS = [ROOT / "CHANGELOG.md", *sorted((ROOT / "benchmarks" / "reports").glob("*.md"))]
 WALKED = ["tutorial.md", "post-mortem.md"]
 FENCE = re.compile(r"^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -29,6 +29,7 @@ from .worlds import asked, named, not_run, patched
 HANGS_AFTER_S = 60
 LONGEST_CPU_S = 10.0
 _USAGE = ("settings", "rule", "planned", "compared")  # only these kinds hold what can be wrong usage
+_NAMES_A_PART = {"--rank", "--run", "--step", "--step-column", "--step-range", "--time-column", "--unit"}  # of the file
 _JUDGED = ("settings", "baseline")  # these may end in 1: a file of settings may say --fail-on
 
 
@@ -125,7 +126,8 @@ def _commanded(case: Case, arguments: list[str], place: Path, thorough: bool) ->
 
 
 def _refused(case: Case, code: int, told: str) -> str:
-    if code == 2 and case.kind not in _USAGE:
+    names_a_part = not _NAMES_A_PART.isdisjoint(case.arguments)
+    if code == 2 and case.kind not in _USAGE and not names_a_part:
         raise Wrong("a usage error, though the command is right")
     if "out of memory" in told:
         raise Wrong("out of memory")

@@ -3,7 +3,7 @@
 import click
 
 from diagnose import __version__
-from diagnose.cli.group import LazyGroup
+from diagnose.cli.group import ASKS_FOR_HELP, LazyGroup
 
 
 @click.group(
@@ -85,7 +85,7 @@ from diagnose.cli.group import LazyGroup
             ),
         },
     },
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings=ASKS_FOR_HELP,
     epilog="Example:  diagnose analyze runs/llama/",
 )
 @click.version_option(__version__, prog_name="diagnose")

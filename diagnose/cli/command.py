@@ -9,6 +9,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from diagnose.cli.group import ASKS_FOR_HELP
 from diagnose.cli.one_file_each import Places, refuse_clashes
 
 _GIVEN = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
@@ -60,6 +61,7 @@ class Command(click.Command):
         prints: bool = True,
         **more: Any,
     ) -> None:
+        more["context_settings"] = {**ASKS_FOR_HELP, **more.get("context_settings", {})}
         super().__init__(*arguments, **more)
         self.also_reads, self.also_writes, self.prints = also_reads, also_writes, prints
 

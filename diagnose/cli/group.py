@@ -12,6 +12,8 @@ from diagnose.analysis.late import imported
 from diagnose.cli.exit_status import exit_code
 from diagnose.cli.settings import defaults_for
 
+ASKS_FOR_HELP = {"help_option_names": ["-h", "--help"]}
+
 
 class LazyGroup(click.Group):
     """Commands named by (module, short help); the module's attribute has the command's name.

@@ -2,15 +2,35 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol, TypeVar
 
 from diagnose.errors import WrongUsage, printable
 
-if TYPE_CHECKING:
-    from diagnose.trace.discover import Run
+
+class File(Protocol):
+    """A file of a run."""
+
+    @property
+    def path(self) -> Path:
+        """Where it is."""
 
 
-def called(name: str | None, runs: "Sequence[Run]", path: Path) -> "Run":
+class Named(Protocol):
+    """A run that has a name."""
+
+    @property
+    def name(self) -> str:
+        """As it is asked for."""
+
+    @property
+    def files(self) -> Sequence[File]:
+        """Its trace files."""
+
+
+Run = TypeVar("Run", bound=Named)
+
+
+def called(name: str | None, runs: Sequence[Run], path: Path) -> Run:
     """The run of that name, or whose files alone are in the folder of that name; the first where none is asked for.
 
     Raises:
@@ -26,7 +46,7 @@ def called(name: str | None, runs: "Sequence[Run]", path: Path) -> "Run":
     raise WrongUsage(f"no run called {printable(name)!r}", where=path, do=f"choose one of: {names}")
 
 
-def _folders(run: "Run", path: Path) -> set[str]:
+def _folders(run: Named, path: Path) -> set[str]:
     """The folder below `path` that holds the files of the run, where one does, and a single file itself."""
     folders = {file.path.parent for file in run.files}
     named = {f.path for f in run.files if len(run.files) == 1} | (folders if len(folders) == 1 else set())

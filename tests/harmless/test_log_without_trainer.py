@@ -9,7 +9,9 @@ WORDS = ["diagnose: --log tells nobody of this loop: it is not that of transform
 
 
 @pytest.mark.parametrize(("script", "told"), [(BARE + "loop(30)\n", WORDS), (TRAINER + "trainer().train()\n", [])])
-def test_a_loop_without_the_trainer_is_told_that_nothing_is_logged(script: str, told: list[str], tmp_path: Path) -> None:
+def test_a_loop_without_the_trainer_is_told_that_nothing_is_logged(
+    script: str, told: list[str], tmp_path: Path
+) -> None:
     done = run(script, tmp_path, {"at_step": 8, "log": True, "sample_steps": 0})
 
     assert done.returncode == 0, done.stderr

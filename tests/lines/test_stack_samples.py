@@ -70,8 +70,8 @@ def test_a_pause_drops_the_running_step_and_the_next_one_begins_again(sampler: S
 
 def sampling_threads(sampler: StackSampler) -> int:
     """How many threads run that the sampler began; those of other tests may be there."""
-    began = [list(traceback.walk_stack(frame))[-1][0] for frame in sys._current_frames().values()]
-    side = [frame for frame in began if frame.f_code is SideThread._run.__code__]
+    frames = [frame for top in sys._current_frames().values() for frame, _ in traceback.walk_stack(top)]
+    side = [frame for frame in frames if frame.f_code is SideThread._run.__code__]
     return sum(getattr(frame.f_locals.get("run"), "__self__", None) is sampler for frame in side)
 
 

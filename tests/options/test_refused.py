@@ -120,11 +120,11 @@ def test_a_kept_diagnosis_takes_nothing_that_is_said_of_traces(tmp_path: Path) -
     log = tmp_path / "log.csv"
     log.write_text("step,step_time_s\n" + "".join(f"{step},0.5\n" for step in range(40)))
 
-    refused = called("compare", log, log, "--params", "8e9")
+    refused = called("compare", log, log, "--tokens-per-step", "8e9")
     compared = called("compare", log, log)
 
     assert (refused.exit_code, compared.exit_code) == (2, 0)
-    assert "--params has no effect on a kept diagnosis or a log" in refused.stderr
+    assert "--tokens-per-step has no effect on a kept diagnosis or a log" in refused.stderr
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import click
 from diagnose import __version__
 from diagnose.cli.command import Command
 from diagnose.cli.exit_status import writing
+from diagnose.cli.group import ASKS_FOR_HELP
 from diagnose.cli.loading import loading_options
 from diagnose.cli.numbers import SHARE, compared_options
 from diagnose.cli.pages import html_option, markdown_option, write_file
@@ -46,7 +47,9 @@ def _file_of(given: Mapping[str, Any]) -> list[Path]:
     return [baseline_file(Path(given["folder"]), given["name"])]
 
 
-@click.group(epilog="Example:  diagnose baseline check llama runs/llama/ --tolerance 5%")
+@click.group(
+    context_settings=ASKS_FOR_HELP, epilog="Example:  diagnose baseline check llama runs/llama/ --tolerance 5%"
+)
 def baseline() -> None:
     """Keep a run under version control, and say when a later one is slower."""
 

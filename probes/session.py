@@ -75,6 +75,8 @@ class Session(BreaksOff):
             return
         self.source = source
         self._opened += 1
+        if self.config.log and source != "trainer" and self._opened == 1 and not rank_and_world()[0]:
+            say("--log tells nobody of this loop: it is not that of transformers' Trainer")
         self._safely(lambda: self._open(total, done), "no capture")
 
     def step_ended(self) -> None:

@@ -184,7 +184,7 @@ def _socket(at: Path) -> None:
         made.bind(at.name)
 
 
-@pytest.mark.parametrize("make", [os.mkfifo, _socket, lambda at: at.symlink_to("/dev/zero")], ids=str)
+@pytest.mark.parametrize("make", [os.mkfifo, _socket, lambda at: at.symlink_to("/dev/zero")], ids=["pipe", "socket", "device"])
 @pytest.mark.parametrize("command", ["analyze", "series", "fleet", "scaling", "hang", "memory"])
 def test_what_is_no_file_changes_no_answer_about_a_folder(
     command: str, make: Callable[[Path], object], text: bytes, tmp_path: Path

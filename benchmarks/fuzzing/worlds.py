@@ -81,7 +81,7 @@ def not_run(place: Path) -> Iterator[None]:
         shutil.copy(place / LEFT, Path(of.out) / MEASURED)
         return 0
 
-    tune, data = (importlib.import_module(f"diagnose.cli.{name}") for name in ("tune", "data"))
+    tune, data = (importlib.import_module(f"diagnose.commands.{name}.command") for name in ("tune", "data"))
     fails = mock.Mock(return_value=lambda *_: Ran("failed", 1, "it is not run", seconds=1.0))
     with mock.patch.object(tune, "JobRuns", fails), mock.patch.object(data, "run_until_measured", measures):
         try:

@@ -139,6 +139,8 @@ def forecast_of(given: dict[str, Any], found: Callable[[str], tuple[str, ModelSh
     stack = _stack(given)
     sharding = _sharding(given, gpus, stack) if divided else Sharding(dp=gpus, uneven_stages=stack.uneven_stages)
     plan = _plan(given, found(given["model"]), gpus, sharding, stack)
+    if given["network_gbs"] is not None and plan.nodes == 1:
+        raise WrongUsage("--network-gbs has no effect on one node", do="leave it out, or state --nodes")
     if divided or gpus == 1:
         _check_batch(plan, given)
         return forecast(_filled(plan, given), stack)

@@ -1,5 +1,5 @@
-"""Writes rules.md, metrics.md, the kernel groups of writing-a-rule.md, the answers and the example of json.md, the manual
-page, and all output blocks.
+"""Writes rules.md, metrics.md, the kernel groups of writing-a-rule.md, the answers and the example of json.md, the
+manual page, and all output blocks.
 
 With --check it writes nothing and fails where a page is stale.
 

@@ -30,7 +30,7 @@ sys.path.insert(0, str(ROOT))
 from msgspec.structs import replace  # noqa: E402
 
 from diagnose.analysis import analyze  # noqa: E402
-from diagnose.diagnosis import Diagnosis, Origin, RankReport, to_json  # noqa: E402
+from diagnose.diagnosis import Diagnosis, Origin, RankReport  # noqa: E402
 
 SAMPLES = (
     "synthetic-straggler",
@@ -104,7 +104,7 @@ def write(folder: Path, jobs: int, samples: Sequence[Diagnosis]) -> float:
     for number in range(jobs):
         user = folder / draw.choice(USERS)
         user.mkdir(parents=True, exist_ok=True)
-        text = to_json(varied(samples[number % len(samples)], number, draw))
+        text = varied(samples[number % len(samples)], number, draw).to_json()
         (user / f"{100_000 + number}.json").write_text(text)
         size += len(text)
     return size / 1e6

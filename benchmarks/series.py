@@ -21,7 +21,8 @@ from pathlib import Path
 import numpy as np
 
 from diagnose.arrays import Floats
-from diagnose.commands.series import Stall, judged
+from diagnose.commands.series.answer import Stall
+from diagnose.commands.series.judge import judged
 from diagnose.series import Change, Series, Track, changes, read_series
 
 LENGTHS = (60, 300, 2000)

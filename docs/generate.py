@@ -1,5 +1,5 @@
-"""Writes rules.md, metrics.md, the kernel groups of writing-a-rule.md, the example of json.md, the manual page, and
-all output blocks.
+"""Writes rules.md, metrics.md, the kernel groups of writing-a-rule.md, the answers and the example of json.md, the
+manual page, and all output blocks.
 
 With --check it writes nothing and fails where a page is stale.
 
@@ -19,6 +19,7 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from diagnose.cli import main as diagnose
+from diagnose.commands.schema.registered import answer_of, answering
 from diagnose.judge import verdict
 from diagnose.metrics import REGISTRY, units
 from diagnose.metrics.kernel_groups.registry import GROUPS
@@ -37,6 +38,11 @@ OUTPUT = re.compile(
     re.DOTALL,
 )
 GROUPS_MARK = re.compile(r"(<!-- groups of kernels -->\n).*?(?=\n##|\Z)", re.DOTALL)
+ANSWERS = re.compile(r"(<!-- answers -->\n).*?(?=\n## |\Z)", re.DOTALL)
+PRINTED_OTHERWISE = {  # answers that no `--json` of the command of that name prints
+    "armed": "`diagnose analyze RUN --json` of an armed run",
+    "tune": "`diagnose tune`, as `tune.json` in its folder",
+}
 THRESHOLD = re.compile(r"(?P<head><!-- threshold: (?P<name>[A-Z_]+) -->)[^<]*(?P<end><!-- -->)")
 EXAMPLE = re.compile(r"(<!-- example -->\n```json\n).*?^(```)", re.DOTALL | re.MULTILINE)
 HEADER = "<!-- Written by docs/generate.py; change the rules or the metrics instead. -->"
@@ -143,6 +149,17 @@ def with_example(text: str) -> str:
     return EXAMPLE.sub(lambda block: block[1] + fresh + block[2], text)
 
 
+def with_answers(text: str) -> str:
+    """The page of the JSON with every answer that has a schema, and what prints it."""
+    rows = "".join(
+        f"| `{name}` | {PRINTED_OTHERWISE.get(name, f'`diagnose {name} --json`')} "
+        f"| `{answer_of(name).__name__}` | {answer_of(name).version()} |\n"
+        for name in answering()
+    )
+    head = "| `--of` | written by | object | `schema_version` |\n|---|---|---|---|\n"
+    return ANSWERS.sub(lambda mark: f"{mark[1]}\n{head}{rows}", text)
+
+
 def with_groups(text: str) -> str:
     """The page with the groups of kernels that a `[whatif]` may name, and what each is."""
     rows = "".join(f"| `{name}` | {cell(GROUPS[name].__doc__ or '')} |\n" for name in sorted(GROUPS))
@@ -180,7 +197,7 @@ def main() -> int:
     pages = {page: with_outputs(page) for page in (README, *sorted([*HERE.glob("*.md"), *HERE.glob("design/*.md")]))}
     pages |= {HERE / "rules.md": rules_page(), HERE / "metrics.md": metrics_page()}
     pages[HERE / "man" / "diagnose.1"] = man_page(diagnose)
-    pages[HERE / "json.md"] = with_example(pages[HERE / "json.md"])
+    pages[HERE / "json.md"] = with_answers(with_example(pages[HERE / "json.md"]))
     pages[HERE / "writing-a-rule.md"] = with_groups(pages[HERE / "writing-a-rule.md"])
     if "--check" not in sys.argv[1:]:
         for path, text in pages.items():

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 from diagnose.analysis import analyze
-from diagnose.diagnosis import to_json
 
 SAMPLES = Path("sample_traces")  # as seen from the root of the repository, so that no machine's path is shown
 ONE, JOB = SAMPLES / "synthetic-memory-bound.json.gz", SAMPLES / "synthetic-straggler"
@@ -17,8 +16,8 @@ DIGITS = 4
 
 def example() -> str:
     """The JSON as it stands in the page, ending with a newline."""
-    found: dict[str, Any] = json.loads(to_json(analyze(ONE)))
-    job = json.loads(to_json(analyze(JOB)))
+    found: dict[str, Any] = json.loads(analyze(ONE).to_json())
+    job = json.loads(analyze(JOB).to_json())
     found |= {key: job[key] for key in OF_THE_JOB}
     found["facts"] = [fact for fact in found["facts"] if fact["name"] in SHOWN_FACTS]
     return json.dumps(_cut(found), indent=2, ensure_ascii=False) + "\n"

@@ -13,17 +13,7 @@ from diagnose.commands.fleet.jobs import Terms
 from diagnose.commands.fleet.judging import fleet_of
 from diagnose.commands.fleet.reading import read_fleet
 from diagnose.commands.fleet.tree import tree_at
-from diagnose.diagnosis import (
-    Diagnosis,
-    Finding,
-    LedgerEntry,
-    Origin,
-    PlanStep,
-    RankReport,
-    Speedup,
-    TraceSummary,
-    to_json,
-)
+from diagnose.diagnosis import Diagnosis, Finding, LedgerEntry, Origin, PlanStep, RankReport, Speedup, TraceSummary
 from diagnose.diagnosis.postmortem import Straggler
 
 H100 = "NVIDIA H100 80GB HBM3"
@@ -112,7 +102,7 @@ def written(folder: Path, jobs: Mapping[str, Diagnosis]) -> Path:
     for name, diagnosis in jobs.items():
         path = folder / f"{name}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(to_json(diagnosis))
+        path.write_text(diagnosis.to_json())
     return folder
 
 

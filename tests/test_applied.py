@@ -9,7 +9,7 @@ from analysed import GEMM
 from kineto import Trace
 
 from diagnose.analysis import analyze
-from diagnose.diagnosis import Applied, Diagnosis, NotApplied, Patch, to_json
+from diagnose.diagnosis import Applied, Diagnosis, NotApplied, Patch
 from diagnose.facts import Fact, Facts, Unknown
 from diagnose.patch.applied import applied_of, expected_of
 from diagnose.patch.patch_file import read
@@ -161,7 +161,7 @@ def test_the_diagnosis_travels_with_the_patch_into_every_report_of_the_next_run(
     tmp_path: Path, loader_ms: float, told: str
 ) -> None:
     before = waiting(tmp_path / "before", 5, {})
-    (tmp_path / "before.json").write_text(to_json(before))
+    (tmp_path / "before.json").write_text(before.to_json())
     request = json.loads(read(str(tmp_path / "before.json")).to_json())
     patch = JobPatch(request["set"], request["refused"], request["expected"])
     for target, own in request["set"].items():
@@ -175,7 +175,7 @@ def test_the_diagnosis_travels_with_the_patch_into_every_report_of_the_next_run(
     assert after.applied.patches == (before.findings[0].patch,)
     line = applied_line(after.applied)
     assert told in line
-    assert json.loads(to_json(after))["applied"]["measured_speedup"] == after.applied.measured_speedup
+    assert json.loads(after.to_json())["applied"]["measured_speedup"] == after.applied.measured_speedup
     assert "Applied:" in markdown(after, About("1"))
     assert f"{after.applied.measured_speedup:.2f}x" in page(after, About("1"))
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from diagnose import __version__
 from diagnose.cli import main
-from diagnose.diagnosis import Diagnosis, schema
+from diagnose.diagnosis import Diagnosis
 from diagnose.errors import UserError
 
 COMMANDS = [
@@ -116,7 +116,7 @@ def test_json_is_one_object_that_follows_the_schema(
     result = run("analyze", "t.json", "--json")
 
     assert result.stderr == ""
-    jsonschema.validate(json.loads(result.stdout), schema())
+    jsonschema.validate(json.loads(result.stdout), Diagnosis.schema())
     assert result.stdout.startswith("{")
     assert result.stdout.endswith("}\n")
 
@@ -142,7 +142,7 @@ def test_an_odd_width_still_prints_the_report(
 
 
 def test_schema_prints_the_schema() -> None:
-    assert json.loads(run("schema").stdout) == json.loads(json.dumps(schema()))
+    assert json.loads(run("schema").stdout) == json.loads(json.dumps(Diagnosis.schema()))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from diagnose import analyze
 from diagnose.cli import main
-from diagnose.diagnosis import Diagnosis, FactReport, schema
+from diagnose.diagnosis import Diagnosis, FactReport
 from diagnose.diagnosis.cost import Cost
 from diagnose.errors import UserError
 from diagnose.judge.cost import cost_of
@@ -131,7 +131,7 @@ def test_the_largest_and_the_least_that_can_be_stated_have_an_answer_in_numbers(
     found = CliRunner().invoke(main, ["analyze", SAMPLE, "--json", "--pue", pue, *options])
 
     assert found.exit_code == 0, found.output
-    jsonschema.validate(json.loads(found.stdout), schema())
+    jsonschema.validate(json.loads(found.stdout), Diagnosis.schema())
 
 
 def test_python_is_told_which_number_is_too_large() -> None:

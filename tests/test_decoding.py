@@ -14,7 +14,6 @@ from diagnose.commands.compare.side import side_of
 from diagnose.commands.data.measured import PassedOver, passed_over
 from diagnose.commands.data.measured import decoded as measured_in
 from diagnose.decoding import all_of, all_whole, has_endless_number, whole
-from diagnose.diagnosis import to_json
 from diagnose.diagnosis.reading import diagnosis_in
 from diagnose.errors import UserError
 from diagnose.roofline.calls import Call
@@ -136,7 +135,7 @@ def in_no_text(content: bytes) -> bytes:
     return content[:begin] + b"\xff" + content[begin:]
 
 
-DIAGNOSIS = to_json(diagnoses.diagnosis()).encode()
+DIAGNOSIS = diagnoses.diagnosis().to_json().encode()
 BASELINE = written(kept(side_of(diagnoses.diagnosis(), "run"), "one"))
 
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from diagnose.analysis import analyze
 from diagnose.analysis import rank as rank_analysis
 from diagnose.cli import main
-from diagnose.diagnosis import Diagnosis, schema, to_json
+from diagnose.diagnosis import Diagnosis
 from diagnose.errors import UserError, defects
 from diagnose.judge import advice, judge
 from diagnose.metrics import REGISTRY
@@ -42,8 +42,8 @@ def whole() -> Diagnosis:
 
 def sound(found: Diagnosis) -> dict[str, Any]:
     """The JSON of the diagnosis, which the schema describes and whose ledger adds up."""
-    read: dict[str, Any] = json.loads(to_json(found))
-    jsonschema.validate(read, schema())
+    read: dict[str, Any] = json.loads(found.to_json())
+    jsonschema.validate(read, Diagnosis.schema())
     assert sum(entry["ns"] for entry in read["ledger"]) == read["steps"]["device_time_ns"]
     return read
 

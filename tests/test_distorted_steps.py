@@ -19,7 +19,7 @@ from diagnose.analysis import analyze
 from diagnose.attribution.causes import DISTORTED
 from diagnose.cli import main
 from diagnose.commands.compare.comparing import compare
-from diagnose.diagnosis import Diagnosis, to_json
+from diagnose.diagnosis import Diagnosis
 from diagnose.facts import HOST_STEP, STEP, spoken
 from diagnose.ranks.distorted import distortion_of
 from diagnose.report.html.page import page
@@ -68,7 +68,7 @@ def forms(found: Diagnosis) -> dict[str, str]:
         "text": out.getvalue(),
         "html": page(found, About("test")),
         "markdown": markdown(found, About("test")),
-        "json": to_json(found),
+        "json": found.to_json(),
         "line": brief(found),
     }
 

@@ -17,7 +17,6 @@ from trace_files import KERNEL, saved
 
 from diagnose.analysis import analyze
 from diagnose.cli import main
-from diagnose.diagnosis import to_json
 from diagnose.errors import UserError
 from diagnose.trace import read, source
 
@@ -128,10 +127,10 @@ def test_a_report_that_is_none_is_told(text: str, says: str) -> None:
 
 def test_a_ledger_that_does_not_add_up_is_told(tmp_path: Path) -> None:
     found = analyze(saved(tmp_path / "trace.json", hostile_job("gemm")))
-    checks.check_diagnosis(to_json(found), thorough=True)
+    checks.check_diagnosis(found.to_json(), thorough=True)
     short = msgspec.structs.replace(found, ledger=found.ledger[1:])
     with pytest.raises(checks.Wrong, match="ledger does not add up"):
-        checks.check_diagnosis(to_json(short), thorough=True)
+        checks.check_diagnosis(short.to_json(), thorough=True)
 
 
 @pytest.mark.parametrize("value", [float("inf"), float("nan")])

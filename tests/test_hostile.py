@@ -17,12 +17,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from diagnose.cli import main
-from diagnose.diagnosis import schema
+from diagnose.diagnosis import Diagnosis
 
 OWN = Path(__file__).parent / "hostile"
 MORE = os.environ.get("DIAGNOSE_HOSTILE_INPUTS", "")
 SAMPLE = Path(__file__).parent.parent / "sample_traces" / "synthetic-memory-bound.json.gz"
-VALIDATOR = jsonschema.Draft202012Validator(schema())
+VALIDATOR = jsonschema.Draft202012Validator(Diagnosis.schema())
 
 
 def listed(folder: Path) -> list[tuple[Path, str]]:

@@ -86,6 +86,19 @@ def test_an_answer_that_is_kept_needs_neither_arrays_nor_a_judge(form: str, besi
     assert not loaded & (NOT_FOR_A_KEPT_ANSWER | beside)
 
 
+def test_a_schema_imports_the_answer_of_its_command_alone() -> None:
+    asked = """
+import contextlib, io, sys
+from diagnose.cli import main
+with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
+    main(["schema", "--of", "hang"])
+print(*(name for name in sys.modules if name.startswith("diagnose.commands.")))
+"""
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+
+    assert {name.split(".")[2] for name in done.stdout.split()} == {"schema", "hang"}
+
+
 def test_every_metric_is_registered_on_first_use() -> None:
     asked = "from diagnose.metrics import units\nprint(*units())"
     done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)

@@ -14,7 +14,7 @@ import pytest
 from diagnose import analysis
 from diagnose.analysis import kept
 from diagnose.analysis.options import Options
-from diagnose.diagnosis import Diagnosis, to_json
+from diagnose.diagnosis import Diagnosis
 from diagnose.errors.defects import NOT_JUDGED
 from diagnose.trace import Loading
 
@@ -70,7 +70,7 @@ def test_the_second_answer_is_the_first(trace: Path, made: list[str]) -> None:
     first, second = asked(trace), asked(trace)
 
     assert made == [str(trace)]
-    assert to_json(second) == to_json(first) == to_json(asked(trace, loading=Loading()))
+    assert second.to_json() == first.to_json() == asked(trace, loading=Loading()).to_json()
 
 
 def test_a_folder_is_one_place(trace: Path, made: list[str]) -> None:

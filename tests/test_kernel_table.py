@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kineto import COMMUNICATION, COPY, Trace
 from msgspec.structs import replace
 
-from diagnose.diagnosis import Lane, StepTimeline, to_json
+from diagnose.diagnosis import Lane, StepTimeline
 from diagnose.judge.kernel_table import KERNELS_KEPT, kernel_rows, roofs_of, versions_of
 from diagnose.judge.step_timeline import BUDGET, _merged, _Row, step_timeline
 
@@ -182,7 +182,7 @@ def test_roofs_and_versions_are_those_of_the_device_and_its_trace() -> None:
 
 
 def test_numbers_of_a_timeline_are_one_line_of_json() -> None:
-    text = to_json(composed.drawn())
+    text = composed.drawn().to_json()
 
     assert '"start_ns": [0, 150000000],' in text
     assert json.loads(text)["timeline"]["lanes"][0]["start_ns"] == [0, 150 * MS]
@@ -192,4 +192,4 @@ def test_no_text_is_taken_for_numbers() -> None:
     name = "[\n 1, 2 ]"
     odd = replace(composed.drawn(), versions={"odd": name})
 
-    assert json.loads(to_json(odd))["versions"] == {"odd": name}
+    assert json.loads(odd.to_json())["versions"] == {"odd": name}

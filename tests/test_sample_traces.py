@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 
 from diagnose.analysis import analyze
-from diagnose.diagnosis import Diagnosis, schema, to_json
+from diagnose.diagnosis import Diagnosis
 from diagnose.metrics import units
 from diagnose.report.views.job_words import waited_share
 from diagnose.rule import SEVERITIES, load_rules
@@ -41,8 +41,8 @@ def answer(name: str) -> Diagnosis:
 
 @cache
 def validator() -> jsonschema.Draft202012Validator:
-    jsonschema.Draft202012Validator.check_schema(schema())
-    return jsonschema.Draft202012Validator(schema())
+    jsonschema.Draft202012Validator.check_schema(Diagnosis.schema())
+    return jsonschema.Draft202012Validator(Diagnosis.schema())
 
 
 def share(name: str, *causes: str) -> float:
@@ -91,7 +91,7 @@ def test_the_ledger_adds_up_to_the_steps(name: str) -> None:
 @pytest.mark.long
 @each
 def test_the_json_fits_its_schema(name: str) -> None:
-    validator().validate(json.loads(to_json(answer(name))))
+    validator().validate(json.loads(answer(name).to_json()))
 
 
 @each

@@ -16,7 +16,6 @@ from rich.console import Console
 
 from diagnose.analysis import analyze
 from diagnose.analysis import rank as rank_analysis
-from diagnose.diagnosis import to_json
 from diagnose.report.html import About, page
 from diagnose.report.text import render
 from diagnose.trace import Trace, read
@@ -54,7 +53,7 @@ def reported(folder: Path) -> None:
     """The whole way from the files to the reports."""
     found = analyze(folder)
     assert found.ledger
-    to_json(found)
+    found.to_json()
     render(found, Console(file=io.StringIO(), width=100), details=True)
     page(found, About("", ""))
 

@@ -13,7 +13,7 @@ from more_traces import answer_for
 from rich.console import Console
 
 from diagnose.analysis import analyze
-from diagnose.diagnosis import Diagnosis, to_json
+from diagnose.diagnosis import Diagnosis
 from diagnose.facts import Unknown
 from diagnose.report.html import page
 from diagnose.report.markdown import markdown
@@ -159,4 +159,4 @@ def test_the_head_of_every_report_says_that_nothing_trains(work: Work, said: boo
     forms = [printed(diagnosis), markdown(diagnosis, About("1")), page(diagnosis, About("1"))]
 
     assert [NOTHING_TRAINS[1:].split(":")[0] in " ".join(form.split()) for form in forms] == [said] * 3
-    assert json.loads(to_json(diagnosis))["trains"] is (not said)
+    assert json.loads(diagnosis.to_json())["trains"] is (not said)

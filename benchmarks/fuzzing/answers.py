@@ -13,7 +13,6 @@ from diagnose.analysis import analyze
 from diagnose.commands.compare.baseline import kept, written
 from diagnose.commands.compare.side import side_of
 from diagnose.commands.ledger.lines import line_of
-from diagnose.diagnosis import to_json
 
 from .case import Case
 from .damage import damaged
@@ -38,7 +37,7 @@ MODEL: dict[str, Any] = {
 
 @cache
 def _diagnosis(name: str) -> str:
-    return to_json(analyze(ROOT / "sample_traces" / f"{name}.json.gz"))
+    return analyze(ROOT / "sample_traces" / f"{name}.json.gz").to_json()
 
 
 def diagnosis_of_sample() -> str:

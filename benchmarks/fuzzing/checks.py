@@ -10,27 +10,9 @@ from typing import Any
 import jsonschema
 import msgspec
 
-from diagnose.commands.compare.answer import Comparison
-from diagnose.commands.data.answer import PipelineReport
-from diagnose.commands.fleet.answer import Fleet
-from diagnose.commands.hang.answer import Hang
-from diagnose.commands.ledger.tally import LedgerReport
-from diagnose.commands.memory.answer import MemoryAnswer
-from diagnose.commands.scaling.answer import ScalingReport
-from diagnose.commands.series import SeriesReport
-from diagnose.diagnosis import Diagnosis, schema
+from diagnose.commands.schema.registered import answer_of
+from diagnose.diagnosis import Diagnosis
 
-_ANSWERS: dict[str, Any] = {
-    "series": SeriesReport,
-    "hang": Hang,
-    "memory": MemoryAnswer,
-    "compare": Comparison,
-    "fleet": Fleet,
-    "scaling": ScalingReport,
-    "ledger": LedgerReport,
-    "fit": dict[str, Any],
-    "data": PipelineReport,
-}
 NETTED = "bug in diagnose"  # what a report says in the place of a part that failed
 
 
@@ -70,7 +52,7 @@ def check_answer(command: str, text: str) -> None:
     """The JSON is that of the command's answer, with finite numbers only."""
     _strict(text)
     try:
-        check_finite(msgspec.json.decode(text, type=_ANSWERS[command]))
+        check_finite(msgspec.json.decode(text, type=answer_of(command)))
     except msgspec.ValidationError as error:
         raise Wrong(f"not by the types: {error}") from error
 
@@ -114,5 +96,5 @@ def _refused(name: str) -> None:
 
 @cache
 def _validator() -> Any:
-    described = schema()
+    described = Diagnosis.schema()
     return jsonschema.validators.validator_for(described)(described)

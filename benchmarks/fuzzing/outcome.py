@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import io
 import os
 import re
@@ -19,6 +18,7 @@ from typing import Any
 from unittest import mock
 
 from diagnose.cli import main
+from diagnose.diagnosis.answer import Answer
 
 from .case import Case
 from .checks import Wrong, check_answer, check_diagnosis, check_finite, check_text
@@ -142,12 +142,11 @@ def _invoked(arguments: list[str]) -> tuple[int, str, str]:
     """Exit code, stdout and stderr of the command, run in this process."""
     out, told = _streams()
     _text(out), _text(told)  # a try that hung has left its own
-    module = importlib.import_module("diagnose.commands.analyze.command")
     code: Any = 0
     wrong: list[Wrong] = []
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(told), warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)
-        with mock.patch.object(module, "to_json", _finite(module.to_json, wrong)):
+        with mock.patch.object(Answer, "to_json", _finite(Answer.to_json, wrong)):
             try:
                 main.main(arguments, prog_name="diagnose")
             except SystemExit as error:

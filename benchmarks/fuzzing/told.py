@@ -14,7 +14,7 @@ import text_logs
 from data_pipeline.measurements import made as measured  # of tests/
 
 from diagnose.commands.tune.answer import Rung, Tuning
-from diagnose.diagnosis import Patch, to_json
+from diagnose.diagnosis import Patch
 
 from . import answers, beside, traces
 from .case import Case
@@ -112,7 +112,7 @@ def pipeline(seeded: random.Random) -> Case:
 
 def tune(seeded: random.Random) -> Case:
     """The folder of a tune: its state and the diagnoses of its runs, from which it goes on."""
-    diagnosis = json.loads(to_json(diagnoses.diagnosis()))
+    diagnosis = json.loads(diagnoses.diagnosis().to_json())
     patch = Patch(target="training_arguments", set={"bf16": True})
     own = {"training_arguments": {"bf16": True}}
     decision = seeded.choice(["kept", "unclear", "rolled back"])

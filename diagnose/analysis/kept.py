@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from diagnose.analysis.options import Options
-from diagnose.diagnosis import Diagnosis, to_json
+from diagnose.diagnosis import Diagnosis
 from diagnose.diagnosis.reading import diagnosis_in
 from diagnose.errors import UserError, passed_over
 from diagnose.errors.defects import NOT_JUDGED
@@ -86,14 +86,14 @@ class Kept(msgspec.Struct, frozen=True):
     def keep(self, diagnosis: Diagnosis) -> None:
         """Keeps it, where it was made of what the place stands for, and is read as it is written."""
         with contextlib.suppress(OSError, ValueError, UserError):
-            content = to_json(diagnosis).encode()
+            content = diagnosis.to_json().encode()
             if (
                 self.read.settled(self.begun_ns)
                 and passed_over() == self.unread
                 and not any(passing in content for passing in _PASSING)
                 and self._holds(diagnosis.trace.files)
                 and _read(Path(self.path), self.options) == self.read
-                and to_json(diagnosis_in(content, Path(self.path))).encode() == content
+                and diagnosis_in(content, Path(self.path)).to_json().encode() == content
             ):
                 CacheFolder(default_folder()).put_note(self.read.name, "diagnosis", content)
 

@@ -26,7 +26,7 @@ from diagnose.cli.group import ASKS_FOR_HELP, LazyGroup
                 "diagnose.commands.armed.command",
                 "Open a window in a job that runs under `diagnose run --arm`.",
             ),
-            "doctor": ("diagnose.cli.doctor", "Say what a capture can see on this machine."),
+            "doctor": ("diagnose.commands.doctor.command", "Say what a capture can see on this machine."),
         },
         "Read what a job left": {
             "analyze": ("diagnose.commands.analyze.command", "Say why a training job is slow and what to change next."),
@@ -73,7 +73,10 @@ from diagnose.cli.group import ASKS_FOR_HELP, LazyGroup
             ),
             "rules": ("diagnose.cli.rules", "List the rules."),
             "metrics": ("diagnose.cli.metrics", "List what is measured, with units and denominators."),
-            "hardware": ("diagnose.cli.hardware", "List the known GPUs with their peaks, bandwidth and sources."),
+            "hardware": (
+                "diagnose.commands.hardware.command",
+                "List the known GPUs with their peaks, bandwidth and sources.",
+            ),
             "ledger": (
                 "diagnose.commands.ledger.command",
                 "Say how often changes gained what was predicted, rule by rule.",

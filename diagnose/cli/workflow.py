@@ -1,25 +1,7 @@
-"""`--annotations`: what a GitHub workflow shows beside the code of a pull request."""
+"""What a GitHub workflow shows beside the code of a pull request: where that code is."""
 
 import os
-from collections.abc import Callable
 from pathlib import PurePosixPath
-from typing import Any
-
-import click
-
-from diagnose.diagnosis import Diagnosis
-
-annotations_option: Callable[[Any], Any] = click.option(
-    "--annotations", is_flag=True, help="Print GitHub workflow annotations instead of the report."
-)
-
-
-def print_annotations(diagnosis: Diagnosis) -> None:
-    """The findings, at lines of files below the working folder."""
-    from diagnose.report.annotations import annotations
-
-    for line in annotations(diagnosis, here):
-        click.echo(line)
 
 
 def here(file: str) -> str:

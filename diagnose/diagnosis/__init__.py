@@ -17,7 +17,7 @@ from diagnose.diagnosis.advice import (
     ReplayReport,
 )
 from diagnose.diagnosis.cost import Cost, Money, Saving
-from diagnose.diagnosis.diagnosis import SCHEMA_VERSION, Diagnosis, schema, to_json
+from diagnose.diagnosis.diagnosis import Diagnosis
 from diagnose.diagnosis.job import HistoryChange, Loss, Origin, RankReport, TraceSummary
 from diagnose.diagnosis.kernels import KernelRow, OperatorRow, Peak, RooflineEntry, Roofs
 from diagnose.diagnosis.ledger import Convention, LedgerEntry, LightPart, Mfu, Steps, Verdict, WaterfallPart
@@ -40,7 +40,6 @@ from diagnose.diagnosis.user_code import Doing, UserCode, UserFunction
 
 __all__ = [
     "NOT_RECOMMENDED",
-    "SCHEMA_VERSION",
     "Applied",
     "Bound",
     "CauseClass",
@@ -95,6 +94,4 @@ __all__ = [
     "Verdict",
     "VerdictClass",
     "WaterfallPart",
-    "schema",
-    "to_json",
 ]

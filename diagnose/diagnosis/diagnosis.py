@@ -1,8 +1,5 @@
 """The whole record, its JSON and its schema."""
 
-import re
-from typing import Any
-
 import msgspec
 
 from diagnose.diagnosis.advice import (
@@ -16,9 +13,9 @@ from diagnose.diagnosis.advice import (
     Recommendation,
     ReplayReport,
 )
+from diagnose.diagnosis.answer import COUNTS, Answer
 from diagnose.diagnosis.capacity import NO_CAPACITY, Capacity
 from diagnose.diagnosis.cost import Cost
-from diagnose.diagnosis.documents import described, indented
 from diagnose.diagnosis.job import HistoryChange, Origin, RankReport, TraceSummary
 from diagnose.diagnosis.kernels import KernelRow, OperatorRow, RooflineEntry, Roofs
 from diagnose.diagnosis.ledger import LedgerEntry, Mfu, Steps, Verdict, WaterfallPart
@@ -28,10 +25,8 @@ from diagnose.diagnosis.timeline import SlowStep, StepTimeline
 from diagnose.diagnosis.track_record import TrackRecord
 from diagnose.diagnosis.user_code import UserCode
 
-SCHEMA_VERSION = 4
 
-
-class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
+class Diagnosis(Answer, frozen=True, kw_only=True):
     """Everything any report shows. Serialise with `to_json`.
 
     `cost` is null where neither a price nor a power is known.
@@ -43,7 +38,8 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     With `rank`, all but `ranks`, `stragglers`, `postmortem` and `trace` is of that rank alone; null is the whole job.
     """
 
-    schema_version: int = SCHEMA_VERSION
+    on_one_line = COUNTS
+    schema_version: int = 4
     verdict: Verdict
     next: Recommendation = NOT_RECOMMENDED
     steps: Steps
@@ -79,16 +75,3 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     versions: dict[str, str] = msgspec.field(default_factory=dict)
     setup: dict[str, float | bool | str] = msgspec.field(default_factory=dict)
     facts: tuple[FactReport, ...] = ()
-
-
-_NUMBERS = re.compile(r"\[\n[\s\d,.]+\]")  # no text holds a bare end of line
-
-
-def to_json(diagnosis: Diagnosis) -> str:
-    """The diagnosis as one indented JSON object, each list of numbers on one line."""
-    return indented(diagnosis, _NUMBERS)
-
-
-def schema() -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of `to_json`'s object: every key is always present."""
-    return described(Diagnosis)

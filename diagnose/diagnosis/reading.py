@@ -6,7 +6,7 @@ from typing import Literal
 import msgspec
 
 from diagnose.decoding import UNREADABLE, has_endless_number
-from diagnose.diagnosis.diagnosis import SCHEMA_VERSION, Diagnosis
+from diagnose.diagnosis.diagnosis import Diagnosis
 from diagnose.errors import UserError
 
 LARGEST_BYTES = 256 << 20
@@ -25,8 +25,8 @@ def diagnosis_in(content: bytes, path: Path) -> Diagnosis:
         diagnosis = msgspec.json.decode(content, type=Diagnosis)
     except UNREADABLE as error:
         raise _unusable(path, str(error)) from error
-    if diagnosis.schema_version != SCHEMA_VERSION:
-        raise _unusable(path, f"its schema_version is {diagnosis.schema_version}, not {SCHEMA_VERSION}")
+    if diagnosis.schema_version != Diagnosis.version():
+        raise _unusable(path, f"its schema_version is {diagnosis.schema_version}, not {Diagnosis.version()}")
     return diagnosis
 
 

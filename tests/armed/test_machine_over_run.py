@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from diagnose.commands.series import SeriesReport, judged
+from diagnose.commands.series.answer import SeriesReport
+from diagnose.commands.series.judge import judged
 from diagnose.commands.series.text import render
 from diagnose.probes.armed.step_log import StepLog
 from diagnose.series import read_series

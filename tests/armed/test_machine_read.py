@@ -12,7 +12,7 @@ import pytest
 from armed_runs import NoProfiler, NoThread, Run
 from machine.fake_driver import FakeDriver
 
-from diagnose.commands.series import judged
+from diagnose.commands.series.judge import judged
 from diagnose.probes.armed import machine_log
 from diagnose.probes.armed import session as armed_session
 from diagnose.probes.armed.machine_log import MachineLog

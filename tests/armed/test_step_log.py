@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from diagnose.commands.series import judged
+from diagnose.commands.series.judge import judged
 from diagnose.errors import UserError
 from diagnose.probes.armed.step_log import EXACT_SAMPLES, StepLog
 from diagnose.series import read_series

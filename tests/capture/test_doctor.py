@@ -11,10 +11,11 @@ import pytest
 from click.testing import CliRunner
 
 from diagnose import __version__
-from diagnose.capture import doctor, expected
-from diagnose.capture.doctor import Check
+from diagnose.capture import expected
 from diagnose.capture.expected import GIB
 from diagnose.cli import main
+from diagnose.commands.doctor import checks as doctor
+from diagnose.commands.doctor.answer import Check
 
 
 def test_it_reports_on_this_machine() -> None:
@@ -43,7 +44,7 @@ def test_it_reports_on_this_machine() -> None:
 
 def test_as_json_a_check_is_an_object(monkeypatch: pytest.MonkeyPatch) -> None:
     looked_at = [Check("torch", "ok", "2.9, built for 12.8"), Check("NVML", "unknown", "no NVIDIA driver here")]
-    monkeypatch.setattr("diagnose.cli.doctor.checks", lambda folder, env: iter(looked_at))
+    monkeypatch.setattr("diagnose.commands.doctor.command.checks", lambda folder, env: iter(looked_at))
 
     printed = CliRunner().invoke(main, ["doctor", "--json"]).stdout
 

@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 from capture.command_runs import PATIENCE_S, WRITES, Start, bundles, ended, script, until
 
-from diagnose.diagnosis import schema
+from diagnose.diagnosis import Diagnosis
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_the_report_is_printed_while_the_job_goes_on(start: Start, tmp_path: Pat
     assert "\nverdict:    data-bound" in err
     assert err.splitlines()[-4] == f"bundle:     {bundle.relative_to(tmp_path)}"
     assert {*err.splitlines()[-3:-1]} == {"diagnose: wrote d.json", "trained"}  # the job goes on as soon as it is there
-    jsonschema.validate(json.loads((tmp_path / "d.json").read_text()), schema())
+    jsonschema.validate(json.loads((tmp_path / "d.json").read_text()), Diagnosis.schema())
     assert {path.name for path in bundle.iterdir()} == {"rank0.json.gz", "rank0.done"}
 
 

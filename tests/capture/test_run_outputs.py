@@ -12,7 +12,7 @@ import jsonschema
 import pytest
 from capture.command_runs import PATIENCE_S, WRITES, Start, ended, script
 
-from diagnose.diagnosis import schema
+from diagnose.diagnosis import Diagnosis
 
 LINES = "".join(json.dumps({"step": k, "loss": 1 / (k + 1), "raw": "\x1b[1m\r\0é"}) + "\n" for k in range(2000))
 PRINTS = WRITES + f"import sys\nwrite(0)\nsys.stdout.write({LINES!r}); sys.stdout.flush()\nos.write(1, b'\\xff end')"
@@ -86,7 +86,7 @@ def test_every_file_that_is_asked_for_is_written(start: Start, tmp_path: Path) -
     assert "\x1b" not in (tmp_path / "r.txt").read_text()
     assert "diagnose run --report r.txt" in (tmp_path / "r.html").read_text()
     assert "data-bound" in (tmp_path / "r.md").read_text()
-    jsonschema.validate(json.loads((tmp_path / "d.json").read_text()), schema())
+    jsonschema.validate(json.loads((tmp_path / "d.json").read_text()), Diagnosis.schema())
 
 
 def test_without_a_report_the_json_file_is_written_all_the_same(start: Start, tmp_path: Path) -> None:

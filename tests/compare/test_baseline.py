@@ -97,6 +97,15 @@ def test_a_slower_run_ends_with_1_and_the_reason(tmp_path: Path) -> None:
     assert "regression: the step takes" in slower.stderr
 
 
+def test_the_page_names_the_options_that_it_was_made_with(tmp_path: Path) -> None:
+    invoke(tmp_path, "save", "loop", LOADER)
+
+    invoke(tmp_path, "check", "loop", LOADER, "-q", "--markdown", str(tmp_path / "page.md"))
+
+    assert f"diagnose baseline check loop {LOADER} " in (tmp_path / "page.md").read_text()
+    assert " --quiet " in (tmp_path / "page.md").read_text()
+
+
 def test_another_job_ends_with_1_and_the_reason(tmp_path: Path) -> None:
     invoke(tmp_path, "save", "loop", HEALTHY)
 

@@ -11,7 +11,7 @@ from compared_runs import SAMPLES, kernel, run, side
 from markdown_it import MarkdownIt
 
 from diagnose.cli import main
-from diagnose.commands.compare.answer import Comparison, comparison_json, comparison_schema
+from diagnose.commands.compare.answer import Comparison
 from diagnose.commands.compare.comparing import compare
 from diagnose.commands.compare.html import comparison_page
 from diagnose.commands.compare.markdown import comparison_markdown
@@ -84,14 +84,14 @@ def test_the_json_fits_its_schema() -> None:
     result = invoke(LOADER, HEALTHY, "--json")
     found = json.loads(result.stdout)
 
-    jsonschema.validate(found, comparison_schema())
+    jsonschema.validate(found, Comparison.schema())
     assert found["verdict"] == "better"
     assert found["speedup"][0] < found["speedup"][1] < found["speedup"][2]
     assert sum(row["ns"] for row in found["difference"]) == found["difference_ns"]
     assert {"cause", "class", "ns"} <= found["difference"][0].keys()
     assert (
         CliRunner().invoke(main, ["schema", "--of", "compare"]).stdout
-        == json.dumps(comparison_schema(), indent=2) + "\n"
+        == json.dumps(Comparison.schema(), indent=2) + "\n"
     )
 
 
@@ -109,7 +109,7 @@ def test_every_verdict_has_its_headline_and_fits_the_schema(verdict: str) -> Non
     assert found.verdict == verdict
     words = {"better": "faster than A", "worse": "slower than A"}
     assert words.get(verdict, verdict.replace("_", " ")) in headline(found)
-    jsonschema.validate(json.loads(comparison_json(found)), comparison_schema())
+    jsonschema.validate(json.loads(found.to_json()), Comparison.schema())
 
 
 def test_a_regression_beyond_the_tolerance_ends_with_1_and_its_reason() -> None:

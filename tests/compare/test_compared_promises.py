@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from diagnose.cli import main
 from diagnose.commands.ledger import file
-from diagnose.diagnosis import Applied, Diagnosis, Patch, to_json
+from diagnose.diagnosis import Applied, Diagnosis, Patch
 
 WORKERS = Patch(target="training_arguments", set={"dataloader_num_workers": 4})
 BEFORE = {"training_arguments.dataloader_num_workers": 0, "training_arguments.bf16": False}
@@ -26,7 +26,7 @@ def patched(step_ms: float = 60.0, **changes: Any) -> Diagnosis:
 def kept(folder: Path, before: Diagnosis, after: Diagnosis, *options: str) -> list[tuple[str, float, bool]]:
     """Source, speed-up and success of the promises in the ledger after `diagnose compare A B`."""
     for name, run in (("a.json", before), ("b.json", after)):
-        (folder / name).write_text(to_json(run))
+        (folder / name).write_text(run.to_json())
     ours = {"DIAGNOSE_LEDGER": "on", "DIAGNOSE_DATA_DIR": str(folder / "data")}
     result = CliRunner(env=ours).invoke(main, ["compare", str(folder / "a.json"), str(folder / "b.json"), *options])
     assert result.exit_code == 0, result.output

@@ -12,7 +12,7 @@ from diagnose.analysis import analyze
 from diagnose.commands.compare.comparing import compare
 from diagnose.commands.compare.side import Side, side_of
 from diagnose.commands.compare.sources import side_at
-from diagnose.diagnosis import Diagnosis, to_json
+from diagnose.diagnosis import Diagnosis
 from diagnose.diagnosis.reading import diagnosis_in, kind_of
 from diagnose.errors import UserError
 
@@ -26,7 +26,7 @@ def diagnosis() -> Diagnosis:
 
 def written(folder: Path, diagnosis: Diagnosis) -> Path:
     path = folder / "diagnosis.json"
-    path.write_text(to_json(diagnosis), encoding="utf-8")
+    path.write_text(diagnosis.to_json(), encoding="utf-8")
     return path
 
 
@@ -34,7 +34,7 @@ def test_a_diagnosis_read_back_is_the_side_of_its_traces(tmp_path: Path, diagnos
     read = side_at(str(written(tmp_path, diagnosis)))
 
     assert replace(read, source="") == replace(side(SLOW_RANK), source="")
-    assert diagnosis_in(to_json(diagnosis).encode(), tmp_path) == diagnosis
+    assert diagnosis_in(diagnosis.to_json().encode(), tmp_path) == diagnosis
 
 
 def test_the_steps_of_a_diagnosis_add_up_by_step_and_by_cause(diagnosis: Diagnosis) -> None:
@@ -46,7 +46,7 @@ def test_the_steps_of_a_diagnosis_add_up_by_step_and_by_cause(diagnosis: Diagnos
 
 
 def test_a_diagnosis_without_its_steps_is_compared_by_its_mean(tmp_path: Path, diagnosis: Diagnosis) -> None:
-    old = json.loads(to_json(diagnosis))
+    old = json.loads(diagnosis.to_json())
     del old["steps"]["each_ns"], old["steps"]["unprofiled_ns"], old["setup"]
     for entry in old["ledger"]:
         del entry["by_step_ns"]

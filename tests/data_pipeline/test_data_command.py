@@ -17,7 +17,7 @@ from data_pipeline.jobs import ended as measured_in
 from data_pipeline.measurements import made
 
 from diagnose.cli import main
-from diagnose.commands.data.answer import schema
+from diagnose.commands.data.answer import PipelineReport
 from diagnose.commands.data.command import _nothing_measured
 from diagnose.commands.data.judge import report_of
 from diagnose.commands.data.of_diagnosis import question_of
@@ -49,7 +49,7 @@ def test_the_answer_goes_to_stdout_and_the_rest_to_stderr(start: Start, tmp_path
     answer = json.loads(out)
 
     assert code == 0, err
-    jsonschema.validate(answer, schema())
+    jsonschema.validate(answer, PipelineReport.schema())
     assert (answer["loop"], answer["batch_size"]) == ("the script's loop", 8)
     assert "of the job" in err
     assert sorted(path.name for path in tmp_path.iterdir()) == [job]

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 from fleets import fleet_at, made_job, written
 
 from diagnose.cli import main
-from diagnose.commands.fleet.answer import fleet_schema
+from diagnose.commands.fleet.answer import Fleet
 from diagnose.commands.fleet.html import fleet_page
 from diagnose.commands.fleet.tables import fleet_tables
 from diagnose.report.views.summary import About
@@ -65,7 +65,7 @@ def test_no_line_is_wider_than_the_terminal(folder: Path, columns: str) -> None:
 def test_the_json_is_as_its_schema_says(folder: Path) -> None:
     answer = json.loads(fleet(folder, "--json").stdout)
 
-    jsonschema.validate(answer, fleet_schema())
+    jsonschema.validate(answer, Fleet.schema())
     assert (answer["schema_version"], answer["basis"], len(answer["jobs"])) == (1, "day", 10)
     assert json.loads(CliRunner().invoke(main, ["schema", "--of", "fleet"]).stdout)["title"] == "Fleet"
 

@@ -18,7 +18,6 @@ from diagnose import analysis
 from diagnose.analysis import analyze
 from diagnose.commands.fleet.reading import read_fleet
 from diagnose.commands.fleet.tree import tree_at
-from diagnose.diagnosis import to_json
 from diagnose.errors import UserError
 
 SAMPLES = Path(__file__).parents[2] / "sample_traces"
@@ -43,7 +42,7 @@ def test_folder_diagnosis_copy_and_one_rank_are_one_job(tmp_path: Path) -> None:
 def test_a_run_with_its_diagnosis_beside_it_is_not_analysed(tmp_path: Path) -> None:
     run = tmp_path / "me" / "17"
     shutil.copytree(SAMPLES / "synthetic-straggler", run)
-    (run / "diagnosis.json").write_text(to_json(analyze(run)))
+    (run / "diagnosis.json").write_text(analyze(run).to_json())
 
     fleet = fleet_at(tmp_path)
 
@@ -95,7 +94,7 @@ def test_what_cannot_be_read_is_named_and_the_rest_counts(tmp_path: Path) -> Non
     folder = written(tmp_path, {"good": made_job(), "old": replace(made_job(), schema_version=1)})
     whole = (folder / "good.json").read_bytes()
     (folder / "cut.json").write_bytes(whole[: len(whole) // 2])
-    (folder / "no-step.json").write_text(to_json(replace(made_job(), ranks=())))
+    (folder / "no-step.json").write_text(replace(made_job(), ranks=()).to_json())
     (folder / "comparison.json").write_text('{"schema_version": 1, "verdict": "better"}')
     (folder / "deep.json").write_text('{"schema_version": ' + "[" * 100_000)
     (folder / "notes.txt").write_text("not ours")
@@ -164,7 +163,7 @@ def test_a_diagnosis_in_another_order_that_is_cut_short_is_named(tmp_path: Path)
 @pytest.mark.long
 def test_a_torn_file_beside_a_run_is_named_and_costs_it_nothing(tmp_path: Path) -> None:
     shutil.copytree(SAMPLES / "synthetic-straggler", tmp_path / "run")
-    (tmp_path / "run" / "mine.json.gz").write_bytes(gzip.compress(to_json(made_job()).encode())[:-200])
+    (tmp_path / "run" / "mine.json.gz").write_bytes(gzip.compress(made_job().to_json().encode())[:-200])
 
     fleet = fleet_at(tmp_path)
 

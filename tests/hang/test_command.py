@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from diagnose.cli import main
-from diagnose.commands.hang.answer import schema
+from diagnose.commands.hang.answer import Hang
 
 DUMPS = Path(__file__).parents[2] / "sample_traces" / "dumps"
 
@@ -30,7 +30,7 @@ def test_real_dumps_name_the_rank_and_the_line(name: str, kind: str, blamed: lis
     found = hang(DUMPS / name, "--json")
     answer = json.loads(found.output)
 
-    jsonschema.validate(answer, schema())
+    jsonschema.validate(answer, Hang.schema())
     assert (found.exit_code, answer["verdict"]) == (0, "hung")
     fault = answer["faults"][0]
     assert (fault["kind"], fault["blamed"], fault["number"]) == (kind, blamed, 7)

@@ -8,7 +8,6 @@ import kinds_of_hangs as kinds
 import pytest
 from recorded_calls import DEFAULT, Made, answer, dump, job, steps, waiting, written
 
-from diagnose.commands.hang.answer import to_json
 from diagnose.commands.hang.judging import judged
 from diagnose.commands.hang.reading import found_in
 
@@ -263,4 +262,4 @@ def test_a_number_in_a_name_alone_tells_of_no_millions_of_ranks(tmp_path: Path) 
     found = answer(tmp_path, {0: kinds.OLD[0], 2: kinds.OLD[2], 9_999_999: kinds.OLD[1]})
 
     assert found.without_dump == (1,)
-    assert len(to_json(found)) < 10_000
+    assert len(found.to_json()) < 10_000

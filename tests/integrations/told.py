@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 from diagnose.analysis import analyze
-from diagnose.diagnosis import to_json
 
 SAMPLES = Path(__file__).parents[2] / "sample_traces"
 
@@ -26,7 +25,7 @@ def told(*callbacks, **more):
 
 def diagnosed(sample: str) -> dict[str, Any]:
     """The diagnosis of a sample trace as a JSON object."""
-    return dict(json.loads(to_json(analyze(str(SAMPLES / sample)))))
+    return dict(json.loads(analyze(str(SAMPLES / sample)).to_json()))
 
 
 def got(stdout: str) -> list[tuple[int, dict[str, Any]]]:

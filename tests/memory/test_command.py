@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from diagnose.cli import main
-from diagnose.commands.memory.answer import schema
+from diagnose.commands.memory.answer import MemoryAnswer
 
 DUMPS = Path(__file__).parents[2] / "sample_traces" / "dumps"
 
@@ -26,7 +26,7 @@ def test_the_shipped_snapshots(name: str, findings: list[str]) -> None:
     done = memory(DUMPS / f"synthetic-memory-{name}.pickle", "--json")
     answer = json.loads(done.output)
 
-    jsonschema.validate(answer, schema())
+    jsonschema.validate(answer, MemoryAnswer.schema())
     assert done.exit_code == 0
     assert [finding["name"] for finding in answer["findings"]] == findings
 

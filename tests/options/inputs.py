@@ -20,7 +20,7 @@ from torch_allocator import MIB, Allocator, frame
 
 from diagnose.cli import main
 from diagnose.commands.ledger import file as promises_file
-from diagnose.diagnosis import Applied, Patch, to_json
+from diagnose.diagnosis import Applied, Patch
 
 DCGM = """\
 DCGM_FI_DEV_SM_CLOCK{gpu="0",Hostname="node7"} 1155
@@ -216,8 +216,8 @@ def with_a_patch(place: Path) -> None:
         rule="data-wait",
         predicted_speedup=(1.5, 2.0),
     )
-    (place / "a.json").write_text(to_json(diagnosed(100.0)))
-    (place / "b.json").write_text(to_json(diagnosed(60.0, applied=applied)))
+    (place / "a.json").write_text(diagnosed(100.0).to_json())
+    (place / "b.json").write_text(diagnosed(60.0, applied=applied).to_json())
 
 
 def configurations(place: Path) -> None:

@@ -10,10 +10,10 @@ from click.testing import CliRunner, Result
 from kept_promises import missed, promise
 
 from diagnose.cli import main
+from diagnose.commands.ledger.answer import LedgerReport
 from diagnose.commands.ledger.keeping import record
 from diagnose.commands.ledger.lines import promise_in
 from diagnose.commands.ledger.promise import Promise
-from diagnose.commands.ledger.tally import schema
 
 
 @pytest.fixture(autouse=True)
@@ -86,7 +86,7 @@ def test_the_json_keeps_to_its_schema(empty: bool) -> None:
     found = json.loads(ledger("--json").stdout)
 
     jsonschema.validate(found, json.loads(CliRunner().invoke(main, ["schema", "--of", "ledger"]).stdout))
-    assert schema()["title"] == "LedgerReport"
+    assert LedgerReport.schema()["title"] == "LedgerReport"
     assert [(entry["rule"], entry["inside"]) for entry in found["rules"]] == (
         [] if empty else [("data-wait", 2), ("gc-pauses", 1), ("small-batch", 1)]
     )

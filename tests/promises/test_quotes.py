@@ -16,7 +16,7 @@ from diagnose.cli import main
 from diagnose.commands.ledger.keeping import record
 from diagnose.commands.ledger.promise import Promise
 from diagnose.commands.ledger.tally import quoting
-from diagnose.diagnosis import Diagnosis, TrackRecord, schema, to_json
+from diagnose.diagnosis import Diagnosis, TrackRecord
 from diagnose.report.html import About, page
 from diagnose.report.markdown import markdown
 from diagnose.report.text import render
@@ -79,9 +79,9 @@ def test_the_record_counts_and_divides() -> None:
 
 
 def test_the_json_holds_it_and_keeps_to_the_schema() -> None:
-    quoted = json.loads(to_json(quoting(diagnoses.data_bound(), EIGHT)))
+    quoted = json.loads(quoting(diagnoses.data_bound(), EIGHT).to_json())
 
-    jsonschema.validate(quoted, schema())
+    jsonschema.validate(quoted, Diagnosis.schema())
     assert [(entry["rule"], entry["promises"], entry["inside"]) for entry in quoted["track_records"]] == [
         ("data-wait", 8, 7)
     ]

@@ -8,7 +8,7 @@ import diagnoses
 import jsonschema
 import msgspec
 
-from diagnose.diagnosis import Diagnosis, FactReport, schema
+from diagnose.diagnosis import Diagnosis, FactReport
 from diagnose.report.tables import tables_of
 
 PAGE = (Path(__file__).parents[2] / "docs" / "json.md").read_text(encoding="utf-8")
@@ -17,16 +17,16 @@ PAGE = (Path(__file__).parents[2] / "docs" / "json.md").read_text(encoding="utf-
 def test_the_example_fits_the_schema_with_every_key() -> None:
     (example,) = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
 
-    jsonschema.validate(json.loads(example), schema())
+    jsonschema.validate(json.loads(example), Diagnosis.schema())
     msgspec.json.decode(example, type=Diagnosis)
-    assert json.loads(example).keys() == schema()["$defs"]["Diagnosis"]["properties"].keys()
+    assert json.loads(example).keys() == Diagnosis.schema()["$defs"]["Diagnosis"]["properties"].keys()
 
 
 def test_the_page_names_every_key_and_every_table() -> None:
     rows = "".join(line for line in PAGE.splitlines(keepends=True) if line.startswith("| `"))
 
     named = set(re.findall(r"`(\w+)`", rows))
-    keys = schema()["$defs"]["Diagnosis"]["properties"].keys() - {"schema_version"}
+    keys = Diagnosis.schema()["$defs"]["Diagnosis"]["properties"].keys() - {"schema_version"}
     assert named >= keys | tables_of(diagnoses.diagnosis()).keys()
 
 

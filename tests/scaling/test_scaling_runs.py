@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 from msgspec.structs import replace
 
 from diagnose.cli import main
-from diagnose.diagnosis import Diagnosis, FactReport, RankReport, to_json
+from diagnose.diagnosis import Diagnosis, FactReport, RankReport
 from diagnose.predict.run_of_diagnosis import run_of
 
 SAMPLES = Path(__file__).parents[2] / "sample_traces"
@@ -48,7 +48,7 @@ def of_gpus(gpus: int, step_ms: float, communication_ms: float, **facts: float) 
 
 
 def written(path: Path, diagnosis: Diagnosis) -> Path:
-    path.write_text(to_json(diagnosis), encoding="utf-8")
+    path.write_text(diagnosis.to_json(), encoding="utf-8")
     return path
 
 

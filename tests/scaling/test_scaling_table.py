@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diagnose.cli import main
-from diagnose.commands.scaling.answer import schema
+from diagnose.commands.scaling.answer import ScalingReport
 
 LADDER = str(Path(__file__).parents[2] / "benchmarks" / "ladder.csv")
 CHAPTER = ["--where", "source=chapter 15", "--where", "row=15.10"]
@@ -173,7 +173,7 @@ def test_no_table_brings_it_down(rows: list[list[str]], quiet: bool) -> None:
 
     assert done.exit_code in (0, 3), done.output
     if quiet and done.exit_code == 0:
-        jsonschema.validate(json.loads(done.stdout), schema())
+        jsonschema.validate(json.loads(done.stdout), ScalingReport.schema())
 
 
 def test_strong_scaling_keeps_the_tokens_of_a_step(tmp_path: Path) -> None:
@@ -187,9 +187,9 @@ def test_strong_scaling_keeps_the_tokens_of_a_step(tmp_path: Path) -> None:
 def test_the_answer_follows_its_schema() -> None:
     done = run(LADDER, "--json", "--tokens", "10B", "--gpu-hour-price", "2", "--power-w", "700", "--kg-per-kwh", "0.4")
 
-    jsonschema.validate(json.loads(done.stdout), schema())
+    jsonschema.validate(json.loads(done.stdout), ScalingReport.schema())
     printed = CliRunner().invoke(main, ["schema", "--of", "scaling"])
-    assert json.loads(printed.stdout) == json.loads(json.dumps(schema()))
+    assert json.loads(printed.stdout) == json.loads(json.dumps(ScalingReport.schema()))
 
 
 ASKED = [*CHAPTER, "--tokens", "10e9", "--gpu-hour-price", "2", "--power-w", "700"]

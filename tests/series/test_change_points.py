@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from diagnose.commands.series import judged
+from diagnose.commands.series.judge import judged
 from diagnose.series import Series, Track, changes
 
 pytestmark = pytest.mark.long

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from text_logs import BEGIN
 
-from diagnose.commands.series import judged
 from diagnose.commands.series.answer import SeriesReport
+from diagnose.commands.series.judge import judged
 from diagnose.series import read_series
 
 

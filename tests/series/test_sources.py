@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from kineto import Trace as Job
 
-from diagnose.commands.series import judged
+from diagnose.commands.series.judge import judged
 from diagnose.errors import UserError
 from diagnose.series import read_runs, read_series, series_beside
 

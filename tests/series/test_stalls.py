@@ -13,8 +13,8 @@ from public_tables import public_table
 from rich.console import Console
 
 from diagnose.arrays import Floats
-from diagnose.commands.series import judged
 from diagnose.commands.series.answer import SeriesReport
+from diagnose.commands.series.judge import judged
 from diagnose.commands.series.stalls_text import print_stalls
 from diagnose.report.text.page import Page
 from diagnose.series import Series, Track, read_series

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from text_logs import BEGIN, LOGS, STALL, deepspeed, megatron, mllog, step_times, torchtitan
 
-from diagnose.commands.series import judged
 from diagnose.commands.series.answer import SeriesReport
+from diagnose.commands.series.judge import judged
 from diagnose.errors import UserError
 from diagnose.series import read_runs, read_series
 from diagnose.series.log_events import kind_of

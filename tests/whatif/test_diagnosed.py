@@ -13,7 +13,7 @@ from rich.console import Console
 from whatif.predicted import device_bound, loading, saved, written
 
 from diagnose.analysis import Options, analyze
-from diagnose.diagnosis import Diagnosis, schema, to_json
+from diagnose.diagnosis import Diagnosis
 from diagnose.report.text import render
 
 SAYING_ATTENTION = "kernels = { eager-attention = [0.25, 0.5] }"
@@ -41,7 +41,7 @@ def test_findings_and_plan_carry_ranges_and_what_they_rest_on(tmp_path: Path, ru
     finding = next(f for f in found.findings if f.rule == "slow-attention")
     assert finding.predicted_speedup == pytest.approx((1.25, 10 / 7), rel=0.01)
     assert finding.assumes == "the factors of the test"
-    jsonschema.validate(json.loads(to_json(found)), schema())
+    jsonschema.validate(json.loads(found.to_json()), Diagnosis.schema())
 
 
 def test_the_cumulative_gain_is_the_product_of_the_steps(tmp_path: Path, rules: Path) -> None:
@@ -119,7 +119,7 @@ def test_gains_are_withheld_where_the_gpu_was_not_recorded(tmp_path: Path, rules
     assert "what the GPU did was not recorded" in found.replay.because
     assert next(f for f in found.findings if f.rule == "slow-loader").predicted_speedup is None
     assert found.replay.because in withheld(found)
-    jsonschema.validate(json.loads(to_json(found)), schema())
+    jsonschema.validate(json.loads(found.to_json()), Diagnosis.schema())
 
 
 def test_a_trace_without_a_step_still_follows_the_schema(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_a_trace_without_a_step_still_follows_the_schema(tmp_path: Path) -> None
     found = analyze(saved(tmp_path / "t", job))
 
     assert not found.replay.valid
-    jsonschema.validate(json.loads(to_json(found)), schema())
+    jsonschema.validate(json.loads(found.to_json()), Diagnosis.schema())
 
 
 def of_two(slow_rank: int) -> list[Trace]:

@@ -20,7 +20,6 @@ from diagnose.commands.analyze.command import options_of
 from diagnose.commands.armed import text as armed_text
 from diagnose.commands.armed.answer import armed_run
 from diagnose.commands.armed.arming import is_armed
-from diagnose.commands.compare.answer import comparison_json
 from diagnose.commands.compare.command import side_from
 from diagnose.commands.compare.comparing import compare
 from diagnose.commands.compare.markdown import comparison_markdown
@@ -28,7 +27,7 @@ from diagnose.commands.compare.views import comparison_view
 from diagnose.commands.fit import text as fit_text
 from diagnose.commands.fit.command import forecast_of
 from diagnose.commands.fit.models import model_from, model_named
-from diagnose.diagnosis import Diagnosis, to_json
+from diagnose.diagnosis import Diagnosis
 from diagnose.errors import UserError, printable
 from diagnose.formulas.model import ModelShape
 from diagnose.report.markdown import MOST_TOKENS, markdown
@@ -89,7 +88,7 @@ class Answers:
 
     def _of_diagnosis(self, call: Call, only: tuple[str, ...] | None = None) -> str:
         diagnosis = _diagnosed(call)
-        tables = self.tables.keep(to_json(diagnosis).encode(), tables_of(diagnosis))
+        tables = self.tables.keep(diagnosis.to_json().encode(), tables_of(diagnosis))
         return markdown(diagnosis, About(__version__, call.typed), MOST_TOKENS - _FOR_TABLES, only) + f"\n{tables}\n"
 
     def _compared(self, call: Call) -> str:
@@ -99,7 +98,7 @@ class Answers:
             table.title.lower(): Table(dict.fromkeys(table.heads, str), table.rows)
             for table in comparison_view(found).tables
         }
-        line = self.tables.keep(comparison_json(found).encode(), tables)
+        line = self.tables.keep(found.to_json().encode(), tables)
         return comparison_markdown(found, About(__version__, call.typed), MOST_TOKENS - _FOR_TABLES) + f"\n{line}\n"
 
     def _forecast(self, call: Call) -> str:

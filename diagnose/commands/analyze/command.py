@@ -1,8 +1,9 @@
 """`diagnose analyze`: traces in, diagnosis out."""
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -10,23 +11,30 @@ from diagnose import analysis
 from diagnose.cli.announcing import announced
 from diagnose.cli.command import Command, Option
 from diagnose.cli.exit_status import writing
+from diagnose.cli.forms import STDOUT, annotations_option, fail_on_option, json_option, page_options
+from diagnose.cli.giving import Forms, show, write_files
 from diagnose.cli.loading import limited, loading_of, loading_options
 from diagnose.cli.numbers import STATED, stated_options
-from diagnose.cli.pages import STDOUT, page_options, print_markdown, write_pages
 from diagnose.cli.rule_files import rules_option
-from diagnose.cli.severity import fail_on_option, is_as_severe
-from diagnose.cli.workflow import annotations_option, print_annotations
+from diagnose.cli.severity import is_as_severe
+from diagnose.cli.workflow import here
 from diagnose.commands.annotate.option import annotate_option, annotated
 from diagnose.commands.armed.arming import is_armed, show_armed
 from diagnose.commands.hta.option import critical_path_at, refuse_without_hta
 from diagnose.commands.ledger.option import ledger_option, with_track_records
-from diagnose.diagnosis import Diagnosis, to_json
+from diagnose.diagnosis import Diagnosis
 from diagnose.trace import Loading, displayed, is_stream
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from diagnose.report.tables import Table
+    from diagnose.report.views.summary import About
 
 
 @click.command(cls=Command, epilog="Example:  diagnose analyze runs/llama/ --flops-per-step 4.2e15 --fail-on critical")
 @click.argument("path", type=click.Path(readable=False))
-@click.option("--json", "as_json", is_flag=True, help="Print the diagnosis as one JSON object on stdout.")
+@json_option("the diagnosis")
 @click.option("--details", is_flag=True, help="Print everything: all findings, causes, ranks and reasons.")
 @click.option("-q", "--quiet", is_flag=True, help="Print only the verdict and the next change.")
 @click.option("--kernels", metavar="N", type=click.IntRange(1), help="Also list the N longest kernels.")
@@ -90,11 +98,11 @@ def analyze(path: str, fail_on: str | None, **given: Any) -> None:
         loading = loading_of(given, watch)
         with limited(loading.memory_bytes):
             diagnosis = with_track_records(_diagnosed(path, given, loading), given["no_ledger"])
-    with writing():
-        _show(diagnosis, path, given)
+    forms = _forms(diagnosis, given)
+    show(diagnosis, forms, given, displayed(path))
     if given["critical_path"]:
         _show_critical_path(diagnosis, path, given, loading)
-    write_pages(diagnosis, given, shown=displayed(path))
+    write_files(forms, given, displayed(path), reads=[Path(file) for file in diagnosis.trace.files])
     if fail_on and is_as_severe(diagnosis, fail_on):
         click.get_current_context().exit(1)
 
@@ -142,25 +150,47 @@ def _torch_traces(folder: Path) -> Any:
     return torch_traces(folder)
 
 
-def _show(diagnosis: Diagnosis, path: str, given: Mapping[str, Any]) -> None:
-    if given["as_json"]:
-        click.echo(to_json(diagnosis).encode())
-    elif given["markdown"] == STDOUT:
-        print_markdown(diagnosis, shown=displayed(path))
-    elif given["annotations"]:
-        print_annotations(diagnosis)
-    else:
-        _print(diagnosis, given)
+def _forms(diagnosis: Diagnosis, given: Mapping[str, Any]) -> Forms:
+    return Forms(
+        text=partial(_print, diagnosis, given),
+        page=partial(_page, diagnosis),
+        markdown=partial(_markdown, diagnosis),
+        annotations=partial(_annotations, diagnosis),
+        tables=partial(_tables, diagnosis),
+    )
 
 
-def _print(diagnosis: Diagnosis, given: Mapping[str, Any]) -> None:
-    from diagnose.cli.terminal import terminal
+def _print(diagnosis: Diagnosis, given: Mapping[str, Any], console: "Console") -> None:
     from diagnose.report.text import render, render_brief
 
     if given["quiet"]:
-        render_brief(diagnosis, terminal())
+        render_brief(diagnosis, console)
     else:
-        render(diagnosis, terminal(), details=given["details"], kernels=given["kernels"] or 0)
+        render(diagnosis, console, details=given["details"], kernels=given["kernels"] or 0)
+
+
+def _page(diagnosis: Diagnosis, about: "About") -> str:
+    from diagnose.report.html import page
+
+    return page(diagnosis, about)
+
+
+def _markdown(diagnosis: Diagnosis, about: "About") -> str:
+    from diagnose.report.markdown import markdown
+
+    return markdown(diagnosis, about)
+
+
+def _annotations(diagnosis: Diagnosis) -> list[str]:
+    from diagnose.report.annotations import annotations
+
+    return annotations(diagnosis, here)
+
+
+def _tables(diagnosis: Diagnosis) -> "Mapping[str, Table]":
+    from diagnose.report.tables import tables_of
+
+    return tables_of(diagnosis)
 
 
 def _show_critical_path(diagnosis: Diagnosis, path: str, given: Mapping[str, Any], loading: Loading) -> None:

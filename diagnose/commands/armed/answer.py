@@ -8,9 +8,10 @@ import msgspec
 
 from diagnose.analysis.answer import analyze
 from diagnose.analysis.options import Options
-from diagnose.commands.series import SeriesReport, judged
+from diagnose.commands.series.answer import SeriesReport
+from diagnose.commands.series.judge import judged
 from diagnose.diagnosis import Applied, Diagnosis
-from diagnose.diagnosis.documents import described
+from diagnose.diagnosis.answer import Answer
 from diagnose.errors import UserError, WrongUsage
 from diagnose.probes.protocol import TRACE, WINDOW_FOLDER, rank_in
 from diagnose.series.armed_log import ArmedLog, read_armed_log
@@ -71,13 +72,16 @@ class LongStep(msgspec.Struct, frozen=True, kw_only=True):
     doing: str
 
 
-class ArmedRun(msgspec.Struct, frozen=True, kw_only=True):
+class ArmedRun(Answer, frozen=True, kw_only=True):
     """An armed run. `unended` are ranks whose log does not end: the job runs on, or they were killed.
 
     `applied` is what the patch of `diagnose run --apply` bought, by the first window with it, one of usual steps where
     there is one; null in a run without a patch, and where no window tells of one.
     """
 
+    indented = 1
+    on_one_line = None
+    schema_version: int = 1
     world_size: int
     ranks: tuple[int, ...]
     series: SeriesReport
@@ -132,16 +136,6 @@ def window_with_patch(windows: Sequence[ArmedWindow]) -> Diagnosis | None:
     """The diagnosis that tells what the patch of the run bought; None where none does."""
     telling = sorted((one for one in windows if one.diagnosis is not None), key=lambda one: not one.is_usual)
     return next((one.diagnosis for one in telling if one.diagnosis and one.diagnosis.applied is not None), None)
-
-
-def to_json(run: ArmedRun) -> bytes:
-    """The run as one JSON object; each window's diagnosis is that of `diagnose analyze --json`."""
-    return msgspec.json.format(msgspec.json.encode(run), indent=1)
-
-
-def schema() -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of `to_json`'s object: every key is always present."""
-    return described(ArmedRun)
 
 
 def _windows(folder: Path, logs: Sequence[ArmedLog], options: Options) -> Iterator[ArmedWindow]:

@@ -129,21 +129,16 @@ def show_armed(path: str, given: Mapping[str, Any], options: "Options") -> int:
         UserError: it cannot be read.
         UsageError: an option is of one window.
     """
-    from diagnose.cli.exit_status import writing
+    from diagnose.cli.giving import Forms, show
     from diagnose.cli.loading import limited
-    from diagnose.cli.terminal import terminal
-    from diagnose.commands.armed.answer import to_json
     from diagnose.commands.armed.text import render
 
     window = f"{path.rstrip('/')}/{_FOLDER}"
     refuse_beyond(_OF_RUN, f"needs a single window: diagnose analyze {window}")
     with limited(options.loading.memory_bytes):
         run = _read(Path(path), options, no_ledger=given["no_ledger"])
-    with writing():
-        if given["as_json"]:
-            click.echo(to_json(run))
-        else:
-            render(run, terminal(), printable(path.rstrip("/")))
+    near = printable(path.rstrip("/"))
+    show(run, Forms(text=lambda console: render(run, console, near)), given)
     return int(_fails(run, given["fail_on"]))
 
 
@@ -174,7 +169,6 @@ def _fails(run: "ArmedRun", severity: str | None) -> bool:
 
 def tell_armed(folder: Path, near: str, printed: bool, files: Mapping[str, Path], no_ledger: bool) -> None:
     """The report at the end of an armed job, printed beside what the job wrote, and written to `files` by form."""
-    from diagnose.commands.armed.answer import to_json
     from diagnose.report.views.applied import applied_line
 
     run = _read(folder, None, no_ledger)
@@ -182,7 +176,7 @@ def tell_armed(folder: Path, near: str, printed: bool, files: Mapping[str, Path]
         guarded(lambda: _keep_promise(run), "not kept in the ledger of promises")
     if printed:
         guarded(lambda: _print(run, near))
-    made = {"report": lambda: _text(run, near).encode(), "json": lambda: to_json(run)}
+    made = {"report": lambda: _text(run, near).encode(), "json": lambda: run.to_json().encode()}
     for name, file in files.items():
         if name in made:
             guarded(lambda to=file, of=made[name]: _write(of(), to), f"no --{name} file")  # type: ignore[misc]

@@ -1,18 +1,15 @@
 """Two runs side by side: which is faster, by how much beyond the noise, and where the difference comes from."""
 
-import re
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
 from diagnose.diagnosis.advice import Applied
-from diagnose.diagnosis.documents import described, indented
+from diagnose.diagnosis.answer import COUNTS, Answer
 from diagnose.diagnosis.terms import CauseClass, Estimate, Nanoseconds
 
-COMPARISON_VERSION = 1
 ComparisonVerdict = Literal["better", "worse", "no_difference", "not_comparable"]
 KernelChange = Literal["added", "gone", "count", "time", "rest"]
-_NUMBERS = re.compile(r"\[\n[\s\d,.]+\]")
 
 
 class ComparedRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,7 +99,7 @@ class Promise(msgspec.Struct, frozen=True, kw_only=True):
     kept: bool | None
 
 
-class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+class Comparison(Answer, frozen=True, kw_only=True):
     """Everything that a report of a comparison shows; its sentences call the runs A, before, and B, after.
 
     Attributes:
@@ -124,7 +121,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         notes: what a reader has to know besides.
     """
 
-    schema_version: int = COMPARISON_VERSION
+    on_one_line = COUNTS
+    schema_version: int = 1
     verdict: ComparisonVerdict
     because: str
     speedup: Estimate | None
@@ -146,13 +144,3 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     promise: Promise | None = None
     not_compared: tuple[NotCompared, ...] = ()
     notes: tuple[str, ...] = ()
-
-
-def comparison_json(comparison: Comparison) -> str:
-    """The comparison as one indented JSON object."""
-    return indented(comparison, _NUMBERS)
-
-
-def comparison_schema() -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of that object: every key is always present."""
-    return described(Comparison)

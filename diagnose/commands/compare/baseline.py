@@ -10,12 +10,12 @@ from msgspec.structs import replace
 
 from diagnose.commands.compare.side import SIDE_VERSION, Side
 from diagnose.decoding import UNREADABLE, has_endless_number
+from diagnose.diagnosis.answer import COUNTS
 from diagnose.errors import UserError, WrongUsage
 from diagnose.trace.source import opened
 
 _LARGEST_BYTES = 16 << 20
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
-_NUMBERS = re.compile(r"\[\n[\s\d,.]+\]")
 _OF_A_MACHINE = re.compile(r"[\\/~]|://")
 
 
@@ -44,7 +44,7 @@ def _names_a_place(value: object) -> bool:
 def written(side: Side) -> bytes:
     """The file of a baseline: the same bytes for the same side, a line for each value, lists of numbers on one line."""
     text = msgspec.json.format(msgspec.json.encode(side, order="sorted"), indent=1).decode()
-    return (_NUMBERS.sub(lambda found: "".join(found[0].split()), text) + "\n").encode()
+    return (COUNTS.sub(lambda found: "".join(found[0].split()), text) + "\n").encode()
 
 
 def read(path: Path) -> Side:

@@ -1,34 +1,24 @@
 """`diagnose baseline`: a run kept as a small file under version control, and later runs held against it."""
 
-import shlex
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
-from diagnose import __version__
 from diagnose.cli.command import Command
-from diagnose.cli.exit_status import writing
+from diagnose.cli.forms import annotations_option, html_option, markdown_option
+from diagnose.cli.giving import give, write_file
 from diagnose.cli.group import ASKS_FOR_HELP
 from diagnose.cli.loading import loading_options
 from diagnose.cli.numbers import SHARE, compared_options
-from diagnose.cli.pages import html_option, markdown_option, write_file
-from diagnose.cli.workflow import annotations_option
 from diagnose.commands.compare.baseline import baseline_file, kept, read, refuse_over_another, written
-from diagnose.commands.compare.command import (
-    noise_option,
-    refuse_of_traces,
-    refuse_two_forms,
-    show_comparison,
-    side_from,
-    write_comparison,
-)
+from diagnose.commands.compare.command import forms_of, noise_option, refuse_of_traces, refuse_two_forms, side_from
 from diagnose.commands.compare.comparing import compare
 from diagnose.commands.compare.regression import regression
 from diagnose.commands.compare.views import headline
 from diagnose.errors import UserError
-from diagnose.report.views.summary import About
 from diagnose.trace import displayed
 
 FOLDER = ".diagnose-baselines"
@@ -107,18 +97,15 @@ def check(name: str, trace: str, folder: Path, tolerance: float, noise: float | 
       2    wrong usage
       3    the input cannot be used, or there is no such baseline
     """
-    refuse_two_forms(given | {"as_json": False}, ("quiet", "annotations"))
+    refuse_two_forms(given, ("quiet", "annotations"))
     before = read(baseline_file(folder, name))
     refuse_of_traces(trace)
     comparison = compare(before, side_from(trace, given), floor_share=noise)
     why = regression(comparison, tolerance)
-    about = About(__version__, shlex.join(["diagnose", "baseline", "check", name, displayed(trace)]))
-    write_comparison(comparison, given, about)
+    forms = forms_of(comparison, why)
     if given["quiet"]:
-        with writing():
-            click.echo(headline(comparison))
-    else:
-        show_comparison(comparison, given | {"as_json": False, "out": None}, about, why)
+        forms = replace(forms, text=lambda _: click.echo(headline(comparison)))
+    give(comparison, forms, given, name, displayed(trace))
     if why:
         click.echo(f"regression: {why}", err=True)
         click.get_current_context().exit(1)

@@ -1,25 +1,21 @@
 """`diagnose compare`: two runs in, which is faster, by how much, and where from out."""
 
-import io
-import shlex
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from diagnose import __version__, analysis
+from diagnose import analysis
 from diagnose.cli.announcing import announced
-from diagnose.cli.command import Command, Option, is_given, refuse_given
-from diagnose.cli.exit_status import writing
+from diagnose.cli.command import Command, is_given, refuse_given
+from diagnose.cli.forms import STDOUT, annotations_option, html_option, json_option, markdown_option, out_option
+from diagnose.cli.giving import Forms, give
 from diagnose.cli.loading import OF_TRACES, limited, loading_of, loading_options
 from diagnose.cli.numbers import SHARE, STATED_OF_COMPARED, compared_options
-from diagnose.cli.pages import STDOUT, html_option, markdown_option, write_file
-from diagnose.cli.terminal import terminal
-from diagnose.cli.typed import options_typed
-from diagnose.cli.workflow import annotations_option
 from diagnose.commands.compare.annotation import compared_annotation
-from diagnose.commands.compare.answer import Comparison, comparison_json
+from diagnose.commands.compare.answer import Comparison
 from diagnose.commands.compare.comparing import compare as compared
 from diagnose.commands.compare.markdown import comparison_markdown
 from diagnose.commands.compare.promised import is_patch_alone
@@ -29,9 +25,11 @@ from diagnose.commands.compare.sources import side_told, told_at, told_before
 from diagnose.commands.compare.text import render
 from diagnose.commands.ledger.option import ledger_option, record
 from diagnose.diagnosis import Diagnosis
-from diagnose.report.views.summary import About
 from diagnose.series import Series
 from diagnose.trace import displayed, is_stream
+
+if TYPE_CHECKING:
+    from diagnose.report.views.summary import About
 
 noise_option: Callable[[Any], Any] = click.option(
     "--noise",
@@ -44,20 +42,11 @@ noise_option: Callable[[Any], Any] = click.option(
 @click.command(cls=Command, epilog="Example:  diagnose compare runs/before/ runs/after/ --fail-on-regression 5%")
 @click.argument("before", metavar="A", type=click.Path(readable=False))
 @click.argument("after", metavar="B", type=click.Path(readable=False))
-@click.option("--json", "as_json", is_flag=True, help="Print the comparison as one JSON object on stdout.")
+@json_option("the comparison")
 @annotations_option
 @html_option
 @markdown_option
-@click.option(
-    "-o",
-    "--out",
-    cls=Option,
-    writes=True,
-    stands_in=True,
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="Write the output to FILE instead of printing it.",
-)
+@out_option("Write the output to FILE instead of printing it.", "-o", metavar="FILE", stands_in=True)
 @click.option(
     "--fail-on-regression",
     metavar="SHARE",
@@ -91,11 +80,9 @@ def compare(before: str, after: str, **given: Any) -> None:
     comparison = compared(side_told(one, before), side_told(other, after), floor_share=given["noise"])
     if isinstance(other, Diagnosis) and is_patch_alone(comparison) and not given["no_ledger"]:
         record(other, "compare", comparison.speedup)
-    about = About(__version__, shlex.join(["diagnose", "compare", displayed(before), displayed(after), *_typed()]))
     tolerance = given["fail_on_regression"]
     why = "" if tolerance is None else regression(comparison, tolerance)
-    write_comparison(comparison, given, about)
-    show_comparison(comparison, given, about, why)
+    give(comparison, forms_of(comparison, why), given, displayed(before), displayed(after))
     if why:
         click.echo(f"regression: {why}", err=True)
         click.get_current_context().exit(1)
@@ -138,44 +125,17 @@ def told_from(path: str, given: Mapping[str, Any]) -> Diagnosis | Series:
             return told_at(path, analysis.Options(loading=loading, **stated))
 
 
-def write_comparison(comparison: Comparison, given: Mapping[str, Any], about: About) -> None:
-    """Writes the pages that are asked for beside what is printed."""
-    if given["html"] is not None:
-        from diagnose.commands.compare.html import comparison_page  # its libraries load when a page is asked for
-
-        write_file(given["html"], comparison_page(comparison, about).encode(), "the HTML report")
-    markdown = given["markdown"]
-    if markdown not in (None, STDOUT):
-        write_file(markdown, comparison_markdown(comparison, about).encode(), "the Markdown report")
-
-
-def show_comparison(comparison: Comparison, given: Mapping[str, Any], about: About, why: str) -> None:
-    """Prints, or writes to --out, one form. `why` it is a regression, else ""."""
-    content = _printed(comparison, given, about, why)
-    if given["out"] is not None:
-        write_file(given["out"], _plain(comparison).encode() if content is None else content, "the report")
-        return
-    with writing():
-        if content is None:
-            render(comparison, terminal())
-        else:
-            click.echo(content, nl=False)
+def forms_of(comparison: Comparison, why: str) -> Forms:
+    """The forms of the comparison; `why` it is a regression, else ""."""
+    return Forms(
+        text=partial(render, comparison),
+        page=partial(_page, comparison),
+        markdown=partial(comparison_markdown, comparison),
+        annotations=lambda: (compared_annotation(comparison, why),),
+    )
 
 
-def _printed(comparison: Comparison, given: Mapping[str, Any], about: About, why: str) -> bytes | None:
-    """The form that was asked for in place of the text; None for the text."""
-    if given["annotations"]:
-        return f"{compared_annotation(comparison, why)}\n".encode()
-    if given["as_json"]:
-        return f"{comparison_json(comparison)}\n".encode()
-    return comparison_markdown(comparison, about).encode() if given["markdown"] == STDOUT else None
+def _page(comparison: Comparison, about: "About") -> str:
+    from diagnose.commands.compare.html import comparison_page  # its libraries load when a page is asked for
 
-
-def _plain(comparison: Comparison) -> str:
-    page = io.StringIO()
-    render(comparison, terminal(file=page, force_terminal=False, width=100))
-    return page.getvalue()
-
-
-def _typed() -> list[str]:
-    return options_typed(click.get_current_context())
+    return comparison_page(comparison, about)

@@ -1,10 +1,10 @@
 """What a job's input pipeline does, stage by stage. Frozen; the reports are pure functions of it."""
 
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
-from diagnose.diagnosis.documents import described, indented
+from diagnose.diagnosis.answer import Answer
 from diagnose.diagnosis.terms import Estimate
 
 StageName = Literal[
@@ -112,7 +112,7 @@ class Padding(msgspec.Struct, frozen=True, kw_only=True):
     because: str = ""
 
 
-class PipelineReport(msgspec.Struct, frozen=True, kw_only=True):
+class PipelineReport(Answer, frozen=True, kw_only=True):
     """What `diagnose data` measured, of one rank. `smallest` names the stage that limits the loader of the job."""
 
     schema_version: int = 1
@@ -135,13 +135,3 @@ class PipelineReport(msgspec.Struct, frozen=True, kw_only=True):
     workers: WorkersNeeded
     padding: Padding
     notes: tuple[str, ...] = ()
-
-
-def to_json(report: PipelineReport) -> str:
-    """The report as one indented JSON object, each list of numbers on one line."""
-    return indented(report)
-
-
-def schema() -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of `to_json`'s object: every key is always present."""
-    return described(PipelineReport)

@@ -1,6 +1,8 @@
 """`diagnose data`: a command runs up to its training loop, and its input is measured there, without training."""
 
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -8,10 +10,10 @@ from diagnose.capture.command import ignores_our_hook, inherited_environment, re
 from diagnose.capture.job import exit_code_of
 from diagnose.capture.measuring import how_far, run_until_measured
 from diagnose.cli.command import Command, Option
-from diagnose.cli.exit_status import DEFECT, INTERRUPTED, writing
+from diagnose.cli.exit_status import DEFECT, INTERRUPTED
+from diagnose.cli.forms import json_option
+from diagnose.cli.giving import Forms, give
 from diagnose.cli.numbers import POSITIVE, Number
-from diagnose.cli.terminal import terminal
-from diagnose.commands.data.answer import to_json
 from diagnose.commands.data.judge import report_of
 from diagnose.commands.data.measured import decoded, passed_over
 from diagnose.commands.data.of_diagnosis import question_of
@@ -67,7 +69,7 @@ _LONGEST_S = 3600.0
     help="Batches in a step (default: what the Trainer or the run says, else 1).",
 )
 @click.option("--loader", metavar="N", type=click.IntRange(min=1), help="Measure the N-th DataLoader that is iterated.")
-@click.option("--json", "as_json", is_flag=True, help="Print the answer as one JSON object on stdout.")
+@json_option()
 @click.argument("command", metavar="-- COMMAND...", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def data(
@@ -79,8 +81,8 @@ def data(
     run_file: Path | None,
     batches_per_step: int | None,
     loader: int | None,
-    as_json: bool,
     command: tuple[str, ...],
+    **given: Any,
 ) -> None:
     """Say how fast each stage of the input is, which is the slowest, and how many workers a step needs.
 
@@ -108,11 +110,7 @@ def data(
     with scratch_folder() as folder:
         content = _measured(ctx, argv, Asked(str(folder), seconds, samples, loader))
     report = report_of(decoded(content), question)
-    with writing():
-        if as_json:
-            click.echo(to_json(report).encode())
-        else:
-            render(report, terminal())
+    give(report, Forms(text=partial(render, report)), given)
 
 
 def _question(step_ms: float | None, run_file: Path | None, batches_per_step: int | None) -> Question:

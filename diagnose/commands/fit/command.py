@@ -1,21 +1,22 @@
 """`diagnose fit`: does a job fit its GPUs, how fast will it be, and how to divide it, before it runs."""
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
 from diagnose.cli.command import Command, Option, refuse_beyond
-from diagnose.cli.exit_status import writing
+from diagnose.cli.forms import json_option, out_option
+from diagnose.cli.giving import Forms, give
 from diagnose.cli.numbers import POSITIVE, mfu_as_option
-from diagnose.cli.terminal import terminal
 from diagnose.cli.whole_file import whole_file
+from diagnose.commands.fit.answer import answer_of
 from diagnose.commands.fit.boards import fewest_nodes, gpu_named
 from diagnose.commands.fit.calibration import calibrated
-from diagnose.commands.fit.forecast import Forecast, best_forecast, forecast, to_json
+from diagnose.commands.fit.forecast import Forecast, best_forecast, forecast
 from diagnose.commands.fit.models import longest_usual, model_from, with_places
 from diagnose.commands.fit.stacks import Stack, stack_of
 from diagnose.commands.fit.table import as_csv, predictions, read_table
@@ -88,18 +89,10 @@ _SHARDING = ("dp", "tp", "pp", "zero", "fsdp")
     "--network-gbs", type=POSITIVE, help="Bandwidth that collectives reach on a node's network, GB/s in one direction."
 )
 @mfu_as_option
-@click.option("--json", "as_json", is_flag=True, help="Print the forecast as one JSON object on stdout.")
+@json_option("the forecast")
 @click.option("--table", type=click.Path(path_type=Path), help="Predict each row of a CSV file instead; needs --out.")
-@click.option(
-    "--out",
-    cls=Option,
-    needs="table",
-    because="a forecast is printed",
-    writes=True,
-    type=click.Path(path_type=Path),
-    help="Where to write the table with predictions.",
-)
-def fit(table: Path | None, out: Path | None, as_json: bool, **given: Any) -> None:
+@out_option("Where to write the table with predictions.", needs="table", because="a forecast is printed")
+def fit(table: Path | None, out: Path | None, **given: Any) -> None:
     """Say whether a job will fit its GPUs, how fast it will be, and how to parallelize it.
 
     The answer comes before the job runs, from sizes and published runs alone. docs/fit.md says how far to trust it.
@@ -114,11 +107,7 @@ def fit(table: Path | None, out: Path | None, as_json: bool, **given: Any) -> No
         if given[name] is None:
             raise WrongUsage(f"--{name} is missing", do="diagnose fit --model llama-3.1-8b --gpu H100 --gpus 8")
     made = forecast_of(given)
-    with writing():
-        if as_json:
-            click.echo(json.dumps(to_json(made)))
-        else:
-            render(made, terminal())
+    give(answer_of(made), Forms(text=partial(render, made)), given)
 
 
 def _predict_table(table: Path, out: Path | None, stack: str | None, mfu_as: str | None) -> None:

@@ -1,10 +1,7 @@
 """What `diagnose fit` says of a job: its memory, its step, and the best ways to divide it where none is given."""
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
-from diagnose.commands.fit.launch import is_for_trainer, launch_file, model_kwargs, training_arguments
 from diagnose.commands.fit.reasons import division, why
 from diagnose.commands.fit.search import Ranked, Search, search
 from diagnose.commands.fit.stacks import Stack, stacks
@@ -100,69 +97,3 @@ def _nothing_fits(plan: JobPlan, stack: Stack, found: Search, elsewhere: Ranked 
     if elsewhere:
         do = f"--stack nanotron fits: {division(elsewhere.plan)}; or {do}"
     return UserError("the job does not fit", where=f"{plan.name} on {plan.gpus} GPUs", why=why_not, do=do)
-
-
-def to_json(made: Forecast) -> dict[str, Any]:
-    """The forecast as plain values; seconds, bytes and shares as their names say."""
-    name, text = launch_file(made.plan, made.stack.name)
-    return {
-        "plan": _plan(made.plan),
-        "memory": {
-            "fits": made.ledger.fits,
-            "total_bytes": made.ledger.total_bytes,
-            "capacity_bytes": made.ledger.capacity_bytes,
-            "largest_micro_batch": made.largest,
-            "remedies": [
-                {"name": each.name, "freed_bytes": each.freed_bytes, "largest_micro_batch": each.largest_micro_batch}
-                for each in made.remedies
-            ],
-            "parts": [{"name": part.name, "bytes": part.bytes} for part in made.ledger.parts],
-        },
-        "step": _step(made.step),
-        "stack": {
-            "name": made.stack.name,
-            "source": made.stack.source,
-            "ran_on_such_a_board": made.stack.ran_on(made.plan.gpu.key),
-        },
-        "ranked": [] if made.found is None else _ranked(made.found),
-        "elsewhere": None if made.elsewhere is None else _entry(made.elsewhere),
-        "reasons": [{"step": step, "because": because} for step, because in made.reasons],
-        "launch": {
-            "file": name,
-            "text": text,
-            "training_arguments": training_arguments(made.plan) if is_for_trainer(made.stack.name) else None,
-            "model_kwargs": model_kwargs(made.plan) if is_for_trainer(made.stack.name) else None,
-        },
-    }
-
-
-def _plan(plan: JobPlan) -> Mapping[str, Any]:
-    kept = ("name", "gpus", "nodes", "seq_len", "micro_batch", "accumulation", "dtype", "optimizer", "attention")
-    named = {field: getattr(plan, field) for field in (*kept, "checkpointing", "liger", "compiled", "fp8")}
-    sizes = {"parameters": plan.model.parameters, "global_batch": plan.global_batch}
-    return named | sizes | {"gpu": plan.gpu.key, "sharding": asdict(plan.sharding)}
-
-
-def _step(step: StepTime) -> Mapping[str, Any]:
-    return {
-        "seconds": step.step_s,
-        "seconds_range": [step.fastest_s, step.slowest_s],
-        "parts_s": dict(step.parts),
-        "tokens": step.tokens,
-        "tokens_per_s": step.tokens_per_s,
-        "tokens_per_s_per_gpu": step.tokens_per_s_per_gpu,
-        "expected_tokens_per_s": step.expected_tokens_per_s,
-        "mfu_share": step.mfu,
-        "mfu_as": step.mfu_as,
-        "model_flops": step.model_flops,
-        "peak_flops_per_s": step.peak_flops,
-        "stall_chance": step.stall_chance,
-    }
-
-
-def _entry(entry: Ranked) -> Mapping[str, Any]:
-    return {"plan": _plan(entry.plan), "step": _step(entry.step)}
-
-
-def _ranked(found: Search) -> list[Mapping[str, Any]]:
-    return [{**_entry(entry), "slower_share": found.loss(place)} for place, entry in enumerate(found.ranked[:SHOWN])]

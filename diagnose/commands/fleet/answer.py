@@ -1,16 +1,15 @@
 """Many jobs together: what their GPU-hours went to, which changes return most, and which hosts are at fault."""
 
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
-from diagnose.diagnosis.documents import described, indented
+from diagnose.diagnosis.answer import Answer
 from diagnose.diagnosis.terms import CauseClass, Share, Speedup
 
-FLEET_VERSION = 1
 Basis = Literal["run", "day"]
 Spent = Literal["lost", "work", "unknown"]
-Answer = Literal["yes", "no", "unknown"]
+YesOrNo = Literal["yes", "no", "unknown"]
 HostFault = Literal["late rank", "clock held down"]
 HoursFrom = Literal["accounting", "armed run", "option", ""]
 
@@ -98,7 +97,7 @@ class FleetHost(msgspec.Struct, frozen=True, kw_only=True):
 
     host: str
     fault: HostFault
-    answer: Answer
+    answer: YesOrNo
     because: str
     jobs: int
     times: int
@@ -119,7 +118,7 @@ class FleetTrend(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     cause: str
-    answer: Answer
+    answer: YesOrNo
     because: str
     jobs: int
     since_day: str = ""
@@ -187,7 +186,7 @@ class FleetUnread(msgspec.Struct, frozen=True, kw_only=True):
     why: str
 
 
-class Fleet(msgspec.Struct, frozen=True, kw_only=True):
+class Fleet(Answer, frozen=True, kw_only=True):
     """Everything that a report of many jobs shows.
 
     Attributes:
@@ -216,7 +215,7 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
         notes: what a reader has to know besides.
     """
 
-    schema_version: int = FLEET_VERSION
+    schema_version: int = 1
     source: str
     basis: Basis
     diagnoses: int
@@ -235,18 +234,8 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
     changes: tuple[FleetChange, ...] = ()
     all_changes: Speedup | None = None
     hosts: tuple[FleetHost, ...] = ()
-    hosts_tested: dict[str, int] = {}
+    hosts_tested: dict[str, int] = msgspec.field(default_factory=dict)
     trends: tuple[FleetTrend, ...] = ()
     days: tuple[FleetDay, ...] = ()
     unread: tuple[FleetUnread, ...] = ()
     notes: tuple[str, ...] = ()
-
-
-def fleet_json(fleet: Fleet) -> str:
-    """The fleet as one indented JSON object."""
-    return indented(fleet)
-
-
-def fleet_schema() -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of that object: every key is always present."""
-    return described(Fleet)

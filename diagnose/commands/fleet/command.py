@@ -2,26 +2,32 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from diagnose import analysis
 from diagnose.cli.announcing import Bar, announced
 from diagnose.cli.command import Command, Option
-from diagnose.cli.exit_status import writing
+from diagnose.cli.forms import html_option, json_option, tables_option
+from diagnose.cli.giving import Forms, give
 from diagnose.cli.loading import OF_TRACES, limited, loading_of, loading_options
 from diagnose.cli.numbers import HOURS, POSITIVE
-from diagnose.cli.pages import html_option, tables_option, write_answer, write_table_files
-from diagnose.cli.terminal import terminal
 from diagnose.commands.fleet.accounting import read_accounting
-from diagnose.commands.fleet.answer import Fleet, fleet_json
+from diagnose.commands.fleet.answer import Fleet
 from diagnose.commands.fleet.jobs import Terms
 from diagnose.commands.fleet.judging import fleet_of
 from diagnose.commands.fleet.reading import read_fleet
 from diagnose.commands.fleet.tree import tree_at
 from diagnose.trace import displayed
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from diagnose.report.tables import Table
+    from diagnose.report.views.summary import About
 
 
 @click.command(
@@ -46,7 +52,7 @@ from diagnose.trace import displayed
 @click.option("--details", cls=Option, idle_with={"as_json": ""}, is_flag=True, help="Print every row.")
 @html_option
 @tables_option
-@click.option("--json", "as_json", is_flag=True, help="Print the answer as one JSON object on stdout.")
+@json_option()
 @loading_options
 def fleet(folder: str, **given: Any) -> None:
     """Say where the GPU-hours of many jobs went, which changes return most, and which hosts are at fault.
@@ -64,21 +70,27 @@ def fleet(folder: str, **given: Any) -> None:
       130  interrupted
     """
     answer = _answer(folder, given)
-    if given["html"] is not None:
-        from diagnose.commands.fleet.html import fleet_page  # its libraries load when a page is asked for
+    text = partial(_text, answer, given["details"])
+    forms = Forms(text=text, page=partial(_page, answer), tables=partial(_tables, answer))
+    give(answer, forms, given, displayed(folder))
 
-        write_answer(given["html"], lambda about: fleet_page(answer, about), displayed(folder))
-    if given["tables"] is not None:
-        from diagnose.commands.fleet.tables import fleet_tables
 
-        write_table_files(fleet_tables(answer), given["tables"])
-    with writing():
-        if given["as_json"]:
-            click.echo(fleet_json(answer).encode())
-        else:
-            from diagnose.commands.fleet.text import render
+def _text(answer: Fleet, details: bool, console: "Console") -> None:
+    from diagnose.commands.fleet.text import render
 
-            render(answer, terminal(), given["details"])
+    render(answer, console, details)
+
+
+def _page(answer: Fleet, about: "About") -> str:
+    from diagnose.commands.fleet.html import fleet_page
+
+    return fleet_page(answer, about)
+
+
+def _tables(answer: Fleet) -> "Mapping[str, Table]":
+    from diagnose.commands.fleet.tables import fleet_tables
+
+    return fleet_tables(answer)
 
 
 def _answer(folder: str, given: Mapping[str, Any]) -> Fleet:

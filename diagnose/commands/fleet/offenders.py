@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import prod
 
 from diagnose.commands.fleet.account import WORST, Counted
-from diagnose.commands.fleet.answer import Answer, FleetHost, HostFault
+from diagnose.commands.fleet.answer import FleetHost, HostFault, YesOrNo
 from diagnose.commands.fleet.chance import ALPHA, at_least, drawn_at_least
 from diagnose.commands.fleet.jobs import Job
 
@@ -117,7 +117,7 @@ def _readings(job: Job) -> Iterator[tuple[str, Job, tuple[str, ...]]]:
 def _judged(name: str, fault: HostFault, host: _Host, hosts: int) -> FleetHost:
     seen, faults = host.seen, host.faults
     p_value, least = min(1.0, host.p_value * hosts), min(1.0, host.least * hosts)
-    answer: Answer = "unknown" if least >= ALPHA else "yes" if p_value < ALPHA else "no"
+    answer: YesOrNo = "unknown" if least >= ALPHA else "yes" if p_value < ALPHA else "no"
     days = sorted(one.job.day for one in faults if one.job.day)
     reasons = Counter(why for one in faults for why in one.reasons)
     latest = sorted(faults, key=lambda one: one.job.day, reverse=True)[:WORST]
@@ -138,7 +138,7 @@ def _judged(name: str, fault: HostFault, host: _Host, hosts: int) -> FleetHost:
     )
 
 
-def _because(answer: Answer, fault: HostFault, times: int, jobs: int, expected: float, hosts: int) -> str:
+def _because(answer: YesOrNo, fault: HostFault, times: int, jobs: int, expected: float, hosts: int) -> str:
     what = "the late rank is on it" if fault == "late rank" else "heat or the power supply holds a clock of it down"
     told = f"in {times} of {jobs} {'job' if jobs == 1 else 'jobs'} {what}"
     if hosts == 1:

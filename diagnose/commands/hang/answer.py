@@ -1,10 +1,10 @@
 """What the dumps of a job say. Frozen; the reports are pure functions of it."""
 
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
-from diagnose.diagnosis.documents import described, indented
+from diagnose.diagnosis.answer import Answer
 
 Kind = Literal[
     "missing-rank",
@@ -89,7 +89,7 @@ class UnreadFile(msgspec.Struct, frozen=True, kw_only=True):
     why: str
 
 
-class Hang(msgspec.Struct, frozen=True, kw_only=True):
+class Hang(Answer, frozen=True, kw_only=True):
     """What `diagnose hang` found.
 
     `faults` are causes, the first one first; `follow` are those of which a blamed rank waits in another fault itself.
@@ -107,13 +107,3 @@ class Hang(msgspec.Struct, frozen=True, kw_only=True):
     unread: tuple[UnreadFile, ...]
     unknown: tuple[str, ...]
     next: tuple[str, ...]
-
-
-def to_json(answer: Hang) -> str:
-    """The answer as one indented JSON object, each list of numbers on one line."""
-    return indented(answer)
-
-
-def schema() -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of `to_json`'s object: every key is always present."""
-    return described(Hang)

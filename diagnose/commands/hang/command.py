@@ -1,17 +1,24 @@
 """`diagnose hang`: the dumps of torch's flight recorder in, who is missing, at which call, with which stack out."""
 
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from diagnose.cli.announcing import announced
 from diagnose.cli.command import Command, Option
-from diagnose.cli.exit_status import writing
-from diagnose.cli.pages import html_option, write_answer
-from diagnose.cli.terminal import terminal
-from diagnose.commands.hang.answer import to_json
+from diagnose.cli.forms import html_option, json_option
+from diagnose.cli.giving import Forms, give
+from diagnose.commands.hang.answer import Hang
 from diagnose.commands.hang.judging import judged
 from diagnose.commands.hang.reading import found_in
+from diagnose.errors import shown_path
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from diagnose.report.views.summary import About
 
 
 @click.command(cls=Command, epilog="Example:  diagnose hang diagnose-runs/2026-08-01_12-00-00/")
@@ -26,8 +33,8 @@ from diagnose.commands.hang.reading import found_in
     "--details", cls=Option, idle_with={"as_json": ""}, is_flag=True, help="Print every rank and full stacks."
 )
 @html_option
-@click.option("--json", "as_json", is_flag=True, help="Print the answer as one JSON object on stdout.")
-def hang(folder: Path, earlier: Path | None, details: bool, html: Path | None, as_json: bool) -> None:
+@json_option()
+def hang(folder: Path, earlier: Path | None, **given: Any) -> None:
     """Say which rank a hanging job waits for and at which call, or which rank calls something else.
 
     DIR holds the dumps of torch's flight recorder, one file for each rank (nccl_trace_rank_0), or is a folder written
@@ -43,14 +50,17 @@ def hang(folder: Path, earlier: Path | None, details: bool, html: Path | None, a
     """
     with announced(folder):
         answer = judged(found_in(folder), found_in(earlier) if earlier is not None else None)
-    if html is not None:
-        from diagnose.commands.hang.html import hang_page  # its libraries load when a page is asked for
+    forms = Forms(text=partial(_text, answer, given["details"]), page=partial(_page, answer))
+    give(answer, forms, given, shown_path(folder), reads=(folder,))
 
-        write_answer(html, lambda about: hang_page(answer, about), folder)
-    with writing():
-        if as_json:
-            click.echo(to_json(answer).encode())
-        else:
-            from diagnose.commands.hang.text import render
 
-            render(answer, terminal(), details)
+def _text(answer: Hang, details: bool, console: "Console") -> None:
+    from diagnose.commands.hang.text import render
+
+    render(answer, console, details)
+
+
+def _page(answer: Hang, about: "About") -> str:
+    from diagnose.commands.hang.html import hang_page
+
+    return hang_page(answer, about)

@@ -2,20 +2,21 @@
 
 import sys
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
 from diagnose.cli.command import Command, Option
-from diagnose.cli.exit_status import writing
-from diagnose.cli.terminal import terminal
+from diagnose.cli.forms import json_option
+from diagnose.cli.giving import Forms, give
 from diagnose.cli.whole_file import whole_file
 from diagnose.commands.ledger import file
 from diagnose.commands.ledger.export import exported
 from diagnose.commands.ledger.lines import Ledger
 from diagnose.commands.ledger.switch import why_off
-from diagnose.commands.ledger.tally import report_of, to_json
+from diagnose.commands.ledger.tally import report_of
 from diagnose.commands.ledger.text import render
 from diagnose.errors import UserError, printable
 from diagnose.report.views.words import counted
@@ -30,7 +31,7 @@ def _own(_given: Mapping[str, Any]) -> list[Path]:
 
 
 @click.command(cls=Command, also_reads=_own, epilog="Example:  diagnose ledger --export promises.json")
-@click.option("--json", "as_json", is_flag=True, help="Print the answer as one JSON object on stdout.")
+@json_option()
 @click.option(
     "--export",
     cls=Option,
@@ -48,13 +49,13 @@ def _own(_given: Mapping[str, Any]) -> list[Path]:
     is_flag=True,
     help="With --clear, do not ask for confirmation.",
 )
-def ledger(as_json: bool, export: Path | None, clear: bool, yes: bool) -> None:
+def ledger(export: Path | None, clear: bool, yes: bool, **given: Any) -> None:
     """Say how often changes gained what was predicted, rule by rule.
 
     `diagnose run --apply` appends each prediction and its measurement to a file on this machine. Nothing is sent
     anywhere.
     """
-    if as_json + clear + (export is not None) > 1:
+    if given["as_json"] + clear + (export is not None) > 1:
         raise click.UsageError("Choose one of --json, --export and --clear.")
     if clear:
         _clear(yes)
@@ -64,11 +65,7 @@ def ledger(as_json: bool, export: Path | None, clear: bool, yes: bool) -> None:
         _export(found, export)
         return
     report = report_of(found, why_off())
-    with writing():
-        if as_json:
-            click.echo(to_json(report).encode())
-        else:
-            render(report, _shown(), terminal())
+    give(report, Forms(text=partial(render, report, _shown())), given)
 
 
 def _kept() -> Ledger:

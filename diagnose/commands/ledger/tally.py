@@ -1,32 +1,16 @@
 """What the kept promises of each rule came to, and the part of it that a diagnosis quotes."""
 
 from collections.abc import Iterable
-from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
+from diagnose.commands.ledger.answer import LedgerReport
 from diagnose.commands.ledger.lines import Ledger
 from diagnose.commands.ledger.promise import Promise
 from diagnose.diagnosis import Diagnosis
-from diagnose.diagnosis.documents import described, indented
 from diagnose.diagnosis.track_record import TrackRecord
 
 QUOTED_FROM = 5  # promises of a rule; fewer say little
-
-
-class LedgerReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What `diagnose ledger` shows.
-
-    `rules` are those with a promise, the most first; `all_rules` counts every promise once, null where there is none.
-    `unreadable_lines` are left out. `off_because` says why runs append nothing, "" where they do.
-    """
-
-    schema_version: int = 1
-    rules: tuple[TrackRecord, ...] = ()
-    all_rules: TrackRecord | None = None
-    unreadable_lines: int = 0
-    off_because: str = ""
 
 
 def report_of(ledger: Ledger, off_because: str) -> LedgerReport:
@@ -55,16 +39,6 @@ def quoting(diagnosis: Diagnosis, promises: Iterable[Promise]) -> Diagnosis:
     records = track_records(promises)
     told = tuple(record for record in records if record.rule in found and record.promises >= QUOTED_FROM)
     return replace(diagnosis, track_records=told)
-
-
-def to_json(report: LedgerReport) -> str:
-    """The report as one indented JSON object."""
-    return indented(report)
-
-
-def schema() -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of `to_json`'s object: every key is always present."""
-    return described(LedgerReport)
 
 
 def _track_record(rule: str, promises: Iterable[Promise]) -> TrackRecord:

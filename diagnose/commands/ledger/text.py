@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.text import Text
 
-from diagnose.commands.ledger.tally import LedgerReport
+from diagnose.commands.ledger.answer import LedgerReport
 from diagnose.diagnosis.track_record import TrackRecord
 from diagnose.facts import spoken
 from diagnose.report.text.page import Page

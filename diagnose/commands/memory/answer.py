@@ -1,10 +1,10 @@
 """What a memory snapshot says. Frozen; the reports are pure functions of it."""
 
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
-from diagnose.diagnosis.documents import described, indented
+from diagnose.diagnosis.answer import Answer
 
 Category = Literal[
     "parameters",
@@ -114,7 +114,7 @@ class Counted(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int
 
 
-class MemoryAnswer(msgspec.Struct, frozen=True, kw_only=True):
+class MemoryAnswer(Answer, frozen=True, kw_only=True):
     """What `diagnose memory` found in one snapshot.
 
     `counted` is the memory ledger of the same run, where its traces lie beside the snapshot; `not_counted` says why
@@ -131,13 +131,3 @@ class MemoryAnswer(msgspec.Struct, frozen=True, kw_only=True):
     not_counted: str = ""
     unknown: tuple[str, ...]
     next: tuple[str, ...]
-
-
-def to_json(answer: MemoryAnswer) -> str:
-    """The answer as one indented JSON object, each list of numbers on one line."""
-    return indented(answer)
-
-
-def schema() -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of `to_json`'s object: every key is always present."""
-    return described(MemoryAnswer)

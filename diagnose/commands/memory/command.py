@@ -1,6 +1,8 @@
 """`diagnose memory`: a snapshot of torch's allocator in, what its peak is made of and what wastes the rest out."""
 
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 from msgspec.structs import replace
@@ -8,13 +10,17 @@ from msgspec.structs import replace
 from diagnose import analysis
 from diagnose.cli.announcing import announced
 from diagnose.cli.command import Command, Option
-from diagnose.cli.exit_status import writing
-from diagnose.cli.pages import html_option, write_answer
-from diagnose.cli.terminal import terminal
-from diagnose.commands.memory.answer import Counted, MemoryAnswer, to_json
+from diagnose.cli.forms import html_option, json_option
+from diagnose.cli.giving import Forms, give
+from diagnose.commands.memory.answer import Counted, MemoryAnswer
 from diagnose.commands.memory.judging import judged
 from diagnose.commands.memory.snapshot import read
 from diagnose.errors import UserError, shown_path
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from diagnose.report.views.summary import About
 
 _SUFFIXES = (".pickle", ".pkl")
 
@@ -23,8 +29,8 @@ _SUFFIXES = (".pickle", ".pkl")
 @click.argument("path", metavar="FILE|RUN", type=click.Path(path_type=Path, readable=False))
 @click.option("--details", cls=Option, idle_with={"as_json": ""}, is_flag=True, help="Print every line of the peak.")
 @html_option
-@click.option("--json", "as_json", is_flag=True, help="Print the answer as one JSON object on stdout.")
-def memory(path: Path, details: bool, html: Path | None, as_json: bool) -> None:
+@json_option()
+def memory(path: Path, **given: Any) -> None:
     """Say what a job's memory consists of at its peak, and why free memory cannot be used.
 
     FILE is what torch.cuda.memory._dump_snapshot wrote. RUN is a folder with such a file; one written by `diagnose
@@ -43,17 +49,20 @@ def memory(path: Path, details: bool, html: Path | None, as_json: bool) -> None:
         answer = judged(read(file), [shown_path(other) for other in others])
         if path.is_dir():
             answer = _with_ledger(answer, path)
-    if html is not None:
-        from diagnose.commands.memory.html import memory_page  # its libraries load when a page is asked for
+    forms = Forms(text=partial(_text, answer, given["details"]), page=partial(_page, answer))
+    give(answer, forms, given, shown_path(file), reads=(file,))
 
-        write_answer(html, lambda about: memory_page(answer, about), file)
-    with writing():
-        if as_json:
-            click.echo(to_json(answer).encode())
-        else:
-            from diagnose.commands.memory.text import render
 
-            render(answer, terminal(), details)
+def _text(answer: MemoryAnswer, details: bool, console: "Console") -> None:
+    from diagnose.commands.memory.text import render
+
+    render(answer, console, details)
+
+
+def _page(answer: MemoryAnswer, about: "About") -> str:
+    from diagnose.commands.memory.html import memory_page
+
+    return memory_page(answer, about)
 
 
 def _chosen(path: Path) -> tuple[Path, list[Path]]:

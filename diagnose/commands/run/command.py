@@ -16,6 +16,7 @@ from diagnose.capture.command import environment, ignores_our_hook, inherited_en
 from diagnose.capture.folder import is_first_rank
 from diagnose.capture.job import Job, become, deaf, exit_code_of
 from diagnose.cli.command import Command, Option
+from diagnose.cli.forms import out_option
 from diagnose.cli.typed import options_typed
 from diagnose.cli.voice import guarded, say, stderr
 from diagnose.commands.armed.arming import arm_options, asked_of
@@ -44,14 +45,7 @@ Launch = tuple[list[str], dict[str, str]]  # words and environment
     context_settings={"allow_interspersed_args": False},
     epilog="Example:  diagnose run -- torchrun --nproc_per_node 8 train.py --bf16",
 )
-@click.option(
-    "--out",
-    cls=Option,
-    writes=True,
-    metavar="DIR",
-    type=click.Path(path_type=Path),
-    help=f"Folder for the traces (default: {protocol.RUNS}/<time>); DIR-2 if DIR is not empty.",
-)
+@out_option(f"Folder for the traces (default: {protocol.RUNS}/<time>); DIR-2 if DIR is not empty.", metavar="DIR")
 @window_options
 @budget_option
 @ranks_option

@@ -150,9 +150,7 @@ def _markdown(diagnosis: "Diagnosis", command: str) -> str:
 
 
 def _json(diagnosis: "Diagnosis", _command: str) -> str:
-    from diagnose.diagnosis import to_json
-
-    return to_json(diagnosis)
+    return diagnosis.to_json()
 
 
 def _write(text: str, file: Path) -> None:

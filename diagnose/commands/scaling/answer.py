@@ -1,11 +1,11 @@
 """What the runs of a job at several sizes say. Frozen; the reports are pure functions of it."""
 
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
+from diagnose.diagnosis.answer import Answer
 from diagnose.diagnosis.cost import Money
-from diagnose.diagnosis.documents import described, indented
 from diagnose.diagnosis.terms import Estimate
 
 Kind = Literal["weak", "strong", "mixed", "unknown"]
@@ -92,7 +92,7 @@ class Scaling(msgspec.Struct, frozen=True, kw_only=True):
     because: str = ""
 
 
-class ScalingReport(msgspec.Struct, frozen=True, kw_only=True):
+class ScalingReport(Answer, frozen=True, kw_only=True):
     """What `diagnose scaling` found. `sources` is what was read; `power_from` says where the power of a GPU is from."""
 
     schema_version: int = 1
@@ -105,13 +105,3 @@ class ScalingReport(msgspec.Struct, frozen=True, kw_only=True):
     kg_per_kwh: float | None = None
     tokens: float | None = None
     notes: tuple[str, ...] = ()
-
-
-def to_json(report: ScalingReport) -> str:
-    """The report as one indented JSON object, each list of numbers on one line."""
-    return indented(report)
-
-
-def schema() -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of `to_json`'s object: every key is always present."""
-    return described(ScalingReport)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,10 @@ import click
 from diagnose import analysis
 from diagnose.cli.announcing import announced
 from diagnose.cli.command import Command, is_given, refuse_given
-from diagnose.cli.exit_status import writing
+from diagnose.cli.forms import json_option
+from diagnose.cli.giving import Forms, give
 from diagnose.cli.loading import OF_TRACES, limited, loading_of, loading_options
 from diagnose.cli.numbers import HOURS, POSITIVE, cost_options
-from diagnose.cli.terminal import terminal
-from diagnose.commands.scaling.answer import to_json
 from diagnose.commands.scaling.judge import report_of
 from diagnose.commands.scaling.question import Question
 from diagnose.commands.scaling.sources import read_run, with_gpus
@@ -33,7 +33,7 @@ _STATED = re.compile(r"(\d{1,7})=(.+)", re.DOTALL)
     cls=Command, epilog="Example:  diagnose scaling ladder.csv --deadline 12h --tokens 10B --gpu-hour-price 2"
 )
 @click.argument("runs", metavar="[N=]RUN...", nargs=-1, required=True)
-@click.option("--json", "as_json", is_flag=True, help="Print the answer as one JSON object on stdout.")
+@json_option()
 @click.option("--up-to", metavar="N", type=click.IntRange(2, MOST_GPUS), help="Look at up to N GPUs.")
 @click.option(
     "--deadline", metavar="TIME", type=HOURS, help="How many GPUs it takes to train on --tokens within 90m, 12h or 3d."
@@ -49,7 +49,7 @@ _STATED = re.compile(r"(\d{1,7})=(.+)", re.DOTALL)
 )
 @cost_options
 @loading_options
-def scaling(runs: Sequence[str], as_json: bool, **given: Any) -> None:
+def scaling(runs: Sequence[str], **given: Any) -> None:
     """Say how a job scales with its GPUs, and how many to take.
 
     RUN is a diagnosis (the output of analyze --json), a folder of traces, a log of steps as `diagnose series` reads it,
@@ -58,11 +58,7 @@ def scaling(runs: Sequence[str], as_json: bool, **given: Any) -> None:
     question = _question(given)
     _refuse_idle(runs)
     report = report_of(*_read(runs, given), question)
-    with writing():
-        if as_json:
-            click.echo(to_json(report).encode())
-        else:
-            render(report, terminal())
+    give(report, Forms(text=partial(render, report)), given)
 
 
 def _question(given: Mapping[str, Any]) -> Question:

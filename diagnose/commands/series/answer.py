@@ -1,10 +1,8 @@
 """What a series of step times shows. Frozen; the reports are pure functions of it."""
 
-from typing import Any
-
 import msgspec
 
-from diagnose.diagnosis.documents import described
+from diagnose.diagnosis.answer import Answer
 from diagnose.series.change import Change
 from diagnose.series.machine.findings import MachineBeside, MachineReport
 from diagnose.series.not_told import NotTold
@@ -123,7 +121,7 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True):
     goodput: Goodput | None
 
 
-class SeriesReport(msgspec.Struct, frozen=True, kw_only=True):
+class SeriesReport(Answer, frozen=True, kw_only=True):
     """All that a series of step times shows.
 
     `levels` are (first step, last step, median seconds) of the job's step time between its changes; `shape` is the
@@ -131,6 +129,7 @@ class SeriesReport(msgspec.Struct, frozen=True, kw_only=True):
     `machine` is what was read of it over the run, None where the source has no readings.
     """
 
+    on_one_line = None
     schema_version: int = 1
     kind: str
     files: tuple[str, ...]
@@ -153,13 +152,3 @@ class SeriesReport(msgspec.Struct, frozen=True, kw_only=True):
     goodput: Goodput | None = None
     goodput_not_told: NotTold | None = None
     machine: MachineReport | None = None
-
-
-def to_json(report: SeriesReport) -> str:
-    """The report as one indented JSON object."""
-    return msgspec.json.format(msgspec.json.encode(report), indent=2).decode()
-
-
-def schema() -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of `to_json`'s object: every key is always present."""
-    return described(SeriesReport)

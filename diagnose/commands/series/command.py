@@ -1,20 +1,22 @@
 """`diagnose series`: step times over a job in, its stalls and changes out."""
 
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 
 from diagnose.cli.command import Command
-from diagnose.cli.exit_status import writing
-from diagnose.cli.terminal import terminal
-from diagnose.commands.series import judged, to_json
+from diagnose.cli.forms import json_option
+from diagnose.cli.giving import Forms, give
+from diagnose.commands.series.judge import judged
 from diagnose.commands.series.text import render
 from diagnose.series import read_runs
 
 
 @click.command(cls=Command, epilog="Example:  diagnose series runs/llama/train.log")
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path, readable=False))
-@click.option("--json", "as_json", is_flag=True, help="Print the findings as one JSON object on stdout.")
+@json_option("the findings")
 @click.option(
     "--unit", type=click.Choice(["s", "ms", "us", "ns"]), help="Unit of a time column that states none (default: s)."
 )
@@ -27,7 +29,7 @@ from diagnose.series import read_runs
     help="Column of a log with times: seconds of a step, a clock, or steps per second (default: recognised by name).",
 )
 def series(
-    paths: tuple[Path, ...], as_json: bool, unit: str | None, step_column: str | None, time_column: str | None
+    paths: tuple[Path, ...], unit: str | None, step_column: str | None, time_column: str | None, **given: Any
 ) -> None:
     """Say which steps of a job stall, since when it is slower, and what to look at.
 
@@ -36,8 +38,4 @@ def series(
     a folder with one of them or with the traces of several windows of a run. Several paths are runs of one job.
     """
     report = judged(read_runs(paths, unit, step_column, time_column))
-    with writing():
-        if as_json:
-            click.echo(to_json(report).encode())
-        else:
-            render(report, terminal())
+    give(report, Forms(text=partial(render, report)), given)

@@ -5,9 +5,9 @@ from typing import Any, Literal
 import msgspec
 
 from diagnose.diagnosis.advice import CodeLine, Patch
+from diagnose.diagnosis.answer import Answer
 from diagnose.diagnosis.terms import Estimate, Speedup
 
-TUNING_VERSION = 1
 Settings = dict[str, dict[str, Any]]
 Outcome = Literal["ok", "oom", "failed"]
 Decision = Literal["first", "kept", "rolled back", "refused", "unclear", "again", "held", "not held"]
@@ -98,13 +98,15 @@ class LeftToUser(msgspec.Struct, frozen=True, kw_only=True):
     where: tuple[CodeLine, ...] = ()
 
 
-class Tuning(msgspec.Struct, frozen=True, kw_only=True):
+class Tuning(Answer, frozen=True, kw_only=True):
     """All runs of one job so far. `why_ended` is "" while more is to be tried.
 
     `patch` is what is kept, each line as it is typed; `left` is what the user may do.
     """
 
-    schema_version: int = TUNING_VERSION
+    indented = 1
+    on_one_line = None
+    schema_version: int = 1
     command: tuple[str, ...]
     rungs: tuple[Rung, ...] = ()
     patch: tuple[str, ...] = ()

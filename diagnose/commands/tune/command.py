@@ -15,6 +15,7 @@ from diagnose.capture.folder import has_siblings
 from diagnose.capture.job import exit_code_of
 from diagnose.cli.command import Command, Option
 from diagnose.cli.exit_status import INTERRUPTED
+from diagnose.cli.forms import out_option
 from diagnose.cli.numbers import HOURS
 from diagnose.cli.terminal import terminal
 from diagnose.cli.typed import options_typed
@@ -41,11 +42,11 @@ _S_PER_HOUR = 3600.0
     context_settings={"allow_interspersed_args": False},
     epilog="Example:  diagnose tune --budget 30m -- torchrun --nproc_per_node 8 train.py",
 )
-@click.option(
-    "--out", cls=Option, writes=True, metavar="DIR", type=click.Path(path_type=Path),
-    help=f"Folder of the tune (default: {protocol.RUNS}/tune-<script>-<hash of the command>); DIR-2 if DIR holds other "
+@out_option(
+    f"Folder of the tune (default: {protocol.RUNS}/tune-<script>-<hash of the command>); DIR-2 if DIR holds other "
     "files.",
-)  # fmt: skip
+    metavar="DIR",
+)
 @click.option(
     "--resume", cls=Option, idle_with={"out": "--resume goes on in the folder that it names"},
     metavar="DIR", type=click.Path(path_type=Path), help="Continue the tune in DIR.",

@@ -16,9 +16,9 @@ from pathlib import Path
 import msgspec
 
 from diagnose.capture.folder import numbered
-from diagnose.commands.tune.answer import TUNING_VERSION, Tuning
+from diagnose.commands.tune.answer import Tuning
 from diagnose.decoding import UNREADABLE
-from diagnose.diagnosis import Diagnosis, to_json
+from diagnose.diagnosis import Diagnosis
 from diagnose.diagnosis.reading import diagnosis_in
 from diagnose.errors import UserError, printable
 from diagnose.probes.protocol import RUNS
@@ -128,12 +128,12 @@ class TuneFolder:
 
     def write(self, tuning: Tuning) -> None:
         """The runs so far, whole or not at all."""
-        self.put(STATE, msgspec.json.format(msgspec.json.encode(tuning), indent=1))
+        self.put(STATE, tuning.to_json().encode())
 
     def keep(self, number: int, diagnosis: Diagnosis) -> str:
         """The diagnosis of a run in a file, whose name is returned."""
         name = f"run-{number}.json"
-        self.put(name, to_json(diagnosis).encode())
+        self.put(name, diagnosis.to_json().encode())
         return name
 
     def diagnosis(self, name: str) -> Diagnosis:
@@ -189,7 +189,7 @@ def state_in(folder: Path) -> Tuning | None:
         raise UserError("cannot read the state", where=path, why=error.strerror or str(error)) from error
     except UNREADABLE as error:
         raise UserError("this is not the state of a tune", where=path, why=printable(str(error)), do=_AGAIN) from error
-    if tuning.schema_version != TUNING_VERSION:
-        why = f"its schema_version is {tuning.schema_version}, not {TUNING_VERSION}"
+    if tuning.schema_version != Tuning.version():
+        why = f"its schema_version is {tuning.schema_version}, not {Tuning.version()}"
         raise UserError("cannot go on with the tune", where=path, why=why, do=_AGAIN)
     return tuning

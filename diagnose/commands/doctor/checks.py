@@ -9,12 +9,11 @@ import platform
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from diagnose.capture.command import environment
 from diagnose.capture.expected import ASK_STALL, room, taken
+from diagnose.commands.doctor.answer import Check
 from diagnose.probes.config import Config
 from diagnose.probes.limits.room import free_memory_bytes
 from diagnose.probes.protocol import NSIGHT
@@ -45,21 +44,6 @@ except BaseException as error:
 {stall}
 print("\\n" + json.dumps(said))
 """.replace("{stall}", ASK_STALL)
-
-
-@dataclass(frozen=True)
-class Check:
-    """One line of the doctor.
-
-    Attributes:
-        name: what was looked at.
-        state: ok, warn (a capture loses something), or unknown (it could not be looked at).
-        says: what was found, and what to do about it.
-    """
-
-    name: str
-    state: Literal["ok", "warn", "unknown"]
-    says: str
 
 
 def checks(folder: Path, env: Mapping[str, str]) -> Iterator[Check]:

@@ -1,60 +1,17 @@
-"""`diagnose hardware`: what every known GPU can do at most, and who says so."""
+"""Devices as text: all in a table, or each in full."""
 
-import json
 from collections.abc import Callable, Mapping, Sequence
-from difflib import get_close_matches
 
-import click
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from diagnose.cli.command import Command
-from diagnose.cli.exit_status import writing
-from diagnose.cli.terminal import terminal
-from diagnose.errors import WrongUsage
-from diagnose.hardware import PRECISIONS, Device, Gpu, resolve, table
-from diagnose.hardware.named import properties_of
+from diagnose.commands.hardware.devices import device_of
+from diagnose.hardware import PRECISIONS, Device, Gpu
 from diagnose.report.text.page import Page
 from diagnose.report.views.plain import plain
 
 Cell = Callable[[Gpu, Device], str]
-
-
-@click.command(cls=Command, epilog="Example:  diagnose hardware h100")
-@click.argument("name", required=False)
-@click.option("--json", "as_json", is_flag=True, help="Print the devices as one JSON object on stdout.")
-def hardware(name: str | None, as_json: bool) -> None:
-    """List the known GPUs with their peaks, bandwidth and sources.
-
-    NAME is a part of a key or of the name that torch reports, in any case; its matches are shown in full.
-    """
-    gpus = table() if name is None else _matching(name)
-    with writing():
-        if as_json:
-            click.echo(json.dumps({"devices": [_as_json(gpu) for gpu in gpus]}))
-        elif name is None:
-            _list(Page(terminal()), gpus)
-        else:
-            _show(Page(terminal()), gpus)
-
-
-def _matching(name: str) -> tuple[Gpu, ...]:
-    wanted = name.casefold()
-    gpus = tuple(gpu for gpu in table() if any(wanted in known.casefold() for known in (gpu.key, *gpu.names)))
-    if not gpus:
-        keys = {known.casefold(): gpu.key for gpu in table() for known in (gpu.key, *gpu.names)}
-        near = dict.fromkeys(keys[close] for close in get_close_matches(wanted, keys, n=3, cutoff=0.4))
-        hint = f"did you mean {', '.join(near)}? " if near else ""
-        raise WrongUsage(
-            "no known GPU has this in its name", where=name, do=f"{hint}`diagnose hardware` lists them all"
-        )
-    return gpus
-
-
-def _device(gpu: Gpu) -> Device:
-    """The device as a trace without a capture record would give it."""
-    return resolve(properties_of(gpu))
-
 
 _COLUMNS: Mapping[str, Cell] = {
     "bf16\nfp16": lambda gpu, _: _number(gpu.matrix_tflops) + ("" if gpu.bf16_tflops else "*"),
@@ -69,9 +26,10 @@ _COLUMNS: Mapping[str, Cell] = {
 _LEFT_OUT_FIRST = ("links\nGB/s", "\nfp32", "\nfp8", "\ntf32", "\nconfidence")
 
 
-def _list(page: Page, gpus: Sequence[Gpu]) -> None:
+def render_all(gpus: Sequence[Gpu], console: Console) -> None:
     """One line for each device; columns that do not fit are left out, and said to be."""
-    devices = [(gpu, _device(gpu)) for gpu in gpus]
+    page = Page(console)
+    devices = [(gpu, device_of(gpu)) for gpu in gpus]
     left_out: list[str] = []
     while len(left_out) < len(_LEFT_OUT_FIRST) and _width(page, devices, left_out) > page.width:
         left_out.append(_LEFT_OUT_FIRST[len(left_out)])
@@ -101,11 +59,13 @@ def _table(devices: Sequence[tuple[Gpu, Device]], left_out: Sequence[str]) -> Ta
     return made
 
 
-def _show(page: Page, gpus: Sequence[Gpu]) -> None:
+def render_each(gpus: Sequence[Gpu], console: Console) -> None:
+    """Everything of each device."""
+    page = Page(console)
     for i, gpu in enumerate(gpus):
         if i:
             page.gap()
-        _detail(page, gpu, _device(gpu))
+        _detail(page, gpu, device_of(gpu))
 
 
 def _detail(page: Page, gpu: Gpu, device: Device) -> None:
@@ -138,33 +98,6 @@ def _achievable(device: Device) -> str:
     first = f"{products / 1e12:,.1f} TFLOP/s ({device.achievable_matrix_flops_source})" if products else ""
     second = f"{memory / 1e9:,.0f} GB/s ({device.achievable_hbm_bytes_per_s_source})" if memory else ""
     return f"{first or device.achievable_matrix_flops_source}; {second or device.achievable_hbm_bytes_per_s_source}"
-
-
-def _as_json(gpu: Gpu) -> dict[str, object]:
-    """Rates with their units in the names; null is unknown, or a unit the device lacks."""
-    device = _device(gpu)
-    products, memory = device.achievable_matrix_flops, device.achievable_hbm_bytes_per_s
-    return {
-        "key": gpu.key,
-        "names": list(gpu.names),
-        "names_are_prefixes": gpu.prefix,
-        "architecture": gpu.arch,
-        "compute_capability": gpu.compute_capability,
-        "multiprocessors": gpu.sms,
-        "memory_gb": list(gpu.memory_gb),
-        **{f"{precision}_dense_tflops": gpu.tflops(precision) for precision in PRECISIONS},
-        "hbm_gbs": gpu.hbm_gbs,
-        "ridge_flops_per_byte": device.ridge(gpu.matrix_dtype),
-        "nvlink_one_way_gbs": gpu.nvlink_one_way_gbs,
-        "tdp_w": gpu.tdp_w,
-        "achievable_matrix_tflops": None if products is None else products / 1e12,
-        "achievable_matrix_source": device.achievable_matrix_flops_source,
-        "achievable_hbm_gbs": None if memory is None else memory / 1e9,
-        "achievable_hbm_source": device.achievable_hbm_bytes_per_s_source,
-        "confidence": gpu.confidence,
-        "source": gpu.source,
-        "notes": gpu.notes,
-    }
 
 
 def _number(value: float | None, digits: int | None = None) -> str:

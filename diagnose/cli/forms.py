@@ -1,0 +1,90 @@
+"""The options that ask for a form of an answer: each is made here, and means the same wherever a command has it."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from diagnose.cli.command import Option
+from diagnose.cli.severity import SEVERITIES
+from diagnose.errors import UserError
+
+STDOUT = Path("-")
+HTML, MARKDOWN, TABLES = "the HTML report", "the Markdown report", "the tables"
+Command = TypeVar("Command", bound=Callable[..., Any])
+Decorator = Callable[[Any], Any]
+
+
+def json_option(what: str = "the answer", says: str = "") -> Decorator:
+    """`--json`: `what` is printed as one object; `says` is the help where another sentence tells more of it."""
+    return click.option("--json", "as_json", is_flag=True, help=says or f"Print {what} as one JSON object on stdout.")
+
+
+def out_option(says: str, *names: str, **more: Any) -> Decorator:
+    """`--out`: a file or folder that is written."""
+    kind = click.Path(path_type=Path)
+    return click.option(*names, "--out", cls=Option, writes=True, type=kind, help=says, **more)
+
+
+def _checked(_context: click.Context, option: click.Parameter, to: Path | None) -> Path | None:
+    """Refuses before the analysis what can be seen to fail after it."""
+    what = f"cannot write {MARKDOWN if option.name == 'markdown' else HTML}"
+    if to is None or (to == STDOUT and option.name == "markdown"):
+        return to
+    if os.path.isdir(to):
+        raise UserError(what, where=to, why="it is a folder", do="name a file in it")
+    if not os.path.isdir(to.parent):
+        raise UserError(what, where=to, why="its folder does not exist", do="create it")
+    return to
+
+
+def _folder(_context: click.Context, _option: click.Parameter, to: Path | None) -> Path | None:
+    if to is not None and os.path.exists(to) and not os.path.isdir(to):
+        raise UserError(f"cannot write {TABLES}", where=to, why="it is not a folder", do="name a folder")
+    return to
+
+
+html_option: Decorator = click.option(
+    "--html",
+    cls=Option,
+    writes=True,
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    callback=_checked,
+    help="Also write the report as one HTML file, readable without network or JavaScript.",
+)
+markdown_option: Decorator = click.option(
+    "--markdown",
+    cls=Option,
+    writes=True,
+    metavar="FILE",
+    type=click.Path(path_type=Path, allow_dash=True),
+    callback=_checked,
+    help="Also write the report as Markdown below 4,000 tokens; with - print it instead.",
+)
+tables_option: Decorator = click.option(
+    "--tables",
+    cls=Option,
+    writes=True,
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    callback=_folder,
+    help="Also write each table of the report as CSV, and as Parquet if pyarrow is installed.",
+)
+annotations_option: Decorator = click.option(
+    "--annotations", is_flag=True, help="Print GitHub workflow annotations instead of the report."
+)
+fail_on_option: Decorator = click.option(
+    "--fail-on",
+    type=click.Choice(SEVERITIES[::-1]),
+    help="Exit with 1 if a finding is at least this severe; of an armed run, a finding of any window.",
+)
+
+
+def page_options(command: Command) -> Command:
+    """Adds the forms that are written beside what is printed."""
+    for option in (tables_option, markdown_option, html_option):
+        command = option(command)
+    return command

@@ -1,0 +1,1 @@
+"""`diagnose doctor`: what a capture can see on a machine."""

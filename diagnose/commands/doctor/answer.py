@@ -1,0 +1,28 @@
+"""What `diagnose doctor` answers."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from diagnose.diagnosis.answer import Answer
+
+
+@dataclass(frozen=True)
+class Check:
+    """One line of the doctor.
+
+    Attributes:
+        name: what was looked at.
+        state: ok, warn (a capture loses something), or unknown (it could not be looked at).
+        says: what was found, and what to do about it.
+    """
+
+    name: str
+    state: Literal["ok", "warn", "unknown"]
+    says: str
+
+
+class Checked(Answer, frozen=True, kw_only=True):
+    """What a capture can see on this machine, in the order in which it was looked at."""
+
+    schema_version: int = 1
+    checks: tuple[Check, ...]

@@ -1,0 +1,208 @@
+"""What `diagnose fit` answers: the forecast as plain values; seconds, bytes and shares as their names say."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from diagnose.commands.fit.forecast import SHOWN, Forecast
+from diagnose.commands.fit.launch import is_for_trainer, launch_file, model_kwargs, training_arguments
+from diagnose.commands.fit.search import Search
+from diagnose.commands.fit.step_time import StepTime
+from diagnose.diagnosis.answer import Answer
+from diagnose.predict.memory.job import JobPlan, Sharding
+
+
+class PlannedJob(msgspec.Struct, frozen=True, kw_only=True):
+    """What is launched; `global_batch` counts sequences of an optimizer step."""
+
+    name: str
+    gpus: int
+    nodes: int
+    seq_len: int
+    micro_batch: int
+    accumulation: int
+    dtype: str
+    optimizer: str
+    attention: str
+    checkpointing: str
+    liger: bool
+    compiled: bool
+    fp8: bool
+    parameters: int
+    global_batch: int
+    gpu: str
+    sharding: Sharding
+
+
+class MemoryPart(msgspec.Struct, frozen=True, kw_only=True):
+    """One part of the fullest rank's memory."""
+
+    name: str
+    bytes: int
+
+
+class MakesRoom(msgspec.Struct, frozen=True, kw_only=True):
+    """A change that frees memory, and the largest micro-batch with it: 0 where none fits."""
+
+    name: str
+    freed_bytes: int
+    largest_micro_batch: int
+
+
+class PlannedMemory(msgspec.Struct, frozen=True, kw_only=True):
+    """Memory of the fullest rank; `parts` add up to `total_bytes`."""
+
+    fits: bool
+    total_bytes: int
+    capacity_bytes: int
+    largest_micro_batch: int
+    remedies: tuple[MakesRoom, ...]
+    parts: tuple[MemoryPart, ...]
+
+
+class PlannedStep(msgspec.Struct, frozen=True, kw_only=True):
+    """The predicted optimizer step. `seconds_range` is [well, badly]; `parts_s` add up to `seconds`.
+
+    `expected_tokens_per_s` is the average over runs, of which `stall_chance` stall. `mfu_as` is whose count
+    `model_flops` and `peak_flops_per_s` are.
+    """
+
+    seconds: float
+    seconds_range: tuple[float, float]
+    parts_s: dict[str, float]
+    tokens: int
+    tokens_per_s: float
+    tokens_per_s_per_gpu: float
+    expected_tokens_per_s: float
+    mfu_share: float
+    mfu_as: str
+    model_flops: float
+    peak_flops_per_s: float
+    stall_chance: float
+
+
+class RatesOf(msgspec.Struct, frozen=True, kw_only=True):
+    """The training stack whose rates predict the step, and the runs that they were fitted on."""
+
+    name: str
+    source: str
+    ran_on_such_a_board: bool
+
+
+class Configuration(msgspec.Struct, frozen=True, kw_only=True):
+    """A way to divide the job."""
+
+    plan: PlannedJob
+    step: PlannedStep
+
+
+class RankedConfiguration(Configuration, frozen=True, kw_only=True):
+    """One of the best, and how much slower it is. Share of the best one's throughput."""
+
+    slower_share: float
+
+
+class Because(msgspec.Struct, frozen=True, kw_only=True):
+    """A step of the choice of the plan."""
+
+    step: str
+    because: str
+
+
+class Launch(msgspec.Struct, frozen=True, kw_only=True):
+    """The file that launches the plan; arguments are null where transformers' Trainer does not launch it."""
+
+    file: str
+    text: str
+    training_arguments: dict[str, Any] | None
+    model_kwargs: dict[str, Any] | None
+
+
+class FitAnswer(Answer, frozen=True, kw_only=True):
+    """A job before it runs.
+
+    `ranked` are the best ways to divide it, empty where its division was given, as are `reasons`. `elsewhere` is the
+    best of a stack that divides blocks too, null where the plan's own does, or none fits.
+    """
+
+    indented = 0
+    schema_version: int = 1
+    plan: PlannedJob
+    memory: PlannedMemory
+    step: PlannedStep
+    stack: RatesOf
+    ranked: tuple[RankedConfiguration, ...]
+    elsewhere: Configuration | None
+    reasons: tuple[Because, ...]
+    launch: Launch
+
+
+def answer_of(made: Forecast) -> FitAnswer:
+    """The forecast as it is written."""
+    stack, other = made.stack, made.elsewhere
+    return FitAnswer(
+        plan=_plan(made.plan),
+        memory=_memory(made),
+        step=_step(made.step),
+        stack=RatesOf(name=stack.name, source=stack.source, ran_on_such_a_board=stack.ran_on(made.plan.gpu.key)),
+        ranked=() if made.found is None else tuple(_ranked(made.found)),
+        elsewhere=None if other is None else Configuration(plan=_plan(other.plan), step=_step(other.step)),
+        reasons=tuple(Because(step=step, because=because) for step, because in made.reasons),
+        launch=_launch(made),
+    )
+
+
+def _plan(plan: JobPlan) -> PlannedJob:
+    beside: dict[str, Any] = {"parameters": plan.model.parameters, "gpu": plan.gpu.key}
+    return PlannedJob(
+        **{name: beside[name] if name in beside else getattr(plan, name) for name in PlannedJob.__struct_fields__}
+    )
+
+
+def _memory(made: Forecast) -> PlannedMemory:
+    ledger = made.ledger
+    return PlannedMemory(
+        fits=ledger.fits,
+        total_bytes=ledger.total_bytes,
+        capacity_bytes=ledger.capacity_bytes,
+        largest_micro_batch=made.largest,
+        remedies=tuple(
+            MakesRoom(name=each.name, freed_bytes=each.freed_bytes, largest_micro_batch=each.largest_micro_batch)
+            for each in made.remedies
+        ),
+        parts=tuple(MemoryPart(name=part.name, bytes=part.bytes) for part in ledger.parts),
+    )
+
+
+def _step(step: StepTime) -> PlannedStep:
+    return PlannedStep(
+        seconds=step.step_s,
+        seconds_range=(step.fastest_s, step.slowest_s),
+        parts_s=dict(step.parts),
+        tokens=step.tokens,
+        tokens_per_s=step.tokens_per_s,
+        tokens_per_s_per_gpu=step.tokens_per_s_per_gpu,
+        expected_tokens_per_s=step.expected_tokens_per_s,
+        mfu_share=step.mfu,
+        mfu_as=step.mfu_as,
+        model_flops=step.model_flops,
+        peak_flops_per_s=step.peak_flops,
+        stall_chance=step.stall_chance,
+    )
+
+
+def _ranked(found: Search) -> Iterator[RankedConfiguration]:
+    for place, entry in enumerate(found.ranked[:SHOWN]):
+        yield RankedConfiguration(plan=_plan(entry.plan), step=_step(entry.step), slower_share=found.loss(place))
+
+
+def _launch(made: Forecast) -> Launch:
+    name, text = launch_file(made.plan, made.stack.name)
+    is_ours = is_for_trainer(made.stack.name)
+    return Launch(
+        file=name,
+        text=text,
+        training_arguments=dict(training_arguments(made.plan)) if is_ours else None,
+        model_kwargs=dict(model_kwargs(made.plan)) if is_ours else None,
+    )

@@ -1,0 +1,18 @@
+"""What `diagnose ledger` answers."""
+
+from diagnose.diagnosis.answer import Answer
+from diagnose.diagnosis.track_record import TrackRecord
+
+
+class LedgerReport(Answer, frozen=True, kw_only=True):
+    """What `diagnose ledger` shows.
+
+    `rules` are those with a promise, the most first; `all_rules` counts every promise once, null where there is none.
+    `unreadable_lines` are left out. `off_because` says why runs append nothing, "" where they do.
+    """
+
+    schema_version: int = 1
+    rules: tuple[TrackRecord, ...] = ()
+    all_rules: TrackRecord | None = None
+    unreadable_lines: int = 0
+    off_because: str = ""

@@ -1,0 +1,23 @@
+"""Whose JSON there is a schema of: a command that has an `answer.py` is registered by that."""
+
+from importlib import import_module
+from pathlib import Path
+
+from diagnose import commands
+from diagnose.diagnosis.answer import Answer
+
+_FOLDER = Path(commands.__path__[0])
+
+
+def answering() -> list[str]:
+    """The commands with an answer, by name; none of them is imported."""
+    return sorted(file.parent.name for file in _FOLDER.glob("*/answer.py"))
+
+
+def answer_of(command: str) -> type[Answer]:
+    """The answer that the module of the command defines, or names where another package does."""
+    module = import_module(f"diagnose.commands.{command}.answer")
+    kinds = [one for one in vars(module).values() if isinstance(one, type) and issubclass(one, Answer)]
+    named = [one for one in kinds if one is not Answer]
+    (answer,) = [one for one in named if one.__module__ == module.__name__] or named
+    return answer

@@ -61,9 +61,12 @@ class Command(click.Command):
         prints: bool = True,
         **more: Any,
     ) -> None:
-        more["context_settings"] = {**ASKS_FOR_HELP, **more.get("context_settings", {})}
         super().__init__(*arguments, **more)
         self.also_reads, self.also_writes, self.prints = also_reads, also_writes, prints
+
+    def get_help_option_names(self, ctx: click.Context) -> list[str]:
+        """The same in every context: click keeps the option that it makes for the first."""
+        return ASKS_FOR_HELP["help_option_names"]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """As click does.

@@ -6,7 +6,7 @@ from options.of_run import LEDGER
 SCRIPT = "loop.py --well --sample-ms 8"
 JOBS = {
     "tuned": Job(
-        "tune --out t --runs 2 --steps 3 --at-step 9 --control 4 --noise 95%",
+        "tune --out t --runs 2 --steps 3 --at-step 9 --control 4 --noise 100000%",
         SCRIPT, alike=False, variables=LEDGER,
     ),
     "tune-default": Job("tune --skip 2 --runs 4", SCRIPT, alike=False, variables=LEDGER),

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from diagnose.cli.whole_file import is_same_file
 from diagnose.errors import UserError
 
 _STDOUT = "/dev/stdout"
@@ -83,16 +84,9 @@ def _clash(one: Path, other: Path) -> bool:
     place, beside = os.path.realpath(one), os.path.realpath(other)
     if os.devnull in (place, beside):
         return False
-    if place == beside or _is_same(place, beside):
+    if place == beside or is_same_file(Path(place), Path(beside)):
         return True
     return os.path.isdir(place) and os.path.dirname(beside) == place and beside.endswith(_OF_TABLES)
-
-
-def _is_same(one: str, other: str) -> bool:
-    try:
-        return os.path.samefile(one, other)
-    except (OSError, ValueError):
-        return False
 
 
 def _is_part(output: Path, read: Path) -> bool:

@@ -41,7 +41,7 @@ def is_same_file(one: Path, other: Path) -> bool:
     """Whether both names lead to one file that is there."""
     try:
         return one.samefile(other)
-    except OSError:
+    except (OSError, ValueError):
         return False
 
 

@@ -10,7 +10,8 @@ from diagnose.series.ordering import missing_ranks
 from diagnose.series.tracks import Series, Track
 from diagnose.timeline import Timeline, timeline_of
 from diagnose.trace import Loading, load_all
-from diagnose.trace.discover import RankFile, trace_files
+from diagnose.trace.discover import trace_files
+from diagnose.trace.runs import RankFile
 from diagnose.trace.vocabulary import STEP_MARKS
 
 _NEXT = another_run(

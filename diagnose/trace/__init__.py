@@ -7,12 +7,13 @@ from diagnose.trace.choices import Loading
 
 if TYPE_CHECKING:
     from diagnose.trace.columns import Collectives, Loss, Trace
-    from diagnose.trace.discover import Run, find_run
+    from diagnose.trace.discover import find_run
     from diagnose.trace.execution import with_shapes
     from diagnose.trace.loading import load, load_all
     from diagnose.trace.merged import ranks_of
     from diagnose.trace.reader import read
     from diagnose.trace.remote import displayed, on_this_machine
+    from diagnose.trace.runs import Run
     from diagnose.trace.streams import is_stream
     from diagnose.trace.workers import worthwhile
 

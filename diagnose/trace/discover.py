@@ -5,13 +5,13 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from diagnose.errors import UserError, printable
 from diagnose.trace.distributed import rank_in, world_size_in
-from diagnose.trace.named_runs import called
 from diagnose.trace.nsight import MAGIC
+from diagnose.trace.runs import RankFile, Run, called
 from diagnose.trace.source import Source
 from diagnose.trace.streams import is_stream
 
@@ -23,38 +23,6 @@ _PROCESS = re.compile(r"_\d+(?=[._-]\d{9,})")  # <host>_<pid>.<time>.pt.trace.js
 _PEEK_BYTES = 4 << 20
 _START_BYTES = 1 << 16
 _OVERLAP_BYTES = 1 << 10
-
-
-@dataclass(frozen=True)
-class RankFile:
-    """One trace file; `rank` is None when neither its metadata nor its name tells, `world` when its start does not.
-
-    `start` stands for the beginning of its text: files of one capture that differ only in how they are packed, or in
-    where they are cut off, begin alike. `is_timed`: an event is in that beginning. `ranks`: how many it holds.
-    """
-
-    path: Path
-    rank: int | None
-    family: str
-    stamp: int
-    world: int | None = None
-    start: int = 0
-    is_timed: bool = False
-    ranks: int = 1
-
-
-@dataclass(frozen=True)
-class Run:
-    """The trace files of one job, by rank, and those left out: copies of others, and pipes, sockets and devices.
-
-    `unreadable` are named like the files of the job, but hold no trace.
-    """
-
-    name: str
-    files: tuple[RankFile, ...]
-    copies: tuple[Path, ...] = ()
-    skipped: tuple[Path, ...] = ()
-    unreadable: tuple[Path, ...] = ()
 
 
 def find_run(path: Path, name: str | None = None) -> Run:

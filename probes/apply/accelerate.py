@@ -29,12 +29,10 @@ def _install() -> None:
 def _chosen(patch: JobPatch, given: dict[str, Any]) -> dict[str, Any]:
     wanted = values_for(patch, TARGET)
     refusal = plugin_refused(given.get("dynamo_plugin"))
+    if not refusal and _compiles(wanted):
+        refusal = not_compiled(gpu_is_there() and not given.get("cpu"))
     if refusal and "dynamo_backend" in wanted:
         patch.refuse(TARGET, "dynamo_backend", refusal)
-        wanted.pop("dynamo_backend")
-    uncompiled = not_compiled(gpu_is_there() and not given.get("cpu")) if _compiles(wanted) else None
-    if uncompiled:
-        patch.refuse(TARGET, "dynamo_backend", uncompiled)
         wanted.pop("dynamo_backend")
     return wanted
 

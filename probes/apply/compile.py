@@ -6,11 +6,9 @@ at the buckets, while a compiled model inside it hands over all gradients at the
 
 from __future__ import annotations
 
-import gc
-import sys
 from typing import Any
 
-from ..facts.model import optimized
+from ..facts.model import live_modules, optimized
 from ..guard import guarded
 from ..hand_over import before_forward
 from ..held import held, parameters
@@ -51,13 +49,8 @@ def _compile(patch: JobPatch, module: Any) -> None:
 
 def holding_all(optimizer: Any) -> list[Any]:
     """The live modules that hold all parameters of the optimizer."""
-    torch: Any = sys.modules["torch"]
     wanted = {id(parameter) for parameter in optimized(optimizer)}
-    return [
-        thing
-        for thing in gc.get_objects()
-        if issubclass(type(thing), torch.nn.Module) and wanted and wanted <= {id(p) for p in parameters(thing)}
-    ]
+    return [one for one in live_modules() if wanted and wanted <= {id(p) for p in parameters(one)}]
 
 
 def of_torch(module: Any) -> Refusal | None:
@@ -80,10 +73,5 @@ def refused(models: list[Any]) -> Refusal | None:
 
 def not_compiled(on_gpu: bool) -> Refusal | None:
     """Why nothing can be compiled here; None where it can."""
-    missing = compiler_missing(on_gpu)
+    missing = triton_missing() if on_gpu else cpp_compiler_missing()
     return Refusal(Reason.NO_COMPILER, missing) if missing else None
-
-
-def compiler_missing(on_gpu: bool) -> str:
-    """What torch.compile needs and does not find here; empty when nothing is missing."""
-    return triton_missing() if on_gpu else cpp_compiler_missing()

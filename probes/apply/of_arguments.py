@@ -9,7 +9,7 @@ from typing import Any
 
 from ..held import attributes, is_a
 from .compile import not_compiled
-from .device import gpu_is_there, triton_missing
+from .device import gpu_is_there
 from .of_loader import pinning_refused
 from .reasons import Reason, Refusal
 from .samples import grouping_refused, open_file, workers_refused
@@ -82,8 +82,7 @@ def _liger_refused(arguments: Any) -> Refusal | None:
         return Refusal(Reason.NO_LIGER)
     if not _on_gpu(arguments):
         return Refusal(Reason.NO_GPU_FOR_LIGER)
-    missing = triton_missing()
-    return Refusal(Reason.NO_COMPILER, missing) if missing else None
+    return not_compiled(on_gpu=True)
 
 
 def _workers_refused(field: str, value: Any, arguments: Any, workers: Any) -> Refusal | None:

@@ -125,16 +125,20 @@ def module_of(optimizer: Any) -> Any:
     """The module that holds most of the optimizer's parameters among the live objects; None when there is none."""
     if optimizer is None:
         return None
-    torch: Any = sys.modules["torch"]
     wanted = {id(p) for p in optimized(optimizer)}
     best, best_score = None, (0, 0)
-    for thing in gc.get_objects():
-        if issubclass(type(thing), torch.nn.Module):
-            stepped = [id(p) in wanted for p in parameters(thing)]
-            score = (sum(stepped), int("config" in attributes(thing)))
-            if score > best_score:
-                best, best_score = thing, score
+    for module in live_modules():
+        stepped = [id(p) in wanted for p in parameters(module)]
+        score = (sum(stepped), int("config" in attributes(module)))
+        if score > best_score:
+            best, best_score = module, score
     return best
+
+
+def live_modules() -> Iterator[Any]:
+    """The modules of the process, each once."""
+    torch: Any = sys.modules["torch"]
+    return (thing for thing in gc.get_objects() if issubclass(type(thing), torch.nn.Module))
 
 
 def optimized(optimizer: Any) -> list[Any]:
@@ -149,14 +153,11 @@ def _outer_modules(model: Any) -> Iterator[Any]:
         return
     inside = list(_chain(model))
     yield from inside
-    torch: Any = sys.modules["torch"]
     known = {id(module) for module in inside}
-    for thing in gc.get_objects():
-        if not issubclass(type(thing), torch.nn.Module) or id(thing) in known:
-            continue
-        inner = held(thing, "_modules")
+    for module in live_modules():
+        inner: Any = None if id(module) in known else held(module, "_modules")
         if is_a(inner, dict) and any(id(dict.get(inner, name)) in known for name in _WRAPPED):
-            yield thing
+            yield module
 
 
 def _chain(model: Any) -> Iterator[Any]:

@@ -28,7 +28,8 @@ from diagnose.errors.defects import netted
 from diagnose.probes.protocol import STEP_LOG, rank_in
 from diagnose.series.armed_log import ArmedLog, read_armed_log
 from diagnose.series.places import is_window
-from diagnose.trace.discover import SUFFIXES, Run, runs_in, traces_among
+from diagnose.trace.discover import SUFFIXES, runs_in, traces_among
+from diagnose.trace.runs import Run
 
 _RECORD = re.compile(r"capture[\w.-]*\.json")
 _TOP = "."

@@ -1,33 +1,42 @@
-"""The run that `--run` names, of those in a folder."""
+"""The runs of a folder, and the one that `--run` names."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TypeVar
 
 from diagnose.errors import WrongUsage, printable
 
 
-class File(Protocol):
-    """A file of a run."""
+@dataclass(frozen=True)
+class RankFile:
+    """One trace file; `rank` is None when neither its metadata nor its name tells, `world` when its start does not.
 
-    @property
-    def path(self) -> Path:
-        """Where it is."""
+    `start` stands for the beginning of its text: files of one capture that differ only in how they are packed, or in
+    where they are cut off, begin alike. `is_timed`: an event is in that beginning. `ranks`: how many it holds.
+    """
 
-
-class Named(Protocol):
-    """A run that has a name."""
-
-    @property
-    def name(self) -> str:
-        """As it is asked for."""
-
-    @property
-    def files(self) -> Sequence[File]:
-        """Its trace files."""
+    path: Path
+    rank: int | None
+    family: str
+    stamp: int
+    world: int | None = None
+    start: int = 0
+    is_timed: bool = False
+    ranks: int = 1
 
 
-Run = TypeVar("Run", bound=Named)
+@dataclass(frozen=True)
+class Run:
+    """The trace files of one job, by rank, and those left out: copies of others, and pipes, sockets and devices.
+
+    `unreadable` are named like the files of the job, but hold no trace.
+    """
+
+    name: str
+    files: tuple[RankFile, ...]
+    copies: tuple[Path, ...] = ()
+    skipped: tuple[Path, ...] = ()
+    unreadable: tuple[Path, ...] = ()
 
 
 def called(name: str | None, runs: Sequence[Run], path: Path) -> Run:
@@ -46,7 +55,7 @@ def called(name: str | None, runs: Sequence[Run], path: Path) -> Run:
     raise WrongUsage(f"no run called {printable(name)!r}", where=path, do=f"choose one of: {names}")
 
 
-def _folders(run: Named, path: Path) -> set[str]:
+def _folders(run: Run, path: Path) -> set[str]:
     """The folder below `path` that holds the files of the run, where one does, and a single file itself."""
     folders = {file.path.parent for file in run.files}
     named = {f.path for f in run.files if len(run.files) == 1} | (folders if len(folders) == 1 else set())

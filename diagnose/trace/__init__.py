@@ -19,12 +19,13 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "columns": ("Collectives", "Loss", "Trace"),
-    "discover": ("Run", "find_run"),
+    "discover": ("find_run",),
     "execution": ("with_shapes",),
     "loading": ("load", "load_all"),
     "merged": ("ranks_of",),
     "reader": ("read",),
     "remote": ("displayed", "on_this_machine"),
+    "runs": ("Run",),
     "streams": ("is_stream",),
     "workers": ("worthwhile",),
 }

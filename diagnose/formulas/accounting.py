@@ -3,11 +3,6 @@
 from diagnose import intervals as iv
 
 
-def exposed_ns(communication: iv.Intervals, compute: iv.Intervals) -> int:
-    """Nanoseconds of communication beside which nothing computes."""
-    return iv.total(iv.subtract(communication, compute))
-
-
 def overlapped_share(communication: iv.Intervals, compute: iv.Intervals) -> float:
     """Part of the communication time beside which something computes (HTA's overlap). Not defined without any."""
     return iv.total(iv.intersect(communication, compute)) / iv.total(communication)

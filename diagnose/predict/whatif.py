@@ -268,7 +268,7 @@ class Predictor:
         if not self.measured.timeline.has_gpu:
             return np.inf  # there the replay is the ledger
         booked = booked_on(self.measured, changed.change)
-        return booked.unprofiled_ns(self.host_speeds) / max(self.measured.timeline.steps.count, 1)
+        return self.measured.timeline.steps.each(booked.unprofiled_ns(self.host_speeds))
 
     def _alone_ns(self, rule: Rule) -> float:
         """The step with the rule's own remedy alone, in its worst case."""

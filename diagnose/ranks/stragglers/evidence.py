@@ -7,6 +7,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from diagnose.arrays import Ints, Mask
+from diagnose.formulas.accounting import share
 from diagnose.formulas.statistics import DIXON_FROM, NORMAL_SPREAD, dixon_critical, robust_deviation, t_quantile
 from diagnose.ranks.collectives.matching import Match
 from diagnose.ranks.digest import RankDigest
@@ -228,7 +229,7 @@ def lead_share(evidence: LatenessEvidence, named: Sequence[int]) -> float:
     """
     others = np.delete(evidence.own_ns, named, axis=0).max(axis=0, initial=0)
     lead = np.maximum(evidence.own_ns[named].max(axis=0, initial=0) - others, 0)
-    return float(lead.sum()) / max(int(evidence.step_ns.sum()), 1)
+    return share(lead.sum(), evidence.step_ns.sum()) or 0.0
 
 
 def suspected_among(evidence: LatenessEvidence, named: Sequence[int]) -> int | None:

@@ -52,6 +52,20 @@ def test_communication_is_exposed_or_overlapped(comm: list[tuple[int, int]], com
     assert formulas.exposed_ns(of(comm), of(compute)) + overlapped == pytest.approx(whole)
 
 
+@pytest.mark.parametrize(
+    ("part", "whole", "expected"),
+    [(1, 4, 0.25), (5, 4, 1.25), (0, 4, 0.0), (0, 0, None), (3, 0, None), (None, 4, None), (1, None, None)],
+)
+def test_a_share_is_none_if_something_is_missing(part: int | None, whole: int | None, expected: float | None) -> None:
+    assert accounting.share(part, whole) == expected
+
+
+def test_a_share_of_numbers_from_arrays_is_a_plain_number() -> None:
+    found = accounting.share(np.int64(1), np.float64(4))  # type: ignore[arg-type]
+
+    assert type(found) is float
+
+
 @given(st.lists(st.tuples(instant, instant), min_size=2, max_size=6))
 def test_waiting_and_transfer_add_up_to_the_collective(calls: list[tuple[int, int]]) -> None:
     starts, ends = np.array([c[0] for c in calls]), np.array([c[0] + 50 + c[1] for c in calls])

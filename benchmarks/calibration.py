@@ -27,10 +27,9 @@ HERE = Path(__file__).resolve().parent
 sys.path.append(str(HERE.parent / "tests"))
 
 from ladder_trace import BYTES_PER_S, MS, RECOMPUTED, measured_s, parts_ms, trace_of  # noqa: E402
+from worked_examples import predict, traffic  # noqa: E402
 
 from diagnose.attribution.attribution import attribute  # noqa: E402
-from diagnose.formulas import traffic  # noqa: E402
-from diagnose.formulas.checks import predict  # noqa: E402
 from diagnose.formulas.model_flops import attention_flops, linear_flops_per_token  # noqa: E402
 from diagnose.formulas.named_models import NAMED_MODELS  # noqa: E402
 from diagnose.metrics import Measured, measure, units  # noqa: E402

@@ -18,10 +18,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from diagnose.formulas.memory import GIB
 from diagnose.formulas.named_models import NAMED_MODELS
 from diagnose.hardware import table
-from diagnose.predict.memory.estimate import memory_ledger, stage_ledgers
+from diagnose.predict.memory.estimate import GIB, memory_ledger, stage_ledgers
 from diagnose.predict.memory.job import JobPlan, Sharding
 from diagnose.predict.memory.remedies import largest_micro_batch
 

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from kineto import Trace
+from worked_examples import traffic
+from worked_examples.predict import bytes_s, optimizer_s
 
-from diagnose.formulas import traffic
-from diagnose.formulas.checks.predict import bytes_s, optimizer_s
 from diagnose.formulas.model import ModelShape
 from diagnose.formulas.model_flops import attention_flops, linear_flops_per_token
 from diagnose.formulas.throughput import step_s

@@ -1,5 +1,5 @@
 """Writes rules.md, metrics.md, the kernel groups of writing-a-rule.md, the answers and the example of json.md, the
-manual page, and all output blocks.
+manual page, the schema of the record of a capture, and all output blocks.
 
 With --check it writes nothing and fails where a page is stale.
 
@@ -29,6 +29,7 @@ from diagnose.rule import Rule, filled, load_rules
 sys.path.insert(0, str(Path(__file__).parent))
 from json_example import example
 from man_page import man_page
+from record_schema import record_schema
 
 HERE = Path(__file__).parent
 README = HERE.parent / "README.md"
@@ -197,6 +198,7 @@ def main() -> int:
     pages = {page: with_outputs(page) for page in (README, *sorted([*HERE.glob("*.md"), *HERE.glob("design/*.md")]))}
     pages |= {HERE / "rules.md": rules_page(), HERE / "metrics.md": metrics_page()}
     pages[HERE / "man" / "diagnose.1"] = man_page(diagnose)
+    pages[HERE.parent / "diagnose" / "data" / "capture.schema.json"] = record_schema()
     pages[HERE / "json.md"] = with_answers(with_example(pages[HERE / "json.md"]))
     pages[HERE / "writing-a-rule.md"] = with_groups(pages[HERE / "writing-a-rule.md"])
     if "--check" not in sys.argv[1:]:

@@ -16,10 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from worked_examples import ROWS, evaluate
 
 from diagnose.errors import UserError
-from diagnose.formulas import evaluate
-from diagnose.formulas.checks import ROWS
 
 TABLE = (Path(__file__).parent / "checks.csv").read_text(encoding="utf-8")
 ROW_BY_ID = {row["id"]: row for row in csv.DictReader(TABLE.splitlines())}

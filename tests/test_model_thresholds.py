@@ -235,6 +235,6 @@ def test_an_element_is_read_and_written_in_eight_bytes(monkeypatch: pytest.Monke
     trace = SimpleNamespace(
         rows_of=lambda *_: np.array([True]), ts=np.array([5]), shape=np.array([0]), shapes=[("a", "b", "c")]
     )
-    steps = SimpleNamespace(host=np.array([[0, 10]]), count=1)
+    steps = SimpleNamespace(host=np.array([[0, 10]]), each=lambda total: total)
 
     assert micro_batches._bytes_per_step(job(timeline=SimpleNamespace(trace=trace, steps=steps))) == 800

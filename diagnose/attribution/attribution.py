@@ -25,6 +25,7 @@ from diagnose.attribution.causes import (
 )
 from diagnose.attribution.idle import idle_causes
 from diagnose.diagnosis.terms import CauseClass
+from diagnose.formulas.accounting import share
 from diagnose.intervals import Intervals
 from diagnose.timeline import Timeline
 from diagnose.timeline.kernel_names import COMMUNICATION, Kind
@@ -57,6 +58,10 @@ class Attribution(msgspec.Struct, frozen=True, dict=True):
     def total_ns(self) -> int:
         """Length of all counted steps."""
         return int((self.windows[:, 1] - self.windows[:, 0]).sum())
+
+    def share(self, ns: float) -> float:
+        """So long, as a share of the counted steps."""
+        return share(ns, self.total_ns) or 0.0
 
     def ns(self) -> dict[str, int]:
         """Nanoseconds of each cause over all counted steps; they add up to `total_ns`."""

@@ -6,10 +6,12 @@ Null is missing, and no loss. Keys that a table does not name are kept where the
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
+
+from diagnose.decoding.schema import array, or_null, schema_of, within, written_as
 
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)  # raised by msgspec: the text is no such JSON
 MOST_COUNT = 1 << 53  # what a double holds exactly; sums of a thousand of them fit 63 bits
@@ -35,9 +37,10 @@ def anything(value: Any, path: str, told: Told) -> Any:
     return value
 
 
-def number(low: float = -MOST_COUNT, high: float = MOST_COUNT) -> Kind:
-    """A finite number in [low, high]; flags are none."""
+def number(low: float = -MOST_COUNT, high: float = MOST_COUNT, *, written_whole: bool = False) -> Kind:
+    """A finite number in [low, high]; flags are none. `written_whole` is read alike, and written without decimals."""
 
+    @written_as(lambda: within("integer" if written_whole else "number", *_told_bounds(low, high)))
     def decoded(value: Any, path: str, told: Told) -> Any:
         sound = type(value) in (int, float) and low <= value <= high  # NaN is in no range
         return value if sound else _left_out(value, path, told)
@@ -48,35 +51,51 @@ def number(low: float = -MOST_COUNT, high: float = MOST_COUNT) -> Kind:
 def whole(low: int = 0, high: int = MOST_COUNT) -> Kind:
     """A whole number in [low, high]."""
 
+    @written_as(lambda: within("integer", *_told_bounds(low, high)))
     def decoded(value: Any, path: str, told: Told) -> Any:
         return value if type(value) is int and low <= value <= high else _left_out(value, path, told)
 
     return decoded
 
 
+@written_as(lambda: {"type": "boolean"})
 def flag(value: Any, path: str, told: Told) -> Any:
     """True or false."""
     return value if isinstance(value, bool) else _left_out(value, path, told)
 
 
+@written_as(lambda: {"type": "string"})
 def text(value: Any, path: str, told: Told) -> Any:
     """A text of at most `LONGEST_TEXT` characters."""
     sound = isinstance(value, str) and len(value) <= LONGEST_TEXT
     return encodable(value) if sound else _left_out(value, path, told)
 
 
+@written_as(lambda: {"type": "string"})
 def name(value: Any, path: str, told: Told) -> Any:
     """A text; what is beyond `LONGEST_NAME` characters is cut off, since it says no more to a reader."""
     decoded = text(value, path, told)
     return decoded if decoded is None else decoded[:LONGEST_NAME]
 
 
+@written_as(lambda: {"type": "string", "pattern": "^[0-9]{1,18}$"})
 def digits(value: Any, path: str, told: Told) -> Any:
     """A number of at most 18 digits, as text."""
     sound = isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) <= 18
     return value if sound else _left_out(value, path, told)
 
 
+def one_of(*words: str) -> Kind:
+    """A text, which is written as one of the words; another version of the writer may know more of them."""
+
+    @written_as(lambda: {"enum": [*words]})
+    def decoded(value: Any, path: str, told: Told) -> Any:
+        return text(value, path, told)
+
+    return decoded
+
+
+@written_as(lambda: {"type": ["string", "number", "boolean"]})
 def scalar(value: Any, path: str, told: Told) -> Any:
     """A flag, a bounded number or a text."""
     kind = flag if isinstance(value, bool) else text if isinstance(value, str) else _ANY_NUMBER
@@ -86,6 +105,7 @@ def scalar(value: Any, path: str, told: Told) -> Any:
 def listed(kind: Kind, most: int = MOST_ENTRIES) -> Kind:
     """A list of at most `most` entries; each that is none of the kind is left out and told."""
 
+    @written_as(lambda: array(schema_of(kind), most=most if most < MOST_ENTRIES else None))
     def decoded(value: Any, path: str, told: Told) -> Any:
         if not isinstance(value, list) or len(value) > most:
             return _left_out(value, path, told)
@@ -98,6 +118,7 @@ def listed(kind: Kind, most: int = MOST_ENTRIES) -> Kind:
 def in_order(kind: Kind) -> Kind:
     """A list whose entries keep their places; what is none of the kind becomes null."""
 
+    @written_as(lambda: array(or_null(schema_of(kind))))
     def decoded(value: Any, path: str, told: Told) -> Any:
         if not isinstance(value, list) or len(value) > MOST_ENTRIES:
             return _left_out(value, path, told)
@@ -109,6 +130,7 @@ def in_order(kind: Kind) -> Kind:
 def all_of(kind: Kind, least: int = 0, most: int = MOST_ENTRIES) -> Kind:
     """A list of `least` to `most` entries, of which not one may be of another kind."""
 
+    @written_as(lambda: array(schema_of(kind), least, most if most < MOST_ENTRIES else None))
     def decoded(value: Any, path: str, told: Told) -> Any:
         if not isinstance(value, list) or not least <= len(value) <= most:
             return _left_out(value, path, told)
@@ -133,6 +155,14 @@ def all_whole(low: int = 0, high: int = MOST_COUNT) -> Kind:
 def row(*kinds: Kind) -> Kind:
     """A list of as many entries as there are kinds, each of its own kind and none missing."""
 
+    @written_as(
+        lambda: {
+            "type": "array",
+            "prefixItems": [schema_of(k) for k in kinds],
+            "minItems": len(kinds),
+            "maxItems": len(kinds),
+        }
+    )
     def decoded(value: Any, path: str, told: Told) -> Any:
         if not isinstance(value, list) or len(value) != len(kinds):
             return _left_out(value, path, told)
@@ -145,6 +175,7 @@ def row(*kinds: Kind) -> Kind:
 def each(kind: Kind) -> Kind:
     """An object of any keys whose values are of the kind; what is null is not there."""
 
+    @written_as(lambda: {"type": "object", "additionalProperties": schema_of(kind)})
     def decoded(value: Any, path: str, told: Told) -> Any:
         if not isinstance(value, Mapping):
             return _left_out(value, path, told)
@@ -154,9 +185,21 @@ def each(kind: Kind) -> Kind:
     return decoded
 
 
-def table(fields: Mapping[str, Kind]) -> Kind:
-    """An object with these fields, null where they are; others hold plain values, at most."""
+def table(fields: Mapping[str, Kind], *, optional: Collection[str] = (), open_to_others: bool = False) -> Kind:
+    """An object with these fields, null where they are; others hold plain values, at most.
 
+    All fields but the `optional` ones are written, and others only if it is `open_to_others`.
+    """
+
+    def written() -> dict[str, Any]:
+        return {
+            "type": "object",
+            "properties": {name: or_null(schema_of(kind)) for name, kind in fields.items()},
+            "required": [name for name in fields if name not in optional],
+            "additionalProperties": open_to_others,
+        }
+
+    @written_as(written)
     def decoded(value: Any, path: str, told: Told) -> Any:
         if not isinstance(value, Mapping):
             return _left_out(value, path, told)
@@ -170,9 +213,9 @@ def plain(value: Any, path: str, told: Told) -> Any:
     if path.count(".") > _DEEPEST:
         return _left_out(value, path, told)
     if isinstance(value, Mapping):
-        return each(plain)(value, path + ".", told)
+        return _PLAIN_OBJECT(value, path + ".", told)
     if isinstance(value, list):
-        return in_order(plain)(value, path + ".", told)
+        return _PLAIN_LIST(value, path + ".", told)
     return scalar(value, path, told)
 
 
@@ -202,6 +245,7 @@ def entries(value: object) -> Sequence[Mapping[str, Any]]:
 
 
 _ANY_NUMBER = number()
+_PLAIN_OBJECT, _PLAIN_LIST = each(plain), in_order(plain)
 
 
 def _entries(value: Mapping[str, Any], path: str, told: Told, kind: Callable[[str], Kind]) -> Iterator[tuple[str, Any]]:
@@ -213,6 +257,11 @@ def _entries(value: Mapping[str, Any], path: str, told: Told, kind: Callable[[st
             yield encodable(key), None
         elif (decoded := kind(key)(entry, _below(path, key), told)) is not None:
             yield encodable(key), decoded
+
+
+def _told_bounds(low: float, high: float) -> tuple[float | None, float | None]:
+    """The bounds that say something of a number."""
+    return low if low > -MOST_COUNT else None, high if high < MOST_COUNT else None
 
 
 def _below(path: str, key: str) -> str:

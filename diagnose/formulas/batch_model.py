@@ -2,8 +2,6 @@
 
 import msgspec
 
-from diagnose.formulas import throughput
-
 
 class BatchModel(msgspec.Struct, frozen=True):
     """Seconds of a step: a part that the batch does not change (optimizer, gradients, host) and one per sample."""
@@ -12,23 +10,9 @@ class BatchModel(msgspec.Struct, frozen=True):
     per_sample_s: float
 
     @classmethod
-    def from_points(cls, batch: int, step_s: float, other_batch: int, other_step_s: float) -> "BatchModel":
-        """The line through two measured steps."""
-        per_sample = (other_step_s - step_s) / (other_batch - batch)
-        return cls(step_s - per_sample * batch, per_sample)
-
-    @classmethod
     def from_fixed(cls, fixed_s: float, batch: int, step_s: float) -> "BatchModel":
         """The line through one measured step when the fixed part is known otherwise."""
         return cls(fixed_s, (step_s - fixed_s) / batch)
-
-    def step_s(self, batch: int) -> float:
-        """Seconds of a step of that batch."""
-        return self.fixed_s + self.per_sample_s * batch
-
-    def tokens_per_s(self, batch: int, tokens: int) -> float:
-        """Rate at that batch of sequences of so many tokens."""
-        return throughput.tokens_per_s(1, batch, tokens, self.step_s(batch))
 
 
 def recompute_gain_s(model: BatchModel, batch: int, larger_batch: float) -> float:

@@ -1,6 +1,4 @@
-"""Collective communication: bytes on the wire, bandwidth, gradient buckets, and waiting told from transfer."""
-
-import math
+"""Collective communication: bytes on the wire, bandwidth, and waiting told from transfer."""
 
 import numpy as np
 
@@ -51,31 +49,6 @@ def bus_bytes_per_s(kind: str, message_bytes: float, seconds: float, ranks: int)
 def nic_rate(bus_rate: float, nodes: int, ranks: int) -> float:
     """What each rank puts on the network at a bus bandwidth measured over several nodes: busbw·(k-1)/(n-1)."""
     return bus_rate * (nodes - 1) / (ranks - 1)
-
-
-def node_boundary_s(message_bytes: float, nodes: int, node_bytes_per_s: float) -> float:
-    """Seconds of an allreduce between nodes, each with its own network bandwidth, when it is perfectly hierarchical."""
-    return transfer_s("allreduce", message_bytes, nodes, node_bytes_per_s)
-
-
-def is_network_wall(transfer_s: float, compute_s: float) -> bool:
-    """Whether communication lasts longer than the computation that could hide it."""
-    return transfer_s > compute_s
-
-
-def efficiency_without_overlap(compute_s: float, transfer_s: float) -> float:
-    """Share of the step that computes when nothing hides the communication."""
-    return compute_s / (compute_s + transfer_s)
-
-
-def gradient_bytes(parameters: int, itemsize: int) -> int:
-    """Bytes that data-parallel ranks reduce in a step."""
-    return parameters * itemsize
-
-
-def ddp_buckets(gradient_bytes: int, first_bytes: int = 1 << 20, cap_bytes: int = 25 << 20) -> int:
-    """Fewest buckets of DistributedDataParallel: a small first one, then full ones. Parameters are not split."""
-    return math.ceil(max(gradient_bytes - first_bytes, 0) / cap_bytes) + 1
 
 
 def transfer_by_duration(durations: Array) -> Array:

@@ -4,7 +4,7 @@ A multiply-add is 2 FLOPs. Training costs three forward passes: one forward, and
 gradients of inputs and of weights. Model FLOPs leave out whatever is computed again; hardware FLOPs count it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Literal, get_args
 
 from diagnose.formulas.model import ModelShape
@@ -13,28 +13,6 @@ Convention = Literal["palm", "causal", "6n", "6n-attention", "hf"]
 CONVENTIONS: tuple[Convention, ...] = get_args(Convention)
 FORWARD, BACKWARD, BACKWARD_OF_FROZEN = 2, 4, 2
 FORWARD_PRODUCTS, BACKWARD_PRODUCTS = 2, 4  # of attention: QKᵀ and AV, and the gradients of both sides of each
-
-
-def attended_pairs(tokens: int, *, causal: bool = True, window: int = 0) -> int:
-    """Query-key pairs that the mask lets through in a sequence: T², T(T+1)/2, or WT - W(W-1)/2 in a causal window.
-
-    Args:
-        tokens: length of the sequence, T.
-        causal: a token attends to itself and earlier ones only.
-        window: tokens that a causal token attends to, itself included; 0 for all.
-    """
-    if not causal:
-        return tokens * tokens
-    reach = min(window or tokens, tokens)
-    return reach * tokens - reach * (reach - 1) // 2
-
-
-def packed_tokens(document_tokens: Sequence[int]) -> float:
-    """The sequence length that costs a token as much attention as packed documents do: ΣL² / ΣL.
-
-    For documents that do not attend to each other, packed into one sequence.
-    """
-    return sum(length * length for length in document_tokens) / sum(document_tokens)
 
 
 def attention_flops(shape: ModelShape, pairs: float) -> float:
@@ -48,7 +26,7 @@ def attention_flops(shape: ModelShape, pairs: float) -> float:
 def causal_pairs_per_token(shape: ModelShape, tokens: float) -> float:
     """Mean query-key pairs of a token over the layers, to leading order: T/2, and W - W²/2T in a sliding window.
 
-    Megatron's convention; `attended_pairs` has the exact count. An encoder attends to all T.
+    Megatron's convention. An encoder attends to all T.
     """
     if not shape.causal:
         return tokens
@@ -102,7 +80,7 @@ def flops_per_token(shape: ModelShape, tokens: float, convention: Convention = "
 
     Args:
         shape: the model.
-        tokens: length of a sequence, or `packed_tokens` of its documents.
+        tokens: length of a sequence; of packed documents, the one that costs a token as much attention: ΣL² / ΣL.
         convention: which FLOPs are model FLOPs.
             "palm": 6 for each parameter that is multiplied and attention without a causal discount (PaLM, appendix B).
             "causal": the same with the attention that the mask lets through (Megatron-LM).
@@ -122,18 +100,6 @@ def partly_frozen_flops_per_token(frozen_parameters: float, trained_parameters: 
     return (FORWARD + BACKWARD_OF_FROZEN) * frozen_parameters + dense_flops_per_token(trained_parameters)
 
 
-def flops_per_step(per_token: float, batch: int, tokens: int, accumulation: int = 1) -> float:
-    """Model FLOPs of one optimizer step on one rank.
-
-    Args:
-        per_token: FLOPs of a token.
-        batch: sequences of a micro-batch.
-        tokens: length of a sequence.
-        accumulation: micro-batches of the step.
-    """
-    return per_token * batch * tokens * accumulation
-
-
 def mfu_share(flops: float, seconds: float, peak_flops: float) -> float:
     """Model FLOPs utilisation: FLOPs over what the peak (FLOP/s) allows in that time. Share of the peak (PaLM)."""
     return flops / (peak_flops * seconds)
@@ -142,38 +108,3 @@ def mfu_share(flops: float, seconds: float, peak_flops: float) -> float:
 def useful_mfu_share(mfu: float, padding_share: float) -> float:
     """MFU that counts only tokens that are not padding; `padding_share` is of all tokens of the batches."""
     return mfu * (1 - padding_share)
-
-
-def recompute_factor(recomputed_share: float = 1.0) -> float:
-    """Executed over model FLOPs of the linear layers: 8N/6N = 4/3 with full activation checkpointing.
-
-    Args:
-        recomputed_share: of the forward pass, what the backward pass computes again.
-    """
-    return (FORWARD * (1 + recomputed_share) + BACKWARD) / (FORWARD + BACKWARD)
-
-
-def executed_flops_per_token(
-    shape: ModelShape, tokens: float, recomputed_share: float = 0.0, *, fused_attention: bool = True
-) -> float:
-    """FLOPs that training one token executes, without a causal discount; the numerator of HFU.
-
-    Args:
-        shape: the model.
-        tokens: length of a sequence.
-        recomputed_share: of the forward pass, what activation checkpointing computes again.
-        fused_attention: the backward pass of attention computes QKᵀ again: 14·L·H·d·T instead of 12.
-    """
-    attention = attention_flops(shape, tokens)
-    again = attention / (FORWARD_PRODUCTS + BACKWARD_PRODUCTS) if fused_attention else 0
-    return (linear_flops_per_token(shape) + attention) * recompute_factor(recomputed_share) + again
-
-
-def hfu_share(mfu: float, recomputed_share: float = 1.0) -> float:
-    """Hardware FLOPs utilisation of the linear layers from their MFU. Share of the peak."""
-    return mfu * recompute_factor(recomputed_share)
-
-
-def exceeds_peak(achieved_tflops: float, peak_tflops: float) -> bool:
-    """Whether a rate is impossible in the precision of the peak, so that another precision ran."""
-    return achieved_tflops > peak_tflops

@@ -1,11 +1,6 @@
 """The roofline (Williams et al. 2009). Bandwidth in bytes/s, peaks in FLOP/s."""
 
 
-def intensity(flops: float, moved_bytes: float) -> float:
-    """FLOP/B."""
-    return flops / moved_bytes
-
-
 def ridge(peak_flops: float, bytes_per_s: float) -> float:
     """FLOP/B at which a kernel can reach both the peak and the bandwidth."""
     return peak_flops / bytes_per_s

@@ -1,18 +1,8 @@
-"""How a job scales with its ranks, and what a partial speed-up is worth."""
+"""How a job scales with its ranks."""
 
 import math
 
 from diagnose.formulas.throughput import step_s
-
-
-def total_rate(ranks: int, rate_per_rank: float) -> float:
-    """Rate of the job from that of one rank."""
-    return ranks * rate_per_rank
-
-
-def scaling_speedup(ranks: int, rate_per_rank: float, rate_alone: float) -> float:
-    """Rate of the job over that of a single rank by itself: N·r_N / r_1."""
-    return total_rate(ranks, rate_per_rank) / rate_alone
 
 
 def scaling_efficiency(rate_per_rank: float, rate_alone: float) -> float:
@@ -28,26 +18,11 @@ def cost_factor(rate_per_rank: float, rate_alone: float) -> float:
     return 1 / scaling_efficiency(rate_per_rank, rate_alone)
 
 
-def doubling_efficiency(ranks: int, rate_per_rank: float, rate_per_rank_doubled: float) -> float:
-    """Rate of twice the ranks over twice the rate of the ranks: what the last doubling was worth."""
-    return total_rate(2 * ranks, rate_per_rank_doubled) / (2 * total_rate(ranks, rate_per_rank))
-
-
 def efficiency_per_doubling(ranks: int, rate_per_rank: float, more_ranks: int, rate_per_rank_of_more: float) -> float:
-    """The same between any two sizes: the mean of the doublings between them, (r_M / r_N)^(1 / log2(M / N))."""
+    """Mean efficiency of the doublings between two sizes of the job: (r_M / r_N)^(1 / log2(M / N))."""
     return float((rate_per_rank_of_more / rate_per_rank) ** (1 / math.log2(more_ranks / ranks)))
 
 
 def scaling_tax_s(batch: float, tokens: int, rate_per_rank: float, rate_alone: float) -> float:
     """Seconds that a step lasts longer in the job than on a single rank; rates in tokens per second."""
     return step_s(batch, tokens, rate_per_rank) - step_s(batch, tokens, rate_alone)
-
-
-def amdahl_speedup(share: float, factor: float) -> float:
-    """Speed-up of the whole when a share of its time becomes faster by a factor (Amdahl 1967)."""
-    return 1 / (1 - share + share / factor)
-
-
-def amdahl_bound(share: float) -> float:
-    """Speed-up of the whole when a share of its time vanishes."""
-    return amdahl_speedup(share, float("inf"))

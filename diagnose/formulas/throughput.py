@@ -19,29 +19,9 @@ def step_s(batch: float, tokens: int, tokens_per_s: float) -> float:
     return batch * tokens / tokens_per_s
 
 
-def accumulated_step_s(micro_batches: int, micro_batch_s: float, sync_s: float) -> float:
-    """Seconds of a step of several micro-batches with a synchronisation between each two: k·t + (k-1)·s."""
-    return micro_batches * micro_batch_s + (micro_batches - 1) * sync_s
-
-
-def samples_per_s(batch: int, step_s: float) -> float:
-    """Samples per second from the seconds of a step."""
-    return batch / step_s
-
-
-def epochs(steps: int, batch: int, samples: int) -> float:
-    """Passes over a data set of so many samples."""
-    return steps * batch / samples
-
-
 def speedup(before: float, after: float) -> float:
     """Factor between two rates, above 1 when `after` is faster."""
     return after / before
-
-
-def saved_share(before: float, after: float) -> float:
-    """Part of a time or size that a change removed, of what it was before."""
-    return 1 - after / before
 
 
 def gpu_hours_lost_per_day(ranks: int, speedup: float) -> float:

@@ -75,7 +75,7 @@ def _row(measured: Measured, name: str, ns: float, count: float, shapes: str, na
         names=names,
         count=count / steps,
         ns=int(ns) // steps,
-        share=min(ns / max(measured.attribution.total_ns, 1), 1.0),
+        share=min(measured.attribution.share(ns), 1.0),
         mean_ns=int(ns / max(count, 1)),
         shapes=shapes,
     )

@@ -65,7 +65,7 @@ def _listed(measured: Measured, named: Sequence[_Named], rows: Sequence[Ints]) -
             share=min(ns / length, 1.0),
             gpu_ns=gpu_ns if gpu_ns is None else gpu_ns // steps,
             idle_ns=idle_ns if idle_ns is None else idle_ns // steps,
-            idle_share=None if idle_ns is None else min(idle_ns / max(measured.attribution.total_ns, 1), 1.0),
+            idle_share=None if idle_ns is None else min(measured.attribution.share(idle_ns), 1.0),
         )
 
 

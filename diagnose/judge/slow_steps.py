@@ -6,6 +6,7 @@ import numpy as np
 
 from diagnose.arrays import Floats, Ints, Mask
 from diagnose.diagnosis import SlowStep
+from diagnose.formulas.statistics import outliers
 from diagnose.judge.case import Case
 from diagnose.metrics import Measured
 from diagnose.ranks import Job
@@ -88,7 +89,4 @@ def _timed(m: Measured) -> Iterator[SlowStep]:
 
 
 def _slow(ns: Ints | Floats) -> Mask:
-    values = np.asarray(ns, np.float64)
-    middle = np.median(values)
-    spread = 1.4826 * np.median(np.abs(values - middle))
-    return np.asarray(values > max(SLOW_FROM * middle, middle + DEVIATIONS * spread), bool)
+    return outliers(ns, SLOW_FROM, DEVIATIONS)

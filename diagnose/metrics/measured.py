@@ -49,7 +49,7 @@ class Measured(Derived):
 
     def share(self, *causes: str) -> float:
         """Share of the counted steps attributed to the causes."""
-        return sum(self.cause_ns.get(c, 0) for c in causes) / max(self.attribution.total_ns, 1)
+        return self.attribution.share(sum(self.cause_ns.get(c, 0) for c in causes))
 
     def class_share(self, class_: str) -> float:
         """Share of the counted steps attributed to causes of a class."""
@@ -65,7 +65,7 @@ class Measured(Derived):
 
     def pieces_share(self, pieces: iv.Intervals) -> float:
         """The pieces of time, of the counted steps."""
-        return min(iv.total(pieces) / max(self.attribution.total_ns, 1), 1.0)
+        return min(self.attribution.share(iv.total(pieces)), 1.0)
 
     @cached_property
     def user_code(self) -> RankCode:
@@ -75,7 +75,7 @@ class Measured(Derived):
     @property
     def step_s(self) -> float:
         """Mean seconds of a counted step; of one without the profiler where that distorts them."""
-        profiled_ns = max(self.attribution.total_ns, 1) / max(self.timeline.steps.count, 1)
+        profiled_ns = self.timeline.steps.each(max(self.attribution.total_ns, 1))
         if self.job.distortion is None:
             return profiled_ns / 1e9
         return overhead_of(self.record).undistorted_ns(profiled_ns, self.job.distortion) / 1e9

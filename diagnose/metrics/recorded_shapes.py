@@ -3,6 +3,7 @@
 import numpy as np
 
 from diagnose.facts import Capture, Unknown, Value, another_run, nothing_helps
+from diagnose.formulas.accounting import share
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.unknowns import NO_SHAPES
 from diagnose.trace.vocabulary import GRAPH_LAUNCH
@@ -41,4 +42,4 @@ def _replayed_share(m: Measured) -> float:
     of_graphs = np.zeros(len(trace) + 1, bool)
     of_graphs[m.timeline.rows_matching(GRAPH_LAUNCH, "cuda_runtime", "cuda_driver", "runtime")] = True
     time = m.own_time[m.kernels]
-    return float(time[of_graphs[gpu.launch[m.kernels]]].sum() / max(time.sum(), 1))
+    return share(time[of_graphs[gpu.launch[m.kernels]]].sum(), time.sum()) or 0.0

@@ -11,7 +11,7 @@ from diagnose.attribution.causes import EXPOSED, OPERATORS, WAITING
 from diagnose.diagnosis import Speedup
 from diagnose.errors.defects import netted
 from diagnose.facts import Facts, Unknown, spoken
-from diagnose.formulas import draws
+from diagnose.formulas.statistics import ENDS
 from diagnose.metrics import Measured
 from diagnose.predict.booked import booked_on
 from diagnose.predict.changed import NOTHING, Changed, Saving, combined, joined
@@ -257,7 +257,7 @@ class Predictor:
         if now is None or then is None or together[1] <= 0 or not then.min() > 0:
             return 1.0, 1.0
         gain = before[1] * before[0].gain / (together[1] * together[0].gain)  # of the steps, the tokens left out
-        low, high = np.quantile(now / then / gain, draws.ENDS).tolist()
+        low, high = np.quantile(now / then / gain, ENDS).tolist()
         return min(low, 1.0), max(high, 1.0)
 
     def _drawn_ns(self, changed: Changed) -> Floats | None:
@@ -268,7 +268,7 @@ class Predictor:
         if not self.measured.timeline.has_gpu:
             return np.inf  # there the replay is the ledger
         booked = booked_on(self.measured, changed.change)
-        return booked.unprofiled_ns(self.host_speeds) / max(self.measured.timeline.steps.count, 1)
+        return self.measured.timeline.steps.each(booked.unprofiled_ns(self.host_speeds))
 
     def _alone_ns(self, rule: Rule) -> float:
         """The step with the rule's own remedy alone, in its worst case."""

@@ -13,6 +13,7 @@ from diagnose.attribution.attribution import Attribution
 from diagnose.attribution.causes import EXPOSED, waiting_for
 from diagnose.diagnosis.postmortem import NO_DATA_WAIT, NO_STRAGGLER, HostCode
 from diagnose.facts import Unknown, another_run
+from diagnose.formulas.accounting import share
 from diagnose.ranks.collectives.matching import ALONE, Match, match
 from diagnose.ranks.digest import RankDigest
 from diagnose.ranks.distorted import distortion_of, undistorted
@@ -232,8 +233,9 @@ def _suspicion(lateness: Sequence[RankLateness]) -> Unknown | None:
 
 def _most_waited_for(lateness: Sequence[RankLateness]) -> tuple[int, float] | None:
     """The rank that causes most of the waiting, and what part of it; None where nobody waits."""
-    most, every = max(lateness, key=lambda late: late.caused_ns), sum(late.caused_ns for late in lateness)
-    return (most.rank, most.caused_ns / every) if every else None
+    most = max(lateness, key=lambda late: late.caused_ns)
+    part = share(most.caused_ns, sum(late.caused_ns for late in lateness))
+    return None if part is None else (most.rank, part)
 
 
 def _with_parts(attribution: Attribution, exposed: iv.Intervals, parts: list[tuple[str, iv.Intervals]]) -> Attribution:

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from diagnose import intervals as iv
 from diagnose.arrays import Floats, Ints, Mask, among
+from diagnose.formulas.accounting import share
 from diagnose.roofline import nests, owners
 from diagnose.roofline.calls import call_of
 from diagnose.roofline.flop_formulas import FORMULAS, Outputs, causal_share, flops_of, key
@@ -67,7 +68,7 @@ def count_within(timeline: Timeline, spans: iv.Intervals) -> float:
     if operators is None or not len(spans):
         return 0.0
     chosen = _in_steps(timeline, operators.rows) & iv.holds(spans, timeline.trace.ts[operators.rows])
-    return float(operators.flops[chosen].sum()) / max(timeline.steps.count, 1)
+    return timeline.steps.each(float(operators.flops[chosen].sum()))
 
 
 def counted(timeline: Timeline) -> Counted | None:
@@ -168,7 +169,7 @@ def _covered(timeline: Timeline, rows: Ints) -> float:
     launch = gpu.launch_start[matrix]
     under = iv.holds(operators, launch)
     time = (gpu.end - gpu.start)[matrix]
-    return float(time[under].sum() / max(time.sum(), 1))
+    return share(time[under].sum(), time.sum()) or 0.0
 
 
 def convolution_outputs(timeline: Timeline) -> Outputs:

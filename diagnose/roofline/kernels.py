@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from diagnose import intervals as iv
 from diagnose.arrays import Coded, Floats, Ints, Labels, Mask
+from diagnose.formulas.accounting import share
 from diagnose.hardware import Device
 from diagnose.roofline import owners
 from diagnose.roofline.costs import UNSETTLED, Costs, costs_of
@@ -87,8 +88,7 @@ class Roofline(msgspec.Struct, frozen=True, dict=True):
     @property
     def judged_share(self) -> float:
         """Share of kernel time that is told compute- from memory-bound by cost, not by kind."""
-        ns = self.work.ns
-        return int(ns[~self.work.class_.are("")].sum()) / max(int(ns.sum()), 1)
+        return share(self.work.ns[~self.work.class_.are("")].sum(), self.work.ns.sum()) or 0.0
 
 
 def roofline_of(timeline: Timeline, device: Device) -> Roofline:
@@ -102,7 +102,7 @@ def roofline_of(timeline: Timeline, device: Device) -> Roofline:
         class_=Labels(_over_activities(timeline, costs.at, work.class_.code, CLASSES.index("")), CLASSES),
         bound=Labels(_over_activities(timeline, costs.at, work.bound.code, BOUNDS.index("unknown")), BOUNDS),
         sized=_over_activities(timeline, costs.at, work.sized, False),
-        sized_share=int(work.ns[work.sized].sum()) / max(kernel_ns, 1),
+        sized_share=share(work.ns[work.sized].sum(), kernel_ns) or 0.0,
         work=work,
         device=device,
     )

@@ -6,6 +6,7 @@ import msgspec
 import numpy as np
 
 from diagnose.arrays import Coded, Floats, Ints, Labels, Mask, shortened
+from diagnose.formulas.accounting import share
 from diagnose.hardware import Device
 from diagnose.roofline.costs import Costs
 from diagnose.roofline.owners import distinct
@@ -109,7 +110,7 @@ def row_of(work: Work, device: Device, key: tuple[str, str, str], chosen: Ints) 
     bytes_ = float(np.nansum(moved)) if sized_ns and not np.isnan(moved).all() else None
     tflops = flops / sized_ns / 1e3 if flops else None
     gbs = bytes_ / sized_ns if bytes_ else None
-    above, fewer = work.above_ns[sized], int(each_ns[work.costs.indirect[chosen]].sum()) / max(ns, 1)
+    above, fewer = work.above_ns[sized], share(each_ns[work.costs.indirect[chosen]].sum(), ns) or 0.0
     each_bytes = (bytes_ or 0.0) / max(len(sized), 1)
     return RooflineRow(
         *key,
@@ -124,7 +125,7 @@ def row_of(work: Work, device: Device, key: tuple[str, str, str], chosen: Ints) 
         class_=_most(work.class_[chosen], each_ns),
         bound=_most(work.bound[chosen], each_ns),
         above_roof_ns=int(np.nansum(above)) if len(above) and not np.isnan(above).all() else None,
-        note=_note(device, key, fewer, tflops, gbs, sized_ns / ns if ns else 0.0, each_bytes),
+        note=_note(device, key, fewer, tflops, gbs, share(sized_ns, ns) or 0.0, each_bytes),
     )
 
 

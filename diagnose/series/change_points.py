@@ -6,6 +6,7 @@ from itertools import pairwise
 import numpy as np
 
 from diagnose.arrays import Floats
+from diagnose.formulas.statistics import robust_deviation
 from diagnose.series.periodic import Beat, beats
 from diagnose.series.segments import MARGIN, MOST_BLOCKS, Split, splits
 from diagnose.series.stalls import Burst, bursts
@@ -62,7 +63,7 @@ def _warmup(values: Floats) -> int:
         return 0
     most = min(_MOST_WARMUP, len(values) // 10)
     after = values[most : most + 100]
-    deviation = 1.4826 * float(np.median(np.abs(after - np.median(after))))
+    deviation = robust_deviation(after)
     slow = values[:most] > np.median(after) + max(_WARM, 3 * deviation)
     return int(np.argmin(slow)) if not slow.all() else most
 

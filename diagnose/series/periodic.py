@@ -15,6 +15,7 @@ from itertools import pairwise
 import numpy as np
 
 from diagnose.arrays import Floats, Ints
+from diagnose.formulas.statistics import binomial_tail, robust_deviation
 from diagnose.series.tracks import Track
 
 LEAST_SPIKE = np.log(1.2)
@@ -51,7 +52,7 @@ def excess(values: Floats) -> Floats:
 def spikes(values: Floats) -> Ints:
     """Rows that are far above their neighbours: a fifth of the step, and 4 deviations."""
     above = excess(values)
-    deviation = 1.4826 * float(np.median(np.abs(above)))
+    deviation = robust_deviation(above, middle=0.0)
     return np.flatnonzero(above > max(LEAST_SPIKE, 4 * deviation))
 
 
@@ -93,7 +94,8 @@ def _most_regular(track: Track, rows: Ints, chance: float) -> tuple[int, Ints] |
         hits = _in_phase(steps, int(every), tolerance)
         called = _timed(track, int(steps[hits[0]]), int(steps[hits[-1]]), int(every), tolerance)
         there = len(np.unique((steps[hits] - steps[hits[0]] + every // 2) // every))
-        regular = there >= max(_REGULAR * called, _HITS) and _by_chance(there - 2, called - 2, rate) < chance
+        by_chance = binomial_tail(min(there, called) - 2, called - 2, rate)
+        regular = there >= max(_REGULAR * called, _HITS) and by_chance < chance
         if regular and (best is None or len(hits) > len(best[1])):
             best = int(every), rows[hits]
     return best
@@ -103,15 +105,6 @@ def _timed(track: Track, first: int, last: int, every: int, tolerance: int) -> i
     """How many of the steps that the period calls for have a sample: those that were recorded have no time."""
     off = track.step[(track.step >= first - tolerance) & (track.step <= last + tolerance)] - first + tolerance
     return len(np.unique(off[off % every <= 2 * tolerance] // every))
-
-
-def _by_chance(there: int, called: int, rate: float) -> float:
-    """At most this likely are `there` of `called` by chance, at `rate` each (Chernoff's bound of the binomial)."""
-    share = min(there / called, 1.0)
-    if share <= rate:
-        return 1.0
-    missing = (1 - share) * np.log((1 - share) / (1 - rate)) if share < 1 else 0.0
-    return float(np.exp(-called * (share * np.log(share / rate) + missing)))
 
 
 def _in_phase(steps: Ints, every: int, tolerance: int) -> Ints:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from diagnose.arrays import Floats
-from diagnose.series.evidence import strongest_split
+from diagnose.formulas.statistics import correlated_shift, robust_deviation
 
 MARGIN = 10  # samples on each side of a change
 MOST_BLOCKS = 2000
@@ -71,7 +71,7 @@ def _chosen(values: Floats, alpha: float, least: float) -> list[int]:
     intervals = _intervals(len(values))
     tested = []
     for begin, end in intervals:
-        p, at = strongest_split(values[begin:end], MARGIN)
+        at, p = correlated_shift(values[begin:end], MARGIN)
         if p < alpha / len(intervals) and abs(difference(values[begin:end], at)) >= least:
             tested.append((p, end - begin, begin, end, begin + at))
     chosen: list[int] = []
@@ -92,7 +92,7 @@ def _confirmed(values: Floats, chosen: list[int], alpha: float, least: float) ->
         chosen = edges[1:-1]
         tested = []
         for a, at, b in zip(edges, chosen, edges[2:], strict=False):
-            p, _ = strongest_split(values[a:b], min(MARGIN, at - a, b - at))
+            _, p = correlated_shift(values[a:b], min(MARGIN, at - a, b - at))
             tested.append((p if abs(difference(values[a:b], at - a)) >= least else 1.0, at))
         worst, at = max(tested)
         if worst < alpha / tests:
@@ -107,7 +107,7 @@ def _misfit(values: Floats) -> Floats:
     Of one level the misfit is the sum of squares less the squared sum over the number, so running sums give all places.
     """
     middle = np.median(values)
-    reach = 3 * max(float(np.median(np.abs(values - middle))) * 1.4826, 1e-9)
+    reach = 3 * max(robust_deviation(values), 1e-9)
     near = np.clip(values - middle, -reach, reach)  # far from zero the squares would leave nothing of small differences
     n, sums = len(near), np.cumsum(near)
     k = np.arange(1, n)

@@ -8,11 +8,11 @@ reach by chance is a stall. Bursts are told from medians over 5 to 65 samples.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import comb
 
 import numpy as np
 
 from diagnose.arrays import Floats, Ints
+from diagnose.formulas.statistics import binomial_tail
 from diagnose.series.tracks import Track
 
 ALPHA = 0.01  # samples beyond a stall that the tail of the others may give
@@ -148,8 +148,7 @@ def _together(excess: Floats, begin: int, end: int) -> bool:
     rate = (int(slow.sum()) - count + 1) / (len(excess) - length + 1)
     if rate >= 1:
         return False
-    chance = sum(comb(length, k) * rate**k * (1 - rate) ** (length - k) for k in range(count, length + 1))
-    return len(excess) * chance < ALPHA
+    return len(excess) * binomial_tail(count, length, rate) < ALPHA
 
 
 def _caution(tail: Floats) -> float:

@@ -57,6 +57,10 @@ class StepWindows:
         """Number of counted steps."""
         return len(self.host)
 
+    def each(self, total: float) -> float:
+        """The mean over the counted steps of what all of them have together."""
+        return total / max(self.count, 1)
+
     def only(self, number: int) -> "StepWindows":
         """The one step that goes by `number`, as if no other were counted; empty when there is none."""
         kept = [at for at, own in enumerate(self.numbers) if own == number]

@@ -10,6 +10,7 @@ from diagnose.decoding import (
     listed,
     name,
     number,
+    one_of,
     row,
     scalar,
     table,
@@ -19,16 +20,19 @@ from diagnose.decoding import (
 from diagnose.probes.protocol import MOST_STACK_FRAMES, MOST_STACKS
 
 UNREADABLE_RECORD = "unreadable-record"  # the loss of a record that holds nothing
-_COUNT = number(0)
-_BYTES = number(0)
-_NS = number(0)
-_CORES = number(0, 1 << 20)
+_COUNT = number(0, written_whole=True)
+_BYTES = number(0, written_whole=True)
+_NS = number(0, written_whole=True)
+_CORES = number(0, 1 << 20, written_whole=True)
 _SIZE = whole(0, 1 << 31)
 _FACTOR = number(0, 1e6)
 _SHARE = number(0, 1)
-_PARAMETERS = number(0, 1e15)
+_PARAMETERS = number(0, 1e15, written_whole=True)
 
-_VERSIONS = ("hip", "cuda", "driver_cuda", "flash_attn", "flash_attn_3", "kernels", "liger_kernel", "torch")
+_VERSIONS = (
+    "torch", "transformers", "accelerate", "liger_kernel", "triton", "flash_attn", "flash_attn_3", "kernels",
+    "deepspeed", "nvtx", "python", "cuda", "hip", "driver", "driver_cuda", "nccl",
+)  # fmt: skip
 _TORCH_FLAGS = ("detects_anomalies", "deterministic", "cudnn_deterministic", "cudnn_benchmark", "debug_build")
 _TORCH_SETTINGS = {
     **dict.fromkeys(_TORCH_FLAGS, flag),
@@ -42,30 +46,32 @@ _STEPS = {
     "unprofiled_host_ns": in_order(_NS),
     "unprofiled_ranges_ns": each(in_order(_NS)),
     "unprofiled_gc_ns": in_order(_NS),
-    "clock": text,
-    "source": text,
+    "clock": one_of("host", "device"),
+    "source": one_of("trainer", "optimizer", "code"),
     "first_active_step": whole(0, 1 << 48),
     "settled": flag,
     "shortened": flag,
     "passed": whole(0, 1 << 48),
     "cut_by": text,
 }
+_STEPS_IF_ANY = ("waiting_ns", "unprofiled_host_ns", "unprofiled_ranges_ns", "unprofiled_gc_ns", "passed", "cut_by")
 _DDP_FLAGS = ("find_unused_parameters", "gradient_as_bucket_view", "static_graph", "broadcast_buffers")
+_FSDP = {"class": text, "sharding_strategy": text, "forward_prefetch": flag}
 _DEVICE = {
     "name": text,
     "index": whole(0, 1 << 16),
     "pci_address": text,
     "total_memory_bytes": _BYTES,
     "compute_capability": text,
-    "multiprocessors": number(0, 1 << 16),
+    "multiprocessors": number(0, 1 << 16, written_whole=True),
     "memory_clock_mhz": number(0, 1e6),
     "clock_mhz": number(0, 1e6),
-    "memory_bus_bits": number(0, 1 << 20),
+    "memory_bus_bits": number(0, 1 << 20, written_whole=True),
     "l2_cache_bytes": _BYTES,
     "nvml": table(
         {
             **{
-                name: number(0, 1e6)
+                name: number(0, 1e6, written_whole=True)
                 for name in (
                     "sm_clock_mhz",
                     "sm_clock_max_mhz",
@@ -74,12 +80,12 @@ _DEVICE = {
                     "memory_bus_bits",
                     "clock_mhz",
                     "temperature_c",
-                    "power_w",
-                    "power_limit_w",
                 )
             },
+            **dict.fromkeys(("power_w", "power_limit_w"), number(0, 1e6)),
             "throttle_reasons": listed(text),
-        }
+        },
+        optional=("clock_mhz",),
     ),
 }
 _MODEL = {
@@ -92,6 +98,7 @@ _MODEL = {
     "attn_implementation": text,
     "gradient_checkpointing": flag,
     "config": each(scalar),
+    "text_config": each(scalar),
 }
 _ARGUMENTS = {
     **{
@@ -120,12 +127,19 @@ _ARGUMENTS = {
     ),
     **dict.fromkeys(("eval_strategy", "save_strategy", "logging_strategy", "optim"), text),
 }
+_OPTIMIZER = {
+    "class": text,
+    **dict.fromkeys(("fused", "foreach", "capturable"), flag),
+    "parameters": _PARAMETERS,
+    "dtypes": each(_PARAMETERS),
+    "groups": _COUNT,
+}
 _LOADING = {
     **dict.fromkeys(("wall_ns", "cpu_ns", "together_cpu_ns", "process_cpu_ns"), _NS),
     "workers": _COUNT,
     "fetches": _COUNT,
     "wait_ns": in_order(_NS),
-    "busy": _COUNT,
+    "busy": number(0),
     "unmeasured": text,
 }
 _PADDING = {
@@ -137,11 +151,13 @@ _EXPECTED = {
     "rule": text,
     "speedup": in_order(number(0, 1e9)),
     "step": text,
-    "step_ns": _NS,
-    "unprofiled_step_ns": _NS,
-    "samples_per_step": _COUNT,
+    **dict.fromkeys(("step_ns", "unprofiled_step_ns", "samples_per_step"), number(0)),
 }
-_REFUSED = {**dict.fromkeys(("target", "key", "because", "binds", "unless_set"), text), "value": scalar}
+_REFUSED = {
+    **dict.fromkeys(("target", "key", "because", "unless_set"), text),
+    "binds": one_of("job", "patch"),
+    "value": scalar,
+}
 _MS = number(0, 1e9)
 _STACKS = {
     **dict.fromkeys(("interval_ms", "wall_ms", "cost_ms"), _MS),
@@ -159,6 +175,12 @@ _STACKS = {
     ),
     "why_none": text,
 }
+_OF_THREADS = {**_STACKS, "workers": table(_STACKS, optional=_STACKS)}
+_PROFILER = {
+    "activities": listed(text),
+    **dict.fromkeys(("warmup", "active"), _COUNT),
+    **dict.fromkeys(("record_shapes", "with_stack", "profile_memory", "record_python_gc_info"), flag),
+}
 _RECORDING = {
     **dict.fromkeys(("budget_bytes", "text_bytes", "memory_bytes"), _BYTES),
     **dict.fromkeys(("asked_steps", "steps"), whole(0, 1 << 48)),
@@ -169,6 +191,7 @@ _RECORDING = {
     "cut_because": text,
 }
 
+_DEVICE_MEMORY = ("allocated", "reserved", "max_allocated", "max_reserved", "free", "total")
 _OVER = table({"run": in_order(number()), "window": in_order(number())})  # least, median, most
 _READINGS = {
     **dict.fromkeys(("samples", "in_window"), whole(0, 1 << 32)),
@@ -205,19 +228,26 @@ RECORD = table(
         "world_size": whole(0, MOST_RANKS),
         "host": text,
         "slurm": each(digits),
-        "cores": table({"usable": _CORES, "quota": _CORES, "shared": _CORES, "local_ranks": number(0, MOST_RANKS)}),
+        "cores": table(
+            {
+                "usable": _CORES,
+                "quota": number(0, 1 << 20),
+                "shared": _CORES,
+                "local_ranks": number(0, MOST_RANKS, written_whole=True),
+            }
+        ),
         "versions": table({"liger_model_types": listed(text), **dict.fromkeys(_VERSIONS, text)}),
         "device": table(_DEVICE),
         "torch_settings": table(_TORCH_SETTINGS),
         "model": table(_MODEL),
         "training_loop": text,
-        "training_arguments": table(_ARGUMENTS),
+        "training_arguments": table(_ARGUMENTS, optional=_ARGUMENTS, open_to_others=True),
         "dataloader": table(
             {
                 "num_workers": number(0, 1e6),
                 "prefetch_factor": number(0, 1e6),
-                "pin_memory": flag,
-                "persistent_workers": flag,
+                **dict.fromkeys(("pin_memory", "persistent_workers", "drop_last"), flag),
+                "batch_size": scalar,
             }
         ),
         "batch": table(
@@ -231,25 +261,26 @@ RECORD = table(
             }
         ),
         "loading": table(_LOADING),
-        "optimizer": table({"class": text, "parameters": _PARAMETERS, "dtypes": each(_PARAMETERS)}),
+        "optimizer": table(_OPTIMIZER),
         "compiled": flag,
         "compilations": COMPILED,
         "ddp": table({**dict.fromkeys(_DDP_FLAGS, flag), "bucket_cap_mb": _FACTOR}),
-        "fsdp": table({"class": text, "sharding_strategy": text, "forward_prefetch": flag}),
+        "fsdp": table(_FSDP, optional=("forward_prefetch",)),
         "liger": table({"asked": flag, "loaded": flag}),
-        "memory": each(_BYTES),
+        "memory": table({f"{of}_bytes": _BYTES for of in _DEVICE_MEMORY}),
         "environment": each(text),
         "infiniband_devices": whole(0, 1 << 16),
-        "applied": each(table({})),
+        "applied": each(table({}, open_to_others=True)),
         **dict.fromkeys(("refuses", "refused"), listed(table(_REFUSED))),
         "expected": table(_EXPECTED),
-        "steps": table(_STEPS),
+        "steps": table(_STEPS, optional=_STEPS_IF_ANY),
         "overhead_factor": _FACTOR,
         "machine_samples": table(_READINGS),
-        "stack_samples": table({**_STACKS, "workers": table(_STACKS)}),
+        "stack_samples": table(_OF_THREADS, optional=_OF_THREADS),
         "recording": table(_RECORDING),
-        "profiler": table({"record_python_gc_info": flag}),
+        "profiler": table(_PROFILER, open_to_others=True),
         "error": text,
-    }
+    },
+    optional=("machine_samples", "stack_samples"),
 )
 """The whole record."""

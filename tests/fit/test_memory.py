@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from public_tables import public_table
 
-from diagnose.formulas.memory import GIB
 from diagnose.formulas.model import ModelShape
-from diagnose.predict.memory.estimate import memory_ledger, stage_ledgers
+from diagnose.predict.memory.estimate import GIB, memory_ledger, stage_ledgers
 from diagnose.predict.memory.job import CHECKPOINTINGS, JobPlan, Sharding
 from diagnose.predict.memory.precision import OPTIMIZERS, PRECISIONS
 from diagnose.predict.memory.remedies import largest_micro_batch, remedies

@@ -3,12 +3,12 @@
 from typing import Any
 
 import pytest
+from worked_examples.formulas import executed_flops_per_token
+from worked_examples.products import sdpa_backward_flops, sdpa_flops
 
-from diagnose.formulas.checks.products import sdpa_backward_flops, sdpa_flops
 from diagnose.formulas.model import ModelShape
 from diagnose.formulas.model_flops import (
     attention_flops,
-    executed_flops_per_token,
     flops_per_token,
     linear_flops_per_token,
     partly_frozen_flops_per_token,

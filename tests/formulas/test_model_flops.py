@@ -1,7 +1,6 @@
-"""FLOPs of a token: masks against brute force, and what each convention counts."""
+"""FLOPs of a token: a causal mask, and what each convention counts."""
 
 from dataclasses import replace
-from itertools import product
 
 import pytest
 from hypothesis import given
@@ -11,51 +10,22 @@ from diagnose.formulas.model import ModelShape
 from diagnose.formulas.model_flops import (
     CONVENTIONS,
     Convention,
-    attended_pairs,
     attention_flops,
     causal_pairs_per_token,
     dense_flops_per_token,
-    executed_flops_per_token,
-    flops_per_step,
     flops_per_token,
-    mfu_share,
-    packed_tokens,
     partly_frozen_flops_per_token,
-    recompute_factor,
-    useful_mfu_share,
 )
 from diagnose.formulas.named_models import NAMED_MODELS
 
 SHAPE = ModelShape(hidden=64, layers=4, heads=8, kv_heads=2, ffn=256, vocab=1000)
-lengths = st.integers(1, 30)
-
-
-def allowed(tokens: int, window: int) -> int:
-    """Causal pairs of a mask, one by one."""
-    return sum(key <= query < key + window for query, key in product(range(tokens), repeat=2))
-
-
-@given(lengths, st.integers(0, 40))
-def test_attended_pairs_of_a_mask(tokens: int, window: int) -> None:
-    assert attended_pairs(tokens, window=window) == allowed(tokens, window or tokens)
-    assert attended_pairs(tokens, causal=False) == tokens**2
-
-
-@given(st.lists(lengths, min_size=1, max_size=5))
-def test_packed_documents_attend_within_themselves(documents: list[int]) -> None:
-    pairs = sum(attended_pairs(length, causal=False) for length in documents)
-
-    assert sum(documents) * attention_flops(SHAPE, packed_tokens(documents)) == pytest.approx(
-        attention_flops(SHAPE, pairs)
-    )
-    assert packed_tokens(documents) <= sum(documents)
 
 
 @given(st.integers(1, 4096), st.integers(1, 4096))
 def test_causal_pairs_of_a_token_are_the_exact_ones_to_leading_order(tokens: int, window: int) -> None:
     shape = replace(SHAPE, window=window, windowed_layers=SHAPE.layers)
 
-    exact = attended_pairs(tokens, window=window) / tokens
+    exact = sum(min(place, window) for place in range(1, tokens + 1)) / tokens
 
     assert abs(causal_pairs_per_token(shape, tokens) - exact) <= 0.5
 
@@ -107,21 +77,3 @@ def test_only_attention_grows_with_the_length(tokens: int) -> None:
 def test_frozen_weights_cost_four_instead_of_six() -> None:
     assert partly_frozen_flops_per_token(0, 100) == dense_flops_per_token(100) == 600
     assert partly_frozen_flops_per_token(100, 1) == 406
-
-
-def test_recomputation_adds_a_forward_pass() -> None:
-    model_flops = flops_per_token(SHAPE, 100)
-
-    assert recompute_factor(0) == 1
-    assert recompute_factor(1) == pytest.approx(8 / 6)
-    assert executed_flops_per_token(SHAPE, 100, fused_attention=False) == model_flops
-    assert executed_flops_per_token(SHAPE, 100, 1, fused_attention=False) == pytest.approx(model_flops * 4 / 3)
-    assert executed_flops_per_token(SHAPE, 100) - model_flops == pytest.approx(2 * 4 * 64 * 100)
-
-
-def test_a_step_of_several_micro_batches() -> None:
-    flops = flops_per_step(10.0, batch=2, tokens=100, accumulation=4)
-
-    assert flops == 8000
-    assert mfu_share(flops, seconds=2.0, peak_flops=16000) == 0.25
-    assert useful_mfu_share(0.25, padding_share=0.2) == pytest.approx(0.2)

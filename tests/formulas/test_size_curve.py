@@ -2,7 +2,7 @@
 
 import pytest
 
-from diagnose.formulas.collectives import node_boundary_s
+from diagnose.formulas.collectives import transfer_s
 from diagnose.formulas.size_curve import A100, HOPPER, HOPPER_NVSWITCH, NETWORK_LATENCY_S, Links
 
 MIB = 1 << 20
@@ -41,7 +41,7 @@ def test_between_nodes_the_boundary_of_a_node_bounds() -> None:
     four_nodes = Links(HOPPER, 450, ranks=16, nodes=4, node_gbs=100)
     size = 4 << 30
 
-    seconds = node_boundary_s(size, 4, 100e9) + NETWORK_LATENCY_S
+    seconds = transfer_s("allreduce", size, 4, 100e9) + NETWORK_LATENCY_S
 
     assert four_nodes.bus_gbs("allreduce", size) == pytest.approx(2 * 15 / 16 * size / seconds / 1e9)
 

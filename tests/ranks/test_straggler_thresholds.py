@@ -110,10 +110,19 @@ def test_a_rank_is_suspected_for_most_of_the_waiting_far_beyond_noise(
     assert suspected_among(found, ()) == suspected
 
 
-@pytest.mark.parametrize(("spread", "steady"), [(1.5, True), (1.75, False)])
-def test_a_lead_over_many_steps_is_no_chance_by_the_t_test(spread: float, steady: bool) -> None:
-    """Of 20 steps the mean is 2.6 times its error: the deviation may be 1.72 times the mean."""
-    lead = np.array([1 + spread, 1 - spread] * 10) * 1000
+@pytest.mark.parametrize(
+    ("signs", "spread", "steady"),
+    [
+        ([1, -1] * 10, 1.70, True),  # one in a hundred leads of 20 steps is 2.54 times its error
+        ([1, -1] * 10, 1.73, False),
+        ([1, -1] * 2, 0.375, True),  # of four steps 4.54 times
+        ([1, -1] * 2, 0.385, False),
+        ([1, 0, -1], 0.40, True),  # one in forty leads of three steps is 4.30 times its error
+        ([1, 0, -1], 0.41, False),
+    ],
+)
+def test_a_lead_is_no_chance_by_the_t_test(signs: list[int], spread: float, steady: bool) -> None:
+    lead = (1 + spread * np.array(signs)) * 1000
 
     assert _significant(lead.astype(np.int64)) is steady
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from diagnose.arrays import Floats, Mask
+from diagnose.formulas.statistics import draws_of, outliers, t_quantile
+from diagnose.judge.slow_steps import DEVIATIONS, SLOW_FROM
 
-SLOW_FROM = 1.2  # times the median, and as many robust deviations above it as follow
-DEVIATIONS = 3
 STALL_FROM = 3.0  # times the median, where many steps are slow
 RARE = 0.01  # of the steps
 LEAST_KEPT = 3
@@ -17,8 +17,7 @@ MOST_STEPS = 1000
 STRETCHES = 5  # of a run, which tell how its speed changes
 _LEAST_IN_STRETCH = 2
 _RESAMPLES = 2000
-_T = {1: 63.66, 2: 9.925, 3: 5.841, 4: 4.604, 5: 4.032, 6: 3.707, 8: 3.355, 10: 3.169, 15: 2.947, 30: 2.750, 1e9: 2.576}
-"""Two-sided 99 % quantiles of Student's t by degrees of freedom."""
+_BEYOND = 0.01  # of equal speed-ups lie outside the interval
 
 
 @dataclass(frozen=True)
@@ -96,10 +95,7 @@ def _rarely_slow(ns: Floats) -> Mask:
     none = np.zeros(len(ns), bool)
     if len(ns) <= LEAST_KEPT:
         return none
-    middle = np.median(ns)
-    spread = 1.4826 * np.median(np.abs(ns - middle))
-    for least in (max(SLOW_FROM * middle, middle + DEVIATIONS * spread), STALL_FROM * middle):
-        slow = np.asarray(ns > least, bool)
+    for slow in (outliers(ns, SLOW_FROM, DEVIATIONS), np.asarray(ns > STALL_FROM * np.median(ns), bool)):
         if slow.sum() <= max(1, RARE * len(ns)):
             return slow
     return none
@@ -125,8 +121,8 @@ def _bootstrap_deviation(ns: Floats, block: int) -> float:
     count = len(ns)
     sums = np.cumsum(np.concatenate(([0.0], ns, ns[: block - 1])))
     of_block = (sums[block:] - sums[:-block])[:count] / block
-    draws = np.random.default_rng(0).integers(0, count, (_RESAMPLES, max(round(count / block), 1)))
-    return float(of_block[draws].mean(axis=1).std())
+    drawn = draws_of(count, _RESAMPLES, max(round(count / block), 1))
+    return float(of_block[drawn].mean(axis=1).std())
 
 
 def half_width(before: StepTime, after: StepTime, floor_share: float, drifts: bool = False) -> float | None:
@@ -143,7 +139,7 @@ def half_width(before: StepTime, after: StepTime, floor_share: float, drifts: bo
     freedom = _welch(errors, [side.freedom or known[0].freedom for side in (before, after)])
     if drifts:
         errors += [before.drift_share, after.drift_share]
-    return float(np.hypot(quantile(freedom) * np.linalg.norm(errors), np.log1p(floor_share)))
+    return float(np.hypot(t_quantile(_BEYOND / 2, max(freedom, 1.0)) * np.linalg.norm(errors), np.log1p(floor_share)))
 
 
 def _error_of(side: StepTime, other: StepTime) -> float:
@@ -155,12 +151,6 @@ def _welch(errors: Sequence[float], freedoms: Sequence[float]) -> float:
     squares = sum(error**2 for error in errors)
     parts = sum(error**4 / max(freedom, 1.0) for error, freedom in zip(errors, freedoms, strict=True))
     return squares**2 / parts if parts > 0 else 1e9
-
-
-def quantile(freedom: float) -> float:
-    """The 99 % quantile of |t|, between the entries of the table by the inverse of the degrees of freedom."""
-    at = [1 / degrees for degrees in sorted(_T, reverse=True)]
-    return float(np.interp(1 / max(freedom, 1.0), at, [_T[degrees] for degrees in sorted(_T, reverse=True)]))
 
 
 def without_start(seconds: Floats) -> Floats:

@@ -17,6 +17,7 @@ from diagnose.commands.data.question import Question
 from diagnose.commands.data.stages import smallest_of, stages_of
 from diagnose.commands.data.workers import needed, rates_of
 from diagnose.diagnosis.estimates import number
+from diagnose.formulas.accounting import share
 from diagnose.metrics.data.loader_work import COMPUTES, SEVERAL, TAKES_TURNS
 from diagnose.patch.refusals import Standing
 from diagnose.trace.refused import refused_in
@@ -97,12 +98,12 @@ def lock_of(measured: Measured, busy_share: float | None) -> tuple[LockHeld, str
 
 
 def _together(beside: Beside) -> float:
-    return (beside.loading_ns + beside.beside_ns) / beside.wall_ns if beside.wall_ns else 0.0
+    return share(beside.loading_ns + beside.beside_ns, beside.wall_ns) or 0.0
 
 
 def _queued_share(measured: Measured) -> float:
     spent = measured.fetch.wall_ns + measured.collate.wall_ns
-    return min((measured.fetch.queued_ns + measured.collate.queued_ns) / spent, 1.0) if spent else 0.0
+    return min(share(measured.fetch.queued_ns + measured.collate.queued_ns, spent) or 0.0, 1.0)
 
 
 def _notes(measured: Measured) -> list[str]:

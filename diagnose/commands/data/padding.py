@@ -13,11 +13,12 @@ from diagnose.arrays import Floats, Ints
 from diagnose.commands.data.answer import Padding, PaddingGain, PaddingKind
 from diagnose.commands.data.measured import Measured
 from diagnose.diagnosis.terms import Estimate
+from diagnose.formulas.statistics import generator
 from diagnose.metrics.data.padding import LEAST_BATCHES, LEAST_BEYOND
 
 LEAST_SAMPLES = 200
 LONGEST, GROUPED, PACKED = "pad each batch to its longest sample", "group samples by length", "pack samples"
-_DRAWS, _SEED = 60, 0
+_DRAWS = 60
 _MEGABATCH = 50  # batches that are sorted together, at most, as transformers' Trainer does it
 _OF_AN_EPOCH = 20_000  # samples of one draw that are batched
 _MOST_PACKED = 1000  # samples of one draw that are packed
@@ -96,7 +97,7 @@ def _factor(
     after: Callable[[np.random.Generator, Ints], Floats], kind: PaddingKind, lengths: Ints, rows: Ints, tokens: Ints
 ) -> Estimate:
     """Tokens of a sample as it is batched, over those after the change."""
-    draw = np.random.default_rng(_SEED)
+    draw = generator()
     factors = []
     for _ in range(_DRAWS):
         chosen = draw.integers(len(rows), size=len(rows))

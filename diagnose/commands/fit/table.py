@@ -13,9 +13,8 @@ from diagnose.commands.fit.mfu_as import counted_flops_per_token, counted_peak_f
 from diagnose.commands.fit.stacks import Stack, stack_of
 from diagnose.commands.fit.step_time import predict_step
 from diagnose.errors import UserError
-from diagnose.formulas.memory import GIB
 from diagnose.formulas.model import ModelShape
-from diagnose.predict.memory.estimate import MemoryLedger
+from diagnose.predict.memory.estimate import GIB, MemoryLedger
 from diagnose.predict.memory.job import MOST, JobPlan, Sharding
 
 ShapeOf = Callable[[str], ModelShape]

@@ -7,10 +7,12 @@ from math import prod
 
 from diagnose.commands.fleet.account import WORST, Counted
 from diagnose.commands.fleet.answer import FleetHost, HostFault, YesOrNo
-from diagnose.commands.fleet.chance import ALPHA, at_least, drawn_at_least
 from diagnose.commands.fleet.jobs import Job
+from diagnose.formulas.statistics import hypergeometric_tail, poisson_binomial_tail
 
 HELD_BY_THE_MACHINE = ("heat", "the power supply", "heat or the power supply")  # a power limit is usual, and no fault
+
+ALPHA = 0.01  # chance of one accusation, or of one trend, in a fleet in which nothing is wrong
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ def _late(jobs: Iterable[Counted]) -> dict[str, _Host]:
             seen.setdefault(host, []).append(Seen(each.job, has, why if has else (), waited if has else 0.0))
             chances.setdefault(host, []).append(ranks / of_host.total())
     return {
-        host: _Host(own, sum(of), at_least(sum(one.has for one in own), of), prod(of))
+        host: _Host(own, sum(of), poisson_binomial_tail(sum(one.has for one in own), of), prod(of))
         for (host, own), of in zip(seen.items(), chances.values(), strict=True)
     }
 
@@ -101,8 +103,9 @@ def _held(jobs: Iterable[Counted]) -> dict[str, _Host]:
     hosts: dict[str, _Host] = {}
     for host, own in seen.items():
         times, ran = sum(one.has for one in own), len(own)
-        p_value = drawn_at_least(times, ran, marked, whole)
-        hosts[host] = _Host(own, ran * marked / whole, p_value, drawn_at_least(ran, ran, marked - times + ran, whole))
+        p_value = hypergeometric_tail(times, ran, marked, whole)
+        least = hypergeometric_tail(ran, ran, marked - times + ran, whole)
+        hosts[host] = _Host(own, ran * marked / whole, p_value, least)
     return hosts
 
 

@@ -6,7 +6,8 @@ import numpy as np
 
 from diagnose.commands.fleet.account import Counted, part_of
 from diagnose.commands.fleet.answer import FleetCause, FleetTrend
-from diagnose.commands.fleet.chance import ALPHA, least_p, shift_in
+from diagnose.commands.fleet.offenders import ALPHA
+from diagnose.formulas.statistics import independent_shift, least_shift_p
 
 MOST_TESTED = 8
 _LEAST_SHARE = 0.01  # of all GPU-hours: a trend of less is worth nobody's time
@@ -28,10 +29,10 @@ def _began(each: Counted) -> str:
 
 
 def _trend(cause: str, dated: Sequence[Counted], splits: Sequence[int], tested: int) -> FleetTrend:
-    if least_p(len(dated), splits) * tested >= ALPHA:
+    if least_shift_p(len(dated), splits) * tested >= ALPHA:
         because = f"{_told(len(dated), len(splits) + 1)} too few to tell a change from chance"
         return FleetTrend(cause=cause, answer="unknown", because=because, jobs=len(dated))
-    at, p_value = shift_in(np.array([each.causes.get(cause, 0.0) / each.gpu_hours for each in dated]), splits)
+    at, p_value = independent_shift(np.array([each.causes.get(cause, 0.0) / each.gpu_hours for each in dated]), splits)
     corrected = min(1.0, p_value * tested)
     if corrected >= ALPHA:
         because = f"over {len(dated)} jobs it goes up and down as chance does"

@@ -8,6 +8,7 @@ from diagnose.commands.fleet.answer import Fleet, FleetCause, FleetChange, Fleet
 from diagnose.diagnosis.estimates import number
 from diagnose.diagnosis.terms import Speedup
 from diagnose.facts import spoken
+from diagnose.formulas.accounting import share
 from diagnose.report.views.plain import plain
 from diagnose.report.views.words import cause_name, counted
 
@@ -36,10 +37,10 @@ def headline(fleet: Fleet) -> str:
 
 def unknown_line(fleet: Fleet) -> str:
     """What captures do not tell, and so may be lost, too; "" where that rounds to nothing."""
-    share = fleet.unknown_gpu_hours / fleet.gpu_hours if fleet.gpu_hours else 0.0
-    if share < LEAST_SHARE:
+    unknown = share(fleet.unknown_gpu_hours, fleet.gpu_hours) or 0.0
+    if unknown < LEAST_SHARE:
         return ""
-    return f"of {number(fleet.unknown_gpu_hours)} more nothing is known ({spoken(share, 'share')})"
+    return f"of {number(fleet.unknown_gpu_hours)} more nothing is known ({spoken(unknown, 'share')})"
 
 
 def whole_line(fleet: Fleet) -> str:

@@ -11,6 +11,7 @@ from diagnose.commands.memory.findings import findings_of
 from diagnose.commands.memory.replay import BEFORE, Live, Played, played, used_blocks
 from diagnose.commands.memory.snapshot import NO_STACK, Block, Segment, Snapshot
 from diagnose.commands.memory.usage import usage
+from diagnose.formulas.accounting import share
 from diagnose.trace.stacks import Frame
 
 LINES_TOLD = 40
@@ -128,7 +129,7 @@ def _held(keyed: Mapping[Key, Live], whole: int, by: Callable[[Key], Key]) -> tu
             line=line.line if line else 0,
             function=line.function if line else "",
             bytes=(size := sum(live.bytes for live in each)),
-            share=size / whole if whole else 0.0,
+            share=share(size, whole) or 0.0,
             blocks=sum(live.blocks for live in each),
         )
         for (category, line), each in found.items()

@@ -7,6 +7,7 @@ import numpy as np
 from diagnose.commands.series.answer import Goodput, RunReport, Stall
 from diagnose.commands.series.goodput import PARTS, goodput, goodput_of
 from diagnose.commands.series.seen_stalls import time_of
+from diagnose.formulas.accounting import share
 from diagnose.series.change_points import ChangePoints
 from diagnose.series.not_told import NotTold
 from diagnose.series.tracks import Run, Series, Track
@@ -44,7 +45,7 @@ def _report(run: Run, tracks: Sequence[Track], points: Sequence[ChangePoints], s
         samples=sum(len(track) for track in tracks),
         median_s=float(np.median([np.median(track.seconds) for track in tracks])),
         steps_s=float(np.median([float(track.seconds.sum()) * track.steps_each for track in tracks])),
-        stalls_share=sum(one.cost_s for one in stalls) / whole if whole > 0 else 0.0,
+        stalls_share=share(sum(one.cost_s for one in stalls), whole) or 0.0,
         goodput=goodput(run, slow, first.counts_per_step),
     )
 

@@ -34,7 +34,7 @@ def _by_step(m: Measured) -> list[Ints]:
 def buckets_per_step(m: Measured) -> Value:
     """All-reduces of gradients that the backward pass of a step launches: DDP's buckets."""
     steps = _by_step(m)
-    return sum(len(sizes) for sizes in steps) / max(m.timeline.steps.count, 1) if steps else NO_REDUCTION
+    return m.timeline.steps.each(sum(len(sizes) for sizes in steps)) if steps else NO_REDUCTION
 
 
 @metric("bytes")

@@ -52,18 +52,18 @@ def overlapped_communication_share(m: Measured) -> Value:
     """Part of the collectives' time that runs beside kernels."""
     gpu = m.timeline.gpu
     comm = iv.intervals(gpu.start[gpu.is_communication & m.in_steps], gpu.end[gpu.is_communication & m.in_steps])
-    if not len(comm):
+    overlapped = overlapped_share(comm, iv.intervals(gpu.start[m.kernels], gpu.end[m.kernels]))
+    if overlapped is None:
         return Unknown("no collective kernel ran", nothing_helps("the job does not communicate on the device"))
-    work = iv.intervals(gpu.start[m.kernels], gpu.end[m.kernels])
-    return overlapped_share(comm, work)
+    return overlapped
 
 
 @metric("count", needs_gpu=False)
 def collectives_per_step(m: Measured) -> Value:
     """Collective kernels in a step; collective calls in a trace without a GPU."""
     if m.timeline.has_gpu:
-        return int((m.timeline.gpu.is_communication & m.in_steps).sum()) / max(m.timeline.steps.count, 1)
-    return len(m.once(_sizes)) / max(m.timeline.steps.count, 1)
+        return m.timeline.steps.each(int((m.timeline.gpu.is_communication & m.in_steps).sum()))
+    return m.timeline.steps.each(len(m.once(_sizes)))
 
 
 def _sizes(m: Measured) -> list[int]:

@@ -59,4 +59,4 @@ def overlap_slowdown_share(m: Measured) -> Value:
     slowed = m.once(_slowed)
     if isinstance(slowed, Unknown):
         return slowed
-    return min(max(slowed[0] - slowed[1], 0.0) / max(m.attribution.total_ns, 1), 1.0)
+    return min(m.attribution.share(max(slowed[0] - slowed[1], 0.0)), 1.0)

@@ -6,6 +6,7 @@ from diagnose import intervals as iv
 from diagnose.arrays import Ints, Mask
 from diagnose.attribution.causes import EXPOSED
 from diagnose.facts import DIAGNOSE_RUN, STEP, Unknown, Value, another_run, nothing_helps
+from diagnose.formulas.accounting import share
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 from diagnose.metrics.run.setup import precision
@@ -24,7 +25,7 @@ NO_BACKWARD = Unknown(
 def step_gradient_bytes(m: Measured) -> Value:
     """Gradients that are reduced in a step, of those reductions whose size was recorded."""
     sizes = m.messages.bytes[m.messages.reduces_gradients & (m.messages.bytes > 0)]
-    return int(sizes.sum()) / max(m.timeline.steps.count, 1) if len(sizes) else NO_REDUCTION
+    return m.timeline.steps.each(int(sizes.sum())) if len(sizes) else NO_REDUCTION
 
 
 @metric("share", "the time of gradient reductions")
@@ -35,7 +36,7 @@ def fp32_reduction_share(m: Measured) -> Value:
     lasts = sent.end - sent.start
     if not known.any():
         return NO_REDUCTION
-    return int(lasts[known & np.isin(sent.dtype, ("float", "float32"))].sum()) / max(int(lasts[known].sum()), 1)
+    return share(lasts[known & np.isin(sent.dtype, ("float", "float32"))].sum(), lasts[known].sum()) or 0.0
 
 
 @metric("flag")
@@ -94,7 +95,7 @@ def gradient_tail_share(m: Measured) -> Value:
 def tail_reductions_per_step(m: Measured) -> Value:
     """Gradient reductions that end after the backward pass; more than two mean a queue, not a late last bucket."""
     tails = _tails(m)
-    return tails if isinstance(tails, Unknown) else tails[1] / max(m.timeline.steps.count, 1)
+    return tails if isinstance(tails, Unknown) else m.timeline.steps.each(tails[1])
 
 
 @metric("bytes")

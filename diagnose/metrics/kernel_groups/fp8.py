@@ -4,6 +4,7 @@ import msgspec
 import numpy as np
 
 from diagnose.arrays import Floats, Ints, Mask, distinct, numbered
+from diagnose.formulas.accounting import share
 from diagnose.formulas.fp8 import cast_s, full_rate_s, product_factors
 from diagnose.metrics.kernel_groups.operators import launching, signatures
 from diagnose.metrics.kernel_groups.products import half_products, product_sizes
@@ -52,7 +53,7 @@ def fp8_products(m: Measured) -> Fp8Products:
 def peak_ratio(m: Measured) -> float | None:
     """Dense peak of half precision over that of fp8; None where one is not known."""
     half, fp8 = m.device.peak(m.device.matrix_precision), m.device.peak("fp8")
-    return half / fp8 if half and fp8 else None
+    return share(half, fp8)
 
 
 def _seconds(m: Measured, at: Ints, bytes_per_s: float) -> tuple[Floats, Floats, Floats]:

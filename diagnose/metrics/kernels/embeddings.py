@@ -7,6 +7,7 @@ import numpy as np
 from diagnose import intervals as iv
 from diagnose.arrays import Ints
 from diagnose.facts import STEP, Unknown, Value, capture_setting, nothing_helps
+from diagnose.formulas.accounting import share
 from diagnose.metrics.kernel_groups.operators import sizes_of
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.model.flops import model_shape
@@ -55,7 +56,7 @@ def embeddings_are_fused(m: Measured) -> Value:
 @metric("count", needs_gpu=False)
 def embedding_lookups_per_step(m: Measured) -> Value:
     """Embedding operators of a step's forward passes, one for each table and micro-batch; FBGEMM's are left out."""
-    return len(_rows(m, _LOOKUP)) / max(m.timeline.steps.count, 1)
+    return m.timeline.steps.each(len(_rows(m, _LOOKUP)))
 
 
 @metric("share", "the rows of the embedding tables", needs_gpu=False)
@@ -67,7 +68,8 @@ def touched_rows_share(m: Measured) -> Value:
     sized = [(dims[0], dims[1], times) for dims, times in lookups if len(dims) > 1 and len(dims[0]) == 2]
     tables = sum(table[0] * table[1] * times for table, _, times in sized)
     touched = sum(min(math.prod(indices), table[0]) * table[1] * times for table, indices, times in sized)
-    return touched / tables if tables else NO_SIZES
+    found = share(touched, tables)
+    return NO_SIZES if found is None else found
 
 
 def _lookups(m: Measured) -> list[tuple[tuple[tuple[int, ...], ...], int]]:

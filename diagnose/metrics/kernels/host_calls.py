@@ -6,6 +6,7 @@ from diagnose import intervals as iv
 from diagnose.arrays import Ints
 from diagnose.attribution.idle import Host
 from diagnose.facts import Unknown, Value, capture_setting
+from diagnose.formulas.accounting import share
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 from diagnose.roofline import owners
@@ -25,7 +26,7 @@ def _calls_per_step(m: Measured, pattern: str) -> float:
 
 def _per_step(m: Measured, rows: Ints) -> float:
     step = iv.which_holds(m.timeline.steps.host, m.timeline.trace.ts[rows])
-    return int(np.count_nonzero(step >= 0)) / max(m.timeline.steps.count, 1)
+    return m.timeline.steps.each(int(np.count_nonzero(step >= 0)))
 
 
 @metric("count")
@@ -70,4 +71,4 @@ def _tensors_allocated(m: Measured) -> float:
     line = m.timeline
     made, mallocs = line.rows_matching(_NEW_TENSOR, *OPS), line.rows_matching(_MALLOC, *RUNTIME)
     inside = owners.around(line.trace, made, mallocs)
-    return len(np.unique(inside[inside >= 0])) / max(len(made), 1)
+    return share(len(np.unique(inside[inside >= 0])), len(made)) or 0.0

@@ -41,7 +41,7 @@ def single_tensor_optimizer_share(m: Measured) -> Value:
     """Kernels under an optimizer that loops over parameters, and the idle time in its host code."""
     if m.once(optimizer_kind) != "single":
         return 0.0
-    kernels = int(m.own_time[optimizer(m)].sum()) / max(m.attribution.total_ns, 1)
+    kernels = m.attribution.share(m.own_time[optimizer(m)].sum())
     return min(kernels + m.share("optimizer-host"), 1.0)
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 
 from diagnose.facts import STEP, Unknown, Value, analysis_option, capture_setting, nothing_helps
+from diagnose.formulas.accounting import share
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 from diagnose.metrics.unknowns import NO_SHAPES
@@ -39,7 +40,7 @@ def above_roof_share(m: Measured) -> Value:
     """Kernel time above max(FLOPs / peak, bytes / bandwidth), of the kernels with known cost; less is possible only by
     doing less work.
     """
-    return _unjudged(m) or float(np.nansum(m.roofline.above_roof_ns)) / max(m.attribution.total_ns, 1)
+    return _unjudged(m) or m.attribution.share(np.nansum(m.roofline.above_roof_ns))
 
 
 @metric("share", STEP)
@@ -49,7 +50,7 @@ def low_intensity_matmul_share(m: Measured) -> Value:
     """
     r, matmul = m.roofline, m.timeline.gpu.of_family("gemm")
     low = matmul & r.class_.are("memory")
-    return _unjudged(m) or int(r.ns[low].sum()) / max(m.attribution.total_ns, 1)
+    return _unjudged(m) or m.attribution.share(r.ns[low].sum())
 
 
 @metric("share", KERNEL_TIME)
@@ -60,8 +61,7 @@ def under_filled_share(m: Measured) -> Value:
     gpu, r = m.timeline.gpu, m.roofline
     if np.isnan(m.timeline.trace.blocks_per_sm[gpu.row]).all():
         return Unknown("the trace has no launch grids", capture_setting("a PyTorch that records blocks per SM"))
-    ns = r.ns
-    return _unjudged(m) or int(ns[r.bound.are("under-filled")].sum()) / max(int(ns.sum()), 1)
+    return _unjudged(m) or share(r.ns[r.bound.are("under-filled")].sum(), r.ns.sum()) or 0.0
 
 
 @metric("flops_per_s")

@@ -55,7 +55,7 @@ def gpu_busy_share(m: Measured) -> Value:
 def _busy_share(m: Measured) -> float:
     gpu, windows = m.timeline.gpu, m.timeline.windows
     busy = iv.intervals(gpu.start, gpu.end)
-    return int(iv.coverage(busy, windows[:, 0], windows[:, 1]).sum()) / max(m.attribution.total_ns, 1)
+    return m.attribution.share(iv.coverage(busy, windows[:, 0], windows[:, 1]).sum())
 
 
 @metric("share", STEP)
@@ -67,7 +67,7 @@ def gpu_idle_share(m: Measured) -> Value:
 @metric("count")
 def kernels_per_step(m: Measured) -> Value:
     """Kernels in a counted step, collectives left out."""
-    return int(m.kernels.sum()) / max(m.timeline.steps.count, 1)
+    return m.timeline.steps.each(int(m.kernels.sum()))
 
 
 @metric("ns")

@@ -69,4 +69,4 @@ def tail_wave_share(m: Measured) -> Value:
     found = _described(m, lambda m, at: tail_share_of(waves_of(m, at)))
     if isinstance(found, Unknown):
         return found
-    return float((found[0] * found[1]).sum()) / max(m.attribution.total_ns, 1)
+    return m.attribution.share((found[0] * found[1]).sum())

@@ -39,7 +39,7 @@ def recorded(timeline: Timeline) -> UserCode | Unknown | None:
         whole=whole,
         of="the Python time of the counted steps",
         source=CALLS,
-        step_ns=whole / max(timeline.steps.count, 1),
+        step_ns=timeline.steps.each(whole),
     )
 
 

@@ -110,7 +110,7 @@ def _operands(operator: Signature) -> tuple[int, tuple[int, ...]] | None:
 def expert_products_per_step(m: Measured) -> Value:
     """Products of single experts in a step, forward and for the gradients of inputs; 0 where none runs by itself."""
     found = m.once(_expert_rows)
-    return found if isinstance(found, Unknown) else len(found[0]) / max(m.timeline.steps.count, 1)
+    return found if isinstance(found, Unknown) else m.timeline.steps.each(len(found[0]))
 
 
 @metric("share", STEP)

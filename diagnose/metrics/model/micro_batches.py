@@ -115,4 +115,4 @@ def _bytes_per_step(m: Measured) -> float:
     shaped = innermost[(iv.which_holds(host, trace.ts[innermost]) >= 0) & (trace.shape[innermost] >= 0)]
     each, times = np.unique(trace.shape[shaped], return_counts=True)
     elements = sum(tensor_elements(trace.shapes[s][0]) * int(n) for s, n in zip(each, times, strict=True))
-    return _BYTES_MOVED * elements / max(m.timeline.steps.count, 1)
+    return m.timeline.steps.each(_BYTES_MOVED * elements)

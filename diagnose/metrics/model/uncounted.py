@@ -66,4 +66,4 @@ def _per_step(m: Measured, activities: Ints) -> float:
     """Operators that launched them, or kernels of the most frequent name, since one operator may launch several."""
     operator = m.operator[activities]
     names = np.bincount(m.timeline.trace.name[m.timeline.gpu.row[activities]])
-    return max(len(np.unique(operator[operator >= 0])), int(names.max())) / max(m.timeline.steps.count, 1)
+    return m.timeline.steps.each(max(len(np.unique(operator[operator >= 0])), int(names.max())))

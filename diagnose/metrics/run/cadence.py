@@ -41,7 +41,7 @@ def plain_step_ns(m: Measured, pattern: str = SAVE) -> float:
     """Mean host step without the ranges of the pattern."""
     host = m.timeline.steps.host
     plain = float((host[:, 1] - host[:, 0]).sum()) - iv.total(_in_window(m, pattern))
-    return max(plain, 0.0) / max(m.timeline.steps.count, 1)
+    return m.timeline.steps.each(max(plain, 0.0))
 
 
 def _run_share(m: Measured, pattern: str, slowed: float = 1.0, longer: float = 1.0) -> float | Unknown:
@@ -130,4 +130,4 @@ def log_writing_share(m: Measured) -> Value:
     """The device idles while the host logs, saving and evaluating left out."""
     idle = m.attribution.pieces("logging")
     other = iv.union(m.ranges(SAVE), m.ranges(EVAL))
-    return iv.total(iv.subtract(idle, other)) / max(m.attribution.total_ns, 1)
+    return m.attribution.share(iv.total(iv.subtract(idle, other)))

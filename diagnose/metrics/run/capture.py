@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from diagnose.arrays import Ints
+from diagnose.arrays import Ints, Mask
 from diagnose.facts import DIAGNOSE_RUN, Unknown, Value, another_run, nothing_helps
+from diagnose.formulas.accounting import share
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 from diagnose.probes.protocol import JOBS_PROFILER
@@ -69,7 +70,7 @@ def gpu_events_lost_share(m: Measured) -> Value:
 
 def lost_share(timeline: Timeline) -> float:
     """Kernel launches whose GPU activity is missing, of all; 0 when none was recorded, or none can be linked to any."""
-    return 0.0 if timeline.is_unlinked else timeline.lost_launches / max(timeline.launches, 1)
+    return 0.0 if timeline.is_unlinked else share(timeline.lost_launches, timeline.launches) or 0.0
 
 
 @metric("ns", needs_gpu=False)
@@ -125,7 +126,7 @@ def unknown_device_categories(m: Measured) -> Value:
 @metric("share", "the file's bytes", needs_gpu=False)
 def trace_loss_share(m: Measured) -> Value:
     """Bytes of the file that could not be read. A cut file does not tell how much is missing after the cut."""
-    return m.timeline.trace.loss.bytes / max(m.timeline.trace.size, 1)
+    return share(m.timeline.trace.loss.bytes, m.timeline.trace.size) or 0.0
 
 
 @metric("factor", needs_gpu=False)
@@ -140,16 +141,19 @@ def profiler_overhead_factor(m: Measured) -> Value:
 @metric("share", "kernel time")
 def unclassified_kernel_share(m: Measured) -> Value:
     """Time of kernels whose name no row of the kernel table knows, of all kernel time."""
-    total = int(m.own_time[m.kernels].sum())
     unknown = m.kernels & m.timeline.gpu.of_family("other", "aten_other")
-    return int(m.own_time[unknown].sum()) / max(total, 1)
+    return _of_kernel_time(m, unknown)
 
 
 @metric("share", "kernel time")
 def unrecorded_graph_share(m: Measured) -> Value:
     """Time of CUDA graphs that were recorded as one activity each, without their kernels, of all kernel time."""
-    trace, total = m.timeline.trace, int(m.own_time[m.kernels].sum())
+    trace = m.timeline.trace
     if GRAPH not in trace.names:
         return 0.0
     graphs = m.kernels & (trace.name[m.timeline.gpu.row] == trace.names.index(GRAPH))
-    return int(m.own_time[graphs].sum()) / max(total, 1)
+    return _of_kernel_time(m, graphs)
+
+
+def _of_kernel_time(m: Measured, kernels: Mask) -> float:
+    return share(m.own_time[kernels].sum(), m.own_time[m.kernels].sum()) or 0.0

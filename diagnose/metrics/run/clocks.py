@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from diagnose.facts import DIAGNOSE_RUN, Unknown, Value, another_run
+from diagnose.formulas.accounting import share
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 from diagnose.metrics.unknowns import NO_RECORD
@@ -89,7 +90,7 @@ def power_brake_share(m: Measured) -> Value:
 def power_limit_share(m: Measured) -> Value:
     """The power that the GPU may take."""
     allowed, usual = limit(m.record, "power_limit_w"), limit(m.record, "power_limit_default_w")
-    return read(m, allowed / usual if allowed and usual else None)
+    return read(m, share(allowed or None, usual))
 
 
 @metric("share", "what GPU and slot can do")

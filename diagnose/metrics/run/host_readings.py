@@ -1,6 +1,7 @@
 """The host beside the steps: who waits for a core, what else runs there, swapping, and how far the GPU is."""
 
 from diagnose.facts import Value
+from diagnose.formulas.accounting import share
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 from diagnose.metrics.run.clocks import read
@@ -41,7 +42,7 @@ def others_cpu_share(m: Measured) -> Value:
 def swap_bytes_per_s(m: Measured) -> Value:
     """Memory that the host moves to its disk and back."""
     moved, wall_s = total(m.record, "swap_bytes"), m.record.number("machine_samples.wall_s")
-    return read(m, moved / wall_s if moved is not None and wall_s else None)
+    return read(m, share(moved, wall_s))
 
 
 @metric("flag")

@@ -3,7 +3,7 @@
 import numpy as np
 
 from diagnose.facts import DIAGNOSE_RUN, Unknown, Value, another_run, nothing_helps
-from diagnose.formulas import draws
+from diagnose.formulas.statistics import ENDS, draws_of, robust_deviation
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 from diagnose.metrics.unknowns import MORE_STEPS
@@ -53,13 +53,13 @@ def least_unprofiled_gc_share(m: Measured) -> Value:
     """Python collects garbage in the steps that the capture took without the profiler, where these are many. Of draws
     of these steps, all but one in twenty tell more.
     """
-    return _drawn_gc_share(m, min(draws.ENDS))
+    return _drawn_gc_share(m, min(ENDS))
 
 
 @metric("share", "the steps without the profiler", needs_gpu=False)
 def most_unprofiled_gc_share(m: Measured) -> Value:
     """The same, where all but one in twenty draws tell less."""
-    return _drawn_gc_share(m, max(draws.ENDS))
+    return _drawn_gc_share(m, max(ENDS))
 
 
 def _drawn_gc_share(m: Measured, quantile: float) -> Value:
@@ -70,7 +70,7 @@ def _drawn_gc_share(m: Measured, quantile: float) -> Value:
     if len(timed) < LEAST_STEPS or min(timed)[0] <= 0:
         return Unknown(f"garbage was collected beside a clock in fewer than {LEAST_STEPS} steps", MORE_UNPROFILED)
     taken, spent = np.array(timed[-MOST_STEPS:], np.float64).T
-    drawn = draws.draws_of(len(taken))
+    drawn = draws_of(len(taken))
     return min(float(np.quantile(spent[drawn].sum(axis=1) / taken[drawn].sum(axis=1), quantile)), 1.0)
 
 
@@ -80,8 +80,7 @@ def step_noise_share(m: Measured) -> Value:
     lasted = _durations(m)
     if len(lasted) < 2:
         return Unknown("one step is counted", MORE_STEPS)
-    middle = float(np.median(lasted))
-    return min(1.4826 * float(np.median(np.abs(lasted - middle))) / max(middle, 1), 1.0)
+    return min(robust_deviation(lasted) / max(float(np.median(lasted)), 1), 1.0)
 
 
 @metric("factor", needs_gpu=False)

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from diagnose.formulas.memory import GIB
 from diagnose.predict.memory.activations import block_activations, loss_bytes_per_token, runs_in_autocast
 from diagnose.predict.memory.job import JobPlan
 
+GIB = 1 << 30
 CONTEXT_BYTES = GIB // 2  # CUDA context, loaded kernels and cuBLAS workspaces of a process on an H100
 FRAGMENTATION_SHARE = 0.1  # of what each step takes and gives back; what torch reserves beyond what it has allocated
 _FULL_WIDTH_COPIES = 4  # gathered input, output before it is scattered, and the gradients of both

@@ -10,7 +10,7 @@ from diagnose import intervals as iv
 from diagnose.arrays import Floats
 from diagnose.attribution.attribution import Attribution
 from diagnose.attribution.causes import EXPOSED
-from diagnose.formulas.draws import draws_of
+from diagnose.formulas.statistics import draws_of
 from diagnose.predict.replay.change import Change
 from diagnose.predict.replay.host_speeds import Recorded, as_the_rest, recorded_by
 from diagnose.trace import Trace

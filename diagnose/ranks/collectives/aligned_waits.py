@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from diagnose.arrays import Ints
+from diagnose.formulas.accounting import share
 from diagnose.formulas.collectives import transfer_by_start, waiting_by_start
 from diagnose.ranks.collectives.clocks import Alignment, bases_of
 from diagnose.ranks.collectives.matching import GroupMatch, Match
@@ -48,7 +49,7 @@ def agreement(ranks: Sequence[RankDigest], matched: Match, alignment: Alignment)
     """
     parts = [_compared(group, waits) for group, waits in _aligned(ranks, matched, alignment)]
     claimed, agreed = sum(c for c, _ in parts), sum(a for _, a in parts)
-    return agreed / claimed if claimed else None
+    return share(agreed, claimed)
 
 
 def _aligned(ranks: Sequence[RankDigest], matched: Match, alignment: Alignment) -> Iterator[tuple[GroupMatch, ByStart]]:

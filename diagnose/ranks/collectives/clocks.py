@@ -12,6 +12,7 @@ import numpy as np
 
 from diagnose.arrays import Floats, Ints, Mask
 from diagnose.diagnosis.postmortem import Clock, Mismatch
+from diagnose.formulas.statistics import NORMAL_SPREAD, median_distances
 from diagnose.ranks.collectives.matching import GroupMatch, Match
 from diagnose.ranks.collectives.process_groups import named_ranks
 from diagnose.ranks.digest import RankDigest
@@ -21,7 +22,6 @@ APART_NS = 5_000_000  # processes of one host share its clock, and translate the
 _LEAST_FOR_DRIFT = 12
 _BLOCKS = 24
 _NO_TIME = 1 << 62
-_TO_DEVIATION = 1.4826  # from a median distance, of a normal distribution
 _UNIFORM = 12**0.5  # span over standard deviation of times spread evenly
 
 
@@ -153,7 +153,7 @@ def _fitted(reference: Ints, ends: Ints) -> _Fit:
     drift = _drift(ends - origin, rest)
     rest = rest - drift * (ends - origin)
     shift = np.median(rest, axis=0)
-    residual = np.median(np.abs(rest - shift), axis=0)
+    residual = median_distances(rest)
     whole = np.rint(offset + shift).astype(np.int64) + distance[0]
     return _Fit(whole, drift, origin, residual if len(ends) >= LEAST_FOR_RESIDUAL else np.full(len(whole), np.nan))
 
@@ -174,8 +174,8 @@ def _drift(times: Ints, rest: Floats) -> Floats:
     run = x[second] - x[first]
     slope = np.median((y[second] - y[first]) / np.where(run == 0, 1, run), axis=0)
     left = rest - slope * times
-    residual = np.median(np.abs(left - np.median(left, axis=0)), axis=0)
-    error = _UNIFORM * _TO_DEVIATION * residual / np.sqrt(len(times))
+    residual = median_distances(left)
+    error = _UNIFORM * NORMAL_SPREAD * residual / np.sqrt(len(times))
     moved = np.abs(slope) * (times[-1] - times[0])
     return np.where(moved > 3 * np.maximum(np.maximum(residual, error), 1), slope, 0.0)
 

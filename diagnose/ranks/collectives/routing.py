@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from diagnose.arrays import Ints
+from diagnose.formulas.accounting import share
 from diagnose.ranks.collectives.kinds import plain_kind
 from diagnose.ranks.collectives.matching import GroupMatch, Match
 from diagnose.ranks.digest import RankDigest
@@ -25,8 +26,7 @@ def routed(ranks: Sequence[RankDigest], matched: Match, position: int) -> float 
         return None
     load, group = max(loads, key=lambda pair: int(pair[0].sum()))
     is_own = group.members == position
-    usual = float(np.median(load[~is_own]))
-    return float(load[is_own][0]) / usual if usual else None
+    return share(load[is_own][0], np.median(load[~is_own]))
 
 
 def _load(ranks: Sequence[RankDigest], group: GroupMatch) -> Ints | None:

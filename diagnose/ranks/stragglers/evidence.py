@@ -7,6 +7,8 @@ import numpy as np
 from msgspec.structs import replace
 
 from diagnose.arrays import Ints, Mask
+from diagnose.formulas.accounting import share
+from diagnose.formulas.statistics import DIXON_FROM, NORMAL_SPREAD, dixon_critical, robust_deviation, t_quantile
 from diagnose.ranks.collectives.matching import Match
 from diagnose.ranks.digest import RankDigest
 from diagnose.ranks.stragglers.few_steps import CLEAR_SHARE, Slowest, is_apart, own_steps, slowest_of
@@ -18,16 +20,13 @@ PERSISTENT = 2 / 3
 FEW_STEPS = 3
 LASTING = 5  # steps at the end of the window, in all of which a rank is late that was not before
 PART_SEEN = 1 / 3  # of the lateness: the rest of the waiting may hide behind other work
-ENOUGH_TO_VOTE, MIN_VOTES = 5, 2
+MIN_VOTES = 2
+CHANCE = 0.01  # that an equal rank leads by so much
+CHANCE_OF_FEW = 0.025  # the same in three steps or fewer
 OUTLIER = 3.5  # modified z-score (Iglewicz and Hoaglin)
 LEAST_SPREAD = 0.005  # of the step: ranks closer than this are alike
 SUSPICIOUS = 2.5  # times the share that is noise, for which each other rank waits
 MOST_OF_IT = 0.8  # of the waiting, which a rank causes that is suspected
-_T_CRITICAL = (12.71, 4.30, 4.54, 3.75, 3.36, 3.14, 3.00, 2.90, 2.82, 2.76, 2.72, 2.68, 2.65, 2.62, 2.60)
-_T_MANY = 2.6
-_DIXON_95 = (0.642, 0.560, 0.507, 0.468, 0.437, 0.412, 0.392, 0.376, 0.361, 0.349, 0.338, 0.329, 0.320, 0.313, 0.306,
-             0.300)  # fmt: skip
-"""Critical values of Dixon's r10 for 5 to 20 observations, one-sided at 5 %."""
 
 
 class LatenessEvidence(msgspec.Struct, frozen=True):
@@ -123,11 +122,11 @@ def votes_of(matched: Match, ranks: int) -> Ints:
     votes = np.zeros(ranks, np.int64)
     for group in matched:
         members = len(group.members)
-        if members < ENOUGH_TO_VOTE:
+        if members < DIXON_FROM:
             continue
         order = np.sort(group.duration, axis=1)
         gap, spread = order[:, 1] - order[:, 0], order[:, -1] - order[:, 0]
-        critical = _DIXON_95[min(members - ENOUGH_TO_VOTE, len(_DIXON_95) - 1)]
+        critical = dixon_critical(members)
         np.add.at(votes, group.members[group.last[(spread > 0) & (gap >= critical * spread)]], 1)
     return votes
 
@@ -231,7 +230,7 @@ def lead_share(evidence: LatenessEvidence, named: Sequence[int]) -> float:
     """
     others = np.delete(evidence.own_ns, named, axis=0).max(axis=0, initial=0)
     lead = np.maximum(evidence.own_ns[named].max(axis=0, initial=0) - others, 0)
-    return float(lead.sum()) / max(int(evidence.step_ns.sum()), 1)
+    return share(lead.sum(), evidence.step_ns.sum()) or 0.0
 
 
 def suspected_among(evidence: LatenessEvidence, named: Sequence[int]) -> int | None:
@@ -252,18 +251,17 @@ def suspected_among(evidence: LatenessEvidence, named: Sequence[int]) -> int | N
 
 def _significant(lead: Ints) -> bool:
     """Whether a lead, step by step, is too steady for chance."""
-    freedom = len(lead) - 1
+    beyond = CHANCE_OF_FEW if len(lead) <= FEW_STEPS else CHANCE
     error = float(lead.std(ddof=1)) / np.sqrt(len(lead))
-    critical = _T_CRITICAL[freedom - 1] if freedom <= len(_T_CRITICAL) else _T_MANY
-    return bool(lead.mean() > critical * error)
+    return bool(lead.mean() > t_quantile(beyond, len(lead) - 1) * error)
 
 
 def effect(evidence: LatenessEvidence, rank: int, others: Ints) -> float:
     """Effect size: the rank's distance from the median of the others in their spread, a modified z-score."""
     seen = evidence.seen[rank]
     own_ns, rest = float(evidence.own_ns[rank][seen].mean()), evidence.own_ns[np.ix_(others, seen)].mean(axis=1)
-    spread = float(np.median(np.abs(rest - np.median(rest))))
-    return 0.6745 * (own_ns - float(np.median(rest))) / max(spread, LEAST_SPREAD * float(evidence.step_ns.mean()), 1.0)
+    alike = max(LEAST_SPREAD * float(evidence.step_ns.mean()), 1.0)
+    return (own_ns - float(np.median(rest))) / max(robust_deviation(rest), NORMAL_SPREAD * alike)
 
 
 def waiting_by_rank(evidence: LatenessEvidence, named: Sequence[int]) -> Ints:

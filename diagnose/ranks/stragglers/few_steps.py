@@ -4,13 +4,13 @@ Both ask for a large effect: what one step shows may be a long batch or a pause,
 """
 
 from collections.abc import Sequence
-from math import comb
 
 import msgspec
 import numpy as np
 
 from diagnose.arrays import Ints, Mask
 from diagnose.attribution.causes import class_of
+from diagnose.formulas.statistics import binomial_tail
 from diagnose.ranks.collectives.matching import GroupMatch, Match
 from diagnose.ranks.digest import RankDigest
 from diagnose.ranks.stragglers.lateness import COMMUNICATION, Lateness, is_point_to_point
@@ -19,7 +19,6 @@ APART_SHARE = 0.25  # of the step, by which every step of a late rank is longer 
 APART = 2.0  # times the range of the others' steps; ranks whose steps spread by 20 % are so far apart in 1.6 % of jobs
 CLEAR_SHARE = 0.4  # of a single step: of two ranks whose steps spread by 10 % one leads by it in 0.5 % of jobs
 CHANCE = 0.01  # that the slowest in so many collectives is so by chance
-MOST_COUNTED = 1_000
 
 
 class Slowest(msgspec.Struct, frozen=True):
@@ -29,13 +28,10 @@ class Slowest(msgspec.Struct, frozen=True):
     of: int = 0
 
     def chance(self, members: int) -> float:
-        """How likely one of so many equal ranks is the slowest so often, by the binomial distribution: exact, times
-        the number of ranks, any of which would have been named.
+        """How likely one of so many equal ranks is the slowest so often, by the binomial distribution, times the
+        number of ranks, any of which would have been named.
         """
-        of = min(self.of, MOST_COUNTED)
-        at = self.at * of // max(self.of, 1)
-        likely = sum(comb(of, n) * (members - 1) ** (of - n) for n in range(at, of + 1))
-        return min(members * likely / members**of, 1.0)
+        return min(members * binomial_tail(self.at, self.of, 1 / members), 1.0)
 
     def is_no_chance(self, members: int) -> bool:
         """Whether it is the slowest more often than chance makes one of so many."""

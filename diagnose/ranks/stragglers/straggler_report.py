@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from diagnose import intervals as iv
 from diagnose.diagnosis.postmortem import NO_STRAGGLER, Excess, Straggler
 from diagnose.facts import Unknown, analysis_option, spoken
+from diagnose.formulas.accounting import share
 from diagnose.ranks.job import Job
 from diagnose.ranks.missing import missing_ranks
 from diagnose.ranks.replay.changes import Changes
@@ -106,7 +107,7 @@ def missing_suspect(job: Job) -> Unknown | None:
     missing = missing_ranks(job.ranks)
     if job.view.distortion is not None or not missing or job.stragglers or len(job.ranks) < 2:
         return None
-    unexplained = max(_may_be_missed(job)) / max(sum(rank.total_ns for rank in job.ranks), 1)
+    unexplained = share(max(_may_be_missed(job)), sum(rank.total_ns for rank in job.ranks)) or 0.0
     if unexplained < MIN_SHARE:
         return None
     listed = ", ".join(str(rank) for rank in missing[:8]) + (", ..." if len(missing) > 8 else "")

@@ -8,6 +8,7 @@ import numpy as np
 
 from diagnose.arrays import Mask
 from diagnose.diagnosis.postmortem import LatenessCause, Persistence
+from diagnose.formulas.accounting import share
 from diagnose.ranks.collectives.matching import Match
 from diagnose.ranks.collectives.routing import routed
 from diagnose.ranks.digest import RankDigest
@@ -93,8 +94,8 @@ def rank_lateness_of(joined: Joined) -> list[RankLateness]:
         steps = np.isin(np.arange(waiting.shape[1]), [s for rank, s in transient if rank == r])
         late = evidence.late[r] if r in named or r == suspected else steps
         caused_ns = int(waiting[r].sum())
-        share = caused_ns / max(whole_ns - judged_ns[r], 1)
-        told = _rank_lateness(joined, r, (caused_ns, share), late, named)
+        of_others = share(caused_ns, whole_ns - judged_ns[r]) or 0.0
+        told = _rank_lateness(joined, r, (caused_ns, of_others), late, named)
         lateness.append(replace(told, persistence="suspected") if r == suspected else told)
     return sorted(lateness, key=lambda late_rank: (not late_rank.stands_out, -late_rank.caused_ns))
 
@@ -104,23 +105,23 @@ def _rank_lateness(
 ) -> RankLateness:
     """Of the rank at a position, which `caused` so many nanoseconds of waiting, and what share of the others' steps."""
     ranks, evidence = joined.ranks, joined.evidence
-    caused_ns, share = caused
-    plain = RankLateness(ranks[rank].rank, caused_ns, share, share, UNKNOWN, rank in named)
+    caused_ns, of_others = caused
+    plain = RankLateness(ranks[rank].rank, caused_ns, of_others, of_others, UNKNOWN, rank in named)
     if not late.any():
         return plain
     own_ns = int(evidence.own_ns[rank][late].mean())
     last_at, of_collectives = _arrived_last(joined, rank)
     waited = int(evidence.caused_ns[rank][late].mean()) // max(len(ranks) - 1, 1)
-    behind_share = float(evidence.own_ns[rank][late].sum()) / max(int(evidence.step_ns.sum()), 1)
+    behind_share = share(evidence.own_ns[rank][late].sum(), evidence.step_ns.sum()) or 0.0
     return replace(
         plain,
-        lost_share=max(share, behind_share) if list(named) == [rank] else share,
+        lost_share=max(of_others, behind_share) if list(named) == [rank] else of_others,
         reason=_reason(joined, rank, late, max(own_ns, waited)),
         steps=tuple(n for n, is_late in zip(joined.lateness.numbers, late.tolist(), strict=True) if is_late),
         of_steps=int(evidence.seen[rank].sum()),
         persistence="persistent" if rank in named else "transient",
         own_ns=own_ns,
-        waiting_share=caused_ns / max(int(evidence.caused_ns.sum()), 1),
+        waiting_share=share(caused_ns, evidence.caused_ns.sum()) or 0.0,
         last_at=last_at,
         of_collectives=of_collectives,
     )

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from diagnose import intervals as iv
 from diagnose.arrays import Ints, Mask
 from diagnose.attribution.causes import BEGINNING, class_of
+from diagnose.formulas.accounting import share
 from diagnose.ranks.collectives.matching import Match
 from diagnose.ranks.digest import RankDigest
 from diagnose.ranks.replay.rank_work import stopped
@@ -258,4 +259,4 @@ def waiting_share(ranks: Sequence[RankDigest], waits: Sequence[Waits], late: Col
     """Exposed waiting of the other ranks for those at the positions `late`, of the other ranks' steps."""
     others = [p for p in range(len(ranks)) if p not in late]
     waited = sum(int(waits[p].exposed_ns[np.isin(waits[p].late, list(late))].sum()) for p in others)
-    return waited / max(sum(ranks[p].total_ns for p in others), 1)
+    return share(waited, sum(ranks[p].total_ns for p in others)) or 0.0

@@ -6,6 +6,7 @@ from diagnose.attribution.causes import LATENESS
 from diagnose.diagnosis import Diagnosis, RankReport
 from diagnose.diagnosis.postmortem import NO_STRAGGLER, JobChange, Postmortem, Straggler, Traffic
 from diagnose.facts import duration, spoken
+from diagnose.formulas.accounting import share
 from diagnose.report.views.ledger import Basis
 from diagnose.report.views.plain import plain
 from diagnose.report.views.words import cause_name, counted, spans
@@ -55,7 +56,7 @@ def waited_share(straggler: Straggler, diagnosis: Diagnosis) -> float:
     if straggler.share:
         return straggler.share
     others = [rank for rank in diagnosis.ranks if rank.rank != straggler.rank]
-    return straggler.waiting_ns_caused / max(sum(entry.ns for rank in others for entry in rank.ledger), 1)
+    return share(straggler.waiting_ns_caused, sum(entry.ns for rank in others for entry in rank.ledger)) or 0.0
 
 
 def waits_anyway(straggler: Straggler, diagnosis: Diagnosis) -> str:

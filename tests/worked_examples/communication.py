@@ -7,10 +7,10 @@ import numpy as np
 
 from diagnose import intervals as iv
 from diagnose.formulas import collectives
-from diagnose.formulas.accounting import exposed_ns, overlapped_share
-from diagnose.formulas.checks import straggler
-from diagnose.formulas.checks.accounting import step_parts_ns
-from diagnose.formulas.checks.common import GIGA, MS, PERCENT, US, Check, Inputs
+from diagnose.formulas.accounting import overlapped_share
+from worked_examples import formulas, straggler
+from worked_examples.accounting import step_parts_ns
+from worked_examples.common import GIGA, MS, PERCENT, US, Check, Inputs
 
 
 def _set(pairs: Sequence[Sequence[int]]) -> iv.Intervals:
@@ -46,25 +46,25 @@ def _step_parts(x: Inputs) -> dict[str, Any]:
 ROWS: dict[str, Check] = {
     "C01": lambda x: collectives.wire_bytes("allreduce", x["S"], x["n"]),
     "C02": _ring_s,
-    "C03": lambda x: collectives.is_network_wall(x["T_comm"], x["T_comp"]),
-    "C04": lambda x: collectives.efficiency_without_overlap(x["T_comp"], x["T_comm"]),
+    "C03": lambda x: formulas.is_network_wall(x["T_comm"], x["T_comp"]),
+    "C04": lambda x: formulas.efficiency_without_overlap(x["T_comp"], x["T_comm"]),
     "C05": lambda x: MS * _ring_s(x),
     "C06": _bus_gbs("allreduce"),
     "C07": _bus_gbs("allgather"),
     "C08": _bus_gbs("alltoall"),
     "C09": _bus_gbs("broadcast"),
     "C10": lambda x: collectives.bus_factor("allreduce", x["n"]),
-    "C11": lambda x: collectives.gradient_bytes(x["params"], x["itemsize"]),
+    "C11": lambda x: formulas.gradient_bytes(x["params"], x["itemsize"]),
     "C12": lambda x: collectives.wire_bytes("allreduce", x["G"], x["n"]),
-    "C13": lambda x: collectives.ddp_buckets(x["G"], x["first"], x["cap"]),
-    "C14": lambda x: collectives.gradient_bytes(x["V"] * x["h"], x["itemsize"]),
+    "C13": lambda x: formulas.ddp_buckets(x["G"], x["first"], x["cap"]),
+    "C14": lambda x: formulas.gradient_bytes(x["V"] * x["h"], x["itemsize"]),
     "C15": _matched,
     "C16": lambda x: collectives.transfer_by_duration(np.array(x["durs"])).item(),
     "C17": _alpha_beta_us,
-    "C18": lambda x: exposed_ns(_set(x["comm"]), _set(x["compute"])),
+    "C18": lambda x: formulas.exposed_ns(_set(x["comm"]), _set(x["compute"])),
     "C19": lambda x: PERCENT * overlapped_share(_set(x["comm"]), _set(x["compute"])),
     "C20": lambda x: collectives.nic_rate(x["busbw"], x["k"], x["n"]),
-    "C21": lambda x: MS * collectives.node_boundary_s(x["G"], x["m"], x["nic"]),
+    "C21": lambda x: MS * formulas.node_boundary_s(x["G"], x["m"], x["nic"]),
     "W01": _step_parts,
     "G01": lambda x: min(straggler.relative_scores(x["durations"])),
     "G02": lambda x: straggler.slowdown(x["T_actual"], x["T_ideal"]),

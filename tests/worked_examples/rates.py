@@ -1,7 +1,8 @@
 """Rows T, X and D: throughput, speed-ups and scaling."""
 
 from diagnose.formulas import model_flops, scaling, throughput
-from diagnose.formulas.checks.common import MS, PEAK_FLOPS, PERCENT, Check, Inputs, model, tokens
+from worked_examples import formulas
+from worked_examples.common import MS, PEAK_FLOPS, PERCENT, Check, Inputs, model, tokens
 
 _RANKS = (1, 2, 4, 8, 16, 32)
 _STEPS = ("15.1-15.9", "15.1-15.3", "15.3-15.4", "15.4-15.5", "15.5-15.6", "15.6-15.7", "15.7-15.8", "15.8-15.9")
@@ -17,12 +18,12 @@ def _mfu(x: Inputs) -> float:
 
 
 def _doubling(x: Inputs) -> float:
-    return scaling.doubling_efficiency(x.get("n", 1), x["before"], x["after"])
+    return formulas.doubling_efficiency(x.get("n", 1), x["before"], x["after"])
 
 
 _SCALING: dict[str, Check] = {
-    "total": lambda x: scaling.total_rate(x["n_gpus"], x["tok_s_per_gpu"]),
-    "speedup": lambda x: scaling.scaling_speedup(x["n_gpus"], x["tok_s_per_gpu"], x["base"]),
+    "total": lambda x: formulas.total_rate(x["n_gpus"], x["tok_s_per_gpu"]),
+    "speedup": lambda x: formulas.scaling_speedup(x["n_gpus"], x["tok_s_per_gpu"], x["base"]),
     "eff": lambda x: PERCENT * scaling.scaling_efficiency(x["tok_s_per_gpu"], x["base"]),
     "step": lambda x: MS * throughput.step_s(x["batch"], tokens(x), x["tok_s_per_gpu"]),
     "tax": lambda x: MS * scaling.scaling_tax_s(x["batch"], tokens(x), x["tok_s_per_gpu"], x["base"]),
@@ -33,11 +34,11 @@ ROWS: dict[str, Check] = {
     "T01": _reported,
     "T02": _reported,
     "T03": lambda x: throughput.tokens_per_s(x["steps"], x["bs"], x["seq"], x["train_runtime"]),
-    "T04": lambda x: throughput.epochs(x["steps"], x["bs"], x["samples"]),
+    "T04": lambda x: formulas.epochs(x["steps"], x["bs"], x["samples"]),
     **{f"X-{step}": lambda x: throughput.speedup(x["before"], x["after"]) for step in (*_STEPS, "15.7-15.9")},
     **{f"D{ranks}-{name}": check for ranks in _RANKS for name, check in _SCALING.items()},
     "D-cost": lambda x: scaling.cost_factor(x["per_gpu"], x["base"]),
-    "D-marg": lambda x: scaling.doubling_efficiency(x["n"], x["t1"], x["t2"]),
-    "D-marg4": lambda x: scaling.doubling_efficiency(x.get("n", 2), x["t2"], x["t4"]),
+    "D-marg": lambda x: formulas.doubling_efficiency(x["n"], x["t1"], x["t2"]),
+    "D-marg4": lambda x: formulas.doubling_efficiency(x.get("n", 2), x["t2"], x["t4"]),
     **{f"D-marg-z{ranks}": _doubling for ranks in _RANKS[1:]},
 }

@@ -3,7 +3,12 @@
 from dataclasses import replace
 
 from diagnose.formulas import model_flops
-from diagnose.formulas.checks.common import (
+from diagnose.formulas.model import ModelShape
+from diagnose.formulas.model_flops import Convention, flops_per_token
+from diagnose.formulas.named_models import NAMED_MODELS
+from diagnose.formulas.throughput import step_s
+from worked_examples import formulas
+from worked_examples.common import (
     LLAMA,
     MS,
     OPT,
@@ -15,10 +20,6 @@ from diagnose.formulas.checks.common import (
     model,
     tokens,
 )
-from diagnose.formulas.model import ModelShape
-from diagnose.formulas.model_flops import Convention, flops_per_token
-from diagnose.formulas.named_models import NAMED_MODELS
-from diagnose.formulas.throughput import step_s
 
 _LADDER = [f"M15.{table}" for table in (1, 3, 4, 5, 6, 7, 8, 9)]
 _OPT_RUNS = ["O-naive", "O-opt", "O-opt1", "O-g32"]
@@ -92,7 +93,7 @@ ROWS: dict[str, Check] = {
     **{f"{table}-{name}": check for table in _LADDER for name, check in _COLUMNS.items()},
     **{f"{run}-{name}": _with_opt(check) for run in _OPT_RUNS for name, check in _OPT_COLUMNS.items()},
     **{run: _mfu("palm") for run in _LLAMA_RUNS},
-    "M-TF32": lambda x: model_flops.exceeds_peak(x["achieved"], x["fp32_peak"]),
+    "M-TF32": lambda x: formulas.exceeds_peak(x["achieved"], x["fp32_peak"]),
     "M-TF32b": _mfu("palm", 494.7e12),
     "M-FP32": _mfu("palm", 66.9e12),
     "M-PCIE": _mfu("palm", 756e12),

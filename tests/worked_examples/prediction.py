@@ -3,12 +3,11 @@
 Rows that predict one table of the ladder from another name both; their batch sizes are its batch sizes.
 """
 
-from diagnose.formulas import model_flops, scaling, traffic
 from diagnose.formulas.batch_model import BatchModel, recompute_cost_s, recompute_gain_s, recompute_pays
-from diagnose.formulas.checks import predict
-from diagnose.formulas.checks.common import LLAMA, MS, Check, Inputs, bandwidth, tokens
 from diagnose.formulas.named_models import NAMED_MODELS
-from diagnose.formulas.throughput import accumulated_step_s, step_s
+from diagnose.formulas.throughput import step_s
+from worked_examples import formulas, predict, traffic
+from worked_examples.common import LLAMA, MS, Check, Inputs, bandwidth, tokens
 
 _TF32_FLOPS, _BF16_FLOPS = 330e12, 700e12  # what matrix products reach on the ladder's GPU
 _AMP_BATCH = 5
@@ -17,7 +16,7 @@ _AMP_BATCH = 5
 def _fitted(x: Inputs) -> dict[str, float]:
     """The line through two batch sizes: a in ms, b in ms per sample."""
     steps = (step_s(x[f"B{i}"], tokens(x), x[f"thr{i}"]) for i in (1, 2))
-    model = BatchModel.from_points(x["B1"], next(steps), x["B2"], next(steps))
+    model = formulas.line_through(x["B1"], next(steps), x["B2"], next(steps))
     return {"a": MS * model.fixed_s, "b": MS * model.per_sample_s}
 
 
@@ -77,8 +76,8 @@ def _checkpointing(x: Inputs) -> tuple[float, float, bool]:
 
 
 ROWS: dict[str, Check] = {
-    "A01": lambda x: scaling.amdahl_speedup(x["f"], x["s"]),
-    "A02": lambda x: scaling.amdahl_bound(x["f"]),
+    "A01": lambda x: formulas.amdahl_speedup(x["f"], x["s"]),
+    "A02": lambda x: formulas.amdahl_bound(x["f"]),
     "A03": _fitted,
     "A04": _fitted,
     "A05": _fitted,
@@ -86,9 +85,9 @@ ROWS: dict[str, Check] = {
     "A07": _attention_ms,
     "A08": _saved_ms(14),
     "A09": _logits_ms,
-    "A10": lambda x: model_flops.recompute_factor(x.get("recomputed_share", 1.0)),
-    "A11": lambda x: model_flops.hfu_share(x["mfu"], x.get("recomputed_share", 1.0)),
-    "A12": lambda x: accumulated_step_s(x["k"], x["T_micro"], x["T_sync"]),
+    "A10": lambda x: formulas.recompute_factor(x.get("recomputed_share", 1.0)),
+    "A11": lambda x: formulas.hfu_share(x["mfu"], x.get("recomputed_share", 1.0)),
+    "A12": lambda x: formulas.accumulated_step_s(x["k"], x["T_micro"], x["T_sync"]),
     "Q01": lambda x: MS * _optimizer_s(x),
     "Q02": _predicted_rate(5, 7),
     "Q03": _predicted_rate(7, 14),

@@ -12,7 +12,7 @@ Check = Callable[[Inputs], Value]
 
 PERCENT = 100
 MS, US = 1e3, 1e6
-GIGA, TERA = 1e9, 1e12
+GIGA, TERA, GIB = 1e9, 1e12, 1 << 30
 
 LLAMA, OPT = "Llama-3.2-1B", "OPT-1.3B"
 TOKENS = 1024

@@ -1,14 +1,15 @@
 """Which formula answers which row of the table of worked examples, one module per area.
 
-Formulas that only examples use stand here: `accounting`, `kineto`, `predict`, `products` and `straggler`.
+What the product has no use for stands here, too: `formulas`, `accounting`, `kineto`, `predict`, `products`,
+`straggler` and `traffic`.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
 from diagnose.errors import UserError
-from diagnose.formulas.checks import capacity, communication, flops, prediction, rates, roofline
-from diagnose.formulas.checks.common import Check, Value
+from worked_examples import capacity, communication, flops, prediction, rates, roofline
+from worked_examples.common import Check, Value
 
 ROWS: dict[str, Check] = {
     **flops.ROWS,
@@ -20,7 +21,7 @@ ROWS: dict[str, Check] = {
 }
 
 
-def value_of(id: str, inputs: Mapping[str, Any]) -> Value:
+def evaluate(id: str, inputs: Mapping[str, Any]) -> Value:
     """The value of one row from its inputs. UserError: the id is unknown, or an input is missing."""
     if id not in ROWS:
         raise UserError("no such worked example", where=id, do="pass the id of a row, such as C06")

@@ -1,16 +1,16 @@
 """Rows R and K: the roofline, memory traffic, and the figures of Kineto's events."""
 
-from diagnose.formulas import memory, roofline, traffic
-from diagnose.formulas.checks import kineto, products
-from diagnose.formulas.checks.common import GIGA, US, Check, Inputs
+from diagnose.formulas import roofline
 from diagnose.formulas.kineto import blocks_per_sm
+from worked_examples import formulas, kineto, products, traffic
+from worked_examples.common import GIB, GIGA, US, Check, Inputs
 
 
 def _gemm(x: Inputs) -> tuple[int, int, float]:
     """FLOPs, bytes and FLOP/B of a matrix product."""
     flops = products.gemm_flops(x["M"], x["N"], x["K"])
     moved_bytes = products.gemm_bytes(x["M"], x["N"], x["K"], x["itemsize"])
-    return flops, moved_bytes, roofline.intensity(flops, moved_bytes)
+    return flops, moved_bytes, formulas.intensity(flops, moved_bytes)
 
 
 def _lower_bound_us(x: Inputs) -> float:
@@ -50,7 +50,7 @@ ROWS: dict[str, Check] = {
     "R17": lambda x: products.sdpa_model_flops(x["B"], x["H"], x["T"], x["T"], x["d"]),
     "R18": lambda x: traffic.eager_attention_bytes(x["B"], x["H"], x["T"], x["L"]),
     "R19": lambda x: traffic.logit_chain_bytes(x["B"], x["T"], x["V"]),
-    "R20": lambda x: memory.shifted_logits_bytes(x["B"], x["T"], x["V"]) / memory.GIB,
+    "R20": lambda x: formulas.shifted_logits_bytes(x["B"], x["T"], x["V"]) / GIB,
     "R21": _optimizer,
     "R22": _optimizer,
     "R23": _chunks,

@@ -1,7 +1,9 @@
 """Predicted gains of single changes: a lower bound from the bytes and FLOPs that they save. Bandwidth in bytes/s."""
 
-from diagnose.formulas import traffic
 from diagnose.formulas.batch_model import BatchModel
+from diagnose.formulas.throughput import tokens_per_s
+from worked_examples import traffic
+from worked_examples.formulas import step_of
 
 BF16_BYTES, FP32_BYTES = 2, 4
 
@@ -37,7 +39,7 @@ def rate_at_batch(
         tokens: tokens of a sample.
     """
     per_sample = BatchModel.from_fixed(fixed_s, batch, step_s).per_sample_s
-    return BatchModel(other_fixed_s, per_sample).tokens_per_s(other_batch, tokens)
+    return tokens_per_s(1, other_batch, tokens, step_of(BatchModel(other_fixed_s, per_sample), other_batch))
 
 
 def amp_sample_s(

@@ -9,6 +9,7 @@ from diagnose.hardware import Gpu
 from diagnose.metrics import Measured
 from diagnose.metrics.model.flops import model_shape
 from diagnose.predict.memory.job import Attention, JobPlan, Sharding
+from diagnose.probes.frameworks import FRAMEWORKS
 from diagnose.trace.record import CaptureRecord
 
 Value = TypeVar("Value")
@@ -98,8 +99,9 @@ def _dtype(record: CaptureRecord) -> str:
 
 def _sharding(record: CaptureRecord) -> Sharding:
     world = int(record.number("world_size") or 1)
-    if record.text("training_loop") == "DeepSpeed":
-        raise NotTold("DeepSpeed's ZeRO stage is not recorded")
+    unrecorded = next((each.unrecorded for each in FRAMEWORKS if each.name == record.text("training_loop")), "")
+    if unrecorded:
+        raise NotTold(f"{unrecorded} is not recorded")
     if record.get("fsdp") is not None:
         strategy = record.text("fsdp.sharding_strategy") or "FULL_SHARD"  # fully_shard has no other
         zero = _known(_ZERO_OF_STRATEGY.get(strategy), f"{strategy} divides by an unknown number of ranks")

@@ -69,6 +69,11 @@ def test_the_trainer_hears_its_own_words() -> None:
     assert rule.advised(job(BARE_LOOP)).startswith("Raise num_workers of the DataLoader until")
 
 
+def test_nobody_hears_pytorchs_words_for_a_framework_that_is_not_known() -> None:
+    with pytest.raises(LookupError, match="no training framework is called 'Composer'"):
+        world_of(job("Composer"))
+
+
 WAYS: list[tuple[str, dict[str, Any], str | None, str]] = [
     ("training_arguments", {"dataloader_num_workers": 4}, None, "DataLoader(..., num_workers=4)"),
     ("training_arguments", {"bf16": True}, LIGHTNING, 'Trainer(..., precision="bf16-mixed")'),

@@ -98,10 +98,9 @@ def test_a_real_process_has_run_it(framework: Framework) -> None:
 
 def test_no_other_table_has_its_packages() -> None:
     listed = tomllib.loads((PACKAGE / "data" / "python_libraries.toml").read_text("utf-8"))
+    packages = {name for each in FRAMEWORKS for name in each.packages}
 
-    assert {name for names in listed.values() for name in names} & {
-        n for each in FRAMEWORKS for n in each.packages
-    } == set()
+    assert packages & {name for names in listed.values() for name in names} == set()
 
 
 # What is decided by the name of a framework is the table's; other modules that have such a name in a text are listed
@@ -136,8 +135,13 @@ MAY_SPELL = {
 
 
 def constants_in(tree: ast.AST) -> list[str]:
-    """The rows of the table that a module imports."""
-    found = (alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names)
+    """The rows of the table that a module imports, or takes from the module of the table."""
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.Attribute) and ast.unparse(node.value) == "frameworks":
+            found.append(node.attr)
     return [name for name in found if name in CONSTANTS]
 
 
@@ -147,12 +151,33 @@ def spelled(path: Path) -> Iterator[str]:
     if path.suffix != ".py":
         yield from (found[0] for found in SPELLS.finditer(text))
         return
+    if not SPELLS.search(text) and not any(name in text for name in CONSTANTS):
+        return
     tree = ast.parse(text)
     yield from constants_in(tree)
     docs = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs:
             yield from (found[0] for found in SPELLS.finditer(node.value))
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ('if loop == "DeepSpeed":\n    pass', "DeepSpeed"),
+        ('"""A page."""\nFILES = f"{root}/lightning/pytorch"', "lightning"),
+        ('LIBRARIES = {"accelerate.": 1}', "accelerate"),
+        ('import_module("transformers.trainer")', "transformers.trainer"),
+        ("from ..frameworks import LIGHTNING as ours", "LIGHTNING"),
+        ("found = frameworks.ACCELERATE.name", "ACCELERATE"),
+        ('def f():\n    """As Lightning does it."""\nTEXT = "a model of transformers, accelerated"', None),
+    ],
+)
+def test_each_form_of_a_name_is_seen(text: str, name: str | None, tmp_path: Path) -> None:
+    path = tmp_path / "module.py"
+    path.write_text(text)
+
+    assert set(spelled(path)) == ({name} if name else set())
 
 
 def test_no_other_module_decides_by_a_name() -> None:

@@ -175,17 +175,12 @@ BARE_LOOP = Framework(
 FRAMEWORKS = (TRAINER, LIGHTNING, ACCELERATE, DEEPSPEED, BARE_LOOP)  # each may use those after it
 
 
-def is_known(name: str) -> bool:
-    """Whether a framework has this name."""
-    return any(each.name == name for each in FRAMEWORKS)
-
-
 def named(name: str) -> Framework:
-    """The framework of this name, which has to be one."""
+    """The framework of this name; a name without a row is a `LookupError`, and never a bare loop."""
     for each in FRAMEWORKS:
         if each.name == name:
             return each
-    raise LookupError(f"no training framework is called {name!r}: probes/frameworks.py lists them")
+    raise LookupError(f"{name[:60]!r} is no training framework that this version knows")
 
 
 def targets() -> "dict[str, Target]":

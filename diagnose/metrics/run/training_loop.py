@@ -7,7 +7,7 @@ from diagnose.facts import DIAGNOSE_RUN, Unknown, Value
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 from diagnose.metrics.unknowns import NO_PYTHON
-from diagnose.probes.frameworks import BARE_LOOP, FRAMEWORKS, TRAINER, Framework, is_known
+from diagnose.probes.frameworks import BARE_LOOP, FRAMEWORKS, TRAINER, Framework, named
 from diagnose.trace.vocabulary import PYTHON
 
 _UNTOLD = Unknown("the trace does not say what runs the training loop", DIAGNOSE_RUN)
@@ -22,7 +22,7 @@ def training_loop(m: Measured) -> Value:
     """
     recorded = m.record.text("training_loop")
     if recorded is not None:
-        return recorded if is_known(recorded) else _unknown(recorded)
+        return _recorded(recorded)
     if isinstance(m.record.get("training_arguments"), dict):
         return TRAINER.name  # records of before had no `training_loop`, and the settings of no other
     names = m.timeline.trace.names
@@ -34,8 +34,11 @@ def training_loop(m: Measured) -> Value:
     return NO_PYTHON if m.timeline.trace.left_out else _UNTOLD
 
 
-def _unknown(recorded: str) -> Unknown:
-    return Unknown(f"the record names {recorded!r}, a training framework that this version does not know", None)
+def _recorded(name: str) -> Value:
+    try:
+        return named(name).name
+    except LookupError as unknown:
+        return Unknown(str(unknown), None)
 
 
 @cache

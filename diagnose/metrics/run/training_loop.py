@@ -24,7 +24,7 @@ def training_loop(m: Measured) -> Value:
     if recorded is not None:
         return _recorded(recorded)
     if isinstance(m.record.get("training_arguments"), dict):
-        return TRAINER.name  # records of before had no `training_loop`, and the settings of no other
+        return TRAINER.name  # a record without `training_loop` holds no settings of another
     names = m.timeline.trace.names
     for framework, mark in _marks():
         if any(mark.match(name) for name in names):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
-from . import protocol
+from . import frameworks, protocol
 
 _installed: set[str] = set()
 
@@ -15,7 +15,7 @@ def after_import(module: str) -> None:
     if module in _installed or _is_multiprocessing_child():
         return
     _installed.add(module)
-    for name in protocol.hooks().get(module, ()):
+    for name in frameworks.hooks(protocol.hooked()).get(module, ()):
         import_module(f".{name}", __package__).install()
 
 

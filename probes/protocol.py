@@ -1,4 +1,4 @@
-"""What `diagnose run` and the processes of a job agree on: variables, names of files, defaults, watched modules.
+"""What `diagnose run` and the processes of a job agree on: variables, names of files, defaults.
 
 The parent, the probes and the analysis read it, and so does the start-up file in every Python process of a job. So it
 imports nothing that an interpreter has not loaded at its start, and keeps to the syntax of Python 3.9.
@@ -24,27 +24,6 @@ BUDGET_BYTES = 256_000_000  # of text by each rank, before it is compressed to a
 SAMPLE_STEPS_TOGETHER = 20  # by ranks that `--stop` ends; elsewhere as many as the samples take
 WARMUP_IN_CODE = 1  # `profile()` opens where the script says, often in a loop hardly longer than the window
 WAIT_IN_CODE = 0
-
-# Modules of the job, and the module of the probes whose `install()` is called once they are imported.
-HOOKS = {
-    "torch": "hooks.torch_hooks",
-    "transformers.trainer": "trainers.transformers_trainer",
-    "lightning.pytorch.trainer.trainer": "trainers.lightning_trainer",
-    "pytorch_lightning.trainer.trainer": "trainers.lightning_trainer",
-    "deepspeed.runtime.engine": "trainers.deepspeed_engine",
-    "deepspeed.runtime.pipe.engine": "trainers.deepspeed_engine",
-}
-PATCHES = {  # in a run with a patch
-    "torch": "apply.torch",
-    "transformers.training_args": "apply.training",
-    "transformers.trainer": "apply.trainer",
-    "transformers.modeling_utils": "apply.model",
-    "accelerate.accelerator": "apply.accelerate",
-}
-PIPELINE_HOOKS = {  # in a run that measures the input alone
-    "torch": "pipeline.loop_begin",
-    "transformers.trainer": "pipeline.trainer_begin",
-}
 
 # Ranges in a trace: around what the job does, and what begins and ends a step.
 STEP_RANGE = "diagnose.step"
@@ -80,14 +59,6 @@ PULSE = "rank{}.pulse"  # which process it is, and how many steps it has behind 
 MOST_STACKS = 200
 MOST_STACK_FRAMES = 40
 
-# What runs a training loop, as the record has it; each may use those that stand before it.
-BARE_LOOP = "bare loop"
-DEEPSPEED = "DeepSpeed"
-ACCELERATE = "Accelerate"
-LIGHTNING = "Lightning"
-TRAINER = "transformers Trainer"
-LOOPS = (BARE_LOOP, DEEPSPEED, ACCELERATE, LIGHTNING, TRAINER)
-
 # Files of rank {} in a bundle.
 TRACE = "rank{}.json.gz"
 RECORD = "capture-rank{}.json"
@@ -115,14 +86,11 @@ RUNS = "diagnose-runs"
 TIME = "%Y-%m-%d_%H-%M-%S"
 
 
-def hooks() -> "dict[str, tuple[str, ...]]":
-    """The modules of this job that are watched, each with those of the probes that are installed after it.
-
-    Those of `PATCHES` only where there is a patch.
-    """
-    asked = (PIPELINE_HOOKS,) if PIPELINE in os.environ else (HOOKS, *((PATCHES,) if PATCH in os.environ else ()))
-    watched = dict.fromkeys(name for table in asked for name in table)
-    return {name: tuple(table[name] for table in asked if name in table) for name in watched}
+def hooked() -> "tuple[str, ...]":
+    """The columns of the table of frameworks whose hooks this job asks for."""
+    if PIPELINE in os.environ:
+        return ("input_hooks",)
+    return ("hooks", "patches") if PATCH in os.environ else ("hooks",)
 
 
 def partial(name: str) -> str:

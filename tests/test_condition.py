@@ -18,6 +18,7 @@ KNOWN = {
     "spread_factor": "factor",
     "has_gpu": "flag",
     "optimizer_kind": "text",
+    "training_loop": "text",
 }
 NUMBERS = ("wait_share", "idle_share", "spread_factor")
 
@@ -210,6 +211,8 @@ def test_a_number_is_not_a_condition() -> None:
         ("optimizer_kind > 3", 1, "compares text with number"),
         ("optimizer_kind == 3", 1, "compares text with number"),
         ("optimizer_kind < 'b'", 1, "orders text values"),
+        ("training_loop == 'lightning'", 1, "training_loop is never 'lightning'"),
+        ("'Accelerate' != training_loop and training_loop != 'my'", 35, "training_loop is never 'my'"),
         ("has_gpu > 0", 1, "compares flag with number"),
         ("steps == True", 1, "compares count with flag"),
         ("has_gpu + 1 > 1", 1, "calculates with a flag"),

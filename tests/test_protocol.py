@@ -5,14 +5,14 @@ import re
 import subprocess
 import sys
 from dataclasses import fields
-from importlib import import_module
 from inspect import signature
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from diagnose.commands.run.command import run
-from diagnose.probes import DiagnoseCallback, profile, protocol
+from diagnose.probes import DiagnoseCallback, frameworks, profile, protocol
 from diagnose.probes.config import Config
 from diagnose.probes.protocol import CLAIM, DONE, RECORD, TRACE, rank_in
 
@@ -20,17 +20,18 @@ ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "capture.md").read_text(encoding="utf-8")
 
 
-def test_it_imports_nothing_that_an_interpreter_has_not_loaded_at_its_start() -> None:
+@pytest.mark.parametrize("module", [protocol, frameworks])
+def test_it_imports_nothing_that_an_interpreter_has_not_loaded_at_its_start(module: ModuleType) -> None:
     script = (
         "import os, sys\nbefore = set(sys.modules)\n"
-        f"exec(open({protocol.__file__!r}).read(), {{}})\nprint(set(sys.modules) - before)"
+        f"exec(open({module.__file__!r}).read(), {{}})\nprint(set(sys.modules) - before)"
     )
     done = subprocess.run([sys.executable, "-S", "-c", script], capture_output=True, text=True, check=False)
 
     assert (done.stdout, done.stderr) == ("set()\n", "")
 
 
-@pytest.mark.parametrize("file", ["protocol.py", "bootstrap/sitecustomize.py"])
+@pytest.mark.parametrize("file", ["protocol.py", "frameworks.py", "bootstrap/sitecustomize.py"])
 def test_what_runs_at_the_start_of_python_keeps_to_old_syntax(file: str) -> None:
     assert ast.parse((ROOT / "probes" / file).read_text(encoding="utf-8"), feature_version=(3, 9)).body
 
@@ -72,15 +73,8 @@ def test_the_page_states_the_default_of_the_command(option: str) -> None:
     assert int(stated[1]) == {field.name: field.default for field in fields(Config)}[option]
 
 
-@pytest.mark.parametrize(
-    "module", [*protocol.HOOKS.values(), *protocol.PATCHES.values(), *protocol.PIPELINE_HOOKS.values()]
-)
-def test_what_is_hooked_has_a_module_that_installs_it(module: str) -> None:
-    assert callable(import_module(f"diagnose.probes.{module}").install)
-
-
-@pytest.mark.parametrize("name", [*protocol.HOOKS, protocol.CONFIG, protocol.MARKS, protocol.PATCH, protocol.RUNS])
-def test_the_page_names_what_is_watched_and_set(name: str) -> None:
+@pytest.mark.parametrize("name", [protocol.CONFIG, protocol.MARKS, protocol.PATCH, protocol.RUNS])
+def test_the_page_names_what_is_set(name: str) -> None:
     assert f"`{name}" in PAGE
 
 
@@ -100,4 +94,4 @@ def test_what_is_asked_says_what_is_hooked(
     for name in asked:
         monkeypatch.setenv(name, "{}")
 
-    assert protocol.hooks()["torch"] == after_torch
+    assert frameworks.hooks(protocol.hooked())["torch"] == after_torch

@@ -59,11 +59,18 @@ def test_the_trainer_is_told_from_what_it_uses(tmp_path: Path) -> None:
     [
         ({"training_loop": "Lightning"}, "Lightning"),
         ({"training_loop": None, "training_arguments": {"bf16": True}}, "transformers Trainer"),
-        ({"training_loop": "my own", "training_arguments": None}, None),
     ],
 )
-def test_the_record_tells(tmp_path: Path, record: dict[str, Any], loop: str | None) -> None:
+def test_the_record_tells(tmp_path: Path, record: dict[str, Any], loop: str) -> None:
     assert facts(tmp_path, record=record)["training_loop"].value == loop
+
+
+@pytest.mark.parametrize("arguments", [None, {"bf16": True}])
+def test_a_framework_that_is_not_known_is_no_bare_loop(tmp_path: Path, arguments: dict[str, Any] | None) -> None:
+    record = {"training_loop": "Composer", "training_arguments": arguments}
+    told = facts(tmp_path, (PYTHON, "train.py(12): main"), record=record)["training_loop"]
+
+    assert (told.value, told.because) == (None, "'Composer' is no training framework that this version knows")
 
 
 @pytest.mark.parametrize(

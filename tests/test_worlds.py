@@ -12,11 +12,12 @@ from diagnose.diagnosis import Patch
 from diagnose.facts import Fact, Facts, Scalar
 from diagnose.patch.patches import python_lines
 from diagnose.patch.worlds import settings, world_of
-from diagnose.probes.protocol import ACCELERATE, BARE_LOOP, DEEPSPEED, LIGHTNING, LOOPS, TRAINER
+from diagnose.probes.frameworks import FRAMEWORKS
 from diagnose.rule import Rule, load_rules
 
 RULES = load_rules((), known())
-ELSEWHERE = [None, *(loop for loop in LOOPS if loop != TRAINER)]
+ELSEWHERE = [None, *(each.name for each in FRAMEWORKS if not each.has_own_words)]
+TRAINER, LIGHTNING, ACCELERATE, DEEPSPEED, BARE_LOOP = (each.name for each in FRAMEWORKS)
 OF_A_TRAINER = {"empties_cache", "liger_asked", "filters_nan_losses", "training_loop", "compile_mode"}
 OF_MODELS = {"attn_implementation", "dtype", "gradient_checkpointing"}
 SHARED = {"gradient_accumulation_steps", "bf16", "fp16", "tf32"}  # words of other tools, or of what is meant, too
@@ -66,6 +67,11 @@ def test_the_trainer_hears_its_own_words() -> None:
 
     assert rule.advised(job(TRAINER)).startswith("Raise dataloader_num_workers until")
     assert rule.advised(job(BARE_LOOP)).startswith("Raise num_workers of the DataLoader until")
+
+
+def test_nobody_hears_pytorchs_words_for_a_framework_that_is_not_known() -> None:
+    with pytest.raises(LookupError, match="'Composer' is no training framework"):
+        world_of(job("Composer"))
 
 
 WAYS: list[tuple[str, dict[str, Any], str | None, str]] = [

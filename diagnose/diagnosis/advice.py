@@ -59,12 +59,12 @@ class CodeLine(msgspec.Struct, frozen=True, kw_only=True):
 class Patch(msgspec.Struct, frozen=True, kw_only=True):
     """A concrete change: `set` holds the values for `target`, in the words of what runs the training loop.
 
-    Targets are training_arguments (of transformers' Trainer), model_kwargs (of from_pretrained), environment,
-    dataloader, ddp, lightning_trainer, ddp_strategy (of Lightning), accelerator, accelerate_ddp (of its
-    DistributedDataParallelKwargs), ds_config (keys of DeepSpeed's JSON, joined by points), and code, whose values are
-    lines to type. `install` are commands that bring what the change needs and is not known to be there. `by_run` is
-    what `diagnose run --apply` sets in the place of lines to type, by target and key; empty where no run can.
-    `typed_because` says why a run of this job would refuse the change, which can be typed; empty where none would.
+    Targets are environment, training_arguments and model_kwargs (of transformers' TrainingArguments and
+    from_pretrained), dataloader, ddp and optimizer (of torch), what other training frameworks take settings with, such
+    as accelerator or ds_config (keys of a JSON file, joined by points), and code, whose values are lines to type.
+    `install` are commands that bring what the change needs and is not known to be there. `by_run` is what `diagnose run
+    --apply` sets in the place of lines to type, by target and key; empty where no run can. `typed_because` says why a
+    run of this job would refuse the change, which can be typed; empty where none would.
     """
 
     target: str

@@ -10,9 +10,10 @@ from diagnose.decoding import anything, in_order, listed, nothing_told, number, 
 from diagnose.diagnosis import Patch
 from diagnose.errors import UserError, printable
 from diagnose.patch.applied import expected_of
-from diagnose.patch.patches import TYPED, WRAPPERS, python_lines
+from diagnose.patch.patches import is_only_typed, python_lines
 from diagnose.probes.apply.allowed import variable_text, why_not
 from diagnose.probes.facts.environment import ALLOCATOR, ALLOCATOR_BEFORE
+from diagnose.probes.frameworks import wrappers
 
 _LARGEST_BYTES = 64 << 20
 _LONGEST = 60
@@ -131,8 +132,8 @@ def _patches(given: Any, path: Path) -> list[tuple[str, str, Any]]:
         named = set(known) - {"install", "by_run", "typed_because"} == {"target", "set"}
         if not named or not isinstance(target, str) or not isinstance(values, dict):
             raise UserError("this is not a patch", where=path, why="it needs a target and what to set", do=_FORMS)
-        for where, keys in _by_run(known) if target in TYPED else [(target, values)]:
-            settings += [("ddp" if where in WRAPPERS else where, key, value) for key, value in keys.items()]
+        for where, keys in _by_run(known) if is_only_typed(target) else [(target, values)]:
+            settings += [("ddp" if where in wrappers() else where, key, value) for key, value in keys.items()]
     return settings
 
 
@@ -147,7 +148,7 @@ def _checked(settings: Iterable[tuple[str, str, Any]], path: Path) -> Request:
     wanted: dict[str, dict[str, Any]] = {}
     refused = []
     for target, key, value in settings:
-        because = f"it is typed: no run sets {target}" if target in TYPED else why_not(target, key, value)
+        because = f"it is typed: no run sets {target}" if is_only_typed(target) else why_not(target, key, value)
         if because:
             refused.append({"target": _brief(target), "key": _brief(key), "because": _brief(because, 2 * _LONGEST)})
         elif wanted.get(target, {}).get(key, value) != value:

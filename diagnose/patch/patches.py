@@ -20,27 +20,13 @@ from typing import Any
 from msgspec.structs import replace
 
 from diagnose.diagnosis import Patch
-from diagnose.probes.apply.allowed import why_not
+from diagnose.probes.apply.allowed import ALLOWED, why_not
 from diagnose.probes.facts.environment import ALLOCATOR, ALLOCATOR_BEFORE, ALLOCATOR_RENAMED_IN
+from diagnose.probes.frameworks import Target, targets, wrappers
 
 Versions = Mapping[str, Any]
 
-CALLS = {
-    "training_arguments": "TrainingArguments",
-    "model_kwargs": "from_pretrained",
-    "ddp": "DistributedDataParallel",
-    "dataloader": "DataLoader",
-    "lightning_trainer": "Trainer",
-    "accelerator": "Accelerator",
-    "optimizer": "torch.optim.*",
-}
-_INSIDE = {
-    "ddp_strategy": "Trainer(..., strategy=DDPStrategy({}))",
-    "accelerate_ddp": "Accelerator(..., kwargs_handlers=[DistributedDataParallelKwargs({})])",
-}
-CODE, DS_CONFIG = "code", "ds_config"
-WRAPPERS = ("ddp_strategy", "accelerate_ddp")  # what hands its settings on to DistributedDataParallel
-TYPED = (CODE, DS_CONFIG, "lightning_trainer")  # what no run can set
+CODE = "code"
 _ACTIVATION_CHECKPOINTING = (5, 23)
 _SAMPLING_STRATEGY = (5, 2)
 _DTYPE = (4, 56)
@@ -61,7 +47,7 @@ def spelled(patch: Patch, versions: Versions | None = None) -> Patch:
 def python_lines(patch: Patch, versions: Versions | None = None) -> list[str]:
     """The change as typed: what is to be installed, then `TrainingArguments(..., bf16=True)`, or lines as they are.
 
-    Settings of DeepSpeed's config are JSON, those of the environment exports.
+    Settings of a configuration file are JSON, those of the environment exports.
     """
     return [*patch.install, *_change_lines(patch, spelled(patch, versions).set)]
 
@@ -72,8 +58,13 @@ def reachable(patch: Patch) -> bool:
         return False
     if patch.by_run or not patch.set:
         return bool(patch.by_run)
-    target = "ddp" if patch.target in WRAPPERS else patch.target
+    target = "ddp" if patch.target in wrappers() else patch.target
     return not any(why_not(target, key, value) for key, value in patch.set.items())
+
+
+def is_only_typed(target: str) -> bool:
+    """Whether no run can set what goes to this target."""
+    return target == CODE or (target in targets() and target not in ALLOWED and target not in wrappers())
 
 
 def _change_lines(patch: Patch, change: Mapping[str, Any]) -> list[str]:
@@ -83,13 +74,9 @@ def _change_lines(patch: Patch, change: Mapping[str, Any]) -> list[str]:
         return [str(line) for line in change.values()]
     if not change:
         return []
-    if patch.target == DS_CONFIG:
-        return [f"ds_config.json: {json.dumps(_nested(change))}"]
-    settings = ", ".join(f"{name}={literal(value, name)}" for name, value in change.items())
-    if patch.target in _INSIDE:
-        return [_INSIDE[patch.target].format(settings)]
-    call = CALLS.get(patch.target)
-    return [f"{call}(..., {settings})" if call else f"{patch.target}: {settings}"]
+    target = targets().get(patch.target, Target(patch.target, f"{patch.target}: {{}}"))
+    keywords = ", ".join(f"{name}={literal(value, name)}" for name, value in change.items())
+    return [target.typed.replace("{}", json.dumps(_nested(change)) if target.is_json else keywords)]
 
 
 def flags(patch: Patch, versions: Versions | None = None) -> str:
@@ -123,9 +110,10 @@ def diff(patch: Patch, current: Mapping[str, Any] | None = None, versions: Versi
 
     A setting whose value now is not known, or is the new one, has no line that is taken out.
     """
-    call, now = CALLS.get(patch.target), current or {}
+    target, now = targets().get(patch.target), current or {}
+    call = target.call if target is not None else ""
     change = spelled(patch, versions).set
-    if call is None or not change:
+    if not call or not change:
         return ""
     lines = [f" {call}("]
     for name, value in change.items():

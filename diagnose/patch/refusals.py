@@ -11,14 +11,13 @@ import msgspec
 
 from diagnose.diagnosis import Patch
 from diagnose.patch.patches import spelled
-from diagnose.patch.worlds import Setting, Way, settings
+from diagnose.patch.worlds import Setting, settings
 from diagnose.probes.apply.allowed import holds, variable_text
 from diagnose.probes.apply.reasons import JOB, PATCH
 from diagnose.trace.record import CaptureRecord
 from diagnose.trace.refused import Refused
 
 ALREADY = "it is set already"
-_WAYS = ("torch", "trainer", "transformers_model", "lightning", "accelerate", "deepspeed")
 _TORCH = {"tf32": ("float32_matmul_precision", "high"), "cudnn_benchmark": ("cudnn_benchmark", True)}
 _Form = tuple[str, str, Any]  # target, key, value
 
@@ -105,10 +104,9 @@ def _forms(patch: Patch, name: str, value: Any) -> Iterator[_Form]:
 
 def _other_forms(setting: Setting, value: Any) -> Iterator[_Form]:
     """What other targets take; one that a way gives a value of its own is the setting switched on."""
-    for name in _WAYS:
-        way: Way | None = getattr(setting, name)
-        takes: list[_Form] = [] if way is None else [(way.target, way.key, way.value)]
-        if way is not None and way.by_run is not None:
+    for way in setting.ways.values():
+        takes: list[_Form] = [(way.target, way.key, way.value)]
+        if way.by_run is not None:
             takes.append((way.by_run.target, way.by_run.key, way.by_run.value))
         for target, key, own in takes:
             if target and (own is None or value is not False):

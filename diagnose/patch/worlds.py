@@ -1,4 +1,4 @@
-"""A setting in the words of the user's world: transformers' Trainer, Lightning, Accelerate, DeepSpeed, or a bare loop.
+"""A setting in the words of the training framework that runs the user's loop, or of a bare loop.
 
 Rules name settings by one name each, those of TrainingArguments and of `from_pretrained`. `data/settings.toml` says how
 each is made elsewhere. Where it is not known what runs the training loop, PyTorch's own words are used.
@@ -18,22 +18,13 @@ from msgspec.structs import replace
 
 from diagnose.diagnosis import Patch
 from diagnose.facts import Facts, Unknown
-from diagnose.patch.patches import CODE, DS_CONFIG, export_lines, literal, python_lines
+from diagnose.patch.patches import CODE, export_lines, literal, python_lines
 from diagnose.probes.apply.allowed import why_not
-from diagnose.probes.protocol import ACCELERATE, BARE_LOOP, LIGHTNING, LOOPS, TRAINER
+from diagnose.probes.frameworks import BARE_LOOP, FRAMEWORKS, Framework, named, targets
 
 _TABLE = Path(__file__).parents[1] / "data" / "settings.toml"
 _WORD = re.compile(r"\{(\w+)\|(\w+)\}")  # a fact, or a word where it is not known
-_WRAPPERS = {LIGHTNING: "ddp_strategy", ACCELERATE: "accelerate_ddp"}  # what takes the keys of DistributedDataParallel
-_PLACES = {
-    "dataloader": "of the DataLoader",
-    "ddp": "of DistributedDataParallel",
-    "lightning_trainer": "of Lightning's Trainer",
-    "ddp_strategy": "of DDPStrategy",
-    "accelerator": "of the Accelerator",
-    "accelerate_ddp": "of DistributedDataParallelKwargs",
-    "ds_config": "in the DeepSpeed config",
-}
+_OF_MODELS = "transformers_model"  # a way that holds for the models of transformers, whatever runs the loop
 
 
 class ByRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -67,29 +58,42 @@ class Need(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     install: str
 
 
-class Setting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The ways to make a setting without a Trainer, or with one that has no argument for it, and what it needs."""
+class Setting(msgspec.Struct, frozen=True):
+    """The ways to make a setting, by the key of a framework (or `transformers_model`), and what it needs."""
 
-    torch: Way
-    trainer: Way | None = None
-    transformers_model: Way | None = None
-    lightning: Way | None = None
-    accelerate: Way | None = None
-    deepspeed: Way | None = None
+    ways: Mapping[str, Way]
     needs: tuple[Need, ...] = ()
 
 
 @lru_cache(maxsize=1)
 def settings() -> Mapping[str, Setting]:
     """The settings that rules may name, by name."""
-    return msgspec.convert(tomllib.loads(_TABLE.read_text(encoding="utf-8")), dict[str, Setting])
+    tables = tomllib.loads(_TABLE.read_text(encoding="utf-8"))
+    return {name: _setting(name, table) for name, table in tables.items()}
+
+
+def _setting(name: str, table: dict[str, Any]) -> Setting:
+    needs = msgspec.convert(table.pop("needs", []), tuple[Need, ...])
+    strange = table.keys() - {_OF_MODELS, *(each.key for each in FRAMEWORKS)}
+    if strange or BARE_LOOP.key not in table:
+        raise LookupError(f"{name}: no framework has the key {min(strange)!r}" if strange else f"{name}: not for torch")
+    return Setting(msgspec.convert(table, dict[str, Way]), needs)
 
 
 class World(msgspec.Struct, frozen=True):
-    """What runs the training loop ("" where it is not known), and the facts of the job."""
+    """What runs the training loop, by its name ("" if it is not known), and the facts of the job."""
 
     loop: str
     facts: Facts
+
+    def __post_init__(self) -> None:
+        """A name that is none of a framework is a defect: it would be told PyTorch's own words."""
+        named(self.loop or BARE_LOOP.name)
+
+    @property
+    def framework(self) -> Framework:
+        """What runs the loop; if that is not known, a bare loop, since PyTorch's own words hold for all."""
+        return named(self.loop or BARE_LOOP.name)
 
     def patch(self, patch: Patch) -> Patch | None:
         """The change as this world makes it, with what is to be installed first; None where it cannot be typed."""
@@ -98,7 +102,7 @@ class World(msgspec.Struct, frozen=True):
 
     def _made_patch(self, patch: Patch) -> Patch | None:
         if patch.target == "ddp":
-            return Patch(target=_WRAPPERS.get(self.loop, "ddp"), set=patch.set)
+            return Patch(target=self.framework.wrapper, set=patch.set)
         if patch.target not in ("training_arguments", "model_kwargs"):
             return patch
         parts = [(name, value, self._way(name)) for name, value in patch.set.items()]
@@ -130,7 +134,7 @@ class World(msgspec.Struct, frozen=True):
         way = self._way(name) if name in settings() else None
         if way is None:
             return name
-        return way.said or f"{way.key} {_PLACES[self._target(way)]}"
+        return way.said or f"{way.key} {targets()[self._target(way)].place}"
 
     def said(self, name: str) -> str:
         """The same in a sentence, with what has to be installed first."""
@@ -149,17 +153,17 @@ class World(msgspec.Struct, frozen=True):
 
     def _way(self, name: str) -> Way | None:
         """None where the rules' own name is the one to type."""
-        setting = settings().get(name)
-        if setting is None or self.loop == TRAINER:
-            return None if setting is None else setting.trainer
+        setting, framework = settings().get(name), self.framework
+        if setting is None or framework.has_own_words:
+            return None if setting is None else setting.ways.get(framework.key)
         of_transformers = self._known("model_type") is not None
         if of_transformers and name in ("attn_implementation", "dtype"):
             return None
-        own: Way | None = getattr(setting, self.loop.lower(), None) if self.loop != BARE_LOOP else None
-        return own or (setting.transformers_model if of_transformers else None) or setting.torch
+        own = setting.ways.get(framework.key) if framework is not BARE_LOOP else None
+        return own or (setting.ways.get(_OF_MODELS) if of_transformers else None) or setting.ways[BARE_LOOP.key]
 
     def _target(self, way: Way) -> str:
-        return _WRAPPERS.get(self.loop, "ddp") if way.target == "ddp" else way.target
+        return self.framework.wrapper if way.target == "ddp" else way.target
 
     def _made(self, name: str, value: Any, way: Way) -> tuple[str, str, Any] | None:
         if way.target:
@@ -198,10 +202,10 @@ def in_short(patch: Patch) -> str:
     if patch.target == CODE or not patch.set:
         return ""
     made = [line.removeprefix("export ") for line in export_lines(patch)]
-    in_json = patch.target == DS_CONFIG
+    target = targets().get(patch.target)
+    in_json = target is not None and target.is_json
     made = made or [f"{k}={json.dumps(v) if in_json else literal(v, k)}" for k, v in patch.set.items()]
-    place = _PLACES.get(patch.target, "")
-    return f"set {', '.join(made)}" + (f" {place}" if place else "")
+    return f"set {', '.join(made)}" + (f" {target.place}" if target is not None and target.place else "")
 
 
 def in_both_words(name: str, value: str | None) -> str:
@@ -217,5 +221,4 @@ def world_of(facts: Facts) -> World:
     fact, trains = facts.get("training_loop"), facts.get("trains")
     if fact is None or isinstance(fact.value, Unknown) or (trains is not None and trains.value is False):
         return World("", facts)
-    loop = str(fact.value)
-    return World(loop if loop in LOOPS else "", facts)
+    return World(str(fact.value), facts)

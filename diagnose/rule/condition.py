@@ -11,6 +11,7 @@ from typing import Any, NoReturn, get_args
 
 from diagnose.errors import WrongUsage
 from diagnose.facts import Facts, Scalar, Unit, Unknown
+from diagnose.probes.frameworks import FRAMEWORKS
 
 MAX_LENGTH = 500
 MAX_DEPTH = 50
@@ -31,6 +32,7 @@ ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Div: operator.truediv,
 }
 FUNCTIONS: dict[str, Callable[..., Any]] = {"min": min, "max": max, "abs": abs, "ceil": math.ceil}
+_VALUES = {"training_loop": tuple(each.name for each in FRAMEWORKS)}  # of facts that are texts from a list
 FIRST_KNOWN = "first_known"  # the only function that may be given an unknown fact
 
 
@@ -93,6 +95,12 @@ def did_you_mean(word: str, choices: Iterable[str]) -> str:
     return f"did you mean '{close[0]}'?" if close else ""
 
 
+def in_place_of(fact: str, value: object) -> str:
+    """What to write in the place of a value that the fact never has; "" if it may have it."""
+    wrong = fact in _VALUES and isinstance(value, str) and value not in _VALUES[fact]
+    return f"write one of: {', '.join(_VALUES[fact])}" if wrong else ""
+
+
 def kind_of_unit(unit: str) -> str:
     """The kind of a fact in a condition: units without a dimension ("factor", "number") compare with any number."""
     return unit if unit in DIMENSIONS or unit in ("flag", "text") else "number"
@@ -145,6 +153,7 @@ class _Checker:
         return left if right == "number" or (isinstance(op, ast.Mult) and right == "share") else "number"
 
     def comparison(self, node: ast.expr, ops: list[ast.cmpop], parts: list[str]) -> str:
+        self.texts(node)
         for op, *pair in zip(ops, parts, parts[1:], strict=False):
             if "text" not in pair and "flag" not in pair:
                 self.same(node, pair)
@@ -153,6 +162,14 @@ class _Checker:
             elif not isinstance(op, ast.Eq | ast.NotEq):
                 self.refuse(node, f"{self.source(node)} orders {pair[0]} values", do="compare them with == or !=")
         return "flag"
+
+    def texts(self, node: ast.expr) -> None:
+        """A fact is compared with texts that it can be: with another, the rule would never fire."""
+        operands = _operands(node)
+        for fact in (each.id for each in operands if isinstance(each, ast.Name)):
+            for text in (each.value for each in operands if isinstance(each, ast.Constant)):
+                if do := in_place_of(fact, text):
+                    self.refuse(node, f"{fact} is never {text!r}", do=do)
 
     def same(self, node: ast.expr, parts: list[str]) -> str:
         """The one unit of numbers that may be added or compared."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from diagnose.facts import Fact, Unknown
 from diagnose.rule.builder import rule_of
-from diagnose.rule.condition import RuleError, did_you_mean
+from diagnose.rule.condition import RuleError, did_you_mean, in_place_of
 from diagnose.rule.folder import builtin_rules
 from diagnose.rule.kept import KeptFiles, kept_files
 from diagnose.rule.needs import met
@@ -98,6 +98,8 @@ def _example_fact(name: str, value: object, known: Mapping[str, str], where: str
         return Fact(name, Unknown("the example says so", None), known[name])
     kind = known[name] if known[name] in ("flag", "text") else "number"
     given = "flag" if isinstance(value, bool) else "text" if isinstance(value, str) else "number"
+    if do := in_place_of(name, value):
+        raise RuleError(f"{name} is never {value!r}", where=where, do=do)
     if given != kind or not isinstance(value, bool | str | int | float):
         raise RuleError(f"{name} is a {kind}, not {value!r}", where=where)
     return Fact(name, value, known[name])

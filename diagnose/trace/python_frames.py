@@ -10,6 +10,7 @@ import tomllib
 from functools import cache
 from pathlib import Path
 
+from diagnose.probes.frameworks import FRAMEWORKS
 from diagnose.trace.stacks import Frame
 
 _TABLE = Path(__file__).parents[1] / "data" / "python_libraries.toml"
@@ -22,12 +23,27 @@ _TYPED_IN = re.compile(r"<(stdin|ipython-input)")  # other names in angle bracke
 COLLECTION = "Python GC"
 DOINGS = ("collecting", "loading", "backward", "forward", "optimizer", "step")
 """What a thread is doing; of two that hold, as in a forward pass that is run again in the backward pass, the first."""
+
+
+def _made(doing: str, in_file: str, *whole: str) -> re.Pattern[str]:
+    """Names that begin with `whole`, or whose file is one of torch's, `in_file`, or one of a framework's."""
+    of_frameworks = (
+        re.escape(path) + (rf"\(\d+\): {function}" if function else "")
+        for each in FRAMEWORKS
+        for path, function, name in each.frames
+        if name == doing
+    )
+    return re.compile("|".join((*whole, rf"(.*/)?({'|'.join((in_file, *of_frameworks))})")))
+
+
 _DONE_BY = {  # what the name of a call says of all that runs inside it
     "collecting": re.compile(COLLECTION),
-    "loading": re.compile(r"(.*/)?(torch/utils/data|accelerate/data_loader\.py)"),
-    "backward": re.compile(r"<built-in method run_backward|(.*/)?torch/(_tensor|autograd/\w+)\.py\(\d+\): \w*backward"),
-    "forward": re.compile(r"nn\.Module: |(.*/)?torch/nn/modules/module\.py\(\d+\): \w*call_impl"),
-    "optimizer": re.compile(r"(.*/)?torch/optim/(?!lr_scheduler)|(.*/)?accelerate/optimizer\.py\(\d+\): step"),
+    "loading": _made("loading", r"torch/utils/data"),
+    "backward": _made(
+        "backward", r"torch/(_tensor|autograd/\w+)\.py\(\d+\): \w*backward", r"<built-in method run_backward"
+    ),
+    "forward": _made("forward", r"torch/nn/modules/module\.py\(\d+\): \w*call_impl", r"nn\.Module: "),
+    "optimizer": _made("optimizer", r"torch/optim/(?!lr_scheduler)"),
 }
 
 
@@ -64,4 +80,4 @@ def doing_of(name: str) -> str:
 @cache
 def _libraries() -> frozenset[str]:
     listed = tomllib.loads(_TABLE.read_text(encoding="utf-8"))
-    return sys.stdlib_module_names.union(*listed.values())
+    return sys.stdlib_module_names.union(*listed.values(), *(each.packages for each in FRAMEWORKS))

@@ -9,6 +9,7 @@ in Kineto's own category, which needs no more.
 import re
 
 from diagnose.probes import protocol
+from diagnose.probes.frameworks import FRAMEWORKS
 
 GPU_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset", "memcpy", "memset")
 RUNTIME = (
@@ -36,8 +37,8 @@ TORCH_RANGES = (  # which torch opens by itself
 )
 STEP_MARKS = ("ProfilerStep", protocol.STEP_RANGE)
 STEP_MARK = "|".join(map(re.escape, STEP_MARKS))
-_FETCH_OF_LIGHTNING = r"\[pl\]\[profile\](\[\w+Loop\]\.\w*next|get_train_batch)$"  # whatever it loads with
-DATA_WAIT = rf"enumerate\(Data(Loader|Pipe)\)#|{_FETCH_OF_LIGHTNING}|{re.escape(protocol.DATA_WAIT_RANGE)}"
+_FETCHES = "".join(f"{each.fetches}|" for each in FRAMEWORKS if each.fetches)
+DATA_WAIT = rf"enumerate\(Data(Loader|Pipe)\)#|{_FETCHES}{re.escape(protocol.DATA_WAIT_RANGE)}"
 SAVE, EVAL, CLIP = (re.escape(name) for name in (protocol.SAVE_RANGE, protocol.EVAL_RANGE, protocol.CLIP_RANGE))
 LOGGING = rf"{re.escape(protocol.LOG_RANGE)}|{EVAL}|{SAVE}|## log"
 BACKWARD = r"autograd::engine::evaluate_function"  # what autograd's engine calls, one after the other

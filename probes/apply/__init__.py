@@ -1,4 +1,4 @@
-"""A patch of `diagnose run --apply`, on its way into the job: one module for each target, named in `protocol.PATCHES`.
+"""A patch of `diagnose run --apply`, on its way into the job: one module for each target, as `frameworks` names it.
 
 `allowed` lists what a patch may set, `job_patch` is what this process is to apply and what it refused, and
 `constructors` puts values into what the job makes. `loader_order` and `loader_trial` keep the samples of a patched

@@ -14,11 +14,15 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from ..frameworks import FRAMEWORKS
 from ..guard import guarded, quietly
 from ..hand_over import replace, replace_property
 from ..held import held
 
-_LIBRARIES = ("torch.", "transformers.", "accelerate.", "lightning.", "pytorch_lightning.", "datasets.")
+_PLAIN_SAMPLERS = (
+    *(f"{name}." for each in FRAMEWORKS if each.has_plain_samplers for name in each.packages),
+    "datasets.",
+)
 _NOT_KEPT = "the order of the samples may be another"
 _PLAIN = (list, tuple, range)
 _KEPT: WeakKeyDictionary[Any, _Kept] = WeakKeyDictionary()
@@ -86,7 +90,7 @@ def draws_as_it_goes(arguments: Mapping[str, Any]) -> str:
     """The name of a sampler of the job's own, which may draw anew for each batch that is read ahead; else empty."""
     for sampler in _samplers(arguments):
         kind = type(sampler)
-        if kind not in _PLAIN and not kind.__module__.startswith(_LIBRARIES):
+        if kind not in _PLAIN and not kind.__module__.startswith(_PLAIN_SAMPLERS):
             return kind.__name__
     return ""
 

@@ -168,12 +168,12 @@ def _diagnose_is_ours() -> bool:
         return False
 
 
-def _protocol() -> "Any":
-    """The names that the probes agree on; the module imports nothing and is in no `sys.modules`."""
+def _alone(name: str) -> "Any":
+    """A module of the probes that imports nothing; it is in no `sys.modules`."""
     from _frozen_importlib_external import SourceFileLoader
 
-    module = type(sys)("_diagnose_protocol")
-    SourceFileLoader(module.__name__, os.path.join(_PROBES, "protocol.py")).exec_module(module)
+    module = type(sys)("_diagnose_" + name)
+    SourceFileLoader(module.__name__, os.path.join(_PROBES, name + ".py")).exec_module(module)
     return module
 
 
@@ -181,10 +181,10 @@ def _arm() -> None:
     global _watched, _marks
     if sys.version_info < (3, 9) or any(type(finder).__name__ == "_AfterImport" for finder in sys.meta_path):
         return
-    protocol = _protocol()
+    protocol = _alone("protocol")
     if protocol.CONFIG not in os.environ and protocol.PIPELINE not in os.environ:
         return
-    _watched, _marks = tuple(protocol.hooks()), os.environ.get(protocol.MARKS, "")
+    _watched, _marks = tuple(_alone("frameworks").hooks(protocol.hooked())), os.environ.get(protocol.MARKS, "")
     words = _command_line()
     if _serves_another_process(words):
         if "--multiprocessing-fork" in words:

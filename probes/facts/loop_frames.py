@@ -5,23 +5,13 @@ from __future__ import annotations
 import sys
 from types import FrameType
 
-from .. import protocol
-
-_MODULES = {  # the first that is there: each may use those after it
-    protocol.TRAINER: ("transformers.trainer",),
-    protocol.LIGHTNING: ("lightning.pytorch.", "pytorch_lightning."),
-    protocol.ACCELERATE: ("accelerate.optimizer", "accelerate.accelerator"),
-    protocol.DEEPSPEED: ("deepspeed.runtime.",),
-}
+from ..frameworks import FRAMEWORKS
 
 
 def loop_on_stack() -> str | None:
     """What runs the loop from within which this is asked, as the record names it; None in a loop of the job's own."""
     modules = _modules(sys._getframe())
-    for loop, prefixes in _MODULES.items():
-        if any(module.startswith(prefixes) for module in modules):
-            return loop
-    return None
+    return next((each.name for each in FRAMEWORKS if any(map(each.runs, modules))), None)
 
 
 def _modules(frame: FrameType | None) -> set[str]:

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 from ..armed import pulse
 from ..current_session import session
 from ..dumps import flight_recorder, memory_history
+from ..frameworks import BARE_LOOP
 from ..guard import guarded, quietly
 from ..hand_over import after_optimizer_steps, before_optimizer_steps
 from ..interrupts import AskedToEnd
-from ..protocol import BARE_LOOP
 from ..recording import other_profilers
 from ..recording.range_times import times
 from ..recording.ranges import OPTIMIZER, emitter
@@ -112,7 +112,7 @@ class Stepped(NamedTuple):
     optimizer: Any
     done: Callable[[], int]
     model: Any = None
-    loop: str = BARE_LOOP
+    loop: str = BARE_LOOP.name
     settings: Callable[[], dict[str, object]] | None = None
 
 

@@ -13,28 +13,31 @@ from collections.abc import Iterator, Mapping
 from types import CodeType
 from typing import Any
 
+from ..frameworks import FRAMEWORKS
 from ..protocol import MOST_STACK_FRAMES, MOST_STACKS
 from .called import called_name
 from .sampling import Stacks, StackSampler
 
 _INSTALLED = ("site-packages", "dist-packages")
-_LIBRARIES = ("torch", "transformers", "accelerate", "lightning", "pytorch_lightning", "deepspeed", "datasets", "numpy")
+_LIBRARIES = (*(package for each in FRAMEWORKS for package in each.packages), "datasets", "numpy")
 _GENERATED = ("torchinductor_",)  # code that torch.compile writes, in a folder of the user's
 _PART_OF_A_FUNCTION = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
 
-# What the job does while one of these is on the stack: part of a file's path, function, name. Where several are, the
-# first: a dataset's transform is a module, too, and a forward pass may run again in the backward pass.
+# What the job does while one of these is on the stack: part of a file's path, function, name.
 DOING = (
     ("torch/utils/data/", None, "loading"),
-    ("accelerate/data_loader.py", None, "loading"),
     ("torch/_tensor.py", "backward", "backward"),
     ("torch/autograd/__init__.py", None, "backward"),
     ("torch/autograd/graph.py", "_engine_run_backward", "backward"),
     ("torch/nn/modules/module.py", "_call_impl", "forward"),
     ("torch/optim/lr_scheduler.py", None, "step"),
     ("torch/optim/", None, "optimizer"),
+    *(frame for each in FRAMEWORKS for frame in each.frames),
 )
 STEP, OPTIMIZER = "step", "optimizer"
+# Of several that are found, the first: a dataset's transform is a module, too, and a forward pass may run again in the
+# backward pass.
+_FIRST = ("loading", "backward", "forward", OPTIMIZER)
 
 
 def stack_samples(sampler: StackSampler, asked: bool) -> dict[str, Any]:
@@ -110,7 +113,7 @@ class Folding:
             doing = STEP if self._users[identity] else _done_by(self._codes[identity][0])
             if doing != OPTIMIZER or not in_closure:
                 found.add(doing)
-        return next((doing for *_, doing in DOING if doing in found and doing != STEP), STEP)
+        return next((doing for doing in _FIRST if doing in found), STEP)
 
     def _is_the_users(self, code: CodeType, module: str) -> bool:
         path = code.co_filename

@@ -1,4 +1,4 @@
-"""Trainers that count their own steps: one module for each, named in `protocol.HOOKS` beside the module it hooks.
+"""Trainers that count their own steps: one module for each, named in its row of `frameworks`.
 
 Its `install()` puts ranges around the trainer's methods, and has the trainer call `training_loop`: `begins` before the
 first step, with the job's objects and the trainer's settings, `step_ended` after each optimizer step, and `ends`

@@ -12,11 +12,11 @@ import weakref
 from typing import Any
 
 from ..current_session import session
+from ..frameworks import DEEPSPEED
 from ..guard import guarded
 from ..hand_over import replace
 from ..held import held, plain
 from ..hooks.torch_hooks import Stepped, has_stepped, one_step
-from ..protocol import DEEPSPEED
 from ..recording import ranges
 from ..recording.ranges import wrap_method
 
@@ -79,7 +79,7 @@ def _stepped(engine: Any) -> Stepped:
         optimizer=held(engine, "basic_optimizer"),
         done=lambda: max(count - 1, 0) if type(count) is int else 0,
         model=(held(engine, "_modules") or {}).get("module"),
-        loop=DEEPSPEED,
+        loop=DEEPSPEED.name,
         settings=lambda: settings_of(alive()),
     )
 

@@ -12,8 +12,8 @@ from importlib import import_module
 from math import ceil
 from typing import Any
 
-from .. import protocol
 from ..current_session import session
+from ..frameworks import LIGHTNING
 from ..guard import guarded, quietly
 from ..hand_over import Around, after_optimizer_steps, replace
 from ..held import held, is_a
@@ -88,9 +88,9 @@ def _begin(current: Session, fit: Any) -> None:
         training_loop.wrap_methods(kind, METHODS[STRATEGY])
     optimizers, alive = trainer.optimizers, weakref.ref(trainer)
     left = quietly(lambda: _left(trainer, fit, loop))
-    current.objects.loop = protocol.LIGHTNING
     training_loop.begins(
         current,
+        LIGHTNING,
         model=None,
         optimizer=optimizers[0] if optimizers else None,
         loader=_first_loader(fit),

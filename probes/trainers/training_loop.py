@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..current_session import session
+from ..frameworks import Framework
 from ..held import held
 from ..hooks.accelerate_hooks import wrap_accelerate
 from ..hooks.loader_hooks import watch_loaders
@@ -31,6 +32,7 @@ def wrap_methods(trainer: type, ranges: Mapping[str, str]) -> None:
 
 def begins(
     current: Session,
+    framework: Framework,
     *,
     model: object,
     optimizer: object,
@@ -43,6 +45,7 @@ def begins(
 
     Args:
         current: the session.
+        framework: what runs the loop.
         model: as it trains, with or without wrappers; None when it is not known, like the two that follow.
         optimizer: torch's, or one of accelerate's and DeepSpeed's around it.
         loader: of the training batches.
@@ -51,7 +54,7 @@ def begins(
         done: those that the trainer counts before them, of the training that it goes on with.
     """
     objects = current.objects
-    objects.arguments = settings
+    objects.loop, objects.arguments = framework.name, settings
     objects.loop_begins()
     objects.note("model", model)
     objects.note("optimizer", _innermost(optimizer))

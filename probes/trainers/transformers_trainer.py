@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from .. import protocol
 from ..config import Config
 from ..current_session import configure, session
+from ..frameworks import TRAINER
 from ..guard import guarded
 from ..hand_over import a_callback, replace
 from ..held import attributes, held, plain
@@ -202,9 +203,9 @@ class _Steps:
 
 def _begin(current: Session, args: Any, state: Any, kwargs: dict[str, Any]) -> None:
     left = state.max_steps - state.global_step
-    current.objects.loop = protocol.TRAINER
     training_loop.begins(
         current,
+        TRAINER,
         model=kwargs.get("model"),
         optimizer=kwargs.get("optimizer"),
         loader=kwargs.get("train_dataloader"),

@@ -26,7 +26,7 @@ def python(tmp_path: Path) -> Python:
     """
     probes, site = tmp_path / "copy", tmp_path / "site"
     shutil.copytree(PROBES / "bootstrap", probes / "bootstrap")
-    for module in ("attach.py", "protocol.py"):
+    for module in ("attach.py", "protocol.py", "frameworks.py"):
         shutil.copy(PROBES / module, probes)
     for package in (probes, probes / "hooks", probes / "trainers"):
         package.mkdir(exist_ok=True)

@@ -97,6 +97,7 @@ def test_weights_in_fp32_under_the_trainers_bf16_are_autocast(tmp_path: Path) ->
     [
         ({"compiled": True}, "torch.compile decides what is kept"),
         ({"training_loop": "DeepSpeed"}, "DeepSpeed's ZeRO stage is not recorded"),
+        ({"training_loop": "Composer"}, "'Composer' is no training framework that this version knows"),
         ({"optimizer__class": "Shampoo"}, "the optimizer's states are not known"),
         ({"model__attn_implementation": "flex_attention"}, "how attention is computed"),
         ({"model__trainable": 1_000_000}, "a part of the model is frozen"),

@@ -5,8 +5,8 @@ from typing import Any
 
 from diagnose.commands.tune.answer import Settings
 from diagnose.diagnosis import Patch
-from diagnose.patch.patches import WRAPPERS
 from diagnose.probes.apply.allowed import why_not
+from diagnose.probes.frameworks import wrappers
 
 MICRO_BATCH, ACCUMULATION = "per_device_train_batch_size", "gradient_accumulation_steps"
 CLOSE = 1.25  # numbers that lie nearer make no run of their own
@@ -19,7 +19,7 @@ def settings_of(patch: Patch) -> Settings:
     """What a run sets for the patch."""
     if patch.by_run:
         return {target: dict(keys) for target, keys in patch.by_run.items()}
-    return {("ddp" if patch.target in WRAPPERS else patch.target): dict(patch.set)}
+    return {("ddp" if patch.target in wrappers() else patch.target): dict(patch.set)}
 
 
 def merged(before: Settings, change: Settings) -> Settings:

@@ -1,49 +1,59 @@
 """What runs the training loop, in whose words changes are told, and what is installed there."""
 
 import re
+from functools import cache
 
 from diagnose.facts import DIAGNOSE_RUN, Unknown, Value
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 from diagnose.metrics.unknowns import NO_PYTHON
-from diagnose.probes.protocol import ACCELERATE, BARE_LOOP, DEEPSPEED, LIGHTNING, LOOPS, TRAINER
+from diagnose.probes.frameworks import BARE_LOOP, FRAMEWORKS, TRAINER, Framework, named
 from diagnose.trace.vocabulary import PYTHON
 
-_IN = r"\(\d+\): (?!<module>)"  # a function that runs: an import only runs the module
-_MARKS = {
-    TRAINER: re.compile(rf"\btransformers/trainer\.py{_IN}"),
-    LIGHTNING: re.compile(
-        r"\[pl\]|\[(Strategy|LightningModule|LightningDataModule)\]"
-        rf"|.*\b(lightning/pytorch|pytorch_lightning)/(trainer|loops)/\S+\.py{_IN}"
-    ),
-    ACCELERATE: re.compile(rf"Accelerator\.|.*\baccelerate/(accelerator|optimizer)\.py{_IN}"),
-    DEEPSPEED: re.compile(
-        rf"DeepSpeedEngine\.|(Pre|Post)BackwardFunction(For)?Module|LinearFunctionForZeroStage3|.*\bdeepspeed/runtime/\S+\.py{_IN}"
-    ),
-}
 _UNTOLD = Unknown("the trace does not say what runs the training loop", DIAGNOSE_RUN)
 
 
 @metric("text", needs_gpu=False)
 def training_loop(m: Measured) -> Value:
-    """What runs the training loop: "transformers Trainer", "Lightning", "Accelerate", "DeepSpeed", or "bare loop".
+    """What runs the training loop: a framework, such as "transformers Trainer" or "Lightning", or "bare loop".
 
     By the record, else by the names of ranges and Python functions: the first that is there, since each may use those
     after it.
     """
     recorded = m.record.text("training_loop")
-    if recorded in LOOPS:
-        return recorded
+    if recorded is not None:
+        return _recorded(recorded)
     if isinstance(m.record.get("training_arguments"), dict):
-        return TRAINER
+        return TRAINER.name  # a record without `training_loop` holds no settings of another
     names = m.timeline.trace.names
-    for loop, mark in _MARKS.items():
-        find = mark.search if loop == TRAINER else mark.match
-        if any(find(name) for name in names):
-            return loop
+    for framework, mark in _marks():
+        if any(mark.match(name) for name in names):
+            return framework.name
     if m.timeline.trace.rows_of(*PYTHON).any():
-        return BARE_LOOP
+        return BARE_LOOP.name
     return NO_PYTHON if m.timeline.trace.left_out else _UNTOLD
+
+
+def _recorded(name: str) -> Value:
+    try:
+        return named(name).name
+    except LookupError as unknown:
+        return Unknown(str(unknown), None)
+
+
+@cache
+def _marks() -> tuple[tuple[Framework, re.Pattern[str]], ...]:
+    """What names in a trace show that a framework runs the loop: its ranges, and functions of its modules.
+
+    A function has to run: an import runs the module alone.
+    """
+    found = []
+    for framework in FRAMEWORKS:
+        files = (re.escape(each).replace(r"\.", "/") for each in framework.modules)
+        paths = "|".join(rf"{file}\S+" if file.endswith("/") else file for file in files)
+        marks = [framework.ranges, *([rf"(?s:.*)\b({paths})\.py\(\d+\): (?!<module>)"] if paths else [])]
+        found.append((framework, re.compile("|".join(filter(None, marks)) or r"(?!)")))
+    return tuple(found)
 
 
 @metric("flag", needs_gpu=False)

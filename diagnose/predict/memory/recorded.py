@@ -9,6 +9,7 @@ from diagnose.hardware import Gpu
 from diagnose.metrics import Measured
 from diagnose.metrics.model.flops import model_shape
 from diagnose.predict.memory.job import Attention, JobPlan, Sharding
+from diagnose.probes.frameworks import named
 from diagnose.trace.record import CaptureRecord
 
 Value = TypeVar("Value")
@@ -98,8 +99,7 @@ def _dtype(record: CaptureRecord) -> str:
 
 def _sharding(record: CaptureRecord) -> Sharding:
     world = int(record.number("world_size") or 1)
-    if record.text("training_loop") == "DeepSpeed":
-        raise NotTold("DeepSpeed's ZeRO stage is not recorded")
+    _sharded_by(record.text("training_loop"))
     if record.get("fsdp") is not None:
         strategy = record.text("fsdp.sharding_strategy") or "FULL_SHARD"  # fully_shard has no other
         zero = _known(_ZERO_OF_STRATEGY.get(strategy), f"{strategy} divides by an unknown number of ranks")
@@ -107,6 +107,16 @@ def _sharding(record: CaptureRecord) -> Sharding:
     if world > 1 and record.get("ddp") is None:
         raise NotTold("how the ranks divide the model is not recorded")
     return Sharding(dp=world)
+
+
+def _sharded_by(loop: str | None) -> None:
+    """Whatever runs the loop divides the model in no way that is not recorded."""
+    try:
+        unrecorded = "" if loop is None else named(loop).unrecorded
+    except LookupError as unknown:
+        raise NotTold(str(unknown)) from None
+    if unrecorded:
+        raise NotTold(f"{unrecorded} is not recorded")
 
 
 def _known(value: Value | None, because: str) -> Value:

@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 FOLDERS = ("diagnose", "probes", "benchmarks", "docs", "sample_traces", "tests")
-MOST_LINES_OF_A_FILE = 300
+MOST_LINES_OF_A_FILE = 400
 MOST_LINES_OF_A_FUNCTION = 60
 MOST_ROOMS = 26
 NO_ROOMS = ("probes", "data")
@@ -61,8 +61,8 @@ def test_the_package_has_few_rooms() -> None:
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_what_is_too_long_is_named(folder: str, tmp_path: Path) -> None:
     (tmp_path / folder).mkdir()
-    (tmp_path / folder / "most.py").write_text("def f():\n" + 59 * "    x\n" + 240 * "\n")
-    (tmp_path / folder / "more.py").write_text("def f():\n" + 60 * "    x\n" + 240 * "\n")
+    (tmp_path / folder / "most.py").write_text("def f():\n" + 59 * "    x\n" + 340 * "\n")
+    (tmp_path / folder / "more.py").write_text("def f():\n" + 60 * "    x\n" + 340 * "\n")
 
-    assert list(long_files(tmp_path)) == [f"{folder}/more.py: 301 lines"]
+    assert list(long_files(tmp_path)) == [f"{folder}/more.py: 401 lines"]
     assert list(long_functions(tmp_path)) == [f"{folder}/more.py: f has 61 lines"]

@@ -21,7 +21,7 @@ from diagnose.metrics.data.padding import padding_kind
 from diagnose.metrics.kernel_groups.operators import Launching, Signature
 from diagnose.metrics.kernels import fp8, fusion, host_calls, optimizer_forms, waves
 from diagnose.metrics.lines.sampled import sampled
-from diagnose.metrics.lines.user_code import Spent, UserCode
+from diagnose.metrics.lines.user_code import Spent, ThreadWork
 from diagnose.trace.stacks import Frame
 
 MIB = 1 << 20
@@ -211,14 +211,16 @@ def spent(function: str, weight: float, caller: str = "main") -> Spent:
 
 @pytest.mark.parametrize(("of_it", "devoted"), [(0.82, True), (0.78, False)])
 def test_a_function_is_devoted_to_what_four_fifths_of_its_time_go_to(of_it: float, devoted: bool) -> None:
-    code = UserCode((spent("work", 50), spent("rest", 50)), 100, "samples", "", 1.0)
+    code = ThreadWork((spent("work", 50), spent("rest", 50)), 100, "samples", "", 1.0)
 
     assert (("a.py", "work") in code.devoted({("a.py", "work"): 50 * of_it})) is devoted
 
 
 @pytest.mark.parametrize(("weight", "around"), [(0.97, False), (0.99, True)])
 def test_what_is_around_nearly_everything_is_devoted_to_nothing(weight: float, around: bool) -> None:
-    code = UserCode((spent("loop", 100 * weight), spent("rest", 100 * (1 - weight), "other")), 100, "samples", "", 1.0)
+    code = ThreadWork(
+        (spent("loop", 100 * weight), spent("rest", 100 * (1 - weight), "other")), 100, "samples", "", 1.0
+    )
 
     assert (("a.py", "loop") not in code.devoted({("a.py", "loop"): 100 * weight})) is around
 

@@ -46,7 +46,7 @@ def test_every_part_is_there_at_every_width(width: int) -> None:
 
     labels = re.findall(r"^([a-z][a-z ]*:)", report, re.MULTILINE)
 
-    of_job = ["straggler:", "ranks:"]
+    of_job = ["late rank:", "ranks:"]
     changes = ["next:", "then:", "also:", "not:", "not judged:"]
     assert labels == ["verdict:", "steps:", "note:", *of_job, *changes, "lost:", "read:"]
 

@@ -141,7 +141,7 @@ def representatives(job: Job) -> list[int]:
     count = len(job.ranks)
     if count <= MOST_MEASURED:
         return list(range(count))
-    late = {b.rank for b in job.stragglers[: MOST_MEASURED // 2]}
+    late = {straggler.rank for straggler in job.stragglers[: MOST_MEASURED // 2]}
     chosen = {at for at, rank in enumerate(job.ranks) if rank.rank in late}
     typical = [at for at in range(count) if at not in chosen]
     places = MOST_MEASURED - len(chosen)
@@ -150,7 +150,7 @@ def representatives(job: Job) -> list[int]:
 
 def weights(job: Job, measured: Sequence[Measured]) -> list[float]:
     """The time that each measured rank stands for: its own if it is a straggler, else its part of all others'."""
-    late = {b.rank for b in job.stragglers}
+    late = {straggler.rank for straggler in job.stragglers}
     own_ns = [float(m.attribution.total_ns) for m in measured]
     typical = [m.timeline.rank not in late for m in measured]
     others = sum(rank.total_ns for rank in job.ranks if rank.rank not in late)

@@ -136,7 +136,7 @@ _STATED = (
     ),
 )
 _COSTS = (
-    ("--gpu-hour-price", "Price of a GPU-hour in any currency, for the cost of training and of stragglers.", POSITIVE),
+    ("--gpu-hour-price", "Price of a GPU-hour in any currency, for the cost of training and of late ranks.", POSITIVE),
     (
         "--power-w",
         "Power of one GPU in watts, plus its part of the host if you count that (default: as captured).",

@@ -11,7 +11,7 @@ from diagnose.facts import Facts, Unknown, another_run, spoken
 from diagnose.judge.case import Case
 from diagnose.metrics import Measured
 from diagnose.metrics.lines.sampled import WITH_STACK
-from diagnose.metrics.lines.user_code import SAMPLES, Function, FunctionTime, UserCode, entry, summed
+from diagnose.metrics.lines.user_code import SAMPLES, Function, FunctionTime, ThreadWork, entry, summed
 from diagnose.rule import Rule
 from diagnose.rule.lines import Lines
 from diagnose.trace.stacks import Frame
@@ -27,7 +27,7 @@ _IN_WORKERS = Unknown(
     "loader workers load the batches, and their stacks are not sampled",
     another_run("run a few steps with no loader workers: their code is then in the training process"),
 )
-Known = UserCode | Unknown | None
+Known = ThreadWork | Unknown | None
 
 
 def user_code_of(measured: Measured) -> UserCodeReport | None:
@@ -47,14 +47,14 @@ def user_code_of(measured: Measured) -> UserCodeReport | None:
     )
 
 
-def _functions(code: UserCode) -> tuple[UserFunction, ...]:
+def _functions(code: ThreadWork) -> tuple[UserFunction, ...]:
     """Those with most time of their own first, then those with most altogether."""
     own = {each.function: each for each in code.own}
     listed = sorted(code.altogether, key=lambda each: -own[each.function].weight if each.function in own else 0.0)
     return tuple(_function(own.get(each.function), each, code) for each in listed[:FUNCTIONS_KEPT])
 
 
-def _function(own: FunctionTime | None, altogether: FunctionTime, code: UserCode) -> UserFunction:
+def _function(own: FunctionTime | None, altogether: FunctionTime, code: ThreadWork) -> UserFunction:
     at = own or altogether
     return UserFunction(
         file=at.function[0],
@@ -85,7 +85,7 @@ def _where(lines: Lines, code: Known, facts: Facts) -> tuple[CodeLine, ...] | Un
     """The functions whose time the lines of a rule choose; none where nothing looked for them."""
     if code is not None and lines.of_loading and facts["loader_workers"].value == "some":
         return _IN_WORKERS
-    if not isinstance(code, UserCode):
+    if not isinstance(code, ThreadWork):
         return code or ()
     if lines.of_collector and code.source == SAMPLES:
         return _COLLECTOR
@@ -101,16 +101,16 @@ def _beyond_others(case: Case) -> tuple[CodeLine, ...] | Unknown:
     codes = {m.timeline.rank: m.user_code.training for m in case.measured}
     late = next((straggler.rank for straggler in case.job.stragglers), None)
     own = codes.pop(late, None) if late is not None else None
-    if not isinstance(own, UserCode):
+    if not isinstance(own, ThreadWork):
         return own or ()
-    others = [code for code in codes.values() if isinstance(code, UserCode) and code.source == own.source]
+    others = [code for code in codes.values() if isinstance(code, ThreadWork) and code.source == own.source]
     if not others:
         return _ALONE
     named = _named(_excess(own, others), own, f"{own.of} of rank {late}, beyond the other ranks")
     return named or Unknown(f"no function of your code takes rank {late} longer than the others", None)
 
 
-def _excess(own: UserCode, others: Sequence[UserCode]) -> list[FunctionTime]:
+def _excess(own: ThreadWork, others: Sequence[ThreadWork]) -> list[FunctionTime]:
     """Time beyond that of the median of the others, most first: of the outermost functions with little other time,
     and elsewhere of the innermost ones.
     """
@@ -124,7 +124,7 @@ def _excess(own: UserCode, others: Sequence[UserCode]) -> list[FunctionTime]:
 
 
 def _beyond_usual(
-    own: UserCode, others: Sequence[UserCode], times: Callable[[UserCode], list[FunctionTime]]
+    own: ThreadWork, others: Sequence[ThreadWork], times: Callable[[ThreadWork], list[FunctionTime]]
 ) -> dict[Function, float]:
     """How much more of its time each function has than in a step of the median of the others."""
     usual = [{each.function: code.ns(each.weight) for each in times(code)} for code in others]
@@ -134,7 +134,7 @@ def _beyond_usual(
     }
 
 
-def _named(functions: Sequence[FunctionTime], code: UserCode, of: str) -> tuple[CodeLine, ...]:
+def _named(functions: Sequence[FunctionTime], code: ThreadWork, of: str) -> tuple[CodeLine, ...]:
     return tuple(
         CodeLine(
             file=each.function[0],

@@ -22,9 +22,10 @@ from diagnose.ranks.network.slow_links import extra_of, passed_to_blamed, slow_l
 from diagnose.ranks.network.topology import topology_of
 from diagnose.ranks.replay.changes import Changes, changes_of
 from diagnose.ranks.replay.data_waits import data_wait_ns, waited_by_most, waits_for_data
+from diagnose.ranks.stragglers.causes import RankLateness
 from diagnose.ranks.stragglers.evidence import evidence_of, lead_share
 from diagnose.ranks.stragglers.lateness import excess_of, is_point_to_point, lateness_of
-from diagnose.ranks.stragglers.stragglers import Joined, RankLateness, rank_lateness_of
+from diagnose.ranks.stragglers.stragglers import Joined, rank_lateness_of
 from diagnose.ranks.stragglers.waits import Waits, waited_for, waiting_caused, waiting_share, waits_of
 from diagnose.trace.distortion import distorted_by
 
@@ -162,8 +163,8 @@ def join(ranks: Sequence[RankDigest], network_gbs: float | None = None) -> Job:
         matched=True,
         straggler_share=by_rank[0].share if len(late) == 1 else waited,
         straggler_cause=by_rank[0].cause if late else "none",
-        straggler_host_code=by_rank[0].reason.host.code if late else "none",
-        straggler_where=by_rank[0].reason.host.where if late else "",
+        straggler_host_code=by_rank[0].host_code if late else "none",
+        straggler_where=by_rank[0].where if late else "",
         straggler_cure_share=_cure_share(changes, (ahead, lost), _stays(ranks, by_rank, late)),
         bus_bytes_per_s=bus_rate(ranks, matched),
         bus_reached=reached(ranks, matched, topology),
@@ -233,8 +234,8 @@ def _suspicion(lateness: Sequence[RankLateness]) -> Unknown | None:
 
 def _most_waited_for(lateness: Sequence[RankLateness]) -> tuple[int, float] | None:
     """The rank that causes most of the waiting, and what part of it; None where nobody waits."""
-    most = max(lateness, key=lambda late: late.caused_ns)
-    part = share(most.caused_ns, sum(late.caused_ns for late in lateness))
+    most = max(lateness, key=lambda late: late.waiting_ns_caused)
+    part = share(most.waiting_ns_caused, sum(late.waiting_ns_caused for late in lateness))
     return None if part is None else (most.rank, part)
 
 

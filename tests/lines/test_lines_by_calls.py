@@ -7,7 +7,7 @@ from lines.lines_jobs import LOADER, call, called
 
 from diagnose.facts import Unknown
 from diagnose.metrics.lines.recorded import recorded
-from diagnose.metrics.lines.user_code import UserCode
+from diagnose.metrics.lines.user_code import ThreadWork
 from diagnose.trace.python_frames import DOINGS, doing_of, user_frame
 from diagnose.trace.stacks import Frame
 
@@ -36,13 +36,13 @@ def reads(job: Trace) -> None:
     called(job, ITEM, 300)
 
 
-def code(job: Trace) -> UserCode:
+def code(job: Trace) -> ThreadWork:
     found = recorded(timeline(job))
-    assert isinstance(found, UserCode)
+    assert isinstance(found, ThreadWork)
     return found
 
 
-def spent_us(found: UserCode) -> dict[tuple[str, str, str], float]:
+def spent_us(found: ThreadWork) -> dict[tuple[str, str, str], float]:
     """Microseconds per counted step at the innermost lines, by function, doing and call."""
     return {(s.frames[-1].function, s.doing, s.calls): s.weight / 3 / US for s in found.stacks}
 

@@ -9,7 +9,7 @@ from lines.lines_jobs import called, samples
 
 from diagnose.facts import Unknown
 from diagnose.metrics.lines.of_rank import RankCode, code_of
-from diagnose.metrics.lines.user_code import UserCode
+from diagnose.metrics.lines.user_code import ThreadWork
 from diagnose.trace.record import decoded
 
 ITEM, COLLATE = ("main", "step", "item", 60), ("collate", "loading", None, 131)
@@ -34,7 +34,7 @@ def test_a_stack_is_time_at_its_innermost_line_and_in_each_function_once() -> No
 
     code = of_record({**samples(steps=10, wall_ms=1000), "samples": 100, "stacks": [walk, none]}).training
 
-    assert isinstance(code, UserCode)
+    assert isinstance(code, ThreadWork)
     assert [(f.function, f.line, f.weight) for f in code.own] == [(("a.py", "walk"), 6, 60)]
     assert {f.function[1]: f.weight for f in code.altogether} == {"main": 60, "walk": 60}
     assert (code.of, code.whole, code.step_ns) == ("100 samples of the training thread", 100, 100e6)
@@ -65,13 +65,13 @@ def test_below_fifty_samples_no_line_is_known(field: object, because: str, captu
 
 
 def test_fifty_samples_are_enough() -> None:
-    assert isinstance(of_record(samples(("main", "step", None, 50))).training, UserCode)
+    assert isinstance(of_record(samples(("main", "step", None, 50))).training, ThreadWork)
 
 
 def test_a_record_that_counts_fewer_samples_than_its_stacks_have_makes_no_share_above_one() -> None:
     code = of_record(samples(ITEM, COLLATE) | {"samples": 3}).training
 
-    assert isinstance(code, UserCode)
+    assert isinstance(code, ThreadWork)
     assert sum(code.share(spent.weight) for spent in code.stacks) == 1
 
 
@@ -82,7 +82,7 @@ def test_recorded_calls_stand_in_where_there_are_no_samples() -> None:
 
     code = of_record({"why_none": "the loop is short"}, job).training
 
-    assert isinstance(code, UserCode)
+    assert isinstance(code, ThreadWork)
     assert code.of == "the Python time of the counted steps"
 
 

@@ -56,7 +56,7 @@ def test_a_rank_with_slow_links_is_named_alone() -> None:
     (late,) = slow_rank().stragglers
 
     assert (late.rank, late.cause) == (6, "link")
-    assert "2 slow groups have it in common" in late.reason.because
+    assert "2 slow groups have it in common" in late.because
 
 
 def test_ranks_that_a_slow_link_makes_late_are_late_in_communication() -> None:

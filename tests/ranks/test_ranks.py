@@ -81,7 +81,7 @@ def test_waiting_goes_to_what_made_the_late_rank_late(
 ) -> None:
     found = job(ranks(3, only(2, extra)))
 
-    assert [(b.rank, b.cause) for b in found.stragglers] == [(2, cause)]
+    assert [(late.rank, late.cause) for late in found.stragglers] == [(2, cause)]
     assert ns(found, 0, f"late-rank-{class_}") > 3 * 4.9 * MS
     assert ns(found, 0, "exposed-communication") == 3 * TRANSFER_US * US
 
@@ -89,7 +89,7 @@ def test_waiting_goes_to_what_made_the_late_rank_late(
 def test_as_many_kernels_that_take_longer_are_slower_kernels() -> None:
     found = job(ranks(4, lambda trace, step: kernels(trace, 10, 500 if trace.rank == 3 else 300)))
 
-    assert [(b.rank, b.cause) for b in found.stragglers] == [(3, "slower_kernels")]
+    assert [(late.rank, late.cause) for late in found.stragglers] == [(3, "slower_kernels")]
 
 
 @pytest.mark.parametrize("after_us", [300, 1000, 3000])
@@ -101,7 +101,7 @@ def test_the_cause_is_found_when_work_that_all_ranks_share_follows_it(after_us: 
 
     found = job(ranks(4, work))
 
-    assert [(b.rank, b.cause) for b in found.stragglers] == [(1, "data")]
+    assert [(late.rank, late.cause) for late in found.stragglers] == [(1, "data")]
     assert ns(found, 0, "late-rank-data") > 3 * 4.9 * MS
 
 
@@ -149,7 +149,7 @@ def test_without_seq_equal_counts_match_in_order() -> None:
 
     found = job([without_seq(trace) for trace in traces])
 
-    assert [(b.rank, b.cause) for b in found.stragglers] == [(1, "data")]
+    assert [(late.rank, late.cause) for late in found.stragglers] == [(1, "data")]
 
 
 @pytest.mark.parametrize(("more_in", "judged"), [(range(4), 0), (range(3, 4), 2)])
@@ -195,7 +195,7 @@ def test_a_rank_that_is_missing_does_not_prevent_the_others() -> None:
 
     found = job([traces[0], traces[2], traces[3]])
 
-    assert [(b.caused_ns > 0, b.cause) for b in found.stragglers] == [(True, "data")]
+    assert [(late.waiting_ns_caused > 0, late.cause) for late in found.stragglers] == [(True, "data")]
 
 
 @pytest.mark.parametrize("seconds", [-7, 3])

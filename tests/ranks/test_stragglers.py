@@ -45,7 +45,7 @@ def kernels(trace: Trace, gemm_us: float = 300, norm_us: float = 100, count: int
 
 
 def named(found: Job) -> list[tuple[int, str]]:
-    return sorted((b.rank, b.cause) for b in found.stragglers)
+    return sorted((late.rank, late.cause) for late in found.stragglers)
 
 
 def late(which: Sequence[int], extra: Callable[[Trace], object]) -> Work:
@@ -61,15 +61,15 @@ def test_several_late_ranks_are_named_though_only_one_of_them_is_last() -> None:
     found = job(ranks(8, late([2, 5], lambda trace: trace.loader(us=2000 + 10 * trace.rank))))
 
     assert named(found) == [(2, "data"), (5, "data")]
-    assert all(b.caused_ns > 0 for b in found.stragglers), "the waiting is divided among them"
+    assert all(late.waiting_ns_caused > 0 for late in found.stragglers), "the waiting is divided among them"
 
 
 def test_the_waiting_of_late_ranks_adds_up_however_it_is_divided() -> None:
     alone = job(ranks(8, late([5], lambda trace: trace.loader(us=2000))))
     both = job(ranks(8, late([2, 5], lambda trace: trace.loader(us=2000))))
 
-    assert sum(b.caused_ns for b in alone.lateness) == 4 * 7 * 2 * MS
-    assert sum(b.caused_ns for b in both.lateness) == 4 * 6 * 2 * MS
+    assert sum(late.waiting_ns_caused for late in alone.lateness) == 4 * 7 * 2 * MS
+    assert sum(late.waiting_ns_caused for late in both.lateness) == 4 * 6 * 2 * MS
 
 
 def test_ranks_of_a_slow_host_are_told_to_be_all_of_it() -> None:
@@ -94,7 +94,7 @@ def test_a_step_held_up_once_is_told_and_nobody_is_accused() -> None:
         kernels(trace)
 
     found = job(ranks(4, work, steps=8))
-    (passing,) = [b for b in found.lateness if b.persistence == "transient"]
+    (passing,) = [late for late in found.lateness if late.persistence == "transient"]
 
     assert found.stragglers == ()
     assert (passing.rank, passing.cause, passing.steps) == (2, "gc", (13,))
@@ -110,7 +110,7 @@ def test_the_rank_that_passes_waiting_on_is_not_blamed_for_it() -> None:
     found = job(traces)
 
     assert named(found) == [(0, "data")]
-    assert [b.caused_ns for b in found.lateness if b.rank == 1] == [0]
+    assert [late.waiting_ns_caused for late in found.lateness if late.rank == 1] == [0]
 
 
 @pytest.mark.parametrize(

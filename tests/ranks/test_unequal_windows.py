@@ -51,7 +51,7 @@ def _only(trace: Json, steps: range) -> Json:
 
 
 def named(found: Job) -> list[tuple[int, str, int, int]]:
-    return [(b.rank, b.cause, len(b.steps), b.of_steps) for b in found.stragglers]
+    return [(late.rank, late.cause, len(late.steps), late.of_steps) for late in found.stragglers]
 
 
 def test_steps_that_one_rank_lacks_match_between_the_others() -> None:
@@ -74,7 +74,7 @@ def test_a_late_rank_is_named_by_the_steps_that_it_captured() -> None:
 def test_a_rank_whose_trace_was_cut_off_hides_nobody() -> None:
     found = job(cut(ranks(4, late(1)), (range(10, 18), range(10, 18), range(10, 18), range(10, 13))))
 
-    assert [b.rank for b in found.stragglers] == [1]
+    assert [late.rank for late in found.stragglers] == [1]
     assert found.stragglers[0].of_steps == 7
 
 
@@ -90,7 +90,7 @@ def test_a_rank_that_works_on_behind_the_last_collective_is_late_in_all_steps() 
     """What delays it in the first step lies before the capture."""
     found = job(ranks(4, lambda trace: None, after=late(0), steps=6))
 
-    assert [(b.rank, b.persistence, b.of_steps) for b in found.stragglers] == [(0, "persistent", 4)]
+    assert [(late.rank, late.persistence, late.of_steps) for late in found.stragglers] == [(0, "persistent", 4)]
 
 
 def test_a_rank_that_gets_slower_is_named_with_the_step_since_which_it_is() -> None:

@@ -14,7 +14,7 @@ _GOES_ON_ALONE = {"broadcast", "_broadcast_oop", "reduce", "_reduce_oop", "scatt
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundFault:
     """A fault before it is told.
 
     Attributes:
@@ -38,7 +38,7 @@ class Found:
     parted_at: int | None = None
 
 
-def fault_of(of: Matched) -> Found | None:
+def fault_of(of: Matched) -> FoundFault | None:
     """What is wrong in a group; None where all its ranks that left a dump made the same calls."""
     behind = None
     for number in of.numbers():
@@ -55,7 +55,7 @@ def fault_of(of: Matched) -> Found | None:
     return _of_messages(of) or behind
 
 
-def open_together(of: Matched) -> Found | None:
+def open_together(of: Matched) -> FoundFault | None:
     """The first call that every rank with a dump has made and that has not ended on all of them."""
     for number in of.numbers():
         made = {rank: calls[number] for rank, calls in of.calls.items() if number in calls}
@@ -64,7 +64,7 @@ def open_together(of: Matched) -> Found | None:
             absent = tuple(rank for rank in of.members if rank not in of.calls)
             one = next(iter(made.values()))[0]
             kind: Kind = "missing-dump" if absent else "in-call"
-            return Found(kind, of, number, [(tuple(made), one)], absent or _not_begun(made), waiting)
+            return FoundFault(kind, of, number, [(tuple(made), one)], absent or _not_begun(made), waiting)
     return None
 
 
@@ -74,13 +74,13 @@ def _not_begun(made: Mapping[int, Sequence[Call]]) -> tuple[int, ...]:
     return queued if len(queued) < len(made) and made[next(iter(made))][0].backend != "gloo" else ()
 
 
-def _missing(of: Matched, number: int, made: Mapping[int, Sequence[Call]], lacking: Sequence[int]) -> Found:
+def _missing(of: Matched, number: int, made: Mapping[int, Sequence[Call]], lacking: Sequence[int]) -> FoundFault:
     one = next(iter(made.values()))[0]
     failed = one.backend == "gloo" and one.op not in _GOES_ON_ALONE  # it cannot have ended without the others
     waiting = tuple(rank for rank, calls in made.items() if failed or any(call.is_open for call in calls))
     kind: Kind = "missing-rank" if waiting else "behind"
     parted_at = _parted_at(of, number)
-    return Found(kind, of, number, [(tuple(made), one)], tuple(lacking), waiting, parted_at=parted_at)
+    return FoundFault(kind, of, number, [(tuple(made), one)], tuple(lacking), waiting, parted_at=parted_at)
 
 
 def _went_well(made: Mapping[int, Sequence[Call]]) -> bool:
@@ -88,11 +88,11 @@ def _went_well(made: Mapping[int, Sequence[Call]]) -> bool:
     return all(not call.is_open and call.backend != "gloo" for calls in made.values() for call in calls)
 
 
-def _mismatch(of: Matched, number: int, made: Mapping[int, Sequence[Call]], by_call: list[list[int]]) -> Found:
+def _mismatch(of: Matched, number: int, made: Mapping[int, Sequence[Call]], by_call: list[list[int]]) -> FoundFault:
     most, other = by_call[0], by_call[1]
     has_majority = len(most) > len(other)
     ahead = _ahead(of, number, most[0], other[0])
-    return Found(
+    return FoundFault(
         _kind(of, number, most[0], other[0], ahead),
         of,
         number,
@@ -182,7 +182,7 @@ def _parted_at(of: Matched, number: int) -> int | None:
     return None
 
 
-def _of_messages(of: Matched) -> Found | None:
+def _of_messages(of: Matched) -> FoundFault | None:
     """The first send or receive whose other side is not open: who waits, and whom he waits for."""
     for rank, calls in of.open_messages.items():
         for call in calls:
@@ -192,10 +192,10 @@ def _of_messages(of: Matched) -> Found | None:
             answers = [mine for mine in of.open_messages[other] if mine.message == call.message and mine.op != call.op]
             sizes = {mine.input_sizes if mine.op == "send" else mine.output_sizes for mine in (call, *answers[:1])}
             if not answers:
-                return Found("missing-rank", of, call.number, [((rank,), call)], (other,), (rank,))
+                return FoundFault("missing-rank", of, call.number, [((rank,), call)], (other,), (rank,))
             if len(sizes) > 1 and None not in sizes:
                 both = [((rank,), call), ((other,), answers[0])]
-                return Found("size", of, call.number, both, (), tuple(sorted((rank, other))))
+                return FoundFault("size", of, call.number, both, (), tuple(sorted((rank, other))))
     return None
 
 

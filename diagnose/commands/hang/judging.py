@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 
 from diagnose.commands.hang.answer import CallOf, Fault, Hang, Line, RankState, UnreadFile, Verdict
 from diagnose.commands.hang.dump import Call, Dump
-from diagnose.commands.hang.faults import Found, fault_of, open_together
+from diagnose.commands.hang.faults import FoundFault, fault_of, open_together
 from diagnose.commands.hang.matching import disagreements, everyone, matched
 from diagnose.commands.hang.next_steps import next_steps, unknowns
 from diagnose.commands.hang.progress import Progress, progress_between
-from diagnose.commands.hang.reading import Found as Folder
+from diagnose.commands.hang.reading import FolderContents
 from diagnose.commands.hang.seen import only_seen, seen_alone
 from diagnose.commands.hang.words import ranks as ranks_text
 from diagnose.commands.hang.words import said
@@ -18,7 +18,7 @@ _WAITS_FOREVER = {"missing-rank", "missing-dump", "order", "type", "size", "data
 _DEEPEST_TOLD = 60
 
 
-def judged(folder: Folder, earlier: Folder | None = None) -> Hang:
+def judged(folder: FolderContents, earlier: FolderContents | None = None) -> Hang:
     """What the dumps of a folder say.
 
     Args:
@@ -52,11 +52,11 @@ def judged(folder: Folder, earlier: Folder | None = None) -> Hang:
     )
 
 
-def _roots(found: Sequence[Found]) -> tuple[list[Found], list[Found]]:
+def _roots(found: Sequence[FoundFault]) -> tuple[list[FoundFault], list[FoundFault]]:
     """The faults that no other explains, by time, and those that follow: whom they blame waits elsewhere himself."""
     waits = [found for found in found if found.waiting]
-    causes: list[Found] = []
-    follow: list[Found] = []
+    causes: list[FoundFault] = []
+    follow: list[FoundFault] = []
     for fault in found:
         elsewhere = {rank for other in waits if other is not fault for rank in other.waiting}
         (follow if fault.blamed and elsewhere.issuperset(fault.blamed) else causes).append(fault)
@@ -67,20 +67,20 @@ def _roots(found: Sequence[Found]) -> tuple[list[Found], list[Found]]:
     return sorted(serious, key=_begin), sorted(follow, key=_begin)
 
 
-def _circle(faults: Sequence[Found]) -> Found:
+def _circle(faults: Sequence[FoundFault]) -> FoundFault:
     """Groups whose ranks wait for each other: called in another order, or one line that calls in different groups."""
     sides = [(fault.waiting, fault.sides[0][1]) for fault in faults]
     calls = [call for _, call in sides]
     one_line = len({(call.line, call.op) for call in calls}) == 1 and calls[0].line is not None
     waiting = tuple(sorted({rank for fault in faults for rank in fault.waiting}))
-    return Found("group" if one_line else "order", faults[0].of, faults[0].number, sides, (), waiting)
+    return FoundFault("group" if one_line else "order", faults[0].of, faults[0].number, sides, (), waiting)
 
 
-def _begin(found: Found) -> int:
+def _begin(found: FoundFault) -> int:
     return min((call.created_ns or 0 for _, call in found.sides), default=0)
 
 
-def _told(found: Found, dumps: Mapping[int, Dump]) -> Fault:
+def _told(found: FoundFault, dumps: Mapping[int, Dump]) -> Fault:
     instead = [
         _last_of(dumps[rank]) for rank in found.blamed if rank in dumps and found.kind in ("missing-rank", "behind")
     ]
@@ -112,7 +112,7 @@ def _about_members(name: str, by_list: Mapping[tuple[int, ...], Sequence[int]]) 
     )
 
 
-def _verdict(faults: Sequence[Fault], first: Sequence[Found], progress: Progress | None) -> tuple[Verdict, str]:
+def _verdict(faults: Sequence[Fault], first: Sequence[FoundFault], progress: Progress | None) -> tuple[Verdict, str]:
     """By what the dumps say, and before that by whether the job moved between two of them."""
     if progress is not None and progress.moved:
         return "slow", f"Slow, not hung: since the earlier dumps {ranks_text(progress.moved)} made further calls."
@@ -126,7 +126,7 @@ def _verdict(faults: Sequence[Fault], first: Sequence[Found], progress: Progress
     return "nothing-open", "No call is open and no rank is behind: the dumps show no hang in a collective."
 
 
-def _states(folder: Folder) -> tuple[RankState, ...]:
+def _states(folder: FolderContents) -> tuple[RankState, ...]:
     with_dump = [_state(dump, folder.stacks.get(rank, ())) for rank, dump in folder.dumps.items()]
     return tuple(sorted([*with_dump, *seen_alone(folder)], key=lambda state: state.rank))
 

@@ -29,7 +29,7 @@ class Unread:
 
 
 @dataclass(frozen=True)
-class Found:
+class FolderContents:
     """What lies in the folder: dumps by rank, files that could not be used, and stacks that py-spy printed, by rank."""
 
     folder: str
@@ -38,7 +38,7 @@ class Found:
     stacks: dict[int, tuple[str, ...]]
 
 
-def found_in(folder: Path) -> Found:
+def found_in(folder: Path) -> FolderContents:
     """Read the dumps of a folder, which may be a bundle.
 
     Raises:
@@ -61,7 +61,7 @@ def found_in(folder: Path) -> Found:
     stacks = _stacks(folder)
     if not dumps and not stacks:
         raise _nothing(folder, unread)
-    return Found(shown_path(folder), dict(sorted(dumps.items())), tuple(unread), stacks)
+    return FolderContents(shown_path(folder), dict(sorted(dumps.items())), tuple(unread), stacks)
 
 
 class _Unusable(Exception):

@@ -3,14 +3,14 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from diagnose.commands.hang.answer import Hang, RankState, UnreadFile
-from diagnose.commands.hang.reading import Found
+from diagnose.commands.hang.reading import FolderContents
 from diagnose.commands.hang.words import ranks as ranks_text
 
 _WAITS = ("torch/distributed/", "_engine_run_backward")
 _WHERE = "where ranks wait for each other, in a call of torch.distributed or the backward pass"
 
 
-def only_seen(folder: Found) -> Hang:
+def only_seen(folder: FolderContents) -> Hang:
     """The answer of a folder that holds stacks and no dump: where each rank was, and which of them waited."""
     return Hang(
         folder=folder.folder,
@@ -26,7 +26,7 @@ def only_seen(folder: Found) -> Hang:
     )
 
 
-def seen_alone(folder: Found) -> Iterator[RankState]:
+def seen_alone(folder: FolderContents) -> Iterator[RankState]:
     """The ranks of which there are stacks and no dump."""
     for rank, stack in sorted(folder.stacks.items()):
         if rank not in folder.dumps:

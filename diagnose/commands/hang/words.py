@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from diagnose.commands.hang.dump import Call
-from diagnose.commands.hang.faults import Found, rounds
+from diagnose.commands.hang.faults import FoundFault, rounds
 
 _MOST_TENSORS = 3
 
@@ -29,7 +29,7 @@ def called(call: Call) -> str:
     return call.op + _tensors(sizes or (), types) + _at(call)
 
 
-def said(found: Found) -> str:
+def said(found: FoundFault) -> str:
     """The fault as a sentence."""
     return _SENTENCES[found.kind](found)
 
@@ -50,11 +50,11 @@ def _has(numbers: Sequence[int]) -> str:
     return "has" if len(numbers) == 1 else "have"
 
 
-def _nth(found: Found) -> str:
+def _nth(found: FoundFault) -> str:
     return f"call {found.number} of group {found.of.group.shown}"
 
 
-def _missing(found: Found) -> str:
+def _missing(found: FoundFault) -> str:
     call = found.sides[0][1]
     if call.message is not None:
         no_answer = f"{ranks(found.blamed)} {_has(found.blamed)} no open {'send' if call.op == 'recv' else 'receive'}"
@@ -68,25 +68,25 @@ def _missing(found: Found) -> str:
     )
 
 
-def _behind(found: Found) -> str:
+def _behind(found: FoundFault) -> str:
     return (
         f"{_capital(ranks(found.blamed))} {_has(found.blamed)} not reached {_nth(found)}, {called(found.sides[0][1])},"
         " which has ended on the others: behind, and nobody waits for it."
     )
 
 
-def _differ(found: Found) -> str:
+def _differ(found: FoundFault) -> str:
     what = {"type": "operation", "size": "number of elements", "data-type": "type of the tensors"}[found.kind]
     return f"Ranks disagree about the {what} of {_nth(found)}: {_sides(found)}."
 
 
-def _sides(found: Found) -> str:
+def _sides(found: FoundFault) -> str:
     return "; ".join(
         f"{ranks(side)} {'calls' if len(side) == 1 else 'call'} {called(call)}" for side, call in found.sides
     )
 
 
-def _order(found: Found) -> str:
+def _order(found: FoundFault) -> str:
     if len({call.group.name for _, call in found.sides}) > 1:
         waits = "; ".join(
             f"{ranks(side)} {'waits' if len(side) == 1 else 'wait'} in call {call.number} of group {call.group.shown},"
@@ -100,7 +100,7 @@ def _order(found: Found) -> str:
     )
 
 
-def _desynchronised(found: Found) -> str:
+def _desynchronised(found: FoundFault) -> str:
     (most, common), (others, _) = found.sides[0], found.sides[1]
     text = f"Ranks are at different places of the program at {_nth(found)}: {_sides(found)}."
     if found.ahead:
@@ -112,7 +112,7 @@ def _desynchronised(found: Found) -> str:
     return f"{text} {common.op}{_at(common)} ran {here} times on {ranks(most)} and {there} times on {ranks(others)}."
 
 
-def _in_call(found: Found) -> str:
+def _in_call(found: FoundFault) -> str:
     every = "Every rank" if found.of.are_known else "Every rank with a dump"
     text = f"{every} has made {_nth(found)}, {called(found.sides[0][1])}, and it has not ended: none is missing."
     if found.blamed:
@@ -120,14 +120,14 @@ def _in_call(found: Found) -> str:
     return text
 
 
-def _no_dump(found: Found) -> str:
+def _no_dump(found: FoundFault) -> str:
     return (
         f"{_capital(ranks(found.blamed))} left no dump, and all others wait in {_nth(found)},"
         f" {called(found.sides[0][1])}."
     )
 
 
-def _group(found: Found) -> str:
+def _group(found: FoundFault) -> str:
     lines = "; ".join(f"{ranks(side)} in group {call.group.shown}" for side, call in found.sides)
     return f"Ranks make the same call, {called(found.sides[0][1])}, in different groups: {lines}."
 

@@ -5,7 +5,7 @@ import msgspec
 from diagnose.facts import Unknown
 from diagnose.metrics.lines.recorded import recorded
 from diagnose.metrics.lines.sampled import sampled
-from diagnose.metrics.lines.user_code import UserCode
+from diagnose.metrics.lines.user_code import ThreadWork
 from diagnose.timeline import Timeline
 from diagnose.trace.record import CaptureRecord
 from diagnose.trace.stacks import StackSamples, stack_samples
@@ -19,7 +19,7 @@ class RankCode(msgspec.Struct, frozen=True):
         samples: the record's samples, None where it has none.
     """
 
-    training: UserCode | Unknown | None = None
+    training: ThreadWork | Unknown | None = None
     samples: StackSamples | None = None
 
     @property
@@ -34,7 +34,7 @@ def code_of(timeline: Timeline, record: CaptureRecord) -> RankCode:
     """The samples of the record, else the calls of the trace; a record without samples says why it has none."""
     samples = stack_samples(record)
     by_samples = sampled(samples) if samples is not None else None
-    training = by_samples if isinstance(by_samples, UserCode) else recorded(timeline) or by_samples
+    training = by_samples if isinstance(by_samples, ThreadWork) else recorded(timeline) or by_samples
     if isinstance(training, Unknown) and isinstance(by_samples, Unknown):
         training = by_samples
     return RankCode(training, samples)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from diagnose.facts import Unknown, Value, capture_setting, nothing_helps
 from diagnose.metrics.lines.sampled import FEWEST_SAMPLES, spent
-from diagnose.metrics.lines.user_code import Spent, UserCode
+from diagnose.metrics.lines.user_code import Spent, ThreadWork
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 
@@ -33,7 +33,7 @@ def own_python_share(m: Measured) -> Value:
 def _seen(m: Measured) -> tuple[Sequence[Spent], float] | Unknown:
     """What the training thread did in the user's code, and of how much: few samples of it are many of libraries."""
     code, samples = m.user_code.training, m.user_code.samples
-    if isinstance(code, UserCode):
+    if isinstance(code, ThreadWork):
         return code.stacks, code.whole
     if samples is not None and samples.samples >= 2 * FEWEST_SAMPLES:
         return spent(samples), float(samples.samples)

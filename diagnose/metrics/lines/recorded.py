@@ -9,7 +9,7 @@ import numpy as np
 from diagnose import intervals as iv
 from diagnose.arrays import Array, Floats, Ints, Mask, numbered
 from diagnose.facts import Unknown
-from diagnose.metrics.lines.user_code import CALLS, Spent, UserCode
+from diagnose.metrics.lines.user_code import CALLS, Spent, ThreadWork
 from diagnose.metrics.unknowns import NO_PYTHON
 from diagnose.roofline.nests import NONE, enclosing, nearest, nested_order
 from diagnose.roofline.owners import distinct
@@ -23,7 +23,7 @@ _OTHERWISE = len(DOINGS) - 1
 DEEPEST = 40  # frames of a stack, from the innermost on, as a record has at most
 
 
-def recorded(timeline: Timeline) -> UserCode | Unknown | None:
+def recorded(timeline: Timeline) -> ThreadWork | Unknown | None:
     """The training thread's code, each line with the libraries' calls that it makes; None without recorded calls."""
     if timeline.trace.left_out:
         return NO_PYTHON
@@ -34,7 +34,7 @@ def recorded(timeline: Timeline) -> UserCode | Unknown | None:
     whole = float(calls.own_ns[training].sum())
     if not whole:
         return None
-    return UserCode(
+    return ThreadWork(
         stacks=tuple(calls.spent(training)),
         whole=whole,
         of="the Python time of the counted steps",

@@ -3,7 +3,7 @@
 from math import ceil
 
 from diagnose.facts import Capture, Unknown, another_run, capture_setting
-from diagnose.metrics.lines.user_code import SAMPLES, Spent, UserCode
+from diagnose.metrics.lines.user_code import SAMPLES, Spent, ThreadWork
 from diagnose.trace.python_frames import DOINGS
 from diagnose.trace.stacks import Stack, StackSamples
 
@@ -13,7 +13,7 @@ _MOST_STEPS = 1000
 WITH_STACK = another_run("record a few steps with torch.profiler and with_stack=True, in a run of its own")
 
 
-def sampled(samples: StackSamples) -> UserCode | Unknown:
+def sampled(samples: StackSamples) -> ThreadWork | Unknown:
     """The training thread's code, or why its lines are unknown."""
     if samples.why_none:
         sampling = capture_setting("diagnose run without --no-sampling, in a run of more steps", WITH_STACK)
@@ -24,7 +24,7 @@ def sampled(samples: StackSamples) -> UserCode | Unknown:
     if in_user_code < FEWEST_SAMPLES:
         told = f"{in_user_code} of {whole} samples of the training thread show your code"
         return Unknown(f"{told}: fewer than {FEWEST_SAMPLES} name no line", _more(samples.steps, in_user_code, whole))
-    return UserCode(
+    return ThreadWork(
         stacks=spent(samples),
         whole=whole,
         of=f"{whole:,} samples of the training thread",

@@ -54,7 +54,7 @@ class FunctionTime(msgspec.Struct, frozen=True):
     most_in: Frame | None = None
 
 
-class UserCode(msgspec.Struct, frozen=True, dict=True):
+class ThreadWork(msgspec.Struct, frozen=True, dict=True):
     """What one thread did, of which the user's code is a part.
 
     Attributes:

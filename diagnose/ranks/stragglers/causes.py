@@ -5,10 +5,11 @@ from collections.abc import Sequence
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from diagnose.arrays import Ints
 from diagnose.attribution.causes import CAUSES, class_of, lateness_cause_of
-from diagnose.diagnosis.postmortem import LatenessCause
+from diagnose.diagnosis.postmortem import Excess, LatenessCause, Straggler
 from diagnose.facts import duration
 from diagnose.ranks.digest import OPERATOR, RankDigest
 from diagnose.ranks.stragglers.clocks import clock_told
@@ -26,22 +27,23 @@ TELLING = 0.01  # of the kernel time: smaller families say nothing
 Judged = tuple[LatenessCause, list[str], str]  # cause, the parts of the excess that are its, a sentence
 
 
-class Reason(msgspec.Struct, frozen=True):
-    """Why one rank is late.
+class RankLateness(Straggler, frozen=True, kw_only=True):
+    """How late one rank is, what that cost the others, and why: a straggler where it stands out.
 
     Attributes:
-        cause: its kind.
-        because: a sentence with the numbers it rests on.
-        excess: nanoseconds per late step by cause beyond the other ranks, largest first.
-        explained_share: part of the lateness that the excess of this cause accounts for, None without lateness.
-        host: what its host does unlike the others'.
+        stands_out: whether it is late by more than chance.
+        lost_share: of the others' steps, what they lose by it: what they wait, or how far it is behind by its own
+            doing where that is more, since waiting that hides behind other work delays the communication after it.
+        steps: numbers of the steps in which it is late.
+        of_steps: number of the steps that were judged.
+        own_ns: how far it is behind by its own doing, mean over those steps.
     """
 
-    cause: LatenessCause
-    because: str
-    excess: tuple[tuple[str, int], ...] = ()
-    explained_share: float | None = None
-    host: HostEvidence = NONE
+    stands_out: bool
+    lost_share: float = 0.0
+    steps: tuple[int, ...] = ()
+    of_steps: int = 0
+    own_ns: int = 0
 
 
 class Ratio(msgspec.Struct, frozen=True):
@@ -68,34 +70,42 @@ class Ratio(msgspec.Struct, frozen=True):
         return max(self.count, self.size)
 
 
-def reason_of(
-    rank: RankDigest, peers: Sequence[RankDigest], lateness: Lateness, ns: Ints, waited_ns: int,
-    tokens: float | None = None, steps: Sequence[int] = (),
-) -> Reason:  # fmt: skip
-    """Why a rank is late.
+def with_reason(
+    late_rank: RankLateness, rank: RankDigest, peers: Sequence[RankDigest], lateness: Lateness, ns: Ints,
+    waited_ns: int, tokens: float | None = None,
+) -> RankLateness:  # fmt: skip
+    """The late rank with the cause of its lateness.
 
     Args:
-        rank: the one in question.
+        late_rank: how late the rank is, and in which steps; in all of them where it names none.
+        rank: its digest.
         peers: the other ranks of the group that it is late in.
         lateness: how far each rank is behind, for its causes.
         ns: how far the rank is behind in each step in which it is late, shape (steps, causes).
         waited_ns: what each other rank waits for it in such a step.
         tokens: what all-to-alls brought its experts, over the other ranks'; None where it is not known.
-        steps: numbers of the steps in which it is late; none for all.
     """
     mean = ns.mean(axis=0)
     more = {c: int(n) for c, n in zip(lateness.causes, mean.tolist(), strict=True) if n >= 1}
     excess = {c: n for c, n in sorted(more.items(), key=lambda e: -e[1]) if class_of(c) != COMMUNICATION}
     if not excess:
-        return Reason("unknown", "nothing that it did differs from what the other ranks did")
-    ratio = ratios(rank, peers, steps)
+        return replace(late_rank, because="nothing that it did differs from what the other ranks did")
+    ratio = ratios(rank, peers, late_rank.steps)
     cause, parts, because = _judged(excess, ratio, tokens)
     more_ns = sum(excess[c] for c in parts)
     behind_ns = sum(int(n) for c, n in zip(lateness.causes, mean.tolist(), strict=True) if class_of(c) != COMMUNICATION)
     host = _host(cause, rank, peers, min(more_ns, behind_ns), bool(_more_operators(ratio)))
     clock = clock_told(rank, peers) if cause == "slower_kernels" and rank.has_gpu else ""
     told = "; ".join(filter(None, (because, clock, host.says, f"most of it in {host.where}" if host.where else "")))
-    return Reason(cause, told, tuple(excess.items()), min(more_ns / max(waited_ns, 1), 1.0), host)
+    return replace(
+        late_rank,
+        cause=cause,
+        because=told,
+        excess=tuple(Excess(cause=part, ns=ns_of_part) for part, ns_of_part in excess.items()),
+        explained_share=min(more_ns / max(waited_ns, 1), 1.0),
+        host_code=host.code,
+        where=host.where,
+    )
 
 
 def _host(

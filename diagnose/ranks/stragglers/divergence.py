@@ -14,7 +14,7 @@ import numpy as np
 from diagnose.arrays import Ints
 from diagnose.facts import duration
 from diagnose.ranks.host_work import step_rows
-from diagnose.ranks.stragglers.stragglers import RankLateness
+from diagnose.ranks.stragglers.causes import RankLateness
 from diagnose.timeline import Timeline
 
 Names = tuple[tuple[str, bool], ...]

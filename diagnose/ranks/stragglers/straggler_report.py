@@ -5,16 +5,16 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from diagnose import intervals as iv
-from diagnose.diagnosis.postmortem import NO_STRAGGLER, Excess, Straggler
+from diagnose.diagnosis.postmortem import NO_STRAGGLER, Straggler
 from diagnose.facts import Unknown, analysis_option, spoken
 from diagnose.formulas.accounting import share
 from diagnose.ranks.job import Job
 from diagnose.ranks.missing import missing_ranks
 from diagnose.ranks.replay.changes import Changes
+from diagnose.ranks.stragglers.causes import RankLateness
 from diagnose.ranks.stragglers.divergence import first_diverging
 from diagnose.ranks.stragglers.evidence import MIN_SHARE, PERSISTENT
 from diagnose.ranks.stragglers.lateness import NOBODY
-from diagnose.ranks.stragglers.stragglers import RankLateness
 from diagnose.timeline import Timeline
 
 HOURS_PER_DAY = 24
@@ -36,26 +36,14 @@ def stragglers_of(
 def _straggler(late_rank: RankLateness, job: Job, timelines: Sequence[Timeline], hour_price: float | None) -> Straggler:
     rank = next(rank for rank in job.ranks if rank.rank == late_rank.rank)
     hours = _gpu_hours_per_day(late_rank, job) if rank.has_gpu and late_rank.persistence != "suspected" else None
-    late = {b.rank for b in job.lateness if b.stands_out or b.steps}
-    return Straggler(
-        rank=late_rank.rank,
+    late = {late_rank.rank for late_rank in job.lateness if late_rank.stands_out or late_rank.steps}
+    return replace(
+        Straggler(**{name: getattr(late_rank, name) for name in Straggler.__struct_fields__}),
         host=rank.host,
-        cause=late_rank.cause,
         because=_because(late_rank, job),
-        waiting_ns_caused=late_rank.caused_ns,
-        share=late_rank.share,
-        steps_late=len(late_rank.steps),
-        persistence=late_rank.persistence,
-        excess=tuple(Excess(cause=cause, ns=ns) for cause, ns in late_rank.reason.excess),
-        explained_share=late_rank.reason.explained_share,
         first_diverging=first_diverging(late_rank, timelines, late),
         gpu_hours_per_day=hours,
         cost_per_day=hours * hour_price if hours is not None and hour_price is not None else None,
-        host_code=late_rank.reason.host.code,
-        where=late_rank.reason.host.where,
-        waiting_share=late_rank.waiting_share,
-        last_at=late_rank.last_at,
-        of_collectives=late_rank.of_collectives,
     )
 
 
@@ -66,13 +54,15 @@ def _gpu_hours_per_day(late_rank: RankLateness, job: Job) -> float:
     if job.changes.because:
         return late_rank.lost_share * (len(job.ranks) - 1) * HOURS_PER_DAY
     cured = next((change for change in job.changes.changes if change.change == NO_STRAGGLER), None)
-    every = sum(straggler.caused_ns for straggler in job.stragglers)
-    return (cured.gpu_hours_per_day or 0.0) * late_rank.caused_ns / every if cured is not None and every else 0.0
+    every = sum(straggler.waiting_ns_caused for straggler in job.stragglers)
+    return (
+        (cured.gpu_hours_per_day or 0.0) * late_rank.waiting_ns_caused / every if cured is not None and every else 0.0
+    )
 
 
 def _because(late_rank: RankLateness, job: Job) -> str:
     """The reason, in how many steps, and with which other ranks of its host."""
-    told = [late_rank.reason.because, f"late in {len(late_rank.steps)} of {late_rank.of_steps} steps"]
+    told = [late_rank.because, f"late in {len(late_rank.steps)} of {late_rank.of_steps} steps"]
     if late_rank.persistence == "persistent" and len(late_rank.steps) < PERSISTENT * late_rank.of_steps:
         told[-1] += f", in all since step {late_rank.steps[0]:,}"
     if together := _whole_host(late_rank, job):
@@ -84,18 +74,22 @@ def _whole_host(late_rank: RankLateness, job: Job) -> int:
     """Ranks of the host when all of them are named, 0 else."""
     host = {rank.rank: rank.host for rank in job.ranks}
     beside = [rank for rank, name in host.items() if name and name == host[late_rank.rank]]
-    named = {b.rank for b in job.stragglers}
+    named = {straggler.rank for straggler in job.stragglers}
     return len(beside) if len(beside) > 1 and named.issuperset(beside) else 0
 
 
 def passing_of(job: Job) -> tuple[Straggler, ...]:
     """The ranks that held up single steps and are not accused."""
-    return tuple(_straggler(b, job, (), None) for b in job.lateness if b.persistence == "transient")
+    return tuple(
+        _straggler(late_rank, job, (), None) for late_rank in job.lateness if late_rank.persistence == "transient"
+    )
 
 
 def suspected_of(job: Job) -> tuple[Straggler, ...]:
     """The rank that causes most of the waiting, where the steps are too few to name it."""
-    return tuple(_straggler(b, job, (), None) for b in job.lateness if b.persistence == "suspected")
+    return tuple(
+        _straggler(late_rank, job, (), None) for late_rank in job.lateness if late_rank.persistence == "suspected"
+    )
 
 
 def missing_suspect(job: Job) -> Unknown | None:

@@ -1,19 +1,18 @@
 """The ranks of a job by what the others wait for them, the stragglers among them named, each with its reason."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from diagnose.arrays import Mask
-from diagnose.diagnosis.postmortem import LatenessCause, Persistence
 from diagnose.formulas.accounting import share
 from diagnose.ranks.collectives.matching import Match
 from diagnose.ranks.collectives.routing import routed
 from diagnose.ranks.digest import RankDigest
 from diagnose.ranks.network.slow_links import SlowLink
-from diagnose.ranks.stragglers.causes import Reason, reason_of
+from diagnose.ranks.stragglers.causes import RankLateness, with_reason
 from diagnose.ranks.stragglers.evidence import (
     LatenessEvidence,
     stragglers_among,
@@ -22,54 +21,6 @@ from diagnose.ranks.stragglers.evidence import (
     waiting_by_rank,
 )
 from diagnose.ranks.stragglers.lateness import NOBODY, Lateness, is_point_to_point
-
-UNKNOWN = Reason("unknown", "")
-
-
-@dataclass(frozen=True)
-class RankLateness:
-    """How late one rank is, what that cost the others, and why.
-
-    Attributes:
-        rank: its number in the job.
-        caused_ns: waiting that it caused on others, in all counted steps.
-        share: of the others' steps.
-        lost_share: of the others' steps, what they lose by it: what they wait, or how far it is behind by its own
-            doing where that is more, since waiting that hides behind other work delays the communication after it.
-        reason: why it is late.
-        stands_out: whether it is named.
-        steps: numbers of the steps in which it is late.
-        of_steps: number of the steps that were judged.
-        persistence: "transient" for a rank that held up the job and is not named, "suspected" for one that causes most
-            of the waiting of too few steps.
-        own_ns: how far it is behind by its own doing, mean over those steps.
-        waiting_share: of all the waiting in collectives, what it causes.
-        last_at: collectives of the judged steps at which it arrived last.
-        of_collectives: those that it took part in.
-    """
-
-    rank: int
-    caused_ns: int
-    share: float
-    lost_share: float
-    reason: Reason
-    stands_out: bool
-    steps: tuple[int, ...] = ()
-    of_steps: int = 0
-    persistence: Persistence = "persistent"
-    own_ns: int = 0
-    waiting_share: float = 0.0
-    last_at: int = 0
-    of_collectives: int = 0
-    excess: Mapping[str, int] = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "excess", dict(self.reason.excess))
-
-    @property
-    def cause(self) -> LatenessCause:
-        """The kind of reason."""
-        return self.reason.cause
 
 
 class Joined(msgspec.Struct, frozen=True):
@@ -97,7 +48,7 @@ def rank_lateness_of(joined: Joined) -> list[RankLateness]:
         of_others = share(caused_ns, whole_ns - judged_ns[r]) or 0.0
         told = _rank_lateness(joined, r, (caused_ns, of_others), late, named)
         lateness.append(replace(told, persistence="suspected") if r == suspected else told)
-    return sorted(lateness, key=lambda late_rank: (not late_rank.stands_out, -late_rank.caused_ns))
+    return sorted(lateness, key=lambda late_rank: (not late_rank.stands_out, -late_rank.waiting_ns_caused))
 
 
 def _rank_lateness(
@@ -106,18 +57,26 @@ def _rank_lateness(
     """Of the rank at a position, which `caused` so many nanoseconds of waiting, and what share of the others' steps."""
     ranks, evidence = joined.ranks, joined.evidence
     caused_ns, of_others = caused
-    plain = RankLateness(ranks[rank].rank, caused_ns, of_others, of_others, UNKNOWN, rank in named)
+    plain = RankLateness(
+        rank=ranks[rank].rank,
+        cause="unknown",
+        waiting_ns_caused=caused_ns,
+        waiting_share=0.0,
+        share=of_others,
+        lost_share=of_others,
+        stands_out=rank in named,
+    )
     if not late.any():
         return plain
     own_ns = int(evidence.own_ns[rank][late].mean())
     last_at, of_collectives = _arrived_last(joined, rank)
     waited = int(evidence.caused_ns[rank][late].mean()) // max(len(ranks) - 1, 1)
     behind_share = share(evidence.own_ns[rank][late].sum(), evidence.step_ns.sum()) or 0.0
-    return replace(
+    late_rank = replace(
         plain,
         lost_share=max(of_others, behind_share) if list(named) == [rank] else of_others,
-        reason=_reason(joined, rank, late, max(own_ns, waited)),
         steps=tuple(n for n, is_late in zip(joined.lateness.numbers, late.tolist(), strict=True) if is_late),
+        steps_late=int(late.sum()),
         of_steps=int(evidence.seen[rank].sum()),
         persistence="persistent" if rank in named else "transient",
         own_ns=own_ns,
@@ -125,6 +84,7 @@ def _rank_lateness(
         last_at=last_at,
         of_collectives=of_collectives,
     )
+    return _with_reason(late_rank, joined, rank, late, max(own_ns, waited))
 
 
 def _arrived_last(joined: Joined, rank: int) -> tuple[int, int]:
@@ -144,15 +104,15 @@ def _judged_ns(rank: RankDigest, lateness: Lateness) -> int:
     return int((rank.windows[:, 1] - rank.windows[:, 0])[judged].sum())
 
 
-def _reason(joined: Joined, rank: int, late: Mask, waited_ns: int) -> Reason:
+def _with_reason(late_rank: RankLateness, joined: Joined, rank: int, late: Mask, waited_ns: int) -> RankLateness:
     own_ns = float(joined.lateness.own_ns[rank][late].mean())
     link = max((link for link in joined.links if rank in link.blamed), key=lambda link: link.extra_ns, default=None)
     if link is not None and link.extra_ns > own_ns:
-        return Reason("link", link.because, explained_share=min(link.extra_ns / max(waited_ns, 1), 1.0))
+        explained_share = min(link.extra_ns / max(waited_ns, 1), 1.0)
+        return replace(late_rank, cause="link", because=link.because, explained_share=explained_share)
     groups = joined.lateness.group[rank][late]
     members = joined.match[int(groups[-1])].members.tolist() if groups[-1] != NOBODY else range(len(joined.ranks))
     peers = [joined.ranks[p] for p in members if p != rank]
     tokens = routed(joined.ranks, joined.match, rank)
-    steps = [number for number, is_late in zip(joined.lateness.numbers, late.tolist(), strict=True) if is_late]
     ns = joined.lateness.ns[rank][late]
-    return reason_of(joined.ranks[rank], peers, joined.lateness, ns, waited_ns, tokens, steps)
+    return with_reason(late_rank, joined.ranks[rank], peers, joined.lateness, ns, waited_ns, tokens)

@@ -79,7 +79,7 @@ def _told_apart(values: Array) -> tuple[Mask, Array]:
 
 
 def among(values: Array, wanted: Array) -> Mask:
-    """Whether each is one of `wanted`: np.isin, quicker where many are wanted that nearly ascend, or lie close."""
+    """Whether each is one of `wanted`: np.isin, quicker if many are wanted that nearly ascend, or lie close."""
     if not len(wanted):
         return np.zeros(len(values), bool)
     if _lie_close(wanted, len(wanted) + len(values)):
@@ -194,7 +194,7 @@ class Labels:
         return self.otherwise(~where, Labels.all_alike(text, len(self)))
 
     def numbered(self, names: Sequence[str]) -> Array:
-        """For each entry the position of its text in `names`, 0 where it is not one of them."""
+        """For each entry the position of its text in `names`, 0 if it is not one of them."""
         place = [names.index(name) if name in names else 0 for name in self.names]
         return np.array(place, np.min_scalar_type(len(names)))[self.code]
 
@@ -214,7 +214,7 @@ def shortened(ids: Array, count: int) -> Array:
 
 
 def rows_in(rows: Ints, count: int) -> Array:
-    """Rows of a table of `count` entries, and -1, in 32 bits where these hold them."""
+    """Rows of a table of `count` entries, and -1, in 32 bits if these hold them."""
     return rows.astype(_row_type(count), copy=False)
 
 
@@ -245,7 +245,7 @@ def ordered(first: Array, *then: Array) -> Ints:
 
 
 def summed(which: Ints, values: Ints, count: int) -> Ints:
-    """The sum of the values of each number below `count`: np.add.at, quicker where doubles hold the sums exactly."""
+    """The sum of the values of each number below `count`: np.add.at, quicker if doubles hold the sums exactly."""
     largest = max(abs(int(values.min())), abs(int(values.max()))) if len(values) else 0
     if largest * len(values) < _EXACT:
         return np.bincount(which, weights=values, minlength=count).astype(np.int64)

@@ -81,7 +81,7 @@ def aside(call: Callable[[], object]) -> Any:
 
 
 class InTurn:
-    """Calls aside that keep their order, also where an exception ended the waiting for one of them."""
+    """Calls aside that keep their order, also if an exception ended the waiting for one of them."""
 
     def __init__(self) -> None:
         self._running: Aside | None = None

@@ -29,7 +29,7 @@ class Config:
         ranks: which ranks record, as `chosen_ranks.parsed` reads it; None leaves it to their number.
         flight_recorder: whether torch's is armed, so that a job that hangs leaves what `diagnose hang` reads.
         looked_at_by: the `diagnose run` that has stacks read where the job stands still, as `armed.pulse.name_of` names
-            it; None where none does.
+            it; None if none does.
         memory: whether allocations are recorded, and a snapshot of them is written.
         log: the loggers of the trainer are told of each window.
         nsight: Nsight Systems records the window, and torch's profiler stays off.

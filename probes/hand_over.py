@@ -90,7 +90,7 @@ def replace_property(owner: Any, name: str, around: Around, doing: str) -> None:
 
 
 def untraced(function: Hook) -> Hook:
-    """`function` as torch.compile leaves it alone, where an optimizer's step is compiled; plain where torch cannot.
+    """`function` as torch.compile leaves it alone, if an optimizer's step is compiled; plain where torch cannot.
 
     Torch notes on the function that it is left alone, which a bound method does not take.
     """
@@ -210,7 +210,7 @@ def _answering_nothing(function: Hook) -> Hook:
 
 
 class _Call:
-    """The job's own function, and how its last call ended: with `value` where it has `ended`, or with `error`."""
+    """The job's own function, and how its last call ended: with `value` if it has `ended`, or with `error`."""
 
     __slots__ = ("_forgets", "_function", "ended", "error", "value")
 

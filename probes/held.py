@@ -21,7 +21,7 @@ _WORD = re.compile(r"[A-Za-z][A-Za-z0-9_.\- ]{0,39}\Z")
 
 
 def attributes(thing: object) -> dict[str, Any]:
-    """The instance's own attributes; none where it has no dictionary."""
+    """The instance's own attributes; none if it has no dictionary."""
     try:
         values = object.__getattribute__(thing, "__dict__")
     except AttributeError:
@@ -35,7 +35,7 @@ def is_a(thing: object, *kinds: type) -> Any:
 
 
 def held(thing: object, name: str) -> Any:
-    """The instance's attribute `name`; None where it is computed or missing."""
+    """The instance's attribute `name`; None if it is computed or missing."""
     return attributes(thing).get(name)
 
 
@@ -137,7 +137,7 @@ def inner_loader(loader: object) -> object:
 
 
 def loader_length(loader: object) -> int | None:
-    """Batches of one pass over a DataLoader; None where only the job's own code could tell."""
+    """Batches of one pass over a DataLoader; None if only the job's own code could tell."""
     loader = inner_loader(loader)
     sampler, batches = held(loader, "sampler"), held(loader, "batch_sampler")
     rows, batch = _sampled(sampler), held(loader, "batch_size")

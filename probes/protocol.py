@@ -118,7 +118,7 @@ TIME = "%Y-%m-%d_%H-%M-%S"
 def hooks() -> "dict[str, tuple[str, ...]]":
     """The modules of this job that are watched, each with those of the probes that are installed after it.
 
-    Those of `PATCHES` only where there is a patch.
+    Those of `PATCHES` only if there is a patch.
     """
     asked = (PIPELINE_HOOKS,) if PIPELINE in os.environ else (HOOKS, *((PATCHES,) if PATCH in os.environ else ()))
     watched = dict.fromkeys(name for table in asked for name in table)

@@ -125,7 +125,7 @@ class Window:
     def step_passed(self) -> None:
         """A step has ended that cannot be measured.
 
-        It moves the window only where steps are counted, not timed, and never to where the profiler is on.
+        It moves the window only if steps are counted, not timed, and never to where the profiler is on.
         """
         self.count += 1
         self.passed += 1

@@ -69,7 +69,7 @@ class Kept(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, path: str | Path, options: Options) -> "Kept | None":
-        """None where it may depend on more than is known to have stayed as it was."""
+        """None if it may depend on more than is known to have stayed as it was."""
         begun_ns, unread = time.time_ns(), passed_over()
         with contextlib.suppress(OSError, ValueError):
             if _is_plain(options) and not _is_elsewhere(path) and (read := _read(Path(path), options)) is not None:
@@ -126,7 +126,7 @@ def _read(path: Path, options: Options) -> _Read | None:
 
 
 def _files_in(folder: Path) -> States | None:
-    """The files in the folder that an analysis may look at; None where it may look at others, too."""
+    """The files in the folder that an analysis may look at; None if it may look at others, too."""
     names = os.listdir(folder)
     if len(names) > _MOST_FILES or any(name.startswith(CHECKPOINT) for name in names):
         return None

@@ -27,7 +27,7 @@ from diagnose.trace.refused import refused_by
 class RankAnalysis(msgspec.Struct, frozen=True):
     """A rank's timeline, what was recorded beside it, and its step divided among causes.
 
-    `roofline` is None where a defect kept it from being computed.
+    `roofline` is None if a defect kept it from being computed.
     """
 
     timeline: Timeline
@@ -76,7 +76,7 @@ def parts_of(trace: Trace, rank: int) -> dict[int, Trace]:
 
 
 def stated_rank(trace: Trace, otherwise: int) -> int:
-    """The rank in the metadata of the trace, `otherwise` where there is none that can be."""
+    """The rank in the metadata of the trace, `otherwise` if there is none that can be."""
     stated = trace.distributed.rank if trace.distributed else None
     return otherwise if stated is None else stated
 
@@ -97,7 +97,7 @@ def _analysis(timeline: Timeline, settings: Settings) -> RankAnalysis:
 
 
 def _captured_s(timeline: Timeline) -> tuple[float, float] | None:
-    """Begin and end of the counted steps in seconds since 1970; None where the trace does not say."""
+    """Begin and end of the counted steps in seconds since 1970; None if the trace does not say."""
     base_ns, steps = timeline.trace.base_ns, timeline.steps.host
     if not base_ns or not len(steps):
         return None

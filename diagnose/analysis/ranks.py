@@ -34,7 +34,7 @@ class AnalyzedRanks(msgspec.Struct, frozen=True):
     kept: tuple[RankAnalysis, ...]
 
     def measured(self, job: Job, positions: Sequence[int], judged: Sequence[int]) -> list[Measured]:
-        """The ranks at the positions of the joined job, in order of rank; read again where they are not in memory.
+        """The ranks at the positions of the joined job, in order of rank; read again if they are not in memory.
 
         The verdict is on the ledger of the ranks at the positions `judged`.
         """
@@ -56,7 +56,7 @@ class AnalyzedRanks(msgspec.Struct, frozen=True):
         ]
 
     def _again(self, job: Job, positions: Sequence[int]) -> Loading:
-        """How the ranks at the positions are read again: by this process alone where others would only have started."""
+        """How the ranks at the positions are read again: by this process alone if others would only have started."""
         small = sum(job.ranks[position].source.bytes for position in positions) < WORTHWHILE_TEXT_BYTES
         return replace(self.loading, jobs=1) if small else self.loading
 

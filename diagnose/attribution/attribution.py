@@ -92,7 +92,7 @@ def attribute(timeline: Timeline, bound: Labels | None = None) -> Attribution:
 
     Args:
         timeline: the rank.
-        bound: for each GPU activity what bounds it by the roofline, "compute", "memory" or "" where its kind decides.
+        bound: for each GPU activity what bounds it by the roofline, "compute", "memory" or "" if its kind decides.
     """
     windows = timeline.windows
     inside = iv.intervals(windows[:, 0], windows[:, 1])

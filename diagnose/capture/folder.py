@@ -121,7 +121,7 @@ def has_siblings(env: Mapping[str, str]) -> bool:
 
 
 def parents_of(env: Mapping[str, str]) -> int:
-    """How many `diagnose run` the job has: one for each rank, or for each host; 1 where nothing says more."""
+    """How many `diagnose run` the job has: one for each rank, or for each host; 1 if nothing says more."""
     return max((int(env[name]) for name in _SIBLINGS if env.get(name, "").isdecimal()), default=1)
 
 
@@ -218,7 +218,7 @@ def _default_out(env: Mapping[str, str]) -> str:
 
 
 def _job_of(env: Mapping[str, str]) -> tuple[str, ...]:
-    """The variables that name the job for all of its parents alike; none where nothing does."""
+    """The variables that name the job for all of its parents alike; none if nothing does."""
     return next((names for names in _JOB if all(env.get(name) for name in names)), ())
 
 

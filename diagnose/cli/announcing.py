@@ -43,7 +43,7 @@ class Bar:
             self._progress.stop()
 
     def _shown(self) -> "Progress | None":
-        """The bar, None where the system gives no thread to draw it in."""
+        """The bar, None if the system gives no thread to draw it in."""
         from rich.console import Console  # of a large trace alone
         from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 

@@ -20,7 +20,7 @@ class Option(click.Option):
 
     Args:
         needs: the parameter without which it has none.
-        idle_with: the parameters with which it has none, or which contradict it, each with the reason, "" where the
+        idle_with: the parameters with which it has none, or which contradict it, each with the reason, "" if the
             sentence that there is no effect is enough.
         because: why it needs the other.
         writes: it names a file or folder that is written.

@@ -93,7 +93,7 @@ def _tell_defect(error: Exception) -> None:
 
 
 def explained(error: Exception) -> click.ClickException | None:
-    """The error with what its user can do about it; None where that is nothing, since it is a bug in diagnose."""
+    """The error with what its user can do about it; None if that is nothing, since it is a bug in diagnose."""
     if isinstance(error, click.ClickException):
         return error
     if isinstance(error, MemoryError):

@@ -30,7 +30,7 @@ _OF_A_FILE = 100  # columns
 
 @dataclass(frozen=True, kw_only=True)
 class Forms:
-    """What makes each form of an answer; None where the command has no option for it.
+    """What makes each form of an answer; None if the command has no option for it.
 
     Each imports what it needs when it is called: a form that nobody asks for costs no time.
 
@@ -121,7 +121,7 @@ def write_file(to: Path, content: bytes, what: str) -> None:
 
 
 def _in_place_of_text(answer: "Answer", forms: Forms, given: Mapping[str, Any], shown: tuple[str, ...]) -> bytes | None:
-    """What is printed in place of the text; None where nothing is."""
+    """What is printed in place of the text; None if nothing is."""
     if given.get("as_json"):
         return f"{answer.to_json()}\n".encode()
     if given.get("annotations") and forms.annotations is not None:

@@ -91,7 +91,7 @@ def limited(memory_bytes: int | None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _counting(most_bytes: int) -> Iterator[None]:
-    """Raises a MemoryError once the process has taken more; nothing where it cannot be counted.
+    """Raises a MemoryError once the process has taken more; nothing if it cannot be counted.
 
     Where it is more only with the columns on disk that the system holds for it, these are let go.
     """
@@ -118,7 +118,7 @@ def _counting(most_bytes: int) -> Iterator[None]:
 
 
 def taken_bytes() -> int | None:
-    """Memory that the process has taken for itself, as the system's limit counts it; None where nothing says."""
+    """Memory that the process has taken for itself, as the system's limit counts it; None if nothing says."""
     counted = _counted()
     return None if counted is None else counted[1]
 

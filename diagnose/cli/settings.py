@@ -47,7 +47,7 @@ def defaults_for(command: click.Command, folder: Path | None = None) -> dict[str
 
 
 def working_folder() -> Path | None:
-    """The working folder, None where it was deleted."""
+    """The working folder, None if it was deleted."""
     try:
         return Path.cwd()
     except OSError:

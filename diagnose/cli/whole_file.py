@@ -56,7 +56,7 @@ def _begun(target: Path) -> tuple[int, Path | None]:
 
 
 def _unnamed(folder: Path) -> int | None:
-    """A file without a name, None where the system or its file system knows none that gets one later."""
+    """A file without a name, None if the system or its file system knows none that gets one later."""
     try:
         handle = os.open(folder, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600)
     except (AttributeError, OSError):

@@ -155,7 +155,7 @@ def each(kind: Kind) -> Kind:
 
 
 def table(fields: Mapping[str, Kind]) -> Kind:
-    """An object with these fields, null where they are; others hold plain values, at most."""
+    """An object with these fields, null if they are; others hold plain values, at most."""
 
     def decoded(value: Any, path: str, told: Told) -> Any:
         if not isinstance(value, Mapping):
@@ -197,7 +197,7 @@ def finite(value: object, low: float = -math.inf, high: float = math.inf) -> flo
 
 
 def entries(value: object) -> Sequence[Mapping[str, Any]]:
-    """The objects in a list; none where it is no list."""
+    """The objects in a list; none if it is no list."""
     return [entry for entry in value if isinstance(entry, Mapping)] if isinstance(value, list) else []
 
 

@@ -32,7 +32,7 @@ class Fetches:
         self._looked_up = self._parts.data
 
     def last_part(self, number: int) -> int:
-        """The last part of the file, from 1, that asks for the number; 0 where none does."""
+        """The last part of the file, from 1, that asks for the number; 0 if none does."""
         return self._looked_up[number] if number < len(self._looked_up) else 0
 
     def ended(self, numbers: Iterable[int], part: int) -> list[int]:

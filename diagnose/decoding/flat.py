@@ -82,7 +82,7 @@ class Values(dict[bytes, Any]):
             self.forget()
 
     def flat(self, data: bytes, at: int) -> Flat | None:
-        """The dictionary that begins at a place in the data; None where it is no such one, or not sound."""
+        """The dictionary that begins at a place in the data; None if it is no such one, or not sound."""
         found = _FLAT.match(data, at)
         try:
             return None if found is None else self._read(found)

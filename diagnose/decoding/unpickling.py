@@ -87,7 +87,7 @@ class _Machine:
                 self._scalar(code)
 
     def _flat(self, reduced: Reduced) -> bool:
-        """Read the dictionary that has begun at once; False where it is for the machine."""
+        """Read the dictionary that has begun at once; False if it is for the machine."""
         window = self._window
         found = self._values.flat(window.data, window.at - 1)
         if found is None or self._takes_a_number(found):

@@ -194,7 +194,7 @@ def _view(data: Any) -> dict[str, Any]:
 
 
 def _generator_of_the_job(loader: Any) -> Any:
-    """The generator from which the sampler draws; None where each pass has one of its own."""
+    """The generator from which the sampler draws; None if each pass has one of its own."""
     torch: Any = sys.modules["torch"]
     drawing = list(_samplers({"batch_sampler": loader.batch_sampler, "sampler": loader.sampler}))[-1]
     generator = getattr(drawing, "generator", None)

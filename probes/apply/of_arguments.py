@@ -55,7 +55,7 @@ def refused(
     """What would fail or do harm; what else the constructor rejects is found by trying it.
 
     Args:
-        field: of this version; None where it has none.
+        field: of this version; None if it has none.
         value: to set it to.
         arguments: of the job.
         wanted: what of the patch they take so far.
@@ -104,7 +104,7 @@ def _precision_refused(field: str, value: Any, arguments: Any, asked: Mapping[st
 
 
 def _of_deepspeed(field: str, value: Any, arguments: Any) -> Refusal | None:
-    """Why an argument that DeepSpeed's config holds as well cannot be another; None where it can."""
+    """Why an argument that DeepSpeed's config holds as well cannot be another; None if it can."""
     config, key = getattr(arguments, "deepspeed", None), _IN_DEEPSPEED.get(field)
     if not config or key is None:
         return None

@@ -13,7 +13,7 @@ from .reasons import Reason, Refusal
 
 
 def benchmark_refused(value: Any) -> Refusal | None:
-    """Why cuDNN is not to search for the fastest convolutions, or would not; None where it can."""
+    """Why cuDNN is not to search for the fastest convolutions, or would not; None if it can."""
     torch: Any = sys.modules["torch"]
     if value and (torch.are_deterministic_algorithms_enabled() or torch.backends.cudnn.deterministic):
         return Refusal(Reason.DETERMINISTIC)
@@ -27,12 +27,12 @@ def knows_gpus() -> bool:
 
 
 def form_refused(optimizer: Any, key: str) -> Refusal | None:
-    """Why the optimizer cannot be made with `key`; None where its class has such an argument."""
+    """Why the optimizer cannot be made with `key`; None if its class has such an argument."""
     return None if takes(type(optimizer), key) else Refusal(Reason.NO_FORM, type(optimizer).__name__)
 
 
 def ddp_refused(key: str) -> Refusal | None:
-    """Why DistributedDataParallel cannot be made with `key`; None where it has such an argument."""
+    """Why DistributedDataParallel cannot be made with `key`; None if it has such an argument."""
     kind = sys.modules["torch.nn.parallel"].DistributedDataParallel
     return None if takes(kind, key) else Refusal(Reason.NO_ARGUMENT, "torch")
 

@@ -62,7 +62,7 @@ def _held_back(arguments: dict[str, Any]) -> Callable[[], None]:
 
 
 def _changed_since(key: str, value: Any) -> Refusal | None:
-    """Why the optimizers of the job no longer have the value; None where they do."""
+    """Why the optimizers of the job no longer have the value; None if they do."""
     for optimizer in list(_made):
         groups = held(optimizer, "param_groups") or []
         if any(group.get(key) != value for group in groups if type(group) is dict):

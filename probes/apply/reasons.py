@@ -16,7 +16,7 @@ class Reason(Enum):
     """The reasons, each with what it binds; `{}` stands for what this job has."""
 
     def __new__(cls, binds: str, text: str) -> Any:
-        """A member of its own for each line, also where two have the same text."""
+        """A member of its own for each line, also if two have the same text."""
         member = object.__new__(cls)
         member._value_ = len(cls.__members__)
         return member

@@ -121,7 +121,7 @@ def _nothing_compiles() -> Refusal | None:
 
 
 def _compiling_plugin() -> Any:
-    """The plugin by which accelerate compiles; None where it does not."""
+    """The plugin by which accelerate compiles; None if it does not."""
     state: Any = sys.modules.get("accelerate.state")
     plugin = state.AcceleratorState._shared_state.get("dynamo_plugin") if state is not None else None
     return None if plain(held(plugin, "backend")) in (None, "NO") else plugin

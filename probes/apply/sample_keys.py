@@ -13,7 +13,7 @@ _DEPTH = 3
 
 
 def keys_of(data: Any, depth: int = _DEPTH) -> Any:
-    """The names, none where a sample is no dictionary; None where only fetching one would tell."""
+    """The names, none if a sample is no dictionary; None if only fetching one would tell."""
     if type(data) in (list, tuple):
         return list(items(data[0])) if data else []
     if is_table(data):

@@ -30,9 +30,9 @@ class Arming:
         schedule: of the windows.
         log: of the step times.
         agreement: with the other ranks.
-        signal: asks for windows; None where none does.
+        signal: asks for windows; None if none does.
         long_step: looks at the running step.
-        pulse: tells how far the job is; None where nobody asks.
+        pulse: tells how far the job is; None if nobody asks.
         done: steps that the job has behind it.
         alone: there is no other rank.
 
@@ -78,7 +78,7 @@ class Arming:
         self._patience = 0
 
     def step_ended(self, ns: int, profiled: bool) -> None:
-        """A step has ended after `ns`, 0 where that is not known; those that were noted before it are judged first."""
+        """A step has ended after `ns`, 0 if that is not known; those that were noted before it are judged first."""
         self._judge_noted()
         self.number += 1
         self._log.add(self.number, ns, profiled)

@@ -12,7 +12,7 @@ _MOST_TOLD = 3  # failures in a row: a disk may be full for hours
 
 
 class Beside:
-    """Calls `turn` every second, also where it fails, and `close` at the end."""
+    """Calls `turn` every second, also if it fails, and `close` at the end."""
 
     def __init__(self, turn: Callable[[], object], close: Callable[[], object]) -> None:
         self._turn, self._close = turn, close

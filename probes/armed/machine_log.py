@@ -85,7 +85,7 @@ class MachineLog:
         return self._lines
 
     def _gpu_line(self, read: Mapping[str, float], held_by: list[str] | None) -> Line:
-        """What of the GPU's links and errors is new in this loop, in its first reading all; nothing where none is read.
+        """What of the GPU's links and errors is new in this loop, in its first reading all; nothing if none is read.
 
         The PCIe link of an idle GPU sleeps, and so may that of one which does not say whether it is idle.
         """

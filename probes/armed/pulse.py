@@ -36,7 +36,7 @@ class Pulse:
         self._who = name_of(os.getpid())
 
     def beat(self, step: int | None, usual_ns: int = 0) -> None:
-        """The job has so many steps behind it, which take `usual_ns`, 0 where that is not known; None outside a loop.
+        """The job has so many steps behind it, which take `usual_ns`, 0 if that is not known; None outside a loop.
 
         Raises:
             OSError: it cannot be written.
@@ -78,7 +78,7 @@ def name_of(pid: int) -> dict[str, Any]:
 
 
 def pulse_of(config: Config, rank: int) -> Pulse | None:
-    """That of this rank, which the `diagnose run` above may look into from now on; None where that does not ask."""
+    """That of this rank, which the `diagnose run` above may look into from now on; None if that does not ask."""
     if not config.looked_at_by:
         return None
     parent = config.looked_at_by

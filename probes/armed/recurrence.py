@@ -43,7 +43,7 @@ class Recurrence:
             self._slow.append(Slow(step, excess))
 
     def comes_again(self, judged: int) -> tuple[int, int] | None:
-        """The step where the next one is due, and the period; None where none is believed, or it is settled.
+        """The step where the next one is due, and the period; None if none is believed, or it is settled.
 
         `judged` steps have been looked at.
         """

@@ -48,7 +48,7 @@ class Schedule:
         self._closed_at = number
 
     def place(self, wanted: Wanted, number: int, ahead: int) -> int | None:
-        """Take a window in after step `number`, so many steps `ahead` that all ranks know; None where none may come."""
+        """Take a window in after step `number`, so many steps `ahead` that all ranks know; None if none may come."""
         if not self._may_come(wanted, number):
             return None
         earliest = number + 1 + (self._before + ahead if ahead else self._warmup)

@@ -37,7 +37,7 @@ ENDS_WITHIN_S = 5.0
 
 
 class ArmedClock(StepClock):
-    """Between windows no event of the device is recorded; `last_ns` is the time of the last step, 0 where unknown."""
+    """Between windows no event of the device is recorded; `last_ns` is the time of the last step, 0 if unknown."""
 
     last_ns = 0
     armed = True
@@ -53,7 +53,7 @@ class ArmedClock(StepClock):
         super().step_passed(phase)
 
     def underway_ns(self) -> int | None:
-        """Nanoseconds since the running step began; None where that was not seen."""
+        """Nanoseconds since the running step began; None if that was not seen."""
         began = self.began
         return None if began is None else self.now() - began[0]
 

@@ -53,7 +53,7 @@ class StepLog:
         self._since = self._read_since = time.monotonic()
 
     def add(self, step: int, ns: int, profiled: bool, ago_s: float = 0.0) -> None:
-        """A step has ended after `ns`, `ago_s` seconds ago; 0 where its time is not known."""
+        """A step has ended after `ns`, `ago_s` seconds ago; 0 if its time is not known."""
         if len(self._noted) < MOST_WAITING:
             self._noted.append((step, ns, profiled, time.time() - ago_s))
         else:
@@ -181,7 +181,7 @@ class _Block:
         return {**line, **({"n": covers} if covers > 1 else {}), **({"p": 1} if self.profiled else {})}
 
     def _sample(self) -> int:
-        """The mean of the timed steps of the begun sample in microseconds, 0 where none is."""
+        """The mean of the timed steps of the begun sample in microseconds, 0 if none is."""
         us = max(round(self._sum_ns / self._timed / 1000), 1) if self._timed else 0
         self._sum_ns = self._begun = self._timed = 0
         return us

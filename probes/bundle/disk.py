@@ -12,12 +12,12 @@ _IN_MEMORY = ("tmpfs", "ramfs", "devtmpfs", "hugetlbfs")
 
 
 def in_memory(folder: Path | str, mounts: Path = MOUNTS) -> bool:
-    """Whether files in `folder` take the machine's memory; False where the system does not tell (only Linux does)."""
+    """Whether files in `folder` take the machine's memory; False if the system does not tell (only Linux does)."""
     return file_system(folder, mounts) in _IN_MEMORY
 
 
 def file_system(folder: Path | str, mounts: Path = MOUNTS) -> str:
-    """The kind of the file system that `folder` is, or would be, on, such as "ext4"; "" where it cannot be told.
+    """The kind of the file system that `folder` is, or would be, on, such as "ext4"; "" if it cannot be told.
 
     Of the mounts above it the innermost counts, of several at one place the last, which hides the others (proc(5)).
     """
@@ -38,7 +38,7 @@ def file_system(folder: Path | str, mounts: Path = MOUNTS) -> str:
 
 
 def free_bytes(folder: Path | str) -> int | None:
-    """Bytes that this user may still write in `folder`, or where it would be made; None where it cannot be told."""
+    """Bytes that this user may still write in `folder`, or where it would be made; None if it cannot be told."""
     path = os.path.abspath(folder)
     while not os.path.isdir(path) and path != os.path.dirname(path):
         path = os.path.dirname(path)

@@ -16,8 +16,8 @@ class Outcome:
     """Gathered while the window runs, written at its end, files beside the training thread.
 
     Attributes:
-        error: why the capture ended early; None where it did not.
-        left_out: why the rank records nothing by choice, "" where it does.
+        error: why the capture ended early; None if it did not.
+        left_out: why the rank records nothing by choice, "" if it does.
         files: of this rank, once they are claimed.
         written: the files of each window that is over, in order.
         machine: reads what the machine does meanwhile.
@@ -52,7 +52,7 @@ class Outcome:
         self.disk_is_full = self.disk_is_full or is_full(error)
 
     def claim(self, out: str) -> None:
-        """Claim a folder, `out` where that is free."""
+        """Claim a folder, `out` if that is free."""
         rank, world_size = rank_and_world()
 
         def claim() -> None:  # there even if an exception of the job ends the waiting

@@ -80,7 +80,7 @@ class RankFiles:
     def _may_use(self, folder: Path, *, first: bool) -> bool:
         """Whether the folder is this job's.
 
-        Below a parent `out` itself is, even where the claim does not show (another host, or the parent is done);
+        Below a parent `out` itself is, even if the claim does not show (another host, or the parent is done);
         without one any folder that no other job has claimed is.
         """
         claimed_by = owner(folder)

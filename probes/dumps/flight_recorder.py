@@ -30,7 +30,7 @@ def arm() -> None:
 
 
 def variables(config: Config, torch_version: tuple[int, ...], environment: Mapping[str, str]) -> dict[str, str]:
-    """What is to be set; nothing of what the job has set under any of its names, and nothing where it is off."""
+    """What is to be set; nothing of what the job has set under any of its names, and nothing if it is off."""
     if not config.flight_recorder or environment.get(_SIZES[0], environment.get(_SIZES[1])) == "0":
         return {}
     new = torch_version >= _RENAMED_IN

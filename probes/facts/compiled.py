@@ -34,7 +34,7 @@ _AGAIN = (  # what in a guard tells what changed
 
 
 def compilations() -> dict[str, object] | None:
-    """The compilations of this process, the last ones; None where nothing was compiled."""
+    """The compilations of this process, the last ones; None if nothing was compiled."""
     utils: Any = sys.modules.get("torch._dynamo.utils")
     if utils is None:
         return None

@@ -24,7 +24,7 @@ class JobObjects:
 
     Attributes:
         arguments: reads the settings of the job's trainer as the record holds them; None without a trainer.
-        loop: what runs the training loop, as the record names it; None where it was not seen.
+        loop: what runs the training loop, as the record names it; None if it was not seen.
         loader: settings of the last DataLoader.
         batches: descriptions of the last batches.
         padding: of every batch of the loop.

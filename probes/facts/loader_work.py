@@ -106,7 +106,7 @@ class Loaders:
         return fetched
 
     def facts(self) -> dict[str, object] | None:
-        """Of the loader that was waited for longest; None where none was iterated."""
+        """Of the loader that was waited for longest; None if none was iterated."""
         each = list(self._by_workers.values())
         return max(each, key=lambda work: sum(work.wait_ns)).facts() if each else None
 
@@ -118,7 +118,7 @@ def workers_of(iterator: Any) -> dict[int, int | None]:
 
 
 def _awaited(iterator: Any) -> int | None:
-    """The worker whose batch is the next one; None where batches come in any order."""
+    """The worker whose batch is the next one; None if batches come in any order."""
     if held(iterator, "_in_order") is False:
         return None
     task = (held(iterator, "_task_info") or {}).get(held(iterator, "_rcvd_idx"))

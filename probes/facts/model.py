@@ -189,7 +189,7 @@ def _fsdp(wrapper: Any) -> dict[str, object]:
 
 
 def _prefetches_forward(wrapper: Any) -> bool | None:
-    """Whether any unit gathers the next one's parameters ahead; None where neither kind of FSDP says."""
+    """Whether any unit gathers the next one's parameters ahead; None if neither kind of FSDP says."""
     stated = held(wrapper, "forward_prefetch")
     if type(stated) is bool:
         return stated

@@ -35,6 +35,6 @@ def float32_matmul_precision(torch: Any) -> str:
 
 
 def torch_settings() -> dict[str, object]:
-    """Each setting by its name; null where this torch does not have it."""
+    """Each setting by its name; null if this torch does not have it."""
     torch: Any = sys.modules["torch"]
     return {name: quietly(partial(read, torch)) for name, read in _SETTINGS.items()}

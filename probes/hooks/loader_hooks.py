@@ -27,7 +27,7 @@ def watch_loaders() -> None:
 
 
 def longest_loader() -> int | None:
-    """Batches of the longest loader that was iterated outside a loop; None where no length is known."""
+    """Batches of the longest loader that was iterated outside a loop; None if no length is known."""
     return _longest
 
 

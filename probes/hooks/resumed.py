@@ -14,7 +14,7 @@ _MOST_STEPS = 1 << 40
 
 
 def steps_before(optimizer: Any) -> int:
-    """Steps that the optimizer counts before the one that it has just made; 0 where it counts none.
+    """Steps that the optimizer counts before the one that it has just made; 0 if it counts none.
 
     Adam and its like hold the number beside each parameter, and a checkpoint of them holds it too.
     """

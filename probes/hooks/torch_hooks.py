@@ -104,7 +104,7 @@ class Stepped(NamedTuple):
     Attributes:
         optimizer: torch's.
         done: tells the steps that are counted before this one.
-        model: None where only the optimizer's parameters tell it.
+        model: None if only the optimizer's parameters tell it.
         loop: what runs the training loop, as the record names it, where nothing on the stack does.
         settings: gives them under the names that `training_arguments` has in the record; None without any.
     """

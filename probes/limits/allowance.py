@@ -25,7 +25,7 @@ class Allowance:
     Attributes:
         asked_steps: what was to be recorded, 0 before a window opens.
         choice: what is recorded of it.
-        left_out: why this rank records nothing by choice, "" where it does.
+        left_out: why this rank records nothing by choice, "" if it does.
     """
 
     def __init__(self, config: Config) -> None:

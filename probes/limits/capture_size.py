@@ -50,7 +50,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Limits:
-    """What a capture may take; None where there is no limit, or none is known.
+    """What a capture may take; None if there is no limit, or none is known.
 
     Attributes:
         budget_bytes: the most text of one rank.
@@ -90,7 +90,7 @@ class Choice:
         steps: how many; 0 records nothing, and step times are kept alone.
         shapes: whether the shapes of tensors are.
         size: what is expected; None without a trial.
-        because: which limit more would break, "" where nothing was cut.
+        because: which limit more would break, "" if nothing was cut.
     """
 
     steps: int

@@ -21,7 +21,7 @@ def parsed(text: str) -> tuple[int, ...] | str:
 
 
 def left_out(rank: int, world_size: int, asked: str | None, local_rank: int | None) -> str:
-    """Why this rank records nothing; "" where it records.
+    """Why this rank records nothing; "" if it records.
 
     Unless asked otherwise all of 16 ranks record, and of more 16 that are spread evenly: of nodes and of the groups
     that a job is divided into each has its part, and rank 0 is one of them. Where the rank within the node is not known

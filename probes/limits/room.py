@@ -37,7 +37,7 @@ def limits(budget_bytes: int, folder: Path, ranks: int, timeout_s: float | None)
 
 
 def free_memory_bytes(root: Path = Path("/")) -> int | None:
-    """Memory that processes may still take: of the host, or of the cgroup where it has less; None where unknown."""
+    """Memory that processes may still take: of the host, or of the cgroup where it has less; None if unknown."""
     return min((*_of_host(root), *_of_cgroups(root)), default=None)
 
 

@@ -41,7 +41,7 @@ def shared(variables: Mapping[str, str]) -> int | None:
 
 
 def local_ranks(variables: Mapping[str, str], world_size: int) -> int | None:
-    """Ranks on this host, as the launcher says; None where several run and nothing says how many here."""
+    """Ranks on this host, as the launcher says; None if several run and nothing says how many here."""
     if world_size == 1:
         return 1
     for name in _LOCAL_RANKS:
@@ -91,6 +91,6 @@ def cgroup_folders(root: Path, top: Path, wanted: Callable[[str], bool]) -> Iter
 
 
 def numbers_in(file: Path) -> list[int]:
-    """The numbers in the file, such as "400000 100000"; none where it is missing or says "max"."""
+    """The numbers in the file, such as "400000 100000"; none if it is missing or says "max"."""
     words = file.read_text(encoding="ascii").split() if file.is_file() else []
     return [int(word) for word in words] if all(re.fullmatch(r"-?\d+", word) for word in words) else []

@@ -119,7 +119,7 @@ class GpuReadings:
         )
 
     def reasons(self) -> list[str] | None:
-        """Why the clock is no higher; None where the driver does not say."""
+        """Why the clock is no higher; None if the driver does not say."""
         return throttle_reasons(self._library, self._handle)
 
     def _number(self, function: str, *leading: int, of: ctypes.c_void_p | None = None) -> float | None:
@@ -137,12 +137,12 @@ class GpuReadings:
         return asked.value if told else None
 
     def _links(self, of: ctypes.c_void_p | None = None) -> float | None:
-        """How many NVLinks are up; None where the GPU has none."""
+        """How many NVLinks are up; None if the GPU has none."""
         up = [self._number("nvmlDeviceGetNvLinkState", link, of=of) for link in range(_LINKS)]
         return sum(map(int, _known(dict(enumerate(up))).values())) if any(state is not None for state in up) else None
 
     def _link_errors(self) -> float | None:
-        """Of all NVLinks together; None where the GPU has none, or does not count them."""
+        """Of all NVLinks together; None if the GPU has none, or does not count them."""
         asked = [(link, kind) for link in range(_LINKS) for kind in _LINK_ERRORS]
         counts = _known({each: self._long("nvmlDeviceGetNvLinkErrorCounter", *each) for each in asked})
         return sum(counts.values()) if counts else None

@@ -100,7 +100,7 @@ def _totals(run: list[Reading]) -> dict[str, float]:
 
 
 def _shares(run: list[Reading], window: list[Reading]) -> dict[str, dict[str, float | None]] | None:
-    """For each reason the share of the readings that tell reasons in which it holds; None where none tells."""
+    """For each reason the share of the readings that tell reasons in which it holds; None if none tells."""
     told, in_window = ([set(reasons) for *_, reasons in of if reasons is not None] for of in (run, window))
     if not told:
         return None

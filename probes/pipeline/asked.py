@@ -48,6 +48,6 @@ class Asked:
 
 
 def from_environment() -> Asked | None:
-    """What is asked of this process; None where nothing is."""
+    """What is asked of this process; None if nothing is."""
     text = os.environ.get(PIPELINE)
     return Asked(**json.loads(text)) if text else None

@@ -16,7 +16,7 @@ REPEATED_TOKENS = 8  # at an end of a row, from which on they may be padding tha
 
 
 def bytes_of(value: Any, depth: int = _DEPTH) -> int | None:
-    """Bytes of the tensors, arrays, texts and numbers in `value`; None where something else holds the data."""
+    """Bytes of the tensors, arrays, texts and numbers in `value`; None if something else holds the data."""
     torch: Any = sys.modules["torch"]
     if is_a(value, torch.Tensor):
         return int(value.numel()) * int(value.element_size())
@@ -45,7 +45,7 @@ class Lengths:
     Attributes:
         of_samples: tokens of each sample without padding.
         of_batches: samples and tokens of a row of each batch.
-        because: why a batch told nothing; "" where all did.
+        because: why a batch told nothing; "" if all did.
     """
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class Lengths:
         self._hidden = False
 
     def note(self, samples: Any, batch: Any) -> None:
-        """Count a batch; `samples` are None where a worker made it."""
+        """Count a batch; `samples` are None if a worker made it."""
         if len(self.of_samples) >= MOST_LENGTHS or self._hidden:
             return
         found = dict(tensors_of(batch))

@@ -25,7 +25,7 @@ class ReadCounters:
     """What this process reads between `begin` and `end`.
 
     Attributes:
-        called_bytes: by read calls of this process; None where the kernel does not tell.
+        called_bytes: by read calls of this process; None if the kernel does not tell.
         opened: how often Python opened each file of data.
     """
 
@@ -53,7 +53,7 @@ class ReadCounters:
 
     @property
     def called_per_sample(self) -> float | None:
-        """Bytes of read calls for each sample; None where it is not known."""
+        """Bytes of read calls for each sample; None if it is not known."""
         known = self.called_bytes is not None and self._samples > 0
         return self.called_bytes / self._samples if known and self.called_bytes is not None else None
 
@@ -75,7 +75,7 @@ class ReadCounters:
 
 
 def io_counters() -> dict[str, int]:
-    """Bytes of this process: `rchar` by read calls, `read_bytes` fetched from storage; empty where nothing tells."""
+    """Bytes of this process: `rchar` by read calls, `read_bytes` fetched from storage; empty if nothing tells."""
 
     def read() -> dict[str, int]:
         with open("/proc/self/io", encoding="ascii") as file:

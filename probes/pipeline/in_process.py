@@ -85,7 +85,7 @@ class InProcess:
         sampler: stacks of the same time.
         lengths: of the samples.
         read: bytes that were read meanwhile.
-        stopped: why it ended before its time, in words; "" where it did not.
+        stopped: why it ended before its time, in words; "" if it did not.
         batch: the last batch.
     """
 

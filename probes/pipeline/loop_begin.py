@@ -113,7 +113,7 @@ def _iterated(loader: Any) -> None:
 
 
 def _why_no_training() -> str:
-    """What is missing for a training loop; "" where nothing is."""
+    """What is missing for a training loop; "" if nothing is."""
     import torch
 
     if not torch.is_grad_enabled() or torch.is_inference_mode_enabled():

@@ -137,7 +137,7 @@ def _stages(asked: Asked, loaded: InProcess) -> dict[str, Any]:
 
 
 def _in_time(seconds: float, usual_s: float) -> dict[str, Any]:
-    """Why a stage that takes two batches is not tried; nothing where they fit in the time of the measurement."""
+    """Why a stage that takes two batches is not tried; nothing if they fit in the time of the measurement."""
     if 2 * usual_s <= seconds:
         return {}
     return {"because": f"a batch takes {usual_s:.3g} s: raise --seconds to {2 * usual_s:.0f} or more to try it"}

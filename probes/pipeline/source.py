@@ -32,7 +32,7 @@ class Source:
 
     @property
     def batch_size(self) -> int:
-        """Samples of a batch; 1 where a batch sampler of the job's decides and does not say."""
+        """Samples of a batch; 1 if a batch sampler of the job's decides and does not say."""
         size = held(self.loader, "batch_size") or held(held(self.loader, "batch_sampler"), "batch_size")
         return size if type(size) is int and size > 0 else 1
 
@@ -43,7 +43,7 @@ class Source:
 
     @property
     def length(self) -> int | None:
-        """Samples of the dataset; None where it does not say."""
+        """Samples of the dataset; None if it does not say."""
         known = rows(self.dataset)
         if known is not None or self.is_iterable:
             return known

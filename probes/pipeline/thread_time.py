@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def queued_ns() -> int:
-    """For how long this thread was ready to run and had no core, since it began; 0 where the kernel does not tell."""
+    """For how long this thread was ready to run and had no core, since it began; 0 if the kernel does not tell."""
     try:
         with open("/proc/thread-self/schedstat", encoding="ascii") as file:
             return int(file.read().split()[1])

@@ -23,7 +23,7 @@ class StepClock:
 
     Attributes:
         now: tells nanoseconds.
-        began: when the running step did; None where that was not seen.
+        began: when the running step did; None if that was not seen.
     """
 
     def __init__(self, now: Callable[[], int]) -> None:
@@ -62,7 +62,7 @@ class StepClock:
         self.began = None
 
     def step_ended(self, phase: str) -> int:
-        """A step of `phase` ends now; its host time in nanoseconds, 0 where its beginning was not seen."""
+        """A step of `phase` ends now; its host time in nanoseconds, 0 if its beginning was not seen."""
         began, ended = self.began, self._mark()
         if began is None:
             self.step_passed(phase)
@@ -110,7 +110,7 @@ class StepClock:
         return {name: [ranges.get(name, 0) for ranges in steps] for name in dict.fromkeys(n for r in steps for n in r)}
 
     def waited(self) -> list[int | None]:
-        """The host's nanoseconds of the steps before the capture, the last `MOST_WAITED`; None where not timed."""
+        """The host's nanoseconds of the steps before the capture, the last `MOST_WAITED`; None if not timed."""
         return list(self._waited)
 
     @property
@@ -119,7 +119,7 @@ class StepClock:
         return "host" if self._of_device() is None else "device"
 
     def _of_device(self) -> dict[str, list[int]] | None:
-        """The device's nanoseconds of each step by phase; None where one has none, or where CUDA refuses to tell it."""
+        """The device's nanoseconds of each step by phase; None if one has none, or if CUDA refuses to tell it."""
         if not any(self._spans.values()):
             return None
         times: Any = quietly(lambda: {phase: [_between(*span) for span in of] for phase, of in self._spans.items()})
@@ -130,7 +130,7 @@ class StepClock:
 
 
 def _event() -> Any:
-    """A recorded CUDA event; None where CUDA is not in use, or a graph is captured, whose events tell no time.
+    """A recorded CUDA event; None if CUDA is not in use, or a graph is captured, whose events tell no time.
 
     Recording does not wait for the device.
     """

@@ -143,7 +143,7 @@ def record(on: bool) -> None:
 
 
 def asked_for(name: str) -> Range | Timed | None:
-    """A range around what the job does, as it is asked for now: heard, or timed alone; None where nobody asks."""
+    """A range around what the job does, as it is asked for now: heard, or timed alone; None if nobody asks."""
     if _recording or _tool_listens():
         return Range(name)
     return Timed(name) if times.on else None

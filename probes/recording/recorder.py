@@ -54,12 +54,12 @@ class Recorder:
 
     @property
     def active(self) -> int:
-        """Steps that are recorded; 0 where nothing is."""
+        """Steps that are recorded; 0 if nothing is."""
         return self._length[1]
 
     @property
     def left_out(self) -> str:
-        """Why nothing is recorded, by choice; "" where something is to be."""
+        """Why nothing is recorded, by choice; "" if something is to be."""
         return self._allowance.left_out if self._allowance is not None else ""
 
     @property

@@ -126,7 +126,7 @@ def _made_folder(folder: Path) -> Path:
 
 
 def _unnamed(path: Path) -> int | None:
-    """A descriptor of an empty file that had the name `path` for a moment; None where no link reaches it."""
+    """A descriptor of an empty file that had the name `path` for a moment; None if no link reaches it."""
     try:
         number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except OSError:

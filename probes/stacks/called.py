@@ -10,7 +10,7 @@ _NAMES = ("LOAD_ATTR", "LOAD_METHOD", "LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", 
 
 
 def called_name(code: CodeType, at: int) -> str | None:
-    """The name by which the call at position `at` finds its function; None where none runs there, or it has no name.
+    """The name by which the call at position `at` finds its function; None if none runs there, or it has no name.
 
     A call and the load of its function begin at one place of the source. The name is not known before Python 3.11, nor
     where positions are not kept.

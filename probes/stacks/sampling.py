@@ -140,7 +140,7 @@ class StackSampler:
 
 
 def why_not() -> str:
-    """Why no stack can be looked at here, "" where one can."""
+    """Why no stack can be looked at here, "" if one can."""
     if not hasattr(sys, "_current_frames"):
         return "this Python does not show its threads' frames"
     running_alone = getattr(sys, "_is_gil_enabled", None)

@@ -104,7 +104,7 @@ _counted = 0  # `global_step` when the last step ended
 
 
 def _left(trainer: Any, fit: Any, loop: Any) -> int | None:
-    """Optimizer steps that are left; None in a loop without an end, or where the job accumulates by itself."""
+    """Optimizer steps that are left; None in a loop without an end, or if the job accumulates by itself."""
     if not lightning_settings.is_automatic(trainer):
         return None
     most, epochs, batches = held(loop, "max_steps"), held(fit, "max_epochs"), held(fit, "max_batches")

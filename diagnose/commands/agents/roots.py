@@ -61,7 +61,7 @@ class Roots:
         return found
 
     def find(self, given: str) -> Path | None:
-        """The same where it is there; None where it could be and is not.
+        """The same where it is there; None if it could be and is not.
 
         Raises:
             UserError: as `inside`, whether or not there is such a file outside.

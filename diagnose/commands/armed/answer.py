@@ -27,9 +27,9 @@ _MEMORY = {"rss": "of the host", "device": "of the device, at most so far"}
 class ArmedWindow(msgspec.Struct, frozen=True, kw_only=True):
     """One window: why it opened, and what it shows.
 
-    `first_step` is its first recorded step, `folder` the name of its folder in that of the run, "" where there is none.
+    `first_step` is its first recorded step, `folder` the name of its folder in that of the run, "" if there is none.
     `ranks` have recorded it, `missed_by` could not any more. `slow_step` is the step in it that its rank found slow,
-    None where none was. `diagnosis` is as `diagnose analyze` gives it, null where `not_told` says why.
+    None if none was. `diagnosis` is as `diagnose analyze` gives it, null if `not_told` says why.
     """
 
     first_step: int
@@ -60,7 +60,7 @@ class MemoryUse(msgspec.Struct, frozen=True, kw_only=True):
 class LongStep(msgspec.Struct, frozen=True, kw_only=True):
     """A step that took far longer than usual, seen while it ran: after `after_s` seconds the job was `at`.
 
-    `at` are lines of the user's, the innermost first; `calls` is the function that it called, "" where none is known;
+    `at` are lines of the user's, the innermost first; `calls` is the function that it called, "" if none is known;
     `doing` is what torch did meanwhile, as `UserCode` has it.
     """
 
@@ -98,7 +98,7 @@ class ArmedRun(Answer, frozen=True, kw_only=True):
 
 
 def armed_run(folder: Path, options: Options | None = None) -> ArmedRun | None:
-    """The armed run whose folder this is; None where it is none.
+    """The armed run whose folder this is; None if it is none.
 
     Raises:
         UserError: a step log cannot be read, or a rule of the user's.
@@ -133,7 +133,7 @@ def _check_rules(options: Options) -> None:
 
 
 def window_with_patch(windows: Sequence[ArmedWindow]) -> Diagnosis | None:
-    """The diagnosis that tells what the patch of the run bought; None where none does."""
+    """The diagnosis that tells what the patch of the run bought; None if none does."""
     telling = sorted((one for one in windows if one.diagnosis is not None), key=lambda one: not one.is_usual)
     return next((one.diagnosis for one in telling if one.diagnosis and one.diagnosis.applied is not None), None)
 

@@ -159,7 +159,7 @@ def _read(folder: Path, options: "Options | None", no_ledger: bool) -> "ArmedRun
 
 
 def _fails(run: "ArmedRun", severity: str | None) -> bool:
-    """Whether a finding of a window is at least so severe; says so where no window could have one."""
+    """Whether a finding of a window is at least so severe; says so if no window could have one."""
     if severity is None:
         return False
     if not run.diagnoses:

@@ -34,7 +34,7 @@ class ComparedRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Changed(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that is not the same on both sides; null where that side does not have or tell it."""
+    """Something that is not the same on both sides; null if that side does not have or tell it."""
 
     what: str
     before: float | bool | str | None
@@ -89,7 +89,7 @@ class NotCompared(msgspec.Struct, frozen=True, kw_only=True):
 class Promise(msgspec.Struct, frozen=True, kw_only=True):
     """The prediction that one side carries as a run with a patch, beside the speed-up of this comparison.
 
-    `patched` is the side with the patch. `kept` is whether the measured interval reaches what was promised: null where
+    `patched` is the side with the patch. `kept` is whether the measured interval reaches what was promised: null if
     either is unknown.
     """
 
@@ -103,13 +103,13 @@ class Comparison(Answer, frozen=True, kw_only=True):
     """Everything that a report of a comparison shows; its sentences call the runs A, before, and B, after.
 
     Attributes:
-        verdict: "better" or "worse" where the interval of the speed-up excludes 1, of the run after over that before.
+        verdict: "better" or "worse" if the interval of the speed-up excludes 1, of the run after over that before.
         because: the reason in a sentence.
-        speedup: [low, mid, high] of the speed, above 1 where the run after is faster; null where nothing tells.
+        speedup: [low, mid, high] of the speed, above 1 if the run after is faster; null if nothing tells.
         speedup_of: what the speed is of: "step time", "tokens/s", "samples/s", or one of these "per GPU".
         floor_share: how far runs of the same job lie apart, which the interval holds beside the noise of the steps.
         detectable_share: the least difference of speed that this pair could have shown.
-        same_work: whether both do the same work; null where nothing says.
+        same_work: whether both do the same work; null if nothing says.
         work: what of the work and the hardware differs.
         difference: each cause per step, the largest first; `ns` add up to `difference_ns`.
         before_ns: the step of the ledger before, and

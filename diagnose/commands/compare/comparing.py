@@ -34,7 +34,7 @@ _CAPTURE = "capture both with diagnose run, which also times steps without the p
 
 @dataclass(frozen=True)
 class _Steps:
-    """The steps of both sides that are compared; None where these have none of one kind."""
+    """The steps of both sides that are compared; None if these have none of one kind."""
 
     before: StepTime | None
     after: StepTime | None
@@ -101,9 +101,9 @@ def _steps_of(before: Side, after: Side) -> _Steps:
 
 
 def _windows(side: Side) -> StepTime | None:
-    """The steps of the window; their mean and deviation alone where the diagnosis does not list them.
+    """The steps of the window; their mean and deviation alone if the diagnosis does not list them.
 
-    None where the profiler distorts them: what the diagnosis then tells is of steps without it.
+    None if the profiler distorts them: what the diagnosis then tells is of steps without it.
     """
     if _is_distorted(side):
         return None
@@ -117,7 +117,7 @@ def _windows(side: Side) -> StepTime | None:
 
 
 def _speedup(steps: _Steps, work: Work, floor: float, drifts: bool) -> tuple[Estimate | None, float | None]:
-    """[low, mid, high] of the speed, and half the width of its logarithm; None where nothing tells them."""
+    """[low, mid, high] of the speed, and half the width of its logarithm; None if nothing tells them."""
     if steps.before is None or steps.after is None or work.why_not or _of_one_step(steps):
         return None, None
     width = half_width(steps.before, steps.after, floor, drifts)

@@ -17,7 +17,7 @@ BRIEF = (
 
 
 def usual_floor(before: Side, after: Side) -> float:
-    """How far repeats of a run lie apart: more where either runs without a GPU, or where their windows are elsewhere.
+    """How far repeats of a run lie apart: more if either runs without a GPU, or if their windows are elsewhere.
 
     A log is taken to be of GPUs.
     """

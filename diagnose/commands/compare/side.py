@@ -48,7 +48,7 @@ SEEN = (  # facts of the configuration, for sides without a record
 
 
 class SideCause(msgspec.Struct, frozen=True, kw_only=True):
-    """A cause of the ledger, added up over steps and ranks; `by_step_ns` is empty where the steps are not known."""
+    """A cause of the ledger, added up over steps and ranks; `by_step_ns` is empty if the steps are not known."""
 
     cause: str
     class_: CauseClass = msgspec.field(name="class")
@@ -226,7 +226,7 @@ def _samples(facts: Mapping[str, Any]) -> float | None:
 
 
 def _operator_flops(diagnosis: Diagnosis) -> float | None:
-    """FLOPs of the operators that ran, by their sizes; None where these were not recorded."""
+    """FLOPs of the operators that ran, by their sizes; None if these were not recorded."""
     found = (c.model_flops_per_step for c in diagnosis.mfu.conventions if c.name == "operators")
     return _number(next(found, None)) or None
 

@@ -27,12 +27,12 @@ class StepTime:
 
     Attributes:
         mean_ns: of the steps that are kept.
-        error: standard error of it, a share of it; None where the steps do not tell.
+        error: standard error of it, a share of it; None if the steps do not tell.
         freedom: degrees of freedom of the error.
         kept: whether each step is kept, shape (steps,); the others are slow and rare.
         noise_share: standard deviation of a step, a share of the mean; None for one step.
         drift_share: how far stretches of the run lie apart beyond what the noise of their steps explains, a share of
-            the mean; 0 where there are too few steps to tell.
+            the mean; 0 if there are too few steps to tell.
     """
 
     mean_ns: float
@@ -130,7 +130,7 @@ def _bootstrap_deviation(ns: Floats, block: int) -> float:
 
 
 def half_width(before: StepTime, after: StepTime, floor_share: float, drifts: bool = False) -> float | None:
-    """Half of the 99 % interval of the logarithm of the speed-up; None where no side tells its noise.
+    """Half of the 99 % interval of the logarithm of the speed-up; None if no side tells its noise.
 
     Noise of the steps (Welch's t) and the distance beyond which 1 % of equal runs lie add up as squares. A side of one
     step is taken to be as noisy as the other. Where the machine `drifts`, more steps do not average that out: two runs

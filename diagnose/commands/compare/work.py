@@ -28,8 +28,8 @@ class Work:
     """How the work of a step compares.
 
     Attributes:
-        same: whether both do the same; None where nothing says.
-        why_not: why the runs are not comparable; "" where they are.
+        same: whether both do the same; None if nothing says.
+        why_not: why the runs are not comparable; "" if they are.
         of: what is compared: step time, or a rate.
         ratio: work of a step after over that before, of the job, or of a rank where the rate is per GPU.
         changed: what differs.
@@ -125,7 +125,7 @@ def _size_changes(before: Side, after: Side) -> list[Changed]:
 
 
 def _foreign_kind(before: Side, after: Side) -> str:
-    """A kind of matrix work that is much of one side and none of the other; "" where both have the same."""
+    """A kind of matrix work that is much of one side and none of the other; "" if both have the same."""
     one, other = _kinds(before), _kinds(after)
     for kind in _KINDS if one and other else ():
         if max(one[kind], other[kind]) > _MUCH and min(one[kind], other[kind]) < _NONE:

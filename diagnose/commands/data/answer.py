@@ -48,7 +48,7 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LoaderRate(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole loader with so many workers, 0 in process; null and `because` where it was not measured."""
+    """The whole loader with so many workers, 0 in process; null and `because` if it was not measured."""
 
     workers: int
     samples_per_s: float | None = None
@@ -83,7 +83,7 @@ class Feeds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PaddingGain(msgspec.Struct, frozen=True, kw_only=True):
-    """By what factor a change makes the tokens of an epoch fewer, padding included; null where it is not known.
+    """By what factor a change makes the tokens of an epoch fewer, padding included; null if it is not known.
 
     `refused` says why the change is not to be made for this input.
     """

@@ -55,7 +55,7 @@ class StageStacks(msgspec.Struct, frozen=True):
 
 
 class Stacks(msgspec.Struct, frozen=True):
-    """Samples of both stages; `because` where there are none."""
+    """Samples of both stages; `because` if there are none."""
 
     fetch: StageStacks | None = None
     collate: StageStacks | None = None
@@ -63,7 +63,7 @@ class Stacks(msgspec.Struct, frozen=True):
 
 
 class Rounds(msgspec.Struct, frozen=True):
-    """Steady batches of so many workers; `because` where there are none. `first_s`: until the first batch came."""
+    """Steady batches of so many workers; `because` if there are none. `first_s`: until the first batch came."""
 
     workers: Count
     because: str = ""
@@ -75,12 +75,12 @@ class Rounds(msgspec.Struct, frozen=True):
 
     @property
     def samples_per_s(self) -> float | None:
-        """Their rate; None where it was not measured."""
+        """Their rate; None if it was not measured."""
         return self.batches * self.batch_size / self.wall_ns * 1e9 if self.batches and self.wall_ns else None
 
 
 class Moved(msgspec.Struct, frozen=True):
-    """Samples and bytes that were read or copied in a time; `because` where none were."""
+    """Samples and bytes that were read or copied in a time; `because` if none were."""
 
     samples: Amount = 0.0
     bytes: Count = 0
@@ -123,7 +123,7 @@ class Lengths(msgspec.Struct, frozen=True):
 
 
 class Loader(msgspec.Struct, frozen=True):
-    """Settings of the DataLoader; null where its class does not hold them."""
+    """Settings of the DataLoader; null if its class does not hold them."""
 
     num_workers: Count | None = None
     pin_memory: bool | None = None
@@ -134,7 +134,7 @@ class Loader(msgspec.Struct, frozen=True):
 
 
 class Dataset(msgspec.Struct, frozen=True, rename={"name": "class"}):
-    """The dataset; `samples` is null where it does not say. `collated`: whether samples are made into batches."""
+    """The dataset; `samples` is null if it does not say. `collated`: whether samples are made into batches."""
 
     name: str
     is_iterable: bool
@@ -152,7 +152,7 @@ class Cores(msgspec.Struct, frozen=True):
 
     @property
     def per_rank(self) -> float | None:
-        """As many as one rank has; None where it is not known, and of an answer of no cores, which nobody has."""
+        """As many as one rank has; None if it is not known, and of an answer of no cores, which nobody has."""
         if not self.usable or self.local_ranks is None:
             return None
         return cores_of_rank(self.usable, self.local_ranks, (self.shared, self.quota)) or None
@@ -221,7 +221,7 @@ def decoded(content: bytes) -> Measured:
 
 
 def passed_over(file: Path) -> PassedOver:
-    """What the probe left of a script that it did not measure; nothing where it left none."""
+    """What the probe left of a script that it did not measure; nothing if it left none."""
     try:
         return msgspec.json.decode(file.read_bytes(), type=PassedOver)
     except (OSError, *UNREADABLE):

@@ -25,7 +25,7 @@ _PERCENTILES = (5, 50, 95)
 
 
 def padding_of(measured: Measured) -> Padding:
-    """Kind and share of the padding, and what would take it away; unknown where samples have no lengths."""
+    """Kind and share of the padding, and what would take it away; unknown if samples have no lengths."""
     seen = measured.lengths
     if not seen.batches:
         return Padding(kind="unknown", because=seen.because or "no batch was looked at")

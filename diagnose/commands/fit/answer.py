@@ -43,7 +43,7 @@ class MemoryPart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MakesRoom(msgspec.Struct, frozen=True, kw_only=True):
-    """A change that frees memory, and the largest micro-batch with it: 0 where none fits."""
+    """A change that frees memory, and the largest micro-batch with it: 0 if none fits."""
 
     name: str
     freed_bytes: int
@@ -111,7 +111,7 @@ class Because(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
-    """The file that launches the plan; arguments are null where transformers' Trainer does not launch it."""
+    """The file that launches the plan; arguments are null if transformers' Trainer does not launch it."""
 
     file: str
     text: str
@@ -122,8 +122,8 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
 class FitAnswer(Answer, frozen=True, kw_only=True):
     """A job before it runs.
 
-    `ranked` are the best ways to divide it, empty where its division was given, as are `reasons`. `elsewhere` is the
-    best of a stack that divides blocks too, null where the plan's own does, or none fits.
+    `ranked` are the best ways to divide it, empty if its division was given, as are `reasons`. `elsewhere` is the
+    best of a stack that divides blocks too, null if the plan's own does, or none fits.
     """
 
     indented = 0

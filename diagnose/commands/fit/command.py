@@ -201,7 +201,7 @@ def _check_batch(plan: JobPlan, given: dict[str, Any]) -> None:
     """Refuses a global batch that what is stated of its parts does not make.
 
     Raises:
-        WrongUsage: it is none of their product's multiples, or where both are stated not their product.
+        WrongUsage: it is none of their product's multiples, or if both are stated not their product.
     """
     wanted, dp = given["global_batch"], plan.sharding.dp
     if wanted is None or given["accumulation"] is None:

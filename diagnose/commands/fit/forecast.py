@@ -26,8 +26,8 @@ class Forecast:
         step: the predicted optimizer step.
         largest: sequences of the largest micro-batch that fits the plan.
         remedies: what makes room for larger ones.
-        found: the search that the plan is the best of; None where its division was given.
-        elsewhere: the best of a stack that divides blocks too, where the plan's own does not; None where none fits.
+        found: the search that the plan is the best of; None if its division was given.
+        elsewhere: the best of a stack that divides blocks too, where the plan's own does not; None if none fits.
     """
 
     plan: JobPlan
@@ -41,7 +41,7 @@ class Forecast:
 
     @property
     def reasons(self) -> list[tuple[str, str]]:
-        """Why this plan, in three steps; empty where its division was given."""
+        """Why this plan, in three steps; empty if its division was given."""
         return why(self.found, self.ledger.headroom_bytes / GB) if self.found else []
 
     @property
@@ -54,7 +54,7 @@ class Forecast:
     @property
     def several_remedies(self) -> tuple[tuple[str, ...], int]:
         """Changes that together may make room for one sequence where none does alone, and the largest micro-batch then:
-        0 where not even all of them do.
+        0 if not even all of them do.
         """
         names, plan = together(self.plan, self.stack.zero_stages)
         return names, largest_micro_batch(plan)

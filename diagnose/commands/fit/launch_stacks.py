@@ -14,7 +14,7 @@ def has_own_file(stack: str) -> bool:
 
 
 def stack_file(plan: JobPlan, stack: str) -> tuple[str, str] | None:
-    """Name and text of what the stack of that name reads; None where it has nothing of its own here."""
+    """Name and text of what the stack of that name reads; None if it has nothing of its own here."""
     if not has_own_file(stack):
         return None
     name, write = _FILES[stack]

@@ -40,7 +40,7 @@ class Stack:
         node_gbs: network of a node that data parallelism reaches, GB/s in one direction.
         half_nodes: nodes of a group at which half of that is reached.
         reduce_exposed_share: of gradient reduction, what the backward pass does not hide.
-        gather_exposed_share: the same where ranks hold shards (ZeRO, FSDP).
+        gather_exposed_share: the same if ranks hold shards (ZeRO, FSDP).
         optimizer_passes: times that the optimizer moves the bytes of its weights, gradients and states.
         step_s: of each optimizer step whatever its size.
         liger_elementwise: of the elementwise bytes, the share that Liger's kernels leave.
@@ -49,7 +49,7 @@ class Stack:
         fp8_share: of the time of the blocks' matrix products, what they take in fp8.
         stall_s: of each exchange of a rank with another node, in a job that stalls.
         collective_stall_s: of each tensor-parallel collective between nodes, in a job that stalls.
-        stall_odds: what each unit of `stalls.evidence` adds to the logarithm of the odds of a stall; empty where no run
+        stall_odds: what each unit of `stalls.evidence` adds to the logarithm of the odds of a stall; empty if no run
             is known to stall.
         divides_blocks: it has tensor and pipeline parallelism.
         zero_stages: that it has.

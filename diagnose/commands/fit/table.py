@@ -138,7 +138,7 @@ class Predictions:
 
     Attributes:
         rows: with the columns `ADDED` and, where MFU is asked for as a project counts it, `STATED`; they are empty
-            where a row could not be predicted.
+            if a row could not be predicted.
         problems: why, by line of the file.
     """
 
@@ -182,7 +182,7 @@ def _predicted(plan: JobPlan, stack: Stack, ledger_of: LedgerOf) -> dict[str, st
 
 
 def _stated(plan: JobPlan, stack: Stack, row: Row) -> dict[str, str]:
-    """The columns `STATED`: what the throughput of the table is in the stack's count; none where it states none."""
+    """The columns `STATED`: what the throughput of the table is in the stack's count; none if it states none."""
     try:
         tokens_per_s = float(known_cells(row).get("tokens_per_s_per_gpu", ""))
     except ValueError:

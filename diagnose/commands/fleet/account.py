@@ -41,13 +41,13 @@ class Counted:
 
     @property
     def worst(self) -> str:
-        """The cause that most of them went to, "" where none did."""
+        """The cause that most of them went to, "" if none did."""
         lost = {cause: hours for cause, hours in self.causes.items() if spent(cause) == "lost" and hours > 0}
         return max(lost, key=lambda cause: lost[cause], default="")
 
 
 def counted(job: Job, basis: Basis) -> Counted | None:
-    """The job with its GPU-hours; None where it has none, since it has no GPU or nothing says how long it ran."""
+    """The job with its GPU-hours; None if it has none, since it has no GPU or nothing says how long it ran."""
     hours = job.gpus * DAY_H if basis == "day" else job.gpu_hours
     if hours is None or not job.has_gpu:
         return None
@@ -88,7 +88,7 @@ def part_of(part: float, whole: float) -> float:
 
 
 def priced(hours: Iterable[tuple[float | None, float]]) -> float | None:
-    """Money for (price, GPU-hours), as far as prices are known; None where none is."""
+    """Money for (price, GPU-hours), as far as prices are known; None if none is."""
     known = [price * amount for price, amount in hours if price is not None]
     return sum(known) if known else None
 

@@ -19,14 +19,14 @@ class FleetCause(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         cause: as ledgers spell it.
-        spent: "lost" where no kernel computes: the GPU idles, copies, or waits in a collective; "work" where one does;
-            "unknown" where the capture does not tell.
+        spent: "lost" if no kernel computes: the GPU idles, copies, or waits in a collective; "work" if one does;
+            "unknown" if the capture does not tell.
         gpu_hours: of all jobs together, on the basis of the fleet.
         share: of all GPU-hours.
-        price: of these GPU-hours as far as their price is known; null where that of none is.
+        price: of these GPU-hours as far as their price is known; null if that of none is.
         jobs: in how many it takes 2 % of the GPU-hours or more.
         worst: jobs in which it takes most, at most three.
-        first_day: the first day on which it takes 2 % of a job, in UTC; "" where no such job has a date.
+        first_day: the first day on which it takes 2 % of a job, in UTC; "" if no such job has a date.
     """
 
     cause: str
@@ -60,7 +60,7 @@ class FleetChange(msgspec.Struct, frozen=True, kw_only=True):
     """A change that the plans of some jobs hold, with what it returns over all of them.
 
     `gpu_hours` is [low, high], each job counted once by its own plan: what the change takes off after those before it
-    in the worst case, and in the best. High is null where the best case of a job is not known. `action` are the words
+    in the worst case, and in the best. High is null if the best case of a job is not known. `action` are the words
     of the job that it returns most to, `worst` the jobs that it returns most to, at most three.
     """
 
@@ -81,17 +81,17 @@ class FleetHost(msgspec.Struct, frozen=True, kw_only=True):
         host: its name.
         fault: "late rank": the rank that the others wait for is on it; "clock held down": heat or the power supply
             holds a GPU of it down.
-        answer: "yes" where chance alone would do so less than once in a hundred fleets like this; "unknown" where so
+        answer: "yes" if chance alone would do so less than once in a hundred fleets like this; "unknown" if so
             few jobs could not have shown it.
         because: the answer in a sentence.
         jobs: that tell, in which it ran.
         times: of these, those with the fault.
         expected: how many chance would give it.
-        p_value: of so many or more by chance, times the hosts that are tested; null where that is unknown.
+        p_value: of so many or more by chance, times the hosts that are tested; null if that is unknown.
         reasons: what makes it late or holds it down, the most frequent first.
         gpu_hours: what other ranks waited for it; null for a clock.
         first_day: with the fault, and
-        last_day: likewise, in UTC; "" where nothing dates the jobs.
+        last_day: likewise, in UTC; "" if nothing dates the jobs.
         worst: jobs with the fault, the latest first, at most three.
     """
 
@@ -146,16 +146,16 @@ class FleetJob(msgspec.Struct, frozen=True, kw_only=True):
         devices: the GPU types.
         hosts: how many are known.
         windows: different captures of it.
-        began: of the first of them, in UTC; "" where nothing says.
-        hours: that it ran; null where nothing says.
+        began: of the first of them, in UTC; "" if nothing says.
+        hours: that it ran; null if nothing says.
         hours_from: who says so; "option" is --hours.
         gpu_hours: on the basis of the fleet; null of a job that is not counted, for the reason in `because`.
-        lost_share: of them, null where the capture does not tell.
+        lost_share: of them, null if the capture does not tell.
         cause: what most of that went to.
-        price: of the GPU-hours; null where it is not known.
+        price: of the GPU-hours; null if it is not known.
         verdict: what bounds its step, by the newest capture.
         next: what to do next, by that.
-        returned: GPU-hours that its whole plan returns, [low, high]; null where nothing is predicted.
+        returned: GPU-hours that its whole plan returns, [low, high]; null if nothing is predicted.
         source: the file that this is from.
     """
 
@@ -201,12 +201,12 @@ class Fleet(Answer, frozen=True, kw_only=True):
         gpu_hours: of these jobs: the whole of every share.
         lost_gpu_hours: in which no kernel computes.
         unknown_gpu_hours: of which captures do not tell.
-        price: of what is lost, as far as prices are known; null where none is.
+        price: of what is lost, as far as prices are known; null if none is.
         priced_share: of the GPU-hours, those with a price.
         causes: add up to the GPU-hours, the largest first.
         groups: by label, GPU type and host, each adding up to the GPU-hours.
         changes: what returns most first, by the worst case.
-        all_changes: GPU-hours that all plans return together, [low, high]; null where none predicts anything.
+        all_changes: GPU-hours that all plans return together, [low, high]; null if none predicts anything.
         hosts: those with a fault in some job.
         hosts_tested: how many hosts each fault is told of, by fault.
         trends: of the causes that lose most.

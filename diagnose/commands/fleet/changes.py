@@ -40,7 +40,7 @@ def returned_by(plan: Sequence[Planned]) -> list[Returned]:
 
 
 def whole_plan(plan: Sequence[Planned]) -> Speedup | None:
-    """The share of the job's time that its whole plan takes off; None where nothing is predicted."""
+    """The share of the job's time that its whole plan takes off; None if nothing is predicted."""
     if not plan:
         return None
     low, high = plan[-1].cumulative

@@ -26,7 +26,7 @@ def begins_diagnosis(start: bytes) -> bool:
 
 
 def refuse_no_json(start: bytes) -> None:
-    """Raises UserError where no JSON in UTF-8 starts so, packed or not."""
+    """Raises UserError if no JSON in UTF-8 starts so, packed or not."""
     if start.startswith((GZIP_MAGIC, ZSTD_MAGIC)):
         return
     if not start.strip():
@@ -43,7 +43,7 @@ def stem_of(name: str) -> str:
 
 
 def diagnosis_at(path: Path) -> Diagnosis | None:
-    """The diagnosis in the file; None where it is sound, and another of diagnose's documents.
+    """The diagnosis in the file; None if it is sound, and another of diagnose's documents.
 
     Raises:
         UserError: it cannot be read, or used.
@@ -75,7 +75,7 @@ def is_diagnosis(path: Path) -> bool:
 
 
 def _refuse_what_is_cut(content: bytes) -> None:
-    """Raises UserError where the text ends too early, or is damaged and names what documents of diagnose begin with.
+    """Raises UserError if the text ends too early, or is damaged and names what documents of diagnose begin with.
 
     Other broken JSON is not ours: that of other programs may have comments, several documents, numbers that are none.
     """
@@ -89,7 +89,7 @@ def _refuse_what_is_cut(content: bytes) -> None:
 
 
 def _content(path: Path) -> bytes | None:
-    """The text of the file, None where it is too large for a diagnosis."""
+    """The text of the file, None if it is too large for a diagnosis."""
     if path.stat().st_size > LARGEST_BYTES:
         return None
     blocks, size = list[bytes](), 0

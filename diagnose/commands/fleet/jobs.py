@@ -36,8 +36,8 @@ class Terms:
 class Job:
     """One job; its `windows` are in order of time, those of a single rank before those of the whole job.
 
-    `gpu_hours` and `price`, of a GPU-hour, are None where nothing says them. `row` is its name in the accounting, ""
-    where no row is of it.
+    `gpu_hours` and `price`, of a GPU-hour, are None if nothing says them. `row` is its name in the accounting, ""
+    if no row is of it.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Job:
 
     @property
     def day(self) -> str:
-        """Of its first window with a date, "" where none has one."""
+        """Of its first window with a date, "" if none has one."""
         return min((window.day for window in self.windows if window.began), default="")
 
     @property

@@ -112,7 +112,7 @@ def _print_trends(page: Page, fleet: Fleet) -> None:
 def _print_table(
     page: Page, label: str, columns: Sequence[Column], rows: Sequence[tuple[str, Sequence[str]]], details: bool
 ) -> None:
-    """Rows of a name and cells; nothing where there are none."""
+    """Rows of a name and cells; nothing if there are none."""
     if not rows:
         return
     page.gap()

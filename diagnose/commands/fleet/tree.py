@@ -64,7 +64,7 @@ class _Local:
 
     @staticmethod
     def _is_file(path: Path, unread: Callable[[OSError], None]) -> bool:
-        """Whether it is one, also where its folder may be listed and no more."""
+        """Whether it is one, also if its folder may be listed and no more."""
         try:
             return stat.S_ISREG(path.stat().st_mode)
         except OSError as error:

@@ -35,7 +35,7 @@ def headline(fleet: Fleet) -> str:
 
 
 def unknown_line(fleet: Fleet) -> str:
-    """What captures do not tell, and so may be lost, too; "" where that rounds to nothing."""
+    """What captures do not tell, and so may be lost, too; "" if that rounds to nothing."""
     share = fleet.unknown_gpu_hours / fleet.gpu_hours if fleet.gpu_hours else 0.0
     if share < LEAST_SHARE:
         return ""
@@ -53,7 +53,7 @@ def whole_line(fleet: Fleet) -> str:
 
 
 def money_line(fleet: Fleet) -> str:
-    """What is lost in money, "" where no price is stated."""
+    """What is lost in money, "" if no price is stated."""
     if fleet.price is None:
         return ""
     of = "" if fleet.priced_share > 0.999 else f", of the {spoken(fleet.priced_share, 'share')} whose price is known"
@@ -74,7 +74,7 @@ def read_line(fleet: Fleet) -> str:
 
 @dataclass(frozen=True)
 class CauseRow:
-    """A cause with what it takes; `key` is the class that colours it, `worst` where most of it is."""
+    """A cause with what it takes; `key` is the class that colours it, `worst` if most of it is."""
 
     key: str
     name: str
@@ -145,7 +145,7 @@ def group_name(row: FleetGroup) -> str:
 
 
 def groups(fleet: Fleet, kind: str) -> list[FleetGroup]:
-    """The groups of a kind; none where nothing tells them apart."""
+    """The groups of a kind; none if nothing tells them apart."""
     found = [row for row in fleet.groups if row.kind == kind]
     return [] if all(not row.name for row in found) else found
 
@@ -188,7 +188,7 @@ def host_line(row: FleetHost) -> str:
 
 
 def when(row: FleetHost) -> str:
-    """The days on which it has the fault, "" where nothing dates its jobs."""
+    """The days on which it has the fault, "" if nothing dates its jobs."""
     return row.first_day if row.first_day == row.last_day else f"{row.first_day} to {row.last_day}"
 
 
@@ -198,14 +198,14 @@ def waited(row: FleetHost) -> str:
 
 
 def chance(p_value: float | None) -> str:
-    """A p-value, "" where there is none."""
+    """A p-value, "" if there is none."""
     if p_value is None:
         return ""
     return f"{p_value:.1g}" if p_value >= 1e-9 else "below 1e-9"
 
 
 def hosts_line(fleet: Fleet) -> str:
-    """How many hosts were tested, of what, "" where none was."""
+    """How many hosts were tested, of what, "" if none was."""
     late, held = (fleet.hosts_tested.get(fault, 0) for fault in ("late rank", "clock held down"))
     if not late and not held:
         return "unknown: no job with a late rank on one of several hosts, and no clocks of several hosts"

@@ -26,7 +26,7 @@ _LEAST_FACTOR, _MOST_FACTOR = 1e-6, 1e6
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The ranks on one host with one type of GPU; `host` is "" where nothing says it."""
+    """The ranks on one host with one type of GPU; `host` is "" if nothing says it."""
 
     host: str
     device: str
@@ -60,18 +60,18 @@ class Window:
     Attributes:
         source: the file or folder that tells it, as it may be shown.
         name: of its job, by the place.
-        run: the folder of the armed run that it is a window of, "" where it is none.
+        run: the folder of the armed run that it is a window of, "" if it is none.
         digest: the same for all that tell the same steps of the same ranks.
         trace: the same for all that are of the same files, whichever of their steps they tell.
         steps: that it tells, of the rank with most.
         is_whole: of the job, and not of one rank.
-        began: in UTC, "" where nothing says.
+        began: in UTC, "" if nothing says.
         slurm_job: the job's number, likewise.
         gpus: ranks of the job, those without a trace included.
         parts: its ranks by host and GPU.
         causes: of the ledgers.
         shares: of the time of each part's ranks, shape (parts, causes); a row adds up to 1.
-        late: None where no rank is late, or what makes it late is no host's.
+        late: None if no rank is late, or what makes it late is no host's.
         held: by host with readings, what holds the clocks of its GPUs down.
         plan: changes of which something is predicted, in order.
         verdict: the class that bounds the step.
@@ -116,7 +116,7 @@ class Window:
 
 
 def window_of(diagnosis: Diagnosis, source: str, name: str, run: str = "") -> Window | None:
-    """The window of a diagnosis; None where no rank has a step."""
+    """The window of a diagnosis; None if no rank has a step."""
     ranks = [rank for rank in diagnosis.ranks if rank.steps and any(entry.ns for entry in rank.ledger)]
     if not ranks:
         return None

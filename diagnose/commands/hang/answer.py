@@ -30,9 +30,9 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CallOf(msgspec.Struct, frozen=True, kw_only=True):
-    """The same call of some ranks. `elements` is of each input tensor, null where the dump does not tell.
+    """The same call of some ranks. `elements` is of each input tensor, null if the dump does not tell.
 
-    `line` is the innermost line of the user's own code, null where the dump has no stack, `stack` all of it, innermost
+    `line` is the innermost line of the user's own code, null if the dump has no stack, `stack` all of it, innermost
     first.
     """
 
@@ -52,7 +52,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
 
     `blamed` ranks keep `waiting` ones from going on; none are blamed where the dumps do not tell which side is right.
     `calls` has each side, `instead` the last recorded call of each blamed rank that has not made this one. `parted_at`
-    is the first recorded number from which the ranks run different lines, null where they never do. `says` is the whole
+    is the first recorded number from which the ranks run different lines, null if they never do. `says` is the whole
     as a sentence.
     """
 

@@ -26,7 +26,7 @@ _STATES: Mapping[str, State] = {"scheduled": "scheduled", "started": "started", 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A process group as a rank knows it; `ranks` are the members among all ranks of the job, None where unknown."""
+    """A process group as a rank knows it; `ranks` are the members among all ranks of the job, None if unknown."""
 
     name: str
     label: str
@@ -48,7 +48,7 @@ class Call:
         op: as torch names it, without the library: "all_reduce".
         backend: "nccl", "gloo", ...
         message: of a message, the sender and the receiver by their places in the group.
-        input_sizes, output_sizes: elements of each tensor; None where the dump has no such field.
+        input_sizes, output_sizes: elements of each tensor; None if the dump has no such field.
         input_types, output_types: likewise.
         state: how far it got.
         timed_out: whether the watchdog gave it up.
@@ -87,7 +87,7 @@ class Dump:
     Attributes:
         rank: of the job.
         file: its name.
-        version: of the format, "" where none is stated.
+        version: of the format, "" if none is stated.
         calls: the oldest first.
         lost: calls that were made before these, and are no longer kept.
         groups: those that the rank is a member of, by name; a group that made no call may be missing.
@@ -104,7 +104,7 @@ class Dump:
 
 
 def dump_of(value: Any, rank: int, file: str) -> Dump | None:
-    """The dump that a plain value is; None where it is none: an object with `entries`, or the list of them."""
+    """The dump that a plain value is; None if it is none: an object with `entries`, or the list of them."""
     entries = value.get("entries") if isinstance(value, Mapping) else value
     stated = value if isinstance(value, Mapping) else {}
     if not isinstance(entries, list | tuple) or not all(isinstance(entry, Mapping) for entry in entries[:1]):

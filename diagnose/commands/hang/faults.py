@@ -22,7 +22,7 @@ class Found:
         of: the group.
         number: of the call; of messages that of the first one.
         sides: the ranks by what they call there, each with the call; the side that most ranks are on first.
-        blamed: the ranks that keep others waiting; none where no side is in the majority.
+        blamed: the ranks that keep others waiting; none if no side is in the majority.
         waiting: the ranks whose call is open.
         ahead: by how many calls the blamed are ahead, where their next calls tell.
         parted_at: the first number from which the ranks run different lines.
@@ -39,7 +39,7 @@ class Found:
 
 
 def fault_of(of: Matched) -> Found | None:
-    """What is wrong in a group; None where all its ranks that left a dump made the same calls."""
+    """What is wrong in a group; None if all its ranks that left a dump made the same calls."""
     behind = None
     for number in of.numbers():
         made = {rank: calls[number] for rank, calls in of.calls.items() if number in calls}
@@ -152,7 +152,7 @@ def _swapped(of: Matched, number: int, a: int, b: int) -> bool:
 def _ahead(of: Matched, number: int, a: int, b: int) -> int:
     """By how many calls `b` is ahead of `a`: its next calls are those that `a` makes so much later; below 0 behind.
 
-    0 where the calls after this one agree as they are: then this one alone differs.
+    0 if the calls after this one agree as they are: then this one alone differs.
     """
     if _follows(of, number + 1, a, b, 0, least=1):
         return 0

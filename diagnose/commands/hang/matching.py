@@ -44,7 +44,7 @@ class Matched:
     unsure: frozenset[int]
 
     def last(self, rank: int) -> int:
-        """The number of the rank's last call; 0 where it has made none."""
+        """The number of the rank's last call; 0 if it has made none."""
         return max(self.calls[rank], default=0)
 
     def numbers(self) -> list[int]:
@@ -104,7 +104,7 @@ def disagreements(dumps: Mapping[int, Dump]) -> list[tuple[str, dict[tuple[int, 
 
 
 def difference(a: Sequence[Call], b: Sequence[Call]) -> Difference | None:
-    """In what the same call of two ranks differs; None where it does not, or the dumps do not tell."""
+    """In what the same call of two ranks differs; None if it does not, or the dumps do not tell."""
     for one, other in zip(a, b, strict=False):
         if one.op != other.op:
             return "type"

@@ -142,7 +142,7 @@ def _shapes(trace: Trace, part: int) -> Array:
 
 
 def _small(values: Array) -> Array:
-    """Integers in 32 bits where they fit, for half the memory; narrower ones would overflow in its sums."""
+    """Integers in 32 bits if they fit, for half the memory; narrower ones would overflow in its sums."""
     if values.dtype.kind != "i":
         return values
     limits = np.iinfo(np.int32)

@@ -7,8 +7,8 @@ from diagnose.diagnosis.track_record import TrackRecord
 class LedgerReport(Answer, frozen=True, kw_only=True):
     """What `diagnose ledger` shows.
 
-    `rules` are those with a promise, the most first; `all_rules` counts every promise once, null where there is none.
-    `unreadable_lines` are left out. `off_because` says why runs append nothing, "" where they do.
+    `rules` are those with a promise, the most first; `all_rules` counts every promise once, null if there is none.
+    `unreadable_lines` are left out. `off_because` says why runs append nothing, "" if they do.
     """
 
     schema_version: int = 1

@@ -43,7 +43,7 @@ def default_folder() -> Path:
 
 
 def append(folder: Path, promise: Promise) -> bool:
-    """Whether the promise is kept by this call; False where it is there already. The oldest half goes from a full file.
+    """Whether the promise is kept by this call; False if it is there already. The oldest half goes from a full file.
 
     Raises:
         OSError: folder or file cannot be used.
@@ -63,7 +63,7 @@ def append(folder: Path, promise: Promise) -> bool:
 
 
 def read(folder: Path) -> Ledger:
-    """The promises that are kept; none where there is no file yet.
+    """The promises that are kept; none if there is no file yet.
 
     Raises:
         OSError: folder or file cannot be used.
@@ -124,7 +124,7 @@ def _locked(inside: int, how: int) -> Iterator[int]:
 
 
 def _open(inside: int, how: int) -> int:
-    """Raises OSError where it is no regular file of the user's alone."""
+    """Raises OSError if it is no regular file of the user's alone."""
     try:
         file = os.open(NAME, how | _OPENED, 0o600, dir_fd=inside)
     except OSError as error:

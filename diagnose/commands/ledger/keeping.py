@@ -29,7 +29,7 @@ def record(promise: Promise | None) -> Recorded:
 
 
 def kept() -> Ledger:
-    """What is kept, for who quotes it: nothing where the ledger is off or cannot be read. Raises nothing."""
+    """What is kept, for who quotes it: nothing if the ledger is off or cannot be read. Raises nothing."""
     if why_off():
         return Ledger()
     try:

@@ -59,7 +59,7 @@ def ledger_of(content: bytes) -> Ledger:
 
 
 def promise_in(line: bytes) -> Promise | None:
-    """The promise of a line; None where it holds none, or one of another format."""
+    """The promise of a line; None if it holds none, or one of another format."""
     if len(line) > LONGEST_LINE:
         return None
     try:
@@ -72,7 +72,7 @@ def promise_in(line: bytes) -> Promise | None:
 
 
 def _promise(known: Mapping[str, Any]) -> Promise | None:
-    """What is checked field by field as one; None where the fields contradict each other."""
+    """What is checked field by field as one; None if the fields contradict each other."""
     predicted, achieved = tuple(known["predicted"]), tuple(known["achieved"])
     if len(predicted) != 3 or len(achieved) != 3 or predicted[0] is None or achieved[1] is None:
         return None

@@ -30,7 +30,7 @@ def with_track_records(diagnosis: "Diagnosis", no_ledger: bool) -> "Diagnosis":
 
 
 def record(diagnosis: "Diagnosis", source: "Source" = "apply", achieved: "Achieved | None" = None) -> None:
-    """Appends what a run with a patch put to the test, and says so in a line; nothing where there was nothing.
+    """Appends what a run with a patch put to the test, and says so in a line; nothing if there was nothing.
 
     `achieved` is a better measurement than that of the run alone.
     """

@@ -38,11 +38,11 @@ class Promise(msgspec.Struct, frozen=True, kw_only=True):
         format: version of this record.
         date: when it was put to the test: the day in UTC, and no time of it.
         rules: whose change it was, several where one change is made for several rules.
-        predicted: [low, likely, high] of the whole step's speed; likely is null where only the ends were predicted,
+        predicted: [low, likely, high] of the whole step's speed; likely is null if only the ends were predicted,
             high where the best case is not known.
-        achieved: [low, measured, high]; the ends are null where the noise is not known.
+        achieved: [low, measured, high]; the ends are null if the noise is not known.
         inside: whether the measured speed fell in the predicted range.
-        hardware: the GPU's or the CPU's model, "" where it is not known.
+        hardware: the GPU's or the CPU's model, "" if it is not known.
         ranks: processes of the job.
         versions: of torch, transformers and diagnose, as far as they are known, without local labels.
         source: the command that measured it.
@@ -63,7 +63,7 @@ class Promise(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def of_predicted(self) -> float:
-        """The measured speed over the likely one, or where only ends are known, over their geometric mean."""
+        """The measured speed over the likely one, or if only ends are known, over their geometric mean."""
         low, likely, high = self.predicted
         return self.achieved[1] / (likely if likely is not None else low if high is None else math.sqrt(low * high))
 
@@ -77,7 +77,7 @@ def promise_of(
 ) -> Promise | None:
     """The promise that the run of `diagnosis`, in which the change is in use, puts to the test.
 
-    None where numbers or names are none that are kept: a speed that is not positive, a range in no order, no rule.
+    None if numbers or names are none that are kept: a speed that is not positive, a range in no order, no rule.
     """
     low, _, high = predicted
     numbers = [number for number in (*predicted, *achieved) if number is not None]
@@ -103,7 +103,7 @@ def promise_of_patch(
 ) -> Promise | None:
     """The promise of the patch that the run was started with (`diagnosis.applied`).
 
-    None where nothing was promised or measured, or where a part of the patch is not in use, since the prediction is of
+    None if nothing was promised or measured, or if a part of the patch is not in use, since the prediction is of
     the whole.
 
     Args:

@@ -75,7 +75,7 @@ class DeviceMemory(msgspec.Struct, frozen=True, kw_only=True):
         rounding_bytes: that blocks in use are larger than what was asked for.
         peak_bytes: the most that was in use during the recorded history; null without one.
         at_peak: what was in use then by category, and by line: each adds up to the peak.
-        retries: how often the allocator gave cached segments back to go on; null where the history has no stacks.
+        retries: how often the allocator gave cached segments back to go on; null if the history has no stacks.
         empty_cache_calls: how often the job gave them back; likewise.
         actions: of the history.
         usage: over the history; null without one.

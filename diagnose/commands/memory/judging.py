@@ -95,7 +95,7 @@ def _free(segments: Sequence[Segment]) -> tuple[list[int], list[int]]:
 
 
 def _joined(blocks: Sequence[Block]) -> Iterator[int]:
-    """Free blocks side by side are one piece; the allocator keeps them joined but where a segment can grow."""
+    """Free blocks side by side are one piece; the allocator keeps them joined but if a segment can grow."""
     for is_free, run in groupby(blocks, key=lambda block: block.is_free):
         if is_free:
             yield sum(block.size_bytes for block in run)
@@ -157,7 +157,7 @@ def _out_of_memory(snapshot: Snapshot, device: int, through: Played | None, free
 
 
 def _given_back(snapshot: Snapshot, through: Played | None) -> tuple[int | None, int | None]:
-    """How often the allocator gave segments back by itself, and how often the job made it; None where stacks lack."""
+    """How often the allocator gave segments back by itself, and how often the job made it; None if stacks lack."""
     if through is None:
         return None, None
     if through.freed_by and all(stack == NO_STACK for stack in through.freed_by):

@@ -40,7 +40,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Memory that the allocator has of the driver. `device` is -1 where an old format does not tell."""
+    """Memory that the allocator has of the driver. `device` is -1 if an old format does not tell."""
 
     device: int
     address: int
@@ -72,7 +72,7 @@ class Snapshot:
     Attributes:
         file: its name.
         segments: all that is reserved, of every device.
-        histories: by device, the actions that were recorded; empty where none were.
+        histories: by device, the actions that were recorded; empty if none were.
         stacks: by number, the frames of a stack, the innermost first; number 0 is that of what has none.
         settings: of the allocator, where the format tells them.
         left_out: entries that are none of the format.

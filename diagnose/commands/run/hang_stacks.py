@@ -79,14 +79,14 @@ class HangStacks:
 
 
 def can_look(least_s: float | None) -> bool:
-    """Whether stacks are asked for and py-spy is there; says so where it is not."""
+    """Whether stacks are asked for and py-spy is there; says so if it is not."""
     if least_s is not None and installed() is None:
         say(f"no stacks if the job hangs: py-spy is not installed ({INSTALL})")
     return least_s is not None and installed() is not None
 
 
 def itself() -> dict[str, Any] | None:
-    """This command, as its ranks know by whom they may be looked at; None where the system has no /proc."""
+    """This command, as its ranks know by whom they may be looked at; None if the system has no /proc."""
     try:
         return name_of(os.getpid())
     except OSError:

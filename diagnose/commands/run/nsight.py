@@ -69,7 +69,7 @@ def command_line(argv: Sequence[str], folder: Path, environment: Mapping[str, st
 
 
 def end_early(ctx: click.Context, argv: Sequence[str], config: Config, out: Path | None, *, only_print: bool) -> None:
-    """Under nsys: ends the command where only the line is asked for, or where there is no nsys to run."""
+    """Under nsys: ends the command where only the line is asked for, or if there is no nsys to run."""
     if not config.nsight:
         return
     if only_print:

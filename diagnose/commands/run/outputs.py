@@ -1,6 +1,6 @@
 """What `diagnose run` makes of a diagnosis: the printed report, the files that were asked for, and the last line.
 
-Nothing here is written among the output of the command: the report is printed on stdout only where that is a terminal.
+Nothing here is written among the output of the command: the report is printed on stdout only if that is a terminal.
 """
 
 import io

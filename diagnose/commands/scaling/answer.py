@@ -21,7 +21,7 @@ class TaxPart(msgspec.Struct, frozen=True, kw_only=True):
 class Size(msgspec.Struct, frozen=True, kw_only=True):
     """The job at one number of GPUs. Estimates are [low, likely, high]; null is not known.
 
-    `runs` were measured there, 0 where the size is extrapolated. `speedup` and `efficiency` are over the smallest size:
+    `runs` were measured there, 0 if the size is extrapolated. `speedup` and `efficiency` are over the smallest size:
     the rate of the job, and the rate of a GPU. `doubling_efficiency` is what the last doubling of GPUs was worth: the
     growth of the rate for each doubling since the size before, over 2. `tax_s` is how much longer a step takes than the
     same work of a GPU at the smallest size, `tax_parts` what that went to. `communication_s` is measured, and no work
@@ -51,7 +51,7 @@ class Size(msgspec.Struct, frozen=True, kw_only=True):
 class Wall(msgspec.Struct, frozen=True, kw_only=True):
     """The number of GPUs from which on what grows with them takes longer than the work of a step.
 
-    Null is none up to `horizon`, or where `because` is given, unknown. `earliest` and `latest` bound what the runs do
+    Null is none up to `horizon`, or if `because` is given, unknown. `earliest` and `latest` bound what the runs do
     not rule out.
     """
 
@@ -65,7 +65,7 @@ class Wall(msgspec.Struct, frozen=True, kw_only=True):
 class Purpose(msgspec.Struct, frozen=True, kw_only=True):
     """The number of GPUs for a purpose: "deadline", "budget", "fastest", "cheapest" or "least energy".
 
-    `gpus` is null where none does, or where it is unknown; `says` is the whole answer as a sentence.
+    `gpus` is null if none does, or if it is unknown; `says` is the whole answer as a sentence.
     """
 
     purpose: str
@@ -77,9 +77,9 @@ class Purpose(msgspec.Struct, frozen=True, kw_only=True):
 class Scaling(msgspec.Struct, frozen=True, kw_only=True):
     """One job at several sizes.
 
-    `kind` is "weak" where the tokens of a step per GPU stay, "strong" where those of the whole step do, "mixed" where
-    neither does, "unknown" where the runs do not tell. `base_gpus` is the smallest size, which all else is compared
-    with. `because` says why nothing is extrapolated, "" where something is.
+    `kind` is "weak" if the tokens of a step per GPU stay, "strong" if those of the whole step do, "mixed" if
+    neither does, "unknown" if the runs do not tell. `base_gpus` is the smallest size, which all else is compared
+    with. `because` says why nothing is extrapolated, "" if something is.
     """
 
     name: str

@@ -24,7 +24,7 @@ class Fit:
         runs: by GPUs.
         kind: weak, strong, mixed or unknown.
         growth: of the time in which a GPU does the work of a step, in GPU-seconds per token of the smallest run's step.
-        because: why nothing can be said of other sizes, "" where it can.
+        because: why nothing can be said of other sizes, "" if it can.
     """
 
     runs: Sequence[Run]
@@ -49,7 +49,7 @@ class Fit:
         return None if tokens is None else tokens / self.base
 
     def work(self, gpus: float) -> float | None:
-        """Work of a GPU in a step at another size, over that at the smallest; None where it follows no rule."""
+        """Work of a GPU in a step at another size, over that at the smallest; None if it follows no rule."""
         if self.kind == "mixed":
             return None
         return self.base / gpus if self.kind == "strong" else 1.0
@@ -99,7 +99,7 @@ def fit_of(runs: Sequence[Run]) -> Fit:
 
 
 def kind_of(runs: Sequence[Run]) -> Kind:
-    """Weak, strong or mixed scaling, by the tokens of a step, else its samples; unknown where a run tells neither."""
+    """Weak, strong or mixed scaling, by the tokens of a step, else its samples; unknown if a run tells neither."""
     amounts = _amounts(runs)
     if amounts is None:
         return "unknown"
@@ -114,7 +114,7 @@ def _same(values: Floats) -> bool:
 
 
 def _amounts(runs: Sequence[Run]) -> Floats | None:
-    """Tokens of a step of each run, else their samples; None where one run tells neither."""
+    """Tokens of a step of each run, else their samples; None if one run tells neither."""
     for told in ([run.tokens_per_step for run in runs], [run.samples_per_step for run in runs]):
         if all(told):
             return np.array(told, np.float64)

@@ -13,7 +13,7 @@ from diagnose.series import Series, told_without_traces
 
 
 def read_run(path: Path, gpus: int | None) -> Run | None:
-    """The run at `path`; None where it holds traces, or nothing that this can tell from them.
+    """The run at `path`; None if it holds traces, or nothing that this can tell from them.
 
     Args:
         path: a file or folder.

@@ -112,7 +112,7 @@ def _cell(row: Sequence[str], at: int) -> str:
 
 
 def _number(row: Sequence[str], columns: Columns, role: str) -> float | None:
-    """The cell as a positive number; None where there is none."""
+    """The cell as a positive number; None if there is none."""
     if role not in columns.at:
         return None
     try:
@@ -122,7 +122,7 @@ def _number(row: Sequence[str], columns: Columns, role: str) -> float | None:
 
 
 def _run(row: Sequence[str], columns: Columns, path: Path) -> Run | None:
-    """The run of a row; None where it has no number of GPUs, or neither a rate nor a step time."""
+    """The run of a row; None if it has no number of GPUs, or neither a rate nor a step time."""
     number = {role: _number(row, columns, role) for role in columns.at}
     gpus, per_gpu, rate, step = (number.get(role) for role in ("gpus", "rate_per_gpu", "rate", "step"))
     if not gpus or gpus != int(gpus) or gpus > MOST_GPUS or not (per_gpu or rate or step):

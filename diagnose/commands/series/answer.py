@@ -11,7 +11,7 @@ from diagnose.series.not_told import NotTold
 class SuggestedCapture(msgspec.Struct, frozen=True, kw_only=True):
     """Steps to profile, or to look at, next.
 
-    `command` is what to type, "" where `files` already hold a trace of the steps. `first_step` counts as the log does;
+    `command` is what to type, "" if `files` already hold a trace of the steps. `first_step` counts as the log does;
     `diagnose run --at-step` counts from 1 at the start of the job, so `command` is one ahead of a log that counts
     from 0.
     """
@@ -48,7 +48,7 @@ class Near(msgspec.Struct, frozen=True, kw_only=True):
 class Recurs(msgspec.Struct, frozen=True, kw_only=True):
     """How a stall comes again.
 
-    `every_steps` as the log counts, and `every_optimizer_steps`, are None where it keeps no period; `times` is how
+    `every_steps` as the log counts, and `every_optimizer_steps`, are None if it keeps no period; `times` is how
     often it does so in its run. `runs` of the `of_runs` runs of the job that came so far have a stall at the same
     step.
     """
@@ -66,9 +66,9 @@ class Stall(msgspec.Struct, frozen=True, kw_only=True):
     `step` to `last_step` count as the log does (some count samples), `optimizer_step` as `diagnose run --at-step` does.
     `time_s` is what the steps take on a rank, `cost_s` what of it is beyond the running median around them,
     `run_share` that as a share of the time of all steps of the run, `gpu_hours` that on all GPUs that wait, None
-    where their number is not known. `count` is 1, or how many slow steps of one period are put together: `step` is
-    then the first of them, and times and costs are those of all. `recurs` is None where it came once. `machine` is
-    what the machine did during a single one, None where the source has no readings.
+    if their number is not known. `count` is 1, or how many slow steps of one period are put together: `step` is
+    then the first of them, and times and costs are those of all. `recurs` is None if it came once. `machine` is
+    what the machine did during a single one, None if the source has no readings.
     """
 
     step: int
@@ -106,7 +106,7 @@ class Goodput(msgspec.Struct, frozen=True, kw_only=True):
 class RunReport(msgspec.Struct, frozen=True, kw_only=True):
     """One run: `steps_s` is the time of all its steps on a rank, `stalls_share` what of that stalls cost.
 
-    `name` is "" where there is one run only. `goodput` is None where the log has no clock.
+    `name` is "" if there is one run only. `goodput` is None if the log has no clock.
     """
 
     name: str
@@ -126,7 +126,7 @@ class SeriesReport(Answer, frozen=True, kw_only=True):
 
     `levels` are (first step, last step, median seconds) of the job's step time between its changes; `shape` is the
     median step time of up to 60 equal stretches of samples, for a sparkline. `goodput` is that of all runs together.
-    `machine` is what was read of it over the run, None where the source has no readings.
+    `machine` is what was read of it over the run, None if the source has no readings.
     """
 
     on_one_line = None

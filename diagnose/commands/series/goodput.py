@@ -16,7 +16,7 @@ _LEAST_ROWS = 3
 
 
 def goodput(run: Run, slow_rows: Sequence[int], counts_per_step: float = 1.0) -> Goodput | None:
-    """The parts of the time from the first logged step of a run to its last; None where the log has no clock.
+    """The parts of the time from the first logged step of a run to its last; None if the log has no clock.
 
     Between two rows the steps take what the log states, else all the time; they are expected to take the running
     median. Steps trained again after a restart, and the time until it, are `restarts`. What rows of a stall, or rows
@@ -82,7 +82,7 @@ def _again(log: StepLog) -> Mask:
 
 
 def _told(log: StepLog, events: Sequence[Event]) -> "np.ndarray[tuple[int], np.dtype[np.str_]]":
-    """The part that an event before each row names, "" where none does, shape (n - 1,)."""
+    """The part that an event before each row names, "" if none does, shape (n - 1,)."""
     told = np.full(len(log.row) - 1, "", dtype="<U12")
     for one in events:
         part = _PART_OF.get(one.kind)

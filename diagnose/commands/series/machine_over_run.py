@@ -45,7 +45,7 @@ def _gpu_changes(machines: Sequence[MachineReadings]) -> tuple[GpuChange, ...]:
 
 
 def _quantity(of: Quantity, machines: Sequence[MachineReadings]) -> MachineQuantity | None:
-    """None where no rank has read it."""
+    """None if no rank has read it."""
     up = of.worse or 1
     found = [(machine, machine.values[of.name]) for machine in machines if of.name in machine.values]
     found = [(machine, values) for machine, values in found if np.isfinite(values).any()]

@@ -34,7 +34,7 @@ class Seen:
         track: the first rank that has it.
         ranks: the tracks that have it, as places among those of the run.
         rows: its rows in the log.
-        every: its period as the log counts, 0 where it keeps none.
+        every: its period as the log counts, 0 if it keeps none.
         times: how often it comes with that period.
         count: slow steps that it puts together.
         near: what the log tells before it.

@@ -41,8 +41,8 @@ class Rung(msgspec.Struct, frozen=True, kw_only=True):
         number: from 0, which is the job as it is.
         rule: whose change is new in it; "" of the first run.
         change: that change in a few words.
-        outcome: how the run ended: "ok" where it was measured.
-        decision: what was made of it; "refused" where nothing of the change came into use, "unclear" where noise hides
+        outcome: how the run ended: "ok" if it was measured.
+        decision: what was made of it; "refused" if nothing of the change came into use, "unclear" if noise hides
             what it buys and it is made again, "again" for a run that another is held against once more, and "held" or
             "not held" for the best run beside the first, at the end.
         because: the reason of that in a clause.
@@ -50,13 +50,13 @@ class Rung(msgspec.Struct, frozen=True, kw_only=True):
         own: what the run set for it, by target and key.
         settings: all that the run set, the changes kept before it included, and without what the job refused.
         predicted: [low, high] of the step's speed, by the change.
-        achieved: [low, mid, high] of it, against the best run before; null where nothing tells. Of a change that was
+        achieved: [low, mid, high] of it, against the best run before; null if nothing tells. Of a change that was
             made again, by both pairs of runs; of the best run at the end, against the first beside it.
         total: the same against the first run; at the end by all pairs of runs.
-        measured: null where the run was not measured.
+        measured: null if the run was not measured.
         seconds: that the run took, its analysis included.
         bundle: name of the folder of its capture, and
-        diagnosis: of the file with its diagnosis, "" where there is none.
+        diagnosis: of the file with its diagnosis, "" if there is none.
         repeats: number of the run that it makes again; null of all others.
     """
 

@@ -106,7 +106,7 @@ def tune(ctx: click.Context, /, out: Path | None, resume: Path | None, command: 
 
 
 def _place(wanted: Path) -> Path:
-    """The folder for the tune, which says so where it is another than the one that is wanted."""
+    """The folder for the tune, which says so if it is another than the one that is wanted."""
     place = folder_for(wanted)
     if place.name != Path(os.path.abspath(wanted)).name:
         say(f"{printable(str(wanted))} holds other files, which stay: the tune is in {printable(str(place))}")

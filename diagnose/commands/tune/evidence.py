@@ -55,5 +55,5 @@ def is_unclear(speedup: Estimate, predicted: Speedup | None) -> bool:
 
 
 def pairs_at_most(newest: Estimate) -> int:
-    """How many pairs of runs are made, by the newest of them: more where it shows a gain, too."""
+    """How many pairs of runs are made, by the newest of them: more if it shows a gain, too."""
     return _PAIRS_OF_A_GAIN if newest[1] > _WORTH else _PAIRS

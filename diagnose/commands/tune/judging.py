@@ -141,7 +141,7 @@ def held_rung(
         number: of this run.
         of: the best run.
         ran: how this one ended.
-        before: the first run, made again just now; None where that was not measured.
+        before: the first run, made again just now; None if that was not measured.
         earlier: speed-ups of the best run over the first by the pairs of runs before.
         noise_share: how far repeats of a run lie apart; None for what is usual.
     """
@@ -191,7 +191,7 @@ def _in_use(applied: Applied) -> Settings:
 
 
 def _refused(own: Settings, this: Diagnosis) -> str:
-    """Why nothing of the change is in use; "" where some of it is, or nothing tells."""
+    """Why nothing of the change is in use; "" if some of it is, or nothing tells."""
     if this.applied is None:
         return ""
     if without(own, _in_use(this.applied)) != own:

@@ -222,7 +222,7 @@ class Ladder:
         return self.tuning.repeat_of(best) is None
 
     def _not_held(self) -> str:
-        """Why the first run stands again; "" where it does not, or always stood."""
+        """Why the first run stands again; "" if it does not, or always stood."""
         best = self.tuning.best
         gone = any(rung.decision == "not held" for rung in self.tuning.rungs)
         return NOT_HELD if gone and best is not None and best.number == 0 else ""
@@ -235,11 +235,11 @@ class Ladder:
         return max(_LONGEST_FACTOR * rungs[0].seconds, _LEAST_PATIENCE_S) if rungs else limits.budget_s
 
     def _spent(self) -> str:
-        """Which limit leaves no room for a further change, and for the repeats after it; "" where none does."""
+        """Which limit leaves no room for a further change, and for the repeats after it; "" if none does."""
         return self._no_room(1 + (_REPEATS if self._repeats_due() else 0))
 
     def _no_room(self, runs: int) -> str:
-        """Which limit leaves no room for so many further runs; "" where none does."""
+        """Which limit leaves no room for so many further runs; "" if none does."""
         rungs, limits = self.tuning.rungs, self._limits
         if len(rungs) + runs > limits.runs:
             return f"--runs {limits.runs} is reached"

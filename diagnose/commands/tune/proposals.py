@@ -36,7 +36,7 @@ _SMALL = 3.0  # times what equal runs usually lie apart
 class Proposal:
     """A change to try: in the user's terms, and as a run sets it.
 
-    `predicted` is of this change alone, or none where a search proposes it.
+    `predicted` is of this change alone, or none if a search proposes it.
     """
 
     rule: str
@@ -49,7 +49,7 @@ class Proposal:
 def next_proposal(
     best: Diagnosis, rungs: Sequence[Rung], allow_numerics: bool, noise_share: float | None = None
 ) -> Proposal | None:
-    """The next change with which the best run may get faster; None where there is none left.
+    """The next change with which the best run may get faster; None if there is none left.
 
     Args:
         best: the diagnosis of the run that stands.
@@ -73,7 +73,7 @@ def changes_of(
 ) -> tuple[Proposal, ...]:
     """The changes that a run can make: those of the plan in its order, then findings beside it.
 
-    A plan holds one of several changes that exclude each other; the others are what is left where that one fails.
+    A plan holds one of several changes that exclude each other; the others are what is left if that one fails.
     """
     return tuple(
         _proposal(best, step, step.patch)
@@ -116,7 +116,7 @@ def is_small(best: Diagnosis, proposal: Proposal) -> bool:
 
 def apart_share(rungs: Sequence[Rung]) -> float:
     """How far the mean steps of runs with equal settings lie apart, as a share: the root mean square of all that were
-    made again; 0 where none was.
+    made again; 0 if none was.
     """
     squares = [log(factor) ** 2 for factor in factors_apart(rungs)]
     return expm1((sum(squares) / len(squares)) ** 0.5) if squares else 0.0
@@ -130,7 +130,7 @@ def factors_apart(rungs: Sequence[Rung]) -> list[float]:
 
 
 def _most_saved(gain: Speedup | None) -> float | None:
-    """The share of the step that goes in the best case; None where it is not known."""
+    """The share of the step that goes in the best case; None if it is not known."""
     return None if gain is None or gain[1] is None else 1 - 1 / gain[1]
 
 
@@ -149,7 +149,7 @@ def _alone(best: Diagnosis, step: PlanStep) -> Speedup | None:
 def why_not(
     best: Diagnosis, step: PlanStep, allow_numerics: bool, noise_share: float | None = None, apart: float = 0.0
 ) -> str:
-    """Why no run tries a planned change; "" where one does. `apart` is how far equal runs of the tune lie apart."""
+    """Why no run tries a planned change; "" if one does. `apart` is how far equal runs of the tune lie apart."""
     if step.patch is None:
         return "no setting makes it: it is a change of the code or the machine"
     settings = settings_of(step.patch)
@@ -232,7 +232,7 @@ def _trials(rungs: Sequence[Rung], keys: Sequence[str]) -> dict[int, Trial]:
 
 
 def finding_of(best: Diagnosis, rule: str) -> Finding | None:
-    """What a diagnosis found by the rule; None where it did not fire."""
+    """What a diagnosis found by the rule; None if it did not fire."""
     return next((finding for finding in best.findings if finding.rule == rule), None)
 
 

@@ -62,7 +62,7 @@ class Ran:
     """How a run ended.
 
     Attributes:
-        outcome: "interrupted" where the user asked it to end.
+        outcome: "interrupted" if the user asked it to end.
         code: the exit code, as a shell gives it.
         because: why it was not measured.
         diagnosis: where it was.
@@ -123,7 +123,7 @@ class JobRuns:
 
 
 def _ended(job: Job, most_s: float | None) -> tuple[int, str]:
-    """The exit code once the job has ended, and "interrupted" or why it was ended; "" where it ended by itself."""
+    """The exit code once the job has ended, and "interrupted" or why it was ended; "" if it ended by itself."""
     began, cut = time.monotonic(), ""
     with job.forwarding():
         while not cut and job.runs(_POLL_EVERY_S):

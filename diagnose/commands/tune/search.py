@@ -9,7 +9,7 @@ Trial = Literal["better", "no better", "failed"]
 
 
 def next_value(values: Sequence[int], in_use: int, trials: Mapping[int, Trial]) -> int | None:
-    """The next value to try; None where the search is over.
+    """The next value to try; None if the search is over.
 
     A value that failed bounds the search, and the values between it and the best are bisected. One that ran and was
     no better ends it: beyond it nothing is to be had.

@@ -63,7 +63,7 @@ def patches_of(settings: Settings) -> tuple[Patch, ...]:
 
 
 def value_of(settings: Settings, *names: str) -> Any:
-    """The value of the first of these keys that any target sets; None where none does."""
+    """The value of the first of these keys that any target sets; None if none does."""
     return next((keys[name] for keys in settings.values() for name in names if name in keys), None)
 
 

@@ -173,7 +173,7 @@ class TuneFolder:
 
 
 def state_in(folder: Path) -> Tuning | None:
-    """The runs of the tune in the folder; None where there are none.
+    """The runs of the tune in the folder; None if there are none.
 
     Raises:
         UserError: the file is none of ours, or of another version.

@@ -57,7 +57,7 @@ SHOWN = {  # heads of what stands beside the change, where the first run knows i
 
 @dataclass(frozen=True)
 class RungView:
-    """A row; `inside` is what came of the prediction, "" where either is not known."""
+    """A row; `inside` is what came of the prediction, "" if either is not known."""
 
     number: int
     change: str
@@ -199,7 +199,7 @@ def left_line(left: LeftToUser) -> str:
 
 
 def to_do(left: LeftToUser) -> str:
-    """What to do about it, and at which lines; "" where the change says it all."""
+    """What to do about it, and at which lines; "" if the change says it all."""
     return " ".join(filter(None, (f"{where_line(left.where)}." if left.where else "", plain(left.do))))
 
 

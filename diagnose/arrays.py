@@ -1,6 +1,6 @@
-"""The arrays of this program by what they hold, and how long ones are numbered and ordered.
+"""Array types named by what they hold, and functions that number and order long arrays.
 
-Shapes and units are said where an array is a field or a result.
+Shapes and units are documented where an array is a field or a result.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,7 +30,7 @@ _LARGEST_TABLE = 2  # places for each entry: with more of them a sort takes less
 
 
 def distinct(values: Array) -> Array:
-    """The distinct integers, ascending: np.unique, without a sort where they lie close together."""
+    """The distinct integers, ascending: as np.unique, but without a sort if they lie close together."""
     if not _lie_close(values, len(values)):
         ascending: Array = np.sort(values)
         first = np.ones(len(values), bool)
@@ -66,7 +66,7 @@ def shortly_numbered(values: Array) -> tuple[Array, Array]:
 
 
 def _above(values: Array, least: int) -> Ints:
-    """How far each integer is above the least, which a narrow type may be too narrow for."""
+    """Difference of each integer to the least, as 64 bits, since a narrow type may overflow."""
     return np.subtract(values, least, dtype=np.int64)
 
 
@@ -90,7 +90,7 @@ def among(values: Array, wanted: Array) -> Mask:
 
 
 def first_of(keys: Array, wanted: Array) -> Ints:
-    """For each wanted integer the position of the first of `keys` that equals it, -1 without one."""
+    """Position of the first of `keys` that equals each wanted integer; -1 if none does."""
     if not len(keys):
         return np.full(len(wanted), -1, np.int64)
     if _lie_close(keys, len(keys) + len(wanted)):
@@ -104,7 +104,7 @@ def first_of(keys: Array, wanted: Array) -> Ints:
 
 
 def _looked_up(table: Array, least: int, values: Array, otherwise: Any) -> Array:
-    """For each value its entry of a table that begins with the least one, `otherwise` beyond it."""
+    """Entry of the table for each value; the table begins at `least`, and values outside it give `otherwise`."""
     above = _above(values, least)
     found = np.take(table, above, mode="clip")
     beyond = above.view(np.uint64) >= len(table)  # what is negative is large
@@ -115,7 +115,7 @@ def _looked_up(table: Array, least: int, values: Array, otherwise: Any) -> Array
 
 @dataclass(frozen=True, eq=False)
 class Coded:
-    """Numbers of which many entries share one: `code` indexes `values`, and takes a byte where these are few."""
+    """Numbers that many entries share: `code` indexes `values`, and takes one byte per entry if these are few."""
 
     code: Array
     values: Floats
@@ -142,11 +142,11 @@ class Coded:
         return marked(those, self.code)
 
     def times(self, factor: float, where: Mask) -> "Coded":
-        """The same, multiplied by the factor where the mask says so."""
+        """The same numbers, multiplied by the factor at each entry that the mask selects."""
         return self.paired(Coded(where.view(np.uint8), np.array([1.0, factor])), np.multiply)
 
     def paired(self, other: "Coded", made: Callable[[Floats, Floats], Floats]) -> "Coded":
-        """What `made` makes of the two numbers of each entry."""
+        """The result of `made` for the two numbers of each entry."""
         values, code = np.unique(made(self.values[:, None], other.values[None, :]), return_inverse=True)
         pair = self.code.astype(np.min_scalar_type(code.size)) * np.min_scalar_type(code.size).type(len(other.values))
         return Coded(shortened(code.ravel(), len(values))[pair + other.code], values)
@@ -161,7 +161,7 @@ class Labels:
 
     @classmethod
     def of(cls, texts: Sequence[str], which: Array) -> "Labels":
-        """Of `texts` the one that `which` says, for each entry."""
+        """Labels with the text `texts[which]` for each entry."""
         names = tuple(sorted(set(texts)))
         place = {name: at for at, name in enumerate(names)}
         code = np.array([place[text] for text in texts], np.min_scalar_type(len(names)))
@@ -190,11 +190,11 @@ class Labels:
         return Labels(np.where(keep, self.numbered(names), other.numbered(names)), names)
 
     def but(self, where: Mask, text: str) -> "Labels":
-        """The same, but for one text where the mask says so."""
+        """The same labels, with `text` at each entry that the mask selects."""
         return self.otherwise(~where, Labels.all_alike(text, len(self)))
 
     def numbered(self, names: Sequence[str]) -> Array:
-        """For each entry the position of its text in `names`, 0 if it is not one of them."""
+        """Position of each entry's text in `names`; 0 if it is not among them."""
         place = [names.index(name) if name in names else 0 for name in self.names]
         return np.array(place, np.min_scalar_type(len(names)))[self.code]
 

@@ -1,8 +1,8 @@
-"""What runs inside the training process: capture a few steps of it as a trace.
+"""The code that runs inside the training process and captures a few of its steps as a trace.
 
-    from diagnose.probes import profile
+from diagnose.probes import profile
 
-    with profile("traces") as steps:
+with profile("traces") as steps:
         for batch in loader:
             ...
             steps.step()

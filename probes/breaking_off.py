@@ -1,4 +1,4 @@
-"""How a session breaks off: by an error of its own, which ends the capture alone, or by an exception of the job's."""
+"""Break off a session: by an error of its own, which ends the capture alone, or by an exception of the job's."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class BreaksOff:
-    """What a `Session` runs its parts with."""
+    """The part of a `Session` that runs its other parts and breaks off at an error."""
 
     window: Window | None
     recorder: AnyRecorder | None
@@ -31,7 +31,7 @@ class BreaksOff:
 
     @property
     def phase(self) -> str:
-        """Where the running step belongs; "done" when nothing more is to be captured."""
+        """Phase of the running step; "done" if nothing more is to be captured."""
         return self.window.phase if self.window is not None else "done"
 
     def beside_a_profiler(self) -> bool:

@@ -1,7 +1,7 @@
-"""The one door through which the probes hand a callable to the job: a hook, a method around one of its own, a thread.
+"""The only functions by which the probes hand a callable to the job: a hook, a method around one of its own, a thread.
 
-What a hook raises of its own ends here, and is said once. A method around the job's calls the job's own once in any
-case, and what that returns or raises reaches the job. Exceptions of the job's signal handlers go through, everywhere.
+An exception of a hook ends here, and is printed once. A method around the job's calls the job's own exactly once, and
+its result or exception reaches the job. Exceptions of the job's signal handlers go through, everywhere.
 `tests/harmless/test_hooks.py` knows the calls by which a callable is handed over, and finds those made elsewhere.
 """
 
@@ -26,7 +26,7 @@ Around = Callable[..., Any]
 
 
 def harmless(function: Hook, doing: str) -> Hook:
-    """`function` as a plain closure that raises nothing of its own: `doing` begins the line that tells of it."""
+    """`function` as a plain closure that raises nothing of its own: `doing` begins the line that reports one."""
     failed = _Failures(doing)
 
     def called(*args: Any, **kwargs: Any) -> Any:
@@ -76,7 +76,7 @@ def replace(owner: Any, name: str, around: Around, doing: str, mark: str = "__di
 
 
 def replace_classmethod(owner: Any, name: str, around: Around, doing: str, mark: str) -> None:
-    """As `replace`, for a class method: `around` gets the class first."""
+    """Replace a class method as `replace` does; `around` gets the class first."""
     original = vars(owner)[name].__func__
     if not hasattr(original, mark):
         wrapped = wrapping(original, around, doing)
@@ -85,14 +85,14 @@ def replace_classmethod(owner: Any, name: str, around: Around, doing: str, mark:
 
 
 def replace_property(owner: Any, name: str, around: Around, doing: str) -> None:
-    """As `replace`, for a property without a setter."""
+    """Replace a property without a setter as `replace` does."""
     setattr(owner, name, property(wrapping(getattr(owner, name).fget, around, doing)))
 
 
 def untraced(function: Hook) -> Hook:
-    """`function` as torch.compile leaves it alone, if an optimizer's step is compiled; plain where torch cannot.
+    """`function`, excluded from torch.compile if an optimizer's step is compiled; unchanged if torch cannot exclude it.
 
-    Torch notes on the function that it is left alone, which a bound method does not take.
+    Torch marks the function as excluded, which a bound method does not allow.
     """
     began = False
 
@@ -143,12 +143,12 @@ def before_forward(module: Any, function: Hook, doing: str) -> Any:
 
 
 def when_cuda_begins(function: Hook, doing: str) -> None:
-    """Call `function()` when the job initialises CUDA, at once where it has."""
+    """Call `function()` when the job initialises CUDA; at once if it already has."""
     sys.modules["torch"].cuda._lazy_call(harmless(function, doing))
 
 
 def at_out_of_memory(function: Hook, doing: str) -> None:
-    """Call `function(...)` where the allocator is about to raise an OOM.
+    """Call `function(...)` when the allocator is about to raise an OOM.
 
     Raises:
         AttributeError: this torch has no such call.
@@ -162,14 +162,14 @@ def at_exit(function: Hook, doing: str) -> None:
 
 
 def in_forked_children(function: Hook, doing: str) -> None:
-    """Call `function()` in each child that the process forks, where it can."""
+    """Call `function()` in each child that the process forks, if the system can fork."""
     register: Any = getattr(os, "register_at_fork", None)
     if register is not None:
         register(after_in_child=harmless(function, doing))
 
 
 def on_signal(number: int, function: Hook, doing: str) -> Hook:
-    """Call `function(number, frame)` when the signal comes; the handler, as `signal.getsignal` tells it."""
+    """Call `function(number, frame)` when the signal comes; return the handler, as `signal.getsignal` returns it."""
     handler = harmless(function, doing)
     signal.signal(number, handler)
     return handler
@@ -190,7 +190,7 @@ def a_thread(function: Hook, doing: str) -> threading.Thread:
 
 
 def on_audit_events(function: Hook, doing: str) -> None:
-    """Call `function(event, args)` at each event that Python tells, as long as the process lives."""
+    """Call `function(event, args)` at each audit event of Python, as long as the process lives."""
     sys.addaudithook(harmless(function, doing))
 
 
@@ -237,13 +237,13 @@ class _Call:
 
 
 def forgive(function: Any) -> None:
-    """What the job's own `function` last raised was not the job's doing: it was called with what a patch asks for."""
+    """Forget the last error of the job's `function`: the job did not cause it, the value of a patch did."""
     if isinstance(function, _Call):
         function.error = None
 
 
 class _Failures:
-    """Of one hook: the first is said, since a hook is called at every step."""
+    """Errors of one hook: only the first is printed, since a hook is called at every step."""
 
     def __init__(self, doing: str) -> None:
         self._doing = doing

@@ -1,7 +1,7 @@
-"""Whose an exception is: raised by what the probe did, or by the job while the probe ran.
+"""Find out whether an exception comes from the probe, or from the job while the probe ran.
 
-A Python signal handler runs between any two instructions of the main thread, those of the probe among them, and what it
-raises (a timeout, a request to save and leave) is meant for the job. Its frame stands in the traceback, called by
+A Python signal handler runs between any two instructions of the main thread, those of the probe among them, and its
+exception (a timeout, a request to save and leave) is meant for the job. Its frame stands in the traceback, called by
 nobody: it is the frame that was given a frame above it as an argument. The standard library alone is needed, so that
 the start-up file can ask too.
 """

@@ -1,4 +1,4 @@
-"""What `diagnose run` and the processes of a job agree on: variables, names of files, defaults, watched modules.
+"""The protocol between `diagnose run` and the processes of a job: variables, file names, defaults, watched modules.
 
 The parent, the probes and the analysis read it, and so does the start-up file in every Python process of a job. So it
 imports nothing that an interpreter has not loaded at its start, and keeps to the syntax of Python 3.9.
@@ -126,7 +126,7 @@ def hooks() -> "dict[str, tuple[str, ...]]":
 
 
 def partial(name: str) -> str:
-    """What a file is called, by this process, until it is complete."""
+    """The name of a file, in this process, until it is complete."""
     return PARTIAL.format(name, os.getpid())
 
 

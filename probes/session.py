@@ -1,7 +1,7 @@
 """The session inside the training process: counts optimizer steps and captures one window of them.
 
-Hooks tell it when a loop begins, when a step has ended and when the loop is over. Nothing of its own reaches them as an
-error; what a signal handler of the job raises meanwhile does.
+Hooks call it when a loop begins, when a step has ended and when the loop is over. None of its own errors reaches them;
+an exception that a signal handler of the job raises meanwhile does.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ class Session(BreaksOff):
     """One process's captures, one window for each loop.
 
     Attributes:
-        source: who counts the steps: "trainer", "optimizer" or "code"; None between loops.
-        objects: what the hooks met of the job, for the capture facts.
+        source: what counts the steps: "trainer", "optimizer" or "code"; None between loops.
+        objects: the job's objects that the hooks met, for the capture facts.
         stop_asked: the window is written and the job is to end.
-        folder: where the files of a window go, where that is free.
+        folder: where the files of a window go, if that is free.
     """
 
     def __init__(self, config: Config, clock: Callable[[], int] = time.perf_counter_ns) -> None:
@@ -219,7 +219,7 @@ class Session(BreaksOff):
             self._finish()
 
     def _sampled(self) -> None:
-        """What follows is no step: of those before it there are samples, or not."""
+        """End the sampling: no step follows, and the steps before have samples or not."""
         assert self.window is not None
         self.window.phase = "done"
         self._finish()
@@ -239,7 +239,7 @@ class Session(BreaksOff):
             self.outcome.beside(self.recorder.write, patience_s)
 
     def _finish(self) -> None:
-        """Write what is due: the trace, the facts, and the marker that says that nothing more comes."""
+        """Write all that is due: the trace, the facts, and the marker after which nothing more comes."""
         if self.window is None or self.window.phase != "done" or in_a_handler():  # it follows, at the exit at last
             return
         self.sampler.stop()

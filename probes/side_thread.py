@@ -1,4 +1,4 @@
-"""A thread that goes on beside the training one, until that one ends it."""
+"""A thread that runs next to the training thread until that one ends it."""
 
 from __future__ import annotations
 

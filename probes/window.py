@@ -1,4 +1,4 @@
-"""Where the window lies: a count of steps moves it from waiting to done. Knows no profiler and no clock.
+"""The position of the window: a count of steps moves it from waiting to done. It knows no profiler and no clock.
 
 Stacks are sampled in its last phase: a short loop, or one of unknown length, loses samples and never its recording.
 """
@@ -81,12 +81,12 @@ def _shortened(plan: Plan, total: int, exact: bool) -> Plan:
 
 
 class Window:
-    """Counts ended steps; `phase` is where the step that now runs belongs.
+    """Counts ended steps; `phase` is that of the running step.
 
     Attributes:
         count: steps of this loop that have ended, the `passed` ones among them, which a profiler of the job was on in.
         first_active: the number of the first recorded step, as the job counts; 0 before there is one.
-        cut_by: what ended the window before its plan did, "" when nothing did.
+        cut_by: what ended the window before its plan did, "" if nothing did.
         sampled: there are samples enough, or none to be had.
         writing: the trace is still being written, which takes time from the steps: the cooldown lasts until it is.
     """
@@ -123,9 +123,9 @@ class Window:
         self._advance()
 
     def step_passed(self) -> None:
-        """A step has ended that cannot be measured.
+        """Count a step that has ended and cannot be measured.
 
-        It moves the window only if steps are counted, not timed, and never to where the profiler is on.
+        It moves the window only if steps are counted, not timed, and never to a phase with the profiler on.
         """
         self.count += 1
         self.passed += 1
@@ -141,12 +141,12 @@ class Window:
             self._advance(until=PROFILED)
 
     def records(self, steps: int) -> None:
-        """Of the steps that the plan records only so many are."""
+        """Record only `steps` of the steps that the plan records."""
         if steps != self.plan.active:
             self.plan = replace(self.plan, active=steps)
 
     def put_off(self) -> None:
-        """Nothing is recorded yet: the window begins again with the next step that can be measured."""
+        """Begin the window again with the next step that can be measured, since nothing is recorded yet."""
         self.phase, self._taken = "control", self.plan.control
 
     def _advance(self, until: tuple[str, ...] = ()) -> None:

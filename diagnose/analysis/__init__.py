@@ -13,7 +13,7 @@ __all__ = ["Examined", "Options", "analyze", "examined"]
 
 
 def __getattr__(name: str) -> Any:
-    """What the modules have, on first use: processes that read ranks, and answers that are kept, need no judge."""
+    """Import an attribute from its module on first use: processes that only read ranks never load the judge."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'job')}"), name)

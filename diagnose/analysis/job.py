@@ -71,7 +71,7 @@ def _examined(path: Path, chosen: Options) -> Examined:
 
 
 def _history(path: Path) -> tuple[HistoryChange, ...]:
-    """How the step time changed over the run, by the logs beside the traces; one that cannot be read says nothing."""
+    """Changes of the step time over the run, from the logs next to the traces; empty if no log can be read."""
     logged = series.series_beside(path) if may_hold_series(path) else None
     return tuple(
         HistoryChange(

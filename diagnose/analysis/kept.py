@@ -1,8 +1,8 @@
-"""The diagnosis of an earlier analysis, as long as nothing has changed that an analysis reads.
+"""The diagnosis of an earlier analysis, valid as long as nothing has changed that an analysis reads.
 
-What it reads are the files in the folder of the traces, and diagnose's own code, rules and tables. Each of them is
-known by its device, number, size and times, of which no program sets that of the last change. Where an analysis may
-look elsewhere, nothing is kept, nor where one of the files was changed within seconds before.
+An analysis reads the files in the folder of the traces, and diagnose's own code, rules and tables. Each file is
+identified by its device, number, size and times; no program can set the time of the last change. Nothing is kept if the
+analysis may read files elsewhere, or if one of the files changed within the last seconds before it.
 """
 
 import contextlib
@@ -69,7 +69,7 @@ class Kept(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, path: str | Path, options: Options) -> "Kept | None":
-        """None if it may depend on more than is known to have stayed as it was."""
+        """The entry for this path and these options; None if the result may depend on more than the files checked."""
         begun_ns, unread = time.time_ns(), passed_over()
         with contextlib.suppress(OSError, ValueError):
             if _is_plain(options) and not _is_elsewhere(path) and (read := _read(Path(path), options)) is not None:
@@ -77,14 +77,14 @@ class Kept(msgspec.Struct, frozen=True):
         return None
 
     def diagnosis(self) -> Diagnosis | None:
-        """That of an earlier analysis."""
+        """The diagnosis of an earlier analysis; None if there is none that can be read."""
         content = CacheFolder(default_folder()).note(self.read.name, "diagnosis")
         with contextlib.suppress(UserError):
             return diagnosis_in(content, Path(self.path)) if content else None
         return None
 
     def keep(self, diagnosis: Diagnosis) -> None:
-        """Keeps it, where it was made of what the place stands for, and is read as it is written."""
+        """Store the diagnosis if the files have not changed since it began, and if it reads back as it was written."""
         with contextlib.suppress(OSError, ValueError, UserError):
             content = diagnosis.to_json().encode()
             if (
@@ -139,7 +139,7 @@ def _files_in(folder: Path) -> States | None:
 
 
 def _code() -> States:
-    """What comes with diagnose: code, compiled code, tables and rules."""
+    """State of each file that diagnose is installed with: code, compiled code, tables and rules."""
     return {str(path): state_of(path) for folder in (_PACKAGE, builtin_rules()) for path in _below(folder)}
 
 
@@ -155,7 +155,7 @@ def _code_is_settled(code: States) -> bool:
 
 
 def _versions() -> Iterator[str]:
-    """Of what computes beside diagnose; numpy's is told by its file, since to import it takes longer than to answer."""
+    """Versions of the other software that computes; numpy's file stands for its version, since importing it is slow."""
     numpy = importlib.util.find_spec("numpy")
     yield from (sys.version, msgspec.__version__, *time.tzname)
     yield from (os.environ.get(name, "") for name in ("DIAGNOSE_READER", "DIAGNOSE_REPLAY"))

@@ -25,7 +25,7 @@ from diagnose.trace.refused import refused_by
 
 
 class RankAnalysis(msgspec.Struct, frozen=True):
-    """A rank's timeline, what was recorded beside it, and its step divided among causes.
+    """A rank's timeline, the record of its capture, and its step divided among causes.
 
     `roofline` is None if a defect kept it from being computed.
     """
@@ -37,7 +37,7 @@ class RankAnalysis(msgspec.Struct, frozen=True):
 
     @property
     def digest(self) -> RankDigest:
-        """What the join needs of it."""
+        """The rank's digest, which the join of all ranks needs."""
         return digest_of(
             self.timeline,
             self.attribution,
@@ -105,7 +105,7 @@ def _captured_s(timeline: Timeline) -> tuple[float, float] | None:
 
 
 def _unjudged(because: str) -> Roofline | None:
-    """No roofline; each metric that needs one fails on it again, and says so."""
+    """Return no roofline after a defect; each metric that needs one then fails and reports the defect itself."""
     return None
 
 

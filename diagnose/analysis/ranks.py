@@ -1,7 +1,7 @@
-"""From the files of a run to its ranks: every rank as a digest, and a few of them in full.
+"""Analyze the files of a run into ranks: every rank as a digest, and a few of them in full.
 
-The digests are joined; what the metrics and the replay need of a rank beyond its digest is measured on representative
-ranks, so that the memory for a job does not grow with its traces.
+The digests are joined; metrics and the replay that need more than a digest are computed on representative ranks, so
+that the memory for a job does not grow with its traces.
 """
 
 from collections.abc import Sequence
@@ -56,7 +56,7 @@ class AnalyzedRanks(msgspec.Struct, frozen=True):
         ]
 
     def _again(self, job: Job, positions: Sequence[int]) -> Loading:
-        """How the ranks at the positions are read again: by this process alone if others would only have started."""
+        """How to read the ranks at these positions again: in this process alone if there is too little to share out."""
         small = sum(job.ranks[position].source.bytes for position in positions) < WORTHWHILE_TEXT_BYTES
         return replace(self.loading, jobs=1) if small else self.loading
 
@@ -97,9 +97,9 @@ def analyze_ranks(run: Run, settings: Settings, loading: Loading, scheduler: str
 
 
 def numbered(run: Run) -> list[tuple[Path, int]]:
-    """The files of the run, each with its rank: as its metadata or name tells, else the first that no other has.
+    """The files of the run, each with its rank: the one in its metadata or name, else the first unused number.
 
-    Where a file holds several ranks that it does not number, it has its first one, counted over the files in order.
+    If a file holds several ranks without numbers, it gets its first one, counted over the files in order.
     """
     if any(f.ranks > 1 for f in run.files):
         firsts = accumulate((f.ranks for f in run.files), initial=0)
@@ -110,10 +110,10 @@ def numbered(run: Run) -> list[tuple[Path, int]]:
 
 
 def _each_once(digests: Sequence[RankDigest]) -> tuple[RankDigest, ...]:
-    """The digests in order of rank, of which each has one.
+    """The digests in order of rank, one for each rank.
 
     Raises:
-        UserError: two files, or parts of them, say that they are of the same rank.
+        UserError: two files, or parts of them, claim to be the same rank.
     """
     of_rank: dict[int, RankDigest] = {}
     for digest in digests:

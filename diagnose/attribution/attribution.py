@@ -83,7 +83,7 @@ class Attribution(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def _pieces(self) -> dict[frozenset[str], Intervals]:
-        """Those of `pieces`: metrics and what-ifs ask for the same causes again and again."""
+        """Cache of `pieces`: metrics and what-ifs ask for the same causes again and again."""
         return {}
 
 
@@ -135,10 +135,10 @@ def _kernel_parts(timeline: Timeline, rows: Mask, bound: Labels | None) -> Parts
 
 
 def _kernel_causes(timeline: Timeline, bound: Labels | None) -> tuple[Ids, list[str]]:
-    """For each activity, the number of its cause in the list.
+    """Number of each activity's cause in the list, and the list.
 
     The cause is the kernel's family; kernels that the optimizer or the clipping of gradients launches are theirs,
-    matrix products left out. `bound` tells matrix kernels that memory bounds from those that the matrix units do.
+    matrix products left out. `bound` separates matrix kernels that are memory-bound from those that are compute-bound.
     """
     gpu = timeline.gpu
     by_kind = [cause_of(kind) for kind in gpu.kinds]
@@ -182,8 +182,9 @@ def _host_parts(timeline: Timeline, inside: Intervals) -> Parts:
 
 
 def _torch_code(timeline: Timeline, left: Intervals) -> Intervals:
-    """What torch's own code takes around its operators: DDP's reducer, and the moments between those of a node of
-    autograd. What lasts longer there is a hook or a function in Python.
+    """Time of torch's own code around its operators: DDP's reducer, and the short gaps within a node of autograd.
+
+    A longer gap there is a hook or a function in Python.
     """
     trace = timeline.trace
     reducer, nodes = (timeline.matching(pattern, *OPS) for pattern in (REDUCER, AUTOGRAD))
@@ -193,7 +194,7 @@ def _torch_code(timeline: Timeline, left: Intervals) -> Intervals:
 
 
 def _host_layers(timeline: Timeline) -> Iterator[tuple[str, Intervals]]:
-    """What the process did, in the order in which it paints a step; instants of several count as the first."""
+    """Activities of the process, in the order in which they paint a step; an instant of several counts as the first."""
     trace = timeline.trace
     classes = np.array([_OPERATOR_CLASSES.index(_operator_class(n)) for n in trace.names], np.int32)
     operator = np.where(trace.rows_of(*OPS), classes[trace.name], 0)

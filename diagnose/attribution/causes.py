@@ -1,7 +1,7 @@
-"""Every cause that time is attributed to: the class it counts in, what people call it, and what it says of a late rank.
+"""All causes that time is attributed to: the class of each, its label, and why it makes a rank late.
 
-The one table of causes, for the ledger, the waterfall, the verdict, the stragglers and the reports. It imports no
-arrays, so that a report can read it.
+This is the one table of causes, for the ledger, the waterfall, the verdict, the stragglers and the reports. It imports
+no arrays, so that a report can read it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -31,10 +31,10 @@ class Cause(msgspec.Struct, frozen=True):
         name: as the ledger spells it.
         class_: what it counts in, for the ledger, the facts, the verdict and the stragglers alike.
         label: for people.
-        phrase: the same within a sentence, such as "2 ms more of {phrase}", where the label does not fit.
-        observed: whether the trace shows what the device waits for. Where too much is not observed nothing is decided.
+        phrase: the same within a sentence, such as "2 ms more of {phrase}", if the label does not fit.
+        observed: whether the trace shows what the device waits for. If too much is not observed nothing is decided.
         per_launch: host work that grows with the number of kernels.
-        lateness: why a rank is late that spends more on it than the others, where its class does not say so.
+        lateness: why a rank is late that spends more on it than the others, if its class does not imply it.
     """
 
     name: str
@@ -62,12 +62,12 @@ def is_low_intensity(cause: str) -> bool:
 
 
 def below_peak(matrix: str) -> str:
-    """What the kernels of a matrix cause lose below the device's peak."""
+    """Name of the cause for time that kernels of a matrix cause lose below the device's peak."""
     return f"{matrix}-below-peak"
 
 
 def below_achievable(matrix: str) -> str:
-    """What they lose below the fastest product measured on such a device."""
+    """Name of the cause for time that they lose below the fastest product measured on such a device."""
     return f"{matrix}-below-achievable"
 
 

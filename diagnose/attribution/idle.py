@@ -84,11 +84,11 @@ def _cut_at_launch(timeline: Timeline, idle: Intervals) -> tuple[Intervals, Inte
 
 
 class Host:
-    """What the launching threads did, as sets of instants.
+    """Activities of the launching threads, as sets of instants.
 
     Args:
         timeline: one rank.
-        span: begin and end of the time that is asked about, None for all; the sets may leave out what lies beyond.
+        span: begin and end of the time in question, None for all; the sets may leave out what lies beyond.
     """
 
     def __init__(self, timeline: Timeline, span: tuple[int, int] | None = None) -> None:
@@ -118,7 +118,7 @@ class Host:
         return iv.overlapping(self.trace.ts, self.trace.dur, begin, end)
 
     def observed(self, cause: str) -> str:
-        """The cause, where the trace can tell it: without operators, as Nsight Systems records, Python is not told."""
+        """The cause, or "untraced" for Python if the trace cannot show it, as without operators (Nsight Systems)."""
         return "untraced" if cause == "python" and not self._tells_python else cause
 
     @cached_property
@@ -156,7 +156,7 @@ class Host:
         return self.trace.rows_of("user_annotation") & ~self.timeline.matching(STEP_MARK, "user_annotation")
 
     def long_copies(self) -> tuple[Mask, Mask]:
-        """Copy calls that hold the host, to the device and to the host, told apart by the copy they launched."""
+        """Calls of copies that block the host: those to the device, and those to the host, by the copy launched."""
         gpu = self.timeline.gpu
         to_host = np.zeros(len(self.trace), bool)
         down = np.array([k.sub == "DtoH" for k in gpu.kinds], bool)[gpu.kind] & (gpu.launch >= 0)

@@ -45,12 +45,12 @@ class Bundle:
 
     Args:
         out: the folder that the user names; None for one below `diagnose-runs`, named after the time or the Slurm step.
-        env: tells whether several `diagnose run` of one job share the folder (`srun diagnose run -- ...`).
+        env: shows whether several `diagnose run` of one job share the folder (`srun diagnose run -- ...`).
 
     Attributes:
         folder: where the traces go.
-        token: what the ranks of this run put into their markers.
-        marks: what the hooked processes leave for `why_empty`.
+        token: the text that the ranks of this run put into their markers.
+        marks: the files that hooked processes leave for `why_empty`.
         shared: whether other parents use the folder.
         parents: how many use it, this one too, as far as the environment says.
 
@@ -67,7 +67,7 @@ class Bundle:
         self._earlier = set(self._numbered_folders())
 
     def written(self) -> Written:
-        """What the markers of this run in the folder say."""
+        """The results that the markers of this run in the folder record."""
         traces: dict[int, str] = {}
         errors: dict[int, str] = {}
         left_out: dict[int, str] = {}
@@ -87,16 +87,16 @@ class Bundle:
         return self.shared and self._claimed.others()
 
     def cut(self) -> dict[int, str]:
-        """After the command has ended: of the ranks that ended inside their window without a trace, why, or ""."""
+        """Ranks that ended inside their window without a trace, each with the reason or ""; read after the job ended."""
         traced = {rank_in(path.name, TRACE) for path in self.traces()}
         return {rank: why for rank, why in self._unended().items() if rank not in traced}
 
     def unrecorded(self) -> list[int]:
-        """After the command has ended: the ranks that left a trace, and ended before their record was complete."""
+        """Ranks that left a trace but ended before their record was complete; read after the job ended."""
         return sorted(self._unended().keys() - self.cut().keys())
 
     def _unended(self) -> dict[int, str]:
-        """The ranks that claimed a window and left no marker, with what they say of it."""
+        """Ranks that claimed a window and left no marker, each with the error of its claim, or ""."""
         scratch, written = scratch_of(self.folder), self.written()
         claims = _of_each_rank(scratch, CLAIM) if scratch is not None else ()
         done = {*written.traces, *written.errors, *written.left_out}

@@ -1,4 +1,4 @@
-"""What a capture takes of this machine at most, and where it goes: told before any job runs."""
+"""The most space that a capture takes on this machine, and where it goes: reported before any job runs."""
 
 from collections.abc import Mapping
 from pathlib import Path

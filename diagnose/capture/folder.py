@@ -66,7 +66,7 @@ class ClaimedFolder:
 
     Attributes:
         folder: absolute, since jobs change directory.
-        token: what tells this job's files from others'.
+        token: distinguishes this job's files from those of others.
         parent: this parent's rank when the folder is shared with other parents of the job, else None.
         made: the folders that were made for it, the innermost last.
     """
@@ -78,7 +78,7 @@ class ClaimedFolder:
 
     @property
     def marks(self) -> Path:
-        """Where the hooked processes say how far they got."""
+        """The folder in which the hooked processes record how far they got."""
         return self.folder / SCRATCH / MARKS_FOLDER
 
     def others(self) -> bool:
@@ -121,7 +121,7 @@ def has_siblings(env: Mapping[str, str]) -> bool:
 
 
 def parents_of(env: Mapping[str, str]) -> int:
-    """How many `diagnose run` the job has: one for each rank, or for each host; 1 if nothing says more."""
+    """Number of `diagnose run` in the job: one for each rank, or for each host; 1 if nothing says more."""
     return max((int(env[name]) for name in _SIBLINGS if env.get(name, "").isdecimal()), default=1)
 
 
@@ -150,7 +150,7 @@ def claimed(out: Path | None, env: Mapping[str, str]) -> ClaimedFolder:
 
 
 def numbered(wanted: Path) -> Iterator[Path]:
-    """The folder that is wanted, and those of the same name that take its place where it is in use: `-2`, `-3`, ...
+    """The wanted folder, then numbered ones that take its place if it is in use: `-2`, `-3`, ...
 
     Raises:
         OSError: so many are in use that there is no further one.

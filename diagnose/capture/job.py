@@ -46,11 +46,11 @@ class Job:
         stderr: likewise.
 
     Attributes:
-        asked_to_end: whether a signal came while it ran by which users end what they started; none that is ignored,
-            as a hang-up is under nohup.
+        asked_to_end: whether a signal came while it ran by which users end what they started; none that is ignored, as
+            a hang-up is under nohup.
 
     Raises:
-        OSError: it cannot be executed; `exit_code_of` tells what a shell would return.
+        OSError: it cannot be executed; `exit_code_of` gives what a shell would return.
     """
 
     def __init__(
@@ -173,7 +173,7 @@ class Job:
         self._as_before()
 
     def _heard_again(self) -> None:
-        """Of all signals but the one by which a terminal may stop a background job that writes: ours is the report."""
+        """Unblock all signals but the one that may stop a background job that writes to a terminal: we write a report."""
         signal.pthread_sigmask(signal.SIG_SETMASK, {*self._mask, signal.SIGTTOU})
 
     def _as_before(self) -> None:
@@ -181,9 +181,9 @@ class Job:
 
 
 def _next_signal(ended: threading.Event, waits: bool) -> signal.struct_siginfo | None:
-    """One that came: at once where the thread `waits` for it, else looked for.
+    """The next signal that came; a thread that `waits` blocks until one comes, others poll and may return None.
 
-    A wait with a limit is none: where a stop of the process outlasts it, Python makes up a signal.
+    A wait with a time limit cannot be used: if the process is stopped for longer, Python makes up a signal.
     """
     if waits:
         return signal.sigwaitinfo(_FORWARDED)
@@ -205,13 +205,13 @@ def become(argv: Sequence[str], env: Mapping[str, str]) -> NoReturn:
 
 
 def deaf() -> None:
-    """From here on no signal that can be ignored changes how this process ends."""
+    """Ignore all signals that can be ignored, so that none changes how this process ends."""
     for number in _TERMINATING:
         signal.signal(number, signal.SIG_IGN)
 
 
 def exit_code_of(error: OSError) -> int:
-    """What a shell returns for a command that it cannot execute."""
+    """The exit code that a shell returns for a command that it cannot execute."""
     return _NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_EXECUTABLE
 
 

@@ -1,4 +1,4 @@
-"""What happens while a trace is read, on stderr."""
+"""A progress bar on stderr while traces are read."""
 
 import contextlib
 import os
@@ -19,7 +19,7 @@ _ERASED = "\r\x1b[K"
 
 
 class Bar:
-    """How far each file is read, on stderr, from the first second on; nothing of it remains."""
+    """Progress through the files, on stderr, from the first second on; it is erased at the end."""
 
     def __init__(self, begin: float) -> None:
         self._begin = begin

@@ -40,7 +40,7 @@ LONGEST_MESSAGE = 300
 
 
 def exit_code(action: Callable[[], object]) -> int:
-    """Run `action`, say on stderr how it ended, and return the process's exit code."""
+    """Run `action`, report on stderr how it ended, and return the process's exit code."""
     _never_fail_to_encode()
     code, tell = _outcome(action)
     with contextlib.suppress(OSError):
@@ -64,7 +64,7 @@ def writing() -> Iterator[None]:
 
 
 def _outcome(action: Callable[[], object]) -> tuple[int, Callable[[], object]]:
-    """The exit code, and what says why on stderr."""
+    """The exit code, and a function that prints the reason on stderr."""
     try:
         action()
         if sys.stdout is not None:
@@ -110,7 +110,7 @@ def explained(error: Exception) -> click.ClickException | None:
 
 
 def defect(error: Exception) -> str:
-    """The line that tells of one; where DIAGNOSE_TRACEBACK is set, its traceback goes to stderr."""
+    """The line that reports a defect; if DIAGNOSE_TRACEBACK is set, its traceback goes to stderr."""
     if os.environ.get("DIAGNOSE_TRACEBACK"):
         traceback.print_exception(error)
     message = printable(" ".join(str(error).split()))[:LONGEST_MESSAGE]

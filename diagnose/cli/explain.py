@@ -42,7 +42,7 @@ def rule_named(name: str, rules_dirs: tuple[Path, ...] = ()) -> Rule:
 
 
 def print_rule(rule: Rule, page: Page) -> None:
-    """Everything that the file of the rule says."""
+    """Print everything that the file of the rule holds."""
     page.line(Text.assemble((rule.id, "bold"), (f"   {rule.class_}   {rule.maturity}", "dim")))
     page.hanging(plain(rule.title), 0)
     page.gap()

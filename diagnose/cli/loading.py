@@ -57,7 +57,7 @@ def loading_options(command: Command) -> Command:
 
 
 def loading_of(given: Mapping[str, Any], watch: Bar | None) -> Loading:
-    """How to load what the options ask for."""
+    """The settings for loading that the options ask for."""
     memory = given["low_memory"]
     return Loading(
         cache=not given["no_cache"],
@@ -91,9 +91,9 @@ def limited(memory_bytes: int | None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _counting(most_bytes: int) -> Iterator[None]:
-    """Raises a MemoryError once the process has taken more; nothing if it cannot be counted.
+    """Raise a MemoryError once the process has taken more; nothing if it cannot be counted.
 
-    Where it is more only with the columns on disk that the system holds for it, these are let go.
+    If it is more only with the columns on disk that the system caches for it, these are released.
     """
     from diagnose.trace.spill import let_go  # brings numpy, which an answer that is kept does without
 

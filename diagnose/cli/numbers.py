@@ -32,7 +32,7 @@ class Number(click.FloatRange):
 
 
 class _Stated(Number):
-    """Such a number of which products with several others are finite, too."""
+    """A number whose products with several others are finite, too."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         number = super().convert(value, param, ctx)
@@ -179,7 +179,7 @@ def stated_options(command: Command) -> Command:
 
 
 def compared_options(command: Command) -> Command:
-    """Adds those of them that change what a comparison tells: tokens, the roofline, the hardware, what a step is."""
+    """Add those options that change what a comparison shows: tokens, the roofline, the hardware, what a step is."""
     return _with_stated(_COMPARED, command)
 
 
@@ -192,14 +192,14 @@ def _with_stated(options: tuple[tuple[str, str], ...], command: Command) -> Comm
 
 
 def mfu_as_option(command: Command) -> Command:
-    """Adds the option that says whose count of model FLOPs MFU is stated by."""
+    """Add the option for the project whose count of model FLOPs defines MFU."""
     return click.option("--mfu-as", type=click.Choice(tuple(MFU_AS)), help="Count FLOPs for MFU as this project does.")(
         command
     )
 
 
 def cost_options(command: Command) -> Command:
-    """Adds the options that say what a GPU-hour costs, and how much is to be trained."""
+    """Add the options for the price of a GPU-hour and for how much is to be trained."""
     for name, text, kind in reversed(_COSTS):
         command = click.option(name, metavar="F", type=kind, help=text)(command)
     return command

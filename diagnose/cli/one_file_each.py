@@ -90,7 +90,7 @@ def _clash(one: Path, other: Path) -> bool:
 
 
 def _is_part(output: Path, read: Path) -> bool:
-    """Whether the output is a file of the folder that is read and tells of a run: what was written before is none."""
+    """Whether the output is a file in the folder that is read and describes a run, rather than an earlier report."""
     place, folder = os.path.realpath(output), os.path.realpath(read)
     is_within = os.path.isfile(place) and os.path.isdir(folder) and place.startswith(folder.rstrip(os.sep) + os.sep)
     return is_within and not place.lower().endswith(_OF_PAGES) and _tells_of_a_run(Path(place))

@@ -1,12 +1,12 @@
 """Defaults of options from `diagnose.toml`, or from `[tool.diagnose]` of `pyproject.toml`, whichever is nearest.
 
-    [analyze]
+[analyze]
     rules = ["rules/"]
     gpu-hour-price = 2.5
     fail-on = "critical"
 
-Options that write files or send traces elsewhere are not taken from a file: it may have come with somebody's code.
-A file that cannot be used stops no job: `diagnose run` says so in a line and does without.
+Options that write files or send traces elsewhere are not taken from a file: it may have come with somebody's code. A
+file that cannot be used stops no job: `diagnose run` reports it in a line and goes on without.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""What is said beside a running job. A reader that is slow, full or gone holds up nobody, and fails nothing."""
+"""Output next to a running job's own. A slow, full or closed pipe delays nobody and breaks nothing."""
 
 import os
 import select
@@ -43,12 +43,12 @@ class Voice:
 
 
 def stdout() -> Voice:
-    """For the report, where a person reads it."""
+    """The voice on stdout, for a report that a person reads there."""
     return _voice("stdout")
 
 
 def stderr() -> Voice:
-    """For what happens meanwhile, and for the report where a file or a program takes what the job writes."""
+    """The voice on stderr, for progress, and for the report if a file or a program takes the job's output."""
     return _voice("stderr")
 
 

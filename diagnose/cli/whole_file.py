@@ -13,8 +13,8 @@ from diagnose.trace.parts import held, part_of, remove_abandoned
 def whole_file(to: Path) -> Iterator[BinaryIO]:
     """A file that takes the name `to` when all is written; one that is there already keeps its permissions.
 
-    It has no name before where the file system allows that, so that a kill leaves nothing of it. Devices and pipes are
-    written to as they are.
+    Until then it has no name, if the file system allows that, so that a kill leaves nothing behind. Devices and pipes
+    are written to as they are.
     """
     if to.exists() and not to.is_file():
         with to.open("wb") as device:
@@ -46,7 +46,7 @@ def is_same_file(one: Path, other: Path) -> bool:
 
 
 def _begun(target: Path) -> tuple[int, Path | None]:
-    """A file beside the target, held by this process, and its name if it needs one."""
+    """A file in the target's folder, locked by this process, and its name if it needs one."""
     part, handle = None, _unnamed(target.parent)
     if handle is None:
         part = target.parent / part_of(target.name)

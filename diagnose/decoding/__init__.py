@@ -1,7 +1,7 @@
-"""What comes from outside as typed, bounded values: a table says what each field may hold, the rest is left out.
+"""Decode outside data into typed, bounded values: a table says what each field may hold, the rest is left out.
 
-A value of the wrong type or outside its range is as good as missing, and its path is told, so that the loss is stated.
-Null is missing, and no loss. Keys that a table does not name are kept where they hold plain, bounded values.
+A value of the wrong type or outside its range is as good as missing, and its path is reported, so that the loss is
+stated. Null is missing, and no loss. Keys that a table does not name are kept where they hold plain, bounded values.
 """
 
 import math
@@ -27,7 +27,7 @@ Kind = Callable[[Any, str, Told], Any]
 
 
 def nothing_told(path: str) -> None:
-    """For who does not want to know what is left out."""
+    """Ignore the path of a value that is left out."""
 
 
 def anything(value: Any, path: str, told: Told) -> Any:
@@ -66,7 +66,7 @@ def text(value: Any, path: str, told: Told) -> Any:
 
 
 def name(value: Any, path: str, told: Told) -> Any:
-    """A text; what is beyond `LONGEST_NAME` characters is cut off, since it says no more to a reader."""
+    """A text of at most `LONGEST_NAME` characters; the rest is cut off, since it helps no reader."""
     decoded = text(value, path, told)
     return decoded if decoded is None else decoded[:LONGEST_NAME]
 
@@ -84,7 +84,7 @@ def scalar(value: Any, path: str, told: Told) -> Any:
 
 
 def listed(kind: Kind, most: int = MOST_ENTRIES) -> Kind:
-    """A list of at most `most` entries; each that is none of the kind is left out and told."""
+    """A list of at most `most` entries; each entry of another kind is left out and reported."""
 
     def decoded(value: Any, path: str, told: Told) -> Any:
         if not isinstance(value, list) or len(value) > most:
@@ -119,7 +119,7 @@ def all_of(kind: Kind, least: int = 0, most: int = MOST_ENTRIES) -> Kind:
 
 
 def all_whole(low: int = 0, high: int = MOST_COUNT) -> Kind:
-    """As `all_of(whole(low, high))`, for long lists: the ranks of a group are listed in the trace of each of them."""
+    """The same as `all_of(whole(low, high))`, fast on long lists: each trace of a group lists all of its ranks."""
 
     def decoded(value: Any, path: str, told: Told) -> Any:
         if not isinstance(value, list) or len(value) > MOST_ENTRIES:

@@ -1,8 +1,8 @@
 """Dictionaries of scalars, remembered values and at most one list of them, read whole by one pattern.
 
-Nearly all of a snapshot is such dictionaries, millions of them, which take several times as long opcode by opcode. What
-does not match is left to the machine of `unpickling`, so that the pattern decides how fast a file is read and never
-what it says.
+Nearly all of a snapshot is such dictionaries, millions of them, which take several times as long opcode by opcode. Data
+that does not match is left to the machine of `unpickling`: the pattern decides how fast a file is read, never the
+result.
 """
 
 import re
@@ -29,7 +29,7 @@ Remembered = bytes | None
 
 
 class Flat(NamedTuple):
-    """A dictionary that was read: its entries, a tuple in the place of the list, and where it ends in the data."""
+    """A dictionary that was read: its entries, with a tuple in place of the list, and the position where it ends."""
 
     entries: dict[Any, Any]
     remembered: Remembered

@@ -28,7 +28,7 @@ Take = Callable[[int], bytes]
 
 
 class UnsoundPickle(Exception):
-    """The file is no pickle of plain values, or none that a recorder wrote; the text says why, in one clause."""
+    """The file is no pickle of plain values, or none that a recorder wrote; the message gives the reason."""
 
 
 def pass_by(take: Take, code: bytes) -> None:

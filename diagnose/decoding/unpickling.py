@@ -1,12 +1,12 @@
 """Pickles of plain containers, read without pickle: nothing is imported, called or built but lists, dicts and scalars.
 
-A dump is data, and whoever can write it must not be able to run anything where it is read. So this machine knows the
-opcodes that plain values need and no other; one that asks for an object of Python is refused, with what it asks for. It
-reads a file as a stream, its texts and numbers are bounded, and so is what it holds at a time.
+A dump is data, and whoever can write it must not be able to run anything on the machine that reads it. So this machine
+knows the opcodes that plain values need and no other; one that asks for an object of Python is refused, with what it
+asks for. It reads a file as a stream, its texts and numbers are bounded, and so is what it holds at a time.
 
-A file is gone through twice: the first time tells how far each value is asked for again, and only so far it is
-remembered the second time. With `reduced` dictionaries become something smaller as soon as they are complete, so that
-a file of any size is read in the memory that its answer takes.
+A file is gone through twice: the first pass finds the last use of each value, and the second pass remembers it only
+until then. With `reduced`, each dictionary is reduced as soon as it is complete, so that reading a file of any size
+takes only the memory of its result.
 """
 
 import struct

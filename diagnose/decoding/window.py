@@ -6,11 +6,11 @@ PART = 1 << 20  # bytes that are read at a time, and the grain in which it is kn
 
 
 class Window:
-    """What lies ahead in a file.
+    """A buffer of the bytes that come next in a file.
 
     Attributes:
         data: the bytes that are held.
-        at: where in them the next byte is.
+        at: position of the next byte within them.
     """
 
     def __init__(self, file: BinaryIO) -> None:
@@ -21,7 +21,7 @@ class Window:
 
     @property
     def passed_bytes(self) -> int:
-        """Where in the file the next byte is."""
+        """Position of the next byte in the file."""
         return self._begin + self.at
 
     @property

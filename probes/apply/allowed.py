@@ -1,4 +1,4 @@
-"""What a patch may set: for each target the keys, and the values each key takes. A patch is data; it names no code."""
+"""The settings that a patch may make: for each target its keys, and the values of each. A patch is data, never code."""
 
 from __future__ import annotations
 

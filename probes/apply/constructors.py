@@ -1,4 +1,4 @@
-"""How a patch gets into the constructors of the job: with its values if they take them, else as they were called."""
+"""Pass the values of a patch to the constructors of the job; if they reject them, call them as the job did."""
 
 from __future__ import annotations
 

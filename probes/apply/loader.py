@@ -1,4 +1,4 @@
-"""Patches of torch's DataLoader: workers, and what they need, where the samples stay those that the job asks for."""
+"""Patches of torch's DataLoader: workers and their settings, if the samples stay those that the job asks for."""
 
 from __future__ import annotations
 

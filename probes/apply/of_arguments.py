@@ -1,4 +1,4 @@
-"""What transformers' arguments, and the data and model of a Trainer, rule out of a patch, as far as reading tells."""
+"""Changes of a patch that transformers' arguments, or the data and model of a Trainer, rule out, by reading them."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ def spelled(key: str, value: Any, fields: Any) -> tuple[str | None, Any]:
 def refused(
     field: str | None, value: Any, arguments: Any, wanted: Wanted, asked: Mapping[str, Any] | None = None
 ) -> Refusal | None:
-    """What would fail or do harm; what else the constructor rejects is found by trying it.
+    """Why a value would fail or do harm; trying the constructor finds what else it rejects.
 
     Args:
         field: of this version; None if it has none.
         value: to set it to.
         arguments: of the job.
-        wanted: what of the patch they take so far.
+        wanted: the values of the patch that they take so far.
         asked: all values of the patch.
     """
     if field is None:
@@ -146,7 +146,7 @@ def _first(datasets: list[Any], refused_for: Callable[[Any], Refusal | None]) ->
 
 
 def _input_name(given: Mapping[str, Any]) -> str:
-    """What the model calls its input, as the Trainer takes it from the tokenizer or feature extractor."""
+    """Name of the model's input, as the Trainer takes it from the tokenizer or feature extractor."""
     processing = given.get("processing_class") or given.get("tokenizer")
     names = getattr(type(processing), "model_input_names", None)
     names = attributes(processing).get("model_input_names", names)

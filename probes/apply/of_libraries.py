@@ -1,4 +1,4 @@
-"""What transformers' models and accelerate rule out of a patch, as far as reading tells."""
+"""Changes of a patch that transformers' models and accelerate rule out, by reading them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _SUPPORTED = {"sdpa": "_supports_sdpa"}  # what a class of models says of itself
 
 
 def attention_refused(kind: type, implementation: object) -> Refusal | None:
-    """Why a model of this class cannot be made with the attention; None if it does not say."""
+    """Why a model of this class cannot be made with the attention; None if the class does not rule it out."""
     says = getattr(kind, _SUPPORTED.get(str(implementation), ""), None)
     return Refusal(Reason.NO_ATTENTION, kind.__name__) if says is False else None
 

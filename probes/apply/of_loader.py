@@ -1,4 +1,4 @@
-"""What a DataLoader cannot take of a patch, as far as reading it tells."""
+"""Changes of a patch that a DataLoader rules out, by reading it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What torch itself rules out: settings of the process, forms of optimizers, arguments of DistributedDataParallel."""
+"""Changes of a patch that torch rules out: settings of the process, optimizers, DistributedDataParallel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What a dataset rules out: workers that would spoil its samples, and groups by length. No sample is fetched."""
+"""Changes that a dataset rules out: workers that would spoil its samples, and groups by length.
+
+No sample is fetched.
+"""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def _functions_of(kind: type) -> Iterator[Any]:
 
 
 def _named(function: FunctionType) -> Iterator[Any]:
-    """What a function names, in its module or in one that it names, and what it closes over."""
+    """Functions and classes that a function refers to, in its module or an imported one, and what it closes over."""
     names, here = _names(function.__code__), function.__globals__
     for name in names:
         thing = here.get(name)

@@ -23,29 +23,29 @@ _NO_JUDGE = 2.0  # no window opens for slow steps, and those in windows are told
 
 
 class Arming:
-    """What `step_ended` to `closed` do belongs to the training thread, `turn` to the one beside it.
+    """Decides when windows open; the training thread calls `step_ended` to `closed`, the background thread `turn`.
 
     Args:
         asked: the triggers.
         schedule: of the windows.
         log: of the step times.
         agreement: with the other ranks.
-        signal: asks for windows; None if none does.
+        signal: requests windows; None without one.
         long_step: looks at the running step.
-        pulse: tells how far the job is; None if nobody asks.
+        pulse: reports the progress of the job; None if nobody asks for it.
         done: steps that the job has behind it.
         alone: there is no other rank.
 
     Attributes:
         number: steps that the job has behind it.
         note_reading: takes a reading of the machine, a line of the log.
-        heard: what the thread beside has heard of windows: which are asked for, and which were announced, or, on
+        heard: what the background thread has heard of windows: which are asked for, and which were announced, or, on
             rank 0, could not be.
         noted_ns: when the last steps ended that were only noted, by the clock of the steps; each began where the one
             before it ended, the first at `noted_from_ns`.
         quiet_until_ns: until then a step may only be noted,
         quiet_until: before the end of that step, and
-        quiet_below_ns: where it took no longer.
+        quiet_below_ns: if it took no longer.
     """
 
     def __init__(
@@ -96,20 +96,20 @@ class Arming:
                 self._schedule.announced(*heard)
 
     def rests(self, now_ns: int) -> None:
-        """Nothing is due: from now on steps may only be noted, for a while."""
+        """Note that nothing is due: from now on steps may only be noted, for a while."""
         self.noted_from_ns, self.quiet_until_ns = now_ns, now_ns + TOGETHER_NS
         self.quiet_until = self._schedule.quiet_until(self.number)
         self.quiet_below_ns = self._slowness.slow_from()
 
     def is_due(self) -> bool:
-        """Whether a window is to be prepared with the next step; one that came too late for that is told."""
+        """Whether to prepare a window for the next step; windows that were announced too late are reported."""
         for first, why in self._schedule.missed(self.number):
             self._log.tell("missed", first=first, why=why)
             say(f"the window at step {first} was announced too late for this rank, which is at step {self.number}")
         return self.number >= self._schedule.quiet_until(self.number)
 
     def opens(self) -> int | None:
-        """The first recorded step of the window that is due, which begins where the one before it has closed."""
+        """The first recorded step of the window that is due; it begins after the one before it has closed."""
         due = self._schedule.due(self.number)
         if due is None:
             return None
@@ -152,7 +152,7 @@ class Arming:
             self._hear()
 
     def close(self) -> None:
-        """Nothing more comes."""
+        """Close the log and the pulse."""
         self._log.close()
         if self._pulse is not None:
             self._pulse.close()
@@ -172,7 +172,7 @@ class Arming:
             self._ask_if_nobody_else_does()
 
     def _announce(self, first: int, why: str) -> None:
-        """Tell the other ranks of the window; one that they cannot hear of does not open here alone."""
+        """Announce the window to the other ranks; if that fails, it does not open here alone."""
         try:
             self._agreement.announce(first, why)
         except OSError as error:
@@ -194,7 +194,7 @@ class Arming:
             self._want(wanted)
 
     def _look(self) -> None:
-        """Not while a window is open: writing its files takes time that is no step's."""
+        """Look for a long step, but not while a window is open: writing its files takes time that is no step's."""
         if self._schedule.begun is None:
             seen = self._long_step.look(self.number + 1, self._slowness.usual.median)
             if seen is not None:

@@ -1,4 +1,4 @@
-"""What opens the windows of an armed run, as the command hands it over."""
+"""The settings that open windows in a run with continuous timing, as the command passes them."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class Asked:
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Asked:
-        """As `to_json` gave it."""
+        """Read the settings that `to_json` gave."""
         known = {field.name: given[field.name] for field in fields(cls) if given.get(field.name) is not None}
         return cls(**{**known, "at_steps": tuple(known.get("at_steps", ()))})
 
     def to_json(self) -> dict[str, Any]:
-        """What `of` reads."""
+        """The settings as `of` reads them."""
         return asdict(self)
 
     def counted(self, after: int, opened: int) -> int | None:
@@ -63,7 +63,7 @@ class Wanted:
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Wanted:
-        """As `asdict` gave it; what is of another type is left out."""
+        """Read the fields that `asdict` gave; fields of another type are left out."""
         step, period = given.get("step"), given.get("period")
         return cls(
             str(given.get("why", ""))[:200],

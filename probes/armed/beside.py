@@ -1,4 +1,4 @@
-"""A thread beside the training one, which writes, reads and waits for files so that no step does."""
+"""A background thread that writes, reads and waits for files, so that no step does."""
 
 from __future__ import annotations
 

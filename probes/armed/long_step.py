@@ -27,7 +27,7 @@ class LongStep:
         self._looks = 0 if not why_not() else MOST_LOOKS
 
     def look(self, step: int, usual_ns: int) -> dict[str, object] | None:
-        """Where the job is, if its step `step` takes far longer than the usual time; None if it does not."""
+        """The place where the job is, if its step `step` takes far longer than the usual time; else None."""
         ns = self._underway_ns()
         limit = max(LEAST_S * 1e9, TIMES * usual_ns)
         if ns is None or not usual_ns or ns < limit or step == self._step or self._looks >= MOST_LOOKS:

@@ -43,9 +43,9 @@ class Recurrence:
             self._slow.append(Slow(step, excess))
 
     def comes_again(self, judged: int) -> tuple[int, int] | None:
-        """The step where the next one is due, and the period; None if none is believed, or it is settled.
+        """The step at which the next one is due, and the period; None if none is believed, or it is settled.
 
-        `judged` steps have been looked at.
+        `judged` is the number of steps judged so far.
         """
         last = self._slow[-1]
         steps = [one.step for one in self._slow if one.excess >= _ALIKE * last.excess]
@@ -62,7 +62,7 @@ class Recurrence:
         return None
 
     def tried(self, step: int, period: int) -> None:
-        """A window opens where `step` is due; after three in vain no more do."""
+        """Note that a window opens at `step`, which is due; after three of them in vain no more open."""
         self._tries.append((step, period))
         if sum(_in_phase(step, one, every) for one, every in self._tries) >= _MOST_TRIES:
             self._settled.append((step, period))

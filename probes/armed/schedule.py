@@ -1,4 +1,4 @@
-"""Which windows come, by their first recorded steps, so that none is in the way of another and there is no storm."""
+"""The windows to come, by their first recorded steps, so that none overlaps another and they are not too many."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ class Schedule:
         self._coming.clear()
 
     def announced(self, first: int, why: str) -> None:
-        """Rank 0 says that a window opens."""
+        """Note that rank 0 announced a window."""
         if not self._is_over:
             self._coming[first] = why
 
     def withdrawn(self, first: int, number: int) -> None:
-        """The other ranks cannot be told of a window; slow steps ask for none for a while."""
+        """Remove a window that the other ranks cannot be told of; slow steps ask for none for a while."""
         self._coming.pop(first, None)
         self._closed_at = number
 

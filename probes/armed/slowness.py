@@ -1,4 +1,4 @@
-"""Which steps are slow against those before them, and what a window for them would have to hold."""
+"""Judge which steps are slow compared with those before them, and what a window for them would have to hold."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class Usual:
 class Slowness:
     """Judges each step against up to 255 before it.
 
-    A stretch of slow steps wants a window at once. A single slow step is over when it is seen: a window is wanted
-    where it comes again, once three or more have come at equal distances.
+    A stretch of slow steps asks for a window at once. A single slow step is over when it is seen: it asks for a window
+    at its next recurrence, once three or more have come at equal distances.
     """
 
     def __init__(self, factor: float) -> None:

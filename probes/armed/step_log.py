@@ -85,7 +85,7 @@ class StepLog:
             self._write(lines)
 
     def close(self) -> None:
-        """Nothing more comes."""
+        """Close the file."""
         os.close(self._file)
 
     def _take_what_is_due(self, to_the_end: bool) -> None:
@@ -112,7 +112,7 @@ class StepLog:
         self._block.add(step, ns, at)
 
     def _end_block(self, whole: bool = False) -> None:
-        """Lines of the block; where it goes on (`whole`), the begun sample stays for the next one."""
+        """End the block and keep its lines; if it goes on (`whole`), the begun sample stays for the next one."""
         block = self._block
         lines = block.lines(whole)
         if lines and self._memory is not None:
@@ -165,7 +165,7 @@ class _Block:
             self._sample_at = at
 
     def lines(self, whole: bool = False) -> list[dict[str, object]]:
-        """What the block holds, which is taken out of it; not the begun sample where only `whole` ones are wanted."""
+        """Take the lines out of the block; with `whole`, without the sample that is not complete."""
         found: list[dict[str, object]] = []
         if self._us and self._first is not None:
             found.append(self._line(self._first, self._covers, self._us, self._sample_at))
@@ -197,7 +197,7 @@ def _lock(file: int) -> None:
 
 
 def memory_in_use() -> dict[str, int]:
-    """Bytes that this process holds, and the most that its tensors took of the device, where they are known."""
+    """Bytes that this process holds, and the most that its tensors took on the device, as far as they are known."""
     import sys
 
     found = {}

@@ -84,7 +84,7 @@ class _AfterImport:
         return spec
 
     def _from_the_others(self, name: str, path: "Any", target: "Any") -> "Any":
-        """Of those behind this one: who stands before it has been asked, and has found nothing."""
+        """The spec from the finders after this one; those before it have been asked, and found nothing."""
         finders = list(sys.meta_path)
         places = [at for at, finder in enumerate(finders) if finder is self]
         for finder in finders[places[0] + 1 :] if places else ():
@@ -127,7 +127,7 @@ def _after_import(name: str) -> None:
 
 
 def _of_the_job(error: BaseException, handled: "Any") -> "Any":
-    """What a signal handler of the job raised while we were at work; None when the error is ours."""
+    """The exception that a signal handler of the job raised while the probe ran; None if the error is the probe's."""
     try:
         return _module("interrupts").of_the_job(error, handled)
     except Exception:
@@ -139,7 +139,7 @@ def _attach_module() -> "Any":
 
 
 def _module(name: str) -> "Any":
-    """Of the probes of this very installation; under another name when `diagnose` is absent here or somebody else's."""
+    """A module of this installation's probes; under another name if `diagnose` is absent or somebody else's here."""
     from importlib import import_module
 
     package = "diagnose.probes" if _diagnose_is_ours() else "_diagnose_probes"
@@ -157,7 +157,7 @@ def _module(name: str) -> "Any":
 
 
 def _diagnose_is_ours() -> bool:
-    """Tell without importing it."""
+    """Whether `diagnose` is this installation, without importing it."""
     try:
         from importlib.util import find_spec
 
@@ -212,7 +212,7 @@ def _is_ours(entry: "Any") -> bool:
 
 
 def _run_the_hidden_one() -> None:
-    """What `import sitecustomize` gives without us; its errors, and that there is none, are Python's to report."""
+    """Run the `sitecustomize` that would run without ours; Python reports its errors, and that there is none."""
     from _frozen_importlib import module_from_spec
     from _frozen_importlib_external import PathFinder
 

@@ -1,4 +1,4 @@
-"""What one window leaves behind: the error that ended it, the facts of the job, and the files of its rank."""
+"""The results of one window: the error that ended it, the facts of the job, and the files of its rank."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .rank_files import RankFiles
 
 
 class Outcome:
-    """Gathered while the window runs, written at its end, files beside the training thread.
+    """Results gathered while the window runs and written at its end, files by a second thread.
 
     Attributes:
         error: why the capture ended early; None if it did not.
@@ -86,7 +86,7 @@ class Outcome:
             self._unknown = not noted
 
     def write(self, last: Callable[[], dict[str, object]]) -> None:
-        """Write the facts, with what `last` adds of the end, and the marker that says that nothing more comes."""
+        """Write the facts, with what `last` adds of the end, and the marker after which nothing more comes."""
         files, facts, machine = self.files, self._facts, self.machine
         if files is None:
             return

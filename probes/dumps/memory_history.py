@@ -66,7 +66,7 @@ class Recorder:
             guarded(lambda: self._write(MEMORY_AT_OOM), _NONE)
 
     def at_exit(self) -> None:
-        """Say why a process that trained has left no snapshot; one rank speaks for all."""
+        """Report why a process that trained has left no snapshot; one rank reports for all."""
         if self._is_over or self._wrote_oom or not self._steps or self._owner != os.getpid() or rank_and_world()[0]:
             return
         if sys.modules["torch"].cuda.is_initialized():

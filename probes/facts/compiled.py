@@ -1,6 +1,6 @@
-"""What torch.compile did: which code it compiled, where it gave up, and what it compiled again.
+"""The work of torch.compile: the code that it compiled, where it gave up, and what it compiled again.
 
-Of the reasons that torch gives only such as are its own words are kept: a guard may hold a value of the job's.
+Of torch's reasons only its own words are kept: a guard may hold a value of the job's.
 """
 
 from __future__ import annotations

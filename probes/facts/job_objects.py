@@ -52,7 +52,7 @@ class JobObjects:
             self._refs[role] = weakref.ref(thing)
 
     def get(self, role: str) -> Any:
-        """What was noted for `role`, or None when it was not or is gone."""
+        """The object noted for `role`; None if there was none or it is gone."""
         reference = self._refs.get(role)
         return reference() if reference is not None else None
 

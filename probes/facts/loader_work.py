@@ -1,6 +1,6 @@
-"""What bounds the loader: CPU time over wall time of whoever loads, while a batch is waited for.
+"""The bound of the loader: CPU time over wall time of the process or thread that loads, while a batch is awaited.
 
-Whoever is waited for works: a worker process by all its threads, without workers the thread that fetches. On Linux the
+The one that loads is a worker process with all its threads, or without workers the thread that fetches. On Linux the
 CPU clock of a process or thread has a number that is made of its id (clock_getcpuclockid(3)), so that it is read by one
 system call, from outside and without a file; elsewhere the CPU time of worker processes is not known.
 """
@@ -106,7 +106,7 @@ class Loaders:
         return fetched
 
     def facts(self) -> dict[str, object] | None:
-        """Of the loader that was waited for longest; None if none was iterated."""
+        """Facts of the loader that the loop waited for longest; None if none was iterated."""
         each = list(self._by_workers.values())
         return max(each, key=lambda work: sum(work.wait_ns)).facts() if each else None
 
@@ -135,7 +135,7 @@ def _read(workers: dict[int, int | None], work: LoaderWork) -> dict[int, int]:
 
 
 def cpu_of(workers: dict[int, int | None]) -> dict[int, int]:
-    """CPU time of each worker process, by its number; nanoseconds. None of it where it cannot be read."""
+    """CPU time of each worker process in nanoseconds, by its number; empty if it cannot be read."""
     return _clocks(workers.items(), _PROCESS) if _READABLE else {}
 
 

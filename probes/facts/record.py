@@ -1,4 +1,4 @@
-"""capture-rank{R}.json: what a trace does not say. Every value passes an allow-list; a fact may be null."""
+"""The record capture-rank{R}.json: facts that a trace lacks. Every value passes an allow-list, and may be null."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def facts(
 
 
 def _or_null(facts: object, names: tuple[str, ...]) -> Mapping[str, object]:
-    """The facts; where none could be had, null for each."""
+    """The facts; null for each name if there are none."""
     return facts if isinstance(facts, dict) else dict.fromkeys(names)
 
 
@@ -125,7 +125,7 @@ def batch_facts(batches: list[dict[str, Any]], padding: Padding) -> dict[str, ob
 
 
 def _patch() -> Mapping[str, object]:
-    """What a run with a patch applied of it and what it refused."""
+    """The changes of a patch that the run applied, and those that it refused."""
     patch = quietly(job_patch.facts)
     return patch if isinstance(patch, dict) else {"applied": None, "refused": [], "expected": None}
 

@@ -1,4 +1,4 @@
-"""What the window of this rank may record: by the choice of ranks, the budget, and what a step of the job takes."""
+"""The steps and ranks that this window may record: by choice of ranks, the budget, and the size of a step's trace."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Allowance:
         return bool(why)
 
     def decide(self, trial: Trial, folder: Path) -> Choice:
-        """What is recorded, by a step that was."""
+        """Choose what to record, from a trial step."""
         _, world_size = rank_and_world()
         alone = self._config.ranks == ONE_PER_NODE
         ranks = 1 if alone else min(local_ranks(os.environ, world_size) or 1, self._recorded())
@@ -65,7 +65,7 @@ class Allowance:
         return self.choice
 
     def facts(self) -> dict[str, object]:
-        """As the record has it."""
+        """The allowance as the record has it."""
         return {
             "budget_bytes": self._config.budget_bytes,
             "ranks": self._config.ranks,

@@ -1,4 +1,4 @@
-"""What the machine and the job's collectives leave for a capture. Read where files may be read: beside the training."""
+"""The room that the machine and the job's collectives leave for a capture; read in a second thread, as files are."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LIMITS_OF_MEMORY = (
 
 
 def limits(budget_bytes: int, folder: Path, ranks: int, timeout_s: float | None) -> Limits:
-    """For a capture into `folder` by `ranks` ranks of this host, whose collectives give up after `timeout_s`."""
+    """Limits of a capture into `folder` by `ranks` ranks of this host, whose collectives give up after `timeout_s`."""
     memory, disk = quietly(free_memory_bytes), quietly(lambda: free_bytes(folder))
     return Limits(
         budget_bytes,
@@ -37,7 +37,7 @@ def limits(budget_bytes: int, folder: Path, ranks: int, timeout_s: float | None)
 
 
 def free_memory_bytes(root: Path = Path("/")) -> int | None:
-    """Memory that processes may still take: of the host, or of the cgroup where it has less; None if unknown."""
+    """Memory that processes may still take: of the host, or of the cgroup if it has less; None if unknown."""
     return min((*_of_host(root), *_of_cgroups(root)), default=None)
 
 
@@ -63,7 +63,7 @@ def _is_listed(controller: str, names: str) -> bool:
 
 
 def collective_timeout_s() -> float | None:
-    """The least timeout of the process groups, in seconds; the backend's default where one does not tell it.
+    """The least timeout of the process groups, in seconds; the backend's default if none can be read.
 
     None without a process group.
     """

@@ -1,4 +1,4 @@
-"""What the kernel says of the host while the job runs: its cores, who waits for one, memory, disk, network.
+"""Readings of the host from the kernel while the job runs: its cores, waits for one, memory, disk, network.
 
 Everything is read from /proc and /sys, which other systems than Linux do not have: what cannot be read is left out.
 """
@@ -38,13 +38,13 @@ class HostReadings:
         self._near = frozenset(_cores(_text(device / "local_cpulist")))
 
     def limits(self) -> dict[str, float]:
-        """What stays: cores of the host, those that this process may use, and how many of them are near the GPU."""
+        """Readings that stay constant: cores of the host, those that this process may use, and those near the GPU."""
         nodes = len(list((self._sys / "devices/system/node").glob("node[0-9]*")))
         near = {"cores_near_gpu": len(self._near & self._allowed)} if self._near else {}
         return {"cores": os.cpu_count() or 0, "cores_allowed": len(self._allowed), "numa_nodes": nodes, **near}
 
     def gauges(self) -> dict[str, float]:
-        """What is so now: who runs or waits for a core, memory in bytes, whether the GPU's node is another."""
+        """Momentary readings: run queue, memory in bytes, whether this core is on another node than the GPU."""
         memory = dict(_rows(_text(self._proc / "meminfo")))
         running = next((row[1] for row in _lines(self._proc / "stat") if row[0] == "procs_running"), None)
         read: dict[str, float] = {} if running is None else {"run_queue": float(running)}
@@ -59,7 +59,7 @@ class HostReadings:
         return read
 
     def counters(self) -> dict[str, float]:
-        """What has happened so far: nanoseconds of CPU time and of waiting for a core, bytes, pages."""
+        """Counters since the start: nanoseconds of CPU time and of waiting for a core, bytes, pages."""
         of_host = (self._of_cores, self._of_quota, self._of_pressure, self._of_pages, self._of_page_cache)
         read: dict[str, float] = {}
         of_job = (self._of_job, self._of_workers, self._of_thread, self._of_disk, self._of_network)
@@ -128,9 +128,9 @@ class HostReadings:
         return {} if again is None else {"read_again_bytes": again * _PAGE_BYTES}
 
     def _of_network(self) -> dict[str, float]:
-        """Bytes over the cards that are devices: a bond, a bridge or a VLAN above them counts the same bytes again.
+        """Bytes over network cards that are devices: a bond, a bridge or a VLAN above them counts the same bytes again.
 
-        Where none is one, as in a container, over all but the loopback.
+        If none is a device, as in a container, all but the loopback count.
         """
         rows = [line.replace(":", " ").split() for line in _text(self._proc / "self/net/dev").splitlines()[2:]]
         cards = [row for row in rows if len(row) > 9 and row[0] != "lo"]

@@ -43,7 +43,7 @@ def driver_cuda() -> str:
 
 
 def address_of(properties: Any) -> str:
-    """Where the device is on the PCI bus, such as "0000:3b:00.0"; "" if its `properties` in torch do not say."""
+    """Address of the device on the PCI bus, such as "0000:3b:00.0"; "" if its `properties` in torch lack it."""
     parts: list[Any] = [getattr(properties, f"pci_{of}_id", None) for of in ("domain", "bus", "device")]
     return "" if None in parts else "{:04x}:{:02x}:{:02x}.0".format(*parts)
 
@@ -90,7 +90,7 @@ def device_facts(uuid: str) -> dict[str, object]:
 
 
 def throttle_reasons(library: Any, handle: ctypes.c_void_p) -> list[str] | None:
-    """Why the clock is no higher; None if the driver does not say."""
+    """Reasons why the clock is no higher; None if the driver gives none."""
     bits = ctypes.c_ulonglong()
     if not answers(library, "nvmlDeviceGetCurrentClocksThrottleReasons", handle, ctypes.byref(bits)):
         return None

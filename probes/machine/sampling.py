@@ -1,7 +1,7 @@
-"""What the machine does beside the steps: a thread reads GPU and host once a second, and keeps some of the readings.
+"""Read GPU and host once a second in a thread of its own, and keep some of the readings.
 
-The readings come from the driver's library and from /proc, never from torch: nothing of it waits for the device, and
-nothing of it is in a trace.
+The readings come from the driver's library and from /proc, never from torch: they never wait for the device, and never
+appear in a trace.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NO_GPU_YET = "the training thread computed on no GPU when the readings began"
 
 
 class Keeps(Protocol):
-    """What takes the readings."""
+    """The store that takes the readings."""
 
     def add(
         self, at_s: float, gauges: Mapping[str, float], counters: Mapping[str, float], reasons: Iterable[str] | None
@@ -37,16 +37,16 @@ class Keeps(Protocol):
         """Take one; how many are kept."""
 
     def thin_out(self) -> None:
-        """They are too many: half of them go, and from now on half as many come."""
+        """Drop every second reading, since they are too many; from now on half as many come."""
 
 
 class Reader:
-    """Reads the machine from `start` to `stop`, beside the thread that calls them, which is the one that trains.
+    """Reads the machine from `start` to `stop`, in a thread of its own; the training thread calls these.
 
-    Nothing is raised; `why_none` says why there are no readings, `why_no_gpu` why there are none of a GPU.
+    Nothing is raised; `why_none` is why there are no readings, `why_no_gpu` why there are none of a GPU.
 
     Args:
-        keeps: takes the readings.
+        keeps: the store of the readings.
         most: that it keeps.
         interval_s: seconds between two, twice as many each time that there are too many.
         host: what is read of the host.
@@ -102,7 +102,7 @@ class Reader:
 
     @property
     def reads(self) -> bool:
-        """Whether it goes on: it ends for good where it gave way to a profiler."""
+        """Whether it still reads: it ends for good when it gives way to a profiler."""
         return self._beside is not None
 
     def give_way(self) -> None:
@@ -174,7 +174,7 @@ class MachineSampler(Reader):
         super().__init__(self._samples, MOST, interval_s, host=host)
 
     def window_begins(self) -> None:
-        """What is read from now on is of the window too; it is read at once."""
+        """Mark the readings from now on as the window's too, and read at once."""
         self._see_gpu()
         self._samples.window_begins()
         self._interval_s = self._usual_s

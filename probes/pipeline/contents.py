@@ -1,4 +1,4 @@
-"""What is in samples and batches: bytes, and how long they are."""
+"""Sizes of samples and batches: their bytes, and their lengths in tokens."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def tensors_in(batch: Any) -> list[Any]:
 
 
 class Lengths:
-    """Tokens of the samples that were loaded, and how long their batches made them.
+    """Lengths of the loaded samples in tokens, and of the rows of their batches.
 
     Attributes:
         of_samples: tokens of each sample without padding.
         of_batches: samples and tokens of a row of each batch.
-        because: why a batch told nothing; "" if all did.
+        because: why the lengths of a batch are unknown; "" if all are known.
     """
 
     def __init__(self) -> None:
@@ -77,7 +77,7 @@ class Lengths:
         self.of_batches.append((rows, tokens))
 
     def facts(self) -> dict[str, Any]:
-        """What the answer holds of them."""
+        """The lengths as the answer has them."""
         return {"samples": self.of_samples, "batches": self.of_batches, "because": self.because}
 
 

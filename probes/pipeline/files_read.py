@@ -1,4 +1,4 @@
-"""Which files a dataset reads, and how much: those that Python opens meanwhile, and those that it holds open."""
+"""Find the files that a dataset reads, and how much: those that Python opens meanwhile, and those held open."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _INSIDE = ("dataset", "datasets", "data", "base_dataset")  # under these names d
 
 
 class ReadCounters:
-    """What this process reads between `begin` and `end`.
+    """Counts the reads of this process between `begin` and `end`.
 
     Attributes:
-        called_bytes: by read calls of this process; None if the kernel does not tell.
+        called_bytes: by read calls of this process; None if the kernel does not count them.
         opened: how often Python opened each file of data.
     """
 
@@ -75,7 +75,10 @@ class ReadCounters:
 
 
 def io_counters() -> dict[str, int]:
-    """Bytes of this process: `rchar` by read calls, `read_bytes` fetched from storage; empty if nothing tells."""
+    """Bytes read by this process:
+
+    `rchar` by read calls, `read_bytes` from storage; empty if the kernel has no counts.
+    """
 
     def read() -> dict[str, int]:
         with open("/proc/self/io", encoding="ascii") as file:

@@ -1,4 +1,4 @@
-"""Loading in this process, stage by stage: time, CPU time, what is read, and where Python is meanwhile."""
+"""Load in this process, stage by stage: time, CPU time, bytes read, and the Python code that runs meanwhile."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SWITCH_S = 1e-4  # a look at the stack gets the lock so soon, and not only where
 
 
 class Stage:
-    """What one stage took, over batches.
+    """Times of one stage, over batches.
 
     Attributes:
         times_ns: of each batch, up to `MOST_TIMES`.
@@ -36,7 +36,7 @@ class Stage:
         self._unsized = False
 
     def run(self, call: Callable[[], Any]) -> Any:
-        """What `call` returns; its time counts."""
+        """The result of `call`, whose time is counted."""
         process, cpu, queued = time.process_time_ns(), time.thread_time_ns(), queued_ns()
         began = time.perf_counter_ns()
         result = call()
@@ -62,7 +62,7 @@ class Stage:
             self._sized, self._bytes = self._sized + samples, self._bytes + size
 
     def facts(self) -> dict[str, Any]:
-        """What the answer holds of it."""
+        """The stage as the answer has it."""
         known = self._sized > 0 and not self._unsized
         return {
             "samples": self.samples,

@@ -1,7 +1,7 @@
-"""Whether loading holds Python's lock (the GIL), so that threads would take turns where processes would not.
+"""Measure whether loading holds Python's lock (the GIL), so that threads would take turns but processes would not.
 
-A second thread runs beside the loading. One that runs Python gets what the loading leaves of the lock; one that hashes
-needs no lock, and tells whether the host has a second core to spare.
+A second thread runs during the loading. One that runs Python gets what the loading leaves of the lock; one that hashes
+needs no lock, and shows whether the host has a second core to spare.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _HASHED = bytes(8 << 20)  # hashing so much lets go of the lock for long
 
 
 def beside_others(load: Callable[[], object], seconds: float) -> dict[str, Any]:
-    """CPU time of the loading, on all its threads, and of a thread beside it: one in Python, and one without the lock.
+    """CPU time of the loading, on all its threads, and of a second thread: first in Python, then one without the lock.
 
     Args:
         load: loads a batch.

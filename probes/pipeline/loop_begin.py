@@ -1,8 +1,7 @@
-"""Where a training loop begins: at the first batch of its DataLoader the input is measured, and the process ends.
+"""Detect the begin of a training loop: at the first batch of its DataLoader, measure the input and end the process.
 
-The loop of training is told from others (an evaluation, statistics over the data) by what has to be there: an
-optimizer, gradients, and a model that is not set to evaluate. A loop that escapes this is caught by the first step of
-an optimizer, before it is made.
+The training loop differs from others (an evaluation, statistics over the data) by an optimizer, gradients, and a model
+that is not set to evaluate. A loop that escapes this is caught by the first step of an optimizer, before it is made.
 """
 
 from __future__ import annotations
@@ -50,12 +49,12 @@ def install() -> None:
 
 
 def loop_begins(loader: Any, loop: str, batches_per_step: int | None = None) -> None:
-    """Measure what feeds a training loop, and end the process; ranks other than the first only end.
+    """Measure the loader of a training loop, and end the process; ranks other than the first only end.
 
     Args:
         loader: torch's DataLoader, or accelerate's around it.
-        loop: who runs the loop, in words.
-        batches_per_step: that one optimizer step takes, where it is known.
+        loop: the library that runs the loop, in words.
+        batches_per_step: that one optimizer step takes, if it is known.
 
     Raises:
         Exception: what the job's own dataset or collate function raises at the first batch.
@@ -81,7 +80,7 @@ def _measure(loader: Any, loop: str, batches_per_step: int | None) -> None:
 
 
 def _or_the_end(call: Callable[[], object]) -> None:
-    """Run a part of the measuring; a job that is to be measured alone does not begin to train where that fails."""
+    """Run a part of the measurement; if it fails, end the process, since a job that is only measured must not train."""
     if not guarded(call, _NOT_MEASURED):
         end(DEFECT)
 
@@ -113,7 +112,7 @@ def _iterated(loader: Any) -> None:
 
 
 def _why_no_training() -> str:
-    """What is missing for a training loop; "" if nothing is."""
+    """The reason why this is no training loop; "" if it is one."""
     import torch
 
     if not torch.is_grad_enabled() or torch.is_inference_mode_enabled():

@@ -112,7 +112,7 @@ def _loader(source: Source) -> dict[str, Any]:
 
 
 def _stages(asked: Asked, loaded: InProcess) -> dict[str, Any]:
-    """Everything beside loading in process; what fails is unknown, with the reason."""
+    """Run all measurements other than loading in process; one that fails is unknown, with the reason."""
     source, seconds, usual_s = loaded.source, asked.seconds, loaded.usual_s
     fetched = loaded.fetch.facts()
     workers = held(source.loader, "num_workers") or 0

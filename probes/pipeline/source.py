@@ -12,7 +12,7 @@ _LONGEST_WAIT_S = 60.0  # for a batch of a worker, beside twenty times what one 
 
 
 class Source:
-    """The batches of torch's DataLoader `loader`, made in this process, over and over where it is short.
+    """The batches of torch's DataLoader `loader`, made in this process, over and over if it is short.
 
     Attributes:
         dataset, loader: the job's own.
@@ -32,7 +32,7 @@ class Source:
 
     @property
     def batch_size(self) -> int:
-        """Samples of a batch; 1 if a batch sampler of the job's decides and does not say."""
+        """Number of samples in a batch; 1 if the job's own batch sampler decides and does not state it."""
         size = held(self.loader, "batch_size") or held(held(self.loader, "batch_sampler"), "batch_size")
         return size if type(size) is int and size > 0 else 1
 
@@ -43,7 +43,7 @@ class Source:
 
     @property
     def length(self) -> int | None:
-        """Samples of the dataset; None if it does not say."""
+        """Number of samples of the dataset; None if it is unknown."""
         known = rows(self.dataset)
         if known is not None or self.is_iterable:
             return known
@@ -53,7 +53,7 @@ class Source:
             return None
 
     def indices(self) -> Any:
-        """Which samples the next batch holds; for an iterable dataset, as many places as it has.
+        """The indices of the samples in the next batch; for an iterable dataset, as many entries as it has samples.
 
         Raises:
             StopIteration: there is not even one batch.
@@ -68,7 +68,7 @@ class Source:
             return next(self._order)
 
     def fetch(self, indices: Any) -> Any:
-        """The samples, as torch's own fetchers ask for them; a single one where nothing is collated.
+        """The samples, as torch's own fetchers ask for them; a single one if nothing is collated.
 
         Raises:
             StopIteration: the dataset has none.
@@ -130,7 +130,7 @@ class Source:
 
 
 class _Onwards:
-    """A sampler that takes the order on from where it stands, without an end."""
+    """A sampler that continues the order from its current place, without an end."""
 
     def __init__(self, source: Source) -> None:
         self._source = source

@@ -1,8 +1,8 @@
-"""How fast the files of a dataset are read: cold, from where they lie, and warm, from the memory of the host.
+"""Measure how fast the files of a dataset are read: cold, from their storage, and warm, from the memory of the host.
 
-Read is what the dataset reads of them for a sample: whole files, or pieces of that size, at random places where samples
-are asked for by number, one after the other where the dataset gives them in its own order. Only files that this dataset
-was seen opening, or holds open, are taken out of the host's memory before, and no others.
+The reads are those of the dataset for a sample: whole files, or pieces of that size; at random places if samples are
+asked for by number, one after the other if the dataset gives them in its own order. Only files that this dataset was
+seen opening, or holds open, are evicted from the host's memory before.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _why_no_files(read: ReadCounters) -> str:
 
 
 def _piece_bytes(read: ReadCounters, sample_bytes: float | None) -> int:
-    """What a sample takes of the files: by read calls, else as large as it is loaded."""
+    """Bytes that a sample reads from the files: by read calls if they are counted, else its size once loaded."""
     called = read.called_per_sample or 0.0
     return int(called if called >= 0.5 * (sample_bytes or 1.0) else sample_bytes or 0)
 

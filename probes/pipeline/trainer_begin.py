@@ -1,4 +1,4 @@
-"""Where the loop of transformers' Trainer begins: when `train()` asks for its DataLoader, before any callback hears."""
+"""Detect the begin of transformers' Trainer: when `train()` asks for its DataLoader, before any callback."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What takes the time of loading, by the stacks seen meanwhile: tokenising, decoding, reading, ... and at which lines.
+"""Find the work that takes the time of loading, by the stacks seen meanwhile: tokenising, decoding, ..., and its lines.
 
-Told by the innermost frame that says it: a library by its folder, a function of the user's by its name, and what a line
-calls by the name of that.
+The innermost frame that identifies the work decides: a library by its folder, a function of the user's by its name, and
+a call in a line by the name of the called.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Step times: by the host's clock, and by CUDA events where a device runs behind the host."""
+"""Step times: by the host's clock, and by CUDA events if a device runs behind the host."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ Mark = tuple[int, Any]
 
 
 class StepClock:
-    """Collects the time of each step by phase; what happens between `step_ended` and `step_begins` is not counted.
+    """Collects the time of each step by phase; time between `step_ended` and `step_begins` is not counted.
 
     Attributes:
-        now: tells nanoseconds.
-        began: when the running step did; None if that was not seen.
+        now: returns nanoseconds.
+        began: when the running step began; None if that was not seen.
     """
 
     def __init__(self, now: Callable[[], int]) -> None:
@@ -83,14 +83,14 @@ class StepClock:
             self._waited.append(None)
 
     def put_off(self) -> None:
-        """What was timed since the waiting counts as waiting; steps with the profiler on have no time there."""
+        """Count the steps timed since the waiting as part of it; steps with the profiler on have no time there."""
         self._ranges.clear()
         for phase in KEPT:
             for began, ended in self._spans.pop(phase, []):
                 self._waited.append(ended[0] - began[0] if phase == "control" else None)
 
     def times(self, phase: str) -> list[int]:
-        """The nanoseconds of each step of `phase`: of the device where every step has them, else of the host."""
+        """The nanoseconds of each step of `phase`: of the device if every step has them, else of the host."""
         of_device = self._of_device()
         if of_device is not None:
             return of_device.get(phase, [])
@@ -119,7 +119,7 @@ class StepClock:
         return "host" if self._of_device() is None else "device"
 
     def _of_device(self) -> dict[str, list[int]] | None:
-        """The device's nanoseconds of each step by phase; None if one has none, or if CUDA refuses to tell it."""
+        """The device's nanoseconds of each step by phase; None if one has none, or if CUDA refuses to return it."""
         if not any(self._spans.values()):
             return None
         times: Any = quietly(lambda: {phase: [_between(*span) for span in of] for phase, of in self._spans.items()})
@@ -130,7 +130,7 @@ class StepClock:
 
 
 def _event() -> Any:
-    """A recorded CUDA event; None if CUDA is not in use, or a graph is captured, whose events tell no time.
+    """A recorded CUDA event; None if CUDA is not in use, or a graph is captured, whose events carry no time.
 
     Recording does not wait for the device.
     """

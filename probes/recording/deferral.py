@@ -24,7 +24,7 @@ _library: Any = None
 
 @contextmanager
 def handlers_wait() -> Iterator[None]:
-    """In the main thread: handlers in Python run at the end of the block, once for each signal that came."""
+    """Delay Python's signal handlers, in the main thread, to the end of the block: one call for each signal."""
     if get_ident() != main_thread().ident:  # no handler ever runs here
         yield
         return

@@ -25,7 +25,7 @@ _recording: Callable[[], bool] = _nothing
 
 
 def profiler_started(recording: Callable[[], bool]) -> None:
-    """Kineto is in use from now on; `recording` tells whether the probe's profiler runs."""
+    """Note that Kineto is in use from now on; `recording` returns whether the probe's profiler runs."""
     global _leave, _recording
     _recording = recording
     if _leave is None:

@@ -1,4 +1,4 @@
-"""One window of steps recorded by Nsight Systems, which the driver tells when: torch's profiler stays off."""
+"""One window of steps recorded by Nsight Systems, which driver calls start and stop: torch's profiler stays off."""
 
 from __future__ import annotations
 
@@ -69,10 +69,10 @@ class NsightWindow:
             cuda.cudart().cudaProfilerStop()
 
     def write(self) -> None:
-        """Nothing: nsys writes."""
+        """Do nothing: nsys writes."""
 
     def still_ours(self) -> None:
-        """Nothing can take the session from nsys."""
+        """Do nothing: nothing can take the session from nsys."""
 
     def _record_if_due(self) -> None:
         if self._steps == self._warmup:
@@ -83,7 +83,7 @@ class NsightWindow:
 
 
 def _cuda() -> Any:
-    """torch.cuda where it is in use; None else, since to ask the driver would open the device."""
+    """torch.cuda if it is in use, else None, since asking the driver would open the device."""
     torch: Any = sys.modules.get("torch")
     return torch.cuda if torch is not None and torch.cuda.is_initialized() else None
 
@@ -92,7 +92,7 @@ AnyRecorder = Recorder | NsightWindow
 
 
 def recorder_of(config: Config, trace: Path, plan: Plan, allowance: Allowance) -> AnyRecorder:
-    """What records the window that is planned: torch's profiler into `trace`, or Nsight Systems."""
+    """The recorder of the planned window: torch's profiler into `trace`, or Nsight Systems."""
     if config.nsight:
         return NsightWindow(plan.warmup, plan.active)
     return Recorder(trace, plan.warmup, plan.active, allowance)

@@ -1,7 +1,8 @@
 """Profilers that the job starts itself: torch has room for one in a process, and that one is the job's.
 
 A profiler is in use from its preparation on, a warm-up before torch calls it enabled. So preparations are watched from
-the moment that torch is there; ours gives way to one of the job's, and never starts, or stops anything, beside it.
+the moment that torch is there; ours gives way to one of the job's, and never starts or stops anything while that one is
+in use.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def running() -> bool:
 
 
 def signs() -> tuple[Callable[[], bool], list[tuple[Any, int]]]:
-    """What `running` looks at while the probe has no profiler of its own: whether torch says so, and a list."""
+    """The two things that `running` checks while the probe has no profiler: whether torch reports one, and a list."""
     autograd: Any = sys.modules["torch.autograd"]
     return autograd._profiler_enabled, _prepared
 

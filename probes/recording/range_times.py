@@ -1,7 +1,7 @@
-"""Where the training thread's time goes in steps without the profiler: by range, on the clock of the host.
+"""Time of the training thread by range, in steps without the profiler, on the clock of the host.
 
-A range costs two looks at the clock. So these steps are as long as without it, and what they say of the ranges needs no
-correction, which what a profiler says of them does.
+A range costs two looks at the clock. So these steps are as long as without it, and their times by range need no
+correction, unlike those of a profiler.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class RangeTimes:
         return self._ns
 
     def opened(self, name: str) -> bool:
-        """A range begins; whether its end is to be told."""
+        """Open a range, and return whether its end is to be reported."""
         if self._thread != threading.get_ident():
             return False
         self._book()

@@ -1,7 +1,7 @@
 """Named ranges: one helper emits each to NVTX (for Nsight) and to record_function (for Kineto), under the same name.
 
 Those around the job's own methods are for the probe's trace and for tools that listen to NVTX: a trace that the job
-takes itself is as it would be without them. Where nobody listens, a range costs well under a microsecond.
+takes itself is as it would be without them. If nobody listens, a range costs well under a microsecond.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _TOOLS = ("NVTX_INJECTION64_PATH", protocol.NSIGHT)
 
 
 class Emitter:
-    """Where ranges go in this process; `listening()` says whether anybody reads them now."""
+    """The functions that emit ranges in this process; `listening()` returns whether anybody reads them now."""
 
     def __init__(self) -> None:
         self.nvtx = _nvtx()
@@ -114,7 +114,7 @@ class StepRange:
 
 
 def within(name: str) -> Callable[..., Any]:
-    """What puts a call inside a range; one within a range of the same name (`super()`) opens no second one."""
+    """A wrapper that runs a call inside a range; a call within a range of that name (`super()`) opens no second."""
 
     def called(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         block = None if name in _open else asked_for(name)
@@ -212,7 +212,7 @@ class _NvtxPackage:
 
 
 class _TorchNvtx:
-    """torch.cuda.nvtx, where the nvtx package is missing."""
+    """Ranges of torch.cuda.nvtx, used if the nvtx package is missing."""
 
     def __init__(self, nvtx: Any) -> None:
         self.push = nvtx.range_push

@@ -25,12 +25,12 @@ class Recorder:
     """Profiles `warmup` + `active` steps and writes the active ones to `path`.
 
     With an `allowance` the first of several steps of warm-up is a trial: it is recorded, exported and thrown away, and
-    what it took decides how many steps are recorded, and whether with shapes. The step after it rests. A range that is
-    open where a profiler stops, such as that of the optimizer's step around its hooks, writes its end into memory that
-    is free by then, if another profiler is on when it ends.
+    its size decides how many steps are recorded, and whether with shapes. The step after it rests. A range that is open
+    when a profiler stops, such as that of the optimizer's step around its hooks, writes its end into memory that is
+    free by then, if another profiler is on when it ends.
 
-    Everything but `write` belongs to the training thread. Raises whatever the profiler raises: the session decides what
-    that means.
+    Everything but `write` belongs to the training thread. It raises whatever the profiler raises; the session decides
+    what that means.
 
     Attributes:
         running: the profiler is on.
@@ -184,7 +184,7 @@ class Recorder:
         other_profilers.ended()
 
     def _watch_collections(self) -> None:
-        """From the first recorded step on: what happens in the warm-up is in no trace."""
+        """Watch garbage collections from the first recorded step on: those of the warm-up are in no trace."""
         if self._collections is None and self._steps >= self._length[0] and not self._on_trial:
             self._collections = Collections()
 
@@ -226,7 +226,7 @@ class Recorder:
 
 
 def _schedule(first: int, warmup: int, active: int) -> Callable[[int], Any]:
-    """What the profiler does in each step of the job: torch's own schedule warns of a window without warm-up."""
+    """The profiler's action in each step of the job: torch's own schedule warns of a window without warm-up."""
     from torch.profiler import ProfilerAction
 
     def action(step: int) -> ProfilerAction:
@@ -241,9 +241,9 @@ def _schedule(first: int, warmup: int, active: int) -> Callable[[int], Any]:
 
 
 def _start(profiler: Any) -> None:
-    """Start it without the warning of torch 2.10 and 2.11, to each that does not keep events, that it keeps none.
+    """Start it without the warning of torch 2.10 and 2.11, which they give for each profiler that does not keep events.
 
-    They are kept where a second cycle begins, and there is one: only the look for the warning sees the setting.
+    Events are only kept when a second cycle begins, and there is one: just the check for the warning sees the setting.
     """
     keeps = getattr(profiler, "acc_events", None)
     if keeps is not None:
@@ -259,7 +259,7 @@ def _start(profiler: Any) -> None:
 
 
 def _stop(profiler: Any) -> None:
-    """Stop the profiler, past its schedule where that fails: a process in which one stays on crashes as it exits."""
+    """Stop the profiler, past its schedule if that fails: a process in which one stays on crashes as it exits."""
     try:
         profiler.stop()
     except Exception:
@@ -268,7 +268,7 @@ def _stop(profiler: Any) -> None:
 
 
 def _activities() -> Any:
-    """What is recorded: of the host, and of a GPU where torch was built for one."""
+    """The activities to record: those of the host, and those of a GPU if torch was built for one."""
     from torch.profiler import ProfilerActivity, supported_activities
 
     return {ProfilerActivity.CPU, ProfilerActivity.CUDA} & set(supported_activities())

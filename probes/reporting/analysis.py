@@ -1,4 +1,4 @@
-"""The analysis of a window beside the training: a process of its own, at the lowest priority, and one thread."""
+"""The analysis of a window during training: a process of its own, at the lowest priority, with one thread."""
 
 from __future__ import annotations
 
@@ -36,11 +36,12 @@ runpy.run_module('diagnose', run_name='__main__', alter_sys=True)
 
 
 class Analysis:
-    """What `diagnose analyze --json` says of the window in `folder`, once each of `ranks` ranks has written its part.
+    """The result of `diagnose analyze --json` on the window in `folder`, once all `ranks` ranks have written their
+    parts.
 
-    A window of which rank 0 recorded nothing has neither a diagnosis nor a failure: the capture has said why.
+    A window of which rank 0 recorded nothing has neither a diagnosis nor a failure: the capture has reported why.
 
-    Everything but `_run` and what it calls is for the thread that makes it.
+    Everything but `_run` and what it calls is for the thread that creates it.
 
     Attributes:
         ended: nothing more comes.
@@ -92,10 +93,10 @@ class Analysis:
 
 
 def analysed(folder: Path, begun: Callable[[subprocess.Popen[bytes]], object]) -> dict[str, Any]:
-    """The diagnosis of a folder of traces, as `diagnose analyze --json` prints it; `begun` is told of its process.
+    """The diagnosis of a folder of traces, as `diagnose analyze --json` prints it; `begun` receives its process.
 
     Raises:
-        RuntimeError: it said why not.
+        RuntimeError: it failed; the message is its own.
         OSError: no process can be had.
         subprocess.TimeoutExpired: it took too long.
         ValueError: what it printed is no JSON.
@@ -123,6 +124,6 @@ def analysed(folder: Path, begun: Callable[[subprocess.Popen[bytes]], object]) -
 
 
 def _environment() -> dict[str, str]:
-    """That of the job, in which nothing is captured; numpy takes one core."""
+    """The job's environment without the variables of a capture; numpy takes one core."""
     kept = {name: value for name, value in os.environ.items() if name not in (CONFIG, PIPELINE)}
     return kept | {"OMP_NUM_THREADS": "1"}

@@ -1,4 +1,4 @@
-"""What is told of a diagnosis: one line, figures by name, and a document without a path, a host or an argument.
+"""Reported parts of a diagnosis: a line, figures by name, and a document without paths, hosts or arguments.
 
 Each takes the JSON object of `diagnose analyze --json` and picks what it names; what a later version adds to the
 diagnosis is never sent by itself.
@@ -67,7 +67,7 @@ def document(diagnosis: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _class_percents(ledger: list[Mapping[str, Any]]) -> dict[str, float]:
-    """Of each class, none left out: in a ledger that adds up to the step, what is not in it took nothing."""
+    """Percent of the step by class, each of them: in a ledger that adds up to the step, a missing class is zero."""
     if not ledger:
         return {}
     return {

@@ -1,4 +1,4 @@
-"""The name of what a line calls, told from bytecode: `item` in `total += loss.item()`."""
+"""The name of the function that a line calls, read from bytecode: `item` in `total += loss.item()`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def called_name(code: CodeType, at: int) -> str | None:
     """The name by which the call at position `at` finds its function; None if none runs there, or it has no name.
 
     A call and the load of its function begin at one place of the source. The name is not known before Python 3.11, nor
-    where positions are not kept.
+    if positions are not kept.
     """
     if not hasattr(code, "co_positions"):
         return None

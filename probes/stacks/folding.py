@@ -38,7 +38,7 @@ STEP, OPTIMIZER = "step", "optimizer"
 
 
 def stack_samples(sampler: StackSampler, asked: bool) -> dict[str, Any]:
-    """What the record says of the samples, which were `asked` for or not."""
+    """The samples as the record has them; `asked` is whether sampling was requested."""
     if not asked:
         return {"why_none": "sampling is off"}
     if not sampler.samples:
@@ -126,7 +126,7 @@ class Folding:
 
 
 def _done_by(code: CodeType) -> str:
-    """What is done inside a library's function."""
+    """The work that a library's function does."""
     path = code.co_filename.replace(os.sep, "/")
     return next((doing for part, function, doing in DOING if part in path and function in (None, code.co_name)), STEP)
 

@@ -1,7 +1,7 @@
-"""Where the training thread is in Python, every ten milliseconds of some steps or as often as is cheap.
+"""Sample the training thread's stack in Python, every ten milliseconds of some steps or as often as is cheap.
 
-A thread beside it looks at its stack and keeps code objects and positions, never a frame: locals live no longer than
-without it, but for the microseconds of one look. What it saw counts once a step is over, so that whole steps count.
+A second thread looks at its stack and keeps code objects and positions, never a frame: locals live no longer than
+without it, but for the microseconds of one look. Its samples count once a step is over, so that whole steps count.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ Stacks = dict[tuple[int, ...], int]
 class StackSampler:
     """Samples the stack of `thread` while steps run that `start` and `step_ended` divide, until there are enough.
 
-    A sample stands for an interval, which is as long as looks are dear: more than a share of the time is never spent. A
-    look that had to wait, for a function in C that keeps the interpreter to itself, counts as many as passed meanwhile.
-    Code in Python that keeps it for less than the switch interval (5 ms) is found where it gives it up. Nothing is
-    raised; `why_none` says why there are no samples.
+    A sample stands for an interval, whose length grows with the cost of a look: sampling never takes more than a share
+    of the time. A look that had to wait, for a function in C that keeps the interpreter to itself, counts as many as
+    passed meanwhile. Code in Python that keeps it for less than the switch interval (5 ms) is found at the point where
+    it gives it up. Nothing is raised; `why_none` is why there are no samples.
 
     Attributes:
         steps, samples, wall_ns, cost_ns: of the steps that ended, the last being the CPU time of the sampling.

@@ -1,4 +1,4 @@
-"""Hooks into Lightning's Trainer, by either of its names: its ranges, and a step where a batch has updated.
+"""Hooks into Lightning's Trainer, by either of its names: its ranges, and a step when a batch has updated.
 
 A step ends with the batch in which `global_step` has risen, before a validation that is due then. That of manual
 optimization rises once for each optimizer, so a batch that steps several is one step still.

@@ -1,4 +1,4 @@
-"""What a trainer tells the session: that its loop begins, that a step has ended, that the loop has ended."""
+"""Report the loop of a trainer to the session: that it begins, that a step has ended, that the loop has ended."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def watch(trainer: type, ranges: Mapping[str, str]) -> None:
 
 
 def wrap_methods(trainer: type, ranges: Mapping[str, str]) -> None:
-    """As `watch`, for a subclass that overrides some of the methods."""
+    """Wrap methods as `watch` does, for a subclass that overrides some of them."""
     for method, name in ranges.items():
         wrap_method(trainer, method, name)
 

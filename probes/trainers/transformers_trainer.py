@@ -155,7 +155,7 @@ def _ours_of(handler: Any) -> list[Any]:
 
 
 def _reports_of(callback: Any, trainer: Any, handler: Any) -> None:
-    """Where windows are reported the callback comes first: loggers close at the end of training, which it waits at."""
+    """Move the callback to the front if windows are reported: loggers close when training ends, and it waits then."""
     current = callback.diagnose_session or session()
     if callback.report is None and current is not None and current.config.log:
         callback.report = _report(current)
@@ -172,7 +172,7 @@ def _report(current: Session, sends_artifacts: bool = False) -> Report:
 
 
 class _Steps:
-    """What the callback does with the Trainer's events; the base class it needs is known only once transformers is."""
+    """The callback's handlers of the Trainer's events; the base class it needs is only known once transformers is."""
 
     diagnose_session: Session | None = None
     report: Report | None = None
@@ -243,8 +243,8 @@ def DiagnoseCallback(
 ) -> Any:
     """A TrainerCallback that captures one window of `steps` into `out_dir` (default: diagnose-runs/<time>).
 
-    The window is analysed beside the training. With `log` one line says what it shows, and the Trainer's loggers get
-    its figures; with `artifacts` W&B and MLflow get the causes and findings as a document, too.
+    The window is analysed during training. With `log` one line gives the result, and the Trainer's loggers get its
+    figures; with `artifacts` W&B and MLflow get the causes and findings as a document, too.
 
     Make it before the Trainer: `Trainer(..., callbacks=[DiagnoseCallback("runs/a")])`. Under `diagnose run`, the
     settings given there win.

@@ -97,7 +97,7 @@ def _analysis(timeline: Timeline, settings: Settings) -> RankAnalysis:
 
 
 def _captured_s(timeline: Timeline) -> tuple[float, float] | None:
-    """Begin and end of the counted steps in seconds since 1970; None if the trace does not say."""
+    """Begin and end of the counted steps in seconds since 1970; None if the trace has no absolute time."""
     base_ns, steps = timeline.trace.base_ns, timeline.steps.host
     if not base_ns or not len(steps):
         return None

@@ -52,7 +52,7 @@ class Bundle:
         token: the text that the ranks of this run put into their markers.
         marks: the files that hooked processes leave for `why_empty`.
         shared: whether other parents use the folder.
-        parents: how many use it, this one too, as far as the environment says.
+        parents: how many use it, this one too, as far as the environment shows.
 
     Raises:
         OSError: the folder cannot be made.
@@ -87,7 +87,7 @@ class Bundle:
         return self.shared and self._claimed.others()
 
     def cut(self) -> dict[int, str]:
-        """Ranks that ended inside their window without a trace, each with the reason or ""; read after the job ended."""
+        """Ranks that ended inside their window without a trace, with the reason or ""; read after the job ended."""
         traced = {rank_in(path.name, TRACE) for path in self.traces()}
         return {rank: why for rank, why in self._unended().items() if rank not in traced}
 

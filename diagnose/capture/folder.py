@@ -121,7 +121,7 @@ def has_siblings(env: Mapping[str, str]) -> bool:
 
 
 def parents_of(env: Mapping[str, str]) -> int:
-    """Number of `diagnose run` in the job: one for each rank, or for each host; 1 if nothing says more."""
+    """Number of `diagnose run` in the job: one for each rank, or for each host; 1 if no variable gives more."""
     return max((int(env[name]) for name in _SIBLINGS if env.get(name, "").isdecimal()), default=1)
 
 

@@ -173,7 +173,7 @@ class Job:
         self._as_before()
 
     def _heard_again(self) -> None:
-        """Unblock all signals but the one that may stop a background job that writes to a terminal: we write a report."""
+        """Unblock all signals but the one that may stop a background job that writes to a terminal: we write there."""
         signal.pthread_sigmask(signal.SIG_SETMASK, {*self._mask, signal.SIGTTOU})
 
     def _as_before(self) -> None:

@@ -118,7 +118,7 @@ def _counting(most_bytes: int) -> Iterator[None]:
 
 
 def taken_bytes() -> int | None:
-    """Memory that the process has taken for itself, as the system's limit counts it; None if nothing says."""
+    """Memory that the process has taken for itself, as the system's limit counts it; None if it is unknown."""
     counted = _counted()
     return None if counted is None else counted[1]
 

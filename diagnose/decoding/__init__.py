@@ -1,7 +1,7 @@
 """Decode outside data into typed, bounded values: a table says what each field may hold, the rest is left out.
 
 A value of the wrong type or outside its range is as good as missing, and its path is reported, so that the loss is
-stated. Null is missing, and no loss. Keys that a table does not name are kept where they hold plain, bounded values.
+stated. Null is missing, and no loss. Keys that a table does not name are kept if they hold plain, bounded values.
 """
 
 import math

@@ -36,8 +36,7 @@ runpy.run_module('diagnose', run_name='__main__', alter_sys=True)
 
 
 class Analysis:
-    """The result of `diagnose analyze --json` on the window in `folder`, once all `ranks` ranks have written their
-    parts.
+    """The result of `diagnose analyze --json` on the window in `folder`, once all `ranks` ranks have written.
 
     A window of which rank 0 recorded nothing has neither a diagnosis nor a failure: the capture has reported why.
 

@@ -76,8 +76,7 @@ class Report:
             guarded(lambda: artifacts.send(document), "no artifact sent")
 
     def _log(self, scalars: dict[str, float]) -> None:
-        """Log by the method of Trainer itself: that of a subclass may add, and clear, figures gathered between two
-        logs.
+        """Log by the method of Trainer itself: that of a subclass may add, and clear, figures between two logs.
 
         With several ranks only this one logs, and a callback of the job may hold a collective that the others never
         join: then only transformers' own loggers are called.

@@ -1,4 +1,4 @@
-"""What the tools of an agent answer: Markdown or text below 4,000 tokens, and the tables behind it."""
+"""The answers of an agent's tools: Markdown or text below 4,000 tokens, and the tables behind it."""
 
 import io
 import threading
@@ -43,7 +43,7 @@ _OF_PLAN = ("verdict", "applied", "notes", "plan", "cost", "not_advised", "not_j
 
 
 class Answers:
-    """What the tools tell of files in the roots, one question at a time."""
+    """Answers of the tools about files in the roots, one question at a time."""
 
     def __init__(self, roots: Roots) -> None:
         self.roots, self.tables = roots, Tables()

@@ -34,7 +34,7 @@ class Roots:
     """Folders, with every link followed.
 
     Raises:
-        UserError: one is no folder, or that of one window, whose step times lie beside it.
+        UserError: one is no folder, or that of one window, whose step times lie outside it.
     """
 
     def __init__(self, folders: Sequence[Path]) -> None:
@@ -61,7 +61,7 @@ class Roots:
         return found
 
     def find(self, given: str) -> Path | None:
-        """The same where it is there; None if it could be and is not.
+        """The path as `inside` gives it if it exists; None if it would be inside but does not exist.
 
         Raises:
             UserError: as `inside`, whether or not there is such a file outside.
@@ -89,7 +89,7 @@ class Roots:
 
     @contextlib.contextmanager
     def confined(self) -> Iterator[None]:
-        """What this thread reads meanwhile stays in the folders, and it changes nothing."""
+        """Keep this thread's reads within the folders meanwhile, and let it change nothing."""
         _watch()
         before = _CONFINED.set(self)
         try:

@@ -37,7 +37,7 @@ annotate_option: Callable[[Any], Any] = click.option(
 
 
 def annotated(path: str, options: "Options", to: Path) -> Diagnosis:
-    """The diagnosis of what is at the path, after its annotated trace is written; says where on stderr.
+    """Write the annotated trace of a path, report its file on stderr, and return the diagnosis.
 
     Raises:
         UserError: the input cannot be used, or the file not be written, or it is a trace it would be made from.

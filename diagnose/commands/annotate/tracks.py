@@ -1,4 +1,4 @@
-"""What was found as events of Kineto's format: a process of its own with the steps, the causes and the findings.
+"""The diagnosis as events of Kineto's format: a process of its own with the steps, the causes and the findings.
 
 Times are nanoseconds on the trace's own clock; Chrome's format counts microseconds.
 """
@@ -27,7 +27,7 @@ def micros(ns: int) -> msgspec.Raw:
 
 @dataclass(frozen=True)
 class ProcessTrack:
-    """Where a rank's track goes: the id of its process, and the nanoseconds to add to its times."""
+    """The process id of a rank's track, and the nanoseconds to add to its times."""
 
     process: int = PROCESS
     shift: int = 0
@@ -73,7 +73,7 @@ def _causes(measured: Measured, track: ProcessTrack) -> Iterator[Event]:
 
 
 def _findings(diagnosis: Diagnosis, measured: Measured, track: ProcessTrack) -> Iterator[Event]:
-    """Each finding over the counted steps, on a thread of its own, with the advice beside it."""
+    """Events of each finding over the counted steps, on a thread of its own, together with its advice."""
     windows = measured.attribution.windows
     if not len(windows):
         return

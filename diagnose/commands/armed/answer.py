@@ -25,11 +25,11 @@ _MEMORY = {"rss": "of the host", "device": "of the device, at most so far"}
 
 
 class ArmedWindow(msgspec.Struct, frozen=True, kw_only=True):
-    """One window: why it opened, and what it shows.
+    """One window: why it opened, and its diagnosis.
 
     `first_step` is its first recorded step, `folder` the name of its folder in that of the run, "" if there is none.
-    `ranks` have recorded it, `missed_by` could not any more. `slow_step` is the step in it that its rank found slow,
-    None if none was. `diagnosis` is as `diagnose analyze` gives it, null if `not_told` says why.
+    `ranks` have recorded it, `missed_by` were too late to. `slow_step` is the step in it that its rank found slow, None
+    if none was. `diagnosis` is as `diagnose analyze` gives it, null if `not_told` says why.
     """
 
     first_step: int
@@ -73,10 +73,10 @@ class LongStep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ArmedRun(Answer, frozen=True, kw_only=True):
-    """An armed run. `unended` are ranks whose log does not end: the job runs on, or they were killed.
+    """An armed run. `unended` are ranks whose log has no end: the job runs on, or they were killed.
 
-    `applied` is what the patch of `diagnose run --apply` bought, by the first window with it, one of usual steps where
-    there is one; null in a run without a patch, and where no window tells of one.
+    `applied` is what the patch of `diagnose run --apply` bought, by the first window with it, one of usual steps if
+    there is one; null in a run without a patch, and if no window shows it.
     """
 
     indented = 1
@@ -93,7 +93,7 @@ class ArmedRun(Answer, frozen=True, kw_only=True):
 
     @property
     def diagnoses(self) -> tuple[Diagnosis, ...]:
-        """Of the windows that have one."""
+        """The diagnoses of the windows that have one."""
         return tuple(window.diagnosis for window in self.windows if window.diagnosis is not None)
 
 
@@ -133,7 +133,7 @@ def _check_rules(options: Options) -> None:
 
 
 def window_with_patch(windows: Sequence[ArmedWindow]) -> Diagnosis | None:
-    """The diagnosis that tells what the patch of the run bought; None if none does."""
+    """The diagnosis that shows what the patch of the run bought; None if none does."""
     telling = sorted((one for one in windows if one.diagnosis is not None), key=lambda one: not one.is_usual)
     return next((one.diagnosis for one in telling if one.diagnosis and one.diagnosis.applied is not None), None)
 
@@ -171,7 +171,7 @@ def _window(folder: Path, first: int, told: Sequence[tuple[int, dict[str, Any]]]
 
 
 def _why_none(told: Sequence[tuple[int, dict[str, Any]]]) -> str:
-    """Why a window left no trace, by the first rank that says so, else by what none says."""
+    """The reason why a window left no trace: that of the first rank with one, else derived from the missing lines."""
     failed = next((str(one["error"]) for _, one in told if one.get("error")), "")
     if failed:
         return failed
@@ -182,7 +182,7 @@ def _why_none(told: Sequence[tuple[int, dict[str, Any]]]) -> str:
 
 
 def _long_steps(logs: Sequence[ArmedLog]) -> Iterator[LongStep]:
-    """By step, one for each: that of the first rank that saw it."""
+    """The long steps, one for each step: that of the first rank that saw it."""
     seen: dict[int, LongStep] = {}
     for log in logs:
         for one in log.told:

@@ -1,4 +1,4 @@
-"""What of the configuration is not the same on both sides: recorded settings, versions, and what the trace shows."""
+"""Differences of the configuration: recorded settings, versions, and properties that the traces show."""
 
 from collections.abc import Iterator, Mapping
 
@@ -12,7 +12,7 @@ _UNRECORDED = ("captured_with", "compile_mode", "second_profiler", "uses_cuda_gr
 
 
 def configuration_changes(before: Side, after: Side) -> tuple[Changed, ...]:
-    """Recorded settings where both sides have a record, else what both traces show of them; versions that both tell."""
+    """Differences in recorded settings, or in what the traces show if a record is missing, and in versions."""
     seen = tuple(_known_to_both(before.seen, after.seen))
     if before.setup and after.setup:
         unrecorded = (one for one in seen if one.what in _UNRECORDED)

@@ -1,4 +1,4 @@
-"""How far two runs of one job lie apart, which their steps tell in part at best."""
+"""Distance between two runs of one job, which their steps show only in part."""
 
 from diagnose.commands.compare.side import Side
 from diagnose.commands.compare.step_time import StepTime
@@ -17,7 +17,7 @@ BRIEF = (
 
 
 def usual_floor(before: Side, after: Side) -> float:
-    """How far repeats of a run lie apart: more if either runs without a GPU, or if their windows are elsewhere.
+    """The usual distance between repeats of a run: more if either has no GPU, or if their windows are elsewhere.
 
     A log is taken to be of GPUs.
     """

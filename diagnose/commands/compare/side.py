@@ -74,23 +74,23 @@ class SideRank(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Side(msgspec.Struct, frozen=True, kw_only=True):
-    """A run, as far as comparing needs it. None is not known.
+    """The properties of a run that a comparison needs; None is unknown.
 
     Attributes:
         source: what it was read from, as it may be shown.
-        kind: whether a diagnosis tells it, or a log of step times alone.
+        kind: "diagnosis", or "log" for step times alone.
         step: of which the ledger is: "device step" or "host step"; "" for a log.
         each_ns: the steps of the window.
         unprofiled_ns: those without the profiler.
         counted: steps of the ledger, all ranks together.
-        noise_share: robust standard deviation of a step, where `each_ns` is not known.
+        noise_share: robust standard deviation of a step, if `each_ns` is not known.
         left_out: steps at the start of a log.
         first_step, last_step: numbers of the steps that were seen, as the job counts.
         ranks: of the job.
         trains, tokens_per_step, samples_per_step, flops_per_step: of one rank.
         padding_share: of those tokens.
         setup: recorded settings of the job, by path.
-        seen: what the trace shows of the configuration.
+        seen: configuration that the trace shows.
     """
 
     schema_version: int = SIDE_VERSION
@@ -133,10 +133,10 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def side_of(diagnosis: Diagnosis, source: str) -> Side:
-    """The side that a diagnosis tells.
+    """The side that a diagnosis describes.
 
     Raises:
-        UserError: its times cannot be.
+        UserError: its times are impossible.
     """
     steps, facts = diagnosis.steps, {fact.name: fact.value for fact in diagnosis.facts}
     ledger_ns = sum(entry.ns for entry in diagnosis.ledger)
@@ -169,7 +169,7 @@ def side_of(diagnosis: Diagnosis, source: str) -> Side:
 
 
 def side_of_log(series: Series, source: str) -> Side:
-    """The side that a log tells: its step times without the start, as the mean of the ranks where these are in step.
+    """The side of a log: its step times without the start, as the mean of the ranks that log the same steps.
 
     Raises:
         UserError: the log has no step times.

@@ -1,4 +1,4 @@
-"""How long a step takes on one side, and how far that is known from the steps that were seen."""
+"""Mean step time of one side, and its error, from the steps that were seen."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class StepTime:
 
     Attributes:
         mean_ns: of the steps that are kept.
-        error: standard error of it, a share of it; None if the steps do not tell.
+        error: standard error of it, a share of it; None if the steps do not show it.
         freedom: degrees of freedom of the error.
         kept: whether each step is kept, shape (steps,); the others are slow and rare.
         noise_share: standard deviation of a step, a share of the mean; None for one step.
@@ -44,21 +44,21 @@ class StepTime:
 
     @property
     def lasts_ns(self) -> float:
-        """How long the steps that are kept take together."""
+        """Duration of all kept steps together, in nanoseconds."""
         return self.steps * self.mean_ns
 
     @property
     def steps(self) -> int:
-        """How many are kept."""
+        """Number of the kept steps."""
         return int(self.kept.sum())
 
 
 def step_time(each_ns: Sequence[float]) -> StepTime:
-    """The mean of the steps, of which those that are slow and rare are left out.
+    """The mean of the steps without those that are slow and rare.
 
-    What happens once in a window, or once in a hundred steps, says little of how often it happens: a pause, a
-    checkpoint, a stall. Slow steps that come more often are part of the job and count. The error is that of a bootstrap
-    over blocks of neighbours, since steps follow each other alike.
+    An event seen once in a window, or once in a hundred steps, says little about its frequency: a pause, a checkpoint,
+    a stall. Slow steps that come more often are part of the job and count. The error is that of a bootstrap over blocks
+    of neighbours, since steps follow each other alike.
     """
     ns = np.asarray(each_ns, np.float64)
     kept = ~_rarely_slow(ns)
@@ -85,14 +85,14 @@ def _drift(ns: Floats) -> float:
 
 
 def of_summary(mean_ns: float, noise_share: float | None, steps: int) -> StepTime:
-    """The same where only the mean, the deviation and the number of the steps are known."""
+    """The step time if only the mean, the deviation and the number of the steps are known."""
     known = noise_share is not None and steps > 1
     error = float(noise_share / np.sqrt(steps)) if known and noise_share is not None else None
     return StepTime(mean_ns, error, max(steps - 1.0, 0.0), np.ones(steps, bool), noise_share if known else None)
 
 
 def _rarely_slow(ns: Floats) -> Mask:
-    """The steps that took much longer than all others, where they are so few: one, or one in a hundred."""
+    """Mask of the steps that took much longer than all others, if they are rare: one, or one in a hundred."""
     none = np.zeros(len(ns), bool)
     if len(ns) <= LEAST_KEPT:
         return none
@@ -130,11 +130,11 @@ def _bootstrap_deviation(ns: Floats, block: int) -> float:
 
 
 def half_width(before: StepTime, after: StepTime, floor_share: float, drifts: bool = False) -> float | None:
-    """Half of the 99 % interval of the logarithm of the speed-up; None if no side tells its noise.
+    """Half of the 99 % interval of the logarithm of the speed-up; None if neither side has a known noise.
 
     Noise of the steps (Welch's t) and the distance beyond which 1 % of equal runs lie add up as squares. A side of one
-    step is taken to be as noisy as the other. Where the machine `drifts`, more steps do not average that out: two runs
-    lie as far apart as two stretches of one.
+    step is taken to be as noisy as the other. If the machine `drifts`, more steps do not average that out: two runs lie
+    as far apart as two stretches of one.
     """
     known = [side for side in (before, after) if side.error is not None and side.noise_share is not None]
     if not known:
@@ -170,7 +170,7 @@ def without_start(seconds: Floats) -> Floats:
 
 
 def means_of_neighbours(ns: Floats) -> Floats:
-    """At most `MOST_STEPS` means of equally many neighbours; the last ones that fill none are left out."""
+    """At most `MOST_STEPS` means of groups of neighbours; the last ones that fill no group are left out."""
     together = -(-len(ns) // MOST_STEPS)
     whole = len(ns) // together * together
     return np.asarray(ns[:whole].reshape(-1, together).mean(axis=1))

@@ -36,7 +36,7 @@ def render(comparison: Comparison, console: Console) -> None:
 
 
 def _print_table(page: Page, table: Rows) -> None:
-    """As many columns as fit beside the names, those of the runs first; what is left out stands in the JSON."""
+    """Print as many columns as fit next to the names, those of the runs first; the JSON has the others."""
     columns = _fitting(page, table)
     names = _longest_name(table)
     each = (page.width - min(names, _LEAST_NAME)) // len(columns) - 2 if set(columns) <= _runs(table) else page.width

@@ -1,4 +1,4 @@
-"""What a job's input pipeline does, stage by stage. Frozen; the reports are pure functions of it."""
+"""The answer of `diagnose data`: each stage of a job's input. Frozen; the reports are pure functions of it."""
 
 from typing import Literal
 
@@ -26,11 +26,11 @@ class FunctionShare(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stage(msgspec.Struct, frozen=True, kw_only=True):
-    """A stage of the pipeline; null is not known, and `because` says why, `capture` what would tell.
+    """A stage of the pipeline; null is not known, and `because` gives the reason, `capture` what would show it.
 
     `samples_per_s` and `bytes_per_s` are of one process (of the hand-over: of all workers), `spread` the relative
     standard error. `processes` of the job do the stage at once, which gives `in_job_samples_per_s`. `busy_share` is the
-    share of the time in which it computes or is ready to. `work` is what takes most of it.
+    share of the time in which it computes or is ready to. `work` is what takes most of that time.
     """
 
     name: StageName
@@ -60,8 +60,8 @@ class LoaderRate(msgspec.Struct, frozen=True, kw_only=True):
 class WorkersNeeded(msgspec.Struct, frozen=True, kw_only=True):
     """The workers that keep up with a step, between perfect sharing and workers that hinder each other.
 
-    `room` is how many the rank's cores feed beside training. `feeds` says what steps other numbers keep up with.
-    `because` says why the number is not known, `refused` why workers are nothing for this input, whatever the number.
+    `room` is how many the rank's cores feed during training. `feeds` are the steps that other numbers keep up with.
+    `because` is why the number is not known, `refused` why this input must not use any workers.
     """
 
     step_ms: float | None = None
@@ -83,9 +83,9 @@ class Feeds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PaddingGain(msgspec.Struct, frozen=True, kw_only=True):
-    """By what factor a change makes the tokens of an epoch fewer, padding included; null if it is not known.
+    """Factor by which a change reduces the tokens of an epoch, padding included; null if it is not known.
 
-    `refused` says why the change is not to be made for this input.
+    `refused` is why the change must not be made for this input.
     """
 
     name: str
@@ -113,7 +113,7 @@ class Padding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PipelineReport(Answer, frozen=True, kw_only=True):
-    """What `diagnose data` measured, of one rank. `smallest` names the stage that limits the loader of the job."""
+    """The measurement of `diagnose data`, of one rank. `smallest` names the stage that limits the loader of the job."""
 
     schema_version: int = 1
     loop: str

@@ -1,4 +1,4 @@
-"""From what was measured to what is said."""
+"""Judge the measurement of an input pipeline."""
 
 from msgspec.structs import replace
 
@@ -57,7 +57,7 @@ def report_of(measured: Measured, question: Question) -> PipelineReport:
 
 
 def _workers(workers: WorkersNeeded, standing: Standing) -> WorkersNeeded:
-    """The workers that a step needs; none are named where the job refuses them."""
+    """The workers that a step needs; no number if the job refuses them."""
     refused = standing.against_setting("dataloader_num_workers")
     return (
         WorkersNeeded(room=workers.room, batches_per_step=workers.batches_per_step, refused=refused)
@@ -67,14 +67,14 @@ def _workers(workers: WorkersNeeded, standing: Standing) -> WorkersNeeded:
 
 
 def _groupable(padding: Padding, standing: Standing) -> Padding:
-    """The padding; nothing is promised of groups by length where the job refuses them."""
+    """The padding; without a gain from groups by length if the job refuses them."""
     because = standing.against_setting("train_sampling_strategy", "group_by_length")
     refused = PaddingGain(name=GROUPED, refused=because)
     return replace(padding, gains=tuple(refused if because and g.name == GROUPED else g for g in padding.gains))
 
 
 def _why_handing_over(smallest: Stage | None, rates: tuple[LoaderRate, ...], workers: int) -> str:
-    """What is gained without workers, where they lose more by handing over than they gain by loading."""
+    """Reason to load without workers, if they lose more by handing over than they gain by loading; else ""."""
     by_workers = {rate.workers: rate.samples_per_s for rate in rates}
     alone, together = by_workers.get(0), by_workers.get(workers)
     if smallest is None or smallest.name != "hand-over" or not alone or not together or alone <= together:

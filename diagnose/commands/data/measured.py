@@ -1,4 +1,4 @@
-"""What the probe measured of a job's input, decoded once: a value of the wrong type or range is refused here."""
+"""The probe's measurement of a job's input, decoded once: a value of the wrong type or range is refused here."""
 
 from pathlib import Path
 from typing import Annotated
@@ -27,7 +27,7 @@ class StageTime(msgspec.Struct, frozen=True):
 
 
 class Loading(msgspec.Struct, frozen=True):
-    """Whose CPU time loading in process took, as a capture has it."""
+    """CPU time of loading in process, by whose it is, as a capture records it."""
 
     wall_ns: Count | None = None
     cpu_ns: Count | None = None
@@ -99,7 +99,7 @@ class Storage(msgspec.Struct, frozen=True):
 
 
 class Beside(msgspec.Struct, frozen=True):
-    """CPU time of the loading and of a thread beside it."""
+    """CPU time of the loading and of a second thread."""
 
     wall_ns: Count
     loading_ns: Count
@@ -107,7 +107,7 @@ class Beside(msgspec.Struct, frozen=True):
 
 
 class Lock(msgspec.Struct, frozen=True):
-    """The loading beside a thread in Python, and beside one that needs no lock."""
+    """Measurements of the loading next to a thread in Python, and next to one that needs no lock."""
 
     in_python: Beside | None = None
     without_lock: Beside | None = None
@@ -134,7 +134,7 @@ class Loader(msgspec.Struct, frozen=True):
 
 
 class Dataset(msgspec.Struct, frozen=True, rename={"name": "class"}):
-    """The dataset; `samples` is null if it does not say. `collated`: whether samples are made into batches."""
+    """The dataset; `samples` is null if their number is unknown. `collated`: whether samples are made into batches."""
 
     name: str
     is_iterable: bool
@@ -152,7 +152,7 @@ class Cores(msgspec.Struct, frozen=True):
 
     @property
     def per_rank(self) -> float | None:
-        """As many as one rank has; None if it is not known, and of an answer of no cores, which nobody has."""
+        """Number of cores of one rank; None if it is unknown, or zero, which nobody has."""
         if not self.usable or self.local_ranks is None:
             return None
         return cores_of_rank(self.usable, self.local_ranks, (self.shared, self.quota)) or None
@@ -197,7 +197,7 @@ class LoaderLeft(msgspec.Struct, frozen=True):
 
 
 class PassedOver(msgspec.Struct, frozen=True):
-    """What was seen of a script that was not measured. `empty`: why its loader has no batch."""
+    """Observations of a script that was not measured. `empty`: why its loader has no batch."""
 
     loaders: tuple[LoaderLeft, ...] = ()
     trains: bool = False
@@ -221,7 +221,7 @@ def decoded(content: bytes) -> Measured:
 
 
 def passed_over(file: Path) -> PassedOver:
-    """What the probe left of a script that it did not measure; nothing if it left none."""
+    """Observations that the probe left of a script that it did not measure; empty if it left none."""
     try:
         return msgspec.json.decode(file.read_bytes(), type=PassedOver)
     except (OSError, *UNREADABLE):

@@ -64,7 +64,7 @@ def _longest(lengths: Ints, rows: Ints) -> Ints:
 
 
 def _standard_error(lengths: Ints, rows: Ints, tokens: Ints) -> float | None:
-    """Of the share of padding, a ratio of sums over batches; unknown of a single batch."""
+    """Standard error of the share of padding, a ratio of sums over batches; None for a single batch."""
     if len(rows) < 2:
         return None
     all_tokens = rows * tokens
@@ -116,13 +116,14 @@ def _sets(draw: np.random.Generator, lengths: Ints, together: int) -> Ints:
 
 
 def _batched(lengths: Ints, size: int) -> Floats:
-    """Tokens of a sample where batches of so many, in this order, are as long as their longest."""
+    """Mean tokens per sample if batches of `size`, in this order, are as long as their longest sample."""
     return np.array([lengths.reshape(-1, size).max(axis=1).mean()])
 
 
 def _packed(lengths: Ints, width: int) -> Floats:
-    """Tokens of a sample in rows of `width`: of whole samples, the longest first and each where it fits best; and of
-    samples that are cut, so that nothing is left.
+    """Tokens per sample in rows of `width`: with whole samples, longest first and best fit; and with cut samples.
+
+    Cut samples leave no padding.
     """
     room: list[int] = []
     for length in np.sort(lengths)[::-1].tolist():

@@ -73,7 +73,7 @@ def _batch_s(measured: Measured) -> float | None:
 
 
 def _efficiency(measured: Measured) -> float:
-    """What each of several workers reaches of one alone at worst: an estimate, or what was measured if it is less."""
+    """Lowest efficiency of each of several workers relative to one alone: an estimate, or the measured one if lower."""
     rates = {each.workers: each.samples_per_s for each in measured.workers}
     most, one = max(rates, default=1), rates.get(1)
     together = rates.get(most)

@@ -1,4 +1,4 @@
-"""What `diagnose fit` answers: the forecast as plain values; seconds, bytes and shares as their names say."""
+"""The answer of `diagnose fit`: the forecast as plain values; seconds, bytes and shares as their names say."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -14,7 +14,7 @@ from diagnose.predict.memory.job import JobPlan, Sharding
 
 
 class PlannedJob(msgspec.Struct, frozen=True, kw_only=True):
-    """What is launched; `global_batch` counts sequences of an optimizer step."""
+    """The job that is planned; `global_batch` counts sequences of an optimizer step."""
 
     name: str
     gpus: int

@@ -40,5 +40,5 @@ def known_cells(row: Row) -> dict[str, str]:
 
 
 def is_yes(cell: str) -> bool:
-    """Whether a cell says yes."""
+    """Whether a cell means yes."""
     return cell.casefold() in _YES

@@ -133,7 +133,7 @@ def _predict_table(table: Path, out: Path | None, stack: str | None, mfu_as: str
 
 
 def forecast_of(given: dict[str, Any], found: Callable[[str], tuple[str, ModelShape]] = model_from) -> Forecast:
-    """The plan as it is given, or the best of all where its division is not; `found` says what its model is."""
+    """Forecast of the given plan, or of the best one if no division is given; `found` returns the model's shape."""
     divided = any(given[name] is not None for name in _SHARDING)
     gpus = given["gpus"] or (given["dp"] or 1) * (given["tp"] or 1) * (given["pp"] or 1)
     stack = _stack(given)
@@ -214,9 +214,9 @@ def _check_batch(plan: JobPlan, given: dict[str, Any]) -> None:
 
 
 def _micro_batch(plan: JobPlan, given: dict[str, Any]) -> int:
-    """What reaches the global batch with the stated accumulation, else the largest that fits.
+    """The micro-batch that reaches the global batch with the stated accumulation, else the largest that fits.
 
-    Where a global batch is to be reached and the accumulation is open, it divides a rank's share of it.
+    If the global batch is given and the accumulation is open, it divides a rank's share of the batch.
     """
     global_batch = given["global_batch"]
     if global_batch is not None and given["accumulation"] is not None:
@@ -239,7 +239,7 @@ def _sharding(given: dict[str, Any], gpus: int, stack: Stack) -> Sharding:
 
 
 def _global_batch(given: dict[str, Any], gpus: int) -> int:
-    """Of a search where nobody states one: what the micro-batch and accumulation make on all GPUs, or 256 and more."""
+    """The global batch of a search without a stated one: micro-batch and accumulation on all GPUs, or 256 and more."""
     if given["micro_batch"] or given["accumulation"]:
         return gpus * (given["micro_batch"] or 1) * (given["accumulation"] or 1)
     return -(-_SEQUENCES // gpus) * gpus

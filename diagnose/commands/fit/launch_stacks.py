@@ -1,4 +1,4 @@
-"""What divides a plan's job in the settings of the stacks that are not transformers': a file, or arguments."""
+"""Settings that divide a plan's job for stacks other than transformers: a file, or arguments."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Which of the ways to divide a job over its GPUs is the fastest, and what the next best loses."""
+"""Search for the fastest of the ways to divide a job over its GPUs, and the loss of the next best."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ class Ranked:
 
 @dataclass(frozen=True)
 class Search:
-    """What was found.
+    """The result of a search.
 
     Attributes:
         ranked: configurations that fit, the fastest first; each number of stages, shards and ZeRO stage once.
@@ -35,7 +35,7 @@ class Search:
     fitting: int
 
     def loss(self, place: int) -> float:
-        """How much slower the configuration at that place is. Share of the best one's throughput."""
+        """Loss of the configuration at that place, as a share of the best one's throughput."""
         return 1 - self.ranked[place].step.expected_tokens_per_s / self.ranked[0].step.expected_tokens_per_s
 
 

@@ -25,7 +25,7 @@ _FORWARD_SHARE = 1 / 3  # of training's matrix products; of attention and elemen
 
 @dataclass(frozen=True)
 class Board:
-    """What a GPU can do: FLOP/s of its dense peak in the plan's precision, bytes/s of its memory."""
+    """Rates of a GPU: FLOP/s of its dense peak in the plan's precision, bytes/s of its memory."""
 
     peak_flops: float
     memory_bytes_per_s: float
@@ -50,7 +50,7 @@ def board_of(plan: JobPlan) -> Board:
 
 @dataclass(frozen=True)
 class Stage:
-    """What one pipeline stage holds.
+    """Contents of one pipeline stage.
 
     Attributes:
         layers: its blocks.
@@ -136,8 +136,9 @@ def _host_s(plan: JobPlan, stack: Stack, blocks: int) -> float:
 
 
 def _sharded_weights_s(plan: JobPlan, stack: Stack, parameters: float, device_s: float) -> float:
-    """What a micro-batch waits for weights and, from ZeRO-2 on, for its gradients. FULL_SHARD gathers the weights for
-    each pass, SHARD_GRAD_OP for the forward pass.
+    """Seconds that a micro-batch waits for weights and, from ZeRO-2 on, for its gradients.
+
+    FULL_SHARD gathers the weights for each pass, SHARD_GRAD_OP for the forward pass.
     """
     if plan.sharding.zero < 2:
         return 0.0
@@ -147,5 +148,5 @@ def _sharded_weights_s(plan: JobPlan, stack: Stack, parameters: float, device_s:
 
 
 def exposed_s(seconds: float, exposed_share: float, behind_s: float) -> float:
-    """Of a transfer, what is not hidden behind so much computation."""
+    """Seconds of a transfer that are not hidden behind so much computation."""
     return exposed_share * seconds + max((1 - exposed_share) * seconds - behind_s, 0.0)

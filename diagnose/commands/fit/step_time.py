@@ -1,4 +1,4 @@
-"""How long an optimizer step takes before it runs: parts that add up, with the rates of a training stack."""
+"""Predict the time of an optimizer step before it runs: parts that add up, with the rates of a training stack."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -128,7 +128,7 @@ def _state_bytes(plan: JobPlan) -> float:
 
 
 def _data_parallel_s(plan: JobPlan, stack: Stack, parameters: float, micro_batch_s: float) -> float:
-    """What is transferred once a step: gradients, unless each micro-batch reduces them, and then the new weights."""
+    """Seconds of transfers once per step: gradients, unless each micro-batch reduces them, and then the new weights."""
     zero, behind_s = plan.sharding.zero, _BACKWARD_SHARE * micro_batch_s
     seconds = 0.0
     if zero < 2:
@@ -142,7 +142,7 @@ def _data_parallel_s(plan: JobPlan, stack: Stack, parameters: float, micro_batch
 
 
 def regime(plan: JobPlan) -> str:
-    """Which of the stack's spans holds."""
+    """Name of the stack's span that applies to the plan."""
     if plan.nodes >= WIDE_NODES:
         return "wide"
     if plan.nodes == 1:

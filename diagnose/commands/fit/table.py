@@ -54,10 +54,10 @@ def stack_for(row: Row, given: str | None) -> str:
 def plan_of(row: Row, stack_name: str, shape_of: ShapeOf) -> JobPlan:
     """The job of a row.
 
-    Of accumulation and global batch one suffices, and where they contradict each other the global batch holds.
+    Of accumulation and global batch one suffices, and if they contradict each other the global batch holds.
 
     Raises:
-        UserError: a cell is missing or no number, or the job cannot be launched so.
+        UserError: a cell is missing or no number, or the job cannot be launched as stated.
     """
     cells, stack = known_cells(row), stack_of(stack_name)
     gpus = _count(cells, "gpus")
@@ -99,7 +99,7 @@ def _as_built(model: ModelShape, stack: Stack, pp: int, seq_len: int) -> ModelSh
 
 
 def _choices(cells: Row) -> dict[str, Any]:
-    """What is left to the defaults of a plan where the table does not say."""
+    """Fields of a plan that have a default if the table has no value."""
     given: dict[str, Any] = {
         name: cells[name] for name in ("optimizer", "attention", "checkpointing") if cells.get(name)
     }
@@ -134,11 +134,11 @@ def _count(cells: Row, name: str, default: int | None = None, least: int = 1) ->
 
 @dataclass(frozen=True)
 class Predictions:
-    """What became of a table.
+    """The predictions for a table.
 
     Attributes:
-        rows: with the columns `ADDED` and, where MFU is asked for as a project counts it, `STATED`; they are empty
-            if a row could not be predicted.
+        rows: with the columns `ADDED` and, if MFU is counted as a project does, `STATED`; they are empty if a row could
+            not be predicted.
         problems: why, by line of the file.
     """
 
@@ -149,14 +149,14 @@ class Predictions:
 def predictions(
     rows: Sequence[Row], stack_name: str | None, shape_of: ShapeOf, ledger_of: LedgerOf, mfu_as: str | None = None
 ) -> Predictions:
-    """The rows with their predictions; memory is what tensors take, in GiB, as torch's peak has it.
+    """The rows with their predictions; memory is that of tensors, in GiB, as torch's peak counts it.
 
     Args:
         rows: of the table.
-        stack_name: the training stack of rows that do not name one; None is told by their columns.
+        stack_name: the training stack of rows that do not name one; None lets their columns decide.
         shape_of: the model of a name.
-        ledger_of: what a plan takes on its fullest GPU.
-        mfu_as: whose count MFU is, also that of the throughput that the table states; None for the stack's own.
+        ledger_of: the memory of a plan on its fullest GPU.
+        mfu_as: the project whose count MFU is, also for the throughput that the table states; None for the stack's own.
     """
     done = Predictions([], {})
     columns = ADDED if mfu_as is None else ADDED + STATED

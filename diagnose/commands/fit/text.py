@@ -55,7 +55,7 @@ def _memory(page: Page, made: Forecast) -> None:
 
 
 def _several(made: Forecast) -> str:
-    """What changes do together that do not make room one by one."""
+    """Sentence on changes that make room together if none does one by one."""
     names, micro_batch = made.several_remedies
     changes = " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
     if micro_batch:
@@ -132,7 +132,7 @@ def _choice(page: Page, made: Forecast) -> None:
 
 
 def _to_expect(step: StepTime) -> str:
-    """What the ranking goes by: a mean over runs of which some stall."""
+    """Text of the throughput that the ranking uses: a mean over runs of which some stall."""
     text = f"{step.expected_tokens_per_s / step.gpus:,.0f} tokens/s of a GPU"
     if not step.stall_chance:
         return text

@@ -1,4 +1,4 @@
-"""What the GPU-hours of jobs went to: by cause, group and day, each adding up to the whole."""
+"""Account of the GPU-hours of jobs: by cause, group and day, each adding up to the whole."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -47,7 +47,7 @@ class Counted:
 
 
 def counted(job: Job, basis: Basis) -> Counted | None:
-    """The job with its GPU-hours; None if it has none, since it has no GPU or nothing says how long it ran."""
+    """The job with its GPU-hours; None if it has none, since it has no GPU or an unknown duration."""
     hours = job.gpus * DAY_H if basis == "day" else job.gpu_hours
     if hours is None or not job.has_gpu:
         return None
@@ -113,7 +113,7 @@ class _Sum:
 
 
 def groups_of(jobs: Iterable[Counted]) -> tuple[FleetGroup, ...]:
-    """By label, GPU type and host; within each what lost most first."""
+    """Groups by label, GPU type and host; within each kind, the largest loss first."""
     sums: dict[tuple[str, str], _Sum] = {}
     for each in jobs:
         lost = [(cause, hours) for cause, hours in each.causes.items() if spent(cause) == "lost"]
@@ -144,7 +144,7 @@ def _group(kind: str, name: str, own: _Sum) -> FleetGroup:
 
 
 def days_of(jobs: Iterable[Counted]) -> tuple[FleetDay, ...]:
-    """What each cause that loses takes of the jobs by the day of their windows; windows without a date are left out."""
+    """GPU-hours and share of each losing cause, by the day of the windows; windows without a date are left out."""
     whole: dict[str, float] = {}
     lost: dict[tuple[str, str], float] = {}
     for each in jobs:
@@ -160,7 +160,7 @@ def days_of(jobs: Iterable[Counted]) -> tuple[FleetDay, ...]:
 
 
 def _by_day(each: Counted) -> Iterator[tuple[str, float, str, float]]:
-    """Of each window its day and GPU-hours with no cause, then each cause with what it takes."""
+    """For each window, its day and GPU-hours without a cause, then each cause with its GPU-hours."""
     for window, _, share, shares in each.job.pieces():
         if window.began:
             hours = share * each.gpu_hours

@@ -1,4 +1,4 @@
-"""How likely chance alone is: so many of independent events, and such a shift within a sequence."""
+"""Probability of chance events: so many among independent ones, and such a shift within a sequence."""
 
 from collections.abc import Sequence
 from math import comb
@@ -37,14 +37,14 @@ def drawn_at_least(times: int, drawn: int, marked: int, whole: int) -> float:
 
 
 def shift_in(values: Floats, splits: Sequence[int] | None = None) -> tuple[int, float]:
-    """Where a sequence most likely moves to another level, and how likely chance does as much.
+    """The most likely change point of a sequence, and the probability that chance makes such a shift.
 
     Pettitt's test (A Non-parametric Approach to the Change-point Problem, 1979): the index of the first value of the
     new level, and the p-value, which is his approximation.
 
     Args:
         values: shape (n,).
-        splits: indices that a new level may begin at, in order; every one where nothing else is said.
+        splits: indices that a new level may begin at, in order; every one by default.
     """
     count = len(values)
     at = np.array(range(1, count) if splits is None else splits, int)
@@ -66,7 +66,7 @@ def _p_value(most: float, count: int) -> float:
 
 
 def _ranks(values: Floats) -> Floats:
-    """From 1 on; equal values share the mean of theirs."""
+    """Ranks of the values, from 1 on; equal values share the mean of theirs."""
     _, which, times = np.unique(values, return_inverse=True, return_counts=True)
     last = np.cumsum(times)
     return (last - (times - 1) / 2)[which]

@@ -1,4 +1,4 @@
-"""What the changes of all plans return: each job once, by its own plan, whose steps never count a gain twice."""
+"""GPU-hours returned by the changes of all plans: each job once, by its own plan, so that no gain counts twice."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -19,10 +19,10 @@ class Returned:
 
 
 def returned_by(plan: Sequence[Planned]) -> list[Returned]:
-    """Each step of a plan; the shares of the worst case add up to that of the plan, and so do those of the best.
+    """The return of each step of a plan; the shares add up to that of the plan, in the worst case and in the best.
 
-    A step returns less in the best case than in the worst where those before it have already returned more: its range
-    then goes from the one to the other.
+    A step returns less in the best case than in the worst if those before it have already returned more; its range then
+    goes from the one to the other.
     """
     found: list[Returned] = []
     low_before, high_before = 1.0, 1.0

@@ -1,4 +1,4 @@
-"""What many jobs lose by day, as a drawing."""
+"""Drawing of the losses of many jobs by day."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

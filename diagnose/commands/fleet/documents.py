@@ -38,7 +38,7 @@ def refuse_no_json(start: bytes) -> None:
 
 
 def stem_of(name: str) -> str:
-    """The name of a JSON file without what says so."""
+    """The name of a JSON file without its suffix."""
     return next((name.removesuffix(suffix) for suffix in JSON_SUFFIXES if name.endswith(suffix)), name)
 
 
@@ -102,7 +102,7 @@ def _content(path: Path) -> bytes | None:
 
 
 class _Keys(msgspec.Struct):
-    """What a diagnosis has, and no other of diagnose's documents has all of."""
+    """The keys that a diagnosis has; no other of diagnose's documents has all of them."""
 
     verdict: msgspec.Raw = msgspec.Raw(b"")
     ranks: msgspec.Raw = msgspec.Raw(b"")

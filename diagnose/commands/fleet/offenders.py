@@ -1,4 +1,4 @@
-"""Hosts with a fault in more jobs than chance: what is tested, against what, and when so few jobs tell nothing."""
+"""Hosts with a fault in more jobs than chance explains: the test, its reference, and when the jobs are too few."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,7 +15,7 @@ HELD_BY_THE_MACHINE = ("heat", "the power supply", "heat or the power supply")  
 
 @dataclass(frozen=True)
 class Seen:
-    """A host in a job that tells: whether it has the fault, why, and what others waited for it."""
+    """A host in a job that can show the fault: whether it has it, why, and how long others waited for it."""
 
     job: Job
     has: bool
@@ -25,12 +25,12 @@ class Seen:
 
 @dataclass(frozen=True)
 class _Host:
-    """A host in all jobs that tell.
+    """A host in all jobs that can show the fault.
 
     Attributes:
         seen: each of them.
-        expected: how often chance would give it the fault.
-        p_value: chance of so often or more.
+        expected: the number of faults that chance would give it.
+        p_value: probability of so many faults or more by chance.
         least: the same if it had the fault in all of them.
     """
 
@@ -45,7 +45,7 @@ class _Host:
 
 
 def hosts_of(jobs: Sequence[Counted]) -> tuple[tuple[FleetHost, ...], dict[str, int]]:
-    """Hosts with a fault in some job, the least likely by chance first, and how many hosts each fault is told of."""
+    """Hosts with a fault in some job, the least likely by chance first, and the number of hosts tested by fault."""
     found: list[FleetHost] = []
     tested: dict[str, int] = {}
     kinds: dict[HostFault, Callable[[Iterable[Counted]], dict[str, _Host]]] = {

@@ -39,15 +39,15 @@ Watch = Callable[[str, int, int], None]  # called with the place of what is read
 
 @dataclass
 class Read:
-    """What was read so far.
+    """The windows and files that were read so far.
 
     Attributes:
         windows: each capture once.
-        known: the key of the window that is kept, by the digests and the traces of all that tell it.
+        known: the key of the window that is kept, by the digests and the traces of all its duplicates.
         diagnoses: files that hold one.
         analysed: runs that were analysed.
-        repeats: of both, those that tell what another tells.
-        unread: what cannot be used.
+        repeats: duplicates of both.
+        unread: files that cannot be used.
         left: runs that were not to be analysed.
         armed_h: hours of each armed run, by its folder.
     """
@@ -62,7 +62,7 @@ class Read:
     armed_h: dict[str, float] = field(default_factory=dict)
 
     def take(self, window: Window | None, place: str) -> None:
-        """Keeps the window, or of two that tell the same steps, or steps of the same trace, one."""
+        """Keep the window; of two windows of the same steps, or of the same trace, keep one."""
         if window is None:
             self.refuse(place, "no step was counted in it")
             return
@@ -89,13 +89,13 @@ class _Found:
 def read_fleet(tree: Tree, options: analysis.Options, *, analyse: bool = True, watch: Watch | None = None) -> Read:
     """All windows of the tree.
 
-    A run is not analysed where a diagnosis in its folder tells of all its files.
+    A run is not analysed if a diagnosis in its folder covers all its files.
 
     Args:
         tree: the files.
         options: for the analysis of runs without a diagnosis.
         analyse: whether these are analysed at all.
-        watch: told what is read.
+        watch: called with each file that is read.
     """
     read = Read()
     reading = _Reading(tree, options if analyse else None, _survey(tree, read), read, watch or _unwatched)
@@ -131,7 +131,7 @@ def _survey_file(tree: Tree, found: _Found, folder: str, name: str) -> None:
 
 
 def _tried(read: Read, place: str, take: Callable[[], None]) -> None:
-    """What cannot be used is named, and the next is read."""
+    """Run `take`; name the place if it cannot be used, and go on."""
     try:
         netted(place, take, partial(read.refuse, place))
     except UserError as error:
@@ -142,7 +142,7 @@ def _tried(read: Read, place: str, take: Callable[[], None]) -> None:
 
 @dataclass
 class _Reading:
-    """The tree on its way to windows; `told` are names of traces that a diagnosis of their folder tells of."""
+    """The conversion of a tree into windows; `told` are names of traces that a diagnosis in their folder covers."""
 
     tree: Tree
     options: analysis.Options | None

@@ -19,12 +19,12 @@ _UNITS = {"run": "GPU-hours", "day": "GPU-hours a day"}
 
 
 def unit(fleet: Fleet) -> str:
-    """What amounts are counted in."""
+    """The unit of the amounts."""
     return _UNITS[fleet.basis]
 
 
 def headline(fleet: Fleet) -> str:
-    """How many jobs there are, what they take, and how much of it is lost."""
+    """Number of jobs, their GPU-hours, and the share that is lost."""
     if not fleet.counted:
         return f"{counted(len(fleet.jobs), 'job')}, and none whose GPU-hours are known"
     if not fleet.gpu_hours:
@@ -35,7 +35,7 @@ def headline(fleet: Fleet) -> str:
 
 
 def unknown_line(fleet: Fleet) -> str:
-    """What captures do not tell, and so may be lost, too; "" if that rounds to nothing."""
+    """Line on GPU-hours that captures do not attribute, which may be lost, too; "" if they round to nothing."""
     share = fleet.unknown_gpu_hours / fleet.gpu_hours if fleet.gpu_hours else 0.0
     if share < LEAST_SHARE:
         return ""
@@ -43,7 +43,7 @@ def unknown_line(fleet: Fleet) -> str:
 
 
 def whole_line(fleet: Fleet) -> str:
-    """What the GPU-hours are of."""
+    """Line on what the GPU-hours cover."""
     of = "as long as each ran" if fleet.basis == "run" else "if all run for a day"
     more = len(fleet.jobs) - fleet.counted
     left = f"; {counted(more, 'job')} not counted" if more else ""
@@ -53,7 +53,7 @@ def whole_line(fleet: Fleet) -> str:
 
 
 def money_line(fleet: Fleet) -> str:
-    """What is lost in money, "" if no price is stated."""
+    """Lost money, "" if no price is stated."""
     if fleet.price is None:
         return ""
     of = "" if fleet.priced_share > 0.999 else f", of the {spoken(fleet.priced_share, 'share')} whose price is known"
@@ -61,7 +61,7 @@ def money_line(fleet: Fleet) -> str:
 
 
 def read_line(fleet: Fleet) -> str:
-    """What it was read from."""
+    """Line on the files that were read."""
     parts = [f"{counted(fleet.diagnoses, 'file')} with a diagnosis"]
     if fleet.analysed:
         parts.append(f"{counted(fleet.analysed, 'run')} analysed")
@@ -126,7 +126,7 @@ def between(amount: Speedup | None) -> str:
 
 
 def whole_plans_line(fleet: Fleet) -> str:
-    """What all plans return together, and that as a share."""
+    """Line on what all plans return together, also as a share."""
     if fleet.all_changes is None or not fleet.gpu_hours:
         return "no plan predicts anything"
     low, high = (None if end is None else spoken(end / fleet.gpu_hours, "share") for end in fleet.all_changes)
@@ -135,17 +135,17 @@ def whole_plans_line(fleet: Fleet) -> str:
 
 
 def change_name(row: FleetChange) -> str:
-    """What to change, and whether that changes the numbers that training computes."""
+    """The change, and whether it changes the numbers that training computes."""
     return f"{plain(row.action)}{' (changes numerics)' if row.numerics else ''}"
 
 
 def group_name(row: FleetGroup) -> str:
-    """Its name, or that nothing tells it."""
+    """The group's name, or a text that it is unknown."""
     return plain(row.name) or _UNNAMED[row.kind]
 
 
 def groups(fleet: Fleet, kind: str) -> list[FleetGroup]:
-    """The groups of a kind; none if nothing tells them apart."""
+    """The groups of a kind; empty if they have no names to distinguish them."""
     found = [row for row in fleet.groups if row.kind == kind]
     return [] if all(not row.name for row in found) else found
 
@@ -193,7 +193,7 @@ def when(row: FleetHost) -> str:
 
 
 def waited(row: FleetHost) -> str:
-    """What other ranks waited for it, "" of a fault that tells no such thing."""
+    """GPU-hours that other ranks waited for it, "" for a fault without waits."""
     return "" if row.gpu_hours is None else number(row.gpu_hours)
 
 
@@ -205,7 +205,7 @@ def chance(p_value: float | None) -> str:
 
 
 def hosts_line(fleet: Fleet) -> str:
-    """How many hosts were tested, of what, "" if none was."""
+    """Number of hosts that were tested and of those at fault; unknown if none was tested."""
     late, held = (fleet.hosts_tested.get(fault, 0) for fault in ("late rank", "clock held down"))
     if not late and not held:
         return "unknown: no job with a late rank on one of several hosts, and no clocks of several hosts"
@@ -224,12 +224,12 @@ def trend_line(row: FleetTrend) -> str:
 
 
 def trends(fleet: Fleet) -> list[FleetTrend]:
-    """Those that moved; else those that could have been told."""
+    """The trends that show a change."""
     return [row for row in fleet.trends if row.answer == "yes"]
 
 
 def no_trend_line(fleet: Fleet) -> str:
-    """What is said where nothing moved."""
+    """Line for a fleet in which no trend shows a change."""
     if not fleet.trends:
         return "unknown: no cause loses a hundredth of the GPU-hours of dated jobs"
     unknown = [row for row in fleet.trends if row.answer == "unknown"]

@@ -1,4 +1,4 @@
-"""A diagnosis reduced to what a fleet needs of it: kilobytes, so that thousands fit where one diagnosis does."""
+"""A diagnosis reduced to what a fleet needs: kilobytes, so that thousands fit where one diagnosis does."""
 
 import hashlib
 import math
@@ -26,7 +26,7 @@ _LEAST_FACTOR, _MOST_FACTOR = 1e-6, 1e6
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The ranks on one host with one type of GPU; `host` is "" if nothing says it."""
+    """The ranks on one host with one type of GPU; `host` is "" if it is unknown."""
 
     host: str
     device: str
@@ -58,22 +58,22 @@ class Window:
     """One capture.
 
     Attributes:
-        source: the file or folder that tells it, as it may be shown.
+        source: its file or folder, as it may be shown.
         name: of its job, by the place.
         run: the folder of the armed run that it is a window of, "" if it is none.
-        digest: the same for all that tell the same steps of the same ranks.
-        trace: the same for all that are of the same files, whichever of their steps they tell.
-        steps: that it tells, of the rank with most.
+        digest: the same for all windows of the same steps of the same ranks.
+        trace: the same for all windows of the same files, whichever steps they cover.
+        steps: that it covers, of the rank with most.
         is_whole: of the job, and not of one rank.
-        began: in UTC, "" if nothing says.
+        began: in UTC, "" if unknown.
         slurm_job: the job's number, likewise.
         gpus: ranks of the job, those without a trace included.
         parts: its ranks by host and GPU.
         causes: of the ledgers.
         shares: of the time of each part's ranks, shape (parts, causes); a row adds up to 1.
-        late: None if no rank is late, or what makes it late is no host's.
-        held: by host with readings, what holds the clocks of its GPUs down.
-        plan: changes of which something is predicted, in order.
+        late: None if no rank is late, or its cause is not the host.
+        held: by host with readings, the reasons that hold the clocks of its GPUs down.
+        plan: changes with a prediction, in order.
         verdict: the class that bounds the step.
         next: what to do.
         price: of a GPU-hour, as it was stated to the analysis.
@@ -101,12 +101,12 @@ class Window:
 
     @property
     def day(self) -> str:
-        """Of its first step."""
+        """Day of its first step."""
         return self.began[:10]
 
     @property
     def ranks(self) -> int:
-        """Those that were seen."""
+        """Number of its ranks that were seen."""
         return sum(part.ranks for part in self.parts)
 
     @property
@@ -181,7 +181,7 @@ def _hashed(told: object) -> str:
 
 
 def _late(diagnosis: Diagnosis, ranks: list[RankReport]) -> Late | None:
-    """The rank that causes most waiting, where its host may be what makes it late."""
+    """The rank that causes most waiting, if its host may be the cause; else None."""
     hosts = {rank.rank: rank.host for rank in ranks}
     found: list[Straggler] = [one for one in diagnosis.stragglers if one.persistence != "suspected"]
     worst = max(found, key=lambda one: one.waiting_ns_caused, default=None)

@@ -1,4 +1,4 @@
-"""What the flight recorder of a rank kept: its calls of collectives, and the groups that they are made in.
+"""The flight recorder's dump of a rank: its calls of collectives, and the groups that they are made in.
 
 The format is that of torch's `FlightRecorder` and, before torch 2.8, `NCCLTraceBuffer`: version 1.x to 2.x. A version
 adds fields; those that one lacks are unknown. Gloo records a call as scheduled for ever, and marks it retired when its
@@ -43,8 +43,8 @@ class Call:
     """A call of a collective, or a message between two ranks.
 
     Attributes:
-        group: where it is made.
-        number: the how-manieth collective of the group it is, the same on all members.
+        group: in which it is made.
+        number: the index of the collective in the group, the same on all members.
         op: as torch names it, without the library: "all_reduce".
         backend: "nccl", "gloo", ...
         message: of a message, the sender and the receiver by their places in the group.
@@ -82,7 +82,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Dump:
-    """What one rank left.
+    """The dump that one rank left.
 
     Attributes:
         rank: of the job.
@@ -91,7 +91,7 @@ class Dump:
         calls: the oldest first.
         lost: calls that were made before these, and are no longer kept.
         groups: those that the rank is a member of, by name; a group that made no call may be missing.
-        left_out: values that are none of the format.
+        left_out: number of values that are invalid in the format.
     """
 
     rank: int
@@ -122,7 +122,7 @@ def dump_of(value: Any, rank: int, file: str) -> Dump | None:
 
 
 def _groups(config: Any) -> dict[str, Group]:
-    """Of every group its members; gloo states none, under an empty name."""
+    """The members of every group; gloo states none, under an empty name."""
     if not isinstance(config, Mapping):
         return {}
     found = {}

@@ -15,7 +15,7 @@ _GOES_ON_ALONE = {"broadcast", "_broadcast_oop", "reduce", "_reduce_oop", "scatt
 
 @dataclass(frozen=True)
 class Found:
-    """A fault before it is told.
+    """A fault before it is put into words.
 
     Attributes:
         kind: what is wrong.
@@ -24,7 +24,7 @@ class Found:
         sides: the ranks by what they call there, each with the call; the side that most ranks are on first.
         blamed: the ranks that keep others waiting; none if no side is in the majority.
         waiting: the ranks whose call is open.
-        ahead: by how many calls the blamed are ahead, where their next calls tell.
+        ahead: by how many calls the blamed are ahead, if their next calls show it.
         parted_at: the first number from which the ranks run different lines.
     """
 
@@ -39,7 +39,7 @@ class Found:
 
 
 def fault_of(of: Matched) -> Found | None:
-    """What is wrong in a group; None if all its ranks that left a dump made the same calls."""
+    """The first fault in a group; None if all its ranks that left a dump made the same calls."""
     behind = None
     for number in of.numbers():
         made = {rank: calls[number] for rank, calls in of.calls.items() if number in calls}
@@ -105,7 +105,7 @@ def _mismatch(of: Matched, number: int, made: Mapping[int, Sequence[Call]], by_c
 
 
 def _kind(of: Matched, number: int, a: int, b: int, ahead: int) -> Kind:
-    """What a difference is: the same calls in another order, another place of the program, or another call."""
+    """Kind of a difference: the same calls in another order, another place of the program, or another call."""
     if _swapped(of, number, a, b):
         return "order"
     here, there = of.calls[a][number], of.calls[b][number]
@@ -129,7 +129,7 @@ def _loops(of: Matched, number: int, a: int, b: int) -> bool:
 
 
 def rounds(of: Matched, rank: int, call: Call, before: int) -> int:
-    """How often the rank made this call, by its line or else by what it is, with a smaller number."""
+    """Number of earlier calls of the rank that are the same, by line or else by kind."""
     earlier = (made[0] for number, made in of.calls[rank].items() if number < before)
     return sum(_same_place(call, other) for other in earlier)
 
@@ -150,9 +150,9 @@ def _swapped(of: Matched, number: int, a: int, b: int) -> bool:
 
 
 def _ahead(of: Matched, number: int, a: int, b: int) -> int:
-    """By how many calls `b` is ahead of `a`: its next calls are those that `a` makes so much later; below 0 behind.
+    """Number of calls that `b` is ahead of `a`, whose calls match `b`'s next ones so much later; negative if behind.
 
-    0 if the calls after this one agree as they are: then this one alone differs.
+    It is 0 if the calls after this one agree as they are: then only this one differs.
     """
     if _follows(of, number + 1, a, b, 0, least=1):
         return 0
@@ -165,7 +165,7 @@ def _ahead(of: Matched, number: int, a: int, b: int) -> int:
 
 
 def _follows(of: Matched, number: int, early: int, late: int, shift: int, least: int = 2) -> bool:
-    """Whether the calls of `early` from `number` on are those of `late` from `shift` later on, as far as both tell."""
+    """Whether the calls of `early` from `number` on are those of `late`, shifted by `shift`, as far as known."""
     pairs = [(of.calls[early].get(at), of.calls[late].get(at + shift)) for at in range(number, number + 8)]
     known = [(a, b) for a, b in pairs if a is not None and b is not None]
     return len(known) >= least and all(difference(a, b) is None for a, b in known)

@@ -1,4 +1,4 @@
-"""Which fault comes first, which follow from it, and what that makes of the job."""
+"""Judge which fault comes first, which follow from it, and what they mean for the job."""
 
 from collections.abc import Mapping, Sequence
 
@@ -19,11 +19,11 @@ _DEEPEST_TOLD = 60
 
 
 def judged(folder: Folder, earlier: Folder | None = None) -> Hang:
-    """What the dumps of a folder say.
+    """Judge the dumps of a folder.
 
     Args:
         folder: the dumps, as `found_in` reads them.
-        earlier: dumps of the same job from before, which tell whether it moves.
+        earlier: dumps of the same job from before, which show whether it moves.
     """
     dumps = folder.dumps
     if not dumps:
@@ -113,7 +113,7 @@ def _about_members(name: str, by_list: Mapping[tuple[int, ...], Sequence[int]]) 
 
 
 def _verdict(faults: Sequence[Fault], first: Sequence[Found], progress: Progress | None) -> tuple[Verdict, str]:
-    """By what the dumps say, and before that by whether the job moved between two of them."""
+    """Verdict by the dumps, and before that by whether the job moved between two of them."""
     if progress is not None and progress.moved:
         return "slow", f"Slow, not hung: since the earlier dumps {ranks_text(progress.moved)} made further calls."
     if any(fault.kind in _WAITS_FOREVER for fault in faults):

@@ -28,9 +28,9 @@ class Matched:
     """The calls of one group on all ranks that left a dump.
 
     Attributes:
-        group: as its members know it.
+        group: as its members name it.
         members: all ranks of it, with a dump or without.
-        are_known: whether a dump says so; else they are those that made a call, or every rank.
+        are_known: whether a dump lists the members; else they are those that made a call, or every rank.
         calls: of each rank, its collectives by number; those of one number are made together.
         open_messages: of each rank, its sends and receives that have not ended.
         unsure: ranks that have no call of the group, and no longer have all calls.
@@ -48,7 +48,7 @@ class Matched:
         return max(self.calls[rank], default=0)
 
     def numbers(self) -> list[int]:
-        """Those of the calls, in order, from where every rank still has its beginning on."""
+        """Numbers of the calls, in order, from the first one that every rank still has."""
         first = max((min(of) for of in self.calls.values() if of), default=1)
         return sorted(number for number in set().union(*self.calls.values()) if number >= first)
 
@@ -64,7 +64,7 @@ def matched(dumps: Mapping[int, Dump]) -> list[Matched]:
 def everyone(dumps: Mapping[int, Dump]) -> set[int]:
     """All ranks of the job: those with a dump and those that a dump lists.
 
-    Where no dump lists the whole job, the numbers in the names of files tell of lower ones.
+    If no dump lists the whole job, all ranks below the largest number in a file name count.
     """
     return {*dumps, *_listed(dumps), *(() if _in_the_job(dumps) else range(_told_by_names(dumps)))}
 
@@ -80,13 +80,13 @@ def _listed(dumps: Mapping[int, Dump]) -> set[int]:
 
 
 def _in_the_job(dumps: Mapping[int, Dump]) -> set[int]:
-    """The members of the group of all ranks, where a dump lists them."""
+    """The members of the group of all ranks, if a dump lists them."""
     groups = (group for dump in dumps.values() for group in dump.groups.values())
     return {rank for group in groups if group.label == _WHOLE_JOB for rank in group.ranks or ()}
 
 
 def _told_by_names(dumps: Mapping[int, Dump]) -> int:
-    """So many ranks the job has at least: the names of files are believed up to a size that jobs have."""
+    """Least number of ranks of the job by file names, which are believed up to a size that jobs have."""
     return max((rank for rank in dumps if rank < MOST_BY_NAME), default=-1) + 1
 
 
@@ -104,7 +104,7 @@ def disagreements(dumps: Mapping[int, Dump]) -> list[tuple[str, dict[tuple[int, 
 
 
 def difference(a: Sequence[Call], b: Sequence[Call]) -> Difference | None:
-    """In what the same call of two ranks differs; None if it does not, or the dumps do not tell."""
+    """The kind of difference of the same call on two ranks; None if there is none, or the dumps do not show it."""
     for one, other in zip(a, b, strict=False):
         if one.op != other.op:
             return "type"

@@ -30,7 +30,7 @@ class Unread:
 
 @dataclass(frozen=True)
 class Found:
-    """What lies in the folder: dumps by rank, files that could not be used, and stacks that py-spy printed, by rank."""
+    """Contents of the folder: dumps by rank, files that could not be used, and stacks that py-spy printed, by rank."""
 
     folder: str
     dumps: dict[int, Dump]
@@ -110,7 +110,7 @@ def _value(path: Path) -> Any:
 
 
 def _stacks(folder: Path) -> dict[int, tuple[str, ...]]:
-    """What `py-spy dump` printed of each rank: the frames of its main thread, the innermost first."""
+    """Stacks that `py-spy dump` printed for each rank: the frames of its main thread, the innermost first."""
     found = {}
     for path in folder.glob("stack*.txt"):
         match = _STACKS.fullmatch(path.name)

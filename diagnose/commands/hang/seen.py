@@ -1,4 +1,4 @@
-"""What py-spy saw of ranks, where no dump tells what they called."""
+"""Answer from the stacks that py-spy printed, if no dump shows the calls."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -11,7 +11,7 @@ _WHERE = "where ranks wait for each other, in a call of torch.distributed or the
 
 
 def only_seen(folder: Found) -> Hang:
-    """The answer of a folder that holds stacks and no dump: where each rank was, and which of them waited."""
+    """The answer for a folder with stacks and without dumps: where each rank was, and which of them waited."""
     return Hang(
         folder=folder.folder,
         verdict="unknown",

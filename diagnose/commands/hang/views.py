@@ -1,4 +1,4 @@
-"""What the reports of `diagnose hang` say alike: a call, its stack, and how far a rank got."""
+"""Texts that the reports of `diagnose hang` share: a call, its stack, and how far a rank got."""
 
 from collections.abc import Mapping, Sequence
 
@@ -14,7 +14,7 @@ VERDICTS: Mapping[Verdict, str] = {
 
 
 def call_line(call: CallOf) -> str:
-    """Whose call it is, which one, and how far it got."""
+    """The call's ranks, its number and group, and its state."""
     return f"{_ranks(call.ranks)}: call {call.number} of group {call.group}, {call.op}, {', '.join(call.states)}"
 
 
@@ -34,7 +34,7 @@ def reached(state: RankState) -> str:
 
 
 def progress(state: RankState) -> str:
-    """How many calls a rank made, and the last."""
+    """Number of calls that a rank made, and the last one."""
     if not state.file:
         return "no dump"
     return f"{counted(state.calls, 'call')}, {state.open} open; last {reached(state)}"

@@ -1,4 +1,4 @@
-"""What `diagnose hardware` answers."""
+"""The answer of `diagnose hardware`."""
 
 from collections.abc import Iterable
 

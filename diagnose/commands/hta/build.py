@@ -76,7 +76,7 @@ class LoadedAnalysis(TraceAnalysis):  # type: ignore[misc]
         self.t = trace
 
     def critical_path_analysis(self, *args: Any, **kwargs: Any) -> Any:
-        """As in TraceAnalysis.
+        """Run the analysis as TraceAnalysis does.
 
         Raises:
             UserError: the installed versions of HolisticTraceAnalysis and pandas fail at it.

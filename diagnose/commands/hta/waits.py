@@ -1,4 +1,4 @@
-"""What a synchronisation waited for, read from the text: the columns do not hold it, and few traces record it."""
+"""The targets of synchronisations, read from the text: the columns do not hold them, and few traces record them."""
 
 from collections.abc import Iterator
 from contextlib import suppress

@@ -1,9 +1,9 @@
 """The file that holds the promises: one line for each, in a folder of the user's alone, on this machine.
 
 The folder is opened once and all that follows goes through its handle, links are not followed, and a file that belongs
-to another, that others may write to, or in which no line is a promise, is left alone. Who writes holds a lock of
-`fcntl` on the file itself, which NFS knows too: a client reads afresh what it has locked. A line is appended by one
-write; where a process dies within it, the next one begins a new line, and the torn one is counted as unreadable.
+to another, that others may write to, or in which no line is a promise, is left alone. A writer holds a lock of `fcntl`
+on the file itself, which NFS knows too: a client reads afresh what it has locked. A line is appended by one write; if a
+process dies within it, the next one begins a new line, and the torn one is counted as unreadable.
 """
 
 import contextlib

@@ -32,14 +32,14 @@ _MOST_CPU_BYTES = 1 << 16
 
 
 class Promise(msgspec.Struct, frozen=True, kw_only=True):
-    """A predicted speedup beside the achieved one. It names no path, host, script, network or user.
+    """A predicted speedup and the achieved one. It names no path, host, script, network or user.
 
     Attributes:
         format: version of this record.
         date: when it was put to the test: the day in UTC, and no time of it.
-        rules: whose change it was, several where one change is made for several rules.
-        predicted: [low, likely, high] of the whole step's speed; likely is null if only the ends were predicted,
-            high where the best case is not known.
+        rules: whose change it was, several if one change is made for several rules.
+        predicted: [low, likely, high] of the whole step's speed; likely is null if only the ends were predicted, high
+            if the best case is not known.
         achieved: [low, measured, high]; the ends are null if the noise is not known.
         inside: whether the measured speed fell in the predicted range.
         hardware: the GPU's or the CPU's model, "" if it is not known.
@@ -121,7 +121,7 @@ def promise_of_patch(
 
 
 def fell_inside(predicted: Predicted, achieved: Achieved) -> bool:
-    """Whether the measured speed is in the predicted range, as reports say "as predicted"."""
+    """Whether the measured speed is in the predicted range, which reports call "as predicted"."""
     return standing(achieved[1], (predicted[0], predicted[2])) == "as"
 
 
@@ -155,7 +155,7 @@ def this_cpu() -> str:
 
 
 def _versions(known: Mapping[str, str]) -> dict[str, str]:
-    """Without what follows `+`: a build of one's own may be named after a machine or a company."""
+    """Versions without what follows `+`: a custom build may be named after a machine or a company."""
     found = {name: known[name].partition("+")[0] for name in PACKAGES if name in known}
     found["diagnose"] = __version__.partition("+")[0]
     return {name: version for name, version in found.items() if VERSION.fullmatch(version)}

@@ -1,4 +1,4 @@
-"""What the kept promises of each rule came to, and the part of it that a diagnosis quotes."""
+"""Track record of each rule's kept promises, and the part of it that a diagnosis quotes."""
 
 from collections.abc import Iterable
 

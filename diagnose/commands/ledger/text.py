@@ -26,7 +26,7 @@ def render(report: LedgerReport, place: str, console: Console) -> None:
     """Print `report`.
 
     Args:
-        report: what is kept.
+        report: the track records.
         place: the file that holds it, as it is printed.
         console: where it goes.
     """

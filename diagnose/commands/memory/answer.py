@@ -1,4 +1,4 @@
-"""What a memory snapshot says. Frozen; the reports are pure functions of it."""
+"""The answer of `diagnose memory`. Frozen; the reports are pure functions of it."""
 
 from typing import Literal
 
@@ -19,9 +19,9 @@ Category = Literal[
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True):
-    """What was in use at the peak or at an OOM, by what allocated it: a line of the user's code, or the category.
+    """Memory in use at the peak or at an OOM, by what allocated it: a line of the user's code, or the category.
 
-    `share` is of what was in use then. The line is the innermost of the stack; `file` is "" for a category.
+    `share` is of all memory in use then. The line is the innermost of the stack; `file` is "" for a category.
     """
 
     category: Category
@@ -37,8 +37,8 @@ class OutOfMemory(msgspec.Struct, frozen=True, kw_only=True):
     """The last OOM of the history.
 
     `device_free_bytes` is what the driver had left, `reserved_free_bytes` what was reserved and not in use then, and
-    `largest_free_block_bytes` the largest piece of it, where the snapshot was taken at the OOM. `alive` is what was in
-    use then by line, the largest first: it adds up to `allocated_bytes`.
+    `largest_free_block_bytes` the largest piece of it; both are known if the snapshot was taken at the OOM. `alive` is
+    the memory in use then by line, the largest first: it adds up to `allocated_bytes`.
     """
 
     requested_bytes: int
@@ -99,7 +99,7 @@ class DeviceMemory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MemoryFinding(msgspec.Struct, frozen=True, kw_only=True):
-    """A judgement: `name` is what is at fault, `says` the fact with its figures, `do` what to change."""
+    """A judgement: `name` is the fault, `says` the fact with its figures, `do` the change to make."""
 
     name: Literal["out-of-memory", "fragmentation", "empty-cache-in-the-loop", "allocator-retries"]
     device: int
@@ -115,10 +115,10 @@ class Counted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MemoryAnswer(Answer, frozen=True, kw_only=True):
-    """What `diagnose memory` found in one snapshot.
+    """The answer of `diagnose memory` for one snapshot.
 
-    `counted` is the memory ledger of the same run, where its traces lie beside the snapshot; `not_counted` says why
-    there is none. `settings` are those of the allocator that the snapshot tells, as text.
+    `counted` is the memory ledger of the same run, if its traces lie next to the snapshot; `not_counted` is why there
+    is none. `settings` are those of the allocator in the snapshot, as text.
     """
 
     schema_version: int = 1

@@ -1,4 +1,4 @@
-"""What is wrong by a snapshot: memory that is free in pieces, a cache that is emptied, memory that is too little."""
+"""Findings of a snapshot: memory that is free in pieces, a cache that is emptied, too little memory."""
 
 from collections.abc import Iterator
 

@@ -29,17 +29,17 @@ class Live:
 
 @dataclass(frozen=True)
 class Played:
-    """What a history comes to.
+    """The result of replaying a history.
 
     Attributes:
         peak_bytes: the most in use.
-        at_peak: what was in use then, by number of its stack, or `BEFORE`; adds up to the peak.
-        at_oom: likewise what was in use at the last OOM.
+        at_peak: memory in use then, by number of its stack, or `BEFORE`; adds up to the peak.
+        at_oom: likewise at the last OOM.
         oom: the row of the last OOM; None without one.
         oom_allocated_bytes: in use at that row.
         oom_reserved_bytes: reserved at that row.
         oom_is_last: whether nothing was allocated or freed after it.
-        freed_by: of each time that segments were given back, the stack that did.
+        freed_by: the stack of each time that segments were given back.
     """
 
     peak_bytes: int
@@ -103,7 +103,7 @@ def frees_by(history: History) -> int:
 
 
 def _in_use_at(until: int, history: History, used: list[Block], frees: int, begin: int) -> dict[int, Live]:
-    """What is in use after a row, by stack; what is left of the beginning by the blocks that are there at the end."""
+    """Memory in use after a row, by stack; memory from before the history by the blocks that are left at the end."""
     live: dict[int, tuple[int, int]] = {}
     early = begin
     rows = zip(history.actions, history.addresses, history.sizes, history.stacks, strict=True)

@@ -1,8 +1,8 @@
-"""A snapshot of torch's caching allocator as columns: what is reserved, in which blocks, and what was done before.
+"""A snapshot of torch's caching allocator as columns: the reserved memory, its blocks, and the actions before.
 
 The format is that of `torch.cuda.memory._snapshot()` as `_dump_snapshot` pickles it: segments with their blocks, the
-last actions of each device where the history was recorded, and the allocator's settings. Entries become rows as they
-are read, so that a file of any size takes some thirty bytes for each of them, and each stack is kept once.
+last actions of each device if the history was recorded, and the allocator's settings. Entries become rows as they are
+read, so that a file of any size takes some thirty bytes for each of them, and each stack is kept once.
 """
 
 from array import array
@@ -40,7 +40,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Memory that the allocator has of the driver. `device` is -1 if an old format does not tell."""
+    """Memory that the allocator has reserved from the driver. `device` is -1 if an old format does not state it."""
 
     device: int
     address: int
@@ -67,15 +67,15 @@ class History:
 
 @dataclass
 class Snapshot:
-    """What a file holds.
+    """The content of a file.
 
     Attributes:
         file: its name.
         segments: all that is reserved, of every device.
         histories: by device, the actions that were recorded; empty if none were.
-        stacks: by number, the frames of a stack, the innermost first; number 0 is that of what has none.
-        settings: of the allocator, where the format tells them.
-        left_out: entries that are none of the format.
+        stacks: by number, the frames of a stack, the innermost first; number 0 stands for no stack.
+        settings: of the allocator, if the format has them.
+        left_out: number of entries that are invalid in the format.
     """
 
     file: str
@@ -109,7 +109,7 @@ def read(path: Path) -> Snapshot:
 
 
 class _Rows:
-    """What dictionaries become as they are complete: numbers of frames, rows of the history, blocks and segments."""
+    """The columns that dictionaries are reduced to when complete: frame numbers, history rows, blocks and segments."""
 
     def __init__(self) -> None:
         self.history = History()

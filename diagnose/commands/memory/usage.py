@@ -1,4 +1,4 @@
-"""How much memory of a device was in use and reserved over its recorded history, in few points."""
+"""Curve of the memory of a device over its recorded history, in use and reserved, in few points."""
 
 from collections.abc import Iterator
 

@@ -152,7 +152,7 @@ def run(
 
 
 def _config(window: Config, asked: Asked | None, given: dict[str, Any]) -> Config:
-    """What the options ask for beside the window, or in its place."""
+    """The settings that the options ask for, in addition to the window or in its place."""
     asks = {name: given[name] for name in ("memory", "log", "nsight")}
     asks["looked_at_by"] = itself() if can_look(given["hang_stacks"]) else None
     config = replace(window, flight_recorder=not given["no_flight_recorder"], **asks, **limits_of(given))
@@ -170,7 +170,7 @@ def _cannot_run(ctx: click.Context, argv: list[str], error: OSError, bundle: Bun
 def _prepared(
     out: Path | None, config: Config, plain: dict[str, str], patch: Request | None
 ) -> tuple[Bundle | None, dict[str, str]]:
-    """The folder and the environment of a capture; none, with a line that says so, when they cannot be had.
+    """The folder and the environment of a capture; without a folder, and with a printed line, if that fails.
 
     Raises:
         UserError: there is a patch, which goes in with the capture.
@@ -199,7 +199,7 @@ def _why(error: Exception) -> str:
 def _started(
     captured: Launch, alone: Launch, bundle: Bundle | None, patch: Request | None
 ) -> tuple[Job, Bundle | None]:
-    """The command, captured if that is possible, and running in any case: without us, and without nsys, where not.
+    """Start the command, captured if that is possible, else without the capture and without nsys.
 
     Raises:
         OSError: it cannot be executed.
@@ -268,7 +268,7 @@ def _refuse_wrong_usage(
 
 
 def _patch(file: str | None, argv: list[str], speaks: bool) -> Request | None:
-    """What is to be applied, checked before the command starts: a run without it would mislead.
+    """Read the patch to apply before the command starts: a run without it would mislead.
 
     Raises:
         UserError: the patch cannot be read, or cannot reach the command's Python.

@@ -38,7 +38,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def nsight_options(command: Command) -> Command:
-    """Adds the options that say whether nsys records, or only its command line is printed."""
+    """Add the options that let nsys record, or only print its command line."""
     line = click.option(
         "--print",
         "print_line",
@@ -69,7 +69,7 @@ def command_line(argv: Sequence[str], folder: Path, environment: Mapping[str, st
 
 
 def end_early(ctx: click.Context, argv: Sequence[str], config: Config, out: Path | None, *, only_print: bool) -> None:
-    """Under nsys: ends the command where only the line is asked for, or if there is no nsys to run."""
+    """End the command, under nsys, if only the line is asked for, or if there is no nsys to run."""
     if not config.nsight:
         return
     if only_print:
@@ -92,7 +92,7 @@ def _print_line(argv: Sequence[str], config: Config, folder: Path) -> None:
 def words_at_end(
     bundle: Bundle, outputs: Outputs, reporter: Reporter | None, argv: list[str], config: Config, no_ledger: bool
 ) -> None:
-    """After the command ended: what is told of the capture, by what took it."""
+    """Report the capture after the command ended, by the way it was captured."""
     if config.nsight:
         nsight_words(bundle, reporter)
     elif config.armed is not None:
@@ -102,7 +102,7 @@ def words_at_end(
 
 
 def nsight_words(bundle: Bundle, reporter: Reporter | None) -> None:
-    """After the command ended: the report of what nsys exported, or why there is none."""
+    """Report what nsys exported after the command ended, or why there is no export."""
     exports = _all_exported(bundle)
     if exports and len(exports) < bundle.parents:
         say(f"{len(exports)} of {bundle.parents} exports came: {', '.join(map(printable, exports))}")

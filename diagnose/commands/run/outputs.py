@@ -1,4 +1,4 @@
-"""What `diagnose run` makes of a diagnosis: the printed report, the files that were asked for, and the last line.
+"""The outputs of `diagnose run` for a diagnosis: the printed report, the files that were asked for, and the last line.
 
 Nothing here is written among the output of the command: the report is printed on stdout only if that is a terminal.
 """
@@ -50,7 +50,7 @@ def output_options(command: Command) -> Command:
 
 
 def _idle(name: str) -> dict[str, str]:
-    """With which options no such file is written."""
+    """Options with which no such file is written, each with the reason."""
     page = f"--{name} needs a single window: after the run, diagnose analyze RUN/step-K --{name} FILE"
     return {"print_line": ""} | ({"arm": page} if name in _OF_ONE_WINDOW else {})
 
@@ -68,7 +68,7 @@ def files_given(given: Mapping[str, Any]) -> Mapping[str, Path]:
 
 @dataclass(frozen=True)
 class Outputs:
-    """Where a diagnosis goes.
+    """The outputs of a diagnosis.
 
     Args:
         files: by the option that asks for each.
@@ -82,7 +82,7 @@ class Outputs:
 
     @classmethod
     def of(cls, given: Mapping[str, Any], words: Sequence[str]) -> "Outputs":
-        """As the options of `output_options` ask for it; `words` follow `diagnose run`."""
+        """The outputs that the options of `output_options` ask for; `words` follow `diagnose run`."""
         files = files_given(given)
         printed = not given["no_report"] and "report" not in files
         return cls(files, printed, shlex.join(["diagnose", "run", *words]))
@@ -93,7 +93,7 @@ class Outputs:
         return self.printed or bool(self.files)
 
     def publish(self, diagnosis: "Diagnosis", bundle: str) -> str:
-        """Print and write what is wanted, each for itself; the line that ends the job: verdict, next, where it is.
+        """Print and write each wanted output; return the job's last line: verdict, next change, places of the report.
 
         Args:
             bundle: the folder of the capture, as it is printed.
@@ -115,7 +115,7 @@ class Outputs:
 
 
 def _print(diagnosis: "Diagnosis", bundle: str) -> None:
-    """The report on stdout where a person reads it, else on stderr; in one piece, because the job prints too."""
+    """Print the report on stdout if it is a terminal, else on stderr; in one piece, because the job prints too."""
     from diagnose.cli.terminal import terminal
     from diagnose.report.text import render
 

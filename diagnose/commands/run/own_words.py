@@ -1,4 +1,4 @@
-"""Which files are part of a command that is run: no output of ours takes their place."""
+"""Find the files that are part of the user's command, so that no output replaces them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path

@@ -25,7 +25,7 @@ class _Ranks(click.ParamType):  # type: ignore[type-arg]  # generic in some vers
 
 
 def limits_of(given: dict[str, Any]) -> dict[str, Any]:
-    """What both options say, by the names of `Config`."""
+    """The values of both options, by the names of `Config`."""
     return {"budget_bytes": int(given["budget_bytes"]), "ranks": given["ranks"]}
 
 

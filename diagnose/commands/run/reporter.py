@@ -1,4 +1,4 @@
-"""What `diagnose run` says of the capture: the report as soon as it can be made, else why there is none."""
+"""Report the capture of `diagnose run`: the report as soon as it can be made, else why there is none."""
 
 import contextlib
 import os
@@ -24,8 +24,8 @@ class Reporter:
     """Reports the first window, once.
 
     Args:
-        bundle: what the ranks write.
-        outputs: where the report goes.
+        bundle: the folder that the ranks write.
+        outputs: the outputs of the report.
         no_ledger: whether the ledger of promises is left alone.
 
     Attributes:
@@ -58,7 +58,7 @@ class Reporter:
             self.report(written)
 
     def report(self, written: Written) -> None:
-        """Make the report of what the traces tell."""
+        """Make the report of the traces."""
         self.done = True
         if written.traces and written.missing:
             say(_without(written))
@@ -79,7 +79,7 @@ class Reporter:
 
 
 def last_words(bundle: Bundle, reporter: Reporter | None, argv: list[str]) -> None:
-    """After the command ended: the report if it is still due, or why there is none, and what else was written."""
+    """Report after the command ended: the report if it is still due, or why there is none, and further windows."""
     written = _all_written(bundle)
     if written.left_out and not written.traces:
         say(f"{_left_out(written)}; see them: diagnose series {printable(near(bundle.folder))}")
@@ -100,7 +100,7 @@ def last_words(bundle: Bundle, reporter: Reporter | None, argv: list[str]) -> No
 
 
 def armed_words(bundle: Bundle, outputs: Outputs, argv: list[str], no_ledger: bool) -> None:
-    """After an armed command ended: the report of its steps and its windows, or why there is none."""
+    """Report an armed run after the command ended: its steps and its windows, or why there is none."""
     from diagnose.series.armed_log import all_ended
     from diagnose.series.places import step_logs
 
@@ -127,7 +127,7 @@ def near(folder: Path) -> str:
 
 
 def _without(written: Written) -> str:
-    """Which ranks the report does without, and why, as far as they say."""
+    """Line with the ranks that the report lacks, and the reason of the first that has one."""
     more = ", ..." if len(written.missing) > _MOST_RANKS else ""
     listed = ", ".join(map(str, written.missing[:_MOST_RANKS]))
     why = next((f" ({printable(written.errors[rank])})" for rank in written.missing if rank in written.errors), "")
@@ -135,7 +135,7 @@ def _without(written: Written) -> str:
 
 
 def _left_out(written: Written) -> str:
-    """Which ranks record nothing by choice, and whose choice that is."""
+    """Line with the ranks that record nothing by choice, and the reason."""
     ranks = sorted(written.left_out)
     listed = ", ".join(map(str, ranks[:_MOST_RANKS])) + (", ..." if len(ranks) > _MOST_RANKS else "")
     whose = f" of rank {listed} ({len(ranks)} of {written.world_size})" if written.world_size > 1 else ""
@@ -152,7 +152,7 @@ def _why_nothing(bundle: Bundle, written: Written, argv: list[str]) -> str:
 
 
 def _told(cut: dict[int, str]) -> str:
-    """Which ranks ended inside their window, and why, where one could still say so."""
+    """Line with the ranks that ended inside their window, and the reason if one of them left it."""
     ranks = sorted(cut)
     why = next((f": {cut[rank]}" for rank in ranks if cut[rank]), "")
     traces = "their traces were" if ranks[1:] else "its trace was"

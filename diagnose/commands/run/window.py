@@ -1,4 +1,4 @@
-"""Options of `diagnose run` that say which steps are recorded, or looked at."""
+"""Options of `diagnose run` for the steps that are recorded or sampled."""
 
 from collections.abc import Callable
 from functools import reduce

@@ -1,4 +1,4 @@
-"""What the runs of a job at several sizes say. Frozen; the reports are pure functions of it."""
+"""The answer of `diagnose scaling`. Frozen; the reports are pure functions of it."""
 
 from typing import Literal
 
@@ -12,7 +12,7 @@ Kind = Literal["weak", "strong", "mixed", "unknown"]
 
 
 class TaxPart(msgspec.Struct, frozen=True, kw_only=True):
-    """What a step spends on `name` beyond what the smallest run spends, for the same work; negative is less."""
+    """Time per step of `name` beyond that of the smallest run, for the same work; negative is less."""
 
     name: str
     s: float
@@ -65,7 +65,7 @@ class Wall(msgspec.Struct, frozen=True, kw_only=True):
 class Purpose(msgspec.Struct, frozen=True, kw_only=True):
     """The number of GPUs for a purpose: "deadline", "budget", "fastest", "cheapest" or "least energy".
 
-    `gpus` is null if none does, or if it is unknown; `says` is the whole answer as a sentence.
+    `gpus` is null if no number serves it, or if it is unknown; `says` is the whole answer as a sentence.
     """
 
     purpose: str
@@ -77,9 +77,9 @@ class Purpose(msgspec.Struct, frozen=True, kw_only=True):
 class Scaling(msgspec.Struct, frozen=True, kw_only=True):
     """One job at several sizes.
 
-    `kind` is "weak" if the tokens of a step per GPU stay, "strong" if those of the whole step do, "mixed" if
-    neither does, "unknown" if the runs do not tell. `base_gpus` is the smallest size, which all else is compared
-    with. `because` says why nothing is extrapolated, "" if something is.
+    `kind` is "weak" if the tokens of a step per GPU stay, "strong" if those of the whole step do, "mixed" if neither
+    does, "unknown" if the runs do not show it. `base_gpus` is the smallest size, which all else is compared with.
+    `because` is why nothing is extrapolated, "" if something is.
     """
 
     name: str
@@ -93,7 +93,10 @@ class Scaling(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ScalingReport(Answer, frozen=True, kw_only=True):
-    """What `diagnose scaling` found. `sources` is what was read; `power_from` says where the power of a GPU is from."""
+    """The answer of `diagnose scaling`.
+
+    `sources` are the files that were read; `power_from` is the source of the power of a GPU.
+    """
 
     schema_version: int = 1
     sources: tuple[str, ...]

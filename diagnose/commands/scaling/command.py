@@ -62,7 +62,7 @@ def scaling(runs: Sequence[str], **given: Any) -> None:
 
 
 def _question(given: Mapping[str, Any]) -> Question:
-    """What is asked; refuses what lacks its other half."""
+    """The question; refuses an option that lacks its other half."""
     if given["deadline"] is not None and given["tokens"] is None:
         raise click.UsageError("--deadline needs --tokens: how much is to be trained by then.")
     if given["budget"] is not None and given["gpu_hour_price"] is None:
@@ -81,7 +81,7 @@ def _question(given: Mapping[str, Any]) -> Question:
 
 
 def _refuse_idle(runs: Sequence[str]) -> None:
-    """Refuses options of tables where none is read, and of traces where none is analysed."""
+    """Refuse options of tables if none is read, and of traces if none is analysed."""
     paths = [_gpus_and_path(stated)[1] for stated in runs]
     tables = [_is_table(path) for path in paths]
     if not any(tables):

@@ -48,7 +48,7 @@ def report_of(
 
 
 def scaling_of(ladder: Ladder, question: Question) -> Scaling:
-    """What the ladder says, for what is asked."""
+    """Judge the runs of a ladder for the question."""
     given = (question.tokens_per_step, question.tokens_per_step_per_gpu)
     every = sorted((run.completed(*given) for run in ladder.runs), key=lambda run: run.gpus)
     rated = [run for run in every if run.tokens_per_s]
@@ -161,7 +161,7 @@ def _tokens(fit: Fit, gpus: int, runs: Sequence[Run]) -> float | None:
 
 
 def _power(fit: Fit, runs: Sequence[Run]) -> float | None:
-    """Captured power of a GPU: at this size, else at the largest that tells it."""
+    """Captured power of a GPU: at this size, else at the largest with a known power."""
     known = [run.power_w for run in runs or fit.runs[::-1] if run.power_w]
     return known[0] if known else None
 
@@ -178,7 +178,7 @@ def _doubling(fit: Fit, gpus: int, measured: bool, before: Size | None) -> Estim
 
 
 def _tax_s(per_gpu: Estimate, alone: float, tokens: float | None, before: Size | None) -> Estimate | None:
-    """How much longer a step takes than the same work of a GPU at the smallest size."""
+    """Seconds that a step takes longer than the same work of a GPU at the smallest size."""
     if tokens is None:
         return None
     if before is None:
@@ -187,7 +187,7 @@ def _tax_s(per_gpu: Estimate, alone: float, tokens: float | None, before: Size |
 
 
 def _tax_parts(fit: Fit, runs: Sequence[Run]) -> tuple[TaxPart, ...]:
-    """The parts of the tax where one run of this size and one of the smallest have a diagnosis; they add up to it."""
+    """The parts of the tax, if one run of this size and one of the smallest have a diagnosis; they add up to it."""
     smallest = [run for run in fit.runs if run.gpus == fit.base]
     if len(runs) != 1 or len(smallest) != 1 or runs[0] is smallest[0] or not (runs[0].parts_s and smallest[0].parts_s):
         return ()
@@ -200,7 +200,7 @@ def _tax_parts(fit: Fit, runs: Sequence[Run]) -> tuple[TaxPart, ...]:
 
 
 def _notes(fit: Fit, sizes: Sequence[Size]) -> list[str]:
-    """What makes the numbers less sure, one sentence each."""
+    """Notes on what makes the numbers less sure, one sentence each."""
     told = []
     if fit.kind == "unknown":
         told.append("the tokens of a step are not known: more GPUs are taken to do the same work each")
@@ -215,7 +215,7 @@ def _notes(fit: Fit, sizes: Sequence[Size]) -> list[str]:
 
 
 def _communication_note(fit: Fit, sizes: Sequence[Size]) -> list[str]:
-    """Where a diagnosis tells that the tax is mostly something else."""
+    """A note if a diagnosis shows that the tax is mostly not communication."""
     last = next((size for size in sizes if size.gpus == fit.largest), None)
     if last is None or last.communication_s is None or last.tax_s is None or last.tax_s[1] <= 0:
         return []

@@ -1,4 +1,4 @@
-"""How many GPUs for a purpose. What is promised holds at the slow end of the range."""
+"""Number of GPUs for a purpose; each answer holds at the slow end of the range."""
 
 from collections.abc import Sequence
 
@@ -49,7 +49,7 @@ def _budget(sizes: Sequence[Size], tokens: float, budget: float) -> Purpose:
 
 
 def _bought(sizes: Sequence[Size], budget: float) -> Purpose:
-    """How many tokens the money buys where they are cheapest."""
+    """Number of tokens that the budget buys at the size where they are cheapest."""
     priced = [(size, size.billion.price) for size in sizes if size.billion.price]
     cheapest, (low, likely, high) = min(priced, key=lambda pair: pair[1][1])
     tokens = (budget / high * 1e9, budget / likely * 1e9, budget / low * 1e9)
@@ -109,6 +109,6 @@ def _middle(estimate: Estimate | None) -> float:
 
 
 def _gpus_of(size: Size) -> str:
-    """How many GPUs, and whether that is extrapolated."""
+    """Number of GPUs as text, and whether it is extrapolated."""
     said = f"{size.gpus:,} GPU{'' if size.gpus == 1 else 's'}"
     return said if size.runs else f"{said} (extrapolated)"

@@ -23,11 +23,11 @@ _ONE_MICRO_BATCH = "no column tells the accumulation: a step is taken as one mic
 
 @dataclass(frozen=True)
 class Choice:
-    """Which rows of a table are meant.
+    """The choice of rows of a table.
 
     Attributes:
         where: texts that columns must hold, by name.
-        by: columns that tell one job from another; empty: all that hold a setting.
+        by: columns that distinguish jobs; empty: all that hold a setting.
     """
 
     where: Mapping[str, str]
@@ -142,7 +142,7 @@ def _run(row: Sequence[str], columns: Columns, path: Path) -> Run | None:
 
 
 def _tokens_per_step(number: Mapping[str, float | None], gpus: float) -> float | None:
-    """Of the whole job: as stated, else of its sequences."""
+    """Tokens per step of the whole job: as stated, else by its sequences."""
     if stated := number.get("tokens"):
         return stated
     if per_gpu := number.get("tokens_per_gpu"):
@@ -168,7 +168,7 @@ def _settings(columns: Columns, choice: Choice) -> dict[str, int]:
 
 
 def _ladders(rows: Sequence[_Row], columns: Columns, choice: Choice) -> list[list[_Row]]:
-    """The groups of rows with two sizes or more, most sizes first; where no group has, single rows."""
+    """The groups of rows with two sizes or more, most sizes first; if no group has, single rows."""
     settings = _settings(columns, choice)
 
     def same(roles: Sequence[str]) -> Callable[[_Row], tuple[object, ...]]:
@@ -183,7 +183,7 @@ def _ladders(rows: Sequence[_Row], columns: Columns, choice: Choice) -> list[lis
 
 
 def _named(groups: Sequence[Sequence[_Row]], columns: Columns, choice: Choice, file: str) -> list[Ladder]:
-    """Each group with what tells it from the others."""
+    """Each group with the settings that distinguish it from the others as its name."""
     shown = _settings(columns, choice)
     shown |= {role: columns.at[role] for role in ("micro_batch", "accumulation") if role in columns.at}
     differing = {by: at for by, at in shown.items() if len({_cell(group[0].cells, at) for group in groups}) > 1}

@@ -1,4 +1,4 @@
-"""What a series of step times shows. Frozen; the reports are pure functions of it."""
+"""The answer of `diagnose series`. Frozen; the reports are pure functions of it."""
 
 import msgspec
 
@@ -39,18 +39,17 @@ class Periodic(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Near(msgspec.Struct, frozen=True, kw_only=True):
-    """What the log tells between the sample before a stall and the stall: a kind, and its words."""
+    """Event that the log holds between the sample before a stall and the stall: a kind, and its words."""
 
     kind: str
     text: str
 
 
 class Recurs(msgspec.Struct, frozen=True, kw_only=True):
-    """How a stall comes again.
+    """Recurrence of a stall.
 
-    `every_steps` as the log counts, and `every_optimizer_steps`, are None if it keeps no period; `times` is how
-    often it does so in its run. `runs` of the `of_runs` runs of the job that came so far have a stall at the same
-    step.
+    `every_steps` as the log counts, and `every_optimizer_steps`, are None if it keeps no period; `times` is how often
+    it does so in its run. `runs` of the `of_runs` runs of the job that came so far have a stall at the same step.
     """
 
     every_steps: int | None
@@ -97,7 +96,7 @@ class GoodputPart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Goodput(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the wall time from the first logged step to the last goes; the parts add up to it."""
+    """Parts of the wall time from the first logged step to the last; they add up to it."""
 
     wall_s: float
     parts: tuple[GoodputPart, ...]

@@ -1,4 +1,4 @@
-"""Where the wall time of a run goes, from the clock of its log: parts that add up to it."""
+"""Parts of the wall time of a run, from the clock of its log; they add up to it."""
 
 from collections.abc import Sequence
 
@@ -66,7 +66,7 @@ def goodput_of(wall: float, parts: dict[str, float]) -> Goodput:
 
 
 def _cleaned(log: StepLog) -> StepLog:
-    """Without single rows of another count, and without rows that repeat a step."""
+    """The log without single rows of another count, and without rows that repeat a step."""
     keep = ~stray(log.step.astype(np.int64))
     keep[1:] &= np.diff(log.step) != 0
     return StepLog(log.row[keep], log.step[keep], log.clock_s[keep], log.duration_s[keep])

@@ -1,4 +1,4 @@
-"""From step times to what they show: changes, what is periodic, and which steps to look at next."""
+"""Judge step times: changes, periodic stalls, and which steps to look at next."""
 
 from collections.abc import Sequence
 from itertools import pairwise

@@ -28,8 +28,8 @@ class Seen:
     Attributes:
         step: its first step, as the log counts.
         last_step: its last one.
-        time_s: what its steps take on a rank.
-        cost_s: what of it is beyond the steps around.
+        time_s: time of its steps on a rank.
+        cost_s: the part of it beyond the steps around.
         share: `cost_s` of the time of all steps of the run.
         track: the first rank that has it.
         ranks: the tracks that have it, as places among those of the run.
@@ -37,7 +37,7 @@ class Seen:
         every: its period as the log counts, 0 if it keeps none.
         times: how often it comes with that period.
         count: slow steps that it puts together.
-        near: what the log tells before it.
+        near: events that the log holds before it.
     """
 
     step: int
@@ -80,7 +80,7 @@ def time_of(point: ChangePoints) -> float:
 
 
 def looked_for(point: ChangePoints, step: int, last_step: int, share: float) -> Seen | None:
-    """The stall where other runs have one, if the samples are slow enough; `share` of the run is the least."""
+    """The stall at steps where other runs have one, if the samples are slow enough; `share` of the run is the least."""
     track = point.track
     chosen = np.flatnonzero((track.step >= step) & (track.step <= last_step))
     if not len(chosen):
@@ -147,7 +147,7 @@ def with_periods(seen: list[Seen]) -> list[Seen]:
 
 
 def _of_beat(beat: Beat, whole: float) -> list[Seen]:
-    """Periodic slow samples, one by one where they are few, else as one."""
+    """Periodic slow samples: each on its own if they are few, else all as one."""
     track, extra = beat.samples, beat.extra_s
     times = track.seconds * track.steps_each
     count = len(track)
@@ -176,7 +176,7 @@ def _of_beat(beat: Beat, whole: float) -> list[Seen]:
 
 
 def _intervals(run: Run, track: Track) -> dict[int, list[Near]]:
-    """What the log tells before each row of the track, without kinds that are told before many of them."""
+    """Events that the log holds before each row of the track, without kinds that occur before many rows."""
     if track.rows is None or not run.events:
         return {}
     ends = np.searchsorted(track.rows, [one.row for one in run.events])
@@ -189,7 +189,7 @@ def _intervals(run: Run, track: Track) -> dict[int, list[Near]]:
 
 
 def _near(seen: Seen, told: dict[int, list[Near]]) -> tuple[Near, ...]:
-    """What is told between the row before a stall and its last one; the most telling kinds first, each once."""
+    """Events between the row before a stall and its last one; the most informative kinds first, each once."""
     if not seen.rows or not told:
         return ()
     before = range(seen.rows[0], seen.rows[-1] + 1) if seen.count == 1 else seen.rows

@@ -36,7 +36,7 @@ def stalls_of(runs: Sequence[Run], points: Mapping[str, Sequence[ChangePoints]])
 
 
 def _same(one: Seen, other: Seen) -> bool:
-    """Whether two stalls are at the same steps, as far as their logs tell."""
+    """Whether two stalls are at the same steps, as far as their logs show."""
     near = max(one.track.covers, other.track.covers)
     return one.step <= other.last_step + near and other.step <= one.last_step + near
 
@@ -104,7 +104,7 @@ def optimizer_step(tracks: Sequence[Track], one: Seen) -> int:
 
 
 def _gpu_hours(run: Run, one: Seen, tracks: int) -> float | None:
-    """What it costs on the GPUs that stand still: all where most ranks have it, else those of the ranks that do."""
+    """GPU-hours of a stall: of all GPUs if most ranks have it, else of those of the ranks that do."""
     if run.gpus is None:
         return None
     waiting = run.gpus if len(one.ranks) >= _ALL * tracks or one.every else run.gpus * len(one.ranks) / tracks

@@ -1,4 +1,4 @@
-"""Which steps to profile, or to look at, next."""
+"""Suggest the steps to profile, or to look at, next."""
 
 from collections.abc import Sequence
 
@@ -40,7 +40,7 @@ def suggested_captures(
 
 
 def _stalled(series: Series, stalls: Sequence[Stall]) -> list[SuggestedCapture]:
-    """Around the first stall of each kind that recurs, the dearest kind first; around the dearest where none does."""
+    """Captures around the first stall of each kind that recurs, the dearest kind first; else around the dearest."""
     recurring = sorted((one for one in stalls if one.recurs is not None), key=lambda one: (one.step, -one.cost_s))
     kinds: dict[object, list[Stall]] = {}
     for one in recurring:

@@ -42,7 +42,7 @@ def render(report: SeriesReport, console: Console) -> None:
 
 
 def verdict(report: SeriesReport) -> Text:
-    """What was found, in a line."""
+    """The result in a line."""
     if report.not_told is not None:
         return Text("unknown", "bold yellow")
     told = [f"{count} {what}" for count, what in _counted(report) if count]

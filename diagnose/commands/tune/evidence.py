@@ -1,4 +1,4 @@
-"""How much faster a setting is, by all pairs of runs with and without it: one noisy run decides nothing."""
+"""The gain of a setting, by all pairs of runs with and without it: one noisy run decides nothing."""
 
 from collections.abc import Sequence
 
@@ -16,15 +16,16 @@ _QUANTILE = 2.576  # of the standard normal distribution, two-sided 99 %
 
 
 def usually_apart(of: Diagnosis, noise_share: float | None) -> float:
-    """How far repeats of a run lie apart: what is stated, else what is usual on such a device."""
+    """Distance between repeats of a run: the stated one, else the usual one on such a device."""
     if noise_share is not None:
         return noise_share
     return FLOOR_ON_HOST if of.steps.device_time_ns is None else FLOOR
 
 
 def held_against(before: Diagnosis, after: Diagnosis, noise_share: float | None) -> Comparison:
-    """One pair of runs, by what is usual: how the machine drifts between runs is told by pairs that contradict each
-    other, and not taken from each of them.
+    """Compare one pair of runs with the usual noise.
+
+    Drift of the machine between runs shows in pairs that contradict each other, and is not taken from each pair.
     """
     return compare(before, after, floor_share=usually_apart(before, noise_share))
 
@@ -55,5 +56,5 @@ def is_unclear(speedup: Estimate, predicted: Speedup | None) -> bool:
 
 
 def pairs_at_most(newest: Estimate) -> int:
-    """How many pairs of runs are made, by the newest of them: more if it shows a gain, too."""
+    """Number of pairs of runs to make, by the newest of them: more if it shows a gain, too."""
     return _PAIRS_OF_A_GAIN if newest[1] > _WORTH else _PAIRS

@@ -1,4 +1,4 @@
-"""What is made of a run: kept where it is faster than the best before it, beyond the noise; rolled back otherwise."""
+"""Decide on a run: keep it if it is faster than the best before it, beyond the noise; else roll it back."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -172,7 +172,7 @@ def _repeated(number: int, of: Rung, ran: Ran) -> Rung:
 
 
 def without_refused(settings: Settings, this: Diagnosis) -> Settings:
-    """What the run was asked to set, less the keys that the job refused: later runs are not asked for them."""
+    """The settings of the run without the keys that the job refused: later runs are not asked for them."""
     if this.applied is None:
         return settings
     gone, in_use = {entry.key for entry in this.applied.refused}, _in_use(this.applied)
@@ -191,7 +191,7 @@ def _in_use(applied: Applied) -> Settings:
 
 
 def _refused(own: Settings, this: Diagnosis) -> str:
-    """Why nothing of the change is in use; "" if some of it is, or nothing tells."""
+    """Why nothing of the change is in use; "" if some of it is, or it is unknown."""
     if this.applied is None:
         return ""
     if without(own, _in_use(this.applied)) != own:
@@ -203,7 +203,7 @@ def _refused(own: Settings, this: Diagnosis) -> str:
 
 
 def measured(diagnosis: Diagnosis) -> Measured:
-    """The columns of the ladder, as far as the run tells them."""
+    """The columns of the ladder, as far as the run has them."""
     facts: Mapping[str, Any] = {fact.name: fact.value for fact in diagnosis.facts}
     side = compare(diagnosis, diagnosis).before
     on_gpu = diagnosis.steps.device_time_ns is not None

@@ -1,4 +1,4 @@
-"""The climb: measure, try the next change, keep it where it helps, until nothing is left to try."""
+"""The climb: measure, try the next change, keep it if it helps, until nothing is left to try."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,17 +32,17 @@ NOT_HELD = "the best run, made again beside the first, was not faster"
 
 @dataclass(frozen=True)
 class Limits:
-    """How far to go.
+    """Limits of the climb.
 
     Attributes:
         runs: at most, the first included, over all sittings.
         budget_s: seconds of all runs together; None for no end.
         run_s: seconds of one run, which is ended then; None for ten times the first, which may take the whole budget.
         allow_numerics: whether changes may alter what training computes.
-        noise_share: how far repeats of a run lie apart; None for what is usual.
+        noise_share: how far repeats of a run lie apart; None for the usual distance.
         repeats: whether the first and the best run are made again at the end, one after the other: a machine that got
             faster meanwhile is no gain.
-        keeps_promises: whether what was predicted and what came is kept in the ledger.
+        keeps_promises: whether predictions and their results are kept in the ledger.
     """
 
     runs: int = RUNS_AT_MOST
@@ -62,10 +62,10 @@ class Ladder:
     """The climb of one job.
 
     Args:
-        folder: holds what was climbed already.
+        folder: holds the runs so far.
         command: as the user typed it.
         run: runs the job.
-        limits: how far to go.
+        limits: of the climb.
         tell: called with every run as soon as it is written.
     """
 
@@ -76,7 +76,7 @@ class Ladder:
         self.tuning = folder.read() or Tuning(command=tuple(command))
 
     def climb(self) -> Tuning:
-        """Go on from where the folder's runs end, until nothing is left or a limit is reached.
+        """Go on after the folder's last run, until nothing is left or a limit is reached.
 
         Raises:
             Interrupted: the user ended a run.
@@ -169,7 +169,7 @@ class Ladder:
         return held_against(*runs, self._limits.noise_share).speedup
 
     def _judged(self, rung: Rung, ran: Ran) -> None:
-        """Keep a run with its diagnosis, and where nothing can change what came of its promise any more, that."""
+        """Keep a run with its diagnosis; also keep the result of its prediction if nothing can change it any more."""
         if ran.diagnosis is None:
             self._add(rung)
             return
@@ -228,18 +228,18 @@ class Ladder:
         return NOT_HELD if gone and best is not None and best.number == 0 else ""
 
     def _most_s(self) -> float | None:
-        """How long a run may take; of the first, nothing but the user tells."""
+        """Longest time of a run in seconds; for the first run only the user's limits apply."""
         rungs, limits = self.tuning.rungs, self._limits
         if limits.run_s is not None:
             return limits.run_s
         return max(_LONGEST_FACTOR * rungs[0].seconds, _LEAST_PATIENCE_S) if rungs else limits.budget_s
 
     def _spent(self) -> str:
-        """Which limit leaves no room for a further change, and for the repeats after it; "" if none does."""
+        """The limit that leaves no room for a further change and the repeats after it; "" if none does."""
         return self._no_room(1 + (_REPEATS if self._repeats_due() else 0))
 
     def _no_room(self, runs: int) -> str:
-        """Which limit leaves no room for so many further runs; "" if none does."""
+        """The limit that leaves no room for so many further runs; "" if none does."""
         rungs, limits = self.tuning.rungs, self._limits
         if len(rungs) + runs > limits.runs:
             return f"--runs {limits.runs} is reached"
@@ -274,5 +274,5 @@ class Ladder:
 
 
 def _expected(best: Diagnosis, rule: str) -> dict[str, Any] | None:
-    """What the run that stands says of a rule's change, as a run with it notes it down."""
+    """The prediction of the best run's diagnosis for a rule's change, as a run with the change records it."""
     return expected_of(msgspec.json.decode(msgspec.json.encode(best)), rule)

@@ -1,4 +1,4 @@
-"""Which change is tried next: the first of the plan that a run can make, then what a search of a number asks for."""
+"""Choose the next change: the first of the plan that a run can make, then what a search of a number proposes."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -71,7 +71,7 @@ def next_proposal(
 def changes_of(
     best: Diagnosis, allow_numerics: bool, noise_share: float | None = None, apart: float = 0.0
 ) -> tuple[Proposal, ...]:
-    """The changes that a run can make: those of the plan in its order, then findings beside it.
+    """The changes that a run can make: those of the plan in its order, then findings outside it.
 
     A plan holds one of several changes that exclude each other; the others are what is left if that one fails.
     """
@@ -95,8 +95,10 @@ def _beside_the_plan(best: Diagnosis) -> Iterator[PlanStep]:
 
 
 def _hidden_by(best: Diagnosis, step: PlanStep, noise_share: float | None, apart: float) -> str:
-    """Why no short run would show the change: even its best case alone saves less than two runs can tell, which is how
-    far equal ones lie apart, usually or in this tune, and how well the mean of the steps of one is known; else "".
+    """Why no short run would show the change; "" if one would.
+
+    Even the change's best case alone saves less than two runs can show. That is how far equal runs lie apart, usually
+    or in this tune, and how well the mean of the steps of one is known.
     """
     saved = _most_saved(_alone(best, step))
     noise = _facts(best).get("step_noise_share")
@@ -115,15 +117,16 @@ def is_small(best: Diagnosis, proposal: Proposal) -> bool:
 
 
 def apart_share(rungs: Sequence[Rung]) -> float:
-    """How far the mean steps of runs with equal settings lie apart, as a share: the root mean square of all that were
-    made again; 0 if none was.
+    """Distance of the mean steps of runs with equal settings, as a share: the root mean square over all repeats.
+
+    It is 0 if no run was made again.
     """
     squares = [log(factor) ** 2 for factor in factors_apart(rungs)]
     return expm1((sum(squares) / len(squares)) ** 0.5) if squares else 0.0
 
 
 def factors_apart(rungs: Sequence[Rung]) -> list[float]:
-    """How many times as long the mean step was in the slower of two runs with equal settings, of all made again."""
+    """Ratio of the mean steps of two runs with equal settings, the slower over the faster, of all repeats."""
     pairs = [(rungs[rung.repeats].measured, rung.measured) for rung in rungs if rung.repeats is not None]
     known = [(a.step_ms, b.step_ms) for a, b in pairs if a is not None and b is not None]
     return [max(one / other, other / one) for one, other in known if one and other]
@@ -141,7 +144,7 @@ def _proposal(best: Diagnosis, step: PlanStep, patch: Patch) -> Proposal:
 
 
 def _alone(best: Diagnosis, step: PlanStep) -> Speedup | None:
-    """What a planned change buys without those before it in the plan."""
+    """The gain of a planned change without those before it in the plan."""
     finding = finding_of(best, step.rule)
     return finding.predicted_speedup if finding is not None else step.predicted_speedup
 
@@ -167,7 +170,7 @@ def why_not(
 
 
 def _searched(best: Diagnosis, rungs: Sequence[Rung], allow_numerics: bool) -> Iterator[Proposal]:
-    """What the searches of micro-batch and workers propose: each begins where a change of the plan set the number."""
+    """Proposals of the searches of micro-batch and workers; each search starts from a change that sets the number."""
     yield from _batches(best, rungs, allow_numerics)
     yield from _workers(best, rungs)
 
@@ -232,7 +235,7 @@ def _trials(rungs: Sequence[Rung], keys: Sequence[str]) -> dict[int, Trial]:
 
 
 def finding_of(best: Diagnosis, rule: str) -> Finding | None:
-    """What a diagnosis found by the rule; None if it did not fire."""
+    """The finding of a rule in a diagnosis; None if the rule did not fire."""
     return next((finding for finding in best.findings if finding.rule == rule), None)
 
 

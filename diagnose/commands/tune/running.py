@@ -35,7 +35,7 @@ _ERROR = re.compile(r"^[\w.]*(?:Error|Exception|Interrupt)\b.*", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Window:
-    """What of each run is captured, in optimizer steps; the job ends after it. The same of all runs."""
+    """The window that each run captures, in optimizer steps; the job ends after it. It is the same for all runs."""
 
     steps: int = STEPS
     warmup: int = protocol.WARMUP
@@ -59,13 +59,13 @@ class Window:
 
 @dataclass(frozen=True)
 class Ran:
-    """How a run ended.
+    """The end of a run.
 
     Attributes:
         outcome: "interrupted" if the user asked it to end.
         code: the exit code, as a shell gives it.
         because: why it was not measured.
-        diagnosis: where it was.
+        diagnosis: of the run, if it was measured.
         bundle: the folder of its capture.
         seconds: that it took.
     """
@@ -87,10 +87,10 @@ class JobRuns:
     """Runs of one command, each with a folder and a log of its own.
 
     Args:
-        argv: what is executed.
+        argv: the command to execute.
         inherited: the environment.
         folder: where bundles and logs go.
-        window: what is captured.
+        window: the steps to capture.
     """
 
     argv: Sequence[str]

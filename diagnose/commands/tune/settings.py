@@ -1,4 +1,4 @@
-"""What a run sets, by target and key, and how changes of it add up."""
+"""The settings of a run, by target and key, and how changes of them add up."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,7 +16,7 @@ CADENCES = frozenset({"save_steps", "save_strategy", "eval_steps", "eval_strateg
 
 
 def settings_of(patch: Patch) -> Settings:
-    """What a run sets for the patch."""
+    """The settings that a run makes for the patch."""
     if patch.by_run:
         return {target: dict(keys) for target, keys in patch.by_run.items()}
     return {("ddp" if patch.target in WRAPPERS else patch.target): dict(patch.set)}

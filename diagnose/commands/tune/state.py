@@ -1,7 +1,7 @@
 """The folder of a tune: the runs so far, each written as soon as it is judged, so that a kill loses no finished one.
 
 A file takes its name when its content is on the disk. The lock is a handle that the jobs inherit: as long as a job of a
-tune that was killed still runs, nobody measures beside it.
+tune that was killed still runs, no other tune measures next to it.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ _AGAIN = "name another folder with --out, or remove this one"
 
 
 def default_folder(command: Sequence[str]) -> Path:
-    """Where the tune of this command in this working folder is kept, so that the same command finds it again."""
+    """Default folder for a tune of this command in this working folder, so that the same command finds it again."""
     told = hashlib.sha256("\0".join([os.getcwd(), *command]).encode(errors="surrogateescape")).hexdigest()[:8]
     name = next((Path(word).stem for word in command if word.endswith((".py", ".pyw"))), "job")
     return Path(RUNS) / f"tune-{name}-{told}"
@@ -78,7 +78,7 @@ def _holds_state(folder: Path) -> bool:
 
 
 class TuneFolder:
-    """A folder for all runs of a tune, made where it is not there.
+    """A folder for all runs of a tune, made if it does not exist.
 
     Args:
         path: the folder.

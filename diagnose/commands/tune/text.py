@@ -49,7 +49,7 @@ class LadderPage:
             self._console.print(Text(f"     {plain(rung.because)}", "dim"), soft_wrap=True)
 
     def _fitting(self, known: tuple[str, ...]) -> tuple[str, ...]:
-        """Of the known columns those that tell most, as many as fit."""
+        """The most informative of the known columns, as many as fit."""
         room, kept = self._console.width - _REST - _LEAST_CHANGE, set()
         for name in sorted(known, key=lambda name: _BY_WORTH.index(name) if name in _BY_WORTH else len(_BY_WORTH)):
             if _width(name) <= room:

@@ -114,7 +114,7 @@ def _interval(estimate: Estimate | None) -> str:
 
 
 def _inside(rung: Rung) -> str:
-    """What came of the prediction; nothing of a change that is not in use."""
+    """Comparison of the run with its prediction; "" for a change that is not in use."""
     if rung.predicted is None or rung.achieved is None or rung.decision == "refused":
         return ""
     stands = standing(rung.achieved[1], rung.predicted)
@@ -151,7 +151,7 @@ def cells(rung: Rung, columns: tuple[str, ...]) -> list[str]:
 
 
 def outcome(rung: Rung) -> str:
-    """What came of the run, in a word or two."""
+    """The result of the run, in a word or two."""
     if rung.decision == "first":
         return "measured"
     failed = {"oom": "out of memory", "failed": "failed"}.get(rung.outcome, "")
@@ -199,7 +199,7 @@ def left_line(left: LeftToUser) -> str:
 
 
 def to_do(left: LeftToUser) -> str:
-    """What to do about it, and at which lines; "" if the change says it all."""
+    """Advice and its lines; "" if the change says it all."""
     return " ".join(filter(None, (f"{where_line(left.where)}." if left.where else "", plain(left.do))))
 
 

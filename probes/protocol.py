@@ -13,7 +13,7 @@ MARKS = "PYTHON_DIAGNOSE_SEEN"
 PATCH = "PYTHON_DIAGNOSE_APPLY"
 PIPELINE = "PYTHON_DIAGNOSE_PIPELINE"  # what `diagnose data` asks: the job's input is measured, and nothing captured
 
-NSIGHT = "NSYS_PROFILING_SESSION_ID"  # what Nsight Systems tells the processes that it records
+NSIGHT = "NSYS_PROFILING_SESSION_ID"  # set by Nsight Systems in the processes that it records
 
 # The window, in optimizer steps, wherever nothing else is asked for: by the command, a callback, or in code.
 STEPS = 4  # the first of three or more is not counted: it holds what was launched before the window
@@ -22,7 +22,7 @@ SKIP = 10
 CONTROL = 3
 BUDGET_BYTES = 256_000_000  # of text by each rank, before it is compressed to about a tenth
 SAMPLE_STEPS_TOGETHER = 20  # by ranks that `--stop` ends; elsewhere as many as the samples take
-WARMUP_IN_CODE = 1  # `profile()` opens where the script says, often in a loop hardly longer than the window
+WARMUP_IN_CODE = 1  # `profile()` opens at a place in the script, often in a loop hardly longer than the window
 WAIT_IN_CODE = 0
 
 # Modules of the job, and the module of the probes whose `install()` is called once they are imported.
@@ -63,7 +63,7 @@ LOG_PROBABILITIES_RANGE = "diagnose.log_probabilities"
 OWN_STEPS = "diagnoseSteps"  # the key of a trace under which the first step of the probe stands, and how many
 JOBS_PROFILER = "the job started a profiler of its own"  # why a window ended, as its record has it
 MANY_BATCHES = "many batches came without a step"  # likewise
-BY_TRAINER = "trainer"  # what tells the steps of a capture, as its record has it
+BY_TRAINER = "trainer"  # the source of a capture's steps, as its record has it
 
 # A run that is armed: step times of every step, and windows that open again.
 ARMED = "armed"  # the phase of a session between two windows
@@ -71,7 +71,7 @@ WINDOWS = 8  # that open for slow steps, and as many by count
 WHEN_SLOW = 1.3
 STEP_LOG = "rank{}.steps"
 WINDOW_FOLDER = "step-{}"  # of a window, by its first recorded step
-ANNOUNCED = "windows"  # in the scratch folder, as the next three: which windows open, told by rank 0
+ANNOUNCED = "windows"  # in the scratch folder, as the next three: the windows that open, announced by rank 0
 ASK = "rank{}.ask"  # a rank has seen slow steps
 TRIGGER = "trigger"  # somebody wants a window
 PULSE = "rank{}.pulse"  # which process it is, and how many steps it has behind it

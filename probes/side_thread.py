@@ -34,7 +34,7 @@ class SideThread:
     def wake(self) -> None:
         """End the wait, or the next one; in a forked child, which has no such thread, nothing."""
         if self._owner == os.getpid():
-            quietly(self._woken.release)  # which raises where a wake is not heard yet
+            quietly(self._woken.release)  # which raises if a wake is not heard yet
 
     def stop(self, within_s: float) -> bool:
         """Wake it, and wait for its end; whether it came within so many seconds. A forked child waits for nothing."""

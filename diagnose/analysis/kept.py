@@ -33,7 +33,7 @@ from diagnose.version import IMPORTED_NS
 
 LEAST_BYTES = 1 << 20  # of the files in the folder: below, an analysis takes half a second
 _MOST_FILES = 4096
-_NOT_READ = (".html", ".md", ".png", ".svg", ".pdf")  # pages that stand beside a trace are often written there by us
+_NOT_READ = (".html", ".md", ".png", ".svg", ".pdf")  # pages next to a trace are often written there by us
 _PACKAGE = Path(__file__).parent.parent
 _PASSING = (NOT_JUDGED.encode(), UNREADABLE_RECORD.encode())  # another analysis may do without
 

@@ -25,7 +25,7 @@ def imported(module: str, *, of_command: bool = False) -> ModuleType:
     """
     _process["is a command"] |= of_command
     if not _process["is a command"] or module in sys.modules:
-        return importlib.import_module(module)  # which waits where another thread is at it
+        return importlib.import_module(module)  # which waits if another thread is at it
     collecting = gc.isenabled()
     gc.disable()
     try:

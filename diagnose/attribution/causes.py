@@ -12,7 +12,7 @@ from diagnose.diagnosis.postmortem import LatenessCause
 from diagnose.diagnosis.terms import CauseClass
 
 EXPOSED = "exposed-communication"
-EXPOSED_TRANSFER = "exposed transfer"  # the label of EXPOSED where the waiting is taken out of it
+EXPOSED_TRANSFER = "exposed transfer"  # the label of EXPOSED if the waiting is taken out of it
 GPU_ACTIVITY_MISSING = "gpu-activity-missing"
 OPTIMIZER_OPERATORS = "operator-optimizer"
 GRAPH_CAPTURE = "graph-capture"
@@ -20,7 +20,7 @@ UNKNOWN_KIND = "unclassified-kernel"
 UNKNOWN_DEVICE = "unknown-device"
 DISTORTED = "distorted"
 OTHER_GPU = "other-gpu"
-BEGINNING = "beginning"  # with `waiting_for`: of a step, where what delayed it there lies before the capture
+BEGINNING = "beginning"  # with `waiting_for`: of a step, if what delayed it there lies before the capture
 LATE_RANK, _LOW_INTENSITY = "late-rank-", "-low-intensity"
 
 

@@ -12,7 +12,7 @@ GIB = 1 << 30
 STALL_PER_BYTE = "stall_s_per_byte"
 COMPRESSED = 0.1  # of the text, at least of every capture that was measured
 
-# Run where torch is asked: seconds to stop and to export, for each byte of the text of small operators.
+# Run in the process that asks torch: seconds to stop and to export, for each byte of the text of small operators.
 ASK_STALL = f"""
 import os, tempfile, time
 def stall():

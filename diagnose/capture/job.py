@@ -12,7 +12,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-_NOT_FOUND, _NOT_EXECUTABLE = 127, 126  # as shells say it
+_NOT_FOUND, _NOT_EXECUTABLE = 127, 126  # as shells define it
 _NOT_FORWARDED = {  # what this process does itself, or what cannot be held up
     signal.SIGKILL,
     signal.SIGSTOP,

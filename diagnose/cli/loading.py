@@ -16,7 +16,7 @@ from diagnose.trace import Loading
 
 _RESERVED, _MOST_RESERVED_BYTES = 8, 64 << 20  # an eighth of the budget, at most, is left for what comes between looks
 _COUNT_EVERY_S, _COUNT_AGAIN_S = 0.01, 2.0
-OF_TRACES = ("jobs", "scheduler", "low_memory", "python_functions")  # nothing where no trace is analysed
+OF_TRACES = ("jobs", "scheduler", "low_memory", "python_functions")  # nothing if no trace is analysed
 Command = TypeVar("Command", bound=Callable[..., Any])
 _OPTIONS = (
     click.option("--no-cache", is_flag=True, help="Parse the traces anew, and cache nothing on disk."),

@@ -15,7 +15,7 @@ _STDOUT = "/dev/stdout"
 _DASH = "-"
 _OF_TABLES = (".csv", ".parquet")
 _OF_PAGES = (".html", ".htm", ".md", ".markdown", ".txt")
-Named = tuple[str, Path]  # what it is called in a message, and where it is
+Named = tuple[str, Path]  # its name in a message, and its path
 Places = Callable[[Mapping[str, Any]], Iterable[Path]]  # further ones, by the parameters
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 LONGEST_TEXT = 1 << 20  # bytes; a stack of C++ frames is a text of some thousands
 LONGEST_NUMBER = 9  # bytes; addresses and times take 8, and millions of longer ones have one hash
 
-NUMBERS = {b"\x8a": 1, b"\x8b": 4}  # of any length, by the bytes that tell it
+NUMBERS = {b"\x8a": 1, b"\x8b": 4}  # of any length, by the bytes that hold the length
 TEXTS = {b"\x8c": 1, b"X": 4, b"\x8d": 8}
 BYTES = {b"C": 1, b"B": 4, b"\x8e": 8}
 FETCHED = {b"h": 1, b"j": 4}

@@ -45,7 +45,7 @@ class _Read:
     """The states of the job's generator before each batch that was read ahead of the loop and not yet taken."""
 
     def __init__(self, generator: Any) -> None:
-        self.generator = generator  # None where each pass has one of its own
+        self.generator = generator  # None if each pass has one of its own
         self.states: deque[Any] = deque()
 
     def note(self) -> None:

@@ -67,7 +67,7 @@ def tried(arguments: Mapping[str, Any]) -> Trial:
 
 
 def _forked() -> int:
-    with warnings.catch_warnings():  # of forking beside threads, as workers do, too
+    with warnings.catch_warnings():  # of forking in a process with threads, as workers do, too
         warnings.simplefilter("ignore")
         return os.fork()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .reasons import Reason, Refusal
 
-_SUPPORTED = {"sdpa": "_supports_sdpa"}  # what a class of models says of itself
+_SUPPORTED = {"sdpa": "_supports_sdpa"}  # the attribute by which a class of models states its support
 
 
 def attention_refused(kind: type, implementation: object) -> Refusal | None:

@@ -18,8 +18,8 @@ from .step_log import StepLog
 AHEAD_S = 4 * EVERY_S  # by then every rank has looked at what was announced
 PATIENCE_TURNS = 3  # that long a rank waits for rank 0 to see the same, before it asks
 TOGETHER_NS = 250_000_000  # short steps are judged together: code that runs once in a while is slow to run
-_AHEAD_STEPS = 50  # where no step has a time yet
-_NO_JUDGE = 2.0  # no window opens for slow steps, and those in windows are told all the same
+_AHEAD_STEPS = 50  # if no step has a time yet
+_NO_JUDGE = 2.0  # no window opens for slow steps, and those in windows are reported all the same
 
 
 class Arming:
@@ -71,7 +71,7 @@ class Arming:
         self._slowness = Slowness(asked.when_slow or _NO_JUDGE)
         self._recorded: dict[int, int] = {}
         self._over = False
-        self.heard: list[Wanted | tuple[int, str]] = []  # by the thread beside
+        self.heard: list[Wanted | tuple[int, str]] = []  # by the background thread
         self._to_tell: list[tuple[int, str]] = []  # for it
         self._known: set[int] = set()
         self._asking: Wanted | None = None

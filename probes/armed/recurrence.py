@@ -10,7 +10,7 @@ _CANDIDATES = 8  # distances to so many slow steps before the last are tried
 _NEIGHBOURS = 3  # slow steps so near are one
 _LEAST_PERIOD = 8
 _TOLERATED = 50  # a period may be off by the fiftieth part, and by a step
-_ALIKE = 0.5  # of the excess of the last slow step have those that count beside it
+_ALIKE = 0.5  # share of the last slow step's excess from which an earlier one counts as alike
 _BY_CHANCE = 0.1
 _MOST_TRIES = 3
 

@@ -20,7 +20,7 @@ BLOCK_STEPS = 64
 BLOCK_S = 10.0  # that long a block is held back at most, times the steps of a sample
 EXACT_SAMPLES = 200_000  # one for each step; then twice as many steps in each, for half as many samples
 MOST_READINGS = 256  # of the machine that wait to be written
-MOST_WAITING = 20_000  # notes in memory, where the file cannot be written for long
+MOST_WAITING = 20_000  # notes in memory, if the file cannot be written for long
 _LOCKED_BY_ANOTHER = (11, 13)  # EAGAIN, EACCES
 
 Memory = Callable[[], dict[str, int]]

@@ -17,7 +17,7 @@ from ..protocol import DONE, OWNER, OWNER_PARTIAL, SCRATCH
 
 CLAIM_BYTES = 1024
 _LARGEST_BYTES = 1 << 16
-_WAIT_FOR_OWNER_S = 10.0  # between two system calls of another process, or until a network file system tells
+_WAIT_FOR_OWNER_S = 10.0  # between two system calls of another process, or until a network file system shows it
 _POLL_EVERY_S = 0.05
 _NEW_S = 60.0
 

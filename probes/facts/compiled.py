@@ -15,7 +15,7 @@ MOST = 64  # compilations, the last ones: torch keeps no more
 _RESUMED = re.compile(r"torch_dynamo_resume_in_(?P<function>\w{1,100}?)_at_(?P<line>\d{1,7})\Z")
 _WORDS = re.compile(r"[A-Za-z][\w .,'`()/=:-]{2,99}")
 _KIND = re.compile(r"\w{1,60}\Z")
-_AGAIN = (  # what in a guard tells what changed
+_AGAIN = (  # the part of a guard that shows what changed
     ("size mismatch", "sizes change"),
     ("stride mismatch", "strides change"),
     ("dtype mismatch", "types change"),

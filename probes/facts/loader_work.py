@@ -17,7 +17,7 @@ from typing import Any
 from ..held import held
 
 FETCHES = 256
-THERE_NS = 1_000_000  # a batch of a worker that comes sooner was there already, and tells nothing of the work
+THERE_NS = 1_000_000  # a batch of a worker that comes sooner was there already, and shows nothing of the work
 LEAST_BUSY = 0.05  # of the time: a thread below that does not load
 _PROCESS, _THREAD = 2, 6  # the kernel's scheduler clock, of a thread group and of one thread
 _READABLE = sys.platform == "linux" and hasattr(time, "clock_gettime_ns")

@@ -65,7 +65,7 @@ class Cycle:
     def closed_by(self, optimizer: int) -> bool:
         """Count a step of `optimizer` and return whether it ends a training step."""
         if len(self._steps) == 1 and optimizer in self._steps:
-            return True  # its count matters beside others alone
+            return True  # its count only matters among others
         self._now += 1
         is_new = optimizer not in self._steps
         if is_new:

@@ -16,7 +16,7 @@ from .capture_size import Limits
 
 STALL_SHARE = 0.1  # of the least timeout of a collective
 MEMORY_SHARE, DISK_SHARE = 4, 2  # a quarter, a half of what is free
-_TIMEOUTS_S = {"nccl": 600.0}  # torch's defaults, where a group does not tell: constants.py of torch.distributed
+_TIMEOUTS_S = {"nccl": 600.0}  # torch's defaults, if a group does not show its own: constants.py of torch.distributed
 _DEFAULT_TIMEOUT_S = 1800.0
 _LIMITS_OF_MEMORY = (
     ("memory.max", "memory.current", "sys/fs/cgroup", ""),

@@ -12,7 +12,7 @@ from ..held import is_a, items
 _NUMBER_BYTES = 8  # of an index or a label, as it stands in a tensor
 _DEPTH = 4
 MOST_LENGTHS = 20_000
-REPEATED_TOKENS = 8  # at an end of a row, from which on they may be padding that no mask tells
+REPEATED_TOKENS = 8  # at an end of a row, from which on they may be padding that no mask shows
 
 
 def bytes_of(value: Any, depth: int = _DEPTH) -> int | None:

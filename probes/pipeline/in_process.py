@@ -17,7 +17,7 @@ from .thread_time import queued_ns
 
 SIZED_BATCHES = 4  # of which the bytes are counted
 MOST_TIMES = 1000
-SWITCH_S = 1e-4  # a look at the stack gets the lock so soon, and not only where a line lets go of it
+SWITCH_S = 1e-4  # a look at the stack gets the lock so soon, and not only at a line that lets go of it
 
 
 class Stage:

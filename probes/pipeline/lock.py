@@ -49,7 +49,7 @@ def _beside(load: Callable[[], object], turn: Callable[[], object], seconds: flo
     thread = a_thread(work, "nothing computes beside the loading")
     thread.start()
     cpu, began = time.process_time_ns(), time.perf_counter_ns()
-    begins.set()  # after a look at the clock of both: what is spent beside is a part of what is spent together
+    begins.set()  # after the read of the process's clock, so that the thread's time is a part of it
     try:
         while True:
             load()

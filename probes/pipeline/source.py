@@ -8,7 +8,7 @@ from typing import Any
 
 from ..held import held, rows
 
-_LONGEST_WAIT_S = 60.0  # for a batch of a worker, beside twenty times what one takes in process
+_LONGEST_WAIT_S = 60.0  # for a batch of a worker, in addition to twenty times what one takes in process
 
 
 class Source:

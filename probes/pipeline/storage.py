@@ -20,7 +20,7 @@ PAGE_BYTES = 4096  # the least that a file system reads
 LEAST_READ_BYTES = 1 << 10  # of a sample, so that it is taken to come from files
 MOST_BYTES, MOST_PIECES = 256 << 20, 2000
 FROM_STORAGE = 0.5  # of the pages, at least, so that a read counts as cold
-WHOLE_FILES = 0.5  # files that are opened for a sample, at least, where each sample is a file
+WHOLE_FILES = 0.5  # files that are opened for a sample, at least, if each sample is a file
 MUCH_LARGER = 2  # a file than what is read of it at once: it is read in pieces
 _SEED = 0
 

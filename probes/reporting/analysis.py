@@ -21,7 +21,7 @@ _LOOKS_EVERY_S = 1.0
 _MOST_TOLD = 200
 _OPTIONS = ("--json", "--no-cache", "--jobs", "1", "--low-memory", "4G")
 # Without the job's folder on the path (-P): a module of the job may have the name of one that the analysis imports.
-# It ends with the job however that ends: by PR_SET_PDEATHSIG of <linux/prctl.h>, where there is such a thing.
+# It ends with the job however that ends: by PR_SET_PDEATHSIG of <linux/prctl.h>, if the system has it.
 _PROGRAM = """
 import ctypes, os, runpy
 os.nice(19)

@@ -37,7 +37,7 @@ METHODS = {
         "eval_batch": ranges.EVAL,
     },
 }
-SETTINGS = {  # as the record names them, and the engine's methods that tell them
+SETTINGS = {  # as the record names them, and the engine's methods that return them
     "per_device_train_batch_size": "train_micro_batch_size_per_gpu",
     "gradient_accumulation_steps": "gradient_accumulation_steps",
     "bf16": "bfloat16_enabled",

@@ -145,7 +145,7 @@ def _adopt(trainer: Any) -> None:
     if not _ours_of(handler):
         base.add_callback(trainer, _callback_class("DiagnoseSteps")())
     *others, callback = sorted(_ours_of(handler), key=lambda ours: ours.diagnose_session is not None)
-    for other in others:  # each step is counted once, by the callback of the job where it has added one
+    for other in others:  # each step is counted once, by the callback of the job if it has added one
         handler.callbacks.remove(other)
     _reports_of(callback, trainer, handler)
 

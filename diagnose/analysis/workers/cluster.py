@@ -57,7 +57,7 @@ class _Watch:
 
     def _poll(self) -> None:
         answered = time.monotonic()
-        with suppress(OSError, TimeoutError, CancelledError):  # of a scheduler that is gone the results tell
+        with suppress(OSError, TimeoutError, CancelledError):  # the results show a scheduler that is gone
             while not self._ended.wait(POLL_S):
                 if self.client.nthreads():
                     answered = time.monotonic()

@@ -9,12 +9,12 @@ from diagnose.arrays import Floats, Mask
 
 SLOW_FROM = 1.2  # times the median, and as many robust deviations above it as follow
 DEVIATIONS = 3
-STALL_FROM = 3.0  # times the median, where many steps are slow
+STALL_FROM = 3.0  # times the median, if many steps are slow
 RARE = 0.01  # of the steps
 LEAST_KEPT = 3
 START = 1.5  # times the median: a log begins with its first step below that
 MOST_STEPS = 1000
-STRETCHES = 5  # of a run, which tell how its speed changes
+STRETCHES = 5  # of a run, which show how its speed changes
 _LEAST_IN_STRETCH = 2
 _RESAMPLES = 2000
 _T = {1: 63.66, 2: 9.925, 3: 5.841, 4: 4.604, 5: 4.032, 6: 3.707, 8: 3.355, 10: 3.169, 15: 2.947, 30: 2.750, 1e9: 2.576}

@@ -21,7 +21,7 @@ from diagnose.metrics.data.loader_work import COMPUTES, SEVERAL, TAKES_TURNS
 from diagnose.patch.refusals import Standing
 from diagnose.trace.refused import refused_in
 
-AT_ONCE = 1.7  # cores; what loading and a thread in Python use at least where neither waits for the lock
+AT_ONCE = 1.7  # cores; what loading and a thread in Python use at least if neither waits for the lock
 BUSY_HOST = 0.2  # of the time in process, without a core to run on
 
 

@@ -28,7 +28,7 @@ from diagnose.predict.memory.job import ATTENTIONS, CHECKPOINTINGS, MOST, JobPla
 from diagnose.predict.memory.remedies import largest_micro_batch
 
 _COUNT = click.IntRange(1, MOST)
-_PROBLEMS = 5  # rows that cannot be predicted and are told
+_PROBLEMS = 5  # rows that cannot be predicted and are reported
 _SEQUENCES = 256  # of a global batch that nobody states
 _FSDP = {"full-shard": 3, "shard-grad-op": 2}
 _OF_TABLE = ("table", "out", "stack", "mfu_as")

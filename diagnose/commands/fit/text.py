@@ -14,7 +14,7 @@ _SMALLEST_PART = 0.005  # of the step or of the memory: what is less is summed u
 _ROUNDED = ("bf16", "fp16")
 _REST = "less than 0.5 % each"
 _BAR = 20
-_LONG_S = 10  # a step from here on is told in seconds
+_LONG_S = 10  # a step from here on is shown in seconds
 _LEAST_SHOWN = 0.05  # in the unit of the column, which has one digit
 _WIDE = 60  # cells from which on parts are indented like text
 

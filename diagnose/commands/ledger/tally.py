@@ -10,7 +10,7 @@ from diagnose.commands.ledger.promise import Promise
 from diagnose.diagnosis import Diagnosis
 from diagnose.diagnosis.track_record import TrackRecord
 
-QUOTED_FROM = 5  # promises of a rule; fewer say little
+QUOTED_FROM = 5  # promises of a rule; fewer show little
 
 
 def report_of(ledger: Ledger, off_because: str) -> LedgerReport:

@@ -158,7 +158,7 @@ def _write(text: str, file: Path) -> None:
     from diagnose.cli.whole_file import whole_file
 
     if file.is_fifo():
-        os.close(os.open(file, os.O_WRONLY | os.O_NONBLOCK))  # refused where nobody would ever read
+        os.close(os.open(file, os.O_WRONLY | os.O_NONBLOCK))  # refused if nobody would ever read
     with whole_file(file) as into:
         into.write(text.encode("utf-8"))
 

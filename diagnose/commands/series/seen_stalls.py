@@ -14,7 +14,7 @@ from diagnose.series.stalls import LEAST_EXCESS, LEAST_SHARE, LONGEST_WINDOW, ru
 from diagnose.series.tracks import Run, Track
 
 _LISTED = 12  # slow samples of one period that are named one by one
-_SPECIFIC = 0.2  # of the samples: what is told before more of them explains no single one
+_SPECIFIC = 0.2  # of the samples: a kind of event before more of them explains no single one
 _MOST_NEAR = 3
 _REGULAR = 0.75  # of the stalls that a period calls for are there
 _PHASES = 20  # a period is that many samples at least

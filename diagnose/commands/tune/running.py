@@ -20,10 +20,10 @@ from diagnose.probes import protocol
 from diagnose.probes.config import Config
 
 STEPS = 6
-CONTROL = 12  # before the window and after it; half as many tell a speed-up to 10 to 50 % on a machine that others use
+CONTROL = 12  # before the window and after it; half as many show a speed-up to 10 to 50 % on a machine that others use
 _POLL_EVERY_S = 0.2
 _ENDS_WITHIN_S = 30.0
-_KILLED = 137  # by SIGKILL, as the kernel does where memory is short
+_KILLED = 137  # by SIGKILL, as the kernel does if memory is short
 _LOG_BYTES = 1 << 16
 _LONGEST = 200
 _OUT_OF_MEMORY = re.compile(

@@ -40,7 +40,7 @@ _FURTHER = (
     "because",
 )
 _DIGITS = {"tokens_per_s_per_gpu": ".0f", "memory_gb": ".2f", "samples_per_s": ".4g", "step_ms": ".4g"}
-SHOWN = {  # heads of what stands beside the change, where the first run knows it
+SHOWN = {  # heads of the columns next to the change, if the first run knows them
     "gpus": "gpus",
     "micro_batch": "batch",
     "seq_len": "seq",

@@ -40,7 +40,7 @@ def distinct(values: Array) -> Array:
 
 
 def counted(values: Array) -> tuple[Array, Ints]:
-    """The same, and how often each is there."""
+    """The distinct integers, ascending, and how often each occurs."""
     if not _lie_close(values, len(values)):
         several, times = np.unique(values, return_counts=True)
         return several, times
@@ -51,13 +51,13 @@ def counted(values: Array) -> tuple[Array, Ints]:
 
 
 def numbered(values: Array) -> tuple[Array, Ints]:
-    """The same, and for each entry the number of its own."""
+    """The distinct integers, ascending, and for each entry the number of its own."""
     several, number = shortly_numbered(values)
     return several, number.astype(np.int64)
 
 
 def shortly_numbered(values: Array) -> tuple[Array, Array]:
-    """The same, the numbers in as few bytes as they need."""
+    """The distinct integers, ascending, and the numbers of the entries in as few bytes as they need."""
     if not _lie_close(values, len(values)):
         several, number = np.unique(values, return_inverse=True)
         return several, shortened(number.ravel(), len(several))
@@ -71,7 +71,7 @@ def _above(values: Array, least: int) -> Ints:
 
 
 def _told_apart(values: Array) -> tuple[Mask, Array]:
-    """Mask of the integers from the least to the most that are there, and these."""
+    """Mask of the integers that occur, from the least to the largest, and the integers."""
     least, most = int(values.min()), int(values.max())
     there = np.zeros(most - least + 1, bool)
     there[_above(values, least)] = True
@@ -79,7 +79,7 @@ def _told_apart(values: Array) -> tuple[Mask, Array]:
 
 
 def among(values: Array, wanted: Array) -> Mask:
-    """Whether each is one of `wanted`: np.isin, quicker if many are wanted that nearly ascend, or lie close."""
+    """Whether each is one of `wanted`: as np.isin, but quicker if many are wanted that nearly ascend, or lie close."""
     if not len(wanted):
         return np.zeros(len(values), bool)
     if _lie_close(wanted, len(wanted) + len(values)):
@@ -122,7 +122,7 @@ class Coded:
 
     @classmethod
     def of(cls, numbers: Floats) -> "Coded":
-        """The same numbers."""
+        """The same numbers, coded."""
         values, code = np.unique(numbers, return_inverse=True)
         return cls(shortened(code.ravel(), len(values)), values.astype(np.float64))
 
@@ -209,7 +209,7 @@ class Labels:
 
 
 def shortened(ids: Array, count: int) -> Array:
-    """The ids, each below `count`, in as few bytes as they need: the fewer, the sooner all are compared with one."""
+    """The ids, each below `count`, in as few bytes as they need: then comparing all with one is quick."""
     return ids.astype(np.min_scalar_type(max(count - 1, 0)))
 
 
@@ -223,7 +223,7 @@ def _row_type(count: int) -> type[np.int32] | type[np.int64]:
 
 
 def marked(marks: Mask, ids: Array) -> Mask:
-    """Whether each of the ids is marked; to compare all with a few is quicker than to look each up."""
+    """Whether each of the ids is marked; comparing all with a few is quicker than looking each up."""
     wanted = np.flatnonzero(marks)
     if len(wanted) > _FEW:
         return np.take(marks, ids, mode="clip")  # none is clipped: it is the mode that checks nothing beforehand
@@ -234,7 +234,7 @@ def marked(marks: Mask, ids: Array) -> Mask:
 
 
 def ordered(first: Array, *then: Array) -> Ints:
-    """Positions by `first`, those that tie by each of `then` in turn: np.lexsort, which sorts by all of them."""
+    """Positions sorted by `first`, ties by each of `then` in turn: as np.lexsort, which sorts by all of them."""
     order = np.argsort(first, kind="stable")
     ties = first[order[1:]] == first[order[:-1]]
     if then and ties.any():
@@ -245,7 +245,7 @@ def ordered(first: Array, *then: Array) -> Ints:
 
 
 def summed(which: Ints, values: Ints, count: int) -> Ints:
-    """The sum of the values of each number below `count`: np.add.at, quicker if doubles hold the sums exactly."""
+    """The sum of the values of each number below `count`: as np.add.at, quicker if doubles hold the sums exactly."""
     largest = max(abs(int(values.min())), abs(int(values.max()))) if len(values) else 0
     if largest * len(values) < _EXACT:
         return np.bincount(which, weights=values, minlength=count).astype(np.int64)
@@ -257,7 +257,7 @@ def summed(which: Ints, values: Ints, count: int) -> Ints:
 def combined(*columns: Array) -> Array:
     """A number for each distinct row of parallel columns of integers, ascending as the rows do.
 
-    In the narrowest type: numbers of 16 bits are sorted in linear time.
+    It has the narrowest type: numbers of 16 bits are sorted in linear time.
     """
     number, count = np.zeros(len(columns[0]), np.uint8), 1
     for column in columns:

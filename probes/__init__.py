@@ -22,7 +22,7 @@ __all__ = ["DiagnoseCallback", "profile", "range"]
 
 
 def __getattr__(name: str) -> Any:
-    """The names of `__all__`: the analysis, which reads the names of files here, pays for none of them."""
+    """Load a name of `__all__` on first use: the analysis, which only reads the names of files here, pays for none."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

@@ -39,7 +39,7 @@ class Aside:
         return self._over
 
     def ends_within(self, seconds: float) -> bool:
-        """Wait for the end, no longer than so; whether it has come.
+        """Wait for the end for at most so many seconds; whether it has come.
 
         Raises:
             BaseException: what a signal handler of the job raises meanwhile.
@@ -49,7 +49,7 @@ class Aside:
         return self._over
 
     def result(self) -> Any:
-        """Wait for the end; what the call returned.
+        """Wait for the end and return the result of the call.
 
         Raises:
             BaseException: what the call raised, or what a signal handler of the job raises meanwhile.

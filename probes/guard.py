@@ -15,7 +15,7 @@ from .interrupts import let_out
 
 
 def say(line: str) -> None:
-    """Write one line to stderr's descriptor: the job may have put an object of its own in the place of `sys.stderr`."""
+    """Write one line to stderr's descriptor: the job may have replaced `sys.stderr`."""
     handled = sys.exc_info()[1]
     try:
         if sys.__stderr__ is not None:
@@ -71,9 +71,9 @@ def quietly(call: Callable[[], object]) -> object:
 
 @contextmanager
 def silent() -> Iterator[None]:
-    """A job that turns warnings into errors does not mean the probe's.
+    """Ignore warnings of the probe in a job that turns warnings into errors.
 
-    Elsewhere nothing is touched: with every change of the filters Python forgets which warnings it has shown.
+    In other jobs nothing is touched: with every change of the filters Python forgets which warnings it has shown.
     """
     if not any(action == "error" for action, *_ in warnings.filters):
         yield

@@ -42,7 +42,7 @@ def harmless(function: Hook, doing: str) -> Hook:
 
 
 def wrapping(original: Any, around: Around, doing: str) -> Any:
-    """The job's own `original` within `around`, which is called with it and with the arguments of each call."""
+    """Wrap the job's own `original`: `around` is called with it and with the arguments of each call."""
     failed = _Failures(doing)
 
     @wraps(original)
@@ -67,7 +67,7 @@ def wrapping(original: Any, around: Around, doing: str) -> Any:
 
 
 def replace(owner: Any, name: str, around: Around, doing: str, mark: str = "__diagnose__") -> None:
-    """Put `around` around what `owner` has under `name`, once for each `mark`; leave alone what is not there."""
+    """Wrap the attribute `name` of `owner` in `around`, once for each `mark`; ignore an attribute that is missing."""
     original = getattr(owner, name, None)
     if original is not None and not hasattr(original, mark):
         wrapped = wrapping(original, around, doing)
@@ -138,7 +138,7 @@ def after_optimizer_steps(function: Hook, doing: str) -> None:
 
 
 def before_forward(module: Any, function: Hook, doing: str) -> Any:
-    """Call `function(module, args)` before each call of `module`; what is returned ends that by `remove()`."""
+    """Call `function(module, args)` before each call of `module`; `remove()` on the result ends that."""
     return module.register_forward_pre_hook(_answering_nothing(harmless(function, doing)))
 
 
@@ -176,7 +176,7 @@ def on_signal(number: int, function: Hook, doing: str) -> Hook:
 
 
 def in_a_thread(function: Hook, doing: str) -> None:
-    """Call `function()` in one of the interpreter's bare threads, whose exceptions would be the job's to print.
+    """Call `function()` in one of the interpreter's bare threads, which pass exceptions to a hook of the job's.
 
     Raises:
         RuntimeError: no thread can be had.
@@ -201,7 +201,7 @@ def a_callback(name: str, events: type, base: type, doing: str) -> Any:
 
 
 def _answering_nothing(function: Hook) -> Hook:
-    """A hook before something changes its arguments by what it returns: none of ours does."""
+    """A hook that returns None: torch would take another result as changed arguments."""
 
     def called(*args: Any, **kwargs: Any) -> None:
         function(*args, **kwargs)
@@ -232,7 +232,7 @@ class _Call:
         return self.value
 
     def forget(self) -> None:
-        """Keep nothing of how it ended, now or later: what is around the function may keep it for longer."""
+        """Keep no error of the call, now or later: a wrapper may keep the function for longer."""
         self.error, self._forgets = None, True
 
 

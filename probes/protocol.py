@@ -116,7 +116,7 @@ TIME = "%Y-%m-%d_%H-%M-%S"
 
 
 def hooks() -> "dict[str, tuple[str, ...]]":
-    """The modules of this job that are watched, each with those of the probes that are installed after it.
+    """The watched modules of this job, each with the modules of the probes that are installed after it.
 
     Those of `PATCHES` only if there is a patch.
     """

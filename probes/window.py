@@ -22,9 +22,9 @@ SETTLED_WITHIN = 0.2
 
 @dataclass(frozen=True)
 class Plan:
-    """Steps in each phase; `waiting` is the most it takes, and exact when `fixed`.
+    """Steps in each phase; `waiting` is the maximum, and exact if `fixed`.
 
-    `sampling` is the most it takes, and exact when `ends_job`: ranks that end by themselves have to end together.
+    `sampling` is the maximum, and exact if `ends_job`: ranks that end by themselves have to end together.
     """
 
     waiting: int
@@ -42,9 +42,10 @@ class Plan:
 def planned(config: Config, world_size: int = 1, total: int | None = None, done: int = 0) -> Plan:
     """The plan for a loop of `total` steps (None: unknown). A short loop gives up control steps first, recording last.
 
-    `config.at_step` counts the `done` steps too that the job has behind it, in a process before this one.
+    `config.at_step` also counts the `done` steps that the job made in an earlier process.
 
-    Several ranks open the window by count alone: ranks that judged step times each for itself would open it apart.
+    Several ranks open the window by count alone: ranks that judged step times on their own would open it at different
+    steps.
     """
     warmup, active = max(config.warmup, 1), max(config.steps, 1)
     control = max(config.control, 0)
@@ -65,7 +66,7 @@ def planned(config: Config, world_size: int = 1, total: int | None = None, done:
 
 
 def _shortened(plan: Plan, total: int, exact: bool) -> Plan:
-    """The plan cut to `total` steps: after the window first, then wait (unless exact), control, warm-up, recording."""
+    """The plan cut to `total` steps: waiting first (unless `exact`), then after the window, control, warm-up, active."""
     length = {phase: getattr(plan, phase) for phase in PHASES[: PHASES.index(SAMPLING)]}
     least = {"waiting": 1, "warmup": 1, "active": 1}
     if exact and plan.waiting + plan.control + plan.warmup < total:
@@ -105,7 +106,7 @@ class Window:
 
     @property
     def number(self) -> int:
-        """Steps that the job has behind it, those before this loop among them."""
+        """Number of steps that the job has done, including those before this loop."""
         return self._done + self.count
 
     @property
@@ -114,7 +115,7 @@ class Window:
         return self.phase in ("waiting", "control")
 
     def step_ended(self, ns: int) -> None:
-        """A step of `ns` has ended. The first of all, which compiles and allocates, never counts as steady."""
+        """Count a step of `ns`. The first one of all, which compiles and allocates, never counts as steady."""
         self.count += 1
         self._taken += 1
         if self.phase == "waiting" and self.count > 1:
@@ -134,7 +135,7 @@ class Window:
             self._advance(until=PROFILED if self.is_ahead else ())
 
     def step_unseen(self) -> None:
-        """A step has ended that nothing may be done at: the window moves as by one that has passed, or stays."""
+        """Count a step at whose end nothing may be done: the window moves as after one that has passed, or stays."""
         self.count += 1
         if self.plan.fixed and self.is_ahead:
             self._taken += 1
@@ -168,7 +169,7 @@ class Window:
 
 
 def settled(times: list[int]) -> bool:
-    """Whether the last three step times are near their median and not falling."""
+    """Whether the last three step times are close to their median and not falling."""
     last = times[-SETTLED_STEPS:]
     if len(last) < SETTLED_STEPS:
         return False

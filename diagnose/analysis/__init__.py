@@ -1,4 +1,4 @@
-"""Files in, a Diagnosis out: each rank by itself, the ranks of a run, and the job."""
+"""Analyze files into a Diagnosis: each rank by itself, the ranks of a run, and the job."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""The whole path of the data: a file or folder in, a Diagnosis out."""
+"""The whole analysis: from a file or folder to a Diagnosis."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -35,7 +35,7 @@ class Examined(msgspec.Struct, frozen=True):
 
 @contextlib.contextmanager
 def examined(path: str | Path, options: Options | None = None) -> Iterator[Examined]:
-    """The diagnosis of the job at `path`, as `analyze` gives it, and the measured ranks while their files are there.
+    """The diagnosis of the job at `path`, as `analyze` gives it, and the measured ranks while their files exist.
 
     Raises:
         UserError: the input or a rule cannot be used.

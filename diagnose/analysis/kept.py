@@ -41,7 +41,7 @@ States = dict[str, State]
 
 
 class _Read(msgspec.Struct, frozen=True):
-    """All that an analysis can depend on: files by their states, and what is stated."""
+    """Everything that an analysis depends on: files by their states, and the stated options."""
 
     code: States
     folder: States
@@ -49,17 +49,17 @@ class _Read(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The same for the same."""
+        """A name that is the same for the same content."""
         told = repr((sorted(self.code.items()), sorted(self.folder.items()), self.stated))  # names may be no UTF-8
         return hashlib.sha256(told.encode()).hexdigest()[:40]
 
     def settled(self, at_ns: int) -> bool:
-        """Whether nobody had just written to a file of the folder."""
+        """Whether no file of the folder was written to just before."""
         return max(state[-1] for state in self.folder.values()) < at_ns - SETTLED_AFTER_NS
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """The place of one analysis: of a path, as it is typed, with options."""
+    """The cache entry of one analysis: of a path, as it is typed, with options."""
 
     path: str | Path
     options: Options
@@ -98,13 +98,13 @@ class Kept(msgspec.Struct, frozen=True):
                 CacheFolder(default_folder()).put_note(self.read.name, "diagnosis", content)
 
     def _holds(self, files: tuple[str, ...]) -> bool:
-        """Whether the traces are in the folder itself, and not below it."""
+        """Whether the traces are directly in the folder, not below it."""
         path = Path(self.path)
         return all(Path(file).parent == (path if path.is_dir() else path.parent) for file in files)
 
 
 def _is_plain(options: Options) -> bool:
-    """Whether the options name no further files or machines, and the cache is to be used."""
+    """Whether the options name no other files or machines, and the cache is to be used."""
     loading, elsewhere = options.loading, (options.monitored, options.torch_traces, options.scheduler)
     return loading.cache and loading.memory_bytes is None and elsewhere == (None, None, None) and not options.rules_dirs
 
@@ -126,7 +126,7 @@ def _read(path: Path, options: Options) -> _Read | None:
 
 
 def _files_in(folder: Path) -> States | None:
-    """The files in the folder that an analysis may look at; None if it may look at others, too."""
+    """The files in the folder that an analysis may read; None if it may read others, too."""
     names = os.listdir(folder)
     if len(names) > _MOST_FILES or any(name.startswith(CHECKPOINT) for name in names):
         return None
@@ -150,7 +150,7 @@ def _below(folder: Path) -> Iterator[Path]:
 
 
 def _code_is_settled(code: States) -> bool:
-    """Whether nobody has written to it since this process read it."""
+    """Whether the code was not written to since this process read it."""
     return max(state[-1] for state in code.values()) < IMPORTED_NS - SETTLED_AFTER_NS
 
 
@@ -163,7 +163,7 @@ def _versions() -> Iterator[str]:
 
 
 def _stated(options: Options) -> Iterator[str]:
-    """All options but how traces are loaded, which changes no answer."""
+    """All options except how traces are loaded, which changes no answer."""
     for name in options.__struct_fields__:
         value = getattr(options, name)
         if name != "loading":

@@ -1,4 +1,4 @@
-"""One rank by itself: as far as it can be analysed without the others."""
+"""One rank by itself: everything that can be analysed without the others."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -70,13 +70,13 @@ def _stated(trace: Trace, settings: Settings) -> Trace:
 
 
 def parts_of(trace: Trace, rank: int) -> dict[int, Trace]:
-    """The ranks that a file holds, by number; `rank` is what the file is taken for, of an export its first."""
+    """The ranks that a file holds, by number; `rank` is the number expected of the file, or of an export's first."""
     first = rank if trace.of_nsight else 0
     return {first + at: part for at, part in ranks_of(trace).items()} or {stated_rank(trace, rank): trace}
 
 
 def stated_rank(trace: Trace, otherwise: int) -> int:
-    """The rank in the metadata of the trace, `otherwise` if there is none that can be."""
+    """The rank in the metadata of the trace; `otherwise` if there is no valid one."""
     stated = trace.distributed.rank if trace.distributed else None
     return otherwise if stated is None else stated
 
@@ -110,7 +110,7 @@ def _unjudged(because: str) -> Roofline | None:
 
 
 def _only(timeline: Timeline, step: int) -> Timeline:
-    """The rank with one step alone counted."""
+    """The timeline with only one step counted."""
     steps = timeline.steps.only(step)
     if not steps.count:
         counted = ", ".join(str(number) for number in timeline.steps.numbers)

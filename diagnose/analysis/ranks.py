@@ -36,7 +36,7 @@ class AnalyzedRanks(msgspec.Struct, frozen=True):
     def measured(self, job: Job, positions: Sequence[int], judged: Sequence[int]) -> list[Measured]:
         """The ranks at the positions of the joined job, in order of rank; read again if they are not in memory.
 
-        The verdict is on the ledger of the ranks at the positions `judged`.
+        The verdict uses the ledger of the ranks at the positions `judged`.
         """
         judged_ns = job.together(judged)
         wanted = {job.ranks[position].rank: position for position in positions}
@@ -66,7 +66,7 @@ class AnalyzedRanks(msgspec.Struct, frozen=True):
 
 
 def analyze_ranks(run: Run, settings: Settings, loading: Loading, scheduler: str | None = None) -> AnalyzedRanks:
-    """Reads every trace of the run: a large one on several processes, each rank by itself.
+    """Read every trace of the run, a large run in several processes; each rank by itself.
 
     Args:
         run: the files.
@@ -129,7 +129,7 @@ def _each_once(digests: Sequence[RankDigest]) -> tuple[RankDigest, ...]:
 
 
 def comparable(digests: Sequence[RankDigest]) -> tuple[tuple[RankDigest, ...], tuple[int, ...]]:
-    """The ranks whose time is accounted alike, and those left out: device steps and host steps do not add up."""
+    """The ranks whose time is accounted in the same way, and those left out: device and host steps do not add up."""
     on_gpu = tuple(d for d in digests if d.has_gpu)
     if not on_gpu:
         return tuple(digests), ()
@@ -149,7 +149,7 @@ def representatives(job: Job) -> list[int]:
 
 
 def weights(job: Job, measured: Sequence[Measured]) -> list[float]:
-    """The time that each measured rank stands for: its own if it is a straggler, else its part of all others'."""
+    """The time that each measured rank stands for: its own if it is a straggler, else its part of the others' time."""
     late = {b.rank for b in job.stragglers}
     own_ns = [float(m.attribution.total_ns) for m in measured]
     typical = [m.timeline.rank not in late for m in measured]

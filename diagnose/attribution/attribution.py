@@ -1,8 +1,8 @@
-"""Every nanosecond of a step to exactly one cause; the parts add up to the step.
+"""Attribute every nanosecond of a step to exactly one cause; the parts add up to the step.
 
-On a device step, in this order: compute kernels by family | communication alone (exposed) | copies alone | idle.
-Idle gaps are cut at the launch of the activity that ends them and each piece gets the cause that the launching
-threads show. Without a GPU the host step is divided by what the process did.
+On a device step, in this order: compute kernels by family | communication alone (exposed) | copies alone | idle. Idle
+gaps are cut at the launch of the activity that ends them and each piece gets the cause that the launching threads show.
+Without a GPU the host step is divided by the activity of the process.
 """
 
 from collections.abc import Iterator
@@ -92,7 +92,7 @@ def attribute(timeline: Timeline, bound: Labels | None = None) -> Attribution:
 
     Args:
         timeline: the rank.
-        bound: for each GPU activity what bounds it by the roofline, "compute", "memory" or "" if its kind decides.
+        bound: for each GPU activity its bound by the roofline, "compute", "memory" or "" if its kind decides.
     """
     windows = timeline.windows
     inside = iv.intervals(windows[:, 0], windows[:, 1])
@@ -121,7 +121,7 @@ def _device_parts(timeline: Timeline, inside: Intervals, bound: Labels | None) -
 
 
 def _kernel_parts(timeline: Timeline, rows: Mask, bound: Labels | None) -> Parts:
-    """Each kernel's time that no earlier kernel covers, by what the kernel is for and by what bounds it."""
+    """Time of each kernel that no earlier kernel covers, by the kernel's purpose and its bound."""
     gpu = timeline.gpu
     start, end = iv.exclusive(gpu.start[rows], gpu.end[rows])
     number, causes = _kernel_causes(timeline, bound)
@@ -156,7 +156,7 @@ def _kernel_causes(timeline: Timeline, bound: Labels | None) -> tuple[Ids, list[
 
 
 def cause_of(kind: Kind) -> str:
-    """The cause that an activity of this kind counts in while it runs alone, whoever launched it."""
+    """The cause that an activity of this kind counts in while it runs alone, regardless of what launched it."""
     if kind.family == COMMUNICATION:
         return EXPOSED
     if kind.family == "memcpy":
@@ -171,7 +171,7 @@ def _alone(starts: Ints, ends: Ints, others: Intervals) -> Intervals:
 
 
 def _host_parts(timeline: Timeline, inside: Intervals) -> Parts:
-    """A step without a GPU: data, operators by kind, communication that nothing hides, and the host's own rest."""
+    """Parts of a step without a GPU: data, operators by kind, exposed communication, and the rest of the host."""
     left, parts = inside, []
     for cause, pieces in _host_layers(timeline):
         painted = iv.intersect(pieces, left)

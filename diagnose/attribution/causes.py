@@ -47,17 +47,17 @@ class Cause(msgspec.Struct, frozen=True):
 
     @property
     def spoken(self) -> str:
-        """Its words within a sentence."""
+        """The cause's words within a sentence."""
         return self.phrase or self.label
 
 
 def low_intensity(matrix: str) -> str:
-    """The cause of those kernels of a matrix cause that memory bounds."""
+    """Name of the cause for kernels of a matrix cause that are memory-bound."""
     return matrix + _LOW_INTENSITY
 
 
 def is_low_intensity(cause: str) -> bool:
-    """Whether the cause is matrix kernels that memory bounds."""
+    """Whether the cause is memory-bound matrix kernels."""
     return cause.endswith(_LOW_INTENSITY)
 
 
@@ -72,12 +72,12 @@ def below_achievable(matrix: str) -> str:
 
 
 def not_counted(matrix: str) -> str:
-    """The time of those of its kernels whose FLOPs are not known."""
+    """Name of the cause for time of its kernels whose FLOPs are not known."""
     return f"{matrix}-not-counted"
 
 
 def waiting_for(class_: str) -> str:
-    """The cause of waiting for a rank that is late by causes of a class, or that began the step later (BEGINNING)."""
+    """Name of the cause of waiting for a rank that is late by a class, or that began the step later (BEGINNING)."""
     return LATE_RANK + class_
 
 
@@ -240,11 +240,11 @@ def class_of(cause: str) -> CauseClass:
 
 
 def is_matrix(cause: str) -> bool:
-    """Whether the cause is matrix kernels, those that memory bounds included."""
+    """Whether the cause is matrix kernels, including the memory-bound ones."""
     return cause.removesuffix(_LOW_INTENSITY) in MATRIX
 
 
 def lateness_cause_of(cause: str) -> LatenessCause:
-    """Why a rank is late that spends more than the others on this cause, which is no kernel's."""
+    """The lateness of a rank that spends more than the others on this cause, which is not a kernel's."""
     row = CAUSES[cause]
     return row.lateness or _LATENESS_OF_CLASS.get(row.class_, "unknown")

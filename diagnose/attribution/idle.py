@@ -1,4 +1,7 @@
-"""Why the device is idle: each gap is cut at the next launch and painted with what the host did, first match wins."""
+"""Causes of an idle device: each gap is cut at the next launch and painted with the host's activity.
+
+The first match wins.
+"""
 
 import re
 from collections.abc import Iterator
@@ -44,8 +47,8 @@ def idle_causes(timeline: Timeline, idle: Intervals, busy: Intervals) -> Iterato
 
     Args:
         timeline: one rank with GPU activities.
-        idle: the instants of the counted steps at which the device does nothing.
-        busy: the instants at which it does something, also outside the steps.
+        idle: the instants of the counted steps at which the device is inactive.
+        busy: the instants at which it is active, also outside the steps.
     """
     if not len(idle):
         return
@@ -66,7 +69,7 @@ def idle_causes(timeline: Timeline, idle: Intervals, busy: Intervals) -> Iterato
 
 
 def _cut_at_launch(timeline: Timeline, idle: Intervals) -> tuple[Intervals, Intervals, Intervals, Intervals]:
-    """Idle time before the next launch returns; then launch latency, gaps between queued work, and what is left."""
+    """Idle time before the next launch returns; then launch latency, gaps between queued work, and the rest."""
     gpu = timeline.gpu
     following = np.searchsorted(gpu.start, idle[:, 1], side="left")
     safe = np.minimum(following, len(gpu) - 1)
@@ -169,7 +172,7 @@ def _bubbles(sync: Intervals, idle: Intervals, busy: Intervals) -> Intervals:
     """Idle time after a wait for the device, up to what the host lost in that wait.
 
     A host that waits for `b` ns while the device works could have run `b` ns ahead: the idle time until its next wait
-    is the wait's doing up to `b`, and the host's own beyond.
+    is due to the wait up to `b`, and to the host beyond.
     """
     blocked = iv.coverage(busy, sync[:, 0], sync[:, 1])
     until = np.append(sync[1:, 0], np.iinfo(np.int64).max)

@@ -46,7 +46,7 @@ def outcomes(causes: Mapping[str, float]) -> list[Leaders]:
     """The leaders by the causes as they stand, then with the unobserved time moved to each class that it may be of.
 
     Unexplained time may be of any class. Untraced host time is some waiting: the device idles for want of a launch.
-    Kernels of unknown kind count as memory-bound and may as well compute. Up to `NEAR` of either is left if it
+    Kernels of unknown kind count as memory-bound and may as well compute. Up to `NEAR` of either is left where it
     stands, since no call between classes is finer.
     """
     unknown = causes.get(UNKNOWN_KIND, 0.0)

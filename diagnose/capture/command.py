@@ -1,4 +1,4 @@
-"""The command of `diagnose run`: what is executed, and in which environment."""
+"""The command of `diagnose run`: the words to execute, and its environment."""
 
 import contextlib
 import importlib.util
@@ -56,7 +56,7 @@ def environment(
 
 
 def hooked(inherited: Mapping[str, str], ours: Mapping[str, str]) -> dict[str, str]:
-    """An environment in which Python runs our sitecustomize, with these of our own variables and no others of them.
+    """An environment in which Python runs our sitecustomize, with `ours` as the only variables of diagnose.
 
     Our folder goes before what PYTHONPATH holds; an empty entry there is the current folder and stays one.
     """
@@ -79,7 +79,7 @@ def bootstrap_folder() -> Path:
 
 
 def ignores_our_hook(argv: Sequence[str]) -> str | None:
-    """The option that makes the interpreter ignore PYTHONPATH or sitecustomize; None when none is seen."""
+    """The option that makes the interpreter ignore PYTHONPATH or sitecustomize; None if there is none."""
     if not Path(argv[0]).name.startswith(_INTERPRETERS):
         return None
     words = iter(argv[1:])

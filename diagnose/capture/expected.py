@@ -35,7 +35,7 @@ except Exception:
 
 
 def room(folder: Path) -> tuple[bool, str]:
-    """Whether `folder` is a place for traces, and what it is."""
+    """Whether `folder` is suitable for traces, and a description of it."""
     free = free_bytes(folder)
     if in_memory(folder):
         return False, f"{folder} is memory ({file_system(folder)}): traces there take the job's; pass --out on a disk"
@@ -49,7 +49,7 @@ def room(folder: Path) -> tuple[bool, str]:
 
 
 def taken(said: Mapping[str, object], free_memory: int | None) -> tuple[bool, str]:
-    """Whether a rank's capture of the whole budget fits this machine, and what it takes: memory, stall, what stays."""
+    """Whether a rank's capture of the whole budget fits this machine, and the memory, stall and disk that it takes."""
     memory = BUDGET_BYTES * MEMORY_PER_TEXT_WITH_SHAPES
     each = said.get(STALL_PER_BYTE)
     stall = "a stall that is not known without torch"

@@ -101,14 +101,14 @@ class Job:
         return 128 - code if code < 0 else code
 
     def end(self, within_s: float) -> None:
-        """Ask the command to end, and kill it when it has not within so many seconds."""
+        """Ask the command to end, and kill it if it has not ended within so many seconds."""
         self._process.terminate()
         if self.runs(within_s):
             self._process.kill()
 
     @contextlib.contextmanager
     def forwarding(self) -> Iterator[None]:
-        """Signals sent to us reach the command, in a thread: they do so while a report is made too."""
+        """Forward signals sent to us to the command, in a thread: also while a report is made."""
         ended = threading.Event()
         thread = threading.Thread(target=self._forward, args=(ended,), name="signals", daemon=True)
         try:
@@ -145,7 +145,7 @@ class Job:
                     self._stop_with_the_command()
 
     def _stop_with_the_command(self) -> None:
-        """A shell that waits for us has to see that its job has stopped; a command may also decide not to stop."""
+        """Stop this process once the command has stopped, so that a waiting shell sees it; not every command stops."""
         until = time.monotonic() + _STOPS_WITHIN_S
         while not self._is_stopped() and self._process.poll() is None:
             if time.monotonic() > until:
@@ -155,7 +155,7 @@ class Job:
             os.kill(os.getpid(), signal.SIGSTOP)
 
     def _continue(self) -> None:
-        """A shell continues the command together with us; others know of us alone."""
+        """Continue the command if it is stopped: a shell continues it together with us, others only know us."""
         if self._is_stopped():
             self._process.send_signal(signal.SIGCONT)
 
@@ -167,7 +167,10 @@ class Job:
         return after_the_name.split()[0] == "T"
 
     def _in_the_child(self) -> None:
-        """Python's own handler would swallow a Ctrl-C that comes before the command is there."""
+        """Restore default handling of Ctrl-C in the child:
+
+        Python's handler would swallow one that comes before the command.
+        """
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
         self._as_before()
@@ -194,7 +197,7 @@ def _next_signal(ended: threading.Event, waits: bool) -> signal.struct_siginfo |
 
 
 def become(argv: Sequence[str], env: Mapping[str, str]) -> NoReturn:
-    """Execute the command in the place of this process, which is not there for a report then.
+    """Execute the command in place of this process, which then cannot report.
 
     Raises:
         OSError: it cannot be executed.

@@ -38,7 +38,7 @@ def run_until_measured(argv: Sequence[str], inherited: Mapping[str, str], asked:
 
 
 def how_far(folder: Path) -> str:
-    """Why nothing can have been measured, by the marks of the hooked processes; "" if torch was imported."""
+    """Why no measurement can exist, by the marks of the hooked processes; "" if torch was imported."""
     reached = {path.name for path in (folder / MARKS_FOLDER).iterdir()}
     if PYTHON_MARK not in reached:
         return (

@@ -35,7 +35,7 @@ def installed() -> str | None:
 
 
 def stacks_of(program: str, pids: Mapping[int, int], within_s: float = _WITHIN_S) -> dict[int, Seen]:
-    """The stacks of each process, by rank; all are looked at together, and what takes longer is ended.
+    """The stacks of each process, by rank; all are read at the same time, and a read that takes longer is ended.
 
     Args:
         program: py-spy.

@@ -20,7 +20,7 @@ _DEEPEST = 64
 
 @dataclass(frozen=True)
 class RankPulse:
-    """A rank of this host that lives: its process, the steps behind it (None outside a loop), their usual time or 0."""
+    """A live rank of this host: its process, the steps it has done (None outside a loop), their usual time or 0."""
 
     rank: int
     pid: int

@@ -62,7 +62,7 @@ class Bar:
 
 @contextlib.contextmanager
 def announced(path: Path, wanted: bool = True) -> Iterator[Bar | None]:
-    """A line, and soon a bar, on an interactive stderr while `path` is read; gone when it has been."""
+    """Show a line, and soon a bar, on an interactive stderr while `path` is read; erased afterwards."""
     if not wanted or sys.stderr is None or not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         yield None
         return

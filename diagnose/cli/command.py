@@ -65,7 +65,7 @@ class Command(click.Command):
         self.also_reads, self.also_writes, self.prints = also_reads, also_writes, prints
 
     def get_help_option_names(self, ctx: click.Context) -> list[str]:
-        """The same in every context: click keeps the option that it makes for the first."""
+        """The names of the help option, the same in every context: click keeps the option that it makes first."""
         return ASKS_FOR_HELP["help_option_names"]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -95,7 +95,10 @@ def refuse_beyond(honoured: Collection[str], because: str) -> None:
 
 
 def refuse_given(names: Collection[str], because: str) -> None:
-    """The same of the options whose parameters are called so."""
+    """Refuse each of the options with these parameter names that the user typed.
+
+    The message names the option, and `because` gives the reason.
+    """
     for option in _options_given(click.get_current_context()):
         if option.name in names:
             raise click.UsageError(f"{_name(option)} {because}")

@@ -85,7 +85,7 @@ def _facts(page: Page, rule: Rule) -> None:
 
 
 def _named(template: str) -> str:
-    """A sentence of a rule with each fact shown as its name, and each setting as different loops make it."""
+    """A sentence of a rule with each fact shown by its name, and each setting as different loops spell it."""
 
     def called(name: str, with_denominator: bool) -> str:
         return f"{name} of {REGISTRY[name].of}" if with_denominator else name

@@ -29,7 +29,7 @@ def out_option(says: str, *names: str, **more: Any) -> Decorator:
 
 
 def _checked(_context: click.Context, option: click.Parameter, to: Path | None) -> Path | None:
-    """Refuses before the analysis what can be seen to fail after it."""
+    """Refuse, before the analysis, a file that cannot be written."""
     what = f"cannot write {MARKDOWN if option.name == 'markdown' else HTML}"
     if to is None or (to == STDOUT and option.name == "markdown"):
         return to

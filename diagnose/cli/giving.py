@@ -1,4 +1,4 @@
-"""An answer is printed, or written to files, in the forms that the options of `cli/forms` ask for."""
+"""Print an answer, or write it to files, in the forms that the options of `cli/forms` ask for."""
 
 import contextlib
 import io
@@ -50,7 +50,7 @@ class Forms:
 
 
 def give(answer: "Answer", forms: Forms, given: Mapping[str, Any], *shown: str, reads: Collection[Path] = ()) -> None:
-    """Writes the files that were asked for, then prints the answer, as `write_files` and `show` do."""
+    """Write the requested files, then print the answer, as `write_files` and `show` do."""
     write_files(forms, given, *shown, reads=reads)
     show(answer, forms, given, *shown)
 

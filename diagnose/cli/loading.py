@@ -1,4 +1,4 @@
-"""The options about how traces are loaded. None of them changes what is found."""
+"""Options on how traces are loaded. None of them changes the diagnosis."""
 
 import contextlib
 import resource
@@ -70,11 +70,11 @@ def loading_of(given: Mapping[str, Any], watch: Bar | None) -> Loading:
 
 @contextlib.contextmanager
 def limited(memory_bytes: int | None) -> Iterator[None]:
-    """The process may take that much for itself meanwhile: what would take more ends with a MemoryError.
+    """Limit the memory that the process takes for itself in the block; more raises a MemoryError.
 
-    What the process has taken is counted, and the error raised between two steps of Python when less than a reserve is
-    left. The system's limit is the last resort, for one large request, which numpy and Python answer with an error:
-    libraries in C do not all check the many small ones, and one that fails inside them can end the process.
+    The memory taken is counted, and the error raised between two steps of Python when less than a reserve is left. The
+    system's limit is the last resort, for one large request, which numpy and Python answer with an error: libraries in
+    C do not all check the many small ones, and one that fails inside them can end the process.
     """
     if memory_bytes is None:
         yield
@@ -124,7 +124,7 @@ def taken_bytes() -> int | None:
 
 
 def _counted() -> tuple[int, int] | None:
-    """Bytes of memory that hold something of the process, and those that it has taken for itself."""
+    """Bytes of memory that are resident for the process, and those that it has taken for itself; None if unknown."""
     try:
         with open("/proc/self/statm", "rb") as file:
             pages = file.read().split()

@@ -19,10 +19,10 @@ _SUFFIXES = {"K": 3, "M": 6, "B": 9, "G": 9, "T": 12}
 
 
 class Number(click.FloatRange):
-    """A number of a range that is finite, such as 4.2e15 or 1.2B: "inf" and "nan" pass a plain range."""
+    """A number of a range that is finite, such as 4.2e15 or 1.2B: a plain range lets "inf" and "nan" pass."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The number; what is none, or is out of range, is wrong usage."""
+        """The number; an invalid one, or one out of range, is wrong usage."""
         if isinstance(value, str) and value[-1:].upper() in _SUFFIXES:
             value = f"{value[:-1]}e{_SUFFIXES[value[-1].upper()]}"
         number = float(super().convert(value, param, ctx))
@@ -56,7 +56,7 @@ class _Hours(click.ParamType):  # type: ignore[type-arg]  # generic in some vers
 
 
 class _Share(click.ParamType):  # type: ignore[type-arg]  # generic in some versions of click
-    """A share such as 5% or 0.05, also of 100% and more; from 1 on a number without a percent sign may mean either."""
+    """A share such as 5% or 0.05, also of 100% and more; from 1 on a number without a percent sign is ambiguous."""
 
     name = "share"
 

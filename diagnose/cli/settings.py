@@ -95,7 +95,7 @@ def _parsed(path: Path) -> Mapping[str, Any]:
 
 
 def _checked(command: click.Command, key: str, value: object, path: Path) -> tuple[str, Any]:
-    """The parameter's name and its value."""
+    """The parameter's name and value for a key of the file."""
     for parameter in command.params:
         if isinstance(parameter, click.Option) and f"--{key}" in parameter.opts:
             name = parameter.name or ""

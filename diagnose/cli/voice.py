@@ -58,7 +58,7 @@ def say(line: str) -> None:
 
 
 def guarded(action: Callable[[], object], failed: str = "no report") -> bool:
-    """Whether `action` went well; nothing that fails here changes how the command ends."""
+    """Run `action` and return whether it succeeded; a failure is printed and does not change how the command ends."""
     try:
         action()
         return True
@@ -95,7 +95,7 @@ def _number_of(stream: TextIO | None) -> int | None:
 
 
 def _write_unstopped(number: int, data: bytes, after: threading.Thread | None) -> None:
-    """A terminal may stop every process of a background job of which one writes; with the signal held it does not."""
+    """Write with SIGTTOU blocked: a terminal may stop every process of a background job of which one writes."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTTOU})
     _write(number, data, after)
 

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all."""
+"""Files that exist whole or not at all."""
 
 import contextlib
 import os
@@ -38,7 +38,7 @@ def whole_file(to: Path) -> Iterator[BinaryIO]:
 
 
 def is_same_file(one: Path, other: Path) -> bool:
-    """Whether both names lead to one file that is there."""
+    """Whether both names lead to the same existing file."""
     try:
         return one.samefile(other)
     except (OSError, ValueError):
@@ -56,7 +56,7 @@ def _begun(target: Path) -> tuple[int, Path | None]:
 
 
 def _unnamed(folder: Path) -> int | None:
-    """A file without a name, None if the system or its file system knows none that gets one later."""
+    """A file without a name; None if the system or its file system cannot name one later."""
     try:
         handle = os.open(folder, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600)
     except (AttributeError, OSError):
@@ -68,7 +68,7 @@ def _unnamed(folder: Path) -> int | None:
 
 
 def _named(handle: int, target: Path) -> Path:
-    """A name for the file that has none."""
+    """Link the nameless file to a temporary name, and return it."""
     part = target.parent / part_of(target.name)
     folder = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:  # with a handle of the folder the link in /proc is followed, without one it is not

@@ -31,12 +31,12 @@ def nothing_told(path: str) -> None:
 
 
 def anything(value: Any, path: str, told: Told) -> Any:
-    """The value as it is, for who checks it himself."""
+    """The value as it is, for callers that check it themselves."""
     return value
 
 
 def number(low: float = -MOST_COUNT, high: float = MOST_COUNT) -> Kind:
-    """A finite number in [low, high]; flags are none."""
+    """A finite number in [low, high]; flags do not count."""
 
     def decoded(value: Any, path: str, told: Told) -> Any:
         sound = type(value) in (int, float) and low <= value <= high  # NaN is in no range
@@ -96,7 +96,7 @@ def listed(kind: Kind, most: int = MOST_ENTRIES) -> Kind:
 
 
 def in_order(kind: Kind) -> Kind:
-    """A list whose entries keep their places; what is none of the kind becomes null."""
+    """A list whose entries keep their places; entries of another kind become null."""
 
     def decoded(value: Any, path: str, told: Told) -> Any:
         if not isinstance(value, list) or len(value) > MOST_ENTRIES:
@@ -107,7 +107,7 @@ def in_order(kind: Kind) -> Kind:
 
 
 def all_of(kind: Kind, least: int = 0, most: int = MOST_ENTRIES) -> Kind:
-    """A list of `least` to `most` entries, of which not one may be of another kind."""
+    """A list of `least` to `most` entries, all of the kind."""
 
     def decoded(value: Any, path: str, told: Told) -> Any:
         if not isinstance(value, list) or not least <= len(value) <= most:
@@ -143,7 +143,7 @@ def row(*kinds: Kind) -> Kind:
 
 
 def each(kind: Kind) -> Kind:
-    """An object of any keys whose values are of the kind; what is null is not there."""
+    """An object of any keys whose values are of the kind; null values are left out."""
 
     def decoded(value: Any, path: str, told: Told) -> Any:
         if not isinstance(value, Mapping):
@@ -155,7 +155,7 @@ def each(kind: Kind) -> Kind:
 
 
 def table(fields: Mapping[str, Kind]) -> Kind:
-    """An object with these fields, null if they are; others hold plain values, at most."""
+    """An object with these fields, null if they are null; other keys hold plain values, at most."""
 
     def decoded(value: Any, path: str, told: Told) -> Any:
         if not isinstance(value, Mapping):
@@ -166,7 +166,7 @@ def table(fields: Mapping[str, Kind]) -> Kind:
 
 
 def plain(value: Any, path: str, told: Told) -> Any:
-    """Anything that JSON holds, to a depth, its numbers and texts bounded."""
+    """Any JSON value, to a limited depth, with bounded numbers and texts."""
     if path.count(".") > _DEEPEST:
         return _left_out(value, path, told)
     if isinstance(value, Mapping):
@@ -177,15 +177,15 @@ def plain(value: Any, path: str, told: Told) -> Any:
 
 
 def has_endless_number(content: bytes) -> bool:
-    """Whether JSON has a number of so many digits that none of ours can be: a double takes 17, an integer here 19.
+    """Whether JSON has a number of more digits than any of ours: a double takes 17, an integer here 19.
 
-    Of a hundred digits ten are at every tenth byte, which are looked at first: large documents are read in less time.
+    Of a hundred digits ten are at every tenth byte, which are checked first, so that large documents take less time.
     """
     return _AT_EVERY_TENTH.search(content[::10]) is not None and _ENDLESS.search(content) is not None
 
 
 def encodable(value: str) -> str:
-    """`value` with a question mark for each half of a character, which JSON can escape and UTF-8 cannot hold."""
+    """`value` with a question mark for each half of a character, which JSON can escape but UTF-8 cannot encode."""
     return value if value.isascii() else value.encode("utf-8", "replace").decode()
 
 

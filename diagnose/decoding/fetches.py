@@ -46,7 +46,7 @@ class Fetches:
         """Take down fetches that end before the window's next byte: opcodes of five bytes each.
 
         Raises:
-            UnsoundPickle: one asks for a number that is higher than any that fits into the file before it.
+            UnsoundPickle: one uses a number that is higher than any that fits into the file before it.
         """
         if not found:
             return

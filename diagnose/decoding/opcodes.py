@@ -1,4 +1,4 @@
-"""The opcodes of pickles that hold plain values, how long what follows them may be, and what is refused.
+"""The opcodes of pickles with plain values, the length of their arguments, and what is refused.
 
 Opcodes: `pickletools` of the standard library, protocols 2 to 5. Torch writes protocol 2 in C++ (`pickle_str`), and
 Python its default elsewhere.
@@ -32,10 +32,10 @@ class UnsoundPickle(Exception):
 
 
 def pass_by(take: Take, code: bytes) -> None:
-    """Read what follows an opcode, and no further.
+    """Read the argument of an opcode, and no further.
 
     Raises:
-        UnsoundPickle: it is none of plain values, or what follows it is too long.
+        UnsoundPickle: it is no opcode of plain values, or its argument is too long.
     """
     if code in FIXED:
         exactly(take, FIXED[code][0])

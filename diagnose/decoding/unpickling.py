@@ -103,7 +103,7 @@ class _Machine:
         return True
 
     def _takes_a_number(self, found: Flat) -> bool:
-        """Whether it is remembered under the number of something else, which recorders never do."""
+        """Whether a value takes the number of another, which recorders never do."""
         own, of_list = found.remembered, found.list_remembered
         if own is not None and len(own) > 1 and _number(own) in self._memo:
             return True
@@ -118,7 +118,7 @@ class _Machine:
             self._memo[number] = value
 
     def _tidy(self) -> None:
-        """Once in each part of the file: forget what nobody asks for from here on."""
+        """Forget, once in each part of the file, the values that are not used any more."""
         part, memo = self._window.part, self._memo
         if part == self._tidied_part:
             return
@@ -145,7 +145,7 @@ class _Machine:
             opcodes.pass_by(take, code)
 
     def push(self, value: Any) -> None:
-        """Put a value on the stack that takes memory of its own."""
+        """Push a value that takes memory of its own onto the stack."""
         self._stack.append(value)
         self._held += 1
         if self._held > MOST_HELD:

@@ -1,4 +1,4 @@
-"""A file that is read from its begin to its end, of which the bytes that come next can be looked at."""
+"""A file that is read from its begin to its end, with a look at the bytes that come next."""
 
 from typing import BinaryIO
 
@@ -40,7 +40,7 @@ class Window:
         return found
 
     def look_on(self, count: int = 1) -> bool:
-        """Read on, so that `count` bytes are ahead; False at the end of the file."""
+        """Read until `count` bytes are ahead; False at the end of the file."""
         self._begin += self.at
         more = self._read(max(PART, count))
         self.data = self.data[self.at :] + more

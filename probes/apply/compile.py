@@ -21,7 +21,7 @@ _OWN = "torch.nn.modules."  # the compiler starts at no call into these files
 
 
 def compiled_next(patch: JobPatch, optimizer: Any) -> None:
-    """Compile the module that the loop calls next, of those that hold all that `optimizer` steps."""
+    """Compile the module that the loop calls next, among those that hold all parameters of `optimizer`."""
     models = holding_all(optimizer)
     refusal = refused(models)
     if refusal:

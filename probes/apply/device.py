@@ -11,7 +11,7 @@ from typing import Any
 
 
 def gpu_is_there() -> bool:
-    """Whether there is a GPU; CUDA is not begun by the question: workers may still be forked."""
+    """Whether there is a GPU; asking does not initialise CUDA, since workers may still be forked."""
     torch: Any = sys.modules["torch"]
     return bool(torch.cuda.is_initialized() or torch.cuda.device_count() > 0)
 

@@ -1,4 +1,4 @@
-"""The patch that `diagnose run --apply` hands to the training process: what is asked for, applied and refused.
+"""The patch that `diagnose run --apply` hands to the training process: its values, applied and refused.
 
 A key that cannot be applied is refused, with one line on stderr; training goes on without it.
 """

@@ -49,7 +49,7 @@ class _Read:
         self.states: deque[Any] = deque()
 
     def note(self) -> None:
-        """The next batch is about to be drawn."""
+        """Note the state of the job's generator before the next batch is drawn."""
         if self.generator is not None:
             self.states.append(self.generator.get_state())
 
@@ -66,7 +66,7 @@ def keep(loader: Any, persists: bool) -> None:
 
 
 def keep_as_before(loader: Any, arguments: Mapping[str, Any]) -> bool:
-    """Whether `loader` is made of one whose order is kept, as accelerate makes its own: it is kept alike."""
+    """Keep the order of `loader` too if it is made of one whose order is kept, as accelerate's is; whether it is."""
     drawn = [id(sampler) for sampler in _samplers(arguments)]
     for other, kept in list(_KEPT.items()):
         if id(vars(other).get("sampler")) in drawn or id(vars(other).get("batch_sampler")) in drawn:
@@ -118,7 +118,7 @@ def _in_order(original: Any, loader: Any) -> Any:
 
 
 class _Pass:
-    """One pass over a loader whose workers are the patch's: it draws what, and when, a loader without workers does."""
+    """One pass over a loader with the patch's workers: it draws the same numbers at the same times as without them."""
 
     def __init__(self, loader: Any, kept: _Kept, original: Callable[[Any], Any]) -> None:
         torch: Any = sys.modules["torch"]

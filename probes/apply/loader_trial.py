@@ -83,7 +83,7 @@ def _answer(reading: int) -> Trial:
 
 
 def _ended(child: int) -> None:
-    """Leave no process behind; a job that ignores SIGCHLD has none to wait for."""
+    """Kill the child and wait for it; a job that ignores SIGCHLD has nothing to wait for."""
     try:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)

@@ -21,7 +21,7 @@ def benchmark_refused(value: Any) -> Refusal | None:
 
 
 def knows_gpus() -> bool:
-    """Whether `gpu_is_there` asks no driver, which a process that forks later may have to leave alone."""
+    """Whether `gpu_is_there` can answer without the driver, which must be left alone in a process that forks later."""
     torch: Any = sys.modules["torch"]
     return bool(torch.cuda.is_initialized() or not hasattr(torch._C, "_cuda_getDeviceCount"))
 

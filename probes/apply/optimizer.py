@@ -1,4 +1,4 @@
-"""Patches of torch.optim's optimizers: in which form they update, fused or in groups of tensors."""
+"""Patches of torch.optim's optimizers: the implementation of their update, fused or in groups of tensors."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _chosen(patch: JobPatch, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _held_back(arguments: dict[str, Any]) -> Callable[[], None]:
-    """An optimizer uses up a generator of parameters, and writes into the groups that it is given."""
+    """Return a function that restores the arguments: a constructor exhausts generators and writes into groups."""
     if isinstance(arguments.get("params"), Iterator):
         arguments["params"] = list(arguments["params"])
     given = arguments.get("params")

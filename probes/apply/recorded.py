@@ -139,7 +139,7 @@ def _holds(outer: Any, inner: Any) -> bool:
 
 
 def _other(asked: Any, now: Any) -> Any:
-    """The value to ask for: for any, one that is not the present one."""
+    """The value to ask about: if any value will do, one that differs from the present one."""
     return asked if asked is not MORE else 1 + (now if type(now) is int else 0)
 
 
@@ -167,9 +167,9 @@ class Refusals:
         self._known: dict[tuple[object, ...], tuple[Any, Entries]] = {}
 
     def loader_begins(self, loader: Any) -> None:
-        """Ask a DataLoader that is about to be iterated; that of the last pass counts.
+        """Ask a DataLoader that is about to be iterated; the last one counts.
 
-        The first answer for a dataset stands: what it opens while it is read, each worker would open by itself.
+        The first answer for a dataset stands: files that it opens later, each worker would open for itself.
         """
         dataset = held(loader, "dataset")
         settings = (id(dataset), *(plain(held(loader, name)) for name in of_loader.ORDER))
@@ -192,7 +192,7 @@ class Refusals:
         return self._loader if self._trainer is None else self._trainer
 
     def facts(self, optimizer: Any, model: Any) -> Entries:
-        """All of it."""
+        """All changes that the job refuses."""
         has_trainer = self._trainer is not None
         return self.of_input + _listed(quietly(lambda: of_process_entries(optimizer, model, has_trainer)))
 

@@ -23,7 +23,7 @@ _DEPTH = 3
 def workers_refused(dataset: Any, now: int, *functions: Any) -> Refusal | None:
     """Why worker processes cannot be given to a loader that has `now` of them; None when they can.
 
-    `functions` are what its workers run before they load.
+    `functions` are those that its workers run before they load.
     """
     if is_iterable(dataset):
         splits = splits_by_worker(dataset, *functions)

@@ -1,4 +1,4 @@
-"""Patches of transformers' TrainingArguments, at construction, so that what is derived from them follows."""
+"""Patches of transformers' TrainingArguments, at construction, so that values derived from them follow."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Build = Callable[[Any], object]
 
 
 def install() -> None:
-    """Patch the arguments made from now on, of subclasses too; without a patch for them, change nothing."""
+    """Patch the arguments made from now on, also of subclasses; without a patch for them, change nothing."""
     if job_patch() is not None:
         guarded(_install, "the patch is not applied to TrainingArguments")
 

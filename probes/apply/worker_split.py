@@ -1,7 +1,7 @@
 """Whether an IterableDataset gives each loader worker a part of its own: its code asks which worker it runs in.
 
-Only code that is there is read, none is run: that of the dataset, of the datasets and functions it holds, and of the
-functions that these name.
+The code is only read, never run: that of the dataset, of the datasets and functions it holds, and of the functions that
+these name.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ _MOST_ASKS = 16
 
 
 class Agreement:
-    """The files of one rank; `folder` is the scratch folder of the run, which all ranks see."""
+    """The announcements and requests of one rank, as files; `folder` is the run's scratch folder, seen by all ranks."""
 
     def __init__(self, folder: Path, rank: int) -> None:
         self.rank = rank
@@ -49,7 +49,7 @@ class Agreement:
         self._told = told
 
     def announced(self) -> dict[int, str]:
-        """Why each announced window opens, by its first recorded step; of a file just being written none."""
+        """Reasons of the announced windows, by their first recorded step; empty while the file is being written."""
         told = (json_object(self._folder / ANNOUNCED) or {}).get("windows")
         entries = [entry for entry in told if isinstance(entry, dict)] if isinstance(told, list) else []
         steps = ((entry.get("step"), entry.get("why")) for entry in entries)

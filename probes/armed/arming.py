@@ -78,7 +78,7 @@ class Arming:
         self._patience = 0
 
     def step_ended(self, ns: int, profiled: bool) -> None:
-        """A step has ended after `ns`, 0 if that is not known; those that were noted before it are judged first."""
+        """Note a step that has ended after `ns`, 0 if unknown; earlier steps that were only noted are judged first."""
         self._judge_noted()
         self.number += 1
         self._log.add(self.number, ns, profiled)
@@ -118,31 +118,31 @@ class Arming:
         return due[0]
 
     def closed(self, folder: str | None, error: str | None) -> None:
-        """The window is over; its files are in `folder`, as far as there are any."""
+        """Log the window that has closed; its files are in `folder`, if there are any."""
         first = self._schedule.begun
         steps = {number: ns for number, ns in self._recorded.items() if first is not None and number >= first}
         self._log.tell("closed", first=first, folder=folder, error=error, slow=self._slowness.recorded(steps))
         self._schedule.closed(self.number)
 
     def opens_no_more(self) -> None:
-        """No window comes any more, whatever asks for one."""
+        """Let no further window open, whatever asks for one."""
         self._schedule.ends()
 
     def machine_unread(self, why: str) -> None:
-        """The machine is not read, or no more."""
+        """Log why the machine is not read, or no longer read."""
         self._log.tell("no_readings", why=why)
 
     def ended(self, why: str) -> None:
-        """The loop is over: the next turn is the last."""
+        """Note the end of the loop: the next turn is the last."""
         self._judge_noted()
         self._log.tell("end", why=why, lost=self._log.lost)
         self._over = True
 
     def turn(self) -> None:
-        """Everything that touches files, and a look at a step that takes too long.
+        """Do all work on files, and look at a step that takes too long.
 
         Raises:
-            OSError: the step times cannot be written; everything else is done.
+            OSError: the step times cannot be written; all other work is done.
         """
         quietly(self._look)
         quietly(self._beat)
@@ -205,7 +205,7 @@ class Arming:
             self._pulse.beat(self.number, self._slowness.usual.median)
 
     def _want(self, wanted: Wanted) -> None:
-        """Place the window, or leave that to rank 0."""
+        """Place the window if this is rank 0, else leave it to rank 0."""
         if not self._agreement.leads:
             if self._asking is None:
                 self._asking, self._patience = wanted, PATIENCE_TURNS

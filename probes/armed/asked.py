@@ -38,7 +38,7 @@ class Asked:
         return asdict(self)
 
     def counted(self, after: int, opened: int) -> int | None:
-        """The next window by count whose first step comes after step `after`; `opened` of them have been opened."""
+        """The next window by count with a first step after step `after`; `opened` of them have been opened."""
         due = [step for step in self.at_steps if step > after]
         if self.every and opened < self.windows:
             due.append((after // self.every + 1) * self.every)
@@ -53,7 +53,7 @@ class Wanted:
         why: one clause, for the report.
         step: the step that it is to hold, None for any: as soon as it can be.
         period: steps after which such a step comes again, 0 for none.
-        slow: slow steps ask for it, which are held back by a cool-down and a most.
+        slow: slow steps ask for it; a cool-down and a maximum limit these.
     """
 
     why: str
@@ -73,9 +73,9 @@ class Wanted:
         )
 
     def first_step(self, earliest: int, active: int) -> int | None:
-        """The first recorded step of a window of `active` steps that holds it, from `earliest` on; None: it is over.
+        """The first recorded step, from `earliest` on, of a window of `active` steps that holds it; None if it is over.
 
-        The first recorded step of several is not counted, so that the wanted one is not that.
+        The first of several recorded steps is not counted, so the wanted one is never the first.
         """
         if self.step is None:
             return earliest

@@ -1,4 +1,4 @@
-"""A look at a step that takes far too long, while it does: what comes once is over before any window could open."""
+"""Look at a step that takes far too long while it runs: a single one is over before any window could open."""
 
 from __future__ import annotations
 

@@ -39,9 +39,9 @@ Line = dict[str, object]
 
 
 class MachineLog:
-    """Makes a line of each reading: what is so, and what was counted since the reading before, per second.
+    """Makes a line of each reading: the momentary values, and the counts since the previous reading, per second.
 
-    One is of the whole process: the loops of a search have their lines further apart, too.
+    One object serves the whole process, so that the lines of later loops are also further apart.
     """
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ class MachineLog:
     def add(
         self, at_s: float, gauges: Mapping[str, float], counters: Mapping[str, float], reasons: Iterable[str] | None
     ) -> int:
-        """Hand on the line of a reading; how many there were at this distance."""
+        """Pass on the line of a reading; return the number of lines at this distance."""
         told = None if reasons is None else list(reasons)
         line: Line = {"gauges": _rounded(gauges), "step": self._step(), "t": round(time.time(), 3)}
         if self._before is not None:
@@ -98,7 +98,7 @@ class MachineLog:
         return {"gpu": new}
 
     def thin_out(self) -> None:
-        """Lines come half as often."""
+        """Halve the rate of lines."""
         self._lines //= 2
         self._interval_s *= 2
 

@@ -36,7 +36,7 @@ class Pulse:
         self._who = name_of(os.getpid())
 
     def beat(self, step: int | None, usual_ns: int = 0) -> None:
-        """The job has so many steps behind it, which take `usual_ns`, 0 if that is not known; None outside a loop.
+        """Write the number of steps done, None outside a loop, and their usual time, 0 if unknown.
 
         Raises:
             OSError: it cannot be written.
@@ -47,7 +47,7 @@ class Pulse:
             self._told = step
 
     def close(self) -> None:
-        """No loop runs any more: the process may still be looked at."""
+        """Write that no loop runs any more, and close the file; the process may still be looked at."""
         quietly(lambda: self.beat(None))
         os.close(self._file)
 
@@ -67,7 +67,7 @@ def arm() -> None:
 
 
 def name_of(pid: int) -> dict[str, Any]:
-    """A process of this host for good: its number, which comes again, and when the kernel started it, in its ticks.
+    """A lasting name of a process on this host: its id, which may be reused, and its start time in kernel ticks.
 
     Raises:
         OSError: there is no such process, or no /proc.
@@ -103,7 +103,7 @@ def _allow(parent: dict[str, Any]) -> None:
 
 
 def _another_tells(out: str, rank: int) -> bool:
-    """Whether the file is of another process of this host that lives.
+    """Whether the file belongs to another live process of this host.
 
     Raises:
         OSError: the process that it names has ended.

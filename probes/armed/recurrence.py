@@ -24,9 +24,9 @@ class Slow:
 
 
 class Recurrence:
-    """The last slow steps of a run, those of stretches left out.
+    """The last slow steps of a run, without those of stretches.
 
-    The two steps that set a period prove nothing; those before that fall into it have to be too many for chance, at the
+    The two steps that set a period prove nothing; the earlier ones that fit it have to be too many for chance, at the
     rate of slow steps. A period is answered with at most three windows, and with none once a window has recorded such a
     step.
     """
@@ -38,7 +38,7 @@ class Recurrence:
         self._believed = 0
 
     def note(self, step: int, excess: float) -> None:
-        """A slow step."""
+        """Note a slow step, unless it is close to the previous one."""
         if not self._slow or step - self._slow[-1].step > _NEIGHBOURS:
             self._slow.append(Slow(step, excess))
 
@@ -68,7 +68,7 @@ class Recurrence:
             self._settled.append((step, period))
 
     def settle(self, step: int) -> None:
-        """`step` was recorded: it, and what comes with its period, needs no further window."""
+        """Note that `step` was recorded: its period, if one is believed, needs no further window."""
         if self._believed:
             self._settled.append((step, self._believed))
 

@@ -1,4 +1,4 @@
-"""The session of an armed run: between windows it times steps and nothing else."""
+"""The session of a run with continuous timing: between windows it times steps and does nothing else."""
 
 from __future__ import annotations
 
@@ -268,7 +268,7 @@ class ArmedSession(Session):
             self._disarmed("capture stopped")
 
     def _disarmed(self, why: str) -> None:
-        """No step is timed any more; what was is written, unless the file system hangs."""
+        """End the timing of steps and write the rest, unless the file system hangs."""
         self._is_quiet = False
         arming, beside, self._arming = self._arming, self._beside, None
         machine, self._machine = self._machine, None

@@ -26,7 +26,7 @@ class Usual:
         return len(self._ordered)
 
     def add(self, ns: int) -> None:
-        """Take a step in, and the oldest out."""
+        """Add a step and drop the oldest."""
         if len(self._came) == USUAL_STEPS:
             del self._ordered[bisect_left(self._ordered, self._came.popleft())]
         self._came.append(ns)
@@ -38,7 +38,7 @@ class Usual:
         return self._ordered[len(self._ordered) // 2] if self._ordered else 0
 
     def slow_from(self, factor: float) -> float:
-        """Nanoseconds above which a step is slow: `factor` times the median, and beyond what is common."""
+        """Nanoseconds above which a step is slow: `factor` times the median, and beyond the usual spread."""
         return max(factor * self.median, BEYOND_COMMON * self._ordered[int(COMMON * (len(self._ordered) - 1))])
 
 
@@ -62,7 +62,7 @@ class Slowness:
         return self.usual.slow_from(self._factor) if len(self.usual) >= LEAST_STEPS else float("inf")
 
     def step_ended(self, step: int, ns: int) -> Wanted | None:
-        """A step without the profiler has taken `ns`; the window that it makes one want, if any."""
+        """Note a step without the profiler; return the window that it asks for, if any."""
         usual, limit = self.usual, self.slow_from()
         usual.add(ns)
         slow = ns > limit
@@ -84,14 +84,14 @@ class Slowness:
         return Wanted(f"a slow step comes every {period} steps", expected, period, slow=True)
 
     def answered(self, wanted: Wanted) -> None:
-        """A window opens for it."""
+        """Note that a window opens for the request."""
         if wanted.step is not None and wanted.period:
             self._recurrence.tried(wanted.step, wanted.period)
 
     def recorded(self, steps: dict[int, int]) -> int | None:
-        """Steps of a window by number, in nanoseconds with the profiler on: the slow one of them, if one is.
+        """The slow one of a window's steps, if there is one; `steps` are nanoseconds with the profiler on, by number.
 
-        What recurs and was recorded wants no further window.
+        A recurring step that was recorded needs no further window.
         """
         times = sorted(steps.values())
         if len(times) < 3:

@@ -1,6 +1,6 @@
 """The times of all steps of a rank, in a file of lines that is whole up to its last one, however the process ends.
 
-A line is a JSON object: the begin of a loop, a block of steps, or what happened. The training thread only takes notes;
+A line is a JSON object: the begin of a loop, a block of steps, or an event. The training thread only takes notes;
 another one writes. Disk and memory are bounded: after so many samples each stands for twice as many steps.
 """
 
@@ -27,7 +27,7 @@ Memory = Callable[[], dict[str, int]]
 
 
 class StepLog:
-    """Appends to `path`; what an earlier process of the job wrote there stays.
+    """Appends to `path`; lines of an earlier process of the job stay.
 
     Raises:
         OSError: the file cannot be written, or another process of the job writes it.
@@ -53,14 +53,14 @@ class StepLog:
         self._since = self._read_since = time.monotonic()
 
     def add(self, step: int, ns: int, profiled: bool, ago_s: float = 0.0) -> None:
-        """A step has ended after `ns`, `ago_s` seconds ago; 0 if its time is not known."""
+        """Note a step that ended after `ns`, `ago_s` seconds ago; `ns` is 0 if its time is not known."""
         if len(self._noted) < MOST_WAITING:
             self._noted.append((step, ns, profiled, time.time() - ago_s))
         else:
             self.lost += 1
 
     def tell(self, what: str, **more: object) -> None:
-        """Something else has happened; written with the next block."""
+        """Note another event, to be written with the next block."""
         self._noted.append({"what": what, "t": round(time.time(), 3), **more})
 
     def note_reading(self, line: dict[str, object]) -> None:
@@ -69,10 +69,10 @@ class StepLog:
             self._readings.append(line)
 
     def write(self, to_the_end: bool = False) -> None:
-        """Write what is due, or everything; any thread may, one at a time.
+        """Write the lines that are due, or all; any thread may, one at a time.
 
         Raises:
-            OSError: it cannot be written; what was to be is lost.
+            OSError: it cannot be written; these lines are lost.
         """
         self._take_what_is_due(to_the_end)
         lines, self._lines = self._lines, []
@@ -138,7 +138,7 @@ class StepLog:
 
 
 class _Block:
-    """Neighbouring steps: samples of `covers` steps each, and the begun one."""
+    """Samples of neighbouring steps, of `covers` steps each, and the one that has begun."""
 
     def __init__(self, covers: int, profiled: bool = False) -> None:
         self.profiled = profiled
@@ -188,7 +188,7 @@ class _Block:
 
 
 def _lock(file: int) -> None:
-    """One process writes the file. The lock ends with it, and is not its forked children's."""
+    """Lock the file for this process. The lock ends with it, and forked children do not have it."""
     try:
         fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:

@@ -4,8 +4,8 @@ Runs at the start of every Python process below `diagnose run`, whatever its ver
 keeps to old syntax, and lets no error of its own out. torch is never imported here: the hooks go in after the job
 itself has imported it.
 
-Its own folder leaves `sys.path`, and it leaves `sys.modules`: the job finds both as they are without us. The folder
-stays in PYTHONPATH, for the processes that this one starts.
+It removes its folder from `sys.path` and itself from `sys.modules`: the job finds both as they are without us. The
+folder stays in PYTHONPATH, for the processes that this one starts.
 """
 
 import os
@@ -49,7 +49,7 @@ def _command_line() -> "list[str]":
 
 
 def _serves_another_process(words: "list[str]") -> bool:
-    """A child of multiprocessing, its fork server or resource tracker, or a compile worker of torch."""
+    """Whether this is a child of multiprocessing, its fork server or resource tracker, or a compile worker of torch."""
     return any(
         word == "--multiprocessing-fork"
         or word.startswith("from multiprocessing.")
@@ -60,7 +60,7 @@ def _serves_another_process(words: "list[str]") -> bool:
 
 
 class _AfterImport:
-    """A finder that finds nothing itself: it has the loader that others found call us after it ran."""
+    """A finder that finds nothing itself: it makes the loader that others found call us after the module ran."""
 
     def __init__(self) -> None:
         self._asking = set()  # type: set[tuple[str, int]]
@@ -97,7 +97,7 @@ class _AfterImport:
 
 
 def _tell_after(loader: "Any", name: str) -> None:
-    """The loader itself stays in place, so that the module looks as it always does."""
+    """Call `_after_import` when the module has run; the loader stays in place, so that the module looks as usual."""
     try:
         execute = loader.exec_module
 

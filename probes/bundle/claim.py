@@ -52,7 +52,7 @@ def has_marker_of(folder: Path, token: str) -> bool:
 
 
 def taken(folder: Path, token: str) -> bool:
-    """Claim a folder that exists and is empty; whether it is this job's now, or was already.
+    """Claim a folder that exists and is empty; whether this job holds it now, or did already.
 
     Raises:
         OSError: the folder cannot be read or written.

@@ -36,7 +36,7 @@ class Outcome:
         self._writing = InTurn()
 
     def begins(self) -> None:
-        """Another window: what the last one left is written."""
+        """Reset the outcome for another window, since that of the last one is written."""
         self.error, self.files, self._facts, self._unknown = None, None, None, False
         self.left_out, self.disk_is_full = "", False
         self.machine.stop()
@@ -44,11 +44,11 @@ class Outcome:
         guarded(self.machine.start, "the machine is not read")
 
     def failed(self, why: str) -> None:
-        """Note the error, of several the first."""
+        """Note the error; the first one counts."""
         self.error = self.error or why
 
     def meets(self, error: BaseException) -> None:
-        """Look whether an error is one of a full disk."""
+        """Note whether the error is one of a full disk."""
         self.disk_is_full = self.disk_is_full or is_full(error)
 
     def claim(self, out: str) -> None:
@@ -67,7 +67,7 @@ class Outcome:
         return self._writing.busy
 
     def beside(self, call: Callable[[], object], patience_s: float | None = None) -> None:
-        """Run `call`, whose business are files; with `patience_s` it is not waited for any longer."""
+        """Run `call`, which works on files, in a second thread; with `patience_s` wait no longer than that."""
 
         def met() -> None:
             try:
@@ -79,7 +79,7 @@ class Outcome:
         self._writing.run(met, self.failed, patience_s)
 
     def note(self, known: Callable[[], dict[str, object]]) -> None:
-        """Keep the facts, once, while the model lives: what is written at exit comes after its end."""
+        """Keep the facts, once, while the model lives: it is gone when the exit writes them."""
         if self._facts is None and not self._unknown:
             with silent():
                 noted = guarded(lambda: vars(self).update(_facts=known()), "capture facts not written")

@@ -80,8 +80,8 @@ class RankFiles:
     def _may_use(self, folder: Path, *, first: bool) -> bool:
         """Whether the folder is this job's.
 
-        Below a parent `out` itself is, even if the claim does not show (another host, or the parent is done);
-        without one any folder that no other job has claimed is.
+        With a parent, `out` itself is, even if the claim is not visible (another host, or the parent is done); without
+        one, any folder is that no other job has claimed.
         """
         claimed_by = owner(folder)
         if claimed_by is not None or self._token is None:

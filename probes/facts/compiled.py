@@ -43,10 +43,10 @@ def compilations() -> dict[str, object] | None:
 
 
 def row_of(metrics: Mapping[str, Any], here: str | None = None) -> dict[str, object] | None:
-    """One compilation in short, from torch's own account of it; None for one that is no function's.
+    """One compilation in short, from torch's own account of it; None if it belongs to no function.
 
-    `broken_at` is the line at which the code before this one gave up, `again` what made it compile again, `failed` the
-    kind of its error, `because` why graphs end inside it.
+    `broken_at` is the line at which the code before this one gave up, `again` the reason that it compiled again,
+    `failed` the kind of its error, `because` why graphs end inside it.
     """
     file, name, line = (metrics.get(f"co_{of}") for of in ("filename", "name", "firstlineno"))
     if not isinstance(file, str) or not isinstance(name, str) or metrics.get("is_forward") is False:
@@ -70,7 +70,7 @@ def _what_changed(reason: str) -> str:
 
 
 def _own_words(reasons: object) -> list[str]:
-    """The first line of each reason, as far as it holds words of torch's."""
+    """The first line of each reason, as far as it consists of torch's own words."""
     told = reasons if isinstance(reasons, list | tuple | set | frozenset) else ()
     first = (reason.strip().splitlines()[0] for reason in told if isinstance(reason, str) and reason.strip())
     found = map(_WORDS.match, first)

@@ -45,7 +45,7 @@ class LoaderWork:
         return self._wall
 
     def add(self, wall_ns: int, before: dict[int, int], after: dict[int, int], own: int, process_ns: int) -> None:
-        """Count a fetch: CPU clocks by worker or thread before and after, of which `own` was waited for."""
+        """Count a fetch, by the CPU clocks of workers or threads before and after it; `own` is the one waited for."""
         used = {key: after[key] - before[key] for key in before.keys() & after.keys()}
         if own not in used:
             self.unmeasured("the worker that was waited for is gone")

@@ -220,7 +220,7 @@ def _text_config(config: Any) -> dict[str, object] | None:
 
 
 def _dtypes(weights: list[Any]) -> Counter[str]:
-    """Parameters, in elements, by dtype."""
+    """Number of parameters (elements) by dtype."""
     counted: Counter[str] = Counter()
     for parameter in weights:
         counted[dtype(parameter)] += size(parameter)

@@ -53,13 +53,13 @@ def facts(
     error: str | None,
     allowance: Allowance | None = None,
 ) -> dict[str, object]:
-    """Everything known about the job and the window; a part that cannot be had is null.
+    """The record of the job and the window; a part that cannot be had is null.
 
     Args:
         job: its model, optimizer, loader and batches.
         window: the steps of the capture, timed by `clock`, recorded by `recorder`, counted by `source`.
         error: why the capture ended early, if it did.
-        allowance: what of the window was to be recorded, and what was.
+        allowance: the part of the window that was to be recorded, and the part that was.
     """
     rank, world_size = rank_and_world()
     machine = quietly(lambda: aside(lambda: _machine(world_size)))  # reads files: the standard library holds OSErrors

@@ -1,4 +1,4 @@
-"""Hooks into torch's DataLoader: loaders and batches are noted, and a window hears of each batch."""
+"""Hooks into torch's DataLoader: they note loaders and batches, and report each batch to the window."""
 
 from __future__ import annotations
 

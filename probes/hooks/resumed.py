@@ -40,7 +40,7 @@ def _value(step: Any) -> int:
 
 
 def _on_device(steps: list[Any]) -> list[int]:
-    """One of them, which is waited for; none while a graph is captured, which a wait would break."""
+    """The count of one of them, which waits for the device; empty while a graph is captured, which a wait breaks."""
     if not steps or steps[0].device.type != "cuda" or capturing():
         return []
     with untouched(), unseen():

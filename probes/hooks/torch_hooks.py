@@ -1,4 +1,4 @@
-"""Hooks into torch for loops without a Trainer: a step ends with an optimizer's, or an engine's around it."""
+"""Hooks into torch for loops without a Trainer: a step ends with that of an optimizer, or of an engine around it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MOST_OPTIMIZERS = 8192  # in one cycle
 
 
 def install() -> None:
-    """Count optimizer steps and look at loaders from now on; without a session, do nothing."""
+    """Count optimizer steps and watch loaders from now on; without a session, do nothing."""
     if session() is not None:
         guarded(flight_recorder.arm, "the flight recorder is not armed")
         guarded(pulse.arm, "no stacks if the job hangs")

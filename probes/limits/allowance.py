@@ -23,8 +23,8 @@ class Allowance:
     """Asked by the recorder, before the first recorded step; counts the nodes of autograd's graph, which costs nothing.
 
     Attributes:
-        asked_steps: what was to be recorded, 0 before a window opens.
-        choice: what is recorded of it.
+        asked_steps: the steps that were to be recorded, 0 before a window opens.
+        choice: the steps and the content that are recorded.
         left_out: why this rank records nothing by choice, "" if it does.
     """
 
@@ -34,16 +34,16 @@ class Allowance:
         self.begins(0)
 
     def begins(self, steps: int) -> None:
-        """A window of `steps` steps is due."""
+        """Begin a window of `steps` steps."""
         self.asked_steps, self.choice, self.left_out = steps, Choice(steps), ""
 
     def look(self, step: int) -> None:
-        """The job's step `step` is over, some steps before the window."""
+        """Note the graph's nodes at the end of the job's step `step`, some steps before the window."""
         count = quietly(_nodes)
         self._seen = (step, count) if isinstance(count, int) else None
 
     def refuses(self, step: int) -> bool:
-        """Whether nothing is to be recorded, not even a trial; the job has `step` steps behind it."""
+        """Whether nothing is to be recorded, not even a trial; the job has done `step` steps."""
         rank, world_size = rank_and_world()
         why = left_out(rank, world_size, self._config.ranks, _local_rank())
         text = self._text_of_a_step(step)

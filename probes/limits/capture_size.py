@@ -112,7 +112,7 @@ class Choice:
 def fitted(trial: Trial, steps: int, limits: Limits, alone_if_need_be: bool = False) -> Choice:
     """The fullest capture of at most `steps` steps within the limits.
 
-    Shapes go first, then steps, then the other ranks of the host, for a rank that may record `alone_if_need_be`.
+    Shapes are dropped first, then steps, then the other ranks of the host, if the rank may record `alone_if_need_be`.
     """
     full = trial.size(steps, shapes=True)
     because = limits.broken_by(full)

@@ -14,7 +14,7 @@ _TASKS_OF_NODES = ("SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE")
 
 
 def cores(variables: Mapping[str, str], world_size: int) -> dict[str, object]:
-    """`usable` by affinity, `quota` of the cgroup, `shared` with the other ranks of the host, and how many they are."""
+    """The cores: `usable` by affinity, `quota` of the cgroup, `shared` by the host's ranks, and the ranks' number."""
     return {
         "usable": quietly(usable),
         "quota": quietly(quota),

@@ -24,7 +24,7 @@ class HostReadings:
 
     Args:
         thread: the kernel's number of the training thread.
-        root: in which /proc and /sys lie.
+        root: the folder of /proc and /sys.
     """
 
     def __init__(self, thread: int, root: Path = Path("/")) -> None:
@@ -33,7 +33,7 @@ class HostReadings:
         self._near: frozenset[int] = frozenset()
 
     def near(self, pci_address: str) -> None:
-        """The GPU with the address is the job's: its cores are those of its own NUMA node."""
+        """Set the job's GPU by its address: the cores near it are those of its NUMA node."""
         device = self._sys / "bus/pci/devices" / pci_address
         self._near = frozenset(_cores(_text(device / "local_cpulist")))
 
@@ -173,7 +173,7 @@ def _rows(text: str) -> Iterator[tuple[str, float]]:
 
 
 def _behind_name(stat: str) -> list[str]:
-    """The fields of a process from its state on: its name may hold anything."""
+    """The fields of a process after its name, which may hold any character."""
     return stat.rpartition(")")[2].split()
 
 

@@ -49,7 +49,7 @@ def address_of(properties: Any) -> str:
 
 
 def handle_of(uuid: str) -> tuple[Any, ctypes.c_void_p]:
-    """The library, and what it calls the device.
+    """The library, and its handle of the device.
 
     Raises:
         OSError: no NVML on this machine, or it does not know the device.
@@ -62,9 +62,9 @@ def handle_of(uuid: str) -> tuple[Any, ctypes.c_void_p]:
 
 
 def device_facts(uuid: str) -> dict[str, object]:
-    """Clocks in MHz, power in W, temperature in Celsius and throttle reasons now of the device.
+    """Momentary clocks in MHz, power in W, temperature in Celsius and throttle reasons of the device.
 
-    Null is what the driver refuses, or what its library has no function for.
+    A value is null if the driver refuses it, or if its library lacks the function.
 
     Raises:
         OSError: no NVML on this machine, or it does not know the device.
@@ -104,7 +104,7 @@ def _library() -> Any:
 
 
 def answers(library: Any, function: str, *arguments: Any) -> bool:
-    """Whether the driver's library has the function, and answers what it is asked."""
+    """Whether the driver's library has the function, and its call succeeds."""
     return _status(library, function, *arguments) == 0
 
 

@@ -151,7 +151,7 @@ class GpuReadings:
         return sum(counts.values()) if counts else None
 
     def _most_links_of_host(self) -> float | None:
-        """The most that are up on one GPU of those that are visible."""
+        """The largest number of NVLinks up on one visible GPU; None if no GPU has any."""
         count = ctypes.c_uint()
         if not answers(self._library, "nvmlDeviceGetCount_v2", ctypes.byref(count)):
             return None

@@ -34,7 +34,7 @@ class Keeps(Protocol):
     def add(
         self, at_s: float, gauges: Mapping[str, float], counters: Mapping[str, float], reasons: Iterable[str] | None
     ) -> int:
-        """Take one; how many are kept."""
+        """Add a reading; return the number of kept ones."""
 
     def thin_out(self) -> None:
         """Drop every second reading, since they are too many; from now on half as many come."""
@@ -106,7 +106,7 @@ class Reader:
         return self._beside is not None
 
     def give_way(self) -> None:
-        """A profiler of the job begins, which may record what any thread calls: no more is read."""
+        """Stop reading: a profiler of the job begins, which may record calls of any thread."""
         if self._beside is not None:
             self.why_none = "the job started a profiler of its own, beside which nothing is read"
             self.stop()
@@ -182,7 +182,7 @@ class MachineSampler(Reader):
             self._beside.wake()
 
     def facts(self) -> dict[str, object]:
-        """The readings in short, for the record, and the CPU time that they took."""
+        """The readings in short, for the record, and the CPU time that the reading took."""
         told: list[Any] = [quietly(reader.limits) for reader in (self._host, self._gpu) if reader is not None]
         return {
             "interval_s": self._interval_s,
@@ -208,9 +208,9 @@ _LONGEST_WAIT_S = 0.5  # of a fork: a driver that hangs holds up no job
 
 
 def _guard_forks() -> None:
-    """A process forks between two readings: in the child nobody would give back what the driver's library holds.
+    """Let no fork happen between two readings: the child would never release a lock of the driver's library.
 
-    What is registered is made of built-in parts: an exception of the job's in a function of ours would be lost there.
+    The registered functions are built-in ones: an exception of the job's would be lost within a function of ours.
     """
     global _forks_are_guarded
     register: Callable[..., None] | None = getattr(os, "register_at_fork", None)

@@ -40,13 +40,13 @@ class Samples:
         self._window = len(self._readings)
 
     def thin_out(self) -> None:
-        """Every second reading goes; of the window's none does while there are others."""
+        """Drop every second reading; those of the window stay as long as there are others."""
         before, window = self._readings[: self._window], self._readings[self._window :]
         before, window = (before[::2], window) if len(before) > 1 else (before, window[::2])
         self._readings, self._window = before + window, len(before)
 
     def facts(self) -> dict[str, object]:
-        """The record's part; rates are per second of what is counted, totals of the run."""
+        """The readings for the record: rates are per second of each counter, totals are of the run."""
         run = self._readings
         window = run[self._window :] if self._in_window else []
         first_s = run[0][0] if run else 0.0

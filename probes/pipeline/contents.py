@@ -88,7 +88,7 @@ def _ends_alike(row: Any) -> bool:
 
 
 def _real(mask: Any, ids: Any, samples: Any) -> Iterator[int]:
-    """Tokens of each row that are no padding, by the mask, else by the samples as they were before collating."""
+    """Number of tokens in each row that are no padding, by the mask, else by the samples before collating."""
     if mask is not None:
         if mask.shape == ids.shape:
             yield from (int(count) for count in (mask != 0).sum(dim=1))

@@ -97,7 +97,7 @@ def is_of_data(path: str) -> bool:
 
 
 def files_of(dataset: Any, depth: int = _DEPTH) -> list[str]:
-    """Files that a dataset holds open or names: mapped arrays, open files, the cache files of Hugging Face's."""
+    """Files that a dataset holds open or names: mapped arrays, open files, cache files of Hugging Face's datasets."""
     found = list(dict.fromkeys(_named(dataset, depth)))
     return [path for path in found if _is_regular(path)][:MOST_FILES]
 

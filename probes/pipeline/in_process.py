@@ -51,7 +51,7 @@ class Stage:
         return result
 
     def size(self, result: Any, samples: int) -> None:
-        """Count the samples in what the last run returned, and in the first ones its bytes."""
+        """Count the samples in the last result, and the bytes of the first ones."""
         self.samples += samples
         if len(self.times_ns) > SIZED_BATCHES or self._unsized:
             return
@@ -76,12 +76,12 @@ class Stage:
 
 
 class InProcess:
-    """Loads batches of `source` in this thread, the first of which holds what is set up on the way and does not count.
+    """Loads batches of `source` in this thread; the first one includes the set-up and does not count.
 
     Attributes:
         first_s: seconds of the first batch.
         fetch, collate: the two stages.
-        work: whose CPU time it was.
+        work: the CPU time of the loading, by thread.
         sampler: stacks of the same time.
         lengths: of the samples.
         read: bytes that were read meanwhile.
@@ -114,7 +114,7 @@ class InProcess:
         self.first_s = time.perf_counter() - began
 
     def run(self, until_s: float, most_samples: int) -> None:
-        """Load until the time `until_s` of the performance counter: two batches at least, one if it is late already."""
+        """Load until the performance counter reads `until_s`: at least two batches, or one if it is late already."""
         least = 1 if time.perf_counter() + self.first_s >= until_s else 2
         usual = sys.getswitchinterval()
         sys.setswitchinterval(SWITCH_S)

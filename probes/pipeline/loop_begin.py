@@ -35,7 +35,7 @@ _alive: list[Any] = []  # a loader that is gone could give its id to another
 
 
 def install() -> None:
-    """Look at each DataLoader of this process that is iterated, and at steps of optimizers."""
+    """Watch the DataLoaders of this process that are iterated, and the steps of optimizers."""
     global _asked, _owner
     _asked, _owner = from_environment(), os.getpid()
     if _asked is None:
@@ -67,7 +67,7 @@ def loop_begins(loader: Any, loop: str, batches_per_step: int | None = None) -> 
 
 
 def wanted() -> bool:
-    """Whether this process still waits for a loop to measure; no fork of it, such as a loader's worker, does."""
+    """Whether this process still waits for a loop to measure; its forks, such as a loader's workers, never do."""
     return _asked is not None and _owner == os.getpid() and not _measuring
 
 
@@ -127,7 +127,7 @@ def _why_no_training() -> str:
 
 
 def _pass_over(number: int, loader: Any, because: str) -> None:
-    """Leave word of a loader that is iterated and not measured, for a script that ends without a training loop."""
+    """Record a loader that is iterated and not measured, for a script that ends without a training loop."""
     assert _asked is not None
     asked = _asked
     if len(_passed_over) < MOST_PASSED_OVER:
@@ -137,7 +137,7 @@ def _pass_over(number: int, loader: Any, because: str) -> None:
 
 
 def _before_step() -> None:
-    """The script trains: the DataLoader that was iterated last feeds it, and without one nothing can be measured."""
+    """Measure the DataLoader that was iterated last, since the script trains; without one, end the process."""
     if not wanted() or _asked is None or _asked.loader is not None:
         return
     if _last is not None:

@@ -28,7 +28,7 @@ IN_PROCESS, LOCK, ONE_WORKER, AS_IN_THE_JOB, HAND_OVER, STORAGE, DEVICE = 0.4, 0
 
 
 def measure(asked: Asked, loader: Any, loop: str, batches_per_step: int | None, refusals: Refusals) -> None:
-    """Measure the loader, leave the answer with what the job refuses of changes, and end the process.
+    """Measure the loader, leave the answer with the changes that the job refuses, and end the process.
 
     Raises:
         Exception: what the job's own code raises at its first batch.

@@ -1,4 +1,4 @@
-"""A job's DataLoader taken apart: which samples come next, the samples, their batch; and the same with workers."""
+"""A job's DataLoader taken apart: the next indices, their samples, their batch; and a loader with workers."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Source:
         return self.collate(self.fetch(self.indices()))
 
     def with_workers(self, workers: int, usual_s: float) -> Any:
-        """The job's loader with so many worker processes and nothing else changed but its order, which goes on here.
+        """The job's loader with so many worker processes, unchanged except that it continues the order from here.
 
         Args:
             workers: at least one.

@@ -26,7 +26,7 @@ _SEED = 0
 
 
 def storage(read: ReadCounters, dataset: Any, sample_bytes: float | None, in_order: bool, seconds: float) -> Any:
-    """The answer's `storage`: what was read how fast, or why it is not known.
+    """The answer's `storage`: how fast the files were read, or why it is not known.
 
     Args:
         read: of the samples that were loaded in process.
@@ -53,7 +53,7 @@ def storage(read: ReadCounters, dataset: Any, sample_bytes: float | None, in_ord
 
 
 def _reads_whole_files(read: ReadCounters, opened: list[str]) -> bool:
-    """Whether a sample is a file or several: files are opened for each, and as large as what is read of them."""
+    """Whether a sample is one or several whole files: each sample opens files, of the size of its reads."""
     if not opened or read.opened_per_sample < WHOLE_FILES:
         return False
     mean = sum(os.path.getsize(path) for path in opened) / len(opened)
@@ -75,7 +75,7 @@ def _piece_bytes(read: ReadCounters, sample_bytes: float | None) -> int:
 
 
 def _whole(files: list[str], per_sample: float) -> list[tuple[str, int, int, float]]:
-    """Each file as a piece, with the samples that it stands for."""
+    """Each file as a piece, with the number of samples that it stands for."""
     return [(path, 0, os.path.getsize(path), 1 / per_sample) for path in files]
 
 
@@ -122,7 +122,7 @@ def _why_not_cold(evicted: str, fetched: int | None, wanted: int) -> str:
 
 
 def _evict(files: list[str]) -> str:
-    """Ask the kernel to forget these files; why it could not be asked."""
+    """Ask the kernel to evict these files from memory; return why it could not be asked."""
     advise: Callable[..., None] | None = getattr(os, "posix_fadvise", None)
     if advise is None:
         return "this system cannot be asked to forget a file"
@@ -139,7 +139,7 @@ def _evict(files: list[str]) -> str:
 
 
 def _timed(pieces: list[tuple[str, int, int, float]], seconds: float) -> tuple[dict[str, Any], int]:
-    """Read the pieces, as far as the time goes, each by an `open` of its own; and how many that were."""
+    """Read the pieces until the time is up, each with its own `open`; also return the number of pieces read."""
     until, samples, size, done = time.perf_counter() + seconds, 0.0, 0, 0
     began = time.perf_counter_ns()
     for path, offset, length, each in pieces:

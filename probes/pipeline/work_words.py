@@ -65,7 +65,7 @@ _NAMES = (  # of functions, and of what a line calls
 
 
 def work_of(sampler: StackSampler) -> dict[str, Any]:
-    """The answer's `stacks`: of each stage the samples by kind of work, and the functions that take most of them."""
+    """The answer's `stacks`: for each stage the samples by kind of work, and the functions with most of them."""
     found: dict[str, dict[str, Any]] = {name: {"samples": 0, "work": {}, "lines": {}} for name in _STAGES}
     folding = Folding(sampler.codes)
     for stack, samples in sampler.stacks.items():
@@ -86,7 +86,7 @@ def work_of(sampler: StackSampler) -> dict[str, Any]:
 
 
 def _inside(stack: tuple[int, ...], sampler: StackSampler) -> tuple[str | None, tuple[int, ...]]:
-    """The stage that was running, and the frames inside it, the innermost first; None between the stages."""
+    """The stage that was running, and the frames inside it, innermost first; None between the stages."""
     codes = [sampler.codes[identity][0] for identity in stack[::2]]
     ours = [at for at, code in enumerate(codes) if code.co_filename.startswith(_HERE)]
     stage = next((codes[at].co_name for at in ours if codes[at].co_name in _STAGES), None)
@@ -112,7 +112,7 @@ def _of_name(name: str) -> str:
 
 
 def _listed(told: dict[str, Any]) -> dict[str, Any]:
-    """The functions that take most, each with the line that takes most of it."""
+    """The functions with most samples, each with its line that has most of them."""
     functions = []
     for (file, function), lines in told["lines"].items():
         line, calls = max(lines, key=lambda each: lines[each])

@@ -32,19 +32,19 @@ class StepClock:
         self.restart()
 
     def restart(self) -> None:
-        """Forget the steps; the next one begins now."""
+        """Forget the steps and begin the next one now."""
         self._spans: dict[str, list[tuple[Mark, Mark]]] = {}
         self._ranges: dict[str, list[tuple[int, dict[str, int], int]]] = {}
         self._waited: deque[int | None] = deque(maxlen=MOST_WAITED)
         self.step_begins()
 
     def step_begins(self, phase: str = "") -> None:
-        """A step begins now, one of `phase`; without the profiler its ranges and collections are timed, too."""
+        """Begin a step of `phase`; without the profiler its ranges and collections are timed, too."""
         self.began: Mark | None = self._mark()
         self._watch(phase in UNPROFILED)
 
     def rest(self) -> None:
-        """No step follows that is timed: nothing of it stays behind in the process."""
+        """Stop watching, since no timed step follows: nothing stays behind in the process."""
         self._watch(False)
 
     def _watch(self, on: bool) -> None:
@@ -58,11 +58,11 @@ class StepClock:
             self._collections.taken_ns()  # of steps that got no time
 
     def step_is_underway(self) -> None:
-        """The running step began unseen, before anything looked: it gets no time."""
+        """Mark that the running step began unseen, before any clock: it gets no time."""
         self.began = None
 
     def step_ended(self, phase: str) -> int:
-        """A step of `phase` ends now; its host time in nanoseconds, 0 if its beginning was not seen."""
+        """End a step of `phase`; return its host time in nanoseconds, 0 if its beginning was not seen."""
         began, ended = self.began, self._mark()
         if began is None:
             self.step_passed(phase)
@@ -77,7 +77,7 @@ class StepClock:
         return ended[0] - began[0]
 
     def step_passed(self, phase: str) -> None:
-        """A step of `phase` has ended without a time."""
+        """End a step of `phase` that gets no time."""
         if phase in ("waiting", "control"):
             self.put_off()
             self._waited.append(None)
@@ -115,7 +115,7 @@ class StepClock:
 
     @property
     def source(self) -> str:
-        """ "device" when every step has device times, else "host"."""
+        """ "device" if every step has device times, else "host"."""
         return "host" if self._of_device() is None else "device"
 
     def _of_device(self) -> dict[str, list[int]] | None:
@@ -143,11 +143,11 @@ def _event() -> Any:
 
 
 def _between(began: Mark, ended: Mark) -> int:
-    """The device's nanoseconds.
+    """Nanoseconds on the device between the two marks.
 
     Raises:
         AttributeError: there is no event.
-        RuntimeError: CUDA refuses to time these.
+        RuntimeError: CUDA refuses to time them.
     """
     ended[1].synchronize()
     return round(began[1].elapsed_time(ended[1]) * 1e6)

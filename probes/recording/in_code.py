@@ -1,4 +1,4 @@
-"""Capture in the code of the script: one window of steps, one trace file per rank, never an error in its loop."""
+"""Capture from the code of a script: one window of steps, one trace file per rank, never an error in its loop."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Capture:
             self._stop()
 
     def _stop(self) -> None:
-        """Write what was recorded, if it is a step at least."""
+        """Write the recorded steps, if there is at least one."""
         self._over = True
         if self._steps > sum(self._window[:2]):
             self._recorder.stop()

@@ -47,7 +47,7 @@ class NsightWindow:
         self._record_if_due()
 
     def step(self) -> None:
-        """A step of the window has ended."""
+        """Count a step of the window."""
         if self.running:
             self._steps += 1
             self._record_if_due()
@@ -62,7 +62,7 @@ class NsightWindow:
             self.abort()
 
     def abort(self) -> None:
-        """End the recording at once: what the job launched may never come to its end."""
+        """End the recording at once, since the job's launched work may never end."""
         cuda = _cuda() if self.running and self.recorded else None
         self.running = False
         if cuda is not None:

@@ -99,7 +99,7 @@ class Recorder:
             self._watch_collections()
 
     def step(self) -> None:
-        """A step of the window has ended."""
+        """Count a step of the window."""
         if self.rests:
             self.rests = False
             self._begin(self._built())
@@ -115,7 +115,7 @@ class Recorder:
             self._watch_collections()
 
     def _decide(self) -> None:
-        """The trial is over: record what its size allows, from the step after the next on."""
+        """End the trial and record what its size allows, from the step after the next on."""
         assert self._allowance is not None
         began = time.perf_counter()
         self.stop()
@@ -130,7 +130,7 @@ class Recorder:
         self.rests = choice.steps > 0
 
     def stop(self) -> None:
-        """Stop the profiler; what was recorded waits for `write`."""
+        """Stop the profiler; its records wait for `write`."""
         self.rests = False
         with handlers_wait(), silent(), unseen():
             if self.running:
@@ -139,7 +139,7 @@ class Recorder:
                 self._stopped()
 
     def write(self) -> None:
-        """Write what was recorded, if anything was; any thread may."""
+        """Write the recorded steps, if there are any; any thread may."""
         profiler, self._profiler = self._profiler, None
         if self.recorded and profiler is not None:
             warmup, active = self._length
@@ -147,13 +147,13 @@ class Recorder:
             self.written = True
 
     def still_ours(self) -> None:
-        """Raise when another thread's profiler has taken the session."""
+        """Raise if another thread's profiler has taken the session."""
         if self._forsaken:
             forks.record_nothing()
             raise RuntimeError("the job started a profiler of its own in another thread")
 
     def forsake(self) -> None:
-        """Another thread's profiler has taken torch's session: ours is neither stopped nor freed nor written."""
+        """Abandon our profiler, since another thread's has torch's session: it is not stopped, freed or written."""
         if self.running:
             _forsaken.append(self._profiler)
             self._profiler, self.recorded, self._forsaken = None, False, True
@@ -275,7 +275,7 @@ def _activities() -> Any:
 
 
 def _experimental() -> tuple[Any, dict[str, object]]:
-    """The profiler's options beyond the stable ones, as many as this torch knows, and which they are."""
+    """The profiler's experimental options that this torch has, and their values."""
     try:
         from torch._C._profiler import _ExperimentalConfig
     except ImportError:

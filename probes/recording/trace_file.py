@@ -1,6 +1,6 @@
 """The recorded steps as one gzip file, which has its name only when complete and leaves nothing when it fails.
 
-Completed on the way: garbage collections go in before the first event.
+On the way it is completed: garbage collections go in before the first event.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def _is_utf8(path: Path | None) -> bool:
 
 
 def _check_complete(raw: Path) -> None:
-    """The exporter reports no full disk; a cut file shows at its end."""
+    """Raise if the exported file is cut: the exporter reports no full disk, but the end of the file shows it."""
     with raw.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(size - _TAIL_BYTES, 0))

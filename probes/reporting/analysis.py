@@ -65,7 +65,7 @@ class Analysis:
         return self.ended or self._thread.stop(seconds)
 
     def give_up(self) -> None:
-        """Nobody waits for it any more: its process ends."""
+        """End its process, since nobody waits for it any more."""
         self._given_up = True
         if self._process is not None:
             self._process.kill()

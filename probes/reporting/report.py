@@ -18,7 +18,7 @@ AT_THE_END_S = 30.0  # a training that ends before the analysis waits for it no 
 class Report:
     """One callback's report of the windows of `session`; with `sends_artifacts` the document goes out, too.
 
-    All of it is for the training thread, and nothing that fails here is heard by the job.
+    All of it is for the training thread, and no failure here reaches the job.
     """
 
     def __init__(self, session: Session, *, sends_artifacts: bool = False) -> None:

@@ -51,7 +51,7 @@ class StackSampler:
         self._beside: SideThread | None = None
 
     def start(self) -> None:
-        """Sample from now on, the begin of a step."""
+        """Sample from now on, at the begin of a step."""
         self.why_none = self.why_none or why_not()
         if self._beside is not None or self._over or self.why_none:
             return
@@ -63,7 +63,7 @@ class StackSampler:
             self.why_none = "no thread could be started"
 
     def step_ended(self, step: int) -> bool:
-        """The job's step `step` is over, and counts if it was sampled from its begin; whether there are enough."""
+        """End the job's step `step`, which counts if it was sampled from its begin; whether there are enough."""
         if self._beside is None:
             self.start()
         else:
@@ -73,13 +73,13 @@ class StackSampler:
         return self._over
 
     def pause(self) -> None:
-        """Sample no more until the end of a step; what was seen of the running one does not count."""
+        """Stop sampling until the end of a step; samples of the running one do not count."""
         beside, self._beside = self._beside, None
         if beside is not None:
             beside.stop(within_s=1)
 
     def stop(self) -> None:
-        """Sample no more."""
+        """Stop sampling."""
         self._over = True
         self.pause()
 
@@ -120,7 +120,7 @@ class StackSampler:
             interval = min(max(self._cpu_ns / look / _COST, INTERVAL_NS), LONGEST_INTERVAL_NS)
 
     def look(self) -> tuple[int, ...]:
-        """The stack now, innermost first: of each frame its code's identity and its position in it."""
+        """The current stack, innermost first: for each frame its code's identity and its position."""
         return self._look()
 
     def _look(self) -> tuple[int, ...]:
@@ -140,7 +140,7 @@ class StackSampler:
 
 
 def why_not() -> str:
-    """Why no stack can be looked at here, "" if one can."""
+    """Why no stack can be sampled here, "" if one can."""
     if not hasattr(sys, "_current_frames"):
         return "this Python does not show its threads' frames"
     running_alone = getattr(sys, "_is_gil_enabled", None)

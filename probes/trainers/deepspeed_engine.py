@@ -65,7 +65,7 @@ def _install() -> None:
 
 
 def _stepping(original: Any, engine: Any, *args: Any, **kwargs: Any) -> Any:
-    """The method that updates, at the accumulation boundary."""
+    """Run the method that updates, and report a step if it reached the accumulation boundary."""
     before = held(engine, "global_steps")
     with one_step():
         result = original(engine, *args, **kwargs)

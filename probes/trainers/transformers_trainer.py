@@ -124,7 +124,7 @@ def _adopting(original: Any, trainer: Any, *args: Any, **kwargs: Any) -> None:
 
 
 def _meeting(train: Any, trainer: Any, *args: Any, **kwargs: Any) -> Any:
-    """Around the method `train`, which first adopts a trainer that was made before the hooks."""
+    """Run the method `train`, after adopting a trainer that was made before the hooks."""
     guarded(lambda: _adopt(trainer), "no hooks in this Trainer")
     guarded(lambda: _begins(trainer), "what this Trainer refuses is not known")
     return training_loop.ending_the_window(train, trainer, *args, **kwargs)
@@ -178,7 +178,7 @@ class _Steps:
     report: Report | None = None
 
     def __reduce__(self) -> Any:
-        """A pickle or a copy of the job's has a callback that does nothing in this place, and needs none of us."""
+        """A pickle or a copy of the job's contains a callback that does nothing instead, and does not need diagnose."""
         return sys.modules["transformers.trainer_callback"].TrainerCallback, ()
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:

@@ -40,7 +40,7 @@ def by_cluster(tasks: Sequence[Task], scheduler: str) -> Iterator[Result]:
 
 
 class _Watch:
-    """Cancels all tasks when there has been no worker for too long: Dask itself waits for one for ever."""
+    """Cancels all tasks if there has been no worker for too long: Dask itself waits for one for ever."""
 
     def __init__(self, client: Any, futures: Sequence[Any]) -> None:
         self.client, self.futures, self.gave_up = client, futures, False

@@ -50,7 +50,7 @@ class Tool:
         return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
     def call(self, arguments: Mapping[str, object]) -> Call:
-        """The arguments as the command takes them; one that is null is not given.
+        """The arguments as the command takes them; null arguments are left out.
 
         Raises:
             UsageError: one is missing, unknown or of the wrong kind.

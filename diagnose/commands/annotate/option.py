@@ -1,4 +1,4 @@
-"""`--annotate FILE`: the trace written back with what was found, for a viewer such as ui.perfetto.dev."""
+"""The option `--annotate FILE`: the trace with the diagnosis in it, for a viewer such as ui.perfetto.dev."""
 
 import os
 from collections.abc import Callable
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def _checked(_context: click.Context, _option: click.Parameter, to: Path | None) -> Path | None:
-    """Refuses before the analysis what can be seen to fail after it."""
+    """Refuse, before the analysis, a file that cannot be written."""
     if to is not None and (os.path.isdir(to) or not os.path.isdir(to.parent)):
         why = "it is a folder" if os.path.isdir(to) else "its folder does not exist"
         raise UserError("cannot write the annotated trace", where=to, why=why, do="name a file in a folder that exists")

@@ -20,7 +20,7 @@ STEPS, CAUSES, FINDINGS = 1, 2, 10
 
 
 def micros(ns: int) -> msgspec.Raw:
-    """Microseconds with three decimals: a double would round those of absolute times."""
+    """Microseconds with three decimals: doubles would round absolute times."""
     whole, rest = divmod(abs(ns), 1000)
     return msgspec.Raw(b"%s%d.%03d" % (b"-" if ns < 0 else b"", whole, rest))
 

@@ -1,4 +1,4 @@
-"""The annotated trace as a file: the text of a sound trace with events added, else what was read written anew."""
+"""The annotated trace as a file: the text of a sound trace with added events, else the loaded columns written anew."""
 
 import gzip
 import re
@@ -67,7 +67,7 @@ def _with_text(diagnosis: Diagnosis, measured: Measured) -> Iterator[bytes]:
 
 
 def _anew(diagnosis: Diagnosis, measured: Sequence[Measured]) -> Iterator[bytes]:
-    """A new trace of all ranks on the clock of the first."""
+    """Text of a new trace of all ranks on the clock of the first."""
     first = measured[0].timeline.trace
     about = {"schemaVersion": 1, "displayTimeUnit": "ms", "baseTimeNanoseconds": first.base_ns}
     about |= {key: first.metadata[key] for key in ("deviceProperties",) if key in first.metadata}

@@ -1,4 +1,4 @@
-"""An armed run: its step times, and each of its windows with what it shows."""
+"""A run with continuous timing: its step times, and each of its windows with its diagnosis."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -43,7 +43,7 @@ class ArmedWindow(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_usual(self) -> bool:
-        """Whether its steps are like those of the run: it was opened for no slow one."""
+        """Whether its steps are typical of the run: no slow step opened it."""
         return self.slow_step is None
 
 
@@ -125,7 +125,7 @@ def armed_run(folder: Path, options: Options | None = None) -> ArmedRun | None:
 
 
 def _check_rules(options: Options) -> None:
-    """Refuses rules that cannot be used, which each window would do without."""
+    """Refuse rules that cannot be used; the windows would silently do without them."""
     from diagnose.metrics import units  # brings all that measures, which answers that are kept do without
     from diagnose.rule import load_rules
 

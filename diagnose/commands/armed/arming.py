@@ -186,7 +186,7 @@ def tell_armed(folder: Path, near: str, printed: bool, files: Mapping[str, Path]
 
 
 def _keep_promise(run: "ArmedRun") -> None:
-    """Appends to the ledger what a window of usual steps measured of the patch."""
+    """Append the patch's result to the ledger, as measured in a window of usual steps."""
     from diagnose.commands.armed.answer import window_with_patch
     from diagnose.commands.ledger.option import record
 

@@ -1,4 +1,4 @@
-"""Baselines: sides kept as small files under version control, to hold later runs against."""
+"""Baselines: sides kept as small files under version control, to compare later runs with."""
 
 import os
 import re

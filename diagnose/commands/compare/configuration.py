@@ -21,7 +21,7 @@ def configuration_changes(before: Side, after: Side) -> tuple[Changed, ...]:
 
 
 def not_told(before: Side, after: Side) -> tuple[NotCompared, ...]:
-    """The sides without a record, of whose settings only a part is seen."""
+    """Sides without a record: only a part of their settings is known."""
     silent = [name for name, side in (("A", before), ("B", after)) if not side.setup]
     if not silent:
         return ()
@@ -31,7 +31,7 @@ def not_told(before: Side, after: Side) -> tuple[NotCompared, ...]:
 
 
 def _settings(before: Mapping[str, Scalar], after: Mapping[str, Scalar]) -> Iterator[Changed]:
-    """A setting that one record lacks is null there; those of the capture itself come last."""
+    """Settings that differ; null on a side whose record lacks it. Those of the capture itself come last."""
     for path in sorted({*before, *after}, key=lambda path: (path.startswith(_OF_THE_CAPTURE), path)):
         if before.get(path) != after.get(path):
             yield Changed(what=path, before=before.get(path), after=after.get(path))

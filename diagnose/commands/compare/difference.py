@@ -96,7 +96,7 @@ def _named(kernels: Sequence[SideKernel]) -> dict[str, SideKernel]:
 
 
 def _is_told(name: str, *sides: Sequence[SideKernel]) -> bool:
-    """Whether each side lists the kernel, or lists all that take as long as it does on the other side."""
+    """Whether both sides list the kernel, or a side lists all kernels that take as long as it does on the other."""
     of_name = [next((k.ns for k in kernels if k.name == name), None) for kernels in sides]
     longest = max(ns for ns in of_name if ns is not None)
     return all(

@@ -26,17 +26,17 @@ def usual_floor(before: Side, after: Side) -> float:
 
 
 def is_on_host(before: Side, after: Side) -> bool:
-    """Whether either runs without a GPU."""
+    """Whether one of the runs has no GPU."""
     return any(side.kind == "diagnosis" and side.step != DEVICE_STEP for side in (before, after))
 
 
 def is_brief(before: StepTime | None, after: StepTime | None) -> bool:
-    """Whether the steps of a side are over before the cores change their speed: that takes seconds."""
+    """Whether the steps of a side end before the cores change their speed, which takes seconds."""
     return any(side is not None and side.lasts_ns < BRIEF_NS for side in (before, after))
 
 
 def is_elsewhere(before: Side, after: Side) -> bool:
-    """Whether the steps lie apart and have less than half in common: over a run the step drifts with its data."""
+    """Whether the steps are far apart and share less than half: over a run the step drifts with its data."""
     spans = [(side.first_step, side.last_step) for side in (before, after)]
     known = [(first, last) for first, last in spans if first is not None and last is not None]
     if len(known) < 2 or abs(known[0][0] - known[1][0]) <= NEAR_STEPS:

@@ -1,4 +1,4 @@
-"""Whether a comparison puts a promise to the test: one run is the other plus the patch that the promise is of."""
+"""Whether a comparison tests a prediction: one run is the other plus the patch of the prediction."""
 
 from diagnose.commands.compare.answer import Changed, Comparison
 from diagnose.commands.compare.configuration import VERSIONS

@@ -1,4 +1,4 @@
-"""One side of a comparison, and what a baseline keeps: step times, ledger, kernels, configuration; no trace."""
+"""One side of a comparison, and the part that a baseline keeps: step times, ledger, kernels, configuration."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -48,7 +48,7 @@ SEEN = (  # facts of the configuration, for sides without a record
 
 
 class SideCause(msgspec.Struct, frozen=True, kw_only=True):
-    """A cause of the ledger, added up over steps and ranks; `by_step_ns` is empty if the steps are not known."""
+    """A cause of the ledger, summed over steps and ranks; `by_step_ns` is empty if the steps are not known."""
 
     cause: str
     class_: CauseClass = msgspec.field(name="class")
@@ -120,10 +120,10 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
     applied: Applied | None = None
 
     def checked(self) -> "Side":
-        """The side itself.
+        """The side itself, after a check of its times.
 
         Raises:
-            UserError: its times are none that can be.
+            UserError: its times are impossible.
         """
         ledger_ns = sum(cause.ns for cause in self.causes)
         listed_ns = sum(kernel.ns for kernel in self.kernels)
@@ -232,6 +232,6 @@ def _operator_flops(diagnosis: Diagnosis) -> float | None:
 
 
 def _number(value: object) -> float | None:
-    """A finite number from 0 on that can be meant."""
+    """A finite number from 0 on, at most 1e30; None for other values."""
     fits = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
     return min(float(value), 1e30) if fits else None  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""A side from what is at a path: a diagnosis as JSON, a log of steps, or traces."""
+"""Read a side from a path: a diagnosis as JSON, a log of steps, or traces."""
 
 from pathlib import Path
 

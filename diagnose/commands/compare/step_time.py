@@ -74,7 +74,7 @@ def step_time(each_ns: Sequence[float]) -> StepTime:
 
 
 def _drift(ns: Floats) -> float:
-    """Standard deviation of the means of the stretches, as a share, without what independent steps would show."""
+    """Standard deviation of the means of the stretches, as a share, beyond that of independent steps."""
     each = len(ns) // STRETCHES
     if each < _LEAST_IN_STRETCH:
         return 0.0
@@ -164,7 +164,7 @@ def quantile(freedom: float) -> float:
 
 
 def without_start(seconds: Floats) -> Floats:
-    """The steps of a log from its first usual one on: what comes before compiles, fills caches and waits for others."""
+    """The steps of a log from its first usual one on: earlier ones compile, fill caches and wait for others."""
     usual = np.flatnonzero(seconds <= START * np.median(seconds))
     return seconds[usual[0] :] if len(usual) else seconds
 

@@ -27,7 +27,7 @@ Row = tuple[str, ...]
 
 
 class Rows(msgspec.Struct, frozen=True):
-    """A table: its title, its heads and its rows, of which the first cell names and the others are figures."""
+    """A table: its title, its headings and its rows, each with a name first and figures after it."""
 
     title: str
     heads: Row
@@ -51,7 +51,7 @@ class ComparisonView(msgspec.Struct, frozen=True):
 
 
 def comparison_view(comparison: Comparison) -> ComparisonView:
-    """Everything that a report shows of it."""
+    """All parts of a report of the comparison."""
     c = comparison
     tables = (_runs(c), _causes(c), _kernels(c), _ranks(c), _configuration(c))
     missing = ("; ".join(filter(None, (f"{p.what} not compared: {p.because}", p.do))) for p in c.not_compared)
@@ -231,7 +231,7 @@ def _counts(before: float, after: float) -> str:
 
 
 def _ranks(c: Comparison) -> Rows:
-    """The ranks whose own work changed most, in the order of the ranks."""
+    """The ranks whose own work changed most, in the order of their numbers."""
     most = sorted(c.ranks, key=lambda r: -abs(r.after_own_ns - r.before_own_ns))[:MOST_RANKS]
     rows = tuple(
         (

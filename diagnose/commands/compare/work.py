@@ -45,7 +45,7 @@ class Work:
 
 
 def work_of(before: Side, after: Side) -> Work:
-    """The work of both sides held against each other."""
+    """Compare the work of both sides."""
     model = _model_changes(before, after)
     changed = (*model, *_size_changes(before, after))
     if model:
@@ -125,7 +125,7 @@ def _size_changes(before: Side, after: Side) -> list[Changed]:
 
 
 def _foreign_kind(before: Side, after: Side) -> str:
-    """A kind of matrix work that is much of one side and none of the other; "" if both have the same."""
+    """A kind of matrix work that is a large part of one side and absent on the other; "" if there is none."""
     one, other = _kinds(before), _kinds(after)
     for kind in _KINDS if one and other else ():
         if max(one[kind], other[kind]) > _MUCH and min(one[kind], other[kind]) < _NONE:

@@ -16,7 +16,7 @@ PaddingKind = Literal["static", "dynamic", "none", "unknown"]
 
 
 class FunctionShare(msgspec.Struct, frozen=True, kw_only=True):
-    """A function of the user's, the line that takes most, what that calls, and its share of the stage's samples."""
+    """A function of the user's: the line that takes most time, the call in it, and its share of the stage's samples."""
 
     file: str
     line: int
@@ -95,7 +95,7 @@ class PaddingGain(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Padding(msgspec.Struct, frozen=True, kw_only=True):
-    """Padding of the batches, and what would take it away.
+    """Padding of the batches, and the changes that would remove it.
 
     `padded_share` is of the tokens of the batches, `standard_error` its own. "static": all batches have one length that
     no sample needs; "dynamic": each is as long as its longest sample.

@@ -1,4 +1,4 @@
-"""`diagnose data`: a command runs up to its training loop, and its input is measured there, without training."""
+"""`diagnose data`: run a command up to its training loop, and measure its input there without training."""
 
 from functools import partial
 from pathlib import Path

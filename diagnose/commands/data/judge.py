@@ -84,7 +84,7 @@ def _why_handing_over(smallest: Stage | None, rates: tuple[LoaderRate, ...], wor
 
 
 def lock_of(measured: Measured, busy_share: float | None) -> tuple[LockHeld, str]:
-    """Whether loading holds Python's lock: it and a thread in Python take turns then, on however many cores."""
+    """Whether loading holds Python's lock: then it and a thread in Python take turns, on however many cores."""
     lock = measured.lock
     if lock.in_python is None or lock.without_lock is None:
         return "unknown", lock.because

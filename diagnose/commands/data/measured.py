@@ -15,7 +15,10 @@ Amount = Annotated[float, msgspec.Meta(ge=0, le=1e18)]
 
 
 class StageTime(msgspec.Struct, frozen=True):
-    """A stage in process; nanoseconds of each batch, and sums. `sample_bytes` leave it for each sample."""
+    """Times of a stage in process: nanoseconds of each batch, and sums.
+
+    `sample_bytes` is its output for each sample.
+    """
 
     samples: Count
     times_ns: tuple[Count, ...]
@@ -75,7 +78,7 @@ class Rounds(msgspec.Struct, frozen=True):
 
     @property
     def samples_per_s(self) -> float | None:
-        """Their rate; None if it was not measured."""
+        """Samples per second; None if the rate was not measured."""
         return self.batches * self.batch_size / self.wall_ns * 1e9 if self.batches and self.wall_ns else None
 
 
@@ -208,7 +211,7 @@ def decoded(content: bytes) -> Measured:
     """The probe's answer.
 
     Raises:
-        UserError: it is none, or of another version.
+        UserError: it is invalid, or of another version.
     """
     try:
         measured = msgspec.json.decode(content, type=Measured)

@@ -50,7 +50,7 @@ print("\\n" + json.dumps(said))
 
 
 def checks(folder: Path, env: Mapping[str, str]) -> Iterator[Check]:
-    """Everything, for captures into `folder` in the environment `env`."""
+    """All checks, for captures into `folder` in the environment `env`."""
     yield Check("diagnose", "ok", f"{__version__}, Python {platform.python_version()}, {sys.executable}")
     said = ask_torch(env)
     yield hook(said)
@@ -135,7 +135,7 @@ def nvml() -> Check:
 
 
 def nsight(env: Mapping[str, str]) -> Check:
-    """Nsight Systems takes the one CUPTI subscription of a process."""
+    """Check whether Nsight Systems is in the process, which takes its only CUPTI subscription."""
     if env.get(NSIGHT):
         says = "this shell runs under nsys: GPU events go there; capture outside of it"
         return Check("Nsight", "warn", says)
@@ -143,7 +143,7 @@ def nsight(env: Mapping[str, str]) -> Check:
 
 
 def dcgm(processes: Iterable[str]) -> Check:
-    """DCGM's profiling counters exclude other profilers on some GPUs."""
+    """Check whether DCGM runs, whose profiling counters exclude other profilers on some GPUs."""
     engines = sorted(set(_DCGM) & set(processes))
     if engines:
         says = f"{', '.join(engines)} runs; if GPU events are missing: `dcgmi profmon --pause`, later `--resume`"
@@ -175,7 +175,7 @@ def capture(said: Mapping[str, object]) -> Check:
 
 
 def blocking(env: Mapping[str, str]) -> Check:
-    """Settings that distort what is measured."""
+    """Check for settings that distort measurements."""
     if env.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0"):
         return Check("launches", "warn", "CUDA_LAUNCH_BLOCKING is set: every launch waits for its kernel; unset it")
     return Check("launches", "ok", "asynchronous")
@@ -191,7 +191,7 @@ def reader() -> Check:
 
 
 def version(package: str) -> str:
-    """A package that a capture records, or can use, with its version."""
+    """Check the version of a package that a capture records, or can use."""
     try:
         return f"{package} {importlib.metadata.version(package)}"
     except importlib.metadata.PackageNotFoundError:

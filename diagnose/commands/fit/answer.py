@@ -62,9 +62,9 @@ class PlannedMemory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlannedStep(msgspec.Struct, frozen=True, kw_only=True):
-    """The predicted optimizer step. `seconds_range` is [well, badly]; `parts_s` add up to `seconds`.
+    """The predicted optimizer step. `seconds_range` is [best, worst]; `parts_s` add up to `seconds`.
 
-    `expected_tokens_per_s` is the average over runs, of which `stall_chance` stall. `mfu_as` is whose count
+    `expected_tokens_per_s` is the average over runs, of which `stall_chance` stall. `mfu_as` is the project whose count
     `model_flops` and `peak_flops_per_s` are.
     """
 
@@ -98,7 +98,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RankedConfiguration(Configuration, frozen=True, kw_only=True):
-    """One of the best, and how much slower it is. Share of the best one's throughput."""
+    """One of the best configurations, and its loss as a share of the best one's throughput."""
 
     slower_share: float
 
@@ -139,7 +139,7 @@ class FitAnswer(Answer, frozen=True, kw_only=True):
 
 
 def answer_of(made: Forecast) -> FitAnswer:
-    """The forecast as it is written."""
+    """The forecast as a written answer."""
     stack, other = made.stack, made.elsewhere
     return FitAnswer(
         plan=_plan(made.plan),

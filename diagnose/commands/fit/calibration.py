@@ -1,4 +1,4 @@
-"""The rates that a diagnosed run achieved, in the place of those of a training stack."""
+"""Rates that a diagnosed run achieved, in place of those of a training stack."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -49,7 +49,7 @@ def _read(path: Path) -> Mapping[str, Any]:
 
 
 def _products(document: Mapping[str, Any]) -> dict[str, float]:
-    """Shares of the dense half-precision peak; the run's sizes stand for the job's, so no width slows them further."""
+    """Rates as shares of the dense half-precision peak; no width slows them, since the run has the job's sizes."""
     peaks = {each.get("precision"): each.get("flops_per_s") for each in _listed(document.get("roofs"), "peaks")}
     peak = next((peaks[name] for name in _HALF if _is_rate(peaks.get(name))), None)
     rates: dict[str, float] = {}

@@ -152,7 +152,7 @@ def forecast_of(given: dict[str, Any], found: Callable[[str], tuple[str, ModelSh
 
 
 def _stack(given: dict[str, Any]) -> Stack:
-    """The training stack, with the network that the user states in the place of the one that it was measured on."""
+    """The training stack, with the network that the user states in place of the measured one."""
     stack = stack_of(given["stack"] or ("nanotron" if given["tp"] or given["pp"] else "transformers"))
     if given["calibrate"] is not None:
         stack = calibrated(stack, given["calibrate"])
@@ -184,7 +184,7 @@ def _plan(given: dict[str, Any], of: tuple[str, ModelShape], gpus: int, sharding
 
 
 def _filled(plan: JobPlan, given: dict[str, Any]) -> JobPlan:
-    """The plan with the micro-batch or accumulation that was left open: the largest that fits, the global batch."""
+    """The plan with the open micro-batch (the largest that fits) and accumulation (by the global batch) filled in."""
     if given["micro_batch"] is None:
         plan = replace(plan, micro_batch=_micro_batch(plan, given))
     at_once = plan.sharding.dp * plan.micro_batch
@@ -198,10 +198,10 @@ def _filled(plan: JobPlan, given: dict[str, Any]) -> JobPlan:
 
 
 def _check_batch(plan: JobPlan, given: dict[str, Any]) -> None:
-    """Refuses a global batch that what is stated of its parts does not make.
+    """Refuse a global batch that the stated parts do not make.
 
     Raises:
-        WrongUsage: it is none of their product's multiples, or if both are stated not their product.
+        WrongUsage: it is no multiple of their product, or not the product if both are stated.
     """
     wanted, dp = given["global_batch"], plan.sharding.dp
     if wanted is None or given["accumulation"] is None:
@@ -229,7 +229,7 @@ def _micro_batch(plan: JobPlan, given: dict[str, Any]) -> int:
 
 
 def _sharding(given: dict[str, Any], gpus: int, stack: Stack) -> Sharding:
-    """The division that the user gave; data parallelism takes what tensor and pipeline parallelism leave."""
+    """The division that the user gave; data parallelism takes the ranks that tensor and pipeline parallelism leave."""
     tp, pp = given["tp"] or 1, given["pp"] or 1
     zero = given["zero"] if given["zero"] is not None else _FSDP.get(given["fsdp"] or "", 0)
     dp = given["dp"] or max(gpus // (tp * pp), 1)

@@ -9,12 +9,12 @@ Sections = Mapping[str, Mapping[str, Any]]
 
 
 def has_own_file(stack: str) -> bool:
-    """Whether the stack of that name has settings of its own here; transformers' Trainer stands in for the others."""
+    """Whether the stack of that name has a file of its own here; transformers' Trainer stands in for the others."""
     return stack in _FILES
 
 
 def stack_file(plan: JobPlan, stack: str) -> tuple[str, str] | None:
-    """Name and text of what the stack of that name reads; None if it has nothing of its own here."""
+    """Name and text of the file that the named stack reads; None if it has no file of its own here."""
     if not has_own_file(stack):
         return None
     name, write = _FILES[stack]
@@ -52,7 +52,7 @@ def _nanotron(plan: JobPlan) -> str:
 
 
 def _torchtitan(plan: JobPlan) -> str:
-    """A pipeline takes all micro-batches of a step at once and cuts them itself."""
+    """The settings of torchtitan: a pipeline takes all micro-batches of a step at once and cuts them itself."""
     sharding = plan.sharding
     shards = sharding.dp if sharding.zero else 1
     at_once = plan.accumulation if sharding.pp > 1 else 1

@@ -57,10 +57,10 @@ def longest_usual(model: ModelShape) -> int:
 
 
 def with_places(model: ModelShape, seq_len: int, stack: Stack) -> ModelShape:
-    """The model with a learned place for each token of a sequence; one without such places as it is.
+    """The model with a learned position for each token of a sequence; unchanged if it has no such positions.
 
     Raises:
-        UserError: it has fewer, and transformers takes them as its configuration has them. Other stacks build the model
+        UserError: it has fewer, and transformers takes the number of its configuration. Other stacks build the model
             for the sequences.
     """
     if not model.positions or seq_len <= model.positions:

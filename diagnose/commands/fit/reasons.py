@@ -1,4 +1,4 @@
-"""Why a configuration is the one to take, in a textbook's three steps: fit, reach the global batch, throughput."""
+"""Reasons for a configuration, in a textbook's three steps: fit, reach the global batch, throughput."""
 
 from diagnose.commands.fit.search import Ranked, Search
 from diagnose.commands.fit.step_time import StepTime

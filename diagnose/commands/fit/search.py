@@ -43,12 +43,12 @@ def search(plan: JobPlan, stack: Stack, global_batch: int, fits: Fits) -> Search
     """The best configurations of the plan's job for a global batch.
 
     Tried are all divisions of the stack into dp x tp x pp with tensor parallelism inside a node, its ZeRO stages,
-    micro-batches of powers of two that reach the global batch, and checkpointing. They are ranked by the
-    mean throughput of runs, those that stall included.
+    micro-batches of powers of two that reach the global batch, and checkpointing. They are ranked by the mean
+    throughput of runs, those that stall included.
 
     Args:
         plan: the job; its sharding, micro-batch, accumulation and checkpointing are what is searched.
-        stack: what trains it.
+        stack: the training stack.
         global_batch: sequences of an optimizer step.
         fits: whether a plan's memory fits.
 

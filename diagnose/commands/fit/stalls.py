@@ -1,4 +1,4 @@
-"""Jobs between nodes that stall: how likely it is, how long it takes, and the step to expect when some of them do."""
+"""Jobs between nodes that stall: their probability, the lost time, and the step to expect when some of them do."""
 
 import math
 from functools import lru_cache

@@ -26,7 +26,7 @@ class StepTime:
         slowest_s: seconds when it goes badly; one measured run in five lay outside of both ends.
         tokens: of the step.
         gpus: that run it.
-        mfu_as: whose count `model_flops` and `peak_flops` are, one of `MFU_AS`.
+        mfu_as: the project whose count `model_flops` and `peak_flops` are, one of `MFU_AS`.
         model_flops: of the step.
         peak_flops: dense peak of a GPU that MFU is a share of.
         stall_chance: share of measured runs of this kind that stalled in every micro-batch.
@@ -61,12 +61,12 @@ class StepTime:
 
     @property
     def mfu(self) -> float:
-        """Model FLOPs utilisation. Share of the peak."""
+        """Model FLOPs utilisation, as a share of the peak."""
         return mfu_share(self.model_flops, self.step_s, self.gpus * self.peak_flops)
 
     @property
     def expected_tokens_per_s(self) -> float:
-        """Tokens per second on average over runs, of which some stall."""
+        """Mean tokens per second over runs, of which some stall."""
         return self.tokens * ((1 - self.stall_chance) / self.steady_s + self.stall_chance / self.stalled_s)
 
     @property
@@ -121,7 +121,7 @@ def _parts(plan: JobPlan, stack: Stack, board: Board) -> dict[str, float]:
 
 
 def _state_bytes(plan: JobPlan) -> float:
-    """Bytes that the optimizer's step is about, for each parameter: what it updates, from what, and what it keeps."""
+    """Bytes that the optimizer's step reads or writes for each parameter: weights, gradients and its own states."""
     precision = plan.precision
     held = precision.weight_bytes + precision.master_bytes + precision.gradient_bytes
     return held + optimizer_bytes(plan)

@@ -1,4 +1,4 @@
-"""A table of planned runs in, the same table with predictions out. What was measured in it is never read."""
+"""Predictions for a table of planned runs. Measured columns of the table are never read."""
 
 import csv
 import io
@@ -47,7 +47,7 @@ def read_table(path: Path) -> list[dict[str, str]]:
 
 
 def stack_for(row: Row, given: str | None) -> str:
-    """The training stack of a row: its column, what the user states, or what the row's columns are like."""
+    """The training stack of a row: its column, the user's, or the one that the row's columns suggest."""
     return row.get("stack") or given or ("nanotron" if row.get("tp") or row.get("pp") else "transformers")
 
 
@@ -83,7 +83,7 @@ def plan_of(row: Row, stack_name: str, shape_of: ShapeOf) -> JobPlan:
 
 
 def _shape(name: str, stack: Stack, shape_of: ShapeOf) -> ModelShape:
-    """The model of that name; a short name is first of all one of the stack's own source."""
+    """The model of that name; a short name first means one of the stack's own source."""
     try:
         return shape_of(stack.model_prefix + name)
     except UserError:
@@ -91,9 +91,7 @@ def _shape(name: str, stack: Stack, shape_of: ShapeOf) -> ModelShape:
 
 
 def _as_built(model: ModelShape, stack: Stack, pp: int, seq_len: int) -> ModelShape:
-    """The model as it is set up for the job: nanotron's pipelines untie the head, and a table of learned positions is
-    as long as the sequences are.
-    """
+    """The model as built for the job: nanotron's pipelines untie the head, and learned positions match sequences."""
     positions = max(model.positions, seq_len) if model.positions else 0
     return replace(model, positions=positions, tied=model.tied and not (stack.uneven_stages and pp > 1))
 
@@ -182,7 +180,7 @@ def _predicted(plan: JobPlan, stack: Stack, ledger_of: LedgerOf) -> dict[str, st
 
 
 def _stated(plan: JobPlan, stack: Stack, row: Row) -> dict[str, str]:
-    """The columns `STATED`: what the throughput of the table is in the stack's count; none if it states none."""
+    """The columns `STATED`: the table's throughput in the stack's count; empty if the table has none."""
     try:
         tokens_per_s = float(known_cells(row).get("tokens_per_s_per_gpu", ""))
     except ValueError:

@@ -20,7 +20,7 @@ def class_of(cause: str) -> CauseClass:
 
 
 def spent(cause: str) -> Spent:
-    """Whether kernels compute meanwhile; of what is no cause of this version nobody knows."""
+    """ "work" if kernels compute meanwhile, "lost" if none does, "unknown" if the cause does not show it."""
     if cause in _NOT_TOLD or cause not in CAUSES:
         return "unknown"
     return "work" if class_of(cause) in ("compute", "memory") and cause not in WAITING else "lost"
@@ -28,7 +28,7 @@ def spent(cause: str) -> Spent:
 
 @dataclass(frozen=True)
 class Counted:
-    """A job with its GPU-hours on the basis of the fleet, and what each cause takes of them."""
+    """A job with its GPU-hours on the basis of the fleet, and the GPU-hours of each cause."""
 
     job: Job
     gpu_hours: float
@@ -41,7 +41,7 @@ class Counted:
 
     @property
     def worst(self) -> str:
-        """The cause that most of them went to, "" if none did."""
+        """The cause that most lost GPU-hours went to, "" if none did."""
         lost = {cause: hours for cause, hours in self.causes.items() if spent(cause) == "lost" and hours > 0}
         return max(lost, key=lambda cause: lost[cause], default="")
 
@@ -83,7 +83,7 @@ def _cause(cause: str, jobs: Sequence[Counted], whole: float) -> FleetCause:
 
 
 def part_of(part: float, whole: float) -> float:
-    """The share, within its bounds whatever rounding does; 0 of nothing."""
+    """The share, kept within its bounds despite rounding; 0 of nothing."""
     return min(max(part / whole, 0.0), 1.0) if whole > 0 else 0.0
 
 
@@ -95,7 +95,7 @@ def priced(hours: Iterable[tuple[float | None, float]]) -> float | None:
 
 @dataclass
 class _Sum:
-    """A group that is being added up; `jobs` by the digest of their newest window, since names may repeat."""
+    """Sum of a group; `jobs` by the digest of their newest window, since names may repeat."""
 
     jobs: set[str] = field(default_factory=set)
     gpu_hours: float = 0.0

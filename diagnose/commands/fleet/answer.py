@@ -1,4 +1,4 @@
-"""Many jobs together: what their GPU-hours went to, which changes return most, and which hosts are at fault."""
+"""The answer of `diagnose fleet`: the use of GPU-hours, changes that return most, and hosts at fault."""
 
 from typing import Literal
 
@@ -57,11 +57,11 @@ class FleetGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FleetChange(msgspec.Struct, frozen=True, kw_only=True):
-    """A change that the plans of some jobs hold, with what it returns over all of them.
+    """A change in the plans of some jobs, with its return over all of them.
 
-    `gpu_hours` is [low, high], each job counted once by its own plan: what the change takes off after those before it
-    in the worst case, and in the best. High is null if the best case of a job is not known. `action` are the words
-    of the job that it returns most to, `worst` the jobs that it returns most to, at most three.
+    `gpu_hours` is [low, high], each job counted once by its own plan: the time that the change takes off after those
+    before it, in the worst case and in the best. High is null if the best case of a job is not known. `action` are the
+    words of the job that it returns most to, `worst` the jobs that it returns most to, at most three.
     """
 
     rule: str

@@ -56,7 +56,7 @@ def shift_in(values: Floats, splits: Sequence[int] | None = None) -> tuple[int, 
 
 
 def least_p(count: int, splits: Sequence[int] | None = None) -> float:
-    """The p-value of the clearest shift that so many values can have there: all before it below all others."""
+    """The p-value of the clearest possible shift of so many values: all before it below all others."""
     at = range(1, count) if splits is None else splits
     return _p_value(max((split * (count - split) for split in at), default=0), count)
 

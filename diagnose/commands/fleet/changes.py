@@ -12,7 +12,7 @@ from diagnose.diagnosis.terms import Speedup
 
 @dataclass(frozen=True)
 class Returned:
-    """A step of a job's plan, and the share of the job's time that it takes off after those before it."""
+    """A step of a job's plan, and the share of the job's time that it takes off after the steps before it."""
 
     step: Planned
     share: Speedup
@@ -48,12 +48,12 @@ def whole_plan(plan: Sequence[Planned]) -> Speedup | None:
 
 
 def times(share: Speedup, amount: float) -> Speedup:
-    """The range of as much."""
+    """The range of the share, times the amount."""
     return share[0] * amount, None if share[1] is None else share[1] * amount
 
 
 def added(ranges: Iterable[Speedup]) -> Speedup | None:
-    """The sum of ranges, None of none; a high end that is not known makes that of the sum unknown."""
+    """The sum of ranges; None without any. An unknown high end makes that of the sum unknown."""
     each = list(ranges)
     if not each:
         return None
@@ -62,7 +62,7 @@ def added(ranges: Iterable[Speedup]) -> Speedup | None:
 
 
 def changes_of(jobs: Iterable[Counted]) -> tuple[FleetChange, ...]:
-    """A row for each rule, that which returns most in the worst case first."""
+    """A row for each rule, the largest return in the worst case first."""
     by_rule: dict[str, list[tuple[Counted, Returned]]] = {}
     for each in jobs:
         for returned in returned_by(each.job.newest.plan):

@@ -1,4 +1,4 @@
-"""`diagnose fleet`: the diagnoses and runs of many jobs in, what their GPU-hours went to out."""
+"""`diagnose fleet`: from the diagnoses and runs of many jobs to the use of their GPU-hours."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager

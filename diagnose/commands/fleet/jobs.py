@@ -1,4 +1,4 @@
-"""Windows to jobs: each job once, with its GPU-hours, its label and its price."""
+"""Turn windows into jobs: each job once, with its GPU-hours, its label and its price."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -51,7 +51,7 @@ class Job:
 
     @property
     def newest(self) -> Window:
-        """The window that its verdict and its plan are of."""
+        """The window that provides the verdict and the plan."""
         return self.windows[-1]
 
     @property
@@ -61,14 +61,14 @@ class Job:
 
     @property
     def has_gpu(self) -> bool:
-        """Whether it runs on GPUs."""
+        """Whether the job runs on GPUs."""
         return self.newest.has_gpu
 
     def pieces(self) -> Iterator[tuple[Window, Part, float, Floats]]:
         """Each part of each window, its share of the job's GPU-hours, and the shares of its causes.
 
-        Windows count alike. Ranks without a trace are a part of their own, on no known host, and take what the mean of
-        those with one takes.
+        Windows count alike. Ranks without a trace are a part of their own, on no known host, with the mean shares of
+        those with one.
         """
         for window in self.windows:
             each = 1 / len(self.windows) / max(self.gpus, 1)
@@ -114,7 +114,7 @@ def jobs_of(windows: Iterable[Window], terms: Terms) -> list[Job]:
 
 
 def _told_apart(jobs: Sequence[Job]) -> Iterator[Job]:
-    """The jobs, those of one name with what they are from."""
+    """The jobs; those that share a name get their source added to it."""
     times = Counter(job.name for job in jobs)
     for job in jobs:
         yield job if times[job.name] == 1 else replace(job, name=f"{job.name} ({job.newest.source})")
@@ -156,7 +156,7 @@ def _gpu_hours(windows: Sequence[Window], gpus: int, row: Accounted, terms: Term
 
 
 def _folder(name: str) -> str:
-    """The first folder of the place, which the user has named."""
+    """The first folder of the place, which is named by the user."""
     first, slash, _ = name.partition("/")
     return first if slash else ""
 

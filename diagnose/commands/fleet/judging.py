@@ -1,4 +1,4 @@
-"""Windows in, a frozen Fleet out."""
+"""Judge windows into a frozen Fleet."""
 
 from collections.abc import Iterator, Sequence
 

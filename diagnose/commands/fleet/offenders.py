@@ -62,7 +62,7 @@ def hosts_of(jobs: Sequence[Counted]) -> tuple[tuple[FleetHost, ...], dict[str, 
 
 
 def _late(jobs: Iterable[Counted]) -> dict[str, _Host]:
-    """Jobs on several hosts in which a rank is late. By chance each rank is as likely to be it as any other."""
+    """Hosts by late ranks, in jobs on several hosts; by chance each rank is equally likely to be the late one."""
     seen: dict[str, list[Seen]] = {}
     chances: dict[str, list[float]] = {}
     for each in jobs:
@@ -91,7 +91,7 @@ def _late(jobs: Iterable[Counted]) -> dict[str, _Host]:
 
 
 def _held(jobs: Iterable[Counted]) -> dict[str, _Host]:
-    """Jobs with readings of a host's clocks. By chance those with the fault are spread blindly over all hosts."""
+    """Hosts by clocks that are held down, in jobs with readings; by chance the fault is spread blindly over hosts."""
     seen: dict[str, list[Seen]] = {}
     for each in jobs:
         for host, job, reasons in _readings(each.job):

@@ -1,4 +1,7 @@
-"""The windows below a folder: diagnoses as they are, and runs without one analysed. One at a time is in memory."""
+"""Read the windows below a folder: diagnoses as they are, and runs without one by analysis.
+
+One at a time is in memory.
+"""
 
 import re
 from collections.abc import Callable
@@ -73,13 +76,13 @@ class Read:
         self.windows[key] = window if known is None else preferred(known, window)
 
     def refuse(self, place: str, why: str) -> None:
-        """Names what cannot be used."""
+        """Name a place that cannot be used."""
         self.unread.append(FleetUnread(file=printable(place) or ".", why=printable(" ".join(why.split()))))
 
 
 @dataclass
 class _Found:
-    """Places below the folder: documents, folders with what may be traces, folders of armed runs with a step log."""
+    """Places below the folder: documents, folders with possible traces, folders of armed runs with a step log."""
 
     documents: list[str] = field(default_factory=list)
     runs: dict[str, list[str]] = field(default_factory=dict)
@@ -152,7 +155,7 @@ class _Reading:
     told: dict[str, set[str]] = field(default_factory=dict)
 
     def all(self) -> None:
-        """Documents first, since they save the analysis of their runs."""
+        """Read everything, documents first, since they save the analysis of their runs."""
         takes = [(place, partial(self._document, place)) for place in self.found.documents]
         takes += [(log, partial(self._step_log, folder, log)) for folder, log in self.found.armed.items()]
         takes += [(folder, partial(self._runs, folder, names)) for folder, names in self.found.runs.items()]
@@ -175,7 +178,7 @@ class _Reading:
         self._take(diagnosis, place, folder if stem == _NAMELESS and folder else _joined(folder, stem), folder)
 
     def _other_document(self, place: str, file: Path) -> None:
-        """One that does not begin as diagnose writes it."""
+        """Read a document that does not begin as diagnose writes it, if it is a diagnosis."""
         if is_diagnosis(file):
             self._document(place)
 
@@ -208,7 +211,7 @@ class _Reading:
         self._take(diagnosis, name or _TOP, _joined(folder, called) if "@" in name else folder or called, folder)
 
     def _take(self, diagnosis: Diagnosis, place: str, name: str, folder: str) -> None:
-        """Its window; one in the folder of an armed run is of that run, and named after it."""
+        """Take the window of a diagnosis; one in the folder of an armed run belongs to that run, and has its name."""
         above, _, last = folder.rpartition("/")
         armed = self.found.armed
         of_run = above if is_window(last) and above in armed else folder if folder in armed else None
@@ -220,7 +223,7 @@ class _Reading:
 
 
 def hours_of(log: ArmedLog) -> float:
-    """Hours of an armed run by the clock of its log; the time until it began again after an end is left out."""
+    """Hours of an armed run by the clock of its log; the time between an end and the next begin is left out."""
     seconds, before = 0.0, None
     for number, (_, covers, us, ended_s) in enumerate(log.blocks):
         own_s = float(us.astype(np.float64).sum()) * covers / 1e6

@@ -1,4 +1,4 @@
-"""Since when a cause takes more of the jobs, or less."""
+"""Find the day since which a cause takes more of the jobs, or less."""
 
 from collections.abc import Sequence
 

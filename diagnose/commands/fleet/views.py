@@ -74,7 +74,7 @@ def read_line(fleet: Fleet) -> str:
 
 @dataclass(frozen=True)
 class CauseRow:
-    """A cause with what it takes; `key` is the class that colours it, `worst` if most of it is."""
+    """A cause with its amount; `key` is the class that colours it, `worst` the jobs with most of it."""
 
     key: str
     name: str
@@ -87,7 +87,7 @@ class CauseRow:
 
 
 def cause_rows(fleet: Fleet, spent: str = "lost") -> list[CauseRow]:
-    """The causes that lose, or that work, the largest first; what rounds to nothing is left out."""
+    """The causes that lose, or that work, the largest first; those that round to nothing are left out."""
     return [_cause_row(row) for row in fleet.causes if row.spent == spent and row.share >= LEAST_SHARE]
 
 
@@ -110,7 +110,7 @@ def names(found: Sequence[str]) -> str:
 
 
 def change_amount(row: FleetChange) -> str:
-    """The range of what it returns."""
+    """The range of the change's return."""
     return between(row.gpu_hours)
 
 
@@ -151,7 +151,7 @@ def groups(fleet: Fleet, kind: str) -> list[FleetGroup]:
 
 
 def group_cells(row: FleetGroup) -> tuple[str, ...]:
-    """Jobs, amount, lost, its share, what most of it went to."""
+    """Cells of a group: jobs, amount, lost, its share, the largest loss."""
     lost = number(row.lost_gpu_hours)
     return (
         f"{row.jobs:,}",
@@ -163,7 +163,7 @@ def group_cells(row: FleetGroup) -> tuple[str, ...]:
 
 
 def job_cells(job: FleetJob) -> tuple[str, ...]:
-    """GPUs, amount, lost share, what most of it went to, what to do next."""
+    """Cells of a job: GPUs, amount, lost share, the largest loss, the next change."""
     return (
         f"{job.gpus:,}",
         "unknown" if job.gpu_hours is None else number(job.gpu_hours),
@@ -174,7 +174,7 @@ def job_cells(job: FleetJob) -> tuple[str, ...]:
 
 
 def host_line(row: FleetHost) -> str:
-    """The answer, why it is late or held down, since when, and what others waited for it."""
+    """Line of a host: the answer, the reasons, the days, and the time that others waited for it."""
     parts = [row.because]
     if row.p_value is not None:
         parts.append(f"p {chance(row.p_value)}")
@@ -188,7 +188,7 @@ def host_line(row: FleetHost) -> str:
 
 
 def when(row: FleetHost) -> str:
-    """The days on which it has the fault, "" if nothing dates its jobs."""
+    """The days on which it has the fault, "" if its jobs have no dates."""
     return row.first_day if row.first_day == row.last_day else f"{row.first_day} to {row.last_day}"
 
 
@@ -216,7 +216,7 @@ def hosts_line(fleet: Fleet) -> str:
 
 
 def trend_line(row: FleetTrend) -> str:
-    """Since when it takes more, or less; or why that is not known."""
+    """The day since which a cause takes more, or less; or why it is unknown."""
     if row.answer != "yes" or row.before_share is None or row.after_share is None:
         return f"{cause_name(row.cause)}: {'unknown: ' if row.answer == 'unknown' else ''}{row.because}"
     way = "more" if row.after_share > row.before_share else "less"

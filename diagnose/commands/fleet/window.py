@@ -35,7 +35,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Late:
-    """The rank that the others wait for most: its host, why, and the share of their steps that they wait."""
+    """The rank that the others wait for most: its host, the reason, and the share of their steps that they wait."""
 
     host: str
     why: str
@@ -44,7 +44,7 @@ class Late:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A step of the plan; `cumulative` is the speed with it and all before it."""
+    """A step of the plan; `cumulative` is the speed with it and all steps before it."""
 
     rule: str
     action: str
@@ -154,7 +154,7 @@ def _by_part(ranks: list[RankReport]) -> dict[tuple[str, str], list[RankReport]]
 
 
 def _shares(ranks: list[RankReport], causes: tuple[str, ...]) -> list[float]:
-    """The mean over the ranks of each cause's share of the rank's own time."""
+    """Mean over the ranks of each cause's share of the rank's own time."""
     shares = dict.fromkeys(causes, 0.0)
     for rank in ranks:
         whole = sum(entry.ns for entry in rank.ledger)
@@ -164,13 +164,13 @@ def _shares(ranks: list[RankReport], causes: tuple[str, ...]) -> list[float]:
 
 
 def _digest(ranks: list[RankReport]) -> str:
-    """A hash of what each rank spends on each cause to the nanosecond, which no two captures share."""
+    """A hash of the nanoseconds of each rank by cause, which no two captures share."""
     told = sorted((rank.rank, rank.steps, sorted((entry.cause, entry.ns) for entry in rank.ledger)) for rank in ranks)
     return _hashed(told)
 
 
 def _trace(diagnosis: Diagnosis) -> str:
-    """A hash of the names of its files, of when and in which job they begin, and of how much they hold."""
+    """A hash of the trace: the names of its files, its begin and job, and its size."""
     origin, trace = diagnosis.origin, diagnosis.trace
     names = sorted(PurePosixPath(file).name for file in trace.files)
     return _hashed((names, origin.began, origin.slurm_job, trace.bytes, trace.events))
@@ -201,7 +201,7 @@ def _held(ranks: list[RankReport]) -> dict[str, tuple[str, ...]]:
 
 
 def _plan(diagnosis: Diagnosis) -> Iterator[Planned]:
-    """The steps of the plan of which something is predicted; what is none that can be ends it."""
+    """The steps of the plan that have a prediction, up to the first with an impossible one."""
     actions = {finding.rule: finding.action or finding.rule for finding in diagnosis.findings}
     for step in diagnosis.plan:
         if step.cumulative_speedup is None:

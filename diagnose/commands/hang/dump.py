@@ -34,7 +34,7 @@ class Group:
 
     @property
     def shown(self) -> str:
-        """The name with what the group is for."""
+        """The name and the purpose of the group."""
         return f"{self.name} ({self.label})" if self.label and self.label != "undefined" else self.name
 
 
@@ -76,7 +76,7 @@ class Call:
 
     @property
     def is_open(self) -> bool:
-        """Whether it has not ended."""
+        """Whether the call has not ended."""
         return self.state != "completed"
 
 
@@ -104,7 +104,7 @@ class Dump:
 
 
 def dump_of(value: Any, rank: int, file: str) -> Dump | None:
-    """The dump that a plain value is; None if it is none: an object with `entries`, or the list of them."""
+    """The dump in a plain value, an object with `entries` or the list of them; None if it is neither."""
     entries = value.get("entries") if isinstance(value, Mapping) else value
     stated = value if isinstance(value, Mapping) else {}
     if not isinstance(entries, list | tuple) or not all(isinstance(entry, Mapping) for entry in entries[:1]):
@@ -134,7 +134,7 @@ def _groups(config: Any) -> dict[str, Group]:
 
 
 def _members(stated: Any) -> tuple[int, ...] | None:
-    """A list of ranks, or one written out; none is not known."""
+    """The ranks in a list, or in the text of one; None if they are not known."""
     if isinstance(stated, str) and len(stated) < 8 * MOST_RANKS and _MEMBERS.fullmatch(stated):
         stated = [int(number) for number in re.findall(r"\d{1,7}", stated)]
     if not isinstance(stated, list | tuple) or not stated:
@@ -174,7 +174,7 @@ def _call(entry: Mapping[Any, Any], groups: Mapping[str, Group], told: Callable[
 
 
 def _group(entry: Mapping[Any, Any], groups: Mapping[str, Group]) -> Group:
-    """The group by its name and label; old versions have a number alone."""
+    """The group by its name and label; old versions only have a number."""
     named = entry.get("process_group")
     if isinstance(named, list | tuple) and named and isinstance(named[0], str):
         name, label = _short(named[0]), _short(named[1]) if len(named) > 1 else ""
@@ -189,7 +189,7 @@ def _ends(message: "re.Match[str]") -> tuple[int, int]:
 
 
 def _sizes(stated: Any, told: Callable[[str], None]) -> tuple[int, ...] | None:
-    """The elements of each tensor."""
+    """Number of elements of each tensor; None if the shapes are invalid."""
     if not isinstance(stated, list | tuple) or len(stated) > decoding.MOST_ENTRIES:
         return None
     found = []
@@ -223,7 +223,7 @@ def _stack(frames: Any) -> tuple[Frame, ...]:
 
 
 def _short(value: Any) -> str:
-    """A text, cut to what a reader can use; "" for what is none."""
+    """A text, cut to a length that helps a reader; "" for other values."""
     return decoding.encodable(value[: decoding.LONGEST_NAME]) if isinstance(value, str) else ""
 
 

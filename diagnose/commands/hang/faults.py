@@ -1,4 +1,4 @@
-"""The first call of a group with which something is wrong: who has not made it, or who calls something else."""
+"""The first faulty call of a group: some ranks have not made it, or call something else."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -121,7 +121,7 @@ def _other_lines(a: Call, b: Call, what: str) -> bool:
 
 
 def _loops(of: Matched, number: int, a: int, b: int) -> bool:
-    """Whether the call of one side came again and again before, on both: a round of a loop that the other left."""
+    """Whether the call of one side was repeated before on both sides: a round of a loop that the other left."""
     return any(
         min(rounds(of, rank, call, number) for rank in (a, b)) >= _ROUNDS_OF_A_LOOP
         for call in (of.calls[a][number][0], of.calls[b][number][0])
@@ -141,7 +141,7 @@ def _same_place(a: Call, b: Call) -> bool:
 
 
 def _swapped(of: Matched, number: int, a: int, b: int) -> bool:
-    """Whether two sides make the same two calls, one after the other, in another order."""
+    """Whether two sides make the same two calls in opposite order."""
     both = [[of.calls[rank].get(at) for at in (number, number + 1)] for rank in (a, b)]
     (first, second), (third, fourth) = both
     if first is None or second is None or third is None or fourth is None:
@@ -172,7 +172,7 @@ def _follows(of: Matched, number: int, early: int, late: int, shift: int, least:
 
 
 def _parted_at(of: Matched, number: int) -> int | None:
-    """The first number up to this one whose calls are at different lines."""
+    """The first number up to this one at which the ranks call from different lines."""
     for at in of.numbers():
         if at > number:
             break
@@ -183,7 +183,7 @@ def _parted_at(of: Matched, number: int) -> int | None:
 
 
 def _of_messages(of: Matched) -> Found | None:
-    """The first send or receive whose other side is not open: who waits, and whom he waits for."""
+    """The first send or receive whose peer has no matching call open: the rank that waits, and the peer."""
     for rank, calls in of.open_messages.items():
         for call in calls:
             other = _other_end(of, rank, call)
@@ -200,7 +200,7 @@ def _of_messages(of: Matched) -> Found | None:
 
 
 def _other_end(of: Matched, rank: int, call: Call) -> int | None:
-    """The rank that a message goes to or comes from; its place in the group is that of the sorted members."""
+    """The rank that a message goes to or comes from, by its place among the sorted members."""
     if call.message is None:
         return None
     place = call.message[1] if call.op == "send" else call.message[0]

@@ -53,7 +53,7 @@ def judged(folder: Folder, earlier: Folder | None = None) -> Hang:
 
 
 def _roots(found: Sequence[Found]) -> tuple[list[Found], list[Found]]:
-    """The faults that no other explains, by time, and those that follow: whom they blame waits elsewhere himself."""
+    """The faults that no other explains, by time, and those that follow: the ranks they blame wait elsewhere."""
     waits = [found for found in found if found.waiting]
     causes: list[Found] = []
     follow: list[Found] = []
@@ -68,7 +68,7 @@ def _roots(found: Sequence[Found]) -> tuple[list[Found], list[Found]]:
 
 
 def _circle(faults: Sequence[Found]) -> Found:
-    """Groups whose ranks wait for each other: called in another order, or one line that calls in different groups."""
+    """The fault of groups whose ranks wait for each other: called in another order, or one line for several groups."""
     sides = [(fault.waiting, fault.sides[0][1]) for fault in faults]
     calls = [call for _, call in sides]
     one_line = len({(call.line, call.op) for call in calls}) == 1 and calls[0].line is not None

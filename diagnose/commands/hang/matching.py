@@ -1,8 +1,8 @@
-"""The calls of a group side by side: the same number is the same call, on whichever ranks made it.
+"""Match the calls of a group across ranks: the same number is the same call, on all ranks that made it.
 
-Numbers are those of the recorder, which counts the collectives of a group alike on all its members. What NCCL needs to
-agree: the operation, the elements of the tensors (not their shape), and their type; which tensors, by operation, is
-that of `torch.distributed`.
+Numbers are those of the recorder, which counts the collectives of a group alike on all its members. NCCL needs
+agreement on the operation, the elements of the tensors (not their shape), and their type; `torch.distributed` defines
+which tensors of each operation.
 """
 
 from collections import Counter, defaultdict
@@ -70,7 +70,7 @@ def everyone(dumps: Mapping[int, Dump]) -> set[int]:
 
 
 def strangers(dumps: Mapping[int, Dump]) -> list[int]:
-    """Ranks with a dump, by its name, that the job has not by what the dumps state; else with too large a number."""
+    """Ranks of dumps, by file name, that do not belong to the job: not among the stated ranks, else too large."""
     stated, most = _in_the_job(dumps), _told_by_names(dumps)
     return [rank for rank in dumps if (rank not in stated if stated else rank >= most)]
 
@@ -91,7 +91,7 @@ def _told_by_names(dumps: Mapping[int, Dump]) -> int:
 
 
 def disagreements(dumps: Mapping[int, Dump]) -> list[tuple[str, dict[tuple[int, ...], list[int]]]]:
-    """Groups of whose members those that are in it disagree: by list of members, the ranks that have it so.
+    """Groups whose ranks disagree about its members: for each list of members, the ranks that state it.
 
     Groups of one name whose members do not overlap are several: a group that was split.
     """
@@ -116,7 +116,7 @@ def difference(a: Sequence[Call], b: Sequence[Call]) -> Difference | None:
 
 
 def sides(calls: Mapping[int, Sequence[Call]]) -> list[list[int]]:
-    """The ranks by what they call: those of a list agree. The most ranks first."""
+    """The ranks grouped by their call, the largest group first."""
     found: list[list[int]] = []
     for rank, made in calls.items():
         for side in found:
@@ -172,7 +172,7 @@ def _members(dumps: Mapping[int, Dump]) -> dict[Key, Group]:
 def _of_group(
     key: Key, group: Group, dumps: Mapping[int, Dump], calls: Mapping[Key, Mapping[int, list[Call]]]
 ) -> Matched:
-    """A rank whose dump does not list the members made its calls in the group of that name."""
+    """The matched calls of a group; a rank whose dump lists no members made its calls in the group of that name."""
     name, ranks = key
     collectives: dict[int, dict[int, tuple[Call, ...]]] = {}
     messages: dict[int, list[Call]] = {}

@@ -1,4 +1,4 @@
-"""Whether a job moves: what its ranks called between two sets of dumps."""
+"""Whether a job moves, by the calls of its ranks between two sets of dumps."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -27,7 +27,7 @@ def only_seen(folder: Found) -> Hang:
 
 
 def seen_alone(folder: Found) -> Iterator[RankState]:
-    """The ranks of which there are stacks and no dump."""
+    """The ranks with stacks and without a dump."""
     for rank, stack in sorted(folder.stacks.items()):
         if rank not in folder.dumps:
             yield RankState(rank=rank, file="", version="", calls=0, open=0, last=None, stack=stack)
@@ -61,7 +61,7 @@ def _next(stacks: Mapping[int, tuple[str, ...]]) -> Iterator[str]:
 
 
 def _divided(stacks: Mapping[int, tuple[str, ...]]) -> tuple[list[int], list[int]]:
-    """The ranks whose stack has a frame in which a rank waits for others, and those whose stack has none."""
+    """The ranks whose stack has a frame that waits for other ranks, and those without one."""
     waiting = [
         rank
         for rank, stack in sorted(stacks.items())

@@ -41,7 +41,7 @@ def progress(state: RankState) -> str:
 
 
 def seen_without_dump(answer: Hang) -> list[tuple[str, tuple[str, ...]]]:
-    """The stacks that py-spy saw of ranks that left no dump and that no fault blames; equal ones once."""
+    """Stacks that py-spy printed for ranks without a dump that no fault blames; equal ones once."""
     blamed = {rank for fault in answer.faults for rank in fault.blamed}
     by_stack: dict[tuple[str, ...], list[int]] = {}
     for state in answer.ranks:
@@ -51,7 +51,7 @@ def seen_without_dump(answer: Hang) -> list[tuple[str, tuple[str, ...]]]:
 
 
 def parted(number: int) -> str:
-    """Since when ranks are at different places of the program."""
+    """The call from which on ranks are at different places of the program."""
     return f"from call {number} of the group on, ranks ran different lines"
 
 

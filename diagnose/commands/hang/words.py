@@ -1,4 +1,4 @@
-"""The sentences of an answer: what is wrong with a call, in which ranks and at which line."""
+"""The sentences of an answer: the fault of a call, its ranks and its line."""
 
 from collections.abc import Iterable, Sequence
 

@@ -34,13 +34,13 @@ class CriticalPath:
     """The longest chain of dependent work in one step.
 
     Attributes:
-        rank: whose step.
+        rank: the one whose step it is.
         step: the name of the step's mark.
         step_ns: how long the step took on the host.
         ns: length of the path; it may end after the host's step, with the last kernel launched in it.
         categories: its parts by category, longest first.
         names: its operators and kernels by name, longest first.
-        has_synchronisations: whether the trace records what synchronisations waited for.
+        has_synchronisations: whether the trace records the targets of synchronisations.
     """
 
     rank: int

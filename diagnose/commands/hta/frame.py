@@ -57,7 +57,7 @@ def frame_of(trace: Trace, index: Ints, zero_ns: int, args: Sequence[Any], symbo
     Args:
         trace: the events, without those that HolisticTraceAnalysis drops.
         index: the index of each row.
-        zero_ns: what the times count from.
+        zero_ns: the origin of the times.
         args: HolisticTraceAnalysis's specifications of the columns made of arguments.
         symbols: its symbol table, to which the names are added.
     """

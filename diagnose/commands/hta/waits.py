@@ -27,7 +27,7 @@ class _Wait(msgspec.Struct):
 
 
 def awaited(trace: Trace) -> tuple[Ints, Ints]:
-    """The stream, and the correlation of the event record, that each row waited for; ABSENT elsewhere; (rows,) each."""
+    """The stream and the correlation of the event record that each row waited for; ABSENT elsewhere; (rows,) each."""
     stream, record = np.full((2, len(trace)), ABSENT, np.int64)
     rows = np.flatnonzero(trace.rows_of(CATEGORY))
     if len(rows):

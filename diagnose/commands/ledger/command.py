@@ -1,4 +1,4 @@
-"""`diagnose ledger`: how often changes gained what was predicted of them on this machine."""
+"""`diagnose ledger`: how often changes achieved their predictions on this machine."""
 
 import sys
 from collections.abc import Mapping

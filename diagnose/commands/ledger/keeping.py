@@ -1,4 +1,4 @@
-"""Promises kept in the user's ledger, and read back for who quotes them."""
+"""Keep promises in the user's ledger, and read them back for quoting."""
 
 import msgspec
 
@@ -17,7 +17,7 @@ class Recorded(msgspec.Struct, frozen=True):
 
 
 def record(promise: Promise | None) -> Recorded:
-    """Append a promise to the user's ledger. Raises nothing."""
+    """Append a promise to the user's ledger, without ever raising."""
     if promise is None:
         return Recorded(False, "no promise was put to the test")
     if because := why_off():

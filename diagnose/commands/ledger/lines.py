@@ -1,4 +1,4 @@
-"""Promises as lines of JSON. What a file holds is checked as what comes from anybody: damaged lines are counted."""
+"""Promises as lines of JSON. The content of a file is checked like any outside data: damaged lines are counted."""
 
 import datetime
 from collections.abc import Mapping

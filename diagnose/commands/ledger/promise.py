@@ -1,4 +1,4 @@
-"""A prediction that was put to the test, as it is kept: what was promised, what came, and on what."""
+"""A prediction that was tested, as it is kept: the predicted and the achieved speed, and the hardware."""
 
 import datetime
 import hashlib
@@ -63,7 +63,7 @@ class Promise(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def of_predicted(self) -> float:
-        """The measured speed over the likely one, or if only ends are known, over their geometric mean."""
+        """The measured speed over the likely one; if only the ends are known, over their geometric mean."""
         low, likely, high = self.predicted
         return self.achieved[1] / (likely if likely is not None else low if high is None else math.sqrt(low * high))
 
@@ -77,7 +77,7 @@ def promise_of(
 ) -> Promise | None:
     """The promise that the run of `diagnosis`, in which the change is in use, puts to the test.
 
-    None if numbers or names are none that are kept: a speed that is not positive, a range in no order, no rule.
+    None if it cannot be kept: a speed that is not positive, a range in no order, no rule.
     """
     low, _, high = predicted
     numbers = [number for number in (*predicted, *achieved) if number is not None]
@@ -103,7 +103,7 @@ def promise_of_patch(
 ) -> Promise | None:
     """The promise of the patch that the run was started with (`diagnosis.applied`).
 
-    None if nothing was promised or measured, or if a part of the patch is not in use, since the prediction is of
+    None if there is no prediction or measurement, or if a part of the patch is not in use, since the prediction is of
     the whole.
 
     Args:
@@ -126,7 +126,7 @@ def fell_inside(predicted: Predicted, achieved: Achieved) -> bool:
 
 
 def _within_noise(measured: float, noise: float | None) -> Achieved:
-    """A step of the run that is a noise shorter or longer than the median one; a robust standard deviation."""
+    """Speeds of steps that are one noise (a robust standard deviation) longer or shorter, and of the median step."""
     if noise is None:
         return None, measured, None
     return measured / (1 + noise), measured, measured / (1 - noise) if noise < 1 else None
@@ -138,7 +138,7 @@ def _rounded(numbers: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
 
 
 def _hardware(diagnosis: Diagnosis) -> str:
-    """The model of the first rank's GPU; without a GPU that of this machine's CPU, which the run had."""
+    """The model of the first rank's GPU; without a GPU that of this machine's CPU, which ran the job."""
     name = diagnosis.ranks[0].device if diagnosis.ranks else ""
     name = this_cpu() if name == "CPU" else "" if name == "unknown device" else name
     return printable(name)[:LONGEST_NAME]
@@ -162,7 +162,7 @@ def _versions(known: Mapping[str, str]) -> dict[str, str]:
 
 
 def _key(diagnosis: Diagnosis, rules: Sequence[str]) -> str:
-    """The run by its times to the nanosecond, which no two runs share, and the rules."""
+    """A hash of the run's times in nanoseconds, which no two runs share, and the rules."""
     steps = diagnosis.steps
     told = [*sorted(rules), steps.count, steps.time_ns, steps.device_time_ns, steps.uncounted_ns, len(diagnosis.ranks)]
     return hashlib.sha256(" ".join(map(str, told)).encode()).hexdigest()[:24]

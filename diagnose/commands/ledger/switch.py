@@ -1,4 +1,4 @@
-"""Whether promises are kept and quoted: a variable decides, else whether somebody sits at this machine."""
+"""Whether promises are kept and quoted: a variable decides, else whether the session is interactive."""
 
 import os
 from collections.abc import Mapping

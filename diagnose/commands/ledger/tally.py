@@ -14,7 +14,7 @@ QUOTED_FROM = 5  # promises of a rule; fewer show little
 
 
 def report_of(ledger: Ledger, off_because: str) -> LedgerReport:
-    """Each rule and all of them."""
+    """The report of each rule, and of all together."""
     return LedgerReport(
         rules=track_records(ledger.promises),
         all_rules=_track_record("", ledger.promises) if ledger.promises else None,

@@ -1,4 +1,4 @@
-"""The terminal report of `diagnose ledger`: a line for each rule, and what stands behind it."""
+"""The terminal report of `diagnose ledger`: a line for each rule, and the source of the figures."""
 
 from collections.abc import Sequence
 

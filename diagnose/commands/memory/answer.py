@@ -53,7 +53,7 @@ class OutOfMemory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
-    """Memory over the recorded history, the oldest first: of every `actions_per_point` actions the most of either.
+    """Memory over the recorded history, the oldest first: the maximum of either over every `actions_per_point` actions.
 
     The most of `allocated_bytes` is the peak.
     """
@@ -69,12 +69,12 @@ class DeviceMemory(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         allocated_bytes: in use by tensors when the snapshot was taken.
         reserved_bytes: of the driver, then.
-        split_free_bytes: free, in segments that are in use too: only what fits into a piece can have it.
+        split_free_bytes: free, in segments that are in use too: only a request that fits into a piece can use it.
         cached_bytes: segments that are wholly free, which empty_cache would give back.
         largest_free_block_bytes: of both.
-        rounding_bytes: that blocks in use are larger than what was asked for.
-        peak_bytes: the most that was in use during the recorded history; null without one.
-        at_peak: what was in use then by category, and by line: each adds up to the peak.
+        rounding_bytes: by which blocks in use are larger than requested.
+        peak_bytes: the maximum in use during the recorded history; null without one.
+        at_peak: memory in use then by category, and by line: each adds up to the peak.
         retries: how often the allocator gave cached segments back to go on; null if the history has no stacks.
         empty_cache_calls: how often the job gave them back; likewise.
         actions: of the history.
@@ -108,7 +108,7 @@ class MemoryFinding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Counted(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of the memory ledger: what the job's sizes make of it."""
+    """A part of the memory ledger, computed from the job's sizes."""
 
     name: str
     bytes: int

@@ -1,4 +1,4 @@
-"""A snapshot judged: what was in use at the peak of each device, how its free memory lies, what the job did to it."""
+"""Judge a snapshot: memory in use at the peak of each device, the state of its free memory, actions of the job."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -85,7 +85,7 @@ def _device(snapshot: Snapshot, device: int) -> DeviceMemory:
 
 
 def _free(segments: Sequence[Segment]) -> tuple[list[int], list[int]]:
-    """The sizes of free blocks in segments that are in use too, and of segments that are wholly free."""
+    """The sizes of free blocks in segments that are also in use, and of segments that are wholly free."""
     split: list[int] = []
     cached: list[int] = []
     for segment in segments:
@@ -95,7 +95,7 @@ def _free(segments: Sequence[Segment]) -> tuple[list[int], list[int]]:
 
 
 def _joined(blocks: Sequence[Block]) -> Iterator[int]:
-    """Free blocks side by side are one piece; the allocator keeps them joined but if a segment can grow."""
+    """Sizes of the free pieces: adjacent free blocks are one; the allocator joins them unless a segment can grow."""
     for is_free, run in groupby(blocks, key=lambda block: block.is_free):
         if is_free:
             yield sum(block.size_bytes for block in run)
@@ -117,7 +117,7 @@ def _key(snapshot: Snapshot, stack: int) -> Key:
 
 
 def _held(keyed: Mapping[Key, Live], whole: int, by: Callable[[Key], Key]) -> tuple[Held, ...]:
-    """The largest first; all together add up to the whole."""
+    """Memory by `by`, the largest first; it adds up to the whole."""
     found: dict[Key, list[Live]] = defaultdict(list)
     for key, live in keyed.items():
         found[by(key)].append(live)

@@ -1,7 +1,7 @@
-"""The history of a device played through: how much was in use, when most, and what of it was there then.
+"""Replay the history of a device: the memory in use, its peak, and the contents of the peak.
 
-The allocator records what was asked for, so that in use is the sum of requested bytes. A history that is bounded begins
-in the middle: what was in use before it is what is in use at its end, less what it added.
+The allocator records requested bytes, so memory in use is their sum. A bounded history begins in the middle: the memory
+in use before it is that at its end, less what it added.
 """
 
 from collections import defaultdict
@@ -124,7 +124,7 @@ def _in_use_at(until: int, history: History, used: list[Block], frees: int, begi
 
 
 def _never_allocated(history: History, used: list[Block]) -> list[Block]:
-    """The blocks that are there at the end and come from before the history."""
+    """The blocks in use at the end that are older than the history."""
     known = {block.address: block for block in used}
     if not known:
         return []

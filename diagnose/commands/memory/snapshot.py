@@ -149,7 +149,7 @@ class _Rows:
         return number
 
     def _action(self, entry: Mapping[Any, Any]) -> int:
-        """-1 for what is no action; the row is the last one of the history."""
+        """Add the action as the last row of the history; return 0, or -1 if it is invalid."""
         kind = entry["action"]
         number = _NUMBER_OF.get(kind, OTHER) if isinstance(kind, str) else None
         size = _bytes(entry["size"])
@@ -164,7 +164,7 @@ class _Rows:
         return 0
 
     def _block(self, entry: Mapping[Any, Any]) -> Block | None:
-        """Old formats have what was asked for, and by whom, in a list of one entry."""
+        """The block; old formats have the requested size and the stack in a list of one entry."""
         earlier = entry.get("history")
         first = earlier[0] if isinstance(earlier, list | tuple) and earlier else None
         asked = first if isinstance(first, Mapping) else entry
@@ -213,7 +213,7 @@ def _snapshot(path: Path, value: Mapping[Any, Any], rows: _Rows) -> Snapshot:
 
 
 def _divided(traces: Any, history: History) -> dict[int, History]:
-    """The rows by device: they were read one device after the other, as its list of placeholders is long."""
+    """The rows by device: they were read one device after the other, each with a list of placeholders as long."""
     found: dict[int, History] = {}
     at = 0
     for device, entries in enumerate(traces if isinstance(traces, list | tuple) else ()):

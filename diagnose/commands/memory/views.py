@@ -20,7 +20,7 @@ COLOUR_OF: Mapping[Category, str] = {
 
 @dataclass(frozen=True)
 class Curve:
-    """Two areas in a figure of `WIDTH` x `HEIGHT`: paths, the place of the peak, and lines with what they stand for."""
+    """Two areas in a figure of `WIDTH` x `HEIGHT`: paths, the place of the peak, and labelled lines."""
 
     reserved: str
     in_use: str

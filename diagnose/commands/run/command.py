@@ -1,4 +1,4 @@
-"""`diagnose run`: a job runs as it always does, a few of its steps are captured, the report follows."""
+"""`diagnose run`: run a job as usual, capture a few of its steps, and report."""
 
 import contextlib
 import errno
@@ -190,7 +190,7 @@ def _prepared(
 
 
 def _why(error: Exception) -> str:
-    """One line; an error without a file name is that of the working folder, which is gone."""
+    """The error in one line; one without a file name is about the working folder, which is gone."""
     if not isinstance(error, OSError) or not error.strerror:
         return str(error) or type(error).__name__
     return f"{error.strerror}: {'the working folder' if error.filename is None else os.fsdecode(error.filename)}"
@@ -222,7 +222,7 @@ def _started(
 
 
 def _followed(job: Job, beside: Reporter | HangStacks | None) -> int:
-    """Look at the capture, or at whether the job stands still, while the command runs; its exit code."""
+    """Follow the capture, or watch for a standstill, while the command runs; return its exit code."""
     with job.forwarding():
         while beside is not None and not beside.done and job.runs(POLL_EVERY_S):
             guarded(beside.look, beside.failing)
@@ -250,7 +250,7 @@ def _whether_it_hung(bundle: Bundle) -> None:
 
 
 def _ended(ctx: click.Context, code: int, bundle: Bundle | None) -> NoReturn:
-    """Tidy up and end as the command did, whatever comes meanwhile."""
+    """Tidy up and end as the command did, whatever happens meanwhile."""
     with contextlib.suppress(KeyboardInterrupt):
         deaf()
     deaf()

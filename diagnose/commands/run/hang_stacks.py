@@ -1,4 +1,4 @@
-"""`diagnose run --hang-stacks`: while the command runs, the stacks of a job that stands still."""
+"""`diagnose run --hang-stacks`: record the stacks of a job that stands still while the command runs."""
 
 import os
 import platform

@@ -89,7 +89,7 @@ class Outputs:
 
     @property
     def wanted(self) -> bool:
-        """Whether anything is to be made of a capture."""
+        """Whether any output of a capture is wanted."""
         return self.printed or bool(self.files)
 
     def publish(self, diagnosis: "Diagnosis", bundle: str) -> str:
@@ -108,7 +108,7 @@ class Outputs:
         return f"{brief(diagnosis)}; report: {places} (again: diagnose analyze {shlex.quote(bundle)})"
 
     def _written(self, name: str, diagnosis: "Diagnosis") -> str:
-        """The file's name as it is printed, "" when it cannot be written."""
+        """The file's name as it is printed, "" if it cannot be written."""
         to = self.files[name]
         done = guarded(lambda: _write(_FORMS[name](diagnosis, self.command), to), f"no --{name} file")
         return printable(str(to)) if done else ""
@@ -154,7 +154,7 @@ def _json(diagnosis: "Diagnosis", _command: str) -> str:
 
 
 def _write(text: str, file: Path) -> None:
-    """Replace the file when all is written; what is no file (a device, a pipe with a reader) is written to as it is."""
+    """Replace the file once all is written; a device or a pipe with a reader is written to directly."""
     from diagnose.cli.whole_file import whole_file
 
     if file.is_fifo():

@@ -42,7 +42,7 @@ class Reporter:
         self.told = ""
 
     def look(self) -> None:
-        """Report when every rank is written, or when the missing ones are long overdue."""
+        """Report once every rank has written, or when the missing ones are long overdue."""
         try:
             written = self._bundle.written()
         except Exception:
@@ -67,7 +67,7 @@ class Reporter:
         self.publish(_run_of(self._bundle.folder, written))
 
     def publish(self, run: str | None = None) -> None:
-        """Make the report of the folder, or of this run in it, with the promise that it keeps and those it quotes."""
+        """Make the report of the folder, or of one run in it, with its prediction and the ledger's quotes."""
         self.done = True
         from diagnose import analysis
 
@@ -165,7 +165,7 @@ def _ranks(ranks: list[int]) -> str:
 
 
 def _all_written(bundle: Bundle) -> Written:
-    """The ranks that are done; ranks under other parents (`srun diagnose run`) may still be writing, for a while."""
+    """The ranks that are done; those of other parents (`srun diagnose run`) may still be writing and are awaited."""
     until = time.monotonic() + WAIT_FOR_PARENTS_S
     written = bundle.written()
     while bundle.shared and written.traces and not written.complete and time.monotonic() < until:
@@ -175,7 +175,7 @@ def _all_written(bundle: Bundle) -> Written:
 
 
 def _run_of(folder: Path, written: Written) -> str | None:
-    """The name that the analysis gives to the run just written; None when the folder holds no other."""
+    """The analysis's name of the run just written; None if the folder holds no other."""
     from diagnose.trace.discover import runs_of, trace_files
 
     runs = runs_of(trace_files(folder))

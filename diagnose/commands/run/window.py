@@ -13,7 +13,7 @@ SETTLED = "--at-step records whether or not step times have settled, so that --s
 
 
 def window_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options, above those that the command has."""
+    """Add the options above those that the command has."""
     options = (
         click.option(
             "--steps",

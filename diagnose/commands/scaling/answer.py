@@ -22,11 +22,11 @@ class Size(msgspec.Struct, frozen=True, kw_only=True):
     """The job at one number of GPUs. Estimates are [low, likely, high]; null is not known.
 
     `runs` were measured there, 0 if the size is extrapolated. `speedup` and `efficiency` are over the smallest size:
-    the rate of the job, and the rate of a GPU. `doubling_efficiency` is what the last doubling of GPUs was worth: the
+    the rate of the job, and the rate of a GPU. `doubling_efficiency` is the gain of the last doubling of GPUs: the
     growth of the rate for each doubling since the size before, over 2. `tax_s` is how much longer a step takes than the
-    same work of a GPU at the smallest size, `tax_parts` what that went to. `communication_s` is measured, and no work
-    hides it. `cost_factor` is the cost of a token over that at the smallest size. `training_h` and `training` are of
-    the tokens that were asked for, `billion` of 10^9 tokens.
+    same work of a GPU at the smallest size, `tax_parts` the causes of it. `communication_s` is the measured
+    communication that no work hides. `cost_factor` is the cost of a token over that at the smallest size. `training_h`
+    and `training` are of the requested tokens, `billion` of 10^9 tokens.
     """
 
     gpus: int
@@ -49,10 +49,10 @@ class Size(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Wall(msgspec.Struct, frozen=True, kw_only=True):
-    """The number of GPUs from which on what grows with them takes longer than the work of a step.
+    """The number of GPUs from which on the time that grows with them exceeds that of the work of a step.
 
-    Null is none up to `horizon`, or if `because` is given, unknown. `earliest` and `latest` bound what the runs do
-    not rule out.
+    Null is none up to `horizon`, or if `because` is given, unknown. `earliest` and `latest` bound the sizes that the
+    runs do not rule out.
     """
 
     earliest: int | None = None

@@ -1,4 +1,4 @@
-"""Runs of a job at several sizes in, the whole answer out."""
+"""Judge runs of a job at several sizes."""
 
 from collections.abc import Sequence
 
@@ -28,9 +28,9 @@ def report_of(
 
     Args:
         ladders: jobs with their runs.
-        sources: what was read.
-        notes: what was left out or assumed.
-        question: what is asked.
+        sources: the files that were read.
+        notes: on omissions and assumptions.
+        question: of the user.
     """
     tariff = question.tariff
     captured = [run.power_w for ladder in ladders for run in ladder.runs if run.power_w]
@@ -70,7 +70,7 @@ def scaling_of(ladder: Ladder, question: Question) -> Scaling:
 
 
 def _without_rates(ladder: Ladder, runs: Sequence[Run]) -> Scaling:
-    """Step times alone: without the tokens of a step nobody knows how much work a longer one did."""
+    """The answer from step times alone: without tokens per step, the work of a longer step is unknown."""
     sizes = [_only_step([run for run in runs if run.gpus == gpus]) for gpus in ladder.sizes]
     base, wall = ladder.sizes[0], Wall(because=_NO_TOKENS)
     return Scaling(
@@ -106,7 +106,7 @@ def _only_step(runs: Sequence[Run]) -> Size:
 
 
 def _sizes(fit: Fit, question: Question) -> list[Size]:
-    """The sizes that were run, then their doublings as far as asked for."""
+    """The sizes that were run, then their doublings as far as requested."""
     measured = sorted({run.gpus for run in fit.runs})
     further = [] if fit.because else _doublings(fit.largest, question.up_to or FURTHER * fit.largest)
     sizes: list[Size] = []
@@ -153,7 +153,7 @@ def _size(fit: Fit, gpus: int, before: Size | None, question: Question) -> Size:
 
 
 def _tokens(fit: Fit, gpus: int, runs: Sequence[Run]) -> float | None:
-    """Tokens of a step of the job: of its runs, else by the rule that the sizes follow."""
+    """Tokens of a step of the job: of its runs, else by the rule of the sizes."""
     if runs:
         return runs[0].tokens_per_step
     work = fit.work(gpus)

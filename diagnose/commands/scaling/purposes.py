@@ -9,7 +9,7 @@ from diagnose.diagnosis.terms import Estimate
 
 
 def purposes_of(sizes: Sequence[Size], question: Question) -> list[Purpose]:
-    """The answer for each purpose that was asked for, and the fastest, the cheapest and that of least energy."""
+    """The answer for each requested purpose, and the fastest, the cheapest and that of least energy."""
     rated = [size for size in sizes if size.tokens_per_s]
     asked: list[Purpose] = []
     if question.deadline_h is not None and question.tokens is not None:
@@ -22,7 +22,7 @@ def purposes_of(sizes: Sequence[Size], question: Question) -> list[Purpose]:
 
 
 def _deadline(sizes: Sequence[Size], tokens: float, within_h: float) -> Purpose:
-    """The fewest GPUs that are in time at the slow end."""
+    """The fewest GPUs that meet the deadline at the slow end."""
     task = f"{tokens_text(tokens)} in {hours_text(within_h)}"
     in_time = [size for size in sizes if _hours(size)[2] <= within_h]
     if not in_time:
@@ -36,7 +36,7 @@ def _deadline(sizes: Sequence[Size], tokens: float, within_h: float) -> Purpose:
 
 
 def _budget(sizes: Sequence[Size], tokens: float, budget: float) -> Purpose:
-    """The fastest of those that the money suffices for at the dear end."""
+    """The fastest size that the budget covers at the expensive end."""
     task = f"{tokens_text(tokens)} for {number(budget)}"
     priced = [(size, size.training.price) for size in sizes if size.training.price]
     paid = [size for size, price in priced if price[2] <= budget]
@@ -74,7 +74,7 @@ def _extremes(sizes: Sequence[Size]) -> list[Purpose]:
 
 
 def _as_cheap(sizes: Sequence[Size], cheapest: Size) -> str:
-    """The largest size whose tokens may cost no more."""
+    """Text of the largest size whose tokens may cost no more than the cheapest."""
     if cheapest.cost_factor is None:
         return ""
     most = cheapest.cost_factor[2]

@@ -29,7 +29,7 @@ def read_run(path: Path, gpus: int | None) -> Run | None:
 
 
 def with_gpus(run: Run, gpus: int | None) -> Run:
-    """The run with the GPUs that the user states; the tokens of a step are those of each GPU."""
+    """The run with the user's number of GPUs; tokens per step are those of each GPU."""
     if gpus is None or gpus == run.gpus:
         return run
     tokens = None if run.tokens_per_step is None else run.tokens_per_step / run.gpus * gpus

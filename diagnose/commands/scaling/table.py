@@ -46,10 +46,10 @@ def is_table_of_runs(path: Path) -> bool:
 
 
 def read_table(path: Path, choice: Choice) -> tuple[list[Ladder], list[str]]:
-    """The ladders of the table, most sizes first, and what was left out or assumed, one sentence each.
+    """The ladders of the table, most sizes first, and notes on omissions and assumptions, one sentence each.
 
-    A ladder is rows that differ in their GPUs and measurements alone. Rows with the same work of a GPU belong together;
-    of those left alone, rows with the same work of the whole job.
+    The rows of a ladder differ only in their GPUs and measurements. Rows with the same work of a GPU belong together;
+    of the rest, rows with the same work of the whole job.
 
     Raises:
         UserError: it cannot be read, lacks a column, or no row has a rate.

@@ -24,7 +24,7 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class _Column:
-    """A column of the table: its heading, a cell of each size, and how soon it is left out on a narrow page."""
+    """A column of the table: its heading, a cell for each size, and its rank for omission on a narrow page."""
 
     head: str
     cell: Callable[[Size], str]

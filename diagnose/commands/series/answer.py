@@ -11,9 +11,9 @@ from diagnose.series.not_told import NotTold
 class SuggestedCapture(msgspec.Struct, frozen=True, kw_only=True):
     """Steps to profile, or to look at, next.
 
-    `command` is what to type, "" if `files` already hold a trace of the steps. `first_step` counts as the log does;
-    `diagnose run --at-step` counts from 1 at the start of the job, so `command` is one ahead of a log that counts
-    from 0.
+    `command` is the line to type, "" if `files` already hold a trace of the steps. `first_step` counts as the log does;
+    `diagnose run --at-step` counts from 1 at the start of the job, so `command` is one ahead of a log that counts from
+    0.
     """
 
     first_step: int
@@ -63,11 +63,11 @@ class Stall(msgspec.Struct, frozen=True, kw_only=True):
     """A single slow sample, or a short burst of them.
 
     `step` to `last_step` count as the log does (some count samples), `optimizer_step` as `diagnose run --at-step` does.
-    `time_s` is what the steps take on a rank, `cost_s` what of it is beyond the running median around them,
-    `run_share` that as a share of the time of all steps of the run, `gpu_hours` that on all GPUs that wait, None
-    if their number is not known. `count` is 1, or how many slow steps of one period are put together: `step` is
-    then the first of them, and times and costs are those of all. `recurs` is None if it came once. `machine` is
-    what the machine did during a single one, None if the source has no readings.
+    `time_s` is the time of the steps on a rank, `cost_s` the part of it beyond the running median around them,
+    `run_share` that as a share of the time of all steps of the run, `gpu_hours` that on all GPUs that wait, None if
+    their number is not known. `count` is 1, or how many slow steps of one period are put together: `step` is then the
+    first of them, and times and costs are those of all. `recurs` is None if it came once. `machine` are readings of the
+    machine during a single one, None if the source has no readings.
     """
 
     step: int
@@ -88,7 +88,7 @@ class Stall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GoodputPart(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of a run's wall time, and what share of it that is."""
+    """A part of a run's wall time, and its share of it."""
 
     what: str
     time_s: float
@@ -103,7 +103,7 @@ class Goodput(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunReport(msgspec.Struct, frozen=True, kw_only=True):
-    """One run: `steps_s` is the time of all its steps on a rank, `stalls_share` what of that stalls cost.
+    """One run: `steps_s` is the time of all its steps on a rank, `stalls_share` the share of it that stalls cost.
 
     `name` is "" if there is one run only. `goodput` is None if the log has no clock.
     """
@@ -121,11 +121,11 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SeriesReport(Answer, frozen=True, kw_only=True):
-    """All that a series of step times shows.
+    """The content of a report of step times.
 
     `levels` are (first step, last step, median seconds) of the job's step time between its changes; `shape` is the
     median step time of up to 60 equal stretches of samples, for a sparkline. `goodput` is that of all runs together.
-    `machine` is what was read of it over the run, None if the source has no readings.
+    `machine` are its readings over the run, None if the source has no readings.
     """
 
     on_one_line = None

@@ -16,12 +16,11 @@ _LEAST_ROWS = 3
 
 
 def goodput(run: Run, slow_rows: Sequence[int], counts_per_step: float = 1.0) -> Goodput | None:
-    """The parts of the time from the first logged step of a run to its last; None if the log has no clock.
+    """Parts of the time from the first logged step of a run to its last; None if the log has no clock.
 
-    Between two rows the steps take what the log states, else all the time; they are expected to take the running
-    median. Steps trained again after a restart, and the time until it, are `restarts`. What rows of a stall, or rows
-    with an evaluation or a checkpoint before them, take beyond is theirs; time outside the steps with neither is
-    `idle`.
+    Between two rows the steps take the time that the log states, else all of it; their expected time is the running
+    median. Steps trained again after a restart, and the time until it, are `restarts`. The excess of rows of a stall,
+    or of rows with an evaluation or a checkpoint before them, is theirs; time outside the steps with neither is `idle`.
 
     Args:
         run: with its rows and events.
@@ -54,7 +53,7 @@ def goodput(run: Run, slow_rows: Sequence[int], counts_per_step: float = 1.0) ->
 
 
 def goodput_of(wall: float, parts: dict[str, float]) -> Goodput:
-    """The parts with their shares; what no other part takes is productive."""
+    """The parts with their shares; time of no other part is productive."""
     lost = sum(parts[name] for name in PARTS[1:])
     fits = min(wall / lost, 1.0) if lost > 0 else 1.0  # clocks of whole seconds may give a little more than there is
     parts = {name: parts[name] * fits for name in PARTS[1:]}
@@ -73,7 +72,7 @@ def _cleaned(log: StepLog) -> StepLog:
 
 
 def _again(log: StepLog) -> Mask:
-    """The intervals that a restart costs: those up to it, and those of steps trained once more, shape (n - 1,)."""
+    """The intervals that a restart costs: those up to it, and those of repeated steps, shape (n - 1,)."""
     again = np.zeros(len(log.step) - 1, bool)
     for at in np.flatnonzero(np.diff(log.step) < 0)[:1000]:
         first = int(np.searchsorted(np.maximum.accumulate(log.step[: at + 1]), log.step[at + 1]))

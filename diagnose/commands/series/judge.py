@@ -22,7 +22,7 @@ _AGAIN = "log at least 20 samples, each of the same number of steps"
 
 
 def judged(series: Series) -> SeriesReport:
-    """All that the series shows."""
+    """Judge the series."""
     points = points_of(series)
     of_run = by_run(points)
     told = changes_at(series, of_run)

@@ -33,7 +33,7 @@ Steps = tuple[float, float]
 
 @dataclass(frozen=True)
 class _Pair:
-    """A quantity of one rank before and after; `times` is how many of the least differences lie between them."""
+    """A quantity of one rank before and after; `times` is the change in units of its least difference."""
 
     of: Quantity
     readings: MachineReadings
@@ -130,7 +130,7 @@ def _sides(machine: MachineReadings, before: Mask, after: Mask) -> Iterator[tupl
 
 
 def _differ(was: Floats, is_: Floats, up: int) -> bool:
-    """Whether nearly all readings of one side lie beyond those of the other (Mann and Whitney, 1947)."""
+    """Whether nearly all readings of one side exceed those of the other (Mann and Whitney, 1947)."""
     was, is_ = (_thinned(values * up) for values in (was, is_))
     share = float(np.mean(is_[:, None] > was) + np.mean(is_[:, None] == was) / 2)
     error = ((len(was) + len(is_) + 1) / (12 * len(was) * len(is_))) ** 0.5
@@ -138,7 +138,7 @@ def _differ(was: Floats, is_: Floats, up: int) -> bool:
 
 
 def _during(machine: MachineReadings, first: int, last: int) -> tuple[Mask, Mask]:
-    """Readings while the stall ran and the first after it; and those around."""
+    """Masks of the readings during the stall with the first after it, and of those around."""
     count = len(machine)
     begin = int(np.searchsorted(machine.step, first - 1, "left"))
     end = min(int(np.searchsorted(machine.step, last, "left")) + 1, count)
@@ -150,7 +150,7 @@ def _during(machine: MachineReadings, first: int, last: int) -> tuple[Mask, Mask
 
 
 def _over_time(values: Floats, over_s: Floats) -> float | None:
-    """The mean over the time that the readings are about; of those that are about none the median."""
+    """Mean over the time that the readings cover; the median if they cover none."""
     known = np.isfinite(values)
     if not known.any():
         return None

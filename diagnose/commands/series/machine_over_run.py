@@ -1,4 +1,4 @@
-"""The machine over a whole run: of each quantity what is typical, the worst and when; and what is not known."""
+"""The machine over a whole run: the typical and the worst value of each quantity, and what is not known."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""The stalls of one run: those of its ranks put together, what is near them, and whether they keep a period."""
+"""The stalls of one run: merged over its ranks, with the events near them, and whether they keep a period."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -59,7 +59,7 @@ def seen_in(run: Run, points: Sequence[ChangePoints]) -> tuple[Seen, ...]:
 
     Args:
         run: with its events.
-        points: what was found in each of its tracks.
+        points: the change points of each of its tracks.
     """
     if not points:
         return ()
@@ -101,7 +101,7 @@ def _rows(track: Track, begin: int, end: int) -> tuple[int, ...]:
 
 
 def _together(points: Sequence[ChangePoints], whole: float) -> list[Seen]:
-    """The bursts of all tracks; those of several ranks at the same steps are one stall, of median time and cost."""
+    """The bursts of all tracks; bursts of several ranks at the same steps are one stall, of median time and cost."""
     listed = [
         (int(one.track.step[burst.begin]), int(one.track.step[burst.end - 1]), at, burst)
         for at, one in enumerate(points)
@@ -128,7 +128,7 @@ def _together(points: Sequence[ChangePoints], whole: float) -> list[Seen]:
 
 
 def with_periods(seen: list[Seen]) -> list[Seen]:
-    """Stalls with the period that most of them keep: three or more, or two of which the first ends the first period."""
+    """Stalls with the period that most of them keep: three or more, or two of which the first ends one period."""
     if len(seen) < 2:
         return seen
     steps = np.array([one.step for one in seen])

@@ -21,7 +21,7 @@ def stalls_of(runs: Sequence[Run], points: Mapping[str, Sequence[ChangePoints]])
 
     Args:
         runs: the runs; those of one job are compared.
-        points: by the name of the run, what was found in each of its tracks.
+        points: by the name of the run, the change points of each of its tracks.
     """
     told: list[Stall] = []
     for job in dict.fromkeys(run.job for run in runs):
@@ -42,7 +42,7 @@ def _same(one: Seen, other: Seen) -> bool:
 
 
 def _with_shared(name: str, seen: Mapping[str, Sequence[Seen]], points: Sequence[ChangePoints]) -> tuple[Seen, ...]:
-    """The stalls of a run, with those that only the other runs made out for sure."""
+    """The stalls of a run, including those that are only certain because of the other runs."""
     own = list(seen[name])
     for other, theirs in seen.items():
         for one in theirs if other != name else ():
@@ -55,7 +55,7 @@ def _with_shared(name: str, seen: Mapping[str, Sequence[Seen]], points: Sequence
 
 
 def _worth_naming(one: Seen, seen: Mapping[str, Sequence[Seen]]) -> bool:
-    """Whether it costs enough by itself, with those of its period, or does so in another run."""
+    """Whether it costs enough by itself, with those of its period, or in another run."""
     if one.share >= LEAST_SHARE:
         return True
     of_period = [other for theirs in seen.values() for other in theirs if one.every and other.every == one.every]

@@ -54,7 +54,7 @@ def _stalled(series: Series, stalls: Sequence[Stall]) -> list[SuggestedCapture]:
 
 
 def _before(series: Series, stall: Stall) -> int:
-    """One step, as the log counts."""
+    """The step before the stall, as the log counts."""
     return round(_track_of(series, stall).counts_per_step)
 
 
@@ -91,7 +91,7 @@ def _typical(track: Track) -> int:
 def _between(
     series: Series, step: int, first: int, last: int, periodic: Sequence[Periodic], why: str
 ) -> SuggestedCapture:
-    """`step` moved into [first, last] and out of the way of periodic slow steps."""
+    """`step` moved into [first, last] and away from periodic slow steps."""
     step = max(min(step, last - _ACTIVE + 1), first, 1)
     for beat in periodic:
         off = (step - beat.first_step) % beat.every_steps

@@ -1,4 +1,4 @@
-"""The ladder that `diagnose tune` climbs: every run of a job with one more change, and what came of it."""
+"""The ladder that `diagnose tune` climbs: every run of a job with one more change, and its result."""
 
 from typing import Any, Literal
 
@@ -80,7 +80,7 @@ class Rung(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def stands(self) -> bool:
-        """Whether later runs are made with what this one was made with."""
+        """Whether later runs keep the settings of this one."""
         return self.decision in ("first", "kept")
 
 
@@ -101,7 +101,7 @@ class LeftToUser(msgspec.Struct, frozen=True, kw_only=True):
 class Tuning(Answer, frozen=True, kw_only=True):
     """All runs of one job so far. `why_ended` is "" while more is to be tried.
 
-    `patch` is what is kept, each line as it is typed; `left` is what the user may do.
+    `patch` are the kept changes, each line as it is typed; `left` are those that the user may make.
     """
 
     indented = 1
@@ -122,5 +122,5 @@ class Tuning(Answer, frozen=True, kw_only=True):
         return self.rungs[0]
 
     def repeat_of(self, rung: Rung, decision: Decision = "held") -> Rung | None:
-        """The run that made this one again, and of which that was decided."""
+        """The run that repeated this one, with that decision."""
         return next((each for each in self.rungs if each.repeats == rung.number and each.decision == decision), None)

@@ -1,4 +1,4 @@
-"""`diagnose tune`: a job is run again and again, each time with one more change, and what helps is kept."""
+"""`diagnose tune`: run a job again and again, each time with one more change, and keep what helps."""
 
 import json
 import os
@@ -175,7 +175,7 @@ def _limits(given: dict[str, Any]) -> Limits:
 
 
 def _written(folder: TuneFolder, tuning: Tuning) -> None:
-    """The ladder as a table and a page, and the patch that `diagnose run --apply` takes."""
+    """Write the ladder as a table and a page, and the patch for `diagnose run --apply`."""
     folder.put(LADDER, ladder_csv(tuning).encode())
     best = tuning.best
     patches = patches_of(best.settings) if best is not None else ()

@@ -33,7 +33,7 @@ def held_against(before: Diagnosis, after: Diagnosis, noise_share: float | None)
 def pooled(pairs: Sequence[Estimate]) -> Estimate:
     """One speed-up of several, each [low, mid, high] with a 99 % interval.
 
-    Pairs weigh by their noise, and pairs that contradict each other widen the interval: the random-effects mean of the
+    Pairs are weighted by their noise, and contradicting pairs widen the interval: the random-effects mean of the
     logarithms (DerSimonian and Laird 1986).
     """
     if len(pairs) == 1:
@@ -49,7 +49,7 @@ def pooled(pairs: Sequence[Estimate]) -> Estimate:
 
 
 def is_unclear(speedup: Estimate, predicted: Speedup | None) -> bool:
-    """Whether the noise hides a gain that another pair of runs may show: one that was measured, or promised."""
+    """Whether the noise hides a measured or predicted gain that another pair of runs may show."""
     low, mid, high = speedup
     promised = predicted is not None and _WORTH < predicted[0] <= high
     return low <= 1 <= high and (mid > _WORTH or promised)

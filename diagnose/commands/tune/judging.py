@@ -66,10 +66,10 @@ def judged_rung(
     Args:
         number: of the run.
         proposal: the change that is new in it.
-        settings: all that it was asked to set.
+        settings: all that it was asked to make.
         ran: how it ended.
         runs: the first, the best before, and this one.
-        noise_share: how far repeats of a run lie apart; None for what is usual.
+        noise_share: how far repeats of a run lie apart; None for the usual distance.
         may_repeat: whether there is room for another pair of runs.
     """
     first, best, this = runs
@@ -99,7 +99,7 @@ def settled_rung(
     noise_share: float | None,
     may_repeat: bool,
 ) -> Rung:
-    """An unclear change, made once more: by all pairs of runs it is kept or rolled back.
+    """An unclear change that was made once more: all pairs of runs decide whether it is kept or rolled back.
 
     Args:
         number: of this run.
@@ -107,7 +107,7 @@ def settled_rung(
         ran: how this one ended.
         runs: the first, and the best before, made again just now.
         earlier: speed-ups by the pairs of runs before.
-        noise_share: how far repeats of a run lie apart; None for what is usual.
+        noise_share: how far repeats of a run lie apart; None for the usual distance.
         may_repeat: whether there is room for another pair of runs.
     """
     rung = replace(_repeated(number, of, ran), rule=of.rule, patch=of.patch, own=of.own, predicted=of.predicted)

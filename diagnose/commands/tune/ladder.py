@@ -127,16 +127,16 @@ class Ladder:
         self._judged(rung, ran)
 
     def _noise_is_asked(self, proposal: Proposal, best: Diagnosis) -> bool:
-        """Whether equal runs are to be held against each other before a small gain is tried.
+        """Whether to compare equal runs before a small gain is tried.
 
-        Nobody has stated how far they lie apart, none was made again, and there is room for the change behind it.
+        It is if their distance was not stated, no run was repeated, and there is room for the change afterwards.
         """
         known = self._limits.noise_share is not None or any(rung.repeats is not None for rung in self.tuning.rungs)
         repeats = 2 + 2 * _REPEATS  # the one now, the change, a second pair of it, and the last two
         return not known and is_small(best, proposal) and not self._no_room(repeats)
 
     def _unclear(self) -> Rung | None:
-        """A change that noise hides: the run that made it first."""
+        """A change whose gain the noise hides: the run that made it first."""
         rungs = self.tuning.rungs
         last = next((rung for rung in reversed(rungs) if rung.rule), None)
         if last is None or last.decision != "unclear":
@@ -180,7 +180,7 @@ class Ladder:
         self._add(rung)
 
     def _put_to_the_test(self, rung: Rung) -> None:
-        """Keep what came of the promise of a run in the ledger, once."""
+        """Record the result of a run's prediction in the ledger, once."""
         if self._limits.keeps_promises and rung.diagnosis:
             diagnosis = self._folder.diagnosis(rung.diagnosis)
             record(promise_of_patch(diagnosis, "tune", rung.achieved))

@@ -25,7 +25,7 @@ def final_patch(rungs: Sequence[Rung], best: Diagnosis) -> tuple[str, ...]:
 
 
 def _made(patch: Patch, settings: Settings) -> Patch:
-    """The patch without what the job refused of it."""
+    """The patch without the settings that the job refused."""
     if patch.by_run:
         return patch
     return replace(patch, set={key: value for key, value in patch.set.items() if key in keys_of(settings)})

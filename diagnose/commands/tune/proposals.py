@@ -34,7 +34,7 @@ _SMALL = 3.0  # times what equal runs usually lie apart
 
 @dataclass(frozen=True)
 class Proposal:
-    """A change to try: in the user's terms, and as a run sets it.
+    """A change to try: in the user's terms, and as settings of a run.
 
     `predicted` is of this change alone, or none if a search proposes it.
     """
@@ -55,7 +55,7 @@ def next_proposal(
         best: the diagnosis of the run that stands.
         rungs: all runs so far.
         allow_numerics: whether the change may alter what training computes.
-        noise_share: how far repeats of a run lie apart; None for what is usual.
+        noise_share: how far repeats of a run lie apart; None for the usual distance.
     """
     in_use = next((rung.settings for rung in reversed(rungs) if rung.stands), {})
     tried = [rung.own for rung in rungs]
@@ -133,7 +133,7 @@ def factors_apart(rungs: Sequence[Rung]) -> list[float]:
 
 
 def _most_saved(gain: Speedup | None) -> float | None:
-    """The share of the step that goes in the best case; None if it is not known."""
+    """The share of the step that is saved in the best case; None if it is not known."""
     return None if gain is None or gain[1] is None else 1 - 1 / gain[1]
 
 
@@ -205,7 +205,7 @@ def _workers(best: Diagnosis, rungs: Sequence[Rung]) -> Iterator[Proposal]:
 
 
 def _with(origin: tuple[str, Patch], keys: dict[str, Any]) -> Proposal:
-    """The patch with other values; what only its first value asked for stays with it."""
+    """The patch with other values; notes on its first value stay with that one."""
     rule, patch = origin
     changed = Patch(target=patch.target, set={**patch.set, **keys}, install=patch.install)
     return Proposal(rule, in_short(changed).removeprefix("set "), changed, settings_of(changed))
@@ -218,7 +218,7 @@ def _origin(rungs: Sequence[Rung], keys: Sequence[str]) -> tuple[str, Patch] | N
 
 
 def _finding_that_sets(best: Diagnosis, key: str) -> tuple[str, Patch] | None:
-    """Rule and patch of the finding that would set the key, whatever else speaks against its own value."""
+    """Rule and patch of the finding that would set the key, whatever else rules out its own value."""
     for finding in best.findings:
         if finding.patch is not None and key in finding.patch.set and can_be_set(settings_of(finding.patch)):
             return finding.rule, finding.patch

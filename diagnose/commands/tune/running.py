@@ -1,4 +1,4 @@
-"""One run of the job, ended after its window: what it measured, or how it failed."""
+"""One run of the job, ended after its window: its measurement, or how it failed."""
 
 import os
 import re
@@ -44,7 +44,10 @@ class Window:
     control: int = CONTROL
 
     def config(self, number: int) -> Config:
-        """The same for the probe in the run of that number. Stacks are sampled in the first alone: that costs steps."""
+        """The probe's settings for the run of that number.
+
+        Stacks are sampled in the first run alone: sampling costs steps.
+        """
         return Config(
             "",
             self.steps,

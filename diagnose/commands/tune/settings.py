@@ -23,7 +23,7 @@ def settings_of(patch: Patch) -> Settings:
 
 
 def merged(before: Settings, change: Settings) -> Settings:
-    """Both, the change's own values last."""
+    """Both settings; the change's values take precedence."""
     targets = dict.fromkeys([*before, *change])
     return {target: {**before.get(target, {}), **change.get(target, {})} for target in targets}
 
@@ -42,7 +42,7 @@ def without(settings: Settings, other: Settings) -> Settings:
 
 
 def hardly_differs(change: Settings, known: Settings) -> bool:
-    """Whether all of the change is known: with the same value, or with a number that lies within a quarter of it."""
+    """Whether all of the change is known: with the same value, or with a number within a quarter of it."""
     return all(
         target in known and key in known[target] and _alike(value, known[target][key])
         for target, keys in change.items()
@@ -78,7 +78,7 @@ def can_be_set(settings: Settings) -> bool:
 
 
 def keeps_global_batch(change: Settings, facts: Mapping[str, Any]) -> bool:
-    """Whether the change sets micro-batch and accumulation alone, and their product stays what it was."""
+    """Whether the change sets only micro-batch and accumulation, and keeps their product."""
     before = _whole(facts.get("micro_batch_size")), _whole(facts.get("accumulation_steps"))
     keys = keys_of(change)
     if not keys or not keys <= {MICRO_BATCH, ACCUMULATION} or None in before:

@@ -40,7 +40,7 @@ def default_folder(command: Sequence[str]) -> Path:
 
 
 def folder_for(wanted: Path) -> Path:
-    """The folder, or the first of `-2`, `-3`, ... that is empty or holds a tune: what a user keeps in others stays.
+    """The folder, or the first of `-2`, `-3`, ... that is empty or holds a tune: other folders stay as they are.
 
     Raises:
         UserError: none can be used.
@@ -53,7 +53,7 @@ def folder_for(wanted: Path) -> Path:
 
 
 def _has_others(folder: Path) -> bool:
-    """Whether the folder holds anything, and no tune of ours, whose lock bears our mark or whose state can be read."""
+    """Whether the folder holds files and no tune of ours, whose lock bears our mark or whose state can be read."""
     try:
         there = os.listdir(folder)
     except FileNotFoundError:
@@ -127,11 +127,11 @@ class TuneFolder:
         return state_in(self.path)
 
     def write(self, tuning: Tuning) -> None:
-        """The runs so far, whole or not at all."""
+        """Write the runs so far, whole or not at all."""
         self.put(STATE, tuning.to_json().encode())
 
     def keep(self, number: int, diagnosis: Diagnosis) -> str:
-        """The diagnosis of a run in a file, whose name is returned."""
+        """Write the diagnosis of a run to a file, and return its name."""
         name = f"run-{number}.json"
         self.put(name, diagnosis.to_json().encode())
         return name
@@ -149,7 +149,7 @@ class TuneFolder:
             raise UserError("cannot go on with the tune", where=path, why=error.strerror or "", do=_AGAIN) from error
 
     def put(self, name: str, content: bytes) -> None:
-        """A file that takes its name when its content is on the disk.
+        """Write a file that takes its name once its content is on the disk.
 
         Raises:
             UserError: it cannot be written.
@@ -176,7 +176,7 @@ def state_in(folder: Path) -> Tuning | None:
     """The runs of the tune in the folder; None if there are none.
 
     Raises:
-        UserError: the file is none of ours, or of another version.
+        UserError: the file is not ours, or of another version.
     """
     path = folder / STATE
     try:

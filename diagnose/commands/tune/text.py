@@ -27,7 +27,7 @@ _STYLES = {"kept": "bold green", "rolled back": "dim", "refused": "dim"}
 
 
 class LadderPage:
-    """Prints rows under heads that the first run decides."""
+    """Prints rows below headings that the first run decides."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -66,7 +66,7 @@ class LadderPage:
 
 
 def render_end(tuning: Tuning, folder: str, console: Console) -> None:
-    """Print what the tune came to: the speed, the patch, and what is left to the user."""
+    """Print the result of the tune: the speed, the patch, and the changes left to the user."""
     page = Page(console)
     page.gap()
     page.paragraph(Text(result(tuning), "bold"), label="tune:")

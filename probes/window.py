@@ -66,7 +66,7 @@ def planned(config: Config, world_size: int = 1, total: int | None = None, done:
 
 
 def _shortened(plan: Plan, total: int, exact: bool) -> Plan:
-    """The plan cut to `total` steps: waiting first (unless `exact`), then after the window, control, warm-up, active."""
+    """Cut the plan to `total` steps: waiting first (unless `exact`), then after the window, control, warm-up."""
     length = {phase: getattr(plan, phase) for phase in PHASES[: PHASES.index(SAMPLING)]}
     least = {"waiting": 1, "warmup": 1, "active": 1}
     if exact and plan.waiting + plan.control + plan.warmup < total:

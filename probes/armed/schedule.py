@@ -43,7 +43,7 @@ class Schedule:
             self._coming[first] = why
 
     def withdrawn(self, first: int, number: int) -> None:
-        """Remove a window that the other ranks cannot be told of; slow steps ask for none for a while."""
+        """Remove a window that cannot be announced to the other ranks; slow steps ask for none for a while."""
         self._coming.pop(first, None)
         self._closed_at = number
 

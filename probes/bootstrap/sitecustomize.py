@@ -29,7 +29,7 @@ def _say(line: str) -> None:
 
 
 def _mark(reached: str) -> None:
-    """Leave a mark for the parent, which can then say how far the job got."""
+    """Leave a mark for the parent, which shows how far the job got."""
     try:
         if _marks:
             os.close(os.open(os.path.join(_marks, reached), os.O_CREAT | os.O_WRONLY, 0o666))

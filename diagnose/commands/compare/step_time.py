@@ -32,7 +32,7 @@ class StepTime:
         kept: whether each step is kept, shape (steps,); the others are slow and rare.
         noise_share: standard deviation of a step, a share of the mean; None for one step.
         drift_share: how far stretches of the run lie apart beyond what the noise of their steps explains, a share of
-            the mean; 0 if there are too few steps to tell.
+            the mean; 0 if there are too few steps to measure it.
     """
 
     mean_ns: float

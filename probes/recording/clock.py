@@ -115,7 +115,7 @@ class StepClock:
 
     @property
     def source(self) -> str:
-        """ "device" if every step has device times, else "host"."""
+        """The clock of the times: "device" if every step has device times, else "host"."""
         return "host" if self._of_device() is None else "device"
 
     def _of_device(self) -> dict[str, list[int]] | None:

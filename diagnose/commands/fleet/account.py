@@ -20,7 +20,7 @@ def class_of(cause: str) -> CauseClass:
 
 
 def spent(cause: str) -> Spent:
-    """ "work" if kernels compute meanwhile, "lost" if none does, "unknown" if the cause does not show it."""
+    """The kind of the time: "work" if kernels compute, "lost" if none does, "unknown" if the cause shows neither."""
     if cause in _NOT_TOLD or cause not in CAUSES:
         return "unknown"
     return "work" if class_of(cause) in ("compute", "memory") and cause not in WAITING else "lost"

@@ -61,7 +61,7 @@ def wrapping(original: Any, around: Around, doing: str) -> Any:
                 raise call.error
             return call.value if call.ended else original(*args, **kwargs)
         finally:
-            call.forget()  # the traceback leads here: nothing of the job's is to live in a circle
+            call.forget()  # the traceback refers to this frame: no object of the job's may live in a cycle
 
     return wrapped
 

@@ -11,7 +11,7 @@ import time
 CONFIG = "PYTHON_DIAGNOSE"
 MARKS = "PYTHON_DIAGNOSE_SEEN"
 PATCH = "PYTHON_DIAGNOSE_APPLY"
-PIPELINE = "PYTHON_DIAGNOSE_PIPELINE"  # what `diagnose data` asks: the job's input is measured, and nothing captured
+PIPELINE = "PYTHON_DIAGNOSE_PIPELINE"  # the request of `diagnose data`: measure the input, capture nothing
 
 NSIGHT = "NSYS_PROFILING_SESSION_ID"  # set by Nsight Systems in the processes that it records
 
@@ -74,7 +74,7 @@ WINDOW_FOLDER = "step-{}"  # of a window, by its first recorded step
 ANNOUNCED = "windows"  # in the scratch folder, as the next three: the windows that open, announced by rank 0
 ASK = "rank{}.ask"  # a rank has seen slow steps
 TRIGGER = "trigger"  # somebody wants a window
-PULSE = "rank{}.pulse"  # which process it is, and how many steps it has behind it
+PULSE = "rank{}.pulse"  # the process, and the number of steps it has done
 
 # What a record holds of sampled stacks, at most.
 MOST_STACKS = 200
@@ -104,7 +104,7 @@ OWNER_PARTIAL = ".owner.part"
 MARKS_FOLDER = "seen"  # one empty file each: these two, and the watched modules that were imported
 PYTHON_MARK = "python"
 FORKED_MARK = "multiprocessing"
-PARTIAL = ".{}.{}.part"  # what a file is called, by a process, until it is complete
+PARTIAL = ".{}.{}.part"  # the name of a file, in a process, until it is complete
 PARENT = "parent-{}"
 CLAIM = "rank{}.claim"
 RAW_FOLDER = "raw-"

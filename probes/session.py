@@ -83,7 +83,7 @@ class Session(BreaksOff):
         """End one optimizer step; its own time ends here, before any work of the capture."""
         if self._is_closed():
             return
-        if self.phase in PROFILED and in_a_handler():  # nothing is exported in there, nor does it step the loop
+        if self.phase in PROFILED and in_a_handler():  # a handler exports nothing, and ends no step of the loop
             return
         self._fetches.step_ended()
         self._safely(self._step_unseen if capturing() else self._step_ended, "capture stopped")

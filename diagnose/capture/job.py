@@ -13,7 +13,7 @@ from types import FrameType
 from typing import NoReturn
 
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126  # as shells define it
-_NOT_FORWARDED = {  # what this process does itself, or what cannot be held up
+_NOT_FORWARDED = {  # those that this process handles itself, or that cannot be blocked
     signal.SIGKILL,
     signal.SIGSTOP,
     signal.SIGCHLD,
@@ -30,7 +30,7 @@ _NOT_FORWARDED = {  # what this process does itself, or what cannot be held up
 _FORWARDED = signal.valid_signals() - _NOT_FORWARDED
 _STOPPING = {signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU}
 _TERMINATING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-_WAKING = signal.SIGURG  # by default nobody hears it
+_WAKING = signal.SIGURG  # ignored by default
 _LOOK_EVERY_S = 0.05
 _STOPS_WITHIN_S = 1.0
 _BY_THE_KERNEL = 128  # si_code of a signal that a terminal sent: the job, in the same process group, has it already
@@ -64,7 +64,7 @@ class Job:
         except BaseException:
             self._as_before()
             raise
-        for number in _TERMINATING:  # once the command has ended they end what we still do, and not its exit code
+        for number in _TERMINATING:  # after the command they end our remaining work, without changing its exit code
             if signal.getsignal(number) not in (signal.SIG_IGN, None):
                 signal.signal(number, _interrupted)
 
@@ -132,7 +132,7 @@ class Job:
             if info is None or ended.is_set():
                 continue
             if self._process.poll() is not None:  # nothing left to forward to: it is meant for us
-                waits = False  # nothing wakes a thread that hears signals
+                waits = False  # an unblocked signal does not wake the wait
                 self._heard_again()
                 os.kill(os.getpid(), info.si_signo)
             elif info.si_signo == signal.SIGCONT:

@@ -100,7 +100,7 @@ def _counting(most_bytes: int) -> Iterator[None]:
     def end_when_too_much(_number: int, _frame: object) -> None:
         resident, taken = _counted() or (0, 0)
         if taken > most_bytes:
-            signal.setitimer(signal.ITIMER_REAL, _COUNT_AGAIN_S, _COUNT_AGAIN_S)  # what tidies up may end in peace
+            signal.setitimer(signal.ITIMER_REAL, _COUNT_AGAIN_S, _COUNT_AGAIN_S)  # cleanup may finish undisturbed
             raise MemoryError
         if resident > most_bytes:
             let_go()

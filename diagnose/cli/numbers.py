@@ -14,7 +14,7 @@ from diagnose.formulas.mfu_conventions import MFU_AS
 if TYPE_CHECKING:
     from diagnose.hardware import Gpu
 
-_MOST_HOURS = 1e12  # what is computed of them stays finite
+_MOST_HOURS = 1e12  # results computed from them stay finite
 _SUFFIXES = {"K": 3, "M": 6, "B": 9, "G": 9, "T": 12}
 
 

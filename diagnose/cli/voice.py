@@ -107,7 +107,7 @@ def _write(number: int, data: bytes, after: threading.Thread | None) -> None:
     while left:
         try:
             left = left[os.write(number, left) :]
-        except BlockingIOError:  # somebody has made the stream one that does not wait
+        except BlockingIOError:  # the stream was made non-blocking
             select.select([], [number], [])
         except OSError:
             return

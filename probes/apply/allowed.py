@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from ..facts.environment import ENVIRONMENT
 
-Check = Callable[[object], str]  # what is expected instead of the value; empty when the value will do
+Check = Callable[[object], str]  # describes the values it expects; empty if the value is allowed
 
 _SETTING = re.compile(r"[A-Za-z0-9_.,:=^+\-\[\]]{1,200}\Z")
 _LARGEST = 1_000_000_000

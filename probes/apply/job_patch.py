@@ -36,7 +36,7 @@ class _Told(NamedTuple):
     because: str
     binds: str = OF_PATCH
     unless_set: str | None = None
-    value: Any = None  # any number above 0 is refused like the one that was asked for
+    value: Any = None  # any number above 0 is refused like the requested one
 
 
 class JobPatch:

@@ -100,7 +100,7 @@ def _precision_refused(field: str, value: Any, arguments: Any, asked: Mapping[st
     other = _OTHER_PRECISION.get(field)
     if not value or other is None or getattr(arguments, field) or not getattr(arguments, other, False):
         return None
-    return None if other in asked else Refusal(Reason.ONE_PRECISION, other)  # two that are asked for are tried
+    return None if other in asked else Refusal(Reason.ONE_PRECISION, other)  # two requested ones are tried together
 
 
 def _of_deepspeed(field: str, value: Any, arguments: Any) -> Refusal | None:
@@ -161,5 +161,5 @@ def _on_gpu(arguments: Any) -> bool:
 def _has_tf32() -> bool:
     cuda: Any = sys.modules["torch"].cuda
     if not cuda.is_initialized():
-        return gpu_is_there()  # which it is can be asked of a GPU in use alone
+        return gpu_is_there()  # its kind is only known once the GPU is in use
     return bool(cuda.get_device_capability()[0] >= 8)

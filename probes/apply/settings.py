@@ -23,7 +23,7 @@ from .of_torch import benchmark_refused
 from .reasons import Reason, Refusal
 
 TORCH, GC = "torch", "gc"
-_FIRST_GENERATIONS = 1  # of the collector: what has survived two collections is not looked at
+_FIRST_GENERATIONS = 1  # of the collector: objects that survived two collections are skipped
 
 
 def install() -> None:

@@ -17,7 +17,7 @@ from ..held import attributes, held, is_a
 
 _ASKS = "get_worker_info"
 _SPLITS = "ShardingFilterIterDataPipe"  # torch splits the data of a pipe that has one
-_MOST = 4000  # functions and objects that are looked at
+_MOST = 4000  # functions and objects to visit, at most
 _LOOKED_INTO = 64  # of a list
 _OF_PYTHON = ("builtins", "typing", "abc", "collections", "functools", "contextlib")
 _ELSEWHERE = (*_OF_PYTHON, "torch", "numpy", "transformers", "tokenizers", "accelerate", "trl", "peft")  # ask to seed
@@ -28,10 +28,10 @@ def splits_by_worker(dataset: Any, *functions: Any) -> bool:
     waiting: deque[Any] = deque((dataset, *functions))
     visited: dict[int, Any] = {}
     while waiting and len(visited) < _MOST:
-        thing = waiting.popleft()  # what is nearest to the dataset first
+        thing = waiting.popleft()  # the nearest to the dataset first
         if id(thing) in visited:
             continue
-        visited[id(thing)] = thing  # an object that is gone could give its id to another
+        visited[id(thing)] = thing  # a freed object could pass its id to another
         if type(thing).__name__ == _SPLITS or (is_a(thing, FunctionType) and _ASKS in _names(thing.__code__)):
             return True
         waiting += _within(thing, dataset)

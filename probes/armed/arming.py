@@ -15,7 +15,7 @@ from .signals import SignalFlag
 from .slowness import Slowness
 from .step_log import StepLog
 
-AHEAD_S = 4 * EVERY_S  # by then every rank has looked at what was announced
+AHEAD_S = 4 * EVERY_S  # by then every rank has read the announcements
 PATIENCE_TURNS = 3  # that long a rank waits for rank 0 to see the same, before it asks
 TOGETHER_NS = 250_000_000  # short steps are judged together: code that runs once in a while is slow to run
 _AHEAD_STEPS = 50  # if no step has a time yet

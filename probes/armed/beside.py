@@ -40,7 +40,7 @@ class Beside:
         try:
             last = False
             while not last:
-                last = self._over  # before the turn: all that was noted until then is written in it
+                last = self._over  # read before the turn, which writes all notes until then
                 self._take_turn()
                 if not last:
                     thread.wait(EVERY_S)

@@ -48,5 +48,5 @@ class SignalFlag:
         if os.getpid() == self._owner:
             self.came = True
             return
-        signal.signal(number, signal.SIG_DFL)  # in a forked child it does what it would without us
+        signal.signal(number, signal.SIG_DFL)  # in a forked child it acts as it would without us
         os.kill(os.getpid(), number)

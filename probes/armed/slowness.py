@@ -11,7 +11,7 @@ from .recurrence import Recurrence
 USUAL_STEPS = 255
 LEAST_STEPS = 20
 LAST_STEPS, SLOW_OF_THEM = 5, 3  # so many slow ones of the last are a slow stretch, fewer are single steps
-COMMON = 0.9  # what a tenth of the steps does is how the job runs
+COMMON = 0.9  # a time that a tenth of the steps takes is normal for the job
 BEYOND_COMMON = 1.25
 
 

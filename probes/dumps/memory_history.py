@@ -20,7 +20,7 @@ from ..hand_over import after_optimizer_steps, at_exit, at_out_of_memory, when_c
 from ..protocol import MEMORY, MEMORY_AT_OOM, partial
 
 ACTIONS = 100_000  # that are kept: tens of steps of most jobs, and hundreds of megabytes at most
-AFTER_STEPS = 3  # the optimizer has its state since the first
+AFTER_STEPS = 3  # the optimizer has its state from the first step on
 _NONE = "no memory snapshot"
 
 

@@ -93,7 +93,7 @@ class Loaders:
             return None
         work = self._by_workers.setdefault(len(workers), LoaderWork(len(workers)))
         own, clocks = (_awaited(iterator), workers) if workers else (threading.get_ident(), {})
-        began = time.perf_counter_ns()  # around the CPU clocks: held up between two, nobody computes for longer than it
+        began = time.perf_counter_ns()  # around the CPU clocks, so that no CPU time exceeds it, even after a delay
         before, process_ns = _read(clocks, work), time.process_time_ns()
 
         def fetched() -> None:

@@ -44,7 +44,7 @@ def _install() -> None:
         before_optimizer_steps(_before_step, "the update has no range")
         after_optimizer_steps(_after_step, "steps are not counted")
         other_profilers.watch()
-        emitter()  # what it imports is imported here, and not within a step
+        emitter()  # its imports happen here, not within a step
     loader_hooks.watch_loaders()
 
 
@@ -136,7 +136,7 @@ def one_step() -> Iterator[None]:
 
 def has_stepped(what: Any, tell: Callable[[], Stepped]) -> None:
     """Count a step of an optimizer, or of an engine around several; `tell` is called if that begins a loop."""
-    if _over or not _counting.acquire(blocking=False):  # another thread counts, or the line that a handler interrupted
+    if _over or not _counting.acquire(blocking=False):  # another thread counts, or the interrupted line of this one
         return
     try:
         _count(what, tell)
@@ -145,7 +145,7 @@ def has_stepped(what: Any, tell: Callable[[], Stepped]) -> None:
 
 
 def _before_step(optimizer: Any, args: Any, kwargs: Any) -> None:
-    if times.on and not any(map(callable, (*args[1:], *kwargs.values()))):  # a closure is the passes, not the update
+    if times.on and not any(map(callable, (*args[1:], *kwargs.values()))):  # a closure runs the passes, not the update
         times.opened(OPTIMIZER)
 
 

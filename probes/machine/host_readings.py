@@ -72,7 +72,7 @@ class HostReadings:
         for name, *times in _lines(self._proc / "stat"):
             if name.startswith("cpu") and name[3:].isdecimal() and int(name[3:]) in self._allowed:
                 ticks = list(map(int, times[:8]))
-                busy += (sum(ticks) - ticks[3] - ticks[4]) * _TICK_NS  # but idle, and waiting for a disk
+                busy += (sum(ticks) - ticks[3] - ticks[4]) * _TICK_NS  # except idle, and waiting for a disk
                 stolen += [float(each * _TICK_NS) for each in ticks[7:]]
         return {"allowed_cores_cpu_ns": busy, **({"stolen_ns": sum(stolen)} if stolen else {})}
 

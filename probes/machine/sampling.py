@@ -123,7 +123,7 @@ class Reader:
                 try:
                     self._read()
                 finally:
-                    quietly(_looking.release)  # which a fork has done already that waited for it in vain
+                    quietly(_looking.release)  # a fork that waited in vain has released it already
                 if self._over:
                     return
                 beside.wait(self._interval_s)

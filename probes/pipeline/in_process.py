@@ -137,7 +137,7 @@ class InProcess:
 
     def _load(self) -> None:
         indices = self.source.indices()
-        began = time.perf_counter_ns()  # around the CPU clocks, so that nobody computes for longer than it
+        began = time.perf_counter_ns()  # around the CPU clocks, so that no CPU time exceeds it
         before, process_ns = of_threads(), time.process_time_ns()
         samples = self.fetch.run(lambda: self.source.fetch(indices))
         batch = self.batch = self.collate.run(lambda: self.source.collate(samples))

@@ -15,8 +15,8 @@ from typing import Any
 
 from ..hand_over import a_thread
 
-SWITCH_S = 5e-4  # who lets go of the lock for a moment gets it back soon
-_HASHED = bytes(8 << 20)  # hashing so much lets go of the lock for long
+SWITCH_S = 5e-4  # a thread that releases the lock for a moment gets it back soon
+_HASHED = bytes(8 << 20)  # hashing so much releases the lock for long
 
 
 def beside_others(load: Callable[[], object], seconds: float) -> dict[str, Any]:

@@ -31,7 +31,7 @@ _measuring = False
 _passed_over: list[dict[str, str]] = []
 _last: Any = None
 _order: list[int] = []
-_alive: list[Any] = []  # a loader that is gone could give its id to another
+_alive: list[Any] = []  # a freed loader could pass its id to another
 
 
 def install() -> None:

@@ -100,7 +100,7 @@ class Source:
         given = {name: held(self.loader, name) for name in ("worker_init_fn", "prefetch_factor")}
         context = held(self.loader, "_DataLoader__multiprocessing_context")
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of more workers than cores: what they bring is measured
+            warnings.simplefilter("ignore")  # of more workers than cores: their effect is measured
             return DataLoader(
                 self.dataset,
                 num_workers=workers,

@@ -21,7 +21,7 @@ LEAST_READ_BYTES = 1 << 10  # of a sample, so that it is taken to come from file
 MOST_BYTES, MOST_PIECES = 256 << 20, 2000
 FROM_STORAGE = 0.5  # of the pages, at least, so that a read counts as cold
 WHOLE_FILES = 0.5  # files that are opened for a sample, at least, if each sample is a file
-MUCH_LARGER = 2  # a file than what is read of it at once: it is read in pieces
+MUCH_LARGER = 2  # a file than a single read of it: then it is read in pieces
 _SEED = 0
 
 

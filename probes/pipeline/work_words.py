@@ -18,11 +18,11 @@ from ..stacks.sampling import StackSampler
 MOST_FUNCTIONS = 5
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _STAGES = ("fetch", "collate")  # functions of `source`
-_METHODS = (  # part of a path and functions there that do something else than the rest of the folder
+_METHODS = (  # part of a path, and functions there with other work than the rest of the folder
     ("transformers/tokenization", re.compile(r"\A_?(pad|flatten|as_tensor|convert_to_tensors)\Z"), "pad"),
     ("PIL/", re.compile(r"\A(resize|crop|rotate|transpose|transform|filter|enhance|blend)\Z"), "transform"),
 )
-_FOLDERS = (  # part of a path, and what is done there
+_FOLDERS = (  # part of a path, and the work done there
     ("tokenizers/", "tokenise"),
     ("transformers/tokenization", "tokenise"),
     ("tiktoken/", "tokenise"),
@@ -51,7 +51,7 @@ _FOLDERS = (  # part of a path, and what is done there
     ("transformers/data/data_collator.py", "collate"),
     ("torch/utils/data/_utils/collate.py", "collate"),
 )
-_NAMES = (  # of functions, and of what a line calls
+_NAMES = (  # of functions, and of calls in a line
     (re.compile(r"tokeni[sz]|batch_encode|encode_plus", re.IGNORECASE), "tokenise"),
     (re.compile(r"decode|imread", re.IGNORECASE), "decode"),
     (re.compile(r"decompress|gunzip", re.IGNORECASE), "decompress"),

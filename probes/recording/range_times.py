@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 
-MOST_NAMES, LONGEST_NAME = 32, 100  # of what the job calls its own ranges
+MOST_NAMES, LONGEST_NAME = 32, 100  # of the job's own names for ranges
 
 
 class RangeTimes:
@@ -84,4 +84,4 @@ class Timed:
             times.closed(self._name)
 
 
-times = RangeTimes()  # of this process: ranges stand in the job's own code, which knows no session
+times = RangeTimes()  # of this process: ranges are in the job's own code, which knows no session

@@ -15,7 +15,7 @@ from ..guard import told
 from ..protocol import CONFIG, DONE, PIPELINE, TRACE
 from ..side_thread import SideThread
 
-RANKS_WITHIN_S = 300.0  # what the other ranks have not written by then is left out
+RANKS_WITHIN_S = 300.0  # windows that other ranks have not written by then are left out
 ENDS_WITHIN_S = 900.0
 _LOOKS_EVERY_S = 1.0
 _MOST_TOLD = 200

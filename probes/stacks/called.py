@@ -25,7 +25,7 @@ def called_name(code: CodeType, at: int) -> str | None:
     if positions is None or None in positions:
         return None
     begin, end = (positions.lineno, positions.col_offset), (positions.end_lineno, positions.end_col_offset)
-    names: dict[Any, object] = {}  # of what begins where the call begins, by its end: the longest is the function
+    names: dict[Any, object] = {}  # of expressions that begin with the call, by their end: the longest is the function
     for each in instructions:
         where = each.positions
         if each.offset >= call.offset or where is None or None in where or (where.lineno, where.col_offset) != begin:

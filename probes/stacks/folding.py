@@ -114,7 +114,7 @@ class Folding:
 
     def _is_the_users(self, code: CodeType, module: str) -> bool:
         path = code.co_filename
-        if path.startswith("<"):  # text that was executed, in a notebook or by `python -c`, or made by a library
+        if path.startswith("<"):  # executed text: of a notebook, of `python -c`, or made by a library
             return module == "__main__"
         parts = path.split(os.sep)
         if any(name in parts for name in _INSTALLED) or any(part.startswith(_GENERATED) for part in parts):

@@ -14,7 +14,7 @@ from ..side_thread import SideThread
 
 INTERVAL_NS, LONGEST_INTERVAL_NS = 10_000_000, 50_000_000
 ENOUGH = 200
-LONGEST_STEP_NS = 60_000_000_000  # a loop may be over without a word: no step is looked at for longer
+LONGEST_STEP_NS = 60_000_000_000  # a loop may end unnoticed: no step is sampled for longer
 DEEPEST = 512  # frames, from the innermost on
 _COST = 0.005  # at most this share of the time is spent on looking; who gives way for a look may lose as much again
 _GOLDEN = 0.6180339887498949  # spreads the looks evenly, also over steps that take a multiple of the interval

@@ -166,7 +166,7 @@ def _reports_of(callback: Any, trainer: Any, handler: Any) -> None:
 
 
 def _report(current: Session, sends_artifacts: bool = False) -> Report:
-    from ..reporting.report import Report  # which a job without one does not pay for
+    from ..reporting.report import Report  # a job without a report does not pay for its import
 
     return Report(current, sends_artifacts=sends_artifacts)
 

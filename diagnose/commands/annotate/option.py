@@ -51,7 +51,7 @@ def annotated(path: str, options: "Options", to: Path) -> Diagnosis:
 
 
 def _write(analysed: "Examined", to: Path) -> None:
-    from diagnose.commands.annotate.writing import write_annotated  # nobody waits for it who does not ask for it
+    from diagnose.commands.annotate.writing import write_annotated  # only those who ask for it wait for the import
 
     if any(is_same_file(Path(m.timeline.trace.path), to) for m in analysed.measured):
         raise UserError("cannot write the annotated trace", where=to, why="it is the trace", do="name another file")

@@ -198,7 +198,7 @@ WAITING = tuple(row.name for row in _WAITING)
 IDLE = tuple(row.name for row in _IDLE)
 IDLE_FOR_INPUT = tuple(row.name for row in _IDLE if row.class_ == "data")
 UNRECORDED = ("data-wait",)  # the profiler does not lengthen it: loading runs no operators of the step
-BEFORE_A_LAUNCH = ("dispatch", "optimizer-host", "launch-latency", "kernel-gap")  # time that each launch costs the device
+BEFORE_A_LAUNCH = ("dispatch", "optimizer-host", "launch-latency", "kernel-gap")  # what a launch costs the device
 OPERATORS = ("operator-compute", "operator-memory")  # the work of a step without a GPU, but for its optimizer's
 HOST_WORK = ("dispatch", "python", "optimizer-host", OPTIMIZER_OPERATORS, *OPERATORS)
 HOST_GROUPS: Mapping[str, tuple[str, ...]] = {"host-work": HOST_WORK, "late-rank": WAITING}

@@ -62,7 +62,7 @@ def facts(
         allowance: the part of the window that was to be recorded, and the part that was.
     """
     rank, world_size = rank_and_world()
-    machine = quietly(lambda: aside(lambda: _machine(world_size)))  # reads files: the standard library swallows OSErrors
+    machine = quietly(lambda: aside(lambda: _machine(world_size)))  # reads files: the library swallows OSErrors
     optimizer = job.get("optimizer")
     model = quietly(lambda: _model(job))
     settings = quietly(job.arguments) if job.arguments is not None else None

@@ -1,6 +1,6 @@
-"""The arrays of this program by what they hold, and how long ones are numbered and ordered.
+"""Array types named by what they hold, and functions that number and order long arrays.
 
-Shapes and units are said where an array is a field or a result.
+Shapes and units are documented where an array is a field or a result.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,7 +30,7 @@ _LARGEST_TABLE = 2  # places for each entry: with more of them a sort takes less
 
 
 def distinct(values: Array) -> Array:
-    """The distinct integers, ascending: np.unique, without a sort where they lie close together."""
+    """The distinct integers, ascending: as np.unique, but without a sort if they lie close together."""
     if not _lie_close(values, len(values)):
         ascending: Array = np.sort(values)
         first = np.ones(len(values), bool)
@@ -40,7 +40,7 @@ def distinct(values: Array) -> Array:
 
 
 def counted(values: Array) -> tuple[Array, Ints]:
-    """The same, and how often each is there."""
+    """The distinct integers, ascending, and how often each occurs."""
     if not _lie_close(values, len(values)):
         several, times = np.unique(values, return_counts=True)
         return several, times
@@ -51,13 +51,13 @@ def counted(values: Array) -> tuple[Array, Ints]:
 
 
 def numbered(values: Array) -> tuple[Array, Ints]:
-    """The same, and for each entry the number of its own."""
+    """The distinct integers, ascending, and for each entry the number of its own."""
     several, number = shortly_numbered(values)
     return several, number.astype(np.int64)
 
 
 def shortly_numbered(values: Array) -> tuple[Array, Array]:
-    """The same, the numbers in as few bytes as they need."""
+    """The distinct integers, ascending, and the numbers of the entries in as few bytes as they need."""
     if not _lie_close(values, len(values)):
         several, number = np.unique(values, return_inverse=True)
         return several, shortened(number.ravel(), len(several))
@@ -66,12 +66,12 @@ def shortly_numbered(values: Array) -> tuple[Array, Array]:
 
 
 def _above(values: Array, least: int) -> Ints:
-    """How far each integer is above the least, which a narrow type may be too narrow for."""
+    """Difference of each integer to the least, as 64 bits, since a narrow type may overflow."""
     return np.subtract(values, least, dtype=np.int64)
 
 
 def _told_apart(values: Array) -> tuple[Mask, Array]:
-    """Mask of the integers from the least to the most that are there, and these."""
+    """Mask of the integers that occur, from the least to the largest, and the integers."""
     least, most = int(values.min()), int(values.max())
     there = np.zeros(most - least + 1, bool)
     there[_above(values, least)] = True
@@ -79,7 +79,7 @@ def _told_apart(values: Array) -> tuple[Mask, Array]:
 
 
 def among(values: Array, wanted: Array) -> Mask:
-    """Whether each is one of `wanted`: np.isin, quicker where many are wanted that nearly ascend, or lie close."""
+    """Whether each is one of `wanted`: as np.isin, but quicker if many are wanted that nearly ascend, or lie close."""
     if not len(wanted):
         return np.zeros(len(values), bool)
     if _lie_close(wanted, len(wanted) + len(values)):
@@ -90,7 +90,7 @@ def among(values: Array, wanted: Array) -> Mask:
 
 
 def first_of(keys: Array, wanted: Array) -> Ints:
-    """For each wanted integer the position of the first of `keys` that equals it, -1 without one."""
+    """Position of the first of `keys` that equals each wanted integer; -1 if none does."""
     if not len(keys):
         return np.full(len(wanted), -1, np.int64)
     if _lie_close(keys, len(keys) + len(wanted)):
@@ -104,7 +104,7 @@ def first_of(keys: Array, wanted: Array) -> Ints:
 
 
 def _looked_up(table: Array, least: int, values: Array, otherwise: Any) -> Array:
-    """For each value its entry of a table that begins with the least one, `otherwise` beyond it."""
+    """Entry of the table for each value; the table begins at `least`, and values outside it give `otherwise`."""
     above = _above(values, least)
     found = np.take(table, above, mode="clip")
     beyond = above.view(np.uint64) >= len(table)  # what is negative is large
@@ -115,14 +115,14 @@ def _looked_up(table: Array, least: int, values: Array, otherwise: Any) -> Array
 
 @dataclass(frozen=True, eq=False)
 class Coded:
-    """Numbers of which many entries share one: `code` indexes `values`, and takes a byte where these are few."""
+    """Numbers that many entries share: `code` indexes `values`, and takes one byte per entry if these are few."""
 
     code: Array
     values: Floats
 
     @classmethod
     def of(cls, numbers: Floats) -> "Coded":
-        """The same numbers."""
+        """The same numbers, coded."""
         values, code = np.unique(numbers, return_inverse=True)
         return cls(shortened(code.ravel(), len(values)), values.astype(np.float64))
 
@@ -142,11 +142,11 @@ class Coded:
         return marked(those, self.code)
 
     def times(self, factor: float, where: Mask) -> "Coded":
-        """The same, multiplied by the factor where the mask says so."""
+        """The same numbers, multiplied by the factor at each entry that the mask selects."""
         return self.paired(Coded(where.view(np.uint8), np.array([1.0, factor])), np.multiply)
 
     def paired(self, other: "Coded", made: Callable[[Floats, Floats], Floats]) -> "Coded":
-        """What `made` makes of the two numbers of each entry."""
+        """The result of `made` for the two numbers of each entry."""
         values, code = np.unique(made(self.values[:, None], other.values[None, :]), return_inverse=True)
         pair = self.code.astype(np.min_scalar_type(code.size)) * np.min_scalar_type(code.size).type(len(other.values))
         return Coded(shortened(code.ravel(), len(values))[pair + other.code], values)
@@ -161,7 +161,7 @@ class Labels:
 
     @classmethod
     def of(cls, texts: Sequence[str], which: Array) -> "Labels":
-        """Of `texts` the one that `which` says, for each entry."""
+        """Labels with the text `texts[which]` for each entry."""
         names = tuple(sorted(set(texts)))
         place = {name: at for at, name in enumerate(names)}
         code = np.array([place[text] for text in texts], np.min_scalar_type(len(names)))
@@ -190,11 +190,11 @@ class Labels:
         return Labels(np.where(keep, self.numbered(names), other.numbered(names)), names)
 
     def but(self, where: Mask, text: str) -> "Labels":
-        """The same, but for one text where the mask says so."""
+        """The same labels, with `text` at each entry that the mask selects."""
         return self.otherwise(~where, Labels.all_alike(text, len(self)))
 
     def numbered(self, names: Sequence[str]) -> Array:
-        """For each entry the position of its text in `names`, 0 where it is not one of them."""
+        """Position of each entry's text in `names`; 0 if it is not among them."""
         place = [names.index(name) if name in names else 0 for name in self.names]
         return np.array(place, np.min_scalar_type(len(names)))[self.code]
 
@@ -209,12 +209,12 @@ class Labels:
 
 
 def shortened(ids: Array, count: int) -> Array:
-    """The ids, each below `count`, in as few bytes as they need: the fewer, the sooner all are compared with one."""
+    """The ids, each below `count`, in as few bytes as they need: then comparing all with one is quick."""
     return ids.astype(np.min_scalar_type(max(count - 1, 0)))
 
 
 def rows_in(rows: Ints, count: int) -> Array:
-    """Rows of a table of `count` entries, and -1, in 32 bits where these hold them."""
+    """Rows of a table of `count` entries, and -1, in 32 bits if these hold them."""
     return rows.astype(_row_type(count), copy=False)
 
 
@@ -223,7 +223,7 @@ def _row_type(count: int) -> type[np.int32] | type[np.int64]:
 
 
 def marked(marks: Mask, ids: Array) -> Mask:
-    """Whether each of the ids is marked; to compare all with a few is quicker than to look each up."""
+    """Whether each of the ids is marked; comparing all with a few is quicker than looking each up."""
     wanted = np.flatnonzero(marks)
     if len(wanted) > _FEW:
         return np.take(marks, ids, mode="clip")  # none is clipped: it is the mode that checks nothing beforehand
@@ -234,7 +234,7 @@ def marked(marks: Mask, ids: Array) -> Mask:
 
 
 def ordered(first: Array, *then: Array) -> Ints:
-    """Positions by `first`, those that tie by each of `then` in turn: np.lexsort, which sorts by all of them."""
+    """Positions sorted by `first`, ties by each of `then` in turn: as np.lexsort, which sorts by all of them."""
     order = np.argsort(first, kind="stable")
     ties = first[order[1:]] == first[order[:-1]]
     if then and ties.any():
@@ -245,7 +245,7 @@ def ordered(first: Array, *then: Array) -> Ints:
 
 
 def summed(which: Ints, values: Ints, count: int) -> Ints:
-    """The sum of the values of each number below `count`: np.add.at, quicker where doubles hold the sums exactly."""
+    """The sum of the values of each number below `count`: as np.add.at, quicker if doubles hold the sums exactly."""
     largest = max(abs(int(values.min())), abs(int(values.max()))) if len(values) else 0
     if largest * len(values) < _EXACT:
         return np.bincount(which, weights=values, minlength=count).astype(np.int64)
@@ -257,7 +257,7 @@ def summed(which: Ints, values: Ints, count: int) -> Ints:
 def combined(*columns: Array) -> Array:
     """A number for each distinct row of parallel columns of integers, ascending as the rows do.
 
-    In the narrowest type: numbers of 16 bits are sorted in linear time.
+    It has the narrowest type: numbers of 16 bits are sorted in linear time.
     """
     number, count = np.zeros(len(columns[0]), np.uint8), 1
     for column in columns:

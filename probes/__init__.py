@@ -1,8 +1,8 @@
-"""What runs inside the training process: capture a few steps of it as a trace.
+"""The code that runs inside the training process and captures a few of its steps as a trace.
 
-    from diagnose.probes import profile
+from diagnose.probes import profile
 
-    with profile("traces") as steps:
+with profile("traces") as steps:
         for batch in loader:
             ...
             steps.step()
@@ -22,7 +22,7 @@ __all__ = ["DiagnoseCallback", "profile", "range"]
 
 
 def __getattr__(name: str) -> Any:
-    """The names of `__all__`: the analysis, which reads the names of files here, pays for none of them."""
+    """Load a name of `__all__` on first use: the analysis, which only reads the names of files here, pays for none."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

@@ -1,7 +1,7 @@
-"""Work beside the training thread, which waits for it: files are written where no signal handler of the job runs.
+"""Run work in a second thread while the training thread waits: there, no signal handler of the job interrupts it.
 
 Python runs signal handlers in the main thread alone. While that one waits here, what a handler raises comes out of the
-waiting at once and reaches the job; the work goes on to its end, as it does where the waiting has a limit.
+waiting at once and reaches the job; the work goes on to its end, as it does if the wait has a time limit.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Aside:
         return self._over
 
     def ends_within(self, seconds: float) -> bool:
-        """Wait for the end, no longer than so; whether it has come.
+        """Wait for the end for at most so many seconds; whether it has come.
 
         Raises:
             BaseException: what a signal handler of the job raises meanwhile.
@@ -49,7 +49,7 @@ class Aside:
         return self._over
 
     def result(self) -> Any:
-        """Wait for the end; what the call returned.
+        """Wait for the end and return the result of the call.
 
         Raises:
             BaseException: what the call raised, or what a signal handler of the job raises meanwhile.
@@ -72,7 +72,7 @@ class Aside:
 
 
 def aside(call: Callable[[], object]) -> Any:
-    """What `call` returns, from a thread beside this one, which waits.
+    """Run `call` in another thread, wait for it, and return its result.
 
     Raises:
         BaseException: as `Aside.result`.
@@ -81,7 +81,7 @@ def aside(call: Callable[[], object]) -> Any:
 
 
 class InTurn:
-    """Calls aside that keep their order, also where an exception ended the waiting for one of them."""
+    """Calls in other threads that keep their order, even if an exception ended the wait for one of them."""
 
     def __init__(self) -> None:
         self._running: Aside | None = None
@@ -94,9 +94,9 @@ class InTurn:
     def run(
         self, call: Callable[[], object], earlier_failed: Callable[[str], object], patience_s: float | None = None
     ) -> None:
-        """Run `call`; one that was not waited for to its end goes first, and tells `earlier_failed` what it raises.
+        """Run `call` after an earlier call that still runs; `earlier_failed` receives the error of that one.
 
-        With `patience_s` no longer is waited for the end of `call`.
+        With `patience_s`, wait no longer than that for the end of `call`.
 
         Raises:
             BaseException: as `Aside.result`.

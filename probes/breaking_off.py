@@ -1,4 +1,4 @@
-"""How a session breaks off: by an error of its own, which ends the capture alone, or by an exception of the job's."""
+"""Break off a session: by an error of its own, which ends the capture alone, or by an exception of the job's."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class BreaksOff:
-    """What a `Session` runs its parts with."""
+    """The part of a `Session` that runs its other parts and breaks off at an error."""
 
     window: Window | None
     recorder: AnyRecorder | None
@@ -31,11 +31,11 @@ class BreaksOff:
 
     @property
     def phase(self) -> str:
-        """Where the running step belongs; "done" when nothing more is to be captured."""
+        """Phase of the running step; "done" if nothing more is to be captured."""
         return self.window.phase if self.window is not None else "done"
 
     def beside_a_profiler(self) -> bool:
-        """Whether a profiler of the job runs: then nothing but counting is done, and its trace is the job's alone."""
+        """Whether a profiler of the job runs: then steps are only counted, and the trace is the job's alone."""
         return other_profilers.running()
 
     def _finish(self) -> None:
@@ -61,7 +61,7 @@ class BreaksOff:
             self._busy = False
 
     def _interrupted(self, interrupt: BaseException) -> None:
-        """The job's exception is on its way through: a running profiler is stopped, files wait for the exit."""
+        """Stop a running profiler when an exception of the job passes through; files wait for the exit."""
         if self.phase in PROFILED or (self.recorder is not None and self.recorder.running):
             name = type(interrupt).__name__
             self.outcome.error = f"the window was cut by {name}, raised by a signal handler of the job"

@@ -1,4 +1,4 @@
-"""What to capture: the settings that `diagnose run` hands to the training process, and who this process is."""
+"""Settings of a capture, which `diagnose run` passes to the training process, and the rank of this process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Config:
     """The window, counted in optimizer steps.
 
     Args:
-        out: folder of the bundle; absolute where the parent gives it, since jobs change directory.
+        out: folder of the bundle; absolute if the parent gives it, since jobs change directory.
         steps: profiled and recorded.
         warmup: profiled and thrown away.
         skip: steps after which the window opens even if step times have not settled.
@@ -28,12 +28,12 @@ class Config:
         budget_bytes: the most text of a rank's trace, before it is compressed.
         ranks: which ranks record, as `chosen_ranks.parsed` reads it; None leaves it to their number.
         flight_recorder: whether torch's is armed, so that a job that hangs leaves what `diagnose hang` reads.
-        looked_at_by: the `diagnose run` that has stacks read where the job stands still, as `armed.pulse.name_of` names
-            it; None where none does.
+        looked_at_by: the `diagnose run` that reads stacks if the job stands still, as `armed.pulse.name_of` names it;
+            None without one.
         memory: whether allocations are recorded, and a snapshot of them is written.
-        log: the loggers of the trainer are told of each window.
+        log: the loggers of the trainer receive each window.
         nsight: Nsight Systems records the window, and torch's profiler stays off.
-        token: tells what this run writes from what others write; None without a `diagnose run`.
+        token: distinguishes this run's files from those of others; None without a `diagnose run`.
     """
 
     out: str
@@ -55,7 +55,7 @@ class Config:
     token: str | None = None
 
     def to_json(self) -> str:
-        """What `from_environment` reads."""
+        """The settings as `from_environment` reads them."""
         return json.dumps(asdict(self))
 
 
@@ -77,7 +77,7 @@ def from_environment() -> Config | None:
 
 
 def rank_and_world() -> tuple[int, int]:
-    """This process's rank and the number of ranks: of the process group, else of the environment, else alone."""
+    """This process's rank and the number of ranks, from the process group, else the environment, else 0 and 1."""
     distributed: Any = sys.modules.get("torch.distributed")
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         return int(distributed.get_rank()), int(distributed.get_world_size())

@@ -1,4 +1,4 @@
-"""Whether the job captures a CUDA graph: what waits for the device meanwhile, or times it, spoils the capture."""
+"""Whether the job captures a CUDA graph: waiting for the device meanwhile, or timing it, spoils the capture."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .guard import quietly
 
 
 def capturing() -> bool:
-    """Whether this thread's stream is being captured; CUDA is not begun by the question."""
+    """Whether this thread's stream is being captured; asking does not initialise CUDA."""
     torch: Any = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_initialized():
         return False

@@ -50,5 +50,5 @@ def _forget() -> None:
 
 
 def _forget_in_children() -> None:
-    """A forked DataLoader worker is no training process."""
+    """Forget the session in forked children: a DataLoader worker is no training process."""
     in_forked_children(_forget, "a forked process goes on with the capture")

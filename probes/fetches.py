@@ -1,4 +1,4 @@
-"""Batches between two steps: far more than a step takes are those of an evaluation."""
+"""Count the batches between two steps: far more than a step takes are those of an evaluation."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ MOST_BATCHES = 50  # and four steps' worth, without a step: the events of an eva
 
 
 class Fetches:
-    """Counts the batches that the training thread was given."""
+    """Counts the batches that the training thread fetches."""
 
     def __init__(self) -> None:
         self._since_step = self._per_step = 0
 
     def step_ended(self) -> None:
-        """A step has ended: its batches are what a step takes, if no other took more."""
+        """End a step: its batches are the usual number per step, if no other step took more."""
         self._per_step, self._since_step = max(self._per_step, self._since_step), 0
 
     def one_too_many(self) -> bool:
-        """A batch has come; whether there are more than a step takes, which accumulates hundreds at times."""
+        """Count a batch; whether there are too many for a step, which may accumulate hundreds."""
         self._since_step += 1
         return bool(self._per_step) and self._since_step > MOST_BATCHES + 4 * self._per_step

@@ -1,6 +1,6 @@
-"""What keeps a probe from hurting the job: its errors end in one line on stderr, never in the training loop.
+"""Guards that keep a probe from hurting the job: its errors end in one line on stderr, never in the training loop.
 
-What the job itself raises meanwhile (an exception of its signal handler) is not the probe's to hold: it goes through.
+Exceptions that the job itself raises meanwhile (in its signal handler) are not the probe's and pass through.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .interrupts import let_out
 
 
 def say(line: str) -> None:
-    """Write one line to stderr's descriptor: the job may have put an object of its own in the place of `sys.stderr`."""
+    """Write one line to stderr's descriptor: the job may have replaced `sys.stderr`."""
     handled = sys.exc_info()[1]
     try:
         if sys.__stderr__ is not None:
@@ -36,7 +36,7 @@ def told(error: BaseException) -> str:
 
 
 def guarded(call: Callable[[], object], doing: str, failed: Callable[[str], object] | None = None) -> bool:
-    """Run `call`; whatever it raises is said once and handed to `failed`. True when nothing was raised.
+    """Run `call`; an exception is printed and passed to `failed`. Return whether none was raised.
 
     Raises:
         BaseException: of the job's own signal handlers alone.
@@ -56,7 +56,7 @@ def guarded(call: Callable[[], object], doing: str, failed: Callable[[str], obje
 
 
 def quietly(call: Callable[[], object]) -> object:
-    """What `call` returns; None when it raises: for facts that may be missing.
+    """The result of `call`, or None if it raises: for facts that may be missing.
 
     Raises:
         BaseException: of the job's own signal handlers alone.
@@ -71,9 +71,9 @@ def quietly(call: Callable[[], object]) -> object:
 
 @contextmanager
 def silent() -> Iterator[None]:
-    """A job that turns warnings into errors does not mean the probe's.
+    """Ignore warnings of the probe in a job that turns warnings into errors.
 
-    Elsewhere nothing is touched: with every change of the filters Python forgets which warnings it has shown.
+    In other jobs nothing is touched: with every change of the filters Python forgets which warnings it has shown.
     """
     if not any(action == "error" for action, *_ in warnings.filters):
         yield

@@ -1,7 +1,7 @@
-"""The one door through which the probes hand a callable to the job: a hook, a method around one of its own, a thread.
+"""The only functions by which the probes hand a callable to the job: a hook, a method around one of its own, a thread.
 
-What a hook raises of its own ends here, and is said once. A method around the job's calls the job's own once in any
-case, and what that returns or raises reaches the job. Exceptions of the job's signal handlers go through, everywhere.
+An exception of a hook ends here, and is printed once. A method around the job's calls the job's own exactly once, and
+its result or exception reaches the job. Exceptions of the job's signal handlers go through, everywhere.
 `tests/harmless/test_hooks.py` knows the calls by which a callable is handed over, and finds those made elsewhere.
 """
 
@@ -26,7 +26,7 @@ Around = Callable[..., Any]
 
 
 def harmless(function: Hook, doing: str) -> Hook:
-    """`function` as a plain closure that raises nothing of its own: `doing` begins the line that tells of it."""
+    """`function` as a plain closure that raises nothing of its own: `doing` begins the line that reports one."""
     failed = _Failures(doing)
 
     def called(*args: Any, **kwargs: Any) -> Any:
@@ -42,7 +42,7 @@ def harmless(function: Hook, doing: str) -> Hook:
 
 
 def wrapping(original: Any, around: Around, doing: str) -> Any:
-    """The job's own `original` within `around`, which is called with it and with the arguments of each call."""
+    """Wrap the job's own `original`: `around` is called with it and with the arguments of each call."""
     failed = _Failures(doing)
 
     @wraps(original)
@@ -61,13 +61,13 @@ def wrapping(original: Any, around: Around, doing: str) -> Any:
                 raise call.error
             return call.value if call.ended else original(*args, **kwargs)
         finally:
-            call.forget()  # the traceback leads here: nothing of the job's is to live in a circle
+            call.forget()  # the traceback refers to this frame: no object of the job's may live in a cycle
 
     return wrapped
 
 
 def replace(owner: Any, name: str, around: Around, doing: str, mark: str = "__diagnose__") -> None:
-    """Put `around` around what `owner` has under `name`, once for each `mark`; leave alone what is not there."""
+    """Wrap the attribute `name` of `owner` in `around`, once for each `mark`; ignore an attribute that is missing."""
     original = getattr(owner, name, None)
     if original is not None and not hasattr(original, mark):
         wrapped = wrapping(original, around, doing)
@@ -76,7 +76,7 @@ def replace(owner: Any, name: str, around: Around, doing: str, mark: str = "__di
 
 
 def replace_classmethod(owner: Any, name: str, around: Around, doing: str, mark: str) -> None:
-    """As `replace`, for a class method: `around` gets the class first."""
+    """Replace a class method as `replace` does; `around` gets the class first."""
     original = vars(owner)[name].__func__
     if not hasattr(original, mark):
         wrapped = wrapping(original, around, doing)
@@ -85,14 +85,14 @@ def replace_classmethod(owner: Any, name: str, around: Around, doing: str, mark:
 
 
 def replace_property(owner: Any, name: str, around: Around, doing: str) -> None:
-    """As `replace`, for a property without a setter."""
+    """Replace a property without a setter as `replace` does."""
     setattr(owner, name, property(wrapping(getattr(owner, name).fget, around, doing)))
 
 
 def untraced(function: Hook) -> Hook:
-    """`function` as torch.compile leaves it alone, where an optimizer's step is compiled; plain where torch cannot.
+    """`function`, excluded from torch.compile if an optimizer's step is compiled; unchanged if torch cannot exclude it.
 
-    Torch notes on the function that it is left alone, which a bound method does not take.
+    Torch marks the function as excluded, which a bound method does not allow.
     """
     began = False
 
@@ -138,17 +138,17 @@ def after_optimizer_steps(function: Hook, doing: str) -> None:
 
 
 def before_forward(module: Any, function: Hook, doing: str) -> Any:
-    """Call `function(module, args)` before each call of `module`; what is returned ends that by `remove()`."""
+    """Call `function(module, args)` before each call of `module`; `remove()` on the result ends that."""
     return module.register_forward_pre_hook(_answering_nothing(harmless(function, doing)))
 
 
 def when_cuda_begins(function: Hook, doing: str) -> None:
-    """Call `function()` when the job initialises CUDA, at once where it has."""
+    """Call `function()` when the job initialises CUDA; at once if it already has."""
     sys.modules["torch"].cuda._lazy_call(harmless(function, doing))
 
 
 def at_out_of_memory(function: Hook, doing: str) -> None:
-    """Call `function(...)` where the allocator is about to raise an OOM.
+    """Call `function(...)` when the allocator is about to raise an OOM.
 
     Raises:
         AttributeError: this torch has no such call.
@@ -162,21 +162,21 @@ def at_exit(function: Hook, doing: str) -> None:
 
 
 def in_forked_children(function: Hook, doing: str) -> None:
-    """Call `function()` in each child that the process forks, where it can."""
+    """Call `function()` in each child that the process forks, if the system can fork."""
     register: Any = getattr(os, "register_at_fork", None)
     if register is not None:
         register(after_in_child=harmless(function, doing))
 
 
 def on_signal(number: int, function: Hook, doing: str) -> Hook:
-    """Call `function(number, frame)` when the signal comes; the handler, as `signal.getsignal` tells it."""
+    """Call `function(number, frame)` when the signal comes; return the handler, as `signal.getsignal` returns it."""
     handler = harmless(function, doing)
     signal.signal(number, handler)
     return handler
 
 
 def in_a_thread(function: Hook, doing: str) -> None:
-    """Call `function()` in one of the interpreter's bare threads, whose exceptions would be the job's to print.
+    """Call `function()` in one of the interpreter's bare threads, which pass exceptions to a hook of the job's.
 
     Raises:
         RuntimeError: no thread can be had.
@@ -190,7 +190,7 @@ def a_thread(function: Hook, doing: str) -> threading.Thread:
 
 
 def on_audit_events(function: Hook, doing: str) -> None:
-    """Call `function(event, args)` at each event that Python tells, as long as the process lives."""
+    """Call `function(event, args)` at each audit event of Python, as long as the process lives."""
     sys.addaudithook(harmless(function, doing))
 
 
@@ -201,7 +201,7 @@ def a_callback(name: str, events: type, base: type, doing: str) -> Any:
 
 
 def _answering_nothing(function: Hook) -> Hook:
-    """A hook before something changes its arguments by what it returns: none of ours does."""
+    """A hook that returns None: torch would take another result as changed arguments."""
 
     def called(*args: Any, **kwargs: Any) -> None:
         function(*args, **kwargs)
@@ -210,7 +210,7 @@ def _answering_nothing(function: Hook) -> Hook:
 
 
 class _Call:
-    """The job's own function, and how its last call ended: with `value` where it has `ended`, or with `error`."""
+    """The job's own function, and how its last call ended: with `value` if it has `ended`, or with `error`."""
 
     __slots__ = ("_forgets", "_function", "ended", "error", "value")
 
@@ -232,18 +232,18 @@ class _Call:
         return self.value
 
     def forget(self) -> None:
-        """Keep nothing of how it ended, now or later: what is around the function may keep it for longer."""
+        """Keep no error of the call, now or later: a wrapper may keep the function for longer."""
         self.error, self._forgets = None, True
 
 
 def forgive(function: Any) -> None:
-    """What the job's own `function` last raised was not the job's doing: it was called with what a patch asks for."""
+    """Forget the last error of the job's `function`: the job did not cause it, the value of a patch did."""
     if isinstance(function, _Call):
         function.error = None
 
 
 class _Failures:
-    """Of one hook: the first is said, since a hook is called at every step."""
+    """Errors of one hook: only the first is printed, since a hook is called at every step."""
 
     def __init__(self, doing: str) -> None:
         self._doing = doing

@@ -1,4 +1,4 @@
-"""What torch and transformers hold of the job's objects, read without running a line of the job's own code.
+"""Read the job's objects in torch and transformers without running a line of the job's own code.
 
 Attributes are taken from the instance's dictionary and sizes from torch's own descriptors: a subclass may compute what
 it likes in `__len__`, `parameters()` or a property, and asking would change the job.
@@ -21,7 +21,7 @@ _WORD = re.compile(r"[A-Za-z][A-Za-z0-9_.\- ]{0,39}\Z")
 
 
 def attributes(thing: object) -> dict[str, Any]:
-    """The instance's own attributes; none where it has no dictionary."""
+    """The instance's own attributes; none if it has no dictionary."""
     try:
         values = object.__getattribute__(thing, "__dict__")
     except AttributeError:
@@ -30,12 +30,12 @@ def attributes(thing: object) -> dict[str, Any]:
 
 
 def is_a(thing: object, *kinds: type) -> Any:
-    """By the type of the thing alone: `isinstance` asks the thing itself, which may be a proxy of the job's."""
+    """Whether the type of the thing alone is one of `kinds`: `isinstance` asks the thing, which may be a proxy."""
     return issubclass(type(thing), kinds)
 
 
 def held(thing: object, name: str) -> Any:
-    """The instance's attribute `name`; None where it is computed or missing."""
+    """The instance's attribute `name`; None if it is computed or missing."""
     return attributes(thing).get(name)
 
 
@@ -71,7 +71,7 @@ def parameters(root: object, recurse: bool = True) -> list[Any]:
 
 
 def size(tensor: Any) -> int:
-    """Elements of a tensor, of all its shards where it is distributed."""
+    """Number of elements of a tensor, over all its shards if it is distributed."""
     return int(_torch().Tensor.numel(tensor))
 
 
@@ -137,7 +137,7 @@ def inner_loader(loader: object) -> object:
 
 
 def loader_length(loader: object) -> int | None:
-    """Batches of one pass over a DataLoader; None where only the job's own code could tell."""
+    """Batches of one pass over a DataLoader; None if only the job's own code could count them."""
     loader = inner_loader(loader)
     sampler, batches = held(loader, "sampler"), held(loader, "batch_sampler")
     rows, batch = _sampled(sampler), held(loader, "batch_size")

@@ -1,7 +1,7 @@
-"""Whose an exception is: raised by what the probe did, or by the job while the probe ran.
+"""Find out whether an exception comes from the probe, or from the job while the probe ran.
 
-A Python signal handler runs between any two instructions of the main thread, those of the probe among them, and what it
-raises (a timeout, a request to save and leave) is meant for the job. Its frame stands in the traceback, called by
+A Python signal handler runs between any two instructions of the main thread, those of the probe among them, and its
+exception (a timeout, a request to save and leave) is meant for the job. Its frame stands in the traceback, called by
 nobody: it is the frame that was given a frame above it as an argument. The standard library alone is needed, so that
 the start-up file can ask too.
 """
@@ -49,7 +49,7 @@ def of_the_job(error: BaseException, handled: BaseException | None = None) -> Ba
 
 
 def in_a_handler() -> bool:
-    """Whether this thread runs a Python signal handler: nothing long is done in there, such as writing files.
+    """Whether this thread runs a Python signal handler: then no long work, such as writing files, is done.
 
     A handler is called with the frame that it interrupted, which stands above its own.
     """
@@ -62,7 +62,7 @@ def in_a_handler() -> bool:
 
 
 def let_out(error: BaseException, handled: BaseException | None = None) -> None:
-    """Raise the job's exception on; return when the error is the probe's own."""
+    """Re-raise the job's exception; return if the error is the probe's own."""
     interrupt = of_the_job(error, handled)
     if interrupt is error:
         raise interrupt
@@ -111,9 +111,9 @@ def _code_of(handler: Any) -> CodeType | None:
 
 
 def _sent_from_elsewhere(error: BaseException) -> bool:
-    """An exception that the probe's own line cannot raise, set by another thread or a handler in C.
+    """Whether the probe's own line cannot have raised it: another thread or a handler in C set it.
 
-    What another thread sets is a class, made an instance without arguments.
+    Another thread sets a class, which becomes an instance without arguments.
     """
     frames = _frames(error)
     bare = not error.args and not isinstance(error, _BARE)

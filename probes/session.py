@@ -1,7 +1,7 @@
 """The session inside the training process: counts optimizer steps and captures one window of them.
 
-Hooks tell it when a loop begins, when a step has ended and when the loop is over. Nothing of its own reaches them as an
-error; what a signal handler of the job raises meanwhile does.
+Hooks call it when a loop begins, when a step has ended and when the loop is over. None of its own errors reaches them;
+an exception that a signal handler of the job raises meanwhile does.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ class Session(BreaksOff):
     """One process's captures, one window for each loop.
 
     Attributes:
-        source: who counts the steps: "trainer", "optimizer" or "code"; None between loops.
-        objects: what the hooks met of the job, for the capture facts.
+        source: what counts the steps: "trainer", "optimizer" or "code"; None between loops.
+        objects: the job's objects that the hooks met, for the capture facts.
         stop_asked: the window is written and the job is to end.
-        folder: where the files of a window go, where that is free.
+        folder: where the files of a window go, if that is free.
     """
 
     def __init__(self, config: Config, clock: Callable[[], int] = time.perf_counter_ns) -> None:
@@ -68,7 +68,7 @@ class Session(BreaksOff):
         return self._opened < MOST_WINDOWS or self.phase != "done"
 
     def loop_begins(self, source: str, total: int | None = None, done: int = 0) -> None:
-        """A training loop of `total` optimizer steps (None: unknown) begins; the job has `done` steps behind it."""
+        """Begin a training loop of `total` optimizer steps (None: unknown); the job has done `done` steps before."""
         self.loop_ended()
         self._safely(self._finish, "capture stopped")
         if not self.open_to(source) or in_a_handler() or capturing():
@@ -80,16 +80,16 @@ class Session(BreaksOff):
         self._safely(lambda: self._open(total, done), "no capture")
 
     def step_ended(self) -> None:
-        """One optimizer step has ended; its own time ends here, before anything the capture does."""
+        """End one optimizer step; its own time ends here, before any work of the capture."""
         if self._is_closed():
             return
-        if self.phase in PROFILED and in_a_handler():  # nothing is exported in there, nor does it step the loop
+        if self.phase in PROFILED and in_a_handler():  # a handler exports nothing, and ends no step of the loop
             return
         self._fetches.step_ended()
         self._safely(self._step_unseen if capturing() else self._step_ended, "capture stopped")
 
     def batch_fetched(self) -> None:
-        """A loader has given the training thread a batch; a window in which many come without a step is over."""
+        """Count a batch that a loader has given the training thread; many without a step end the window."""
         if self._is_closed() or capturing() or not self._fetches.one_too_many():
             return
         if self.phase in PROFILED:
@@ -98,9 +98,9 @@ class Session(BreaksOff):
             self._safely(self._sampled, "capture stopped")
 
     def loop_ended(self, why: str = "the loop ended", *, broke: bool = False) -> None:
-        """The loop is over, in whatever way: writes what the window holds so far.
+        """End the loop, however it ended, and write the steps that the window holds so far.
 
-        After one that `broke`, by an exception that the job may yet want to deal with, files wait for the exit.
+        If it `broke`, by an exception that the job may yet want to handle, files wait for the exit.
         """
         if self._owner != os.getpid() or self._busy or capturing():
             return
@@ -113,7 +113,7 @@ class Session(BreaksOff):
             quietly(end)
 
     def _is_closed(self) -> bool:
-        """Whether what happens in this thread is nothing to the window."""
+        """Whether events of this thread do not concern the window."""
         return self.phase == "done" or self._busy or threading.get_ident() != self._thread
 
     def _at_exit(self) -> None:
@@ -127,7 +127,7 @@ class Session(BreaksOff):
         self._plan(planned(self.config, rank_and_world()[1], total, done), done)
 
     def _plan(self, plan: Plan, done: int) -> None:
-        """A window by `plan` begins with the next step; the job has `done` steps behind it."""
+        """Begin a window by `plan` with the next step; the job has done `done` steps before."""
         self.outcome.begins()
         self.recorder, self.stop_asked, self._passed, self._spoilt = None, False, False, False
         self._fetches = Fetches()
@@ -139,7 +139,7 @@ class Session(BreaksOff):
             self._arm()
 
     def _step_unseen(self) -> None:
-        """A step has ended in which the job captures a CUDA graph: a window with it is no measurement of the loop."""
+        """Discount a step in which the job captures a CUDA graph: a window with it does not measure the loop."""
         assert self.window is not None
         self._spoilt = self.phase in PROFILED
         self._uncounted(self.window)
@@ -178,7 +178,7 @@ class Session(BreaksOff):
         self.clock.step_begins(window.phase)
 
     def _pass_over(self, window: Window) -> None:
-        """A step with a profiler of the job on, or the one in which that one stopped."""
+        """Pass over a step with a profiler of the job, or the one in which that profiler stopped."""
         self._passed = self.beside_a_profiler()
         self.sampler.pause()
         if not window.passed and window.is_ahead:
@@ -189,7 +189,7 @@ class Session(BreaksOff):
             self.clock.step_begins(window.phase)
 
     def _give_way(self) -> None:
-        """The job starts a profiler: a window with a whole step in it ends here, another begins again afterwards."""
+        """Give way to a profiler of the job: a window with a whole step ends here, another begins again afterwards."""
         if self._busy or self.window is None or self.recorder is None or self.recorder.holds_a_step:
             self.loop_ended(JOBS_PROFILER)
             return
@@ -219,7 +219,7 @@ class Session(BreaksOff):
             self._finish()
 
     def _sampled(self) -> None:
-        """What follows is no step: of those before it there are samples, or not."""
+        """End the sampling: no step follows, and the steps before have samples or not."""
         assert self.window is not None
         self.window.phase = "done"
         self._finish()
@@ -239,7 +239,7 @@ class Session(BreaksOff):
             self.outcome.beside(self.recorder.write, patience_s)
 
     def _finish(self) -> None:
-        """Write what is due: the trace, the facts, and the marker that says that nothing more comes."""
+        """Write all that is due: the trace, the facts, and the marker after which nothing more comes."""
         if self.window is None or self.window.phase != "done" or in_a_handler():  # it follows, at the exit at last
             return
         self.sampler.stop()

@@ -1,4 +1,4 @@
-"""A thread that goes on beside the training one, until that one ends it."""
+"""A thread that runs next to the training thread until that one ends it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from .hand_over import in_a_thread
 
 
 class SideThread:
-    """Runs `run`, begun at once, and gives it this thread to `wait` with. All else is for the thread that began it.
+    """Runs `run` at once in a thread of its own, and passes itself to it, to `wait` with.
+
+    All else is for the thread that began it.
 
     The thread is one of the interpreter's bare ones: it is in no list of the job's threads, runs none of the job's
-    trace functions, and nothing waits for it at exit but `stop`. Nobody hears what `run` raises: it lets nothing out.
+    trace functions, and nothing waits for it at exit but `stop`. `run` must not raise: nobody would see the exception.
 
     Raises:
         RuntimeError: no thread can be had.
@@ -28,16 +30,19 @@ class SideThread:
         in_a_thread(lambda: self._run(run), "a thread beside the training failed")
 
     def wait(self, seconds: float) -> bool:
-        """Wait inside `run`, no longer than so; whether it was woken before."""
+        """Wait inside `run` for at most so many seconds; whether it was woken before."""
         return self._woken.acquire(timeout=seconds)
 
     def wake(self) -> None:
-        """End the wait, or the next one; in a forked child, which has no such thread, nothing."""
+        """End the wait, or the next one; in a forked child, which lacks the thread, do nothing."""
         if self._owner == os.getpid():
-            quietly(self._woken.release)  # which raises where a wake is not heard yet
+            quietly(self._woken.release)  # which raises if a wake is not heard yet
 
     def stop(self, within_s: float) -> bool:
-        """Wake it, and wait for its end; whether it came within so many seconds. A forked child waits for nothing."""
+        """Wake the thread and wait for its end; whether it ended within so many seconds.
+
+        A forked child does not wait.
+        """
         self.wake()
         return self._owner != os.getpid() or self._ended.acquire(timeout=within_s)
 

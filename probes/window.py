@@ -1,4 +1,4 @@
-"""Where the window lies: a count of steps moves it from waiting to done. Knows no profiler and no clock.
+"""The position of the window: a count of steps moves it from waiting to done. It knows no profiler and no clock.
 
 Stacks are sampled in its last phase: a short loop, or one of unknown length, loses samples and never its recording.
 """
@@ -22,9 +22,9 @@ SETTLED_WITHIN = 0.2
 
 @dataclass(frozen=True)
 class Plan:
-    """Steps in each phase; `waiting` is the most it takes, and exact when `fixed`.
+    """Steps in each phase; `waiting` is the maximum, and exact if `fixed`.
 
-    `sampling` is the most it takes, and exact when `ends_job`: ranks that end by themselves have to end together.
+    `sampling` is the maximum, and exact if `ends_job`: ranks that end by themselves have to end together.
     """
 
     waiting: int
@@ -42,9 +42,10 @@ class Plan:
 def planned(config: Config, world_size: int = 1, total: int | None = None, done: int = 0) -> Plan:
     """The plan for a loop of `total` steps (None: unknown). A short loop gives up control steps first, recording last.
 
-    `config.at_step` counts the `done` steps too that the job has behind it, in a process before this one.
+    `config.at_step` also counts the `done` steps that the job made in an earlier process.
 
-    Several ranks open the window by count alone: ranks that judged step times each for itself would open it apart.
+    Several ranks open the window by count alone: ranks that judged step times on their own would open it at different
+    steps.
     """
     warmup, active = max(config.warmup, 1), max(config.steps, 1)
     control = max(config.control, 0)
@@ -65,7 +66,7 @@ def planned(config: Config, world_size: int = 1, total: int | None = None, done:
 
 
 def _shortened(plan: Plan, total: int, exact: bool) -> Plan:
-    """The plan cut to `total` steps: after the window first, then wait (unless exact), control, warm-up, recording."""
+    """Cut the plan to `total` steps: waiting first (unless `exact`), then after the window, control, warm-up."""
     length = {phase: getattr(plan, phase) for phase in PHASES[: PHASES.index(SAMPLING)]}
     least = {"waiting": 1, "warmup": 1, "active": 1}
     if exact and plan.waiting + plan.control + plan.warmup < total:
@@ -81,12 +82,12 @@ def _shortened(plan: Plan, total: int, exact: bool) -> Plan:
 
 
 class Window:
-    """Counts ended steps; `phase` is where the step that now runs belongs.
+    """Counts ended steps; `phase` is that of the running step.
 
     Attributes:
         count: steps of this loop that have ended, the `passed` ones among them, which a profiler of the job was on in.
         first_active: the number of the first recorded step, as the job counts; 0 before there is one.
-        cut_by: what ended the window before its plan did, "" when nothing did.
+        cut_by: what ended the window before its plan did, "" if nothing did.
         sampled: there are samples enough, or none to be had.
         writing: the trace is still being written, which takes time from the steps: the cooldown lasts until it is.
     """
@@ -105,7 +106,7 @@ class Window:
 
     @property
     def number(self) -> int:
-        """Steps that the job has behind it, those before this loop among them."""
+        """Number of steps that the job has done, including those before this loop."""
         return self._done + self.count
 
     @property
@@ -114,7 +115,7 @@ class Window:
         return self.phase in ("waiting", "control")
 
     def step_ended(self, ns: int) -> None:
-        """A step of `ns` has ended. The first of all, which compiles and allocates, never counts as steady."""
+        """Count a step of `ns`. The first one of all, which compiles and allocates, never counts as steady."""
         self.count += 1
         self._taken += 1
         if self.phase == "waiting" and self.count > 1:
@@ -123,9 +124,9 @@ class Window:
         self._advance()
 
     def step_passed(self) -> None:
-        """A step has ended that cannot be measured.
+        """Count a step that has ended and cannot be measured.
 
-        It moves the window only where steps are counted, not timed, and never to where the profiler is on.
+        It moves the window only if steps are counted, not timed, and never to a phase with the profiler on.
         """
         self.count += 1
         self.passed += 1
@@ -134,19 +135,19 @@ class Window:
             self._advance(until=PROFILED if self.is_ahead else ())
 
     def step_unseen(self) -> None:
-        """A step has ended that nothing may be done at: the window moves as by one that has passed, or stays."""
+        """Count a step at whose end nothing may be done: the window moves as after one that has passed, or stays."""
         self.count += 1
         if self.plan.fixed and self.is_ahead:
             self._taken += 1
             self._advance(until=PROFILED)
 
     def records(self, steps: int) -> None:
-        """Of the steps that the plan records only so many are."""
+        """Record only `steps` of the steps that the plan records."""
         if steps != self.plan.active:
             self.plan = replace(self.plan, active=steps)
 
     def put_off(self) -> None:
-        """Nothing is recorded yet: the window begins again with the next step that can be measured."""
+        """Begin the window again with the next step that can be measured, since nothing is recorded yet."""
         self.phase, self._taken = "control", self.plan.control
 
     def _advance(self, until: tuple[str, ...] = ()) -> None:
@@ -168,7 +169,7 @@ class Window:
 
 
 def settled(times: list[int]) -> bool:
-    """Whether the last three step times are near their median and not falling."""
+    """Whether the last three step times are close to their median and not falling."""
     last = times[-SETTLED_STEPS:]
     if len(last) < SETTLED_STEPS:
         return False

@@ -1,4 +1,4 @@
-"""Files in, a Diagnosis out: each rank by itself, the ranks of a run, and the job."""
+"""Analyze files into a Diagnosis: each rank by itself, the ranks of a run, and the job."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ __all__ = ["Examined", "Options", "analyze", "examined"]
 
 
 def __getattr__(name: str) -> Any:
-    """What the modules have, on first use: processes that read ranks, and answers that are kept, need no judge."""
+    """Import an attribute from its module on first use: processes that only read ranks never load the judge."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'job')}"), name)

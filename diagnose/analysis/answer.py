@@ -1,4 +1,4 @@
-"""The answer to a path: that of an earlier analysis where nothing has changed, else a new one."""
+"""Analyze a path, or return the diagnosis of an earlier analysis if nothing has changed since."""
 
 from pathlib import Path
 
@@ -9,11 +9,11 @@ from diagnose.diagnosis import Diagnosis
 
 
 def analyze(path: str | Path, *, options: Options | None = None) -> Diagnosis:
-    """Diagnoses the job whose trace, or whose folder of traces with one file for each rank, is at `path`.
+    """Diagnose the job whose trace, or whose folder of traces with one file for each rank, is at `path`.
 
     Args:
         path: a file or folder, or as text the URL of one that fsspec reaches (`s3://bucket/run/`).
-        options: what the user states beside it.
+        options: what the user states about the job.
 
     Raises:
         UserError: the input or a rule cannot be used.

@@ -1,4 +1,4 @@
-"""The whole path of the data: a file or folder in, a Diagnosis out."""
+"""The whole analysis: from a file or folder to a Diagnosis."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -35,7 +35,7 @@ class Examined(msgspec.Struct, frozen=True):
 
 @contextlib.contextmanager
 def examined(path: str | Path, options: Options | None = None) -> Iterator[Examined]:
-    """The diagnosis of the job at `path`, as `analyze` gives it, and the measured ranks while their files are there.
+    """The diagnosis of the job at `path`, as `analyze` gives it, and the measured ranks while their files exist.
 
     Raises:
         UserError: the input or a rule cannot be used.
@@ -71,7 +71,7 @@ def _examined(path: Path, chosen: Options) -> Examined:
 
 
 def _history(path: Path) -> tuple[HistoryChange, ...]:
-    """How the step time changed over the run, by the logs beside the traces; one that cannot be read says nothing."""
+    """Changes of the step time over the run, from the logs next to the traces; empty if no log can be read."""
     logged = series.series_beside(path) if may_hold_series(path) else None
     return tuple(
         HistoryChange(

@@ -1,8 +1,8 @@
-"""The diagnosis of an earlier analysis, as long as nothing has changed that an analysis reads.
+"""The diagnosis of an earlier analysis, valid as long as nothing has changed that an analysis reads.
 
-What it reads are the files in the folder of the traces, and diagnose's own code, rules and tables. Each of them is
-known by its device, number, size and times, of which no program sets that of the last change. Where an analysis may
-look elsewhere, nothing is kept, nor where one of the files was changed within seconds before.
+An analysis reads the files in the folder of the traces, and diagnose's own code, rules and tables. Each file is
+identified by its device, number, size and times; no program can set the time of the last change. Nothing is kept if the
+analysis may read files elsewhere, or if one of the files changed within the last seconds before it.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ from diagnose.version import IMPORTED_NS
 
 LEAST_BYTES = 1 << 20  # of the files in the folder: below, an analysis takes half a second
 _MOST_FILES = 4096
-_NOT_READ = (".html", ".md", ".png", ".svg", ".pdf")  # pages that stand beside a trace are often written there by us
+_NOT_READ = (".html", ".md", ".png", ".svg", ".pdf")  # pages next to a trace are often written there by us
 _PACKAGE = Path(__file__).parent.parent
 _PASSING = (NOT_JUDGED.encode(), UNREADABLE_RECORD.encode())  # another analysis may do without
 
@@ -41,7 +41,7 @@ States = dict[str, State]
 
 
 class _Read(msgspec.Struct, frozen=True):
-    """All that an analysis can depend on: files by their states, and what is stated."""
+    """Everything that an analysis depends on: files by their states, and the stated options."""
 
     code: States
     folder: States
@@ -49,17 +49,17 @@ class _Read(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The same for the same."""
+        """A name that is the same for the same content."""
         told = repr((sorted(self.code.items()), sorted(self.folder.items()), self.stated))  # names may be no UTF-8
         return hashlib.sha256(told.encode()).hexdigest()[:40]
 
     def settled(self, at_ns: int) -> bool:
-        """Whether nobody had just written to a file of the folder."""
+        """Whether no file of the folder was written to just before."""
         return max(state[-1] for state in self.folder.values()) < at_ns - SETTLED_AFTER_NS
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """The place of one analysis: of a path, as it is typed, with options."""
+    """The cache entry of one analysis: of a path, as it is typed, with options."""
 
     path: str | Path
     options: Options
@@ -69,7 +69,7 @@ class Kept(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, path: str | Path, options: Options) -> "Kept | None":
-        """None where it may depend on more than is known to have stayed as it was."""
+        """The entry for this path and these options; None if the result may depend on more than the files checked."""
         begun_ns, unread = time.time_ns(), passed_over()
         with contextlib.suppress(OSError, ValueError):
             if _is_plain(options) and not _is_elsewhere(path) and (read := _read(Path(path), options)) is not None:
@@ -77,14 +77,14 @@ class Kept(msgspec.Struct, frozen=True):
         return None
 
     def diagnosis(self) -> Diagnosis | None:
-        """That of an earlier analysis."""
+        """The diagnosis of an earlier analysis; None if there is none that can be read."""
         content = CacheFolder(default_folder()).note(self.read.name, "diagnosis")
         with contextlib.suppress(UserError):
             return diagnosis_in(content, Path(self.path)) if content else None
         return None
 
     def keep(self, diagnosis: Diagnosis) -> None:
-        """Keeps it, where it was made of what the place stands for, and is read as it is written."""
+        """Store the diagnosis if the files have not changed since it began, and if it reads back as it was written."""
         with contextlib.suppress(OSError, ValueError, UserError):
             content = diagnosis.to_json().encode()
             if (
@@ -98,13 +98,13 @@ class Kept(msgspec.Struct, frozen=True):
                 CacheFolder(default_folder()).put_note(self.read.name, "diagnosis", content)
 
     def _holds(self, files: tuple[str, ...]) -> bool:
-        """Whether the traces are in the folder itself, and not below it."""
+        """Whether the traces are directly in the folder, not below it."""
         path = Path(self.path)
         return all(Path(file).parent == (path if path.is_dir() else path.parent) for file in files)
 
 
 def _is_plain(options: Options) -> bool:
-    """Whether the options name no further files or machines, and the cache is to be used."""
+    """Whether the options name no other files or machines, and the cache is to be used."""
     loading, elsewhere = options.loading, (options.monitored, options.torch_traces, options.scheduler)
     return loading.cache and loading.memory_bytes is None and elsewhere == (None, None, None) and not options.rules_dirs
 
@@ -126,7 +126,7 @@ def _read(path: Path, options: Options) -> _Read | None:
 
 
 def _files_in(folder: Path) -> States | None:
-    """The files in the folder that an analysis may look at; None where it may look at others, too."""
+    """The files in the folder that an analysis may read; None if it may read others, too."""
     names = os.listdir(folder)
     if len(names) > _MOST_FILES or any(name.startswith(CHECKPOINT) for name in names):
         return None
@@ -139,7 +139,7 @@ def _files_in(folder: Path) -> States | None:
 
 
 def _code() -> States:
-    """What comes with diagnose: code, compiled code, tables and rules."""
+    """State of each file that diagnose is installed with: code, compiled code, tables and rules."""
     return {str(path): state_of(path) for folder in (_PACKAGE, builtin_rules()) for path in _below(folder)}
 
 
@@ -150,12 +150,12 @@ def _below(folder: Path) -> Iterator[Path]:
 
 
 def _code_is_settled(code: States) -> bool:
-    """Whether nobody has written to it since this process read it."""
+    """Whether the code was not written to since this process read it."""
     return max(state[-1] for state in code.values()) < IMPORTED_NS - SETTLED_AFTER_NS
 
 
 def _versions() -> Iterator[str]:
-    """Of what computes beside diagnose; numpy's is told by its file, since to import it takes longer than to answer."""
+    """Versions of the other software that computes; numpy's file stands for its version, since importing it is slow."""
     numpy = importlib.util.find_spec("numpy")
     yield from (sys.version, msgspec.__version__, *time.tzname)
     yield from (os.environ.get(name, "") for name in ("DIAGNOSE_READER", "DIAGNOSE_REPLAY"))
@@ -163,7 +163,7 @@ def _versions() -> Iterator[str]:
 
 
 def _stated(options: Options) -> Iterator[str]:
-    """All options but how traces are loaded, which changes no answer."""
+    """All options except how traces are loaded, which changes no answer."""
     for name in options.__struct_fields__:
         value = getattr(options, name)
         if name != "loading":

@@ -13,10 +13,11 @@ _BLAS_THREADS = "OPENBLAS_NUM_THREADS"
 
 
 def imported(module: str, *, of_command: bool = False) -> ModuleType:
-    """The module; where the process is a command kept from the collector of garbage, with all that it imports.
+    """Import the module; in a command, also exempt all that it imports from garbage collection.
 
-    To look through that during the import, the command and the end of the process takes a tenth of the analysis of a
-    small trace. Elsewhere, as in a notebook, objects of the user's would be kept with it, and other threads run.
+    Collecting through those objects during the import, the command and the end of the process takes a tenth of the
+    analysis of a small trace. Elsewhere, as in a notebook, this would also exempt the user's objects, and other threads
+    run.
 
     Args:
         module: its name.
@@ -24,7 +25,7 @@ def imported(module: str, *, of_command: bool = False) -> ModuleType:
     """
     _process["is a command"] |= of_command
     if not _process["is a command"] or module in sys.modules:
-        return importlib.import_module(module)  # which waits where another thread is at it
+        return importlib.import_module(module)  # which waits if another thread is at it
     collecting = gc.isenabled()
     gc.disable()
     try:
@@ -38,9 +39,9 @@ def imported(module: str, *, of_command: bool = False) -> ModuleType:
 
 @contextlib.contextmanager
 def _one_blas_thread() -> Iterator[None]:
-    """Where numpy is imported in here its BLAS starts no threads: they would spin on each core and never get work.
+    """Keep BLAS from starting threads if numpy is imported in here: they would spin on each core without any work.
 
-    A job that the command starts has the environment as it was.
+    Jobs that the command starts inherit the environment unchanged.
     """
     if _BLAS_THREADS in os.environ:
         yield

@@ -1,4 +1,4 @@
-"""What the user may state beside a path."""
+"""Options that the user may state about a job."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from diagnose.trace import Loading
 
 
 class Options(Settings, frozen=True, kw_only=True):
-    """What the user may state beside the path: the settings of the run, and which rules and traces to use.
+    """Options that the user may state for a path: the settings of the run, and which rules and traces to use.
 
     Attributes:
         rules_dirs: folders with the user's own rules.
@@ -29,10 +29,10 @@ class Options(Settings, frozen=True, kw_only=True):
 
     @property
     def settings(self) -> Settings:
-        """What is stated of the run alone, as other processes take it.
+        """The settings of the run alone, as other processes take them.
 
         Raises:
-            UserError: a number is so large or small that what is computed of it is none.
+            UserError: a number is too large or too small to compute with.
         """
         stated = {name: getattr(self, name) for name in Settings.__struct_fields__}
         for name, value in stated.items():

@@ -1,4 +1,4 @@
-"""One rank by itself: as far as it can be analysed without the others."""
+"""One rank by itself: everything that can be analysed without the others."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -25,9 +25,9 @@ from diagnose.trace.refused import refused_by
 
 
 class RankAnalysis(msgspec.Struct, frozen=True):
-    """A rank's timeline, what was recorded beside it, and its step divided among causes.
+    """A rank's timeline, the record of its capture, and its step divided among causes.
 
-    `roofline` is None where a defect kept it from being computed.
+    `roofline` is None if a defect kept it from being computed.
     """
 
     timeline: Timeline
@@ -37,7 +37,7 @@ class RankAnalysis(msgspec.Struct, frozen=True):
 
     @property
     def digest(self) -> RankDigest:
-        """What the join needs of it."""
+        """The rank's digest, which the join of all ranks needs."""
         return digest_of(
             self.timeline,
             self.attribution,
@@ -70,13 +70,13 @@ def _stated(trace: Trace, settings: Settings) -> Trace:
 
 
 def parts_of(trace: Trace, rank: int) -> dict[int, Trace]:
-    """The ranks that a file holds, by number; `rank` is what the file is taken for, of an export its first."""
+    """The ranks that a file holds, by number; `rank` is the number expected of the file, or of an export's first."""
     first = rank if trace.of_nsight else 0
     return {first + at: part for at, part in ranks_of(trace).items()} or {stated_rank(trace, rank): trace}
 
 
 def stated_rank(trace: Trace, otherwise: int) -> int:
-    """The rank in the metadata of the trace, `otherwise` where there is none that can be."""
+    """The rank in the metadata of the trace; `otherwise` if there is no valid one."""
     stated = trace.distributed.rank if trace.distributed else None
     return otherwise if stated is None else stated
 
@@ -97,7 +97,7 @@ def _analysis(timeline: Timeline, settings: Settings) -> RankAnalysis:
 
 
 def _captured_s(timeline: Timeline) -> tuple[float, float] | None:
-    """Begin and end of the counted steps in seconds since 1970; None where the trace does not say."""
+    """Begin and end of the counted steps in seconds since 1970; None if the trace has no absolute time."""
     base_ns, steps = timeline.trace.base_ns, timeline.steps.host
     if not base_ns or not len(steps):
         return None
@@ -105,12 +105,12 @@ def _captured_s(timeline: Timeline) -> tuple[float, float] | None:
 
 
 def _unjudged(because: str) -> Roofline | None:
-    """No roofline; each metric that needs one fails on it again, and says so."""
+    """Return no roofline after a defect; each metric that needs one then fails and reports the defect itself."""
     return None
 
 
 def _only(timeline: Timeline, step: int) -> Timeline:
-    """The rank with one step alone counted."""
+    """The timeline with only one step counted."""
     steps = timeline.steps.only(step)
     if not steps.count:
         counted = ", ".join(str(number) for number in timeline.steps.numbers)

@@ -1,1 +1,1 @@
-"""Where the time of a step goes: disjoint pieces that cover it, each with one cause."""
+"""Attribution of the time of a step: disjoint pieces that cover it, each with one cause."""

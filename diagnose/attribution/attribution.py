@@ -1,8 +1,8 @@
-"""Every nanosecond of a step to exactly one cause; the parts add up to the step.
+"""Attribute every nanosecond of a step to exactly one cause; the parts add up to the step.
 
-On a device step, in this order: compute kernels by family | communication alone (exposed) | copies alone | idle.
-Idle gaps are cut at the launch of the activity that ends them and each piece gets the cause that the launching
-threads show. Without a GPU the host step is divided by what the process did.
+On a device step, in this order: compute kernels by family | communication alone (exposed) | copies alone | idle. Idle
+gaps are cut at the launch of the activity that ends them and each piece gets the cause that the launching threads show.
+Without a GPU the host step is divided by the activity of the process.
 """
 
 from collections.abc import Iterator
@@ -88,7 +88,7 @@ class Attribution(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def _pieces(self) -> dict[frozenset[str], Intervals]:
-        """Those of `pieces`: metrics and what-ifs ask for the same causes again and again."""
+        """Cache of `pieces`: metrics and what-ifs ask for the same causes again and again."""
         return {}
 
 
@@ -97,7 +97,7 @@ def attribute(timeline: Timeline, bound: Labels | None = None) -> Attribution:
 
     Args:
         timeline: the rank.
-        bound: for each GPU activity what bounds it by the roofline, "compute", "memory" or "" where its kind decides.
+        bound: for each GPU activity its bound by the roofline, "compute", "memory" or "" if its kind decides.
     """
     windows = timeline.windows
     inside = iv.intervals(windows[:, 0], windows[:, 1])
@@ -126,7 +126,7 @@ def _device_parts(timeline: Timeline, inside: Intervals, bound: Labels | None) -
 
 
 def _kernel_parts(timeline: Timeline, rows: Mask, bound: Labels | None) -> Parts:
-    """Each kernel's time that no earlier kernel covers, by what the kernel is for and by what bounds it."""
+    """Time of each kernel that no earlier kernel covers, by the kernel's purpose and its bound."""
     gpu = timeline.gpu
     start, end = iv.exclusive(gpu.start[rows], gpu.end[rows])
     number, causes = _kernel_causes(timeline, bound)
@@ -140,10 +140,10 @@ def _kernel_parts(timeline: Timeline, rows: Mask, bound: Labels | None) -> Parts
 
 
 def _kernel_causes(timeline: Timeline, bound: Labels | None) -> tuple[Ids, list[str]]:
-    """For each activity, the number of its cause in the list.
+    """Number of each activity's cause in the list, and the list.
 
     The cause is the kernel's family; kernels that the optimizer or the clipping of gradients launches are theirs,
-    matrix products left out. `bound` tells matrix kernels that memory bounds from those that the matrix units do.
+    matrix products left out. `bound` separates matrix kernels that are memory-bound from those that are compute-bound.
     """
     gpu = timeline.gpu
     by_kind = [cause_of(kind) for kind in gpu.kinds]
@@ -161,7 +161,7 @@ def _kernel_causes(timeline: Timeline, bound: Labels | None) -> tuple[Ids, list[
 
 
 def cause_of(kind: Kind) -> str:
-    """The cause that an activity of this kind counts in while it runs alone, whoever launched it."""
+    """The cause that an activity of this kind counts in while it runs alone, regardless of what launched it."""
     if kind.family == COMMUNICATION:
         return EXPOSED
     if kind.family == "memcpy":
@@ -176,7 +176,7 @@ def _alone(starts: Ints, ends: Ints, others: Intervals) -> Intervals:
 
 
 def _host_parts(timeline: Timeline, inside: Intervals) -> Parts:
-    """A step without a GPU: data, operators by kind, communication that nothing hides, and the host's own rest."""
+    """Parts of a step without a GPU: data, operators by kind, exposed communication, and the rest of the host."""
     left, parts = inside, []
     for cause, pieces in _host_layers(timeline):
         painted = iv.intersect(pieces, left)
@@ -187,8 +187,9 @@ def _host_parts(timeline: Timeline, inside: Intervals) -> Parts:
 
 
 def _torch_code(timeline: Timeline, left: Intervals) -> Intervals:
-    """What torch's own code takes around its operators: DDP's reducer, and the moments between those of a node of
-    autograd. What lasts longer there is a hook or a function in Python.
+    """Time of torch's own code around its operators: DDP's reducer, and the short gaps within a node of autograd.
+
+    A longer gap there is a hook or a function in Python.
     """
     trace = timeline.trace
     reducer, nodes = (timeline.matching(pattern, *OPS) for pattern in (REDUCER, AUTOGRAD))
@@ -198,7 +199,7 @@ def _torch_code(timeline: Timeline, left: Intervals) -> Intervals:
 
 
 def _host_layers(timeline: Timeline) -> Iterator[tuple[str, Intervals]]:
-    """What the process did, in the order in which it paints a step; instants of several count as the first."""
+    """Activities of the process, in the order in which they paint a step; an instant of several counts as the first."""
     trace = timeline.trace
     classes = np.array([_OPERATOR_CLASSES.index(_operator_class(n)) for n in trace.names], np.int32)
     operator = np.where(trace.rows_of(*OPS), classes[trace.name], 0)

@@ -1,7 +1,7 @@
-"""Every cause that time is attributed to: the class it counts in, what people call it, and what it says of a late rank.
+"""All causes that time is attributed to: the class of each, its label, and why it makes a rank late.
 
-The one table of causes, for the ledger, the waterfall, the verdict, the stragglers and the reports. It imports no
-arrays, so that a report can read it.
+This is the one table of causes, for the ledger, the waterfall, the verdict, the stragglers and the reports. It imports
+no arrays, so that a report can read it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,7 +12,7 @@ from diagnose.diagnosis.postmortem import LatenessCause
 from diagnose.diagnosis.terms import CauseClass
 
 EXPOSED = "exposed-communication"
-EXPOSED_TRANSFER = "exposed transfer"  # the label of EXPOSED where the waiting is taken out of it
+EXPOSED_TRANSFER = "exposed transfer"  # the label of EXPOSED if the waiting is taken out of it
 GPU_ACTIVITY_MISSING = "gpu-activity-missing"
 OPTIMIZER_OPERATORS = "operator-optimizer"
 GRAPH_CAPTURE = "graph-capture"
@@ -20,7 +20,7 @@ UNKNOWN_KIND = "unclassified-kernel"
 UNKNOWN_DEVICE = "unknown-device"
 DISTORTED = "distorted"
 OTHER_GPU = "other-gpu"
-BEGINNING = "beginning"  # with `waiting_for`: of a step, where what delayed it there lies before the capture
+BEGINNING = "beginning"  # with `waiting_for`: of a step, if what delayed it there lies before the capture
 LATE_RANK, _LOW_INTENSITY = "late-rank-", "-low-intensity"
 
 
@@ -31,10 +31,10 @@ class Cause(msgspec.Struct, frozen=True):
         name: as the ledger spells it.
         class_: what it counts in, for the ledger, the facts, the verdict and the stragglers alike.
         label: for people.
-        phrase: the same within a sentence, such as "2 ms more of {phrase}", where the label does not fit.
-        observed: whether the trace shows what the device waits for. Where too much is not observed nothing is decided.
+        phrase: the same within a sentence, such as "2 ms more of {phrase}", if the label does not fit.
+        observed: whether the trace shows what the device waits for. If too much is not observed nothing is decided.
         per_launch: host work that grows with the number of kernels.
-        lateness: why a rank is late that spends more on it than the others, where its class does not say so.
+        lateness: why a rank is late that spends more on it than the others, if its class does not imply it.
     """
 
     name: str
@@ -47,37 +47,37 @@ class Cause(msgspec.Struct, frozen=True):
 
     @property
     def spoken(self) -> str:
-        """Its words within a sentence."""
+        """The cause's words within a sentence."""
         return self.phrase or self.label
 
 
 def low_intensity(matrix: str) -> str:
-    """The cause of those kernels of a matrix cause that memory bounds."""
+    """Name of the cause for kernels of a matrix cause that are memory-bound."""
     return matrix + _LOW_INTENSITY
 
 
 def is_low_intensity(cause: str) -> bool:
-    """Whether the cause is matrix kernels that memory bounds."""
+    """Whether the cause is memory-bound matrix kernels."""
     return cause.endswith(_LOW_INTENSITY)
 
 
 def below_peak(matrix: str) -> str:
-    """What the kernels of a matrix cause lose below the device's peak."""
+    """Name of the cause for time that kernels of a matrix cause lose below the device's peak."""
     return f"{matrix}-below-peak"
 
 
 def below_achievable(matrix: str) -> str:
-    """What they lose below the fastest product measured on such a device."""
+    """Name of the cause for time that they lose below the fastest product measured on such a device."""
     return f"{matrix}-below-achievable"
 
 
 def not_counted(matrix: str) -> str:
-    """The time of those of its kernels whose FLOPs are not known."""
+    """Name of the cause for time of its kernels whose FLOPs are not known."""
     return f"{matrix}-not-counted"
 
 
 def waiting_for(class_: str) -> str:
-    """The cause of waiting for a rank that is late by causes of a class, or that began the step later (BEGINNING)."""
+    """Name of the cause of waiting for a rank that is late by a class, or that began the step later (BEGINNING)."""
     return LATE_RANK + class_
 
 
@@ -198,7 +198,7 @@ WAITING = tuple(row.name for row in _WAITING)
 IDLE = tuple(row.name for row in _IDLE)
 IDLE_FOR_INPUT = tuple(row.name for row in _IDLE if row.class_ == "data")
 UNRECORDED = ("data-wait",)  # the profiler does not lengthen it: loading runs no operators of the step
-BEFORE_A_LAUNCH = ("dispatch", "optimizer-host", "launch-latency", "kernel-gap")  # what each launch costs the device
+BEFORE_A_LAUNCH = ("dispatch", "optimizer-host", "launch-latency", "kernel-gap")  # what a launch costs the device
 OPERATORS = ("operator-compute", "operator-memory")  # the work of a step without a GPU, but for its optimizer's
 HOST_WORK = ("dispatch", "python", "optimizer-host", OPTIMIZER_OPERATORS, *OPERATORS)
 HOST_GROUPS: Mapping[str, tuple[str, ...]] = {"host-work": HOST_WORK, "late-rank": WAITING}
@@ -240,11 +240,11 @@ def class_of(cause: str) -> CauseClass:
 
 
 def is_matrix(cause: str) -> bool:
-    """Whether the cause is matrix kernels, those that memory bounds included."""
+    """Whether the cause is matrix kernels, including the memory-bound ones."""
     return cause.removesuffix(_LOW_INTENSITY) in MATRIX
 
 
 def lateness_cause_of(cause: str) -> LatenessCause:
-    """Why a rank is late that spends more than the others on this cause, which is no kernel's."""
+    """The lateness of a rank that spends more than the others on this cause, which is not a kernel's."""
     row = CAUSES[cause]
     return row.lateness or _LATENESS_OF_CLASS.get(row.class_, "unknown")

@@ -1,4 +1,7 @@
-"""Why the device is idle: each gap is cut at the next launch and painted with what the host did, first match wins."""
+"""Causes of an idle device: each gap is cut at the next launch and painted with the host's activity.
+
+The first match wins.
+"""
 
 import re
 from collections.abc import Iterator
@@ -44,8 +47,8 @@ def idle_causes(timeline: Timeline, idle: Intervals, busy: Intervals) -> Iterato
 
     Args:
         timeline: one rank with GPU activities.
-        idle: the instants of the counted steps at which the device does nothing.
-        busy: the instants at which it does something, also outside the steps.
+        idle: the instants of the counted steps at which the device is inactive.
+        busy: the instants at which it is active, also outside the steps.
     """
     if not len(idle):
         return
@@ -66,7 +69,7 @@ def idle_causes(timeline: Timeline, idle: Intervals, busy: Intervals) -> Iterato
 
 
 def _cut_at_launch(timeline: Timeline, idle: Intervals) -> tuple[Intervals, Intervals, Intervals, Intervals]:
-    """Idle time before the next launch returns; then launch latency, gaps between queued work, and what is left."""
+    """Idle time before the next launch returns; then launch latency, gaps between queued work, and the rest."""
     gpu = timeline.gpu
     following = np.searchsorted(gpu.start, idle[:, 1], side="left")
     safe = np.minimum(following, len(gpu) - 1)
@@ -84,11 +87,11 @@ def _cut_at_launch(timeline: Timeline, idle: Intervals) -> tuple[Intervals, Inte
 
 
 class Host:
-    """What the launching threads did, as sets of instants.
+    """Activities of the launching threads, as sets of instants.
 
     Args:
         timeline: one rank.
-        span: begin and end of the time that is asked about, None for all; the sets may leave out what lies beyond.
+        span: begin and end of the time in question, None for all; the sets may leave out what lies beyond.
     """
 
     def __init__(self, timeline: Timeline, span: tuple[int, int] | None = None) -> None:
@@ -118,7 +121,7 @@ class Host:
         return iv.overlapping(self.trace.ts, self.trace.dur, begin, end)
 
     def observed(self, cause: str) -> str:
-        """The cause, where the trace can tell it: without operators, as Nsight Systems records, Python is not told."""
+        """The cause, or "untraced" for Python if the trace cannot show it, as without operators (Nsight Systems)."""
         return "untraced" if cause == "python" and not self._tells_python else cause
 
     @cached_property
@@ -156,7 +159,7 @@ class Host:
         return self.trace.rows_of("user_annotation") & ~self.timeline.matching(STEP_MARK, "user_annotation")
 
     def long_copies(self) -> tuple[Mask, Mask]:
-        """Copy calls that hold the host, to the device and to the host, told apart by the copy they launched."""
+        """Calls of copies that block the host: those to the device, and those to the host, by the copy launched."""
         gpu = self.timeline.gpu
         to_host = np.zeros(len(self.trace), bool)
         down = np.array([k.sub == "DtoH" for k in gpu.kinds], bool)[gpu.kind] & (gpu.launch >= 0)
@@ -169,7 +172,7 @@ def _bubbles(sync: Intervals, idle: Intervals, busy: Intervals) -> Intervals:
     """Idle time after a wait for the device, up to what the host lost in that wait.
 
     A host that waits for `b` ns while the device works could have run `b` ns ahead: the idle time until its next wait
-    is the wait's doing up to `b`, and the host's own beyond.
+    is due to the wait up to `b`, and to the host beyond.
     """
     blocked = iv.coverage(busy, sync[:, 0], sync[:, 1])
     until = np.append(sync[1:, 0], np.iinfo(np.int64).max)

@@ -1,4 +1,4 @@
-"""Which class leads a step, and which may lead it by what the trace does not show.
+"""The class that leads a step, and those that may lead it given what the trace does not show.
 
 The largest of data, host and communication leads from `NAMES_THE_CLASS` of the step on, else the larger of compute and
 memory. Within `NEAR` of a boundary both sides are named.
@@ -71,7 +71,7 @@ def _by_unobserved(causes: Mapping[str, float], shares: Mapping[str, float]) -> 
 
 
 def settled(possible: Sequence[Leaders]) -> Leaders | None:
-    """What all of the outcomes agree on: one class, or the pair between which each of them is close; else None."""
+    """The result that all outcomes agree on: one class, or the pair between which each of them is close; else None."""
     first, beside = possible[0]
     others = {leading for leading, _ in possible} - {first}
     if not others:

@@ -1,4 +1,4 @@
-"""A bundle as the parent sees it: which ranks have written their traces, why others have not, what else came."""
+"""A bundle as the parent sees it: the ranks that have written their traces, why others have not, further windows."""
 
 import glob
 from collections.abc import Iterator, Mapping
@@ -15,13 +15,13 @@ _LONGEST_REASON = 300
 
 @dataclass(frozen=True)
 class Written:
-    """The ranks that are done with their window.
+    """The ranks that have finished their window.
 
     Attributes:
         world_size: how many ranks the job has.
         traces: file name of each rank's trace.
         errors: of the ranks that failed, why they have no trace.
-        left_out: of the ranks that record nothing by choice, whose choice; their step times are in their records.
+        left_out: of the ranks that record nothing by choice, the reason; their step times are in their records.
     """
 
     world_size: int
@@ -31,7 +31,7 @@ class Written:
 
     @property
     def complete(self) -> bool:
-        """Whether nothing more will come."""
+        """Whether all ranks have finished."""
         return len(self.traces) + len(self.errors) + len(self.left_out) >= self.world_size
 
     @property
@@ -45,14 +45,14 @@ class Bundle:
 
     Args:
         out: the folder that the user names; None for one below `diagnose-runs`, named after the time or the Slurm step.
-        env: tells whether several `diagnose run` of one job share the folder (`srun diagnose run -- ...`).
+        env: shows whether several `diagnose run` of one job share the folder (`srun diagnose run -- ...`).
 
     Attributes:
         folder: where the traces go.
-        token: what the ranks of this run put into their markers.
-        marks: what the hooked processes leave for `why_empty`.
+        token: the text that the ranks of this run put into their markers.
+        marks: the files that hooked processes leave for `why_empty`.
         shared: whether other parents use the folder.
-        parents: how many use it, this one too, as far as the environment says.
+        parents: how many use it, this one too, as far as the environment shows.
 
     Raises:
         OSError: the folder cannot be made.
@@ -67,7 +67,7 @@ class Bundle:
         self._earlier = set(self._numbered_folders())
 
     def written(self) -> Written:
-        """What the markers of this run in the folder say."""
+        """The results that the markers of this run in the folder record."""
         traces: dict[int, str] = {}
         errors: dict[int, str] = {}
         left_out: dict[int, str] = {}
@@ -83,20 +83,20 @@ class Bundle:
         return Written(world_size, traces, errors, left_out)
 
     def others_run(self) -> bool:
-        """Whether other parents that share the folder have not ended."""
+        """Whether other parents that share the folder are still running."""
         return self.shared and self._claimed.others()
 
     def cut(self) -> dict[int, str]:
-        """After the command has ended: of the ranks that ended inside their window without a trace, why, or ""."""
+        """Ranks that ended inside their window without a trace, with the reason or ""; read after the job ended."""
         traced = {rank_in(path.name, TRACE) for path in self.traces()}
         return {rank: why for rank, why in self._unended().items() if rank not in traced}
 
     def unrecorded(self) -> list[int]:
-        """After the command has ended: the ranks that left a trace, and ended before their record was complete."""
+        """Ranks that left a trace but ended before their record was complete; read after the job ended."""
         return sorted(self._unended().keys() - self.cut().keys())
 
     def _unended(self) -> dict[int, str]:
-        """The ranks that claimed a window and left no marker, with what they say of it."""
+        """Ranks that claimed a window and left no marker, each with the error of its claim, or ""."""
         scratch, written = scratch_of(self.folder), self.written()
         claims = _of_each_rank(scratch, CLAIM) if scratch is not None else ()
         done = {*written.traces, *written.errors, *written.left_out}
@@ -107,7 +107,7 @@ class Bundle:
     def further_windows(self) -> list[Path]:
         """The folders of further windows: a second training in a process, a second process of the command.
 
-        Also those that came meanwhile and are nobody's: of captures in the code of the command.
+        They include those that appeared meanwhile and are nobody's: of captures in the code of the command.
         """
         return sorted(
             path
@@ -129,7 +129,7 @@ class Bundle:
         return sorted(p for p in self.folder.glob(TRACE.format("*")) if p.is_file())
 
     def why_empty(self) -> str:
-        """One clause: how far towards a capture the job got."""
+        """One clause on how far the job got towards a capture."""
         reached = {path.name for path in self.marks.iterdir()} if self.marks.is_dir() else set()
         spawned = "; children of multiprocessing are not followed: start ranks with torchrun"
         hint = spawned if FORKED_MARK in reached else ""
@@ -143,7 +143,7 @@ class Bundle:
         return f"no window of steps was reached: no optimizer step was seen, or too few{hint}"
 
     def tidy(self) -> None:
-        """Remove what only the parent needs, and the folder itself when it was made here and stayed empty."""
+        """Remove the files that only the parent needs, and the folder itself if it was made here and stayed empty."""
         self._claimed.release([path for path in self.further_windows() if path != self.folder])
 
 

@@ -1,4 +1,4 @@
-"""The command of `diagnose run`: what is executed, and in which environment."""
+"""The command of `diagnose run`: the words to execute, and its environment."""
 
 import contextlib
 import importlib.util
@@ -30,7 +30,8 @@ def inherited_environment() -> dict[str, str]:
 def resolved(command: Sequence[str]) -> list[str]:
     """The command as executed: a script or `-m` gets our interpreter, the rest is run as is.
 
-    A program that is not on PATH is looked for beside our interpreter: environments are often used without activation.
+    A program that is not on PATH is looked for in the folder of our interpreter: environments are often used without
+    activation.
     """
     first = command[0]
     if first == "-m" or first.endswith((".py", ".pyw")):
@@ -46,7 +47,7 @@ def environment(
 ) -> dict[str, str]:
     """The job's environment: Python in it runs our sitecustomize at start, which applies the patch.
 
-    `marks` is the folder in which the hooked processes say how far they got.
+    `marks` is the folder in which the hooked processes record how far they got.
     """
     ours = {CONFIG: config.to_json(), MARKS: str(marks)}
     if patch is not None:
@@ -55,7 +56,7 @@ def environment(
 
 
 def hooked(inherited: Mapping[str, str], ours: Mapping[str, str]) -> dict[str, str]:
-    """An environment in which Python runs our sitecustomize, with these of our own variables and no others of them.
+    """An environment in which Python runs our sitecustomize, with `ours` as the only variables of diagnose.
 
     Our folder goes before what PYTHONPATH holds; an empty entry there is the current folder and stays one.
     """
@@ -70,7 +71,7 @@ def hooked(inherited: Mapping[str, str], ours: Mapping[str, str]) -> dict[str, s
 
 
 def bootstrap_folder() -> Path:
-    """Where the sitecustomize is."""
+    """The folder of the sitecustomize."""
     spec = importlib.util.find_spec("diagnose.probes.bootstrap")
     if spec is None or not spec.submodule_search_locations:
         raise FileNotFoundError("the installation has no diagnose.probes.bootstrap")
@@ -78,7 +79,7 @@ def bootstrap_folder() -> Path:
 
 
 def ignores_our_hook(argv: Sequence[str]) -> str | None:
-    """The option that makes the interpreter ignore PYTHONPATH or sitecustomize; None when none is seen."""
+    """The option that makes the interpreter ignore PYTHONPATH or sitecustomize; None if there is none."""
     if not Path(argv[0]).name.startswith(_INTERPRETERS):
         return None
     words = iter(argv[1:])

@@ -1,4 +1,4 @@
-"""What a capture takes of this machine at most, and where it goes: told before any job runs."""
+"""The most space that a capture takes on this machine, and where it goes: reported before any job runs."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +12,7 @@ GIB = 1 << 30
 STALL_PER_BYTE = "stall_s_per_byte"
 COMPRESSED = 0.1  # of the text, at least of every capture that was measured
 
-# Run where torch is asked: seconds to stop and to export, for each byte of the text of small operators.
+# Run in the process that asks torch: seconds to stop and to export, for each byte of the text of small operators.
 ASK_STALL = f"""
 import os, tempfile, time
 def stall():
@@ -35,7 +35,7 @@ except Exception:
 
 
 def room(folder: Path) -> tuple[bool, str]:
-    """Whether `folder` is a place for traces, and what it is."""
+    """Whether `folder` is suitable for traces, and a description of it."""
     free = free_bytes(folder)
     if in_memory(folder):
         return False, f"{folder} is memory ({file_system(folder)}): traces there take the job's; pass --out on a disk"
@@ -49,7 +49,7 @@ def room(folder: Path) -> tuple[bool, str]:
 
 
 def taken(said: Mapping[str, object], free_memory: int | None) -> tuple[bool, str]:
-    """Whether a rank's capture of the whole budget fits this machine, and what it takes: memory, stall, what stays."""
+    """Whether a rank's capture of the whole budget fits this machine, and the memory, stall and disk that it takes."""
     memory = BUDGET_BYTES * MEMORY_PER_TEXT_WITH_SHAPES
     each = said.get(STALL_PER_BYTE)
     stall = "a stall that is not known without torch"

@@ -1,4 +1,4 @@
-"""The folder of a capture: which one it is, whose, and what of it is removed in the end.
+"""The folder of a capture: its choice, its claim, and what is removed from it in the end.
 
 An empty folder is claimed, one that holds anything is left alone. Several parents of one job (`srun diagnose run`)
 claim one folder together: the first one makes the claim, the others know it by the job's token.
@@ -66,7 +66,7 @@ class ClaimedFolder:
 
     Attributes:
         folder: absolute, since jobs change directory.
-        token: what tells this job's files from others'.
+        token: distinguishes this job's files from those of others.
         parent: this parent's rank when the folder is shared with other parents of the job, else None.
         made: the folders that were made for it, the innermost last.
     """
@@ -78,21 +78,21 @@ class ClaimedFolder:
 
     @property
     def marks(self) -> Path:
-        """Where the hooked processes say how far they got."""
+        """The folder in which the hooked processes record how far they got."""
         return self.folder / SCRATCH / MARKS_FOLDER
 
     def others(self) -> bool:
-        """Whether other parents that share the folder have not ended."""
+        """Whether other parents that share the folder are still running."""
         mine, any_parent = PARENT.format(self.parent), PARENT.format("")
         with contextlib.suppress(OSError):
             return any(name.startswith(any_parent) and name != mine for name in os.listdir(self.folder / SCRATCH))
         return False
 
     def release(self, others: list[Path]) -> None:
-        """Remove what is only needed meanwhile, here and in the `others` of the job, and the folder if it is empty.
+        """Remove temporary files, here and in the `others` of the job, and the folder if it is empty.
 
-        Of parents that share the folder the last one does. Nothing is removed that is not known to be this job's, and
-        nothing fails.
+        Of parents that share the folder the last one does. Only files known to be this job's are removed, and no error
+        is raised.
         """
         if self.parent is not None:
             with contextlib.suppress(OSError):
@@ -121,12 +121,12 @@ def has_siblings(env: Mapping[str, str]) -> bool:
 
 
 def parents_of(env: Mapping[str, str]) -> int:
-    """How many `diagnose run` the job has: one for each rank, or for each host; 1 where nothing says more."""
+    """Number of `diagnose run` in the job: one for each rank, or for each host; 1 if no variable gives more."""
     return max((int(env[name]) for name in _SIBLINGS if env.get(name, "").isdecimal()), default=1)
 
 
 def claimed(out: Path | None, env: Mapping[str, str]) -> ClaimedFolder:
-    """The folder `out` (None: one named after the job or the time), or the first of `-2`, `-3`, ... that can be had.
+    """The folder `out` (None: one named after the job or the time), or the first of `-2`, `-3`, ... that is free.
 
     Raises:
         OSError: no folder can be made or written.
@@ -150,7 +150,7 @@ def claimed(out: Path | None, env: Mapping[str, str]) -> ClaimedFolder:
 
 
 def numbered(wanted: Path) -> Iterator[Path]:
-    """The folder that is wanted, and those of the same name that take its place where it is in use: `-2`, `-3`, ...
+    """The wanted folder, then numbered ones that take its place if it is in use: `-2`, `-3`, ...
 
     Raises:
         OSError: so many are in use that there is no further one.
@@ -183,7 +183,7 @@ def _is_had(folder: Path, token: str, parent: str | None) -> bool:
 
 
 def _made(folder: Path) -> tuple[Path, ...]:
-    """Make the folder with those above it; which of them were not there."""
+    """Make the folder and missing ones above it; return those that were made."""
     missing = [folder]
     while not missing[-1].parent.exists():
         missing.append(missing[-1].parent)
@@ -210,7 +210,7 @@ def _unmake(made: tuple[Path, ...]) -> None:
 
 
 def _default_out(env: Mapping[str, str]) -> str:
-    """One folder for all parents of a job, else one named for the time."""
+    """Default folder: one for all parents of a job, else one named for the time."""
     names = _job_of(env) if has_siblings(env) else ()
     if not names:
         return default_out()
@@ -218,21 +218,21 @@ def _default_out(env: Mapping[str, str]) -> str:
 
 
 def _job_of(env: Mapping[str, str]) -> tuple[str, ...]:
-    """The variables that name the job for all of its parents alike; none where nothing does."""
+    """The variables that identify the job in all of its parents; empty if none does."""
     return next((names for names in _JOB if all(env.get(name) for name in names)), ())
 
 
 def _token_of(env: Mapping[str, str]) -> str:
-    """One token for all parents of a job."""
+    """A token that is the same for all parents of a job."""
     names = (*_job_of(env), "SLURM_RESTART_COUNT", *_SIBLINGS[:1])
     text = "\0".join(f"{name}={env.get(name)}" for name in names)
     return hashlib.sha256(text.encode(errors="replace")).hexdigest()[:16]
 
 
 def _remove_scratch(folder: Path, token: str) -> None:
-    """Remove the scratch folder if it is the job's, and what a rank that was killed left in the run and its windows.
+    """Remove the scratch folder if it is the job's, and files that a killed rank left in the run and its windows.
 
-    What is in the scratch folder and not known to be ours stays, and it with it.
+    Unknown files in the scratch folder stay, and the folder with them.
     """
     if owner(folder) != token:
         return
@@ -262,7 +262,7 @@ def _number(folder: Path) -> int:
 
 @contextlib.contextmanager
 def _opened(name: str, within: int) -> Iterator[int | None]:
-    """The folder `name`, no link followed; None when it is none, or another user's. Closes `within`."""
+    """The folder `name`, without following links; None if it is no folder, or another user's. Closes `within`."""
     number = None
     try:
         with contextlib.suppress(OSError):
@@ -276,7 +276,7 @@ def _opened(name: str, within: int) -> Iterator[int | None]:
 
 
 def _remove_files(folder: int | None, names: str, *, empty: bool = False) -> None:
-    """Remove this user's files, and links, of these names."""
+    """Remove this user's files and links with these names."""
     if folder is None:
         return
     for name in os.listdir(folder):

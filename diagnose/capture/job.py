@@ -12,8 +12,8 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-_NOT_FOUND, _NOT_EXECUTABLE = 127, 126  # as shells say it
-_NOT_FORWARDED = {  # what this process does itself, or what cannot be held up
+_NOT_FOUND, _NOT_EXECUTABLE = 127, 126  # as shells define it
+_NOT_FORWARDED = {  # those that this process handles itself, or that cannot be blocked
     signal.SIGKILL,
     signal.SIGSTOP,
     signal.SIGCHLD,
@@ -30,7 +30,7 @@ _NOT_FORWARDED = {  # what this process does itself, or what cannot be held up
 _FORWARDED = signal.valid_signals() - _NOT_FORWARDED
 _STOPPING = {signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU}
 _TERMINATING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-_WAKING = signal.SIGURG  # by default nobody hears it
+_WAKING = signal.SIGURG  # ignored by default
 _LOOK_EVERY_S = 0.05
 _STOPS_WITHIN_S = 1.0
 _BY_THE_KERNEL = 128  # si_code of a signal that a terminal sent: the job, in the same process group, has it already
@@ -46,11 +46,11 @@ class Job:
         stderr: likewise.
 
     Attributes:
-        asked_to_end: whether a signal came while it ran by which users end what they started; none that is ignored,
-            as a hang-up is under nohup.
+        asked_to_end: whether a signal came while it ran by which users end what they started; none that is ignored, as
+            a hang-up is under nohup.
 
     Raises:
-        OSError: it cannot be executed; `exit_code_of` tells what a shell would return.
+        OSError: it cannot be executed; `exit_code_of` gives what a shell would return.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Job:
         except BaseException:
             self._as_before()
             raise
-        for number in _TERMINATING:  # once the command has ended they end what we still do, and not its exit code
+        for number in _TERMINATING:  # after the command they end our remaining work, without changing its exit code
             if signal.getsignal(number) not in (signal.SIG_IGN, None):
                 signal.signal(number, _interrupted)
 
@@ -101,14 +101,14 @@ class Job:
         return 128 - code if code < 0 else code
 
     def end(self, within_s: float) -> None:
-        """Ask the command to end, and kill it when it has not within so many seconds."""
+        """Ask the command to end, and kill it if it has not ended within so many seconds."""
         self._process.terminate()
         if self.runs(within_s):
             self._process.kill()
 
     @contextlib.contextmanager
     def forwarding(self) -> Iterator[None]:
-        """Signals sent to us reach the command, in a thread: they do so while a report is made too."""
+        """Forward signals sent to us to the command, in a thread: also while a report is made."""
         ended = threading.Event()
         thread = threading.Thread(target=self._forward, args=(ended,), name="signals", daemon=True)
         try:
@@ -132,7 +132,7 @@ class Job:
             if info is None or ended.is_set():
                 continue
             if self._process.poll() is not None:  # nothing left to forward to: it is meant for us
-                waits = False  # nothing wakes a thread that hears signals
+                waits = False  # an unblocked signal does not wake the wait
                 self._heard_again()
                 os.kill(os.getpid(), info.si_signo)
             elif info.si_signo == signal.SIGCONT:
@@ -145,7 +145,7 @@ class Job:
                     self._stop_with_the_command()
 
     def _stop_with_the_command(self) -> None:
-        """A shell that waits for us has to see that its job has stopped; a command may also decide not to stop."""
+        """Stop this process once the command has stopped, so that a waiting shell sees it; not every command stops."""
         until = time.monotonic() + _STOPS_WITHIN_S
         while not self._is_stopped() and self._process.poll() is None:
             if time.monotonic() > until:
@@ -155,7 +155,7 @@ class Job:
             os.kill(os.getpid(), signal.SIGSTOP)
 
     def _continue(self) -> None:
-        """A shell continues the command together with us; others know of us alone."""
+        """Continue the command if it is stopped: a shell continues it together with us, others only know us."""
         if self._is_stopped():
             self._process.send_signal(signal.SIGCONT)
 
@@ -167,13 +167,16 @@ class Job:
         return after_the_name.split()[0] == "T"
 
     def _in_the_child(self) -> None:
-        """Python's own handler would swallow a Ctrl-C that comes before the command is there."""
+        """Restore default handling of Ctrl-C in the child:
+
+        Python's handler would swallow one that comes before the command.
+        """
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
         self._as_before()
 
     def _heard_again(self) -> None:
-        """Of all signals but the one by which a terminal may stop a background job that writes: ours is the report."""
+        """Unblock all signals but the one that may stop a background job that writes to a terminal: we write there."""
         signal.pthread_sigmask(signal.SIG_SETMASK, {*self._mask, signal.SIGTTOU})
 
     def _as_before(self) -> None:
@@ -181,9 +184,9 @@ class Job:
 
 
 def _next_signal(ended: threading.Event, waits: bool) -> signal.struct_siginfo | None:
-    """One that came: at once where the thread `waits` for it, else looked for.
+    """The next signal that came; a thread that `waits` blocks until one comes, others poll and may return None.
 
-    A wait with a limit is none: where a stop of the process outlasts it, Python makes up a signal.
+    A wait with a time limit cannot be used: if the process is stopped for longer, Python makes up a signal.
     """
     if waits:
         return signal.sigwaitinfo(_FORWARDED)
@@ -194,7 +197,7 @@ def _next_signal(ended: threading.Event, waits: bool) -> signal.struct_siginfo |
 
 
 def become(argv: Sequence[str], env: Mapping[str, str]) -> NoReturn:
-    """Execute the command in the place of this process, which is not there for a report then.
+    """Execute the command in place of this process, which then cannot report.
 
     Raises:
         OSError: it cannot be executed.
@@ -205,13 +208,13 @@ def become(argv: Sequence[str], env: Mapping[str, str]) -> NoReturn:
 
 
 def deaf() -> None:
-    """From here on no signal that can be ignored changes how this process ends."""
+    """Ignore all signals that can be ignored, so that none changes how this process ends."""
     for number in _TERMINATING:
         signal.signal(number, signal.SIG_IGN)
 
 
 def exit_code_of(error: OSError) -> int:
-    """What a shell returns for a command that it cannot execute."""
+    """The exit code that a shell returns for a command that it cannot execute."""
     return _NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_EXECUTABLE
 
 

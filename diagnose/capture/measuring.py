@@ -1,4 +1,4 @@
-"""A training command that is run up to its training loop, where its input is measured and it ends."""
+"""Run a training command up to its training loop, where its input is measured and it ends."""
 
 import contextlib
 import sys
@@ -16,9 +16,9 @@ _DIES_WITHIN_S = 10.0
 
 
 def run_until_measured(argv: Sequence[str], inherited: Mapping[str, str], asked: Asked) -> int:
-    """Run the command to its end, which is asked for where it outlives its answer; the exit code.
+    """Run the command and return its exit code; end it if it still runs after it has left its answer.
 
-    What it prints goes to stderr: stdout is for the answer.
+    Its output goes to stderr: stdout is for the answer.
 
     Raises:
         OSError: the command cannot be executed.
@@ -38,7 +38,7 @@ def run_until_measured(argv: Sequence[str], inherited: Mapping[str, str], asked:
 
 
 def how_far(folder: Path) -> str:
-    """Why nothing can have been measured, by the marks of the hooked processes; "" where torch was imported."""
+    """Why no measurement can exist, by the marks of the hooked processes; "" if torch was imported."""
     reached = {path.name for path in (folder / MARKS_FOLDER).iterdir()}
     if PYTHON_MARK not in reached:
         return (

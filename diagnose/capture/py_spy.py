@@ -1,7 +1,6 @@
-"""Stacks of other processes, by py-spy where it is installed: read from outside, the process is not paused.
+"""Stacks of other processes, read by py-spy if it is installed: from outside, without pausing the process.
 
-No value of a variable is asked for, nothing that needs another user's rights, and what it prints of the command line
-is left out.
+It reads no values of variables and needs no rights of another user; the command line that it prints is removed.
 """
 
 import contextlib
@@ -23,20 +22,20 @@ _REFUSED = "permission"
 
 @dataclass(frozen=True)
 class Seen:
-    """What py-spy printed of a process, or why it printed nothing."""
+    """The text that py-spy printed for a process, or why it printed nothing."""
 
     text: str
     why_not: str = ""
 
 
 def installed() -> str | None:
-    """Where py-spy is: on the PATH, else beside this interpreter, whose environment may not be activated."""
+    """Path of py-spy: on the PATH, else in the folder of this interpreter, whose environment may not be activated."""
     beside = Path(sys.executable).parent / _NAME
     return shutil.which(_NAME) or (str(beside) if beside.is_file() else None)
 
 
 def stacks_of(program: str, pids: Mapping[int, int], within_s: float = _WITHIN_S) -> dict[int, Seen]:
-    """The stacks of each process, by rank; all are looked at together, and what takes longer is ended.
+    """The stacks of each process, by rank; all are read at the same time, and a read that takes longer is ended.
 
     Args:
         program: py-spy.

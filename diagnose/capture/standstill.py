@@ -1,6 +1,6 @@
-"""Whether a job stands still, seen from outside: by the steps that its ranks on this host say they have behind them.
+"""Detect from outside that a job stands still, by the steps that its ranks on this host report as done.
 
-The ranks write them once a second (`probes/armed/pulse`); that they changed is timed by this process's own clock.
+The ranks write them once a second (`probes/armed/pulse`); this process's own clock times the changes.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ _DEEPEST = 64
 
 @dataclass(frozen=True)
 class RankPulse:
-    """A rank of this host that lives: its process, the steps behind it (None outside a loop), their usual time or 0."""
+    """A live rank of this host: its process, the steps it has done (None outside a loop), their usual time or 0."""
 
     rank: int
     pid: int
@@ -30,9 +30,10 @@ class RankPulse:
 
 @dataclass(frozen=True)
 class Standstill:
-    """No rank of this host has ended a step for `for_s` seconds; `step` is the last that one did, None before any.
+    """No rank of this host has ended a step for `for_s` seconds; `step` is the last step that a rank ended, None before
+    any.
 
-    With `timed_out` a call of a collective did, which its dump tells.
+    `timed_out` says that a call of a collective timed out, as a dump shows.
     """
 
     step: int | None
@@ -42,13 +43,13 @@ class Standstill:
 
 
 class Watch:
-    """Looks at the pulses again and again.
+    """Judge from the pulses, called again and again, whether the job stands still.
 
-    A standstill that ends by itself is how the job runs, as evaluations between steps are: the next one has to be
-    twice as long. So a run has few of them, and `MOST` at most.
+    A standstill that ends by itself is how the job runs, as evaluations between steps are: the next one has to be twice
+    as long. So a run has few of them, and `MOST` at most.
 
     Args:
-        least_s: so long no step has ended, and `TIMES` the usual step time, where the job stands still.
+        least_s: the job stands still if no step has ended for so long, and for `TIMES` the usual step time.
 
     Attributes:
         stands: the standstill, as long as it lasts.
@@ -62,7 +63,7 @@ class Watch:
         self._dumps = self._count = 0
 
     def look(self, now_s: float, pulses: Sequence[RankPulse], dumps: int) -> None:
-        """What the ranks tell at `now_s`, and how many dumps of torch's flight recorder there are by then."""
+        """Take in the pulses of the ranks at `now_s`, and the number of dumps of torch's flight recorder until then."""
         steps = {pulse.rank: pulse.step for pulse in pulses if pulse.step is not None}
         moved = any(step != self._steps.get(rank) for rank, step in steps.items())
         timed_out, self._dumps, self._steps = dumps > self._dumps, max(dumps, self._dumps), steps
@@ -79,7 +80,7 @@ class Watch:
 
 
 def pulses(scratch: Path, host: str, above: int, proc: Path = Path("/proc")) -> list[RankPulse]:
-    """The ranks that tell of themselves in `scratch`, are on `host`, live, and run below the process `above`."""
+    """The ranks with a pulse file in `scratch` that run on `host`, live, and descend from the process `above`."""
     found = []
     for path in sorted(scratch.glob(PULSE.format("*"))):
         rank, told = rank_in(path.name, PULSE), json_object(path)
@@ -93,7 +94,7 @@ def pulses(scratch: Path, host: str, above: int, proc: Path = Path("/proc")) -> 
 
 
 def _lives(pid: int, started: int, above: int, proc: Path) -> bool:
-    """Whether the process is the one that told of itself, and one of this command's."""
+    """Whether the process is the one that wrote the pulse, and descends from this command."""
     stat = _stat(pid, proc)
     if len(stat) <= _STARTED or stat[_STARTED] != str(started):
         return False

@@ -1,4 +1,4 @@
-"""What happens while a trace is read, on stderr."""
+"""A progress bar on stderr while traces are read."""
 
 import contextlib
 import os
@@ -19,7 +19,7 @@ _ERASED = "\r\x1b[K"
 
 
 class Bar:
-    """How far each file is read, on stderr, from the first second on; nothing of it remains."""
+    """Progress through the files, on stderr, from the first second on; it is erased at the end."""
 
     def __init__(self, begin: float) -> None:
         self._begin = begin
@@ -43,7 +43,7 @@ class Bar:
             self._progress.stop()
 
     def _shown(self) -> "Progress | None":
-        """The bar, None where the system gives no thread to draw it in."""
+        """The bar, None if the system gives no thread to draw it in."""
         from rich.console import Console  # of a large trace alone
         from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
@@ -62,7 +62,7 @@ class Bar:
 
 @contextlib.contextmanager
 def announced(path: Path, wanted: bool = True) -> Iterator[Bar | None]:
-    """A line, and soon a bar, on an interactive stderr while `path` is read; gone when it has been."""
+    """Show a line, and soon a bar, on an interactive stderr while `path` is read; erased afterwards."""
     if not wanted or sys.stderr is None or not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         yield None
         return

@@ -1,6 +1,6 @@
-"""Commands whose options say by which others they have an effect: what would do nothing in silence is refused.
+"""Commands whose options state on which others their effect depends: an option without effect is refused.
 
-Each option states its own conditions, where it is declared (`Option`). `Command` looks at them before any work is done.
+Each option states its own conditions, at its declaration (`Option`). `Command` looks at them before any work is done.
 """
 
 from collections.abc import Collection, Mapping
@@ -20,12 +20,12 @@ class Option(click.Option):
 
     Args:
         needs: the parameter without which it has none.
-        idle_with: the parameters with which it has none, or which contradict it, each with the reason, "" where the
+        idle_with: the parameters with which it has none, or which contradict it, each with the reason, "" if the
             sentence that there is no effect is enough.
         because: why it needs the other.
         writes: it names a file or folder that is written.
-        stands_in: what the command prints goes there instead.
-        reads: its text names a file that is read, which its type does not say.
+        stands_in: the command's output goes there instead.
+        reads: its text names a file that is read, though its type does not say so.
     """
 
     def __init__(
@@ -65,11 +65,11 @@ class Command(click.Command):
         self.also_reads, self.also_writes, self.prints = also_reads, also_writes, prints
 
     def get_help_option_names(self, ctx: click.Context) -> list[str]:
-        """The same in every context: click keeps the option that it makes for the first."""
+        """The names of the help option, the same in every context: click keeps the option that it makes first."""
         return ASKS_FOR_HELP["help_option_names"]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """As click does.
+        """Parse as click does, and refuse options without effect.
 
         Raises:
             UsageError: an option has no effect, or contradicts another; two outputs are one file, or one is an input.
@@ -84,10 +84,10 @@ class Command(click.Command):
 
 
 def refuse_beyond(honoured: Collection[str], because: str) -> None:
-    """Refuses every option that the user typed, whatever its value, but those whose parameters are `honoured`.
+    """Refuse every option that the user typed, whatever its value, but those whose parameters are `honoured`.
 
     Raises:
-        UsageError: there is one; it names it, and `because` says why, with what to do instead.
+        UsageError: there is one; the message names it, and `because` gives the reason and what to do instead.
     """
     for option in _options_given(click.get_current_context()):
         if option.name not in honoured:
@@ -95,7 +95,10 @@ def refuse_beyond(honoured: Collection[str], because: str) -> None:
 
 
 def refuse_given(names: Collection[str], because: str) -> None:
-    """The same of the options whose parameters are called so."""
+    """Refuse each of the options with these parameter names that the user typed.
+
+    The message names the option, and `because` gives the reason.
+    """
     for option in _options_given(click.get_current_context()):
         if option.name in names:
             raise click.UsageError(f"{_name(option)} {because}")

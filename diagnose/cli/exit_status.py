@@ -40,7 +40,7 @@ LONGEST_MESSAGE = 300
 
 
 def exit_code(action: Callable[[], object]) -> int:
-    """Run `action`, say on stderr how it ended, and return the process's exit code."""
+    """Run `action`, report on stderr how it ended, and return the process's exit code."""
     _never_fail_to_encode()
     code, tell = _outcome(action)
     with contextlib.suppress(OSError):
@@ -50,7 +50,7 @@ def exit_code(action: Callable[[], object]) -> int:
 
 @contextlib.contextmanager
 def writing() -> Iterator[None]:
-    """Output goes here: a pipe that is closed meanwhile ends it quietly, a full disk or no stdout with a message."""
+    """Write output within this block: a closed pipe ends it quietly, a full disk or closed stdout with a message."""
     if sys.stdout is None:
         raise UserError("cannot write the output", why="standard output is closed")
     try:
@@ -64,7 +64,7 @@ def writing() -> Iterator[None]:
 
 
 def _outcome(action: Callable[[], object]) -> tuple[int, Callable[[], object]]:
-    """The exit code, and what says why on stderr."""
+    """The exit code, and a function that prints the reason on stderr."""
     try:
         action()
         if sys.stdout is not None:
@@ -93,7 +93,7 @@ def _tell_defect(error: Exception) -> None:
 
 
 def explained(error: Exception) -> click.ClickException | None:
-    """The error with what its user can do about it; None where that is nothing, since it is a bug in diagnose."""
+    """The error with advice for the user; None if it is a bug in diagnose, which has none."""
     if isinstance(error, click.ClickException):
         return error
     if isinstance(error, MemoryError):
@@ -110,7 +110,7 @@ def explained(error: Exception) -> click.ClickException | None:
 
 
 def defect(error: Exception) -> str:
-    """The line that tells of one; where DIAGNOSE_TRACEBACK is set, its traceback goes to stderr."""
+    """The line that reports a defect; if DIAGNOSE_TRACEBACK is set, its traceback goes to stderr."""
     if os.environ.get("DIAGNOSE_TRACEBACK"):
         traceback.print_exception(error)
     message = printable(" ".join(str(error).split()))[:LONGEST_MESSAGE]
@@ -119,7 +119,7 @@ def defect(error: Exception) -> str:
 
 
 def _discard_stdout() -> None:
-    """Send what is still buffered nowhere, so that the interpreter's last flush is quiet."""
+    """Discard buffered output, so that the interpreter's last flush is quiet."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, sys.stdout.fileno())
@@ -127,7 +127,7 @@ def _discard_stdout() -> None:
 
 
 def _never_fail_to_encode() -> None:
-    """A name from a trace that the terminal's encoding lacks is escaped."""
+    """Escape characters of a name from a trace that the terminal's encoding lacks."""
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:

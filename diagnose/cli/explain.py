@@ -42,7 +42,7 @@ def rule_named(name: str, rules_dirs: tuple[Path, ...] = ()) -> Rule:
 
 
 def print_rule(rule: Rule, page: Page) -> None:
-    """Everything that the file of the rule says."""
+    """Print everything that the file of the rule holds."""
     page.line(Text.assemble((rule.id, "bold"), (f"   {rule.class_}   {rule.maturity}", "dim")))
     page.hanging(plain(rule.title), 0)
     page.gap()
@@ -85,7 +85,7 @@ def _facts(page: Page, rule: Rule) -> None:
 
 
 def _named(template: str) -> str:
-    """A sentence of a rule with each fact shown as its name, and each setting as different loops make it."""
+    """A sentence of a rule with each fact shown by its name, and each setting as different loops spell it."""
 
     def called(name: str, with_denominator: bool) -> str:
         return f"{name} of {REGISTRY[name].of}" if with_denominator else name

@@ -18,7 +18,7 @@ Decorator = Callable[[Any], Any]
 
 
 def json_option(what: str = "the answer", says: str = "") -> Decorator:
-    """`--json`: `what` is printed as one object; `says` is the help where another sentence tells more of it."""
+    """The option `--json`, which prints `what` as one object; `says` replaces the help text."""
     return click.option("--json", "as_json", is_flag=True, help=says or f"Print {what} as one JSON object on stdout.")
 
 
@@ -29,7 +29,7 @@ def out_option(says: str, *names: str, **more: Any) -> Decorator:
 
 
 def _checked(_context: click.Context, option: click.Parameter, to: Path | None) -> Path | None:
-    """Refuses before the analysis what can be seen to fail after it."""
+    """Refuse, before the analysis, a file that cannot be written."""
     what = f"cannot write {MARKDOWN if option.name == 'markdown' else HTML}"
     if to is None or (to == STDOUT and option.name == "markdown"):
         return to
@@ -84,7 +84,7 @@ fail_on_option: Decorator = click.option(
 
 
 def page_options(command: Command) -> Command:
-    """Adds the forms that are written beside what is printed."""
+    """Add the options that write further forms of the output: tables, Markdown and HTML."""
     for option in (tables_option, markdown_option, html_option):
         command = option(command)
     return command

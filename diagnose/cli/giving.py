@@ -1,4 +1,4 @@
-"""An answer is printed, or written to files, in the forms that the options of `cli/forms` ask for."""
+"""Print an answer, or write it to files, in the forms that the options of `cli/forms` ask for."""
 
 import contextlib
 import io
@@ -30,7 +30,7 @@ _OF_A_FILE = 100  # columns
 
 @dataclass(frozen=True, kw_only=True)
 class Forms:
-    """What makes each form of an answer; None where the command has no option for it.
+    """Functions that make each form of an answer; None if the command has no option for it.
 
     Each imports what it needs when it is called: a form that nobody asks for costs no time.
 
@@ -50,7 +50,7 @@ class Forms:
 
 
 def give(answer: "Answer", forms: Forms, given: Mapping[str, Any], *shown: str, reads: Collection[Path] = ()) -> None:
-    """Writes the files that were asked for, then prints the answer, as `write_files` and `show` do."""
+    """Write the requested files, then print the answer, as `write_files` and `show` do."""
     write_files(forms, given, *shown, reads=reads)
     show(answer, forms, given, *shown)
 
@@ -81,10 +81,10 @@ def show(answer: "Answer", forms: Forms, given: Mapping[str, Any], *shown: str) 
 
 
 def write_files(forms: Forms, given: Mapping[str, Any], *shown: str, reads: Collection[Path] = ()) -> None:
-    """Writes each file that was asked for beside what is printed, and says where on stderr.
+    """Write each further file that the user asked for, and report its path on stderr.
 
     Args:
-        forms: what makes them.
+        forms: the functions that make them.
         given: the options, of those that the command has.
         shown: the command's arguments as they may be printed.
         reads: files that were read, none of which is written over.
@@ -105,7 +105,7 @@ def write_files(forms: Forms, given: Mapping[str, Any], *shown: str, reads: Coll
 
 
 def write_file(to: Path, content: bytes, what: str) -> None:
-    """Writes `content` whole or not at all and says where on stderr.
+    """Write `content` whole or not at all and report its path on stderr.
 
     Args:
         to: the file.
@@ -121,7 +121,7 @@ def write_file(to: Path, content: bytes, what: str) -> None:
 
 
 def _in_place_of_text(answer: "Answer", forms: Forms, given: Mapping[str, Any], shown: tuple[str, ...]) -> bytes | None:
-    """What is printed in place of the text; None where nothing is."""
+    """Output that replaces the text; None if nothing does."""
     if given.get("as_json"):
         return f"{answer.to_json()}\n".encode()
     if given.get("annotations") and forms.annotations is not None:
@@ -140,7 +140,7 @@ def _text(forms: Forms) -> str:
 
 
 def _about(shown: tuple[str, ...]) -> "About":
-    """What made the page: the command line with only what the user gave, and paths as they may be printed."""
+    """The command line that made the page: only what the user gave, with paths as they may be printed."""
     from diagnose.report.views.summary import About
 
     context = click.get_current_context()
@@ -149,7 +149,7 @@ def _about(shown: tuple[str, ...]) -> "About":
 
 
 def _write_tables(tables: "Mapping[str, Table]", folder: Path) -> None:
-    """Writes each table whole or not at all, and says which files of the folder it took the place of."""
+    """Write each table whole or not at all, and report which files of the folder were overwritten."""
     from diagnose.report.tables import csv_of, has_parquet, parquet_of
 
     forms = {"csv": csv_of} | ({"parquet": parquet_of} if has_parquet() else {})

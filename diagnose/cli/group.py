@@ -41,7 +41,9 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does, with the nearest name when there is no such command, and the defaults of the settings file."""
+        """Resolve as click does, suggest the nearest name for an unknown command, and load the settings file's
+        defaults.
+        """
         name = args[0]
         if name not in self.commands_at and not name.startswith("-"):
             near = get_close_matches(name, self.commands_at, n=1)
@@ -77,7 +79,7 @@ class LazyGroup(click.Group):
 
 
 def _defaults(command: click.Command, ctx: click.Context) -> dict[str, Any]:
-    """What the settings file holds for the command; a job runs whatever is in it, without what cannot be used."""
+    """The settings file's defaults for the command; `run` ignores a file that it cannot use, since a job must start."""
     if command.name != "run":
         return defaults_for(command)
     try:

@@ -1,4 +1,4 @@
-"""The options about how traces are loaded. None of them changes what is found."""
+"""Options on how traces are loaded. None of them changes the diagnosis."""
 
 import contextlib
 import resource
@@ -16,7 +16,7 @@ from diagnose.trace import Loading
 
 _RESERVED, _MOST_RESERVED_BYTES = 8, 64 << 20  # an eighth of the budget, at most, is left for what comes between looks
 _COUNT_EVERY_S, _COUNT_AGAIN_S = 0.01, 2.0
-OF_TRACES = ("jobs", "scheduler", "low_memory", "python_functions")  # nothing where no trace is analysed
+OF_TRACES = ("jobs", "scheduler", "low_memory", "python_functions")  # nothing if no trace is analysed
 Command = TypeVar("Command", bound=Callable[..., Any])
 _OPTIONS = (
     click.option("--no-cache", is_flag=True, help="Parse the traces anew, and cache nothing on disk."),
@@ -57,7 +57,7 @@ def loading_options(command: Command) -> Command:
 
 
 def loading_of(given: Mapping[str, Any], watch: Bar | None) -> Loading:
-    """How to load what the options ask for."""
+    """The settings for loading that the options ask for."""
     memory = given["low_memory"]
     return Loading(
         cache=not given["no_cache"],
@@ -70,11 +70,11 @@ def loading_of(given: Mapping[str, Any], watch: Bar | None) -> Loading:
 
 @contextlib.contextmanager
 def limited(memory_bytes: int | None) -> Iterator[None]:
-    """The process may take that much for itself meanwhile: what would take more ends with a MemoryError.
+    """Limit the memory that the process takes for itself in the block; more raises a MemoryError.
 
-    What the process has taken is counted, and the error raised between two steps of Python when less than a reserve is
-    left. The system's limit is the last resort, for one large request, which numpy and Python answer with an error:
-    libraries in C do not all check the many small ones, and one that fails inside them can end the process.
+    The memory taken is counted, and the error raised between two steps of Python when less than a reserve is left. The
+    system's limit is the last resort, for one large request, which numpy and Python answer with an error: libraries in
+    C do not all check the many small ones, and one that fails inside them can end the process.
     """
     if memory_bytes is None:
         yield
@@ -91,16 +91,16 @@ def limited(memory_bytes: int | None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _counting(most_bytes: int) -> Iterator[None]:
-    """Raises a MemoryError once the process has taken more; nothing where it cannot be counted.
+    """Raise a MemoryError once the process has taken more; nothing if it cannot be counted.
 
-    Where it is more only with the columns on disk that the system holds for it, these are let go.
+    If it is more only with the columns on disk that the system caches for it, these are released.
     """
     from diagnose.trace.spill import let_go  # brings numpy, which an answer that is kept does without
 
     def end_when_too_much(_number: int, _frame: object) -> None:
         resident, taken = _counted() or (0, 0)
         if taken > most_bytes:
-            signal.setitimer(signal.ITIMER_REAL, _COUNT_AGAIN_S, _COUNT_AGAIN_S)  # what tidies up may end in peace
+            signal.setitimer(signal.ITIMER_REAL, _COUNT_AGAIN_S, _COUNT_AGAIN_S)  # cleanup may finish undisturbed
             raise MemoryError
         if resident > most_bytes:
             let_go()
@@ -118,13 +118,13 @@ def _counting(most_bytes: int) -> Iterator[None]:
 
 
 def taken_bytes() -> int | None:
-    """Memory that the process has taken for itself, as the system's limit counts it; None where nothing says."""
+    """Memory that the process has taken for itself, as the system's limit counts it; None if it is unknown."""
     counted = _counted()
     return None if counted is None else counted[1]
 
 
 def _counted() -> tuple[int, int] | None:
-    """Bytes of memory that hold something of the process, and those that it has taken for itself."""
+    """Bytes of memory that are resident for the process, and those that it has taken for itself; None if unknown."""
     try:
         with open("/proc/self/statm", "rb") as file:
             pages = file.read().split()

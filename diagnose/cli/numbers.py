@@ -14,15 +14,15 @@ from diagnose.formulas.mfu_conventions import MFU_AS
 if TYPE_CHECKING:
     from diagnose.hardware import Gpu
 
-_MOST_HOURS = 1e12  # what is computed of them stays finite
+_MOST_HOURS = 1e12  # results computed from them stay finite
 _SUFFIXES = {"K": 3, "M": 6, "B": 9, "G": 9, "T": 12}
 
 
 class Number(click.FloatRange):
-    """A number of a range that is finite, such as 4.2e15 or 1.2B: "inf" and "nan" pass a plain range."""
+    """A number of a range that is finite, such as 4.2e15 or 1.2B: a plain range lets "inf" and "nan" pass."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The number; what is none, or is out of range, is wrong usage."""
+        """The number; an invalid one, or one out of range, is wrong usage."""
         if isinstance(value, str) and value[-1:].upper() in _SUFFIXES:
             value = f"{value[:-1]}e{_SUFFIXES[value[-1].upper()]}"
         number = float(super().convert(value, param, ctx))
@@ -32,7 +32,7 @@ class Number(click.FloatRange):
 
 
 class _Stated(Number):
-    """Such a number of which products with several others are finite, too."""
+    """A number whose products with several others are finite, too."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         number = super().convert(value, param, ctx)
@@ -56,7 +56,7 @@ class _Hours(click.ParamType):  # type: ignore[type-arg]  # generic in some vers
 
 
 class _Share(click.ParamType):  # type: ignore[type-arg]  # generic in some versions of click
-    """A share such as 5% or 0.05, also of 100% and more; from 1 on a number without a percent sign may mean either."""
+    """A share such as 5% or 0.05, also of 100% and more; from 1 on a number without a percent sign is ambiguous."""
 
     name = "share"
 
@@ -179,7 +179,7 @@ def stated_options(command: Command) -> Command:
 
 
 def compared_options(command: Command) -> Command:
-    """Adds those of them that change what a comparison tells: tokens, the roofline, the hardware, what a step is."""
+    """Add those options that change what a comparison shows: tokens, the roofline, the hardware, what a step is."""
     return _with_stated(_COMPARED, command)
 
 
@@ -192,14 +192,14 @@ def _with_stated(options: tuple[tuple[str, str], ...], command: Command) -> Comm
 
 
 def mfu_as_option(command: Command) -> Command:
-    """Adds the option that says whose count of model FLOPs MFU is stated by."""
+    """Add the option for the project whose count of model FLOPs defines MFU."""
     return click.option("--mfu-as", type=click.Choice(tuple(MFU_AS)), help="Count FLOPs for MFU as this project does.")(
         command
     )
 
 
 def cost_options(command: Command) -> Command:
-    """Adds the options that say what a GPU-hour costs, and how much is to be trained."""
+    """Add the options for the price of a GPU-hour and for how much is to be trained."""
     for name, text, kind in reversed(_COSTS):
         command = click.option(name, metavar="F", type=kind, help=text)(command)
     return command

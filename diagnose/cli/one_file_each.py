@@ -1,4 +1,4 @@
-"""Each output has a place of its own, and none is what the command reads: looked at before any work is done."""
+"""Check, before any work, that each output has a path of its own and none is an input."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -15,15 +15,15 @@ _STDOUT = "/dev/stdout"
 _DASH = "-"
 _OF_TABLES = (".csv", ".parquet")
 _OF_PAGES = (".html", ".htm", ".md", ".markdown", ".txt")
-Named = tuple[str, Path]  # what it is called in a message, and where it is
+Named = tuple[str, Path]  # its name in a message, and its path
 Places = Callable[[Mapping[str, Any]], Iterable[Path]]  # further ones, by the parameters
 
 
 def refuse_clashes(ctx: click.Context, also_reads: Places | None, also_writes: Places | None, prints: bool) -> None:
-    """Refuses two outputs in one place, and an output in the place of an input, whatever the names of the place.
+    """Refuse two outputs at one place, and an output at the place of an input, by whatever names they are given.
 
     Raises:
-        UsageError: there are such; it names both.
+        UsageError: there are such; the message names both.
     """
     outputs = [*_outputs(ctx), *_named("what is written", also_writes, ctx)]
     if not outputs:
@@ -67,7 +67,7 @@ def _inputs(ctx: click.Context) -> Iterator[Named]:
 
 
 def _is_replaced(ctx: click.Context) -> bool:
-    """Whether what would be printed goes to a file, or an output is standard output by its name."""
+    """Whether printed output is redirected to a file, or an output is standard output by its name."""
     for option in ctx.command.params:
         value = ctx.params.get(str(option.name))
         if value is not None and (getattr(option, "stands_in", False) or (str(value) == _DASH and _takes_dash(option))):
@@ -80,7 +80,7 @@ def _takes_dash(option: click.Parameter) -> bool:
 
 
 def _clash(one: Path, other: Path) -> bool:
-    """Whether both are one place, or `other` is a table in the folder of tables `one`."""
+    """Whether both are the same place, or `other` is a table in the folder of tables `one`."""
     place, beside = os.path.realpath(one), os.path.realpath(other)
     if os.devnull in (place, beside):
         return False
@@ -90,14 +90,14 @@ def _clash(one: Path, other: Path) -> bool:
 
 
 def _is_part(output: Path, read: Path) -> bool:
-    """Whether the output is a file of the folder that is read and tells of a run: what was written before is none."""
+    """Whether the output is a file in the folder that is read and describes a run, rather than an earlier report."""
     place, folder = os.path.realpath(output), os.path.realpath(read)
     is_within = os.path.isfile(place) and os.path.isdir(folder) and place.startswith(folder.rstrip(os.sep) + os.sep)
     return is_within and not place.lower().endswith(_OF_PAGES) and _tells_of_a_run(Path(place))
 
 
 def _tells_of_a_run(file: Path) -> bool:
-    """Whether it is a trace, a diagnosis, or called as what holds step times is."""
+    """Whether the file is a trace, a diagnosis, or named like a file of step times."""
     from diagnose.diagnosis.reading import LARGEST_BYTES, kind_of  # only of a file that would be written over
     from diagnose.series.places import holds_series
     from diagnose.trace.discover import traces_among

@@ -1,4 +1,4 @@
-"""`--rules`: rules of the user's beside the built-in ones."""
+"""The option `--rules`: the user's own rules in addition to the built-in ones."""
 
 from collections.abc import Iterable
 from pathlib import Path

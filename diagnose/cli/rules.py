@@ -1,4 +1,4 @@
-"""`diagnose rules`: what can be found."""
+"""`diagnose rules`: the list of the rules."""
 
 from pathlib import Path
 

@@ -1,12 +1,12 @@
 """Defaults of options from `diagnose.toml`, or from `[tool.diagnose]` of `pyproject.toml`, whichever is nearest.
 
-    [analyze]
+[analyze]
     rules = ["rules/"]
     gpu-hour-price = 2.5
     fail-on = "critical"
 
-Options that write files or send traces elsewhere are not taken from a file: it may have come with somebody's code.
-A file that cannot be used stops no job: `diagnose run` says so in a line and does without.
+Options that write files or send traces elsewhere are not taken from a file: it may have come with somebody's code. A
+file that cannot be used stops no job: `diagnose run` reports it in a line and goes on without.
 """
 
 import os
@@ -47,7 +47,7 @@ def defaults_for(command: click.Command, folder: Path | None = None) -> dict[str
 
 
 def working_folder() -> Path | None:
-    """The working folder, None where it was deleted."""
+    """The working folder, None if it was deleted."""
     try:
         return Path.cwd()
     except OSError:
@@ -95,7 +95,7 @@ def _parsed(path: Path) -> Mapping[str, Any]:
 
 
 def _checked(command: click.Command, key: str, value: object, path: Path) -> tuple[str, Any]:
-    """The parameter's name and its value."""
+    """The parameter's name and value for a key of the file."""
     for parameter in command.params:
         if isinstance(parameter, click.Option) and f"--{key}" in parameter.opts:
             name = parameter.name or ""

@@ -1,4 +1,4 @@
-"""How severe a finding has to be for the exit code to say so."""
+"""The severity from which a finding sets the exit code."""
 
 from typing import TYPE_CHECKING
 

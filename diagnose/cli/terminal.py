@@ -11,7 +11,7 @@ class _Terminal(Console):
     """A console that leaves a closed pipe to the caller."""
 
     def on_broken_pipe(self) -> None:
-        """Rich exits here with 1, which means something else to us."""
+        """Raise the error to the caller: rich would exit with 1, which has another meaning here."""
         self.quiet = True
         raise BrokenPipeError
 

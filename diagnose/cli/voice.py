@@ -1,4 +1,4 @@
-"""What is said beside a running job. A reader that is slow, full or gone holds up nobody, and fails nothing."""
+"""Output next to a running job's own. A slow, full or closed pipe delays nobody and breaks nothing."""
 
 import os
 import select
@@ -43,12 +43,12 @@ class Voice:
 
 
 def stdout() -> Voice:
-    """For the report, where a person reads it."""
+    """The voice on stdout, for a report that a person reads there."""
     return _voice("stdout")
 
 
 def stderr() -> Voice:
-    """For what happens meanwhile, and for the report where a file or a program takes what the job writes."""
+    """The voice on stderr, for progress, and for the report if a file or a program takes the job's output."""
     return _voice("stderr")
 
 
@@ -58,7 +58,7 @@ def say(line: str) -> None:
 
 
 def guarded(action: Callable[[], object], failed: str = "no report") -> bool:
-    """Whether `action` went well; nothing that fails here changes how the command ends."""
+    """Run `action` and return whether it succeeded; a failure is printed and does not change how the command ends."""
     try:
         action()
         return True
@@ -95,7 +95,7 @@ def _number_of(stream: TextIO | None) -> int | None:
 
 
 def _write_unstopped(number: int, data: bytes, after: threading.Thread | None) -> None:
-    """A terminal may stop every process of a background job of which one writes; with the signal held it does not."""
+    """Write with SIGTTOU blocked: a terminal may stop every process of a background job of which one writes."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTTOU})
     _write(number, data, after)
 
@@ -107,7 +107,7 @@ def _write(number: int, data: bytes, after: threading.Thread | None) -> None:
     while left:
         try:
             left = left[os.write(number, left) :]
-        except BlockingIOError:  # somebody has made the stream one that does not wait
+        except BlockingIOError:  # the stream was made non-blocking
             select.select([], [number], [])
         except OSError:
             return

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all."""
+"""Files that exist whole or not at all."""
 
 import contextlib
 import os
@@ -13,8 +13,8 @@ from diagnose.trace.parts import held, part_of, remove_abandoned
 def whole_file(to: Path) -> Iterator[BinaryIO]:
     """A file that takes the name `to` when all is written; one that is there already keeps its permissions.
 
-    It has no name before where the file system allows that, so that a kill leaves nothing of it. Devices and pipes are
-    written to as they are.
+    Until then it has no name, if the file system allows that, so that a kill leaves nothing behind. Devices and pipes
+    are written to as they are.
     """
     if to.exists() and not to.is_file():
         with to.open("wb") as device:
@@ -38,7 +38,7 @@ def whole_file(to: Path) -> Iterator[BinaryIO]:
 
 
 def is_same_file(one: Path, other: Path) -> bool:
-    """Whether both names lead to one file that is there."""
+    """Whether both names lead to the same existing file."""
     try:
         return one.samefile(other)
     except (OSError, ValueError):
@@ -46,7 +46,7 @@ def is_same_file(one: Path, other: Path) -> bool:
 
 
 def _begun(target: Path) -> tuple[int, Path | None]:
-    """A file beside the target, held by this process, and its name if it needs one."""
+    """A file in the target's folder, locked by this process, and its name if it needs one."""
     part, handle = None, _unnamed(target.parent)
     if handle is None:
         part = target.parent / part_of(target.name)
@@ -56,7 +56,7 @@ def _begun(target: Path) -> tuple[int, Path | None]:
 
 
 def _unnamed(folder: Path) -> int | None:
-    """A file without a name, None where the system or its file system knows none that gets one later."""
+    """A file without a name; None if the system or its file system cannot name one later."""
     try:
         handle = os.open(folder, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600)
     except (AttributeError, OSError):
@@ -68,7 +68,7 @@ def _unnamed(folder: Path) -> int | None:
 
 
 def _named(handle: int, target: Path) -> Path:
-    """A name for the file that has none."""
+    """Link the nameless file to a temporary name, and return it."""
     part = target.parent / part_of(target.name)
     folder = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:  # with a handle of the folder the link in /proc is followed, without one it is not

@@ -1,4 +1,4 @@
-"""What a GitHub workflow shows beside the code of a pull request: where that code is."""
+"""Annotations that a GitHub workflow shows next to the code of a pull request, at its file and line."""
 
 import os
 from pathlib import PurePosixPath

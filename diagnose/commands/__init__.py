@@ -1,1 +1,4 @@
-"""The commands beside the core: a folder holds all that only one of them needs. The core imports none of them."""
+"""The commands, outside the core: a folder holds everything that only one of them needs.
+
+The core imports none of them.
+"""

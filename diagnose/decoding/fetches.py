@@ -1,7 +1,7 @@
-"""Where in a pickle each remembered value is asked for last: the first of the two passes over a file.
+"""Find the last use of each remembered value in a pickle: the first of the two passes over a file.
 
-Most of what a pickle remembers nobody asks for, and most of the rest soon: a stack is asked for by the action that
-frees what it allocated. So what has to be held at a time is little, however long the file.
+Most remembered values are never used again, and most of the rest soon: a stack is used again by the action that frees
+what it allocated. So few values have to be held at a time, however long the file.
 """
 
 import re
@@ -24,7 +24,7 @@ _LAST_PART = (1 << 16) - 1  # of what is asked for later still: it is held to th
 
 
 class Fetches:
-    """By the number under which a value is remembered, the part of the file in which it is asked for last."""
+    """The part of the file in which each remembered value is used last, by the number under which it is remembered."""
 
     def __init__(self) -> None:
         self._parts = np.zeros(1 << 12, np.uint16)
@@ -32,11 +32,11 @@ class Fetches:
         self._looked_up = self._parts.data
 
     def last_part(self, number: int) -> int:
-        """The last part of the file, from 1, that asks for the number; 0 where none does."""
+        """The last part of the file, from 1, that asks for the number; 0 if none does."""
         return self._looked_up[number] if number < len(self._looked_up) else 0
 
     def ended(self, numbers: Iterable[int], part: int) -> list[int]:
-        """Those of some numbers for which no part from `part` on asks."""
+        """The numbers that no part from `part` on uses."""
         if part > _LAST_PART:
             return []
         asked = np.fromiter(numbers, np.int64)
@@ -46,7 +46,7 @@ class Fetches:
         """Take down fetches that end before the window's next byte: opcodes of five bytes each.
 
         Raises:
-            UnsoundPickle: one asks for a number that is higher than any that fits into the file before it.
+            UnsoundPickle: one uses a number that is higher than any that fits into the file before it.
         """
         if not found:
             return

@@ -1,8 +1,8 @@
 """Dictionaries of scalars, remembered values and at most one list of them, read whole by one pattern.
 
-Nearly all of a snapshot is such dictionaries, millions of them, which take several times as long opcode by opcode. What
-does not match is left to the machine of `unpickling`, so that the pattern decides how fast a file is read and never
-what it says.
+Nearly all of a snapshot is such dictionaries, millions of them, which take several times as long opcode by opcode. Data
+that does not match is left to the machine of `unpickling`: the pattern decides how fast a file is read, never the
+result.
 """
 
 import re
@@ -29,7 +29,7 @@ Remembered = bytes | None
 
 
 class Flat(NamedTuple):
-    """A dictionary that was read: its entries, a tuple in the place of the list, and where it ends in the data."""
+    """A dictionary that was read: its entries, with a tuple in place of the list, and the position where it ends."""
 
     entries: dict[Any, Any]
     remembered: Remembered
@@ -40,10 +40,10 @@ class Flat(NamedTuple):
 
 
 class Values(dict[bytes, Any]):
-    """The values of opcodes that plain dictionaries are made of, kept by their bytes.
+    """Values of opcodes of plain dictionaries, cached by their bytes.
 
     Args:
-        known: the value that is remembered under a number, or KeyError.
+        known: returns the value that is remembered under a number, or raises KeyError.
     """
 
     def __init__(self, known: Callable[[int], Any]) -> None:
@@ -66,7 +66,7 @@ class Values(dict[bytes, Any]):
         return value
 
     def forget(self, number: int | None = None) -> None:
-        """Keep nothing of what is remembered under a number, since it is another value; without one, nothing at all."""
+        """Forget the value cached for a number, since it is another value; without a number, forget all."""
         if number is None:
             self.clear()
             self._lists.clear()
@@ -76,13 +76,13 @@ class Values(dict[bytes, Any]):
             self.pop(b"h" + number.to_bytes(4, "little")[:1], None)
 
     def tidy(self) -> None:
-        """Keep no scalars, and lists only while they are few: of a long history the stacks come again and again."""
+        """Forget scalars, and lists unless they are few: the stacks of a long history recur."""
         self.clear()
         if self._list_bytes > _MOST_LISTED_BYTES:
             self.forget()
 
     def flat(self, data: bytes, at: int) -> Flat | None:
-        """The dictionary that begins at a place in the data; None where it is no such one, or not sound."""
+        """The dictionary that begins at a place in the data; None if it is no such dictionary, or not sound."""
         found = _FLAT.match(data, at)
         try:
             return None if found is None else self._read(found)

@@ -1,4 +1,4 @@
-"""The opcodes of pickles that hold plain values, how long what follows them may be, and what is refused.
+"""The opcodes of pickles with plain values, the length of their arguments, and what is refused.
 
 Opcodes: `pickletools` of the standard library, protocols 2 to 5. Torch writes protocol 2 in C++ (`pickle_str`), and
 Python its default elsewhere.
@@ -9,7 +9,7 @@ from collections.abc import Callable
 LONGEST_TEXT = 1 << 20  # bytes; a stack of C++ frames is a text of some thousands
 LONGEST_NUMBER = 9  # bytes; addresses and times take 8, and millions of longer ones have one hash
 
-NUMBERS = {b"\x8a": 1, b"\x8b": 4}  # of any length, by the bytes that tell it
+NUMBERS = {b"\x8a": 1, b"\x8b": 4}  # of any length, by the bytes that hold the length
 TEXTS = {b"\x8c": 1, b"X": 4, b"\x8d": 8}
 BYTES = {b"C": 1, b"B": 4, b"\x8e": 8}
 FETCHED = {b"h": 1, b"j": 4}
@@ -28,14 +28,14 @@ Take = Callable[[int], bytes]
 
 
 class UnsoundPickle(Exception):
-    """The file is no pickle of plain values, or none that a recorder wrote; the text says why, in one clause."""
+    """The file is no pickle of plain values, or none that a recorder wrote; the message gives the reason."""
 
 
 def pass_by(take: Take, code: bytes) -> None:
-    """Read what follows an opcode, and no further.
+    """Read the argument of an opcode, and no further.
 
     Raises:
-        UnsoundPickle: it is none of plain values, or what follows it is too long.
+        UnsoundPickle: it is no opcode of plain values, or its argument is too long.
     """
     if code in FIXED:
         exactly(take, FIXED[code][0])

@@ -1,12 +1,12 @@
 """Pickles of plain containers, read without pickle: nothing is imported, called or built but lists, dicts and scalars.
 
-A dump is data, and whoever can write it must not be able to run anything where it is read. So this machine knows the
-opcodes that plain values need and no other; one that asks for an object of Python is refused, with what it asks for. It
-reads a file as a stream, its texts and numbers are bounded, and so is what it holds at a time.
+A dump is data, and whoever can write it must not be able to run anything on the machine that reads it. So this machine
+knows the opcodes that plain values need and no other; one that asks for an object of Python is refused, with what it
+asks for. It reads a file as a stream, its texts and numbers are bounded, and so is what it holds at a time.
 
-A file is gone through twice: the first time tells how far each value is asked for again, and only so far it is
-remembered the second time. With `reduced` dictionaries become something smaller as soon as they are complete, so that
-a file of any size is read in the memory that its answer takes.
+A file is gone through twice: the first pass finds the last use of each value, and the second pass remembers it only
+until then. With `reduced`, each dictionary is reduced as soon as it is complete, so that reading a file of any size
+takes only the memory of its result.
 """
 
 import struct
@@ -87,7 +87,7 @@ class _Machine:
                 self._scalar(code)
 
     def _flat(self, reduced: Reduced) -> bool:
-        """Read the dictionary that has begun at once; False where it is for the machine."""
+        """Read the dictionary that has begun at once; False if it is for the machine."""
         window = self._window
         found = self._values.flat(window.data, window.at - 1)
         if found is None or self._takes_a_number(found):
@@ -103,7 +103,7 @@ class _Machine:
         return True
 
     def _takes_a_number(self, found: Flat) -> bool:
-        """Whether it is remembered under the number of something else, which recorders never do."""
+        """Whether a value takes the number of another, which recorders never do."""
         own, of_list = found.remembered, found.list_remembered
         if own is not None and len(own) > 1 and _number(own) in self._memo:
             return True
@@ -118,7 +118,7 @@ class _Machine:
             self._memo[number] = value
 
     def _tidy(self) -> None:
-        """Once in each part of the file: forget what nobody asks for from here on."""
+        """Forget, once in each part of the file, the values that are not used any more."""
         part, memo = self._window.part, self._memo
         if part == self._tidied_part:
             return
@@ -145,7 +145,7 @@ class _Machine:
             opcodes.pass_by(take, code)
 
     def push(self, value: Any) -> None:
-        """Put a value on the stack that takes memory of its own."""
+        """Push a value that takes memory of its own onto the stack."""
         self._stack.append(value)
         self._held += 1
         if self._held > MOST_HELD:

@@ -1,4 +1,4 @@
-"""A file that is read from its begin to its end, of which the bytes that come next can be looked at."""
+"""A file that is read from its begin to its end, with a look at the bytes that come next."""
 
 from typing import BinaryIO
 
@@ -6,11 +6,11 @@ PART = 1 << 20  # bytes that are read at a time, and the grain in which it is kn
 
 
 class Window:
-    """What lies ahead in a file.
+    """A buffer of the bytes that come next in a file.
 
     Attributes:
         data: the bytes that are held.
-        at: where in them the next byte is.
+        at: position of the next byte within them.
     """
 
     def __init__(self, file: BinaryIO) -> None:
@@ -21,7 +21,7 @@ class Window:
 
     @property
     def passed_bytes(self) -> int:
-        """Where in the file the next byte is."""
+        """Position of the next byte in the file."""
         return self._begin + self.at
 
     @property
@@ -40,7 +40,7 @@ class Window:
         return found
 
     def look_on(self, count: int = 1) -> bool:
-        """Read on, so that `count` bytes are ahead; False at the end of the file."""
+        """Read until `count` bytes are ahead; False at the end of the file."""
         self._begin += self.at
         more = self._read(max(PART, count))
         self.data = self.data[self.at :] + more

@@ -42,7 +42,7 @@ def _compiles(wanted: dict[str, Any]) -> bool:
 
 
 def _held_back(arguments: dict[str, Any]) -> Callable[[], None]:
-    """The state that all Accelerators share is set before the values are found not to do."""
+    """Return a function that undoes the shared state: an Accelerator sets it before it rejects the values."""
     state: Any = sys.modules["accelerate.state"].AcceleratorState
     was_made = bool(state._shared_state)
 

@@ -1,4 +1,4 @@
-"""What a patch may set: for each target the keys, and the values each key takes. A patch is data; it names no code."""
+"""The settings that a patch may make: for each target its keys, and the values of each. A patch is data, never code."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from ..facts.environment import ENVIRONMENT
 
-Check = Callable[[object], str]  # what is expected instead of the value; empty when the value will do
+Check = Callable[[object], str]  # describes the values it expects; empty if the value is allowed
 
 _SETTING = re.compile(r"[A-Za-z0-9_.,:=^+\-\[\]]{1,200}\Z")
 _LARGEST = 1_000_000_000

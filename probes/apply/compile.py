@@ -21,7 +21,7 @@ _OWN = "torch.nn.modules."  # the compiler starts at no call into these files
 
 
 def compiled_next(patch: JobPatch, optimizer: Any) -> None:
-    """Compile the module that the loop calls next, of those that hold all that `optimizer` steps."""
+    """Compile the module that the loop calls next, among those that hold all parameters of `optimizer`."""
     models = holding_all(optimizer)
     refusal = refused(models)
     if refusal:
@@ -54,13 +54,13 @@ def holding_all(optimizer: Any) -> list[Any]:
 
 
 def of_torch(module: Any) -> Refusal | None:
-    """Why the module, which the loop calls, is not compiled in place; None where it can be."""
+    """Why the module, which the loop calls, is not compiled in place; None if it can be."""
     is_torchs = type(module).__module__.startswith(_OWN)
     return Refusal(Reason.OF_TORCH, type(module).__name__) if is_torchs else None
 
 
 def refused(models: list[Any]) -> Refusal | None:
-    """Why none of the modules that hold the optimizer's parameters is compiled; None where one can be."""
+    """Why none of the modules that hold the optimizer's parameters is compiled; None if one can be."""
     if not models:
         return Refusal(Reason.NO_MODULE)
     names = [type(model).__name__ for model in models]
@@ -72,6 +72,6 @@ def refused(models: list[Any]) -> Refusal | None:
 
 
 def not_compiled(on_gpu: bool) -> Refusal | None:
-    """Why nothing can be compiled here; None where it can."""
+    """Why nothing can be compiled here; None if it can."""
     missing = triton_missing() if on_gpu else cpp_compiler_missing()
     return Refusal(Reason.NO_COMPILER, missing) if missing else None

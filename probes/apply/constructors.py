@@ -1,4 +1,4 @@
-"""How a patch gets into the constructors of the job: with its values if they take them, else as they were called."""
+"""Pass the values of a patch to the constructors of the job; if they reject them, call them as the job did."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _nothing_held_back(arguments: dict[str, Any]) -> Callable[[], object]:
 
 
 def values_for(patch: JobPatch, target: str) -> dict[str, Any]:
-    """The values for `target`; none in a process that is not to be captured, such as a forked worker."""
+    """The values for `target`; empty in a process that is not to be captured, such as a forked worker."""
     return patch.values(target) if session() is not None else {}
 
 
@@ -76,7 +76,7 @@ def patched_init(kind: Any, target: str, choose: Choose, held_back: HeldBack = _
 
 
 def _with_defaults(function: Any, arguments: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of a call, with those that were left out."""
+    """The arguments of a call, completed by the defaults of those that were left out."""
     given = signature(function).bind_partial()
     given.arguments.update(arguments)
     given.apply_defaults()
@@ -84,6 +84,6 @@ def _with_defaults(function: Any, arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def refuse_all(patch: JobPatch, target: str, keys: Iterable[str], error: BaseException) -> None:
-    """Refuse `keys` because of what was raised with them."""
+    """Refuse `keys` because of the error raised with them."""
     for key in keys:
         patch.refuse(target, key, Refusal(Reason.RAISES, told(error)))

@@ -1,4 +1,4 @@
-"""What the machine has for a patch: a GPU, and what kernels are compiled with."""
+"""Whether the machine can run a patch: a GPU, and the tools that compile kernels."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any
 
 
 def gpu_is_there() -> bool:
-    """Whether there is a GPU; CUDA is not begun by the question: workers may still be forked."""
+    """Whether there is a GPU; asking does not initialise CUDA, since workers may still be forked."""
     torch: Any = sys.modules["torch"]
     return bool(torch.cuda.is_initialized() or torch.cuda.device_count() > 0)
 
 
 def triton_missing() -> str:
-    """What Triton needs to build the launcher of a kernel, and does not find here; empty when nothing is missing."""
+    """The tool that Triton lacks here to build the launcher of a kernel; empty if nothing is missing."""
     if find_spec("triton") is None:
         return "triton is not installed"
     if not _program(os.environ.get("CC")) and not (not os.environ.get("CC") and _program("gcc", "clang")):
@@ -32,7 +32,7 @@ def triton_missing() -> str:
 
 
 def cpp_compiler_missing() -> str:
-    """What torch.compile needs for a CPU and does not find here; empty when nothing is missing."""
+    """The tool that torch.compile lacks here for a CPU; empty if nothing is missing."""
     return "" if os.environ.get("CXX") or _program("c++", "g++", "clang++") else "there is no C++ compiler"
 
 

@@ -1,4 +1,4 @@
-"""The patch that `diagnose run --apply` hands to the training process: what is asked for, applied and refused.
+"""The patch that `diagnose run --apply` hands to the training process: its values, applied and refused.
 
 A key that cannot be applied is refused, with one line on stderr; training goes on without it.
 """
@@ -36,7 +36,7 @@ class _Told(NamedTuple):
     because: str
     binds: str = OF_PATCH
     unless_set: str | None = None
-    value: Any = None  # any number above 0 is refused like the one that was asked for
+    value: Any = None  # any number above 0 is refused like the requested one
 
 
 class JobPatch:
@@ -44,8 +44,8 @@ class JobPatch:
 
     Args:
         wanted: the values by target and key, allowed ones only.
-        refused: what `diagnose run` refused and said before the start.
-        expected: what was predicted of the patch, and from which step time.
+        refused: what `diagnose run` refused and reported before the start.
+        expected: the gain predicted for the patch, and the step time that it is predicted from.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class JobPatch:
         self._changed_since: dict[tuple[str, str], Callable[[], Refusal | None]] = {}
 
     def values(self, target: str) -> dict[str, Any]:
-        """What is asked for of `target`, by key."""
+        """The values requested for `target`, by key."""
         return dict(self._wanted.get(target, {}))
 
     def applied(self, target: str, keys: Iterable[str]) -> None:
@@ -72,7 +72,7 @@ class JobPatch:
             self._applied.setdefault(target, {})[key] = self._wanted[target][key]
 
     def refuse(self, target: str, key: str, refusal: Refusal) -> None:
-        """Note and say that the value of `key` is not used, here at least; the first reason counts."""
+        """Record and print that the value of `key` is not used, at least here; the first reason counts."""
         asked = self._wanted.get(target, {}).get(key)
         value = None if type(asked) is int and asked else asked
         told = _Told(_one_line(refusal.because), refusal.binds, refusal.unless_set or None, value)
@@ -89,11 +89,11 @@ class JobPatch:
         self.refuse(target, key, refusal)
 
     def awaits(self, target: str, key: str, refusal: Refusal) -> None:
-        """Give the reason to be told where what the value waits for never comes."""
+        """Set the reason to report if the event that the value waits for never comes."""
         self._awaited[target, key] = refusal
 
     def holds(self, target: str, key: str, changed_since: Callable[[], Refusal | None]) -> None:
-        """Ask `changed_since`, before the patch is told, why an applied value is in use no longer; None when it is."""
+        """Call `changed_since` before the patch is reported; it returns why a used value no longer holds, or None."""
         self._changed_since[target, key] = changed_since
 
     def facts(self) -> dict[str, object]:
@@ -137,7 +137,7 @@ def job_patch() -> JobPatch | None:
 
 
 def facts() -> dict[str, object]:
-    """What was applied and refused; null and nothing in a run without a patch."""
+    """The applied and the refused changes; null and empty in a run without a patch."""
     patch = job_patch()
     return {"applied": None, "refused": [], "expected": None} if patch is None else patch.facts()
 

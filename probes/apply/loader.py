@@ -1,4 +1,4 @@
-"""Patches of torch's DataLoader: workers, and what they need, where the samples stay those that the job asks for."""
+"""Patches of torch's DataLoader: workers and their settings, if the samples stay those that the job asks for."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _refused(key: str, value: Any, now: dict[str, Any], given: dict[str, Any]) -
 def _shown_by_a_trial(given: dict[str, Any], workers: int) -> Refusal | None:
     """Why samples cannot be fetched elsewhere, by fetching some; None when they can.
 
-    What samples draw moves the order of the next pass only where they are fetched in the process of the loop.
+    What samples draw moves the order of the next pass only if they are fetched in the process of the loop.
     """
     trial = tried(given)
     if trial.error:

@@ -1,9 +1,9 @@
-"""The samples of a loader with patched workers come in the order in which they come without the patch.
+"""Keep the order of the samples of a loader with patched workers as it is without the patch.
 
-A loader without workers draws one number where a pass begins, and asks its sampler when a batch is due. Workers that
+A loader without workers draws one number when a pass begins, and asks its sampler when a batch is due. Workers that
 persist save that number; others draw it together with the first batches. They read the sampler ahead, which leaves a
 generator of the job's further on when a pass is left early. And they keep the dataset as it was when they started, and
-one pass at a time. All of this is undone here; what cannot be is a reason to refuse.
+one pass at a time. All of this is undone here; the patch is refused if it cannot be undone.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _KEPT: WeakKeyDictionary[Any, _Kept] = WeakKeyDictionary()
 
 
 class _Kept:
-    """What the order of one loader needs.
+    """State needed to keep the order of one loader.
 
     Attributes:
         persists: whether its workers persist by the patch alone.
         dataset: a view of the dataset as it was when workers started.
         sampler_starts: to be called before the sampler of the pass that starts draws.
-        read: what the pass that started last has read of its sampler.
+        read: how far the pass that started last has read its sampler.
     """
 
     def __init__(self, persists: bool) -> None:
@@ -46,19 +46,19 @@ class _Kept:
 
 
 class _Read:
-    """How far a sampler is read ahead: the states of the job's generator before each batch that is not yet taken."""
+    """The states of the job's generator before each batch that was read ahead of the loop and not yet taken."""
 
     def __init__(self, generator: Any) -> None:
-        self.generator = generator  # None where each pass has one of its own
+        self.generator = generator  # None if each pass has one of its own
         self.states: deque[Any] = deque()
 
     def note(self) -> None:
-        """The next batch is about to be drawn."""
+        """Note the state of the job's generator before the next batch is drawn."""
         if self.generator is not None:
             self.states.append(self.generator.get_state())
 
     def leave(self) -> None:
-        """A pass that is left early leaves the generator where the batches that were taken bring it."""
+        """Set the generator back to its state after the batches that were taken, for a pass that is left early."""
         if self.states:
             self.generator.set_state(self.states[0])
         self.states.clear()
@@ -70,7 +70,7 @@ def keep(loader: Any, persists: bool) -> None:
 
 
 def keep_as_before(loader: Any, arguments: Mapping[str, Any]) -> bool:
-    """Whether `loader` is made of one whose order is kept, as accelerate makes its own: it is kept alike."""
+    """Keep the order of `loader` too if it is made of one whose order is kept, as accelerate's is; whether it is."""
     drawn = [id(sampler) for sampler in _samplers(arguments)]
     for other, kept in list(_KEPT.items()):
         if id(vars(other).get("sampler")) in drawn or id(vars(other).get("batch_sampler")) in drawn:
@@ -122,7 +122,7 @@ def _in_order(original: Any, loader: Any) -> Any:
 
 
 class _Pass:
-    """One pass over a loader whose workers are the patch's: it draws what, and when, a loader without workers does."""
+    """One pass over a loader with the patch's workers: it draws the same numbers at the same times as without them."""
 
     def __init__(self, loader: Any, kept: _Kept, original: Callable[[Any], Any]) -> None:
         torch: Any = sys.modules["torch"]
@@ -161,7 +161,7 @@ class _Pass:
             quietly(self._read.leave)
 
     def _started(self) -> Any:
-        """The batches; what workers draw to start with is the number that was drawn where the pass began."""
+        """The iterator over the batches; starting workers draw the number that was drawn when the pass began."""
         guarded(self._begins, _NOT_KEPT)
         quietly(lambda: _let_go(self._loader, self._kept))
         try:
@@ -183,7 +183,7 @@ def _sampler_starts(kept: _Kept) -> None:
 
 
 def _let_go(loader: Any, kept: _Kept) -> None:
-    """Workers that persist by the patch are let go where they have another pass to end or an older dataset."""
+    """Discard workers that persist by the patch if their last pass has not ended or their dataset is outdated."""
     seen = _view(loader.dataset)
     running = loader._iterator
     if kept.persists and running is not None and (running._tasks_outstanding > 0 or seen != kept.dataset):
@@ -192,13 +192,13 @@ def _let_go(loader: Any, kept: _Kept) -> None:
 
 
 def _view(data: Any) -> dict[str, Any]:
-    """What can be seen of a dataset's attributes at once: plain values, and which objects the others are."""
+    """The attributes of a dataset, without running its code: plain values, and the identity of other objects."""
     plain = (str, bytes, int, float, bool, type(None))
     return {name: value if type(value) in plain else id(value) for name, value in getattr(data, "__dict__", {}).items()}
 
 
 def _generator_of_the_job(loader: Any) -> Any:
-    """The generator from which the sampler draws; None where each pass has one of its own."""
+    """The generator from which the sampler draws; None if each pass has one of its own."""
     torch: Any = sys.modules["torch"]
     drawing = list(_samplers({"batch_sampler": loader.batch_sampler, "sampler": loader.sampler}))[-1]
     generator = getattr(drawing, "generator", None)

@@ -1,7 +1,7 @@
-"""What fetching samples does to the process: tried on two samples in a fork, so that the job keeps its state.
+"""Find out what fetching samples does to the process, with two samples in a fork, so that the job keeps its state.
 
-A loader's workers are copies of the process. What a dataset draws from the generators of the process, or keeps between
-two samples, is in each copy on its own; whether it does so no attribute tells, and a fetch shows it.
+A loader's workers are copies of the process. If a dataset draws from the generators of the process, or keeps something
+between two samples, each copy does so on its own; no attribute shows whether it does, but a fetch does.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _READ_BYTES = 4096
 
 
 class Trial(NamedTuple):
-    """What two fetches of the same samples showed.
+    """The result of fetching the same samples twice.
 
     Attributes:
-        draws: of which generators of the process a fetch draws: "torch", "random", "numpy".
+        draws: generators of the process that a fetch draws from: "torch", "random", "numpy".
         repeats: whether the second fetch gave the same, with the generators set back.
-        error: why that is not known; empty when it is.
-        raised: whether that is what fetching a sample, or sending one, raises.
+        error: why the result is not known; empty if it is known.
+        raised: whether `error` is an exception raised by fetching or sending a sample.
     """
 
     draws: tuple[str, ...] = ()
@@ -67,7 +67,7 @@ def tried(arguments: Mapping[str, Any]) -> Trial:
 
 
 def _forked() -> int:
-    with warnings.catch_warnings():  # of forking beside threads, as workers do, too
+    with warnings.catch_warnings():  # of forking in a process with threads, as workers do, too
         warnings.simplefilter("ignore")
         return os.fork()
 
@@ -83,7 +83,7 @@ def _answer(reading: int) -> Trial:
 
 
 def _ended(child: int) -> None:
-    """Leave no process behind; a job that ignores SIGCHLD has none to wait for."""
+    """Kill the child and wait for it; a job that ignores SIGCHLD has nothing to wait for."""
     try:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
@@ -92,7 +92,7 @@ def _ended(child: int) -> None:
 
 
 def _try_and_leave(arguments: Mapping[str, Any], reading: int, writing: int) -> None:
-    """In the fork: answer in one write, and end without the job's exit handlers."""
+    """Run in the fork: answer in one write, and end without the job's exit handlers."""
     try:
         os.close(reading)
         silence = os.open(os.devnull, os.O_RDWR)
@@ -145,7 +145,7 @@ def _set_back(states: Mapping[str, Any]) -> None:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Whether two batches hold the same; what has no parts to compare counts as the same where it cannot tell."""
+    """Whether two batches hold the same; values without comparable parts count as the same."""
     if type(one) is not type(other):
         return False
     if isinstance(one, (str, bytes, int, float, type(None))):

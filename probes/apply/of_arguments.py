@@ -1,4 +1,4 @@
-"""What transformers' arguments, and the data and model of a Trainer, rule out of a patch, as far as reading tells."""
+"""Changes of a patch that transformers' arguments, or the data and model of a Trainer, rule out, by reading them."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ def spelled(key: str, value: Any, fields: Any) -> tuple[str | None, Any]:
 def refused(
     field: str | None, value: Any, arguments: Any, wanted: Wanted, asked: Mapping[str, Any] | None = None
 ) -> Refusal | None:
-    """What would fail or do harm; what else the constructor rejects is found by trying it.
+    """Why a value would fail or do harm; trying the constructor finds what else it rejects.
 
     Args:
-        field: of this version; None where it has none.
+        field: of this version; None if it has none.
         value: to set it to.
         arguments: of the job.
-        wanted: what of the patch they take so far.
+        wanted: the values of the patch that they take so far.
         asked: all values of the patch.
     """
     if field is None:
@@ -100,11 +100,11 @@ def _precision_refused(field: str, value: Any, arguments: Any, asked: Mapping[st
     other = _OTHER_PRECISION.get(field)
     if not value or other is None or getattr(arguments, field) or not getattr(arguments, other, False):
         return None
-    return None if other in asked else Refusal(Reason.ONE_PRECISION, other)  # two that are asked for are tried
+    return None if other in asked else Refusal(Reason.ONE_PRECISION, other)  # two requested ones are tried together
 
 
 def _of_deepspeed(field: str, value: Any, arguments: Any) -> Refusal | None:
-    """Why an argument that DeepSpeed's config holds as well cannot be another; None where it can."""
+    """Why an argument that DeepSpeed's config holds as well cannot be another; None if it can."""
     config, key = getattr(arguments, "deepspeed", None), _IN_DEEPSPEED.get(field)
     if not config or key is None:
         return None
@@ -146,7 +146,7 @@ def _first(datasets: list[Any], refused_for: Callable[[Any], Refusal | None]) ->
 
 
 def _input_name(given: Mapping[str, Any]) -> str:
-    """What the model calls its input, as the Trainer takes it from the tokenizer or feature extractor."""
+    """Name of the model's input, as the Trainer takes it from the tokenizer or feature extractor."""
     processing = given.get("processing_class") or given.get("tokenizer")
     names = getattr(type(processing), "model_input_names", None)
     names = attributes(processing).get("model_input_names", names)
@@ -161,5 +161,5 @@ def _on_gpu(arguments: Any) -> bool:
 def _has_tf32() -> bool:
     cuda: Any = sys.modules["torch"].cuda
     if not cuda.is_initialized():
-        return gpu_is_there()  # which it is can be asked of a GPU in use alone
+        return gpu_is_there()  # its kind is only known once the GPU is in use
     return bool(cuda.get_device_capability()[0] >= 8)

@@ -1,4 +1,4 @@
-"""What a DataLoader cannot take of a patch, as far as reading it tells."""
+"""Changes of a patch that a DataLoader rules out, by reading it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def refused(key: str, value: Any, now: Mapping[str, Any], given: Mapping[str, An
 
     Args:
         key, value: of the patch.
-        now: its arguments, with what of the patch it takes so far.
+        now: its arguments, with the values of the patch that it takes so far.
         given: its arguments without the patch.
     """
     if key == "pin_memory":
@@ -45,7 +45,7 @@ def refused(key: str, value: Any, now: Mapping[str, Any], given: Mapping[str, An
 
 
 def moving_refused(given: Mapping[str, Any]) -> Refusal | None:
-    """Why samples cannot be fetched in other processes than the job fetches them in; None when they may."""
+    """Why samples cannot be fetched in another process than now; None if they can."""
     return open_file(given["dataset"]) or _drawing_sampler(given)
 
 

@@ -1,4 +1,4 @@
-"""What torch itself rules out: settings of the process, forms of optimizers, arguments of DistributedDataParallel."""
+"""Changes of a patch that torch rules out: settings of the process, optimizers, DistributedDataParallel."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .reasons import Reason, Refusal
 
 
 def benchmark_refused(value: Any) -> Refusal | None:
-    """Why cuDNN is not to search for the fastest convolutions, or would not; None where it can."""
+    """Why cuDNN is not to search for the fastest convolutions, or would not; None if it can."""
     torch: Any = sys.modules["torch"]
     if value and (torch.are_deterministic_algorithms_enabled() or torch.backends.cudnn.deterministic):
         return Refusal(Reason.DETERMINISTIC)
@@ -21,18 +21,18 @@ def benchmark_refused(value: Any) -> Refusal | None:
 
 
 def knows_gpus() -> bool:
-    """Whether `gpu_is_there` asks no driver, which a process that forks later may have to leave alone."""
+    """Whether `gpu_is_there` can answer without the driver, which must be left alone in a process that forks later."""
     torch: Any = sys.modules["torch"]
     return bool(torch.cuda.is_initialized() or not hasattr(torch._C, "_cuda_getDeviceCount"))
 
 
 def form_refused(optimizer: Any, key: str) -> Refusal | None:
-    """Why the optimizer cannot be made with `key`; None where its class has such an argument."""
+    """Why the optimizer cannot be made with `key`; None if its class has such an argument."""
     return None if takes(type(optimizer), key) else Refusal(Reason.NO_FORM, type(optimizer).__name__)
 
 
 def ddp_refused(key: str) -> Refusal | None:
-    """Why DistributedDataParallel cannot be made with `key`; None where it has such an argument."""
+    """Why DistributedDataParallel cannot be made with `key`; None if it has such an argument."""
     kind = sys.modules["torch.nn.parallel"].DistributedDataParallel
     return None if takes(kind, key) else Refusal(Reason.NO_ARGUMENT, "torch")
 

@@ -1,4 +1,4 @@
-"""Patches of torch.optim's optimizers: in which form they update, fused or in groups of tensors."""
+"""Patches of torch.optim's optimizers: the implementation of their update, fused or in groups of tensors."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _chosen(patch: JobPatch, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _held_back(arguments: dict[str, Any]) -> Callable[[], None]:
-    """An optimizer uses up a generator of parameters, and writes into the groups that it is given."""
+    """Return a function that restores the arguments: a constructor exhausts generators and writes into groups."""
     if isinstance(arguments.get("params"), Iterator):
         arguments["params"] = list(arguments["params"])
     given = arguments.get("params")
@@ -62,7 +62,7 @@ def _held_back(arguments: dict[str, Any]) -> Callable[[], None]:
 
 
 def _changed_since(key: str, value: Any) -> Refusal | None:
-    """Why the optimizers of the job no longer have the value; None where they do."""
+    """Why the optimizers of the job no longer have the value; None if they do."""
     for optimizer in list(_made):
         groups = held(optimizer, "param_groups") or []
         if any(group.get(key) != value for group in groups if type(group) is dict):

@@ -1,6 +1,6 @@
 """Why a value of a patch is not used: every reason once, in the words that users read, with what it binds.
 
-A reason of the job holds for whoever makes the change: typed by hand it would do harm, or nothing, too. So no report
+A reason of the job holds however the change is made: typed by hand it would also do harm, or nothing. So no report
 advises the change. A reason of the patch holds for `diagnose run --apply` alone.
 """
 
@@ -16,7 +16,7 @@ class Reason(Enum):
     """The reasons, each with what it binds; `{}` stands for what this job has."""
 
     def __new__(cls, binds: str, text: str) -> Any:
-        """A member of its own for each line, also where two have the same text."""
+        """Make a member of its own for each line, even if two have the same text."""
         member = object.__new__(cls)
         member._value_ = len(cls.__members__)
         return member
@@ -96,7 +96,7 @@ class Reason(Enum):
 
 
 class Refusal(NamedTuple):
-    """A reason as it holds here; `unless_set` names the key with which it would not."""
+    """A reason as it applies here; `unless_set` names the key that would make it void."""
 
     reason: Reason
     here: str = ""

@@ -1,7 +1,7 @@
-"""What `--apply` would refuse of the changes that a report may advise, for the record: asked of the job, none is tried.
+"""For the record, the advisable changes that `--apply` would refuse: derived from the job, without trying any.
 
-Each question is the one that the patch asks, of what torch, transformers and datasets hold. What only a trial tells (of
-fetching samples, of making arguments anew) is not among the answers.
+The checks are those of the patch, on the objects of torch, transformers and datasets. Refusals that only a trial finds
+(fetching samples, making arguments anew) are not among them.
 """
 
 from __future__ import annotations
@@ -71,14 +71,14 @@ _MOST_KEPT = 64  # loaders: a job may make one for each pass
 
 
 def of_loader_entries(loader: Any) -> Entries:
-    """What a DataLoader refuses; to be asked before its first sample is fetched, which may open files."""
+    """The changes that a DataLoader refuses; call it before the first sample is fetched, which may open files."""
     given = of_loader.held_by(loader)
     asked = {key: _other(value, given.get(key)) for key, value in _askable("dataloader")}
     return _entries("dataloader", {key: of_loader.refused(key, value, given, given) for key, value in asked.items()})
 
 
 def of_trainer_entries(trainer: Any) -> Entries:
-    """What a Trainer of transformers refuses: its arguments, its data and its model; asked before it trains."""
+    """The changes that a Trainer of transformers refuses for its arguments, data and model; call before it trains."""
     given = attributes(trainer)
     arguments = given["args"]
     return _entries(
@@ -87,7 +87,7 @@ def of_trainer_entries(trainer: Any) -> Entries:
 
 
 def of_process_entries(optimizer: Any, model: Any, has_trainer: bool) -> Entries:
-    """What torch, the model, the optimizer and accelerate refuse, as they are where the record is made."""
+    """The changes that torch, the model, the optimizer and accelerate refuse at the time of the record."""
     found = _entries("torch", {"cudnn_benchmark": benchmark_refused(True)} if knows_gpus() else {})
     found += _entries("model_kwargs", {"attn_implementation": attention_refused(type(unwrapped(model)), "sdpa")})
     if "torch.nn.parallel" in sys.modules:
@@ -106,7 +106,7 @@ def _asked_of(arguments: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _askable(target: str) -> list[tuple[str, Any]]:
-    """What can be asked of the target without waking a driver."""
+    """Keys and values of the target that can be checked without initialising a driver."""
     return [(key, value) for key, value in ASKED[target].items() if key not in _OF_GPUS or knows_gpus()]
 
 
@@ -121,7 +121,7 @@ def _nothing_compiles() -> Refusal | None:
 
 
 def _compiling_plugin() -> Any:
-    """The plugin by which accelerate compiles; None where it does not."""
+    """The plugin by which accelerate compiles; None if it does not."""
     state: Any = sys.modules.get("accelerate.state")
     plugin = state.AcceleratorState._shared_state.get("dynamo_plugin") if state is not None else None
     return None if plain(held(plugin, "backend")) in (None, "NO") else plugin
@@ -139,7 +139,7 @@ def _holds(outer: Any, inner: Any) -> bool:
 
 
 def _other(asked: Any, now: Any) -> Any:
-    """The value to ask for: for any, one that is not the present one."""
+    """The value to ask about: if any value will do, one that differs from the present one."""
     return asked if asked is not MORE else 1 + (now if type(now) is int else 0)
 
 
@@ -159,7 +159,7 @@ def _entries(target: str, refusals: Mapping[str, Refusal | None]) -> Entries:
 
 
 class Refusals:
-    """What a job refuses, gathered while its loop begins: a loader and a Trainer are asked before they fetch."""
+    """The changes that a job refuses, gathered while its loop begins: from a loader and a Trainer before they fetch."""
 
     def __init__(self) -> None:
         self._loader: Entries = []
@@ -167,9 +167,9 @@ class Refusals:
         self._known: dict[tuple[object, ...], tuple[Any, Entries]] = {}
 
     def loader_begins(self, loader: Any) -> None:
-        """Ask a DataLoader that is about to be iterated; that of the last pass counts.
+        """Ask a DataLoader that is about to be iterated; the last one counts.
 
-        The first answer for a dataset stands: what it opens while it is read, each worker would open by itself.
+        The first answer for a dataset stands: files that it opens later, each worker would open for itself.
         """
         dataset = held(loader, "dataset")
         settings = (id(dataset), *(plain(held(loader, name)) for name in of_loader.ORDER))
@@ -188,11 +188,11 @@ class Refusals:
 
     @property
     def of_input(self) -> Entries:
-        """What the input refuses; a Trainer answers for its loaders."""
+        """The changes that the input refuses; a Trainer answers for its loaders."""
         return self._loader if self._trainer is None else self._trainer
 
     def facts(self, optimizer: Any, model: Any) -> Entries:
-        """All of it."""
+        """All changes that the job refuses."""
         has_trainer = self._trainer is not None
         return self.of_input + _listed(quietly(lambda: of_process_entries(optimizer, model, has_trainer)))
 

@@ -1,4 +1,4 @@
-"""The names in a sample of a dataset, where they can be read without fetching one."""
+"""The names in a sample of a dataset, if they can be read without fetching one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _DEPTH = 3
 
 
 def keys_of(data: Any, depth: int = _DEPTH) -> Any:
-    """The names, none where a sample is no dictionary; None where only fetching one would tell."""
+    """The names; empty if a sample is no dictionary, None if only fetching one would show them."""
     if type(data) in (list, tuple):
         return list(items(data[0])) if data else []
     if is_table(data):
@@ -34,7 +34,7 @@ def is_table(data: Any) -> bool:
 
 
 def _given_by(data: Any, depth: int) -> Any:
-    """By the code that gives a sample: a dictionary or tuple written out, or an item of what the dataset holds."""
+    """The names by the code that returns a sample: a dictionary or tuple display, or an item of a held dataset."""
     method = getattr_static(type(data), "__getitem__", None)
     if not is_a(method, FunctionType):
         return None

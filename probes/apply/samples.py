@@ -1,4 +1,7 @@
-"""What a dataset rules out: workers that would spoil its samples, and groups by length. No sample is fetched."""
+"""Changes that a dataset rules out: workers that would spoil its samples, and groups by length.
+
+No sample is fetched.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ _DEPTH = 3
 def workers_refused(dataset: Any, now: int, *functions: Any) -> Refusal | None:
     """Why worker processes cannot be given to a loader that has `now` of them; None when they can.
 
-    `functions` are what its workers run before they load.
+    `functions` are those that its workers run before they load.
     """
     if is_iterable(dataset):
         splits = splits_by_worker(dataset, *functions)
@@ -49,7 +52,7 @@ def holds_device_tensors(dataset: Any) -> bool:
 
 
 def open_file(dataset: Any, depth: int = _DEPTH) -> Refusal | None:
-    """Why workers cannot read what the dataset, or one inside it, holds open; None where it holds nothing open."""
+    """Why workers cannot read what the dataset, or one inside it, holds open; None if it holds nothing open."""
     for name, value in attributes(dataset).items():
         if _is_read_by_position(value):
             return Refusal(Reason.OPEN_FILE, name)
@@ -68,7 +71,7 @@ def _is_read_by_position(value: Any) -> bool:
 
 
 def grouping_refused(data: Any, length: str | None, inputs: str) -> Refusal | None:
-    """Why samples cannot be grouped by length; None where the lengths of all are at hand.
+    """Why samples cannot be grouped by length; None if the lengths of all are at hand.
 
     They are in a table of datasets with a column `length`, or are those of `inputs`, in such a table or in a list. The
     sampler goes through anything else by `for`, which computes each sample, and has no end without an IndexError.

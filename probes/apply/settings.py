@@ -1,7 +1,7 @@
 """Patches of settings of the process: torch's, and how often Python's garbage collector runs.
 
-They are set after the job's first optimizer step, since what the script sets by itself stands before its loop. The
-precision is set once torch is imported, too: what is compiled meanwhile would be compiled again.
+They are set after the job's first optimizer step, since the script makes its own settings before its loop. The
+precision is also set as soon as torch is imported: code compiled in between would be compiled again.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from .of_torch import benchmark_refused
 from .reasons import Reason, Refusal
 
 TORCH, GC = "torch", "gc"
-_FIRST_GENERATIONS = 1  # of the collector: what has survived two collections is not looked at
+_FIRST_GENERATIONS = 1  # of the collector: objects that survived two collections are skipped
 
 
 def install() -> None:
-    """Set what is asked for, after the first optimizer step at the latest."""
+    """Make the requested settings, after the first optimizer step at the latest."""
     patch = job_patch()
     if patch is None or not (values_for(patch, TORCH) or values_for(patch, GC)):
         return
@@ -46,7 +46,7 @@ def install() -> None:
 
 
 class _Steps:
-    """The optimizer steps of the job: the first sets what the script may have set otherwise."""
+    """The optimizer steps of the job: at the first one, settings are made that the script may have changed."""
 
     def __init__(self, patch: JobPatch) -> None:
         self._patch = patch
@@ -54,7 +54,7 @@ class _Steps:
         self._collect_every = 0
 
     def ended(self, optimizer: Any) -> None:
-        """A step of `optimizer` is over."""
+        """Count a step of `optimizer`: make the settings at the first one, collect garbage at each multiple."""
         self._count += 1
         if self._count == 1:
             guarded(lambda: self._first(optimizer), "the patch of torch's settings is not applied")

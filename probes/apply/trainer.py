@@ -1,4 +1,4 @@
-"""Patches at the Trainer: arguments that were made or changed past the patch, and what its data or model rules out."""
+"""Patches at the Trainer: arguments that bypassed the patch, and values that its data or model rules out."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _prepare(patch: JobPatch, given: dict[str, Any]) -> None:
 
 
 def _apply_late(patch: JobPatch, arguments: Any, wanted: Wanted) -> None:
-    """The arguments as they would have been made with the patch, in the same object."""
+    """Apply the patch to arguments that were made without it, in the same object; if that fails, take it back."""
     build = getattr(sys.modules["transformers.training_args"].TrainingArguments.__post_init__, "__wrapped__", None)
     if build is None or getattr(arguments, "deepspeed", None):
         _take_all_back(patch, wanted, Refusal(Reason.MADE_BEFORE))

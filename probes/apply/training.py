@@ -1,4 +1,4 @@
-"""Patches of transformers' TrainingArguments, at construction, so that what is derived from them follows."""
+"""Patches of transformers' TrainingArguments, at construction, so that values derived from them follow."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Build = Callable[[Any], object]
 
 
 def install() -> None:
-    """Patch the arguments made from now on, of subclasses too; without a patch for them, change nothing."""
+    """Patch the arguments made from now on, also of subclasses; without a patch for them, change nothing."""
     if job_patch() is not None:
         guarded(_install, "the patch is not applied to TrainingArguments")
 
@@ -41,7 +41,7 @@ def _install() -> None:
 
 
 def wanted_of(patch: JobPatch, arguments: Any) -> Wanted:
-    """What of the patch these arguments can take; the rest is refused."""
+    """The values of the patch that these arguments can take; the others are refused."""
     values = values_for(patch, TARGET)
     wanted: Wanted = {}
     for key in (key for key in ALLOWED[TARGET] if key in values):  # in this order workers come before what needs them
@@ -86,7 +86,7 @@ def constructed(patch: JobPatch, arguments: Any, build: Build, wanted: Wanted) -
 
 
 def original_value(arguments: Any, field: str) -> Any:
-    """What the script gave for `field`; for a copy of patched arguments, what it gave the first time."""
+    """The value that the script gave for `field`; for a copy of patched arguments, the one it gave the first time."""
     now = getattr(arguments, field, None)
     before = _before.get(id(arguments), {}).get(field, now)
     return _given.get(field, before) if before == now else before

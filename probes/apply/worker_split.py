@@ -1,7 +1,7 @@
 """Whether an IterableDataset gives each loader worker a part of its own: its code asks which worker it runs in.
 
-Only code that is there is read, none is run: that of the dataset, of the datasets and functions it holds, and of the
-functions that these name.
+The code is only read, never run: that of the dataset, of the datasets and functions it holds, and of the functions that
+these name.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..held import attributes, held, is_a
 
 _ASKS = "get_worker_info"
 _SPLITS = "ShardingFilterIterDataPipe"  # torch splits the data of a pipe that has one
-_MOST = 4000  # functions and objects that are looked at
+_MOST = 4000  # functions and objects to visit, at most
 _LOOKED_INTO = 64  # of a list
 _OF_PYTHON = ("builtins", "typing", "abc", "collections", "functools", "contextlib")
 _ELSEWHERE = (*_OF_PYTHON, "torch", "numpy", "transformers", "tokenizers", "accelerate", "trl", "peft")  # ask to seed
@@ -28,10 +28,10 @@ def splits_by_worker(dataset: Any, *functions: Any) -> bool:
     waiting: deque[Any] = deque((dataset, *functions))
     visited: dict[int, Any] = {}
     while waiting and len(visited) < _MOST:
-        thing = waiting.popleft()  # what is nearest to the dataset first
+        thing = waiting.popleft()  # the nearest to the dataset first
         if id(thing) in visited:
             continue
-        visited[id(thing)] = thing  # an object that is gone could give its id to another
+        visited[id(thing)] = thing  # a freed object could pass its id to another
         if type(thing).__name__ == _SPLITS or (is_a(thing, FunctionType) and _ASKS in _names(thing.__code__)):
             return True
         waiting += _within(thing, dataset)
@@ -68,7 +68,7 @@ def _functions_of(kind: type) -> Iterator[Any]:
 
 
 def _named(function: FunctionType) -> Iterator[Any]:
-    """What a function names, in its module or in one that it names, and what it closes over."""
+    """Functions and classes that a function refers to, in its module or an imported one, and what it closes over."""
     names, here = _names(function.__code__), function.__globals__
     for name in names:
         thing = here.get(name)

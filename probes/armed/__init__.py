@@ -1,1 +1,1 @@
-"""The whole job under the probe: the time of every step, and windows that open where it is slow, or when asked for."""
+"""Continuous timing of the whole job: the time of every step, and windows that open at slow steps or on request."""

@@ -1,4 +1,4 @@
-"""How the ranks of a run open a window together: by small files in the folder of the run, and no collective.
+"""Let the ranks of a run open a window together, by small files in the folder of the run and without a collective.
 
 Rank 0 announces each window by the step that it begins with, so far ahead that every rank has read it before. The
 others read, and ask for one when they see slow steps that rank 0 does not. `protocol` names the files.
@@ -21,7 +21,7 @@ _MOST_ASKS = 16
 
 
 class Agreement:
-    """The files of one rank; `folder` is the scratch folder of the run, which all ranks see."""
+    """The announcements and requests of one rank, as files; `folder` is the run's scratch folder, seen by all ranks."""
 
     def __init__(self, folder: Path, rank: int) -> None:
         self.rank = rank
@@ -30,7 +30,7 @@ class Agreement:
         self._told: list[dict[str, object]] = []
 
     def begins(self) -> None:
-        """Of rank 0: what an earlier process of the job announced is over.
+        """Clear, on rank 0, the announcements of an earlier process of the job.
 
         Raises:
             OSError: the folder cannot be written.
@@ -39,7 +39,7 @@ class Agreement:
             self._tell([])
 
     def announce(self, step: int, why: str) -> None:
-        """Of rank 0: a window whose first recorded step is `step` opens.
+        """Announce, on rank 0, a window whose first recorded step is `step`.
 
         Raises:
             OSError: the folder cannot be written.
@@ -49,7 +49,7 @@ class Agreement:
         self._told = told
 
     def announced(self) -> dict[int, str]:
-        """Why each announced window opens, by its first recorded step; of a file just being written none."""
+        """Reasons of the announced windows, by their first recorded step; empty while the file is being written."""
         told = (json_object(self._folder / ANNOUNCED) or {}).get("windows")
         entries = [entry for entry in told if isinstance(entry, dict)] if isinstance(told, list) else []
         steps = ((entry.get("step"), entry.get("why")) for entry in entries)
@@ -67,7 +67,7 @@ class Agreement:
         incomplete.replace(self._folder / name)
 
     def asks(self) -> list[Wanted]:
-        """Of rank 0: what other ranks ask for, and whoever else; each once."""
+        """The requests of other ranks and of the user, each once; for rank 0."""
         found = []
         for name in self._asking():
             path = self._folder / name
@@ -87,7 +87,7 @@ class Agreement:
         return [name for name in names if name == TRIGGER or rank_in(name, ASK) is not None][:_MOST_ASKS]
 
     def _tell(self, windows: list[dict[str, object]]) -> None:
-        """In the place of what was there: a network file system looks again at a file that it opens, not at a name."""
+        """Write over the file in place: a network file system looks again at a file that it opens, not at a name."""
         text = json.dumps({"windows": windows}).encode().ljust(_ANNOUNCEMENT_BYTES)
         file = os.open(self._folder / ANNOUNCED, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
         try:

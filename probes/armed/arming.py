@@ -15,37 +15,37 @@ from .signals import SignalFlag
 from .slowness import Slowness
 from .step_log import StepLog
 
-AHEAD_S = 4 * EVERY_S  # by then every rank has looked at what was announced
+AHEAD_S = 4 * EVERY_S  # by then every rank has read the announcements
 PATIENCE_TURNS = 3  # that long a rank waits for rank 0 to see the same, before it asks
 TOGETHER_NS = 250_000_000  # short steps are judged together: code that runs once in a while is slow to run
-_AHEAD_STEPS = 50  # where no step has a time yet
-_NO_JUDGE = 2.0  # no window opens for slow steps, and those in windows are told all the same
+_AHEAD_STEPS = 50  # if no step has a time yet
+_NO_JUDGE = 2.0  # no window opens for slow steps, and those in windows are reported all the same
 
 
 class Arming:
-    """What `step_ended` to `closed` do belongs to the training thread, `turn` to the one beside it.
+    """Decides when windows open; the training thread calls `step_ended` to `closed`, the background thread `turn`.
 
     Args:
         asked: the triggers.
         schedule: of the windows.
         log: of the step times.
         agreement: with the other ranks.
-        signal: asks for windows; None where none does.
+        signal: requests windows; None without one.
         long_step: looks at the running step.
-        pulse: tells how far the job is; None where nobody asks.
+        pulse: reports the progress of the job; None if nobody asks for it.
         done: steps that the job has behind it.
         alone: there is no other rank.
 
     Attributes:
         number: steps that the job has behind it.
         note_reading: takes a reading of the machine, a line of the log.
-        heard: what the thread beside has heard of windows: which are asked for, and which were announced, or, on
+        heard: what the background thread has heard of windows: which are asked for, and which were announced, or, on
             rank 0, could not be.
         noted_ns: when the last steps ended that were only noted, by the clock of the steps; each began where the one
             before it ended, the first at `noted_from_ns`.
         quiet_until_ns: until then a step may only be noted,
         quiet_until: before the end of that step, and
-        quiet_below_ns: where it took no longer.
+        quiet_below_ns: if it took no longer.
     """
 
     def __init__(
@@ -71,14 +71,14 @@ class Arming:
         self._slowness = Slowness(asked.when_slow or _NO_JUDGE)
         self._recorded: dict[int, int] = {}
         self._over = False
-        self.heard: list[Wanted | tuple[int, str]] = []  # by the thread beside
+        self.heard: list[Wanted | tuple[int, str]] = []  # by the background thread
         self._to_tell: list[tuple[int, str]] = []  # for it
         self._known: set[int] = set()
         self._asking: Wanted | None = None
         self._patience = 0
 
     def step_ended(self, ns: int, profiled: bool) -> None:
-        """A step has ended after `ns`, 0 where that is not known; those that were noted before it are judged first."""
+        """Note a step that has ended after `ns`, 0 if unknown; earlier steps that were only noted are judged first."""
         self._judge_noted()
         self.number += 1
         self._log.add(self.number, ns, profiled)
@@ -96,20 +96,20 @@ class Arming:
                 self._schedule.announced(*heard)
 
     def rests(self, now_ns: int) -> None:
-        """Nothing is due: from now on steps may only be noted, for a while."""
+        """Note that nothing is due: from now on steps may only be noted, for a while."""
         self.noted_from_ns, self.quiet_until_ns = now_ns, now_ns + TOGETHER_NS
         self.quiet_until = self._schedule.quiet_until(self.number)
         self.quiet_below_ns = self._slowness.slow_from()
 
     def is_due(self) -> bool:
-        """Whether a window is to be prepared with the next step; one that came too late for that is told."""
+        """Whether to prepare a window for the next step; windows that were announced too late are reported."""
         for first, why in self._schedule.missed(self.number):
             self._log.tell("missed", first=first, why=why)
             say(f"the window at step {first} was announced too late for this rank, which is at step {self.number}")
         return self.number >= self._schedule.quiet_until(self.number)
 
     def opens(self) -> int | None:
-        """The first recorded step of the window that is due, which begins where the one before it has closed."""
+        """The first recorded step of the window that is due; it begins after the one before it has closed."""
         due = self._schedule.due(self.number)
         if due is None:
             return None
@@ -118,31 +118,31 @@ class Arming:
         return due[0]
 
     def closed(self, folder: str | None, error: str | None) -> None:
-        """The window is over; its files are in `folder`, as far as there are any."""
+        """Log the window that has closed; its files are in `folder`, if there are any."""
         first = self._schedule.begun
         steps = {number: ns for number, ns in self._recorded.items() if first is not None and number >= first}
         self._log.tell("closed", first=first, folder=folder, error=error, slow=self._slowness.recorded(steps))
         self._schedule.closed(self.number)
 
     def opens_no_more(self) -> None:
-        """No window comes any more, whatever asks for one."""
+        """Let no further window open, whatever asks for one."""
         self._schedule.ends()
 
     def machine_unread(self, why: str) -> None:
-        """The machine is not read, or no more."""
+        """Log why the machine is not read, or no longer read."""
         self._log.tell("no_readings", why=why)
 
     def ended(self, why: str) -> None:
-        """The loop is over: the next turn is the last."""
+        """Note the end of the loop: the next turn is the last."""
         self._judge_noted()
         self._log.tell("end", why=why, lost=self._log.lost)
         self._over = True
 
     def turn(self) -> None:
-        """Everything that touches files, and a look at a step that takes too long.
+        """Do all work on files, and look at a step that takes too long.
 
         Raises:
-            OSError: the step times cannot be written; everything else is done.
+            OSError: the step times cannot be written; all other work is done.
         """
         quietly(self._look)
         quietly(self._beat)
@@ -152,7 +152,7 @@ class Arming:
             self._hear()
 
     def close(self) -> None:
-        """Nothing more comes."""
+        """Close the log and the pulse."""
         self._log.close()
         if self._pulse is not None:
             self._pulse.close()
@@ -172,7 +172,7 @@ class Arming:
             self._ask_if_nobody_else_does()
 
     def _announce(self, first: int, why: str) -> None:
-        """Tell the other ranks of the window; one that they cannot hear of does not open here alone."""
+        """Announce the window to the other ranks; if that fails, it does not open here alone."""
         try:
             self._agreement.announce(first, why)
         except OSError as error:
@@ -194,7 +194,7 @@ class Arming:
             self._want(wanted)
 
     def _look(self) -> None:
-        """Not while a window is open: writing its files takes time that is no step's."""
+        """Look for a long step, but not while a window is open: writing its files takes time that is no step's."""
         if self._schedule.begun is None:
             seen = self._long_step.look(self.number + 1, self._slowness.usual.median)
             if seen is not None:
@@ -205,7 +205,7 @@ class Arming:
             self._pulse.beat(self.number, self._slowness.usual.median)
 
     def _want(self, wanted: Wanted) -> None:
-        """Place the window, or leave that to rank 0."""
+        """Place the window if this is rank 0, else leave it to rank 0."""
         if not self._agreement.leads:
             if self._asking is None:
                 self._asking, self._patience = wanted, PATIENCE_TURNS

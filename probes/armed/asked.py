@@ -1,4 +1,4 @@
-"""What opens the windows of an armed run, as the command hands it over."""
+"""The settings that open windows in a run with continuous timing, as the command passes them."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ class Asked:
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Asked:
-        """As `to_json` gave it."""
+        """Read the settings that `to_json` gave."""
         known = {field.name: given[field.name] for field in fields(cls) if given.get(field.name) is not None}
         return cls(**{**known, "at_steps": tuple(known.get("at_steps", ()))})
 
     def to_json(self) -> dict[str, Any]:
-        """What `of` reads."""
+        """The settings as `of` reads them."""
         return asdict(self)
 
     def counted(self, after: int, opened: int) -> int | None:
-        """The next window by count whose first step comes after step `after`; `opened` of them have been opened."""
+        """The next window by count with a first step after step `after`; `opened` of them have been opened."""
         due = [step for step in self.at_steps if step > after]
         if self.every and opened < self.windows:
             due.append((after // self.every + 1) * self.every)
@@ -53,7 +53,7 @@ class Wanted:
         why: one clause, for the report.
         step: the step that it is to hold, None for any: as soon as it can be.
         period: steps after which such a step comes again, 0 for none.
-        slow: slow steps ask for it, which are held back by a cool-down and a most.
+        slow: slow steps ask for it; a cool-down and a maximum limit these.
     """
 
     why: str
@@ -63,7 +63,7 @@ class Wanted:
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Wanted:
-        """As `asdict` gave it; what is of another type is left out."""
+        """Read the fields that `asdict` gave; fields of another type are left out."""
         step, period = given.get("step"), given.get("period")
         return cls(
             str(given.get("why", ""))[:200],
@@ -73,9 +73,9 @@ class Wanted:
         )
 
     def first_step(self, earliest: int, active: int) -> int | None:
-        """The first recorded step of a window of `active` steps that holds it, from `earliest` on; None: it is over.
+        """The first recorded step, from `earliest` on, of a window of `active` steps that holds it; None if it is over.
 
-        The first recorded step of several is not counted, so that the wanted one is not that.
+        The first of several recorded steps is not counted, so the wanted one is never the first.
         """
         if self.step is None:
             return earliest

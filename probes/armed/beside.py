@@ -1,4 +1,4 @@
-"""A thread beside the training one, which writes, reads and waits for files so that no step does."""
+"""A background thread that writes, reads and waits for files, so that no step does."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MOST_TOLD = 3  # failures in a row: a disk may be full for hours
 
 
 class Beside:
-    """Calls `turn` every second, also where it fails, and `close` at the end."""
+    """Calls `turn` every second, even if it fails, and `close` at the end."""
 
     def __init__(self, turn: Callable[[], object], close: Callable[[], object]) -> None:
         self._turn, self._close = turn, close
@@ -29,7 +29,10 @@ class Beside:
         self._thread = SideThread(self._run)
 
     def stop(self, within_s: float) -> bool:
-        """A last turn, and the end; whether it came within so many seconds. A hung file system holds up no job."""
+        """Take a last turn and end the thread; whether it ended within so many seconds.
+
+        A hung file system delays no job.
+        """
         self._over = True
         return self._thread is None or self._thread.stop(within_s)
 
@@ -37,7 +40,7 @@ class Beside:
         try:
             last = False
             while not last:
-                last = self._over  # before the turn: all that was noted until then is written in it
+                last = self._over  # read before the turn, which writes all notes until then
                 self._take_turn()
                 if not last:
                     thread.wait(EVERY_S)
@@ -45,7 +48,7 @@ class Beside:
             guarded(self._close, "step times not written")
 
     def _take_turn(self) -> None:
-        """One that fails like many before it is silent."""
+        """Take a turn, silently if many before it have failed alike."""
         told = self._failures < _MOST_TOLD
         if guarded(self._turn, "step times not written") if told else quietly(lambda: (self._turn(),)) is not None:
             if not told:

@@ -1,4 +1,4 @@
-"""A look at a step that takes far too long, while it does: what comes once is over before any window could open."""
+"""Look at a step that takes far too long while it runs: a single one is over before any window could open."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class LongStep:
 
     Args:
         thread: the training thread.
-        underway_ns: the nanoseconds since the running step began, None where that is not known.
+        underway_ns: the nanoseconds since the running step began, None if that is not known.
     """
 
     def __init__(self, thread: int, underway_ns: Callable[[], int | None]) -> None:
@@ -27,7 +27,7 @@ class LongStep:
         self._looks = 0 if not why_not() else MOST_LOOKS
 
     def look(self, step: int, usual_ns: int) -> dict[str, object] | None:
-        """Where the job is, if its step `step` takes far longer than the usual time; None where it does not."""
+        """The place where the job is, if its step `step` takes far longer than the usual time; else None."""
         ns = self._underway_ns()
         limit = max(LEAST_S * 1e9, TIMES * usual_ns)
         if ns is None or not usual_ns or ns < limit or step == self._step or self._looks >= MOST_LOOKS:

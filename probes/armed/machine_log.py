@@ -39,9 +39,9 @@ Line = dict[str, object]
 
 
 class MachineLog:
-    """Makes a line of each reading: what is so, and what was counted since the reading before, per second.
+    """Makes a line of each reading: the momentary values, and the counts since the previous reading, per second.
 
-    One is of the whole process: the loops of a search have their lines further apart, too.
+    One object serves the whole process, so that the lines of later loops are also further apart.
     """
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class MachineLog:
         self._gpu: dict[str, int] = {}
 
     def reader(self, note: Callable[[Line], object], step: Callable[[], int]) -> Reader:
-        """What reads from now on, a line for `note` each time; `step` tells how many steps the job has behind it."""
+        """Begin a reader that passes each line to `note`; `step` returns how many steps the job has done."""
         called = "readings of the machine over the run"
         reader = Reader(self, MOST, self._interval_s, traffic=False, links_every=LINKS_EVERY, called=called)
         self._note, self._step, self._why_no_gpu = note, step, lambda: reader.why_no_gpu
@@ -64,7 +64,7 @@ class MachineLog:
     def add(
         self, at_s: float, gauges: Mapping[str, float], counters: Mapping[str, float], reasons: Iterable[str] | None
     ) -> int:
-        """Hand on the line of a reading; how many there were at this distance."""
+        """Pass on the line of a reading; return the number of lines at this distance."""
         told = None if reasons is None else list(reasons)
         line: Line = {"gauges": _rounded(gauges), "step": self._step(), "t": round(time.time(), 3)}
         if self._before is not None:
@@ -85,9 +85,9 @@ class MachineLog:
         return self._lines
 
     def _gpu_line(self, read: Mapping[str, float], held_by: list[str] | None) -> Line:
-        """What of the GPU's links and errors is new in this loop, in its first reading all; nothing where none is read.
+        """The values of the GPU's links and errors that changed in this loop, at first all; empty if none is read.
 
-        The PCIe link of an idle GPU sleeps, and so may that of one which does not say whether it is idle.
+        The PCIe link of an idle GPU sleeps, and so may that of a GPU that does not report whether it is idle.
         """
         asked = OF_GPU - PCIE if held_by is None or IDLE in held_by else OF_GPU
         now = {name: int(value) for name, value in read.items() if name in asked}
@@ -98,17 +98,17 @@ class MachineLog:
         return {"gpu": new}
 
     def thin_out(self) -> None:
-        """Lines come half as often."""
+        """Halve the rate of lines."""
         self._lines //= 2
         self._interval_s *= 2
 
 
 def _nowhere(line: Line) -> None:
-    """Before there is a loop."""
+    """Discard the line, as long as there is no loop."""
 
 
 def _rounded(read: Mapping[str, float]) -> dict[str, float]:
-    """What is kept, to four digits."""
+    """The readings that are kept, rounded to four digits."""
     return {name: _short(value) for name, value in read.items() if name in KEPT}
 
 

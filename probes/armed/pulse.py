@@ -1,7 +1,7 @@
-"""How far this rank is, in a small file for the `diagnose run` above: by it a job that hangs is seen from outside.
+"""Write this rank's progress to a small file, by which the `diagnose run` above sees from outside that a job hangs.
 
-The file names the process, so that py-spy can look at it, and the steps it has behind it. A thread that cannot write
-it any more, since the interpreter is held up too, tells the same as one that has no step to tell.
+The file names the process, so that py-spy can look at it, and the steps it has done. A thread that can no longer write
+it, since the interpreter is blocked too, looks the same as one without a new step.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Pulse:
         self._who = name_of(os.getpid())
 
     def beat(self, step: int | None, usual_ns: int = 0) -> None:
-        """The job has so many steps behind it, which take `usual_ns`, 0 where that is not known; None outside a loop.
+        """Write the number of steps done, None outside a loop, and their usual time, 0 if unknown.
 
         Raises:
             OSError: it cannot be written.
@@ -47,15 +47,15 @@ class Pulse:
             self._told = step
 
     def close(self) -> None:
-        """No loop runs any more: the process may still be looked at."""
+        """Write that no loop runs any more, and close the file; the process may still be looked at."""
         quietly(lambda: self.beat(None))
         os.close(self._file)
 
 
 def arm() -> None:
-    """A rank of several says where it is before its first step: many jobs hang in their first collective.
+    """Write the pulse of a rank of several before its first step: many jobs hang in their first collective.
 
-    A process that the rank starts for some help has its environment, and leaves it its file.
+    A helper process of the rank inherits its environment, and leaves the file to it.
     """
     config = from_environment()
     rank, world_size = rank_and_world()
@@ -67,7 +67,7 @@ def arm() -> None:
 
 
 def name_of(pid: int) -> dict[str, Any]:
-    """A process of this host for good: its number, which comes again, and when the kernel started it, in its ticks.
+    """A lasting name of a process on this host: its id, which may be reused, and its start time in kernel ticks.
 
     Raises:
         OSError: there is no such process, or no /proc.
@@ -78,7 +78,7 @@ def name_of(pid: int) -> dict[str, Any]:
 
 
 def pulse_of(config: Config, rank: int) -> Pulse | None:
-    """That of this rank, which the `diagnose run` above may look into from now on; None where that does not ask."""
+    """The pulse of this rank, after letting the `diagnose run` above read its stacks; None if that does not ask."""
     if not config.looked_at_by:
         return None
     parent = config.looked_at_by
@@ -91,11 +91,11 @@ def pulse_of(config: Config, rank: int) -> Pulse | None:
 
 
 def _allow(parent: dict[str, Any]) -> None:
-    """Let the `diagnose run` above look, and nobody where that is on another host, or its number is another's here.
+    """Let the `diagnose run` above read this process, unless it is on another host or its process id is reused here.
 
-    Where Yama lets a process be looked into by those above it alone, py-spy is none: its own parent may be named.
+    If Yama lets only ancestors read a process, py-spy is not one of them; but its parent may be named.
 
-    Without Yama the call says that it knows no such thing, and nothing is needed.
+    Without Yama the call fails as unknown, and nothing is needed.
     """
     if name_of(parent["pid"]) == parent:
         call: Callable[..., int] = ctypes.CDLL(None).prctl
@@ -103,7 +103,7 @@ def _allow(parent: dict[str, Any]) -> None:
 
 
 def _another_tells(out: str, rank: int) -> bool:
-    """Whether the file is of another process of this host that lives.
+    """Whether the file belongs to another live process of this host.
 
     Raises:
         OSError: the process that it names has ended.

@@ -10,7 +10,7 @@ _CANDIDATES = 8  # distances to so many slow steps before the last are tried
 _NEIGHBOURS = 3  # slow steps so near are one
 _LEAST_PERIOD = 8
 _TOLERATED = 50  # a period may be off by the fiftieth part, and by a step
-_ALIKE = 0.5  # of the excess of the last slow step have those that count beside it
+_ALIKE = 0.5  # share of the last slow step's excess from which an earlier one counts as alike
 _BY_CHANCE = 0.1
 _MOST_TRIES = 3
 
@@ -24,9 +24,9 @@ class Slow:
 
 
 class Recurrence:
-    """The last slow steps of a run, those of stretches left out.
+    """The last slow steps of a run, without those of stretches.
 
-    The two steps that set a period prove nothing; those before that fall into it have to be too many for chance, at the
+    The two steps that set a period prove nothing; the earlier ones that fit it have to be too many for chance, at the
     rate of slow steps. A period is answered with at most three windows, and with none once a window has recorded such a
     step.
     """
@@ -38,14 +38,14 @@ class Recurrence:
         self._believed = 0
 
     def note(self, step: int, excess: float) -> None:
-        """A slow step."""
+        """Note a slow step, unless it is close to the previous one."""
         if not self._slow or step - self._slow[-1].step > _NEIGHBOURS:
             self._slow.append(Slow(step, excess))
 
     def comes_again(self, judged: int) -> tuple[int, int] | None:
-        """The step where the next one is due, and the period; None where none is believed, or it is settled.
+        """The step at which the next one is due, and the period; None if none is believed, or it is settled.
 
-        `judged` steps have been looked at.
+        `judged` is the number of steps judged so far.
         """
         last = self._slow[-1]
         steps = [one.step for one in self._slow if one.excess >= _ALIKE * last.excess]
@@ -62,13 +62,13 @@ class Recurrence:
         return None
 
     def tried(self, step: int, period: int) -> None:
-        """A window opens where `step` is due; after three in vain no more do."""
+        """Note that a window opens at `step`, which is due; after three of them in vain no more open."""
         self._tries.append((step, period))
         if sum(_in_phase(step, one, every) for one, every in self._tries) >= _MOST_TRIES:
             self._settled.append((step, period))
 
     def settle(self, step: int) -> None:
-        """`step` was recorded: it, and what comes with its period, needs no further window."""
+        """Note that `step` was recorded: its period, if one is believed, needs no further window."""
         if self._believed:
             self._settled.append((step, self._believed))
 

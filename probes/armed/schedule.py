@@ -1,4 +1,4 @@
-"""Which windows come, by their first recorded steps, so that none is in the way of another and there is no storm."""
+"""The windows to come, by their first recorded steps, so that none overlaps another and they are not too many."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MOST_ON_DEMAND = 100
 
 
 class Schedule:
-    """The windows of one loop, of which `plan` is one with all its steps.
+    """The windows of one loop; `plan` holds the steps of each.
 
     Windows by count are the same on every rank, since every rank counts; the others are those that rank 0 announces.
     """
@@ -33,22 +33,22 @@ class Schedule:
         return self.begun is None and not self._coming
 
     def ends(self) -> None:
-        """No window comes any more."""
+        """Cancel all windows."""
         self._is_over = True
         self._coming.clear()
 
     def announced(self, first: int, why: str) -> None:
-        """Rank 0 says that a window opens."""
+        """Note that rank 0 announced a window."""
         if not self._is_over:
             self._coming[first] = why
 
     def withdrawn(self, first: int, number: int) -> None:
-        """The other ranks cannot be told of a window; slow steps ask for none for a while."""
+        """Remove a window that cannot be announced to the other ranks; slow steps ask for none for a while."""
         self._coming.pop(first, None)
         self._closed_at = number
 
     def place(self, wanted: Wanted, number: int, ahead: int) -> int | None:
-        """Take a window in after step `number`, so many steps `ahead` that all ranks know; None where none may come."""
+        """Place a window after step `number`, so many steps `ahead` that all ranks know of it; None if it cannot be."""
         if not self._may_come(wanted, number):
             return None
         earliest = number + 1 + (self._before + ahead if ahead else self._warmup)
@@ -60,7 +60,7 @@ class Schedule:
         return first
 
     def due(self, number: int) -> tuple[int, str] | None:
-        """The window that is to be prepared from the step after `number` on: its first recorded step, and why."""
+        """The window to prepare from the step after `number` on: its first recorded step, and why it opens."""
         counted = self._counted(number)
         first = min([*self._coming, *([] if counted is None else [counted])], default=None)
         if first is None or number + 1 < first - self._before:
@@ -74,17 +74,17 @@ class Schedule:
         return first, why
 
     def quiet_until(self, number: int) -> float:
-        """The step from whose end on a window is due or missed, as far as is known after step `number`."""
+        """The step at whose end a window becomes due or is missed, as far as is known after step `number`."""
         counted = self._counted(number)
         first = min([*self._coming, *([] if counted is None else [counted])], default=math.inf)
         return first - self._before - 1
 
     def closed(self, number: int) -> None:
-        """The window that was due is over."""
+        """Note that the window has closed."""
         self.begun, self._closed_at = None, number
 
     def missed(self, number: int) -> list[tuple[int, str]]:
-        """Windows that were announced too late for this rank: no step is left to warm up in. They are taken out."""
+        """Take out the windows that were announced too late for this rank, with no step left to warm up in."""
         return [(first, self._coming.pop(first)) for first in sorted(self._coming) if first <= number + 1]
 
     def _may_come(self, wanted: Wanted, number: int) -> bool:
@@ -96,7 +96,7 @@ class Schedule:
         return cool and self.is_free and self._slow_so_far < self._asked.windows
 
     def _clear_of_others(self, wanted: Wanted, earliest: int, number: int) -> int | None:
-        """The first step of a window for it that no other overlaps; one that slow steps want gives way altogether."""
+        """The first step of a window that overlaps no other; None if it is for slow steps and would have to move."""
         near = 2 * (self._before + self._active)
         counted = self._counted(number)
         taken = [*self._coming, *(step for step in (counted, self.begun) if step is not None)]

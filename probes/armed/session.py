@@ -1,4 +1,4 @@
-"""The session of an armed run: between windows it times steps and nothing else."""
+"""The session of a run with continuous timing: between windows it times steps and does nothing else."""
 
 from __future__ import annotations
 
@@ -37,23 +37,23 @@ ENDS_WITHIN_S = 5.0
 
 
 class ArmedClock(StepClock):
-    """Between windows no event of the device is recorded; `last_ns` is the time of the last step, 0 where unknown."""
+    """A step clock that records no device events between windows; `last_ns` is the last step's time, 0 if unknown."""
 
     last_ns = 0
     armed = True
 
     def step_ended(self, phase: str) -> int:
-        """As a clock of one window."""
+        """End a step as a clock of one window does, and keep its time."""
         self.last_ns = super().step_ended(phase)
         return self.last_ns
 
     def step_passed(self, phase: str) -> None:
-        """As a clock of one window."""
+        """Pass a step as a clock of one window does, without a time."""
         self.last_ns = 0
         super().step_passed(phase)
 
     def underway_ns(self) -> int | None:
-        """Nanoseconds since the running step began; None where that was not seen."""
+        """Nanoseconds since the running step began; None if that was not seen."""
         began = self.began
         return None if began is None else self.now() - began[0]
 
@@ -64,7 +64,7 @@ class ArmedClock(StepClock):
 class ArmedSession(Session):
     """Opens window after window in each loop, in folders of their own below that of the run.
 
-    Where it fails the windows end first, then the step times, and never the job.
+    If it fails, windows end first, then step times, and never the job.
     """
 
     def __init__(self, config: Config, clock: Callable[[], int] = time.perf_counter_ns) -> None:
@@ -82,22 +82,22 @@ class ArmedSession(Session):
 
     @property
     def phase(self) -> str:
-        """As of the open window; "armed" while none is."""
+        """The phase of the open window; "armed" while none is open."""
         if self._arming is not None and super().phase == "done":
             return ARMED
         return super().phase
 
     def open_to(self, source: str) -> bool:
-        """As a session that captures one window, in more loops."""
+        """Whether the session takes this source, as one that captures a single window does, but for more loops."""
         if self.source not in (None, source) or self._owner != os.getpid():
             return False
         return self._opened < MOST_LOOPS or self.phase != "done"
 
     def step_ended(self) -> None:
-        """As a session of one window; between windows a short step is only noted where nothing is due.
+        """End a step as a session of one window does; between windows a short step is only noted if nothing is due.
 
-        Whatever runs once in a step runs with cold caches, ten times as long as in a row. So what is not needed at
-        once waits for some steps, and this method calls next to nothing.
+        Whatever runs once in a step runs with cold caches, ten times as long as in a row. So what is not needed at once
+        waits for some steps, and this method calls next to nothing.
         """
         arming, clock = self._arming, self.clock
         began = clock.began
@@ -119,7 +119,7 @@ class ArmedSession(Session):
         super().step_ended()
 
     def loop_ended(self, why: str = "the loop ended", *, broke: bool = False) -> None:
-        """The loop is over, or only the window, where a profiler of the job or a long evaluation ends that."""
+        """End the loop, or only the window if a profiler of the job or a long evaluation ends it."""
         if self._owner != os.getpid() or self._busy or capturing():
             return
         source = self.source
@@ -202,7 +202,7 @@ class ArmedSession(Session):
             self._is_quiet = True
 
     def _timed(self) -> None:
-        """A step between windows has ended; it gets no time where a profiler of the job was on."""
+        """Time a step that ended between windows; it gets no time if a profiler of the job was on."""
         before, self._passed = self._passed, self.beside_a_profiler()
         if before or self._passed:
             self.clock.step_passed(ARMED)
@@ -216,9 +216,10 @@ class ArmedSession(Session):
                 self._read_machine(self._arming)
 
     def _read_machine(self, arming: Arming | None) -> None:
-        """From the end of a step on, by which the GPU is known, until the loop ends or the job starts a profiler.
+        """Read the machine from the end of a step, when the GPU is known, until the loop or the reading ends.
 
-        What cannot be begun is not tried again in this loop: each attempt would be in a step.
+        The reading ends when the job starts a profiler. A reader that fails to start is not tried again in this loop:
+        each attempt would be in a step.
         """
         assert arming is not None
         reader = self._machine = self._machine_log.reader(arming.note_reading, lambda: arming.number)
@@ -242,7 +243,7 @@ class ArmedSession(Session):
         self._plan(replace(plan, cooldown=1, control_after=max(self.config.control, 0)), arming.number)
 
     def _leave_no_range(self) -> None:
-        """Between windows a step has no range."""
+        """End the range of the step: between windows a step has none."""
         if self.phase == ARMED:
             quietly(self._step_range.end)
 
@@ -267,7 +268,7 @@ class ArmedSession(Session):
             self._disarmed("capture stopped")
 
     def _disarmed(self, why: str) -> None:
-        """No step is timed any more; what was is written, unless the file system hangs."""
+        """End the timing of steps and write the rest, unless the file system hangs."""
         self._is_quiet = False
         arming, beside, self._arming = self._arming, self._beside, None
         machine, self._machine = self._machine, None

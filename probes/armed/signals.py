@@ -1,4 +1,4 @@
-"""A signal that asks for a window: only one whose handling the job left as the system has it."""
+"""A signal that asks for a window; it is only used if the job has left its default handling."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class SignalFlag:
         self._handler: Callable[..., Any] | None = None
 
     def install(self) -> str:
-        """Take the signal; "" when it is taken, else why not."""
+        """Take the signal; return "", or why it cannot be taken."""
         number = getattr(signal, self._name, None)
         if number is None:
             return f"this system has no {self._name}"
@@ -35,7 +35,7 @@ class SignalFlag:
         return ""
 
     def given_up(self) -> bool:
-        """Whether the job has taken the signal since."""
+        """Whether the job has taken the signal for itself since."""
         return self._number is not None and signal.getsignal(self._number) is not self._handler
 
     def restore(self) -> None:
@@ -48,5 +48,5 @@ class SignalFlag:
         if os.getpid() == self._owner:
             self.came = True
             return
-        signal.signal(number, signal.SIG_DFL)  # in a forked child it does what it would without us
+        signal.signal(number, signal.SIG_DFL)  # in a forked child it acts as it would without us
         os.kill(os.getpid(), number)

@@ -1,4 +1,4 @@
-"""Which steps are slow against those before them, and what a window for them would have to hold."""
+"""Judge which steps are slow compared with those before them, and what a window for them would have to hold."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .recurrence import Recurrence
 USUAL_STEPS = 255
 LEAST_STEPS = 20
 LAST_STEPS, SLOW_OF_THEM = 5, 3  # so many slow ones of the last are a slow stretch, fewer are single steps
-COMMON = 0.9  # what a tenth of the steps does is how the job runs
+COMMON = 0.9  # a time that a tenth of the steps takes is normal for the job
 BEYOND_COMMON = 1.25
 
 
@@ -26,7 +26,7 @@ class Usual:
         return len(self._ordered)
 
     def add(self, ns: int) -> None:
-        """Take a step in, and the oldest out."""
+        """Add a step and drop the oldest."""
         if len(self._came) == USUAL_STEPS:
             del self._ordered[bisect_left(self._ordered, self._came.popleft())]
         self._came.append(ns)
@@ -38,15 +38,15 @@ class Usual:
         return self._ordered[len(self._ordered) // 2] if self._ordered else 0
 
     def slow_from(self, factor: float) -> float:
-        """Nanoseconds above which a step is slow: `factor` times the median, and beyond what is common."""
+        """Nanoseconds above which a step is slow: `factor` times the median, and beyond the usual spread."""
         return max(factor * self.median, BEYOND_COMMON * self._ordered[int(COMMON * (len(self._ordered) - 1))])
 
 
 class Slowness:
     """Judges each step against up to 255 before it.
 
-    A stretch of slow steps wants a window at once. A single slow step is over when it is seen: a window is wanted
-    where it comes again, once three or more have come at equal distances.
+    A stretch of slow steps asks for a window at once. A single slow step is over when it is seen: it asks for a window
+    at its next recurrence, once three or more have come at equal distances.
     """
 
     def __init__(self, factor: float) -> None:
@@ -62,7 +62,7 @@ class Slowness:
         return self.usual.slow_from(self._factor) if len(self.usual) >= LEAST_STEPS else float("inf")
 
     def step_ended(self, step: int, ns: int) -> Wanted | None:
-        """A step without the profiler has taken `ns`; the window that it makes one want, if any."""
+        """Note a step without the profiler; return the window that it asks for, if any."""
         usual, limit = self.usual, self.slow_from()
         usual.add(ns)
         slow = ns > limit
@@ -84,14 +84,14 @@ class Slowness:
         return Wanted(f"a slow step comes every {period} steps", expected, period, slow=True)
 
     def answered(self, wanted: Wanted) -> None:
-        """A window opens for it."""
+        """Note that a window opens for the request."""
         if wanted.step is not None and wanted.period:
             self._recurrence.tried(wanted.step, wanted.period)
 
     def recorded(self, steps: dict[int, int]) -> int | None:
-        """Steps of a window by number, in nanoseconds with the profiler on: the slow one of them, if one is.
+        """The slow one of a window's steps, if there is one; `steps` are nanoseconds with the profiler on, by number.
 
-        What recurs and was recorded wants no further window.
+        A recurring step that was recorded needs no further window.
         """
         times = sorted(steps.values())
         if len(times) < 3:

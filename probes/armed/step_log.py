@@ -1,6 +1,6 @@
 """The times of all steps of a rank, in a file of lines that is whole up to its last one, however the process ends.
 
-A line is a JSON object: the begin of a loop, a block of steps, or what happened. The training thread only takes notes;
+A line is a JSON object: the begin of a loop, a block of steps, or an event. The training thread only takes notes;
 another one writes. Disk and memory are bounded: after so many samples each stands for twice as many steps.
 """
 
@@ -20,14 +20,14 @@ BLOCK_STEPS = 64
 BLOCK_S = 10.0  # that long a block is held back at most, times the steps of a sample
 EXACT_SAMPLES = 200_000  # one for each step; then twice as many steps in each, for half as many samples
 MOST_READINGS = 256  # of the machine that wait to be written
-MOST_WAITING = 20_000  # notes in memory, where the file cannot be written for long
+MOST_WAITING = 20_000  # notes in memory, if the file cannot be written for long
 _LOCKED_BY_ANOTHER = (11, 13)  # EAGAIN, EACCES
 
 Memory = Callable[[], dict[str, int]]
 
 
 class StepLog:
-    """Appends to `path`; what an earlier process of the job wrote there stays.
+    """Appends to `path`; lines of an earlier process of the job stay.
 
     Raises:
         OSError: the file cannot be written, or another process of the job writes it.
@@ -53,14 +53,14 @@ class StepLog:
         self._since = self._read_since = time.monotonic()
 
     def add(self, step: int, ns: int, profiled: bool, ago_s: float = 0.0) -> None:
-        """A step has ended after `ns`, `ago_s` seconds ago; 0 where its time is not known."""
+        """Note a step that ended after `ns`, `ago_s` seconds ago; `ns` is 0 if its time is not known."""
         if len(self._noted) < MOST_WAITING:
             self._noted.append((step, ns, profiled, time.time() - ago_s))
         else:
             self.lost += 1
 
     def tell(self, what: str, **more: object) -> None:
-        """Something else has happened; written with the next block."""
+        """Note another event, to be written with the next block."""
         self._noted.append({"what": what, "t": round(time.time(), 3), **more})
 
     def note_reading(self, line: dict[str, object]) -> None:
@@ -69,10 +69,10 @@ class StepLog:
             self._readings.append(line)
 
     def write(self, to_the_end: bool = False) -> None:
-        """Write what is due, or everything; any thread may, one at a time.
+        """Write the lines that are due, or all; any thread may, one at a time.
 
         Raises:
-            OSError: it cannot be written; what was to be is lost.
+            OSError: it cannot be written; these lines are lost.
         """
         self._take_what_is_due(to_the_end)
         lines, self._lines = self._lines, []
@@ -85,7 +85,7 @@ class StepLog:
             self._write(lines)
 
     def close(self) -> None:
-        """Nothing more comes."""
+        """Close the file."""
         os.close(self._file)
 
     def _take_what_is_due(self, to_the_end: bool) -> None:
@@ -112,7 +112,7 @@ class StepLog:
         self._block.add(step, ns, at)
 
     def _end_block(self, whole: bool = False) -> None:
-        """Lines of the block; where it goes on (`whole`), the begun sample stays for the next one."""
+        """End the block and keep its lines; if it goes on (`whole`), the begun sample stays for the next one."""
         block = self._block
         lines = block.lines(whole)
         if lines and self._memory is not None:
@@ -138,7 +138,7 @@ class StepLog:
 
 
 class _Block:
-    """Neighbouring steps: samples of `covers` steps each, and the begun one."""
+    """Samples of neighbouring steps, of `covers` steps each, and the one that has begun."""
 
     def __init__(self, covers: int, profiled: bool = False) -> None:
         self.profiled = profiled
@@ -165,7 +165,7 @@ class _Block:
             self._sample_at = at
 
     def lines(self, whole: bool = False) -> list[dict[str, object]]:
-        """What the block holds, which is taken out of it; not the begun sample where only `whole` ones are wanted."""
+        """Take the lines out of the block; with `whole`, without the sample that is not complete."""
         found: list[dict[str, object]] = []
         if self._us and self._first is not None:
             found.append(self._line(self._first, self._covers, self._us, self._sample_at))
@@ -181,14 +181,14 @@ class _Block:
         return {**line, **({"n": covers} if covers > 1 else {}), **({"p": 1} if self.profiled else {})}
 
     def _sample(self) -> int:
-        """The mean of the timed steps of the begun sample in microseconds, 0 where none is."""
+        """The mean of the timed steps of the begun sample in microseconds, 0 if none is."""
         us = max(round(self._sum_ns / self._timed / 1000), 1) if self._timed else 0
         self._sum_ns = self._begun = self._timed = 0
         return us
 
 
 def _lock(file: int) -> None:
-    """One process writes the file. The lock ends with it, and is not its forked children's."""
+    """Lock the file for this process. The lock ends with it, and forked children do not have it."""
     try:
         fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -197,7 +197,7 @@ def _lock(file: int) -> None:
 
 
 def memory_in_use() -> dict[str, int]:
-    """Bytes that this process holds, and the most that its tensors took of the device, where they are known."""
+    """Bytes that this process holds, and the most that its tensors took on the device, as far as they are known."""
     import sys
 
     found = {}

@@ -4,8 +4,8 @@ Runs at the start of every Python process below `diagnose run`, whatever its ver
 keeps to old syntax, and lets no error of its own out. torch is never imported here: the hooks go in after the job
 itself has imported it.
 
-Its own folder leaves `sys.path`, and it leaves `sys.modules`: the job finds both as they are without us. The folder
-stays in PYTHONPATH, for the processes that this one starts.
+It removes its folder from `sys.path` and itself from `sys.modules`: the job finds both as they are without us. The
+folder stays in PYTHONPATH, for the processes that this one starts.
 """
 
 import os
@@ -29,7 +29,7 @@ def _say(line: str) -> None:
 
 
 def _mark(reached: str) -> None:
-    """Leave a mark for the parent, which can then say how far the job got."""
+    """Leave a mark for the parent, which shows how far the job got."""
     try:
         if _marks:
             os.close(os.open(os.path.join(_marks, reached), os.O_CREAT | os.O_WRONLY, 0o666))
@@ -49,7 +49,7 @@ def _command_line() -> "list[str]":
 
 
 def _serves_another_process(words: "list[str]") -> bool:
-    """A child of multiprocessing, its fork server or resource tracker, or a compile worker of torch."""
+    """Whether this is a child of multiprocessing, its fork server or resource tracker, or a compile worker of torch."""
     return any(
         word == "--multiprocessing-fork"
         or word.startswith("from multiprocessing.")
@@ -60,7 +60,7 @@ def _serves_another_process(words: "list[str]") -> bool:
 
 
 class _AfterImport:
-    """A finder that finds nothing itself: it has the loader that others found call us after it ran."""
+    """A finder that finds nothing itself: it makes the loader that others found call us after the module ran."""
 
     def __init__(self) -> None:
         self._asking = set()  # type: set[tuple[str, int]]
@@ -84,7 +84,7 @@ class _AfterImport:
         return spec
 
     def _from_the_others(self, name: str, path: "Any", target: "Any") -> "Any":
-        """Of those behind this one: who stands before it has been asked, and has found nothing."""
+        """The spec from the finders after this one; those before it have been asked, and found nothing."""
         finders = list(sys.meta_path)
         places = [at for at, finder in enumerate(finders) if finder is self]
         for finder in finders[places[0] + 1 :] if places else ():
@@ -97,7 +97,7 @@ class _AfterImport:
 
 
 def _tell_after(loader: "Any", name: str) -> None:
-    """The loader itself stays in place, so that the module looks as it always does."""
+    """Call `_after_import` when the module has run; the loader stays in place, so that the module looks as usual."""
     try:
         execute = loader.exec_module
 
@@ -127,7 +127,7 @@ def _after_import(name: str) -> None:
 
 
 def _of_the_job(error: BaseException, handled: "Any") -> "Any":
-    """What a signal handler of the job raised while we were at work; None when the error is ours."""
+    """The exception that a signal handler of the job raised while the probe ran; None if the error is the probe's."""
     try:
         return _module("interrupts").of_the_job(error, handled)
     except Exception:
@@ -139,7 +139,7 @@ def _attach_module() -> "Any":
 
 
 def _module(name: str) -> "Any":
-    """Of the probes of this very installation; under another name when `diagnose` is absent here or somebody else's."""
+    """A module of this installation's probes; under another name if `diagnose` is absent or somebody else's here."""
     from importlib import import_module
 
     package = "diagnose.probes" if _diagnose_is_ours() else "_diagnose_probes"
@@ -157,7 +157,7 @@ def _module(name: str) -> "Any":
 
 
 def _diagnose_is_ours() -> bool:
-    """Tell without importing it."""
+    """Whether `diagnose` is this installation, without importing it."""
     try:
         from importlib.util import find_spec
 
@@ -212,7 +212,7 @@ def _is_ours(entry: "Any") -> bool:
 
 
 def _run_the_hidden_one() -> None:
-    """What `import sitecustomize` gives without us; its errors, and that there is none, are Python's to report."""
+    """Run the `sitecustomize` that would run without ours; Python reports its errors, and that there is none."""
     from _frozen_importlib import module_from_spec
     from _frozen_importlib_external import PathFinder
 

@@ -1,1 +1,1 @@
-"""The folder of one capture: whose it is, what one rank and one window leave in it, and the disk that it lies on."""
+"""The folder of one capture: its owner, the files of one rank and one window in it, and the disk that holds it."""

@@ -1,7 +1,7 @@
-"""Whose a bundle is: the folder of one capture, which the parent (`diagnose run`) and the ranks of a job fill together.
+"""Ownership of a bundle: the folder of one capture, which the parent (`diagnose run`) and the ranks fill together.
 
-One job claims the folder before it writes, by a folder `.diagnose` in it that nobody else makes. What is only needed
-meanwhile lies in there too, so that tidying up touches nothing else. `protocol` names the files.
+One job claims the folder before it writes, by a folder `.diagnose` in it that nobody else makes. Temporary files lie in
+there too, so that tidying up touches nothing else. `protocol` names the files.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..protocol import DONE, OWNER, OWNER_PARTIAL, SCRATCH
 
 CLAIM_BYTES = 1024
 _LARGEST_BYTES = 1 << 16
-_WAIT_FOR_OWNER_S = 10.0  # between two system calls of another process, or until a network file system tells
+_WAIT_FOR_OWNER_S = 10.0  # between two system calls of another process, or until a network file system shows it
 _POLL_EVERY_S = 0.05
 _NEW_S = 60.0
 
@@ -40,7 +40,7 @@ def scratch_of(folder: Path) -> Path | None:
 
 
 def owner(folder: Path) -> str | None:
-    """The token of the job that has claimed `folder`; None when none has, or it cannot be told."""
+    """The token of the job that has claimed `folder`; None if no job has, or it cannot be read."""
     claim = json_object(folder / SCRATCH / OWNER)
     token = claim.get("token") if claim is not None else None
     return token if isinstance(token, str) else None
@@ -52,7 +52,7 @@ def has_marker_of(folder: Path, token: str) -> bool:
 
 
 def taken(folder: Path, token: str) -> bool:
-    """Claim a folder that exists and is empty; whether it is this job's now, or was already.
+    """Claim a folder that exists and is empty; whether this job holds it now, or did already.
 
     Raises:
         OSError: the folder cannot be read or written.
@@ -87,7 +87,7 @@ def make_scratch(folder: Path, token: str) -> bool:
 
 
 def awaited_owner(folder: Path) -> str | None:
-    """As `owner`; waits for one that is just being written."""
+    """The token as `owner` reads it, after waiting for one that is just being written."""
     until = time.monotonic() + _WAIT_FOR_OWNER_S
     while True:
         token_there = owner(folder)
@@ -112,7 +112,7 @@ def json_object(path: Path) -> dict[str, object] | None:
 
 
 def _is_being_made(scratch: Path) -> bool:
-    """Only a folder of ours is without its owner for a moment, is new then, and holds nothing else."""
+    """Whether the claim is being written: then its folder is new and holds nothing but the owner's file."""
     try:
         is_new = abs(time.time() - scratch.lstat().st_mtime) < _NEW_S
         return is_new and not scratch.is_symlink() and set(os.listdir(scratch)) <= {OWNER, OWNER_PARTIAL}

@@ -1,4 +1,7 @@
-"""Where a file lies: the kind of its file system, and the room there. The standard library alone is needed."""
+"""Properties of the disk that holds a path: the kind of its file system, and the free space on it.
+
+Only the standard library is needed.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,12 @@ _IN_MEMORY = ("tmpfs", "ramfs", "devtmpfs", "hugetlbfs")
 
 
 def in_memory(folder: Path | str, mounts: Path = MOUNTS) -> bool:
-    """Whether files in `folder` take the machine's memory; False where the system does not tell (only Linux does)."""
+    """Whether files in `folder` take the machine's memory; False if the system does not report it (only Linux does)."""
     return file_system(folder, mounts) in _IN_MEMORY
 
 
 def file_system(folder: Path | str, mounts: Path = MOUNTS) -> str:
-    """The kind of the file system that `folder` is, or would be, on, such as "ext4"; "" where it cannot be told.
+    """The kind of the file system that `folder` is, or would be, on, such as "ext4"; "" if it is unknown.
 
     Of the mounts above it the innermost counts, of several at one place the last, which hides the others (proc(5)).
     """
@@ -38,7 +41,7 @@ def file_system(folder: Path | str, mounts: Path = MOUNTS) -> str:
 
 
 def free_bytes(folder: Path | str) -> int | None:
-    """Bytes that this user may still write in `folder`, or where it would be made; None where it cannot be told."""
+    """Bytes that this user may still write in `folder`, or where it would be made; None if it is unknown."""
     path = os.path.abspath(folder)
     while not os.path.isdir(path) and path != os.path.dirname(path):
         path = os.path.dirname(path)
@@ -55,7 +58,7 @@ def is_full(error: BaseException) -> bool:
 
 
 def cut(why: str) -> OSError:
-    """The error of a file that was cut by a full disk, as far as can be told: who wrote it reports none."""
+    """The error for a file that seems to be cut by a full disk: its writer reported none."""
     error = OSError(why)
     error.errno = errno.ENOSPC
     return error

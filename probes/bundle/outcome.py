@@ -1,4 +1,4 @@
-"""What one window leaves behind: the error that ended it, the facts of the job, and the files of its rank."""
+"""The results of one window: the error that ended it, the facts of the job, and the files of its rank."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from .rank_files import RankFiles
 
 
 class Outcome:
-    """Gathered while the window runs, written at its end, files beside the training thread.
+    """Results gathered while the window runs and written at its end, files by a second thread.
 
     Attributes:
-        error: why the capture ended early; None where it did not.
-        left_out: why the rank records nothing by choice, "" where it does.
+        error: why the capture ended early; None if it did not.
+        left_out: why the rank records nothing by choice, "" if it does.
         files: of this rank, once they are claimed.
         written: the files of each window that is over, in order.
         machine: reads what the machine does meanwhile.
@@ -36,7 +36,7 @@ class Outcome:
         self._writing = InTurn()
 
     def begins(self) -> None:
-        """Another window: what the last one left is written."""
+        """Reset the outcome for another window, since that of the last one is written."""
         self.error, self.files, self._facts, self._unknown = None, None, None, False
         self.left_out, self.disk_is_full = "", False
         self.machine.stop()
@@ -44,15 +44,15 @@ class Outcome:
         guarded(self.machine.start, "the machine is not read")
 
     def failed(self, why: str) -> None:
-        """Note the error, of several the first."""
+        """Note the error; the first one counts."""
         self.error = self.error or why
 
     def meets(self, error: BaseException) -> None:
-        """Look whether an error is one of a full disk."""
+        """Note whether the error is one of a full disk."""
         self.disk_is_full = self.disk_is_full or is_full(error)
 
     def claim(self, out: str) -> None:
-        """Claim a folder, `out` where that is free."""
+        """Claim a folder, `out` if that is free."""
         rank, world_size = rank_and_world()
 
         def claim() -> None:  # there even if an exception of the job ends the waiting
@@ -67,7 +67,7 @@ class Outcome:
         return self._writing.busy
 
     def beside(self, call: Callable[[], object], patience_s: float | None = None) -> None:
-        """Run `call`, whose business are files; with `patience_s` it is not waited for any longer."""
+        """Run `call`, which works on files, in a second thread; with `patience_s` wait no longer than that."""
 
         def met() -> None:
             try:
@@ -79,14 +79,14 @@ class Outcome:
         self._writing.run(met, self.failed, patience_s)
 
     def note(self, known: Callable[[], dict[str, object]]) -> None:
-        """Keep the facts, once, while the model lives: what is written at exit comes after its end."""
+        """Keep the facts, once, while the model lives: it is gone when the exit writes them."""
         if self._facts is None and not self._unknown:
             with silent():
                 noted = guarded(lambda: vars(self).update(_facts=known()), "capture facts not written")
             self._unknown = not noted
 
     def write(self, last: Callable[[], dict[str, object]]) -> None:
-        """Write the facts, with what `last` adds of the end, and the marker that says that nothing more comes."""
+        """Write the facts, with what `last` adds of the end, and the marker after which nothing more comes."""
         files, facts, machine = self.files, self._facts, self.machine
         if files is None:
             return

@@ -14,10 +14,10 @@ MOST_FOLDERS = 100
 
 
 class RankFiles:
-    """What one rank writes into a bundle, whose folder is claimed for one window of this process.
+    """The files that one rank writes into a bundle, whose folder is claimed for one window of this process.
 
     The folder is `out`, or `out`-2, -3, ... when this rank's files are already there, or when it is another job's.
-    While the window is open there is a claim of this rank, which the parent (`diagnose run`) finds when the rank ended
+    While the window is open there is a claim of this rank, which the parent (`diagnose run`) finds if the rank ended
     inside its window.
 
     Raises:
@@ -36,12 +36,12 @@ class RankFiles:
         self._write(self.record, facts)
 
     def finish(self, error: str | None, left_out: str = "") -> None:
-        """Write the marker that says that nothing more comes from this rank, and give the claim back.
+        """Write the marker after which nothing more comes from this rank, and release the claim.
 
-        `left_out` says why it has no trace by choice.
+        `left_out` is the reason if it has no trace by choice.
 
         Raises:
-            OSError: it cannot be written; the claim stays then and says so to the parent, if there is one.
+            OSError: it cannot be written; then the claim stays and shows the error to the parent, if there is one.
         """
         marker: dict[str, object] = {
             "rank": self.rank,
@@ -80,8 +80,8 @@ class RankFiles:
     def _may_use(self, folder: Path, *, first: bool) -> bool:
         """Whether the folder is this job's.
 
-        Below a parent `out` itself is, even where the claim does not show (another host, or the parent is done);
-        without one any folder that no other job has claimed is.
+        With a parent, `out` itself is, even if the claim is not visible (another host, or the parent is done); without
+        one, any folder is that no other job has claimed.
         """
         claimed_by = owner(folder)
         if claimed_by is not None or self._token is None:

@@ -23,14 +23,14 @@ _RENAMED_IN = (2, 9)
 
 
 def arm() -> None:
-    """Set the variables of this process that are unset, where it is a rank of several and the run does not opt out."""
+    """Set the unset variables of this process, if it is a rank of several and the run does not opt out."""
     config = from_environment()
     if config is not None and rank_and_world()[1] > 1:
         os.environ.update(variables(config, _torch_version(), os.environ))
 
 
 def variables(config: Config, torch_version: tuple[int, ...], environment: Mapping[str, str]) -> dict[str, str]:
-    """What is to be set; nothing of what the job has set under any of its names, and nothing where it is off."""
+    """Variables to set; none that the job has set under any of its names, and none if the recorder is off."""
     if not config.flight_recorder or environment.get(_SIZES[0], environment.get(_SIZES[1])) == "0":
         return {}
     new = torch_version >= _RENAMED_IN
@@ -43,6 +43,6 @@ def variables(config: Config, torch_version: tuple[int, ...], environment: Mappi
 
 
 def _torch_version() -> tuple[int, ...]:
-    """Of the torch of the job; () where it states none."""
+    """Version of the job's torch; () if it states none."""
     stated = str(getattr(sys.modules.get("torch"), "__version__", "")).split(".")[:2]
     return tuple(int(part) for part in stated if part.isdecimal())

@@ -20,12 +20,12 @@ from ..hand_over import after_optimizer_steps, at_exit, at_out_of_memory, when_c
 from ..protocol import MEMORY, MEMORY_AT_OOM, partial
 
 ACTIONS = 100_000  # that are kept: tens of steps of most jobs, and hundreds of megabytes at most
-AFTER_STEPS = 3  # the optimizer has its state since the first
+AFTER_STEPS = 3  # the optimizer has its state from the first step on
 _NONE = "no memory snapshot"
 
 
 def arm() -> None:
-    """Queue what is to be done when CUDA is initialised; nothing without a `diagnose run`."""
+    """Queue the work for when CUDA is initialised; do nothing without a `diagnose run`."""
     config = from_environment()
     if config is not None and config.token is not None:
         recorder = Recorder(config)
@@ -45,11 +45,11 @@ class Recorder:
         self._is_over = self._wrote_oom = False
 
     def begin(self) -> None:
-        """CUDA is being initialised."""
+        """Begin the history, since CUDA is being initialised."""
         guarded(self._begin, "no memory snapshots")
 
     def after_step(self, *_: Any) -> None:
-        """An optimizer has stepped."""
+        """Count an optimizer step, and write the snapshot when there are enough."""
         if self._is_over or self._owner != os.getpid():
             return
         self._steps += 1
@@ -58,7 +58,7 @@ class Recorder:
             guarded(lambda: self._write(MEMORY), _NONE)
 
     def at_oom(self, *_: Any) -> None:
-        """The allocator is about to raise an OOM; its lock is free again."""
+        """Write the snapshot of an OOM that the allocator is about to raise; its lock is free again."""
         current = session()
         over = current is None or current.phase == "done"
         if not self._wrote_oom and (self._config.memory or not over):
@@ -66,7 +66,7 @@ class Recorder:
             guarded(lambda: self._write(MEMORY_AT_OOM), _NONE)
 
     def at_exit(self) -> None:
-        """Say why a process that trained has left no snapshot; one rank speaks for all."""
+        """Report why a process that trained has left no snapshot; one rank reports for all."""
         if self._is_over or self._wrote_oom or not self._steps or self._owner != os.getpid() or rank_and_world()[0]:
             return
         if sys.modules["torch"].cuda.is_initialized():

@@ -1,4 +1,4 @@
-"""What a trace does not say of a job: its objects as the hooks meet them, and the record that is made of them.
+"""Facts of a job that a trace lacks: its objects as the hooks meet them, and the record made of them.
 
 `record` puts together the capture's record, at the end of a window; `when_due` imports it then, and not before.
 """

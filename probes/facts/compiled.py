@@ -1,6 +1,6 @@
-"""What torch.compile did: which code it compiled, where it gave up, and what it compiled again.
+"""The work of torch.compile: the code that it compiled, where it gave up, and what it compiled again.
 
-Of the reasons that torch gives only such as are its own words are kept: a guard may hold a value of the job's.
+Of torch's reasons only its own words are kept: a guard may hold a value of the job's.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ MOST = 64  # compilations, the last ones: torch keeps no more
 _RESUMED = re.compile(r"torch_dynamo_resume_in_(?P<function>\w{1,100}?)_at_(?P<line>\d{1,7})\Z")
 _WORDS = re.compile(r"[A-Za-z][\w .,'`()/=:-]{2,99}")
 _KIND = re.compile(r"\w{1,60}\Z")
-_AGAIN = (  # what in a guard tells what changed
+_AGAIN = (  # the part of a guard that shows what changed
     ("size mismatch", "sizes change"),
     ("stride mismatch", "strides change"),
     ("dtype mismatch", "types change"),
@@ -34,7 +34,7 @@ _AGAIN = (  # what in a guard tells what changed
 
 
 def compilations() -> dict[str, object] | None:
-    """The compilations of this process, the last ones; None where nothing was compiled."""
+    """The compilations of this process, the last ones; None if nothing was compiled."""
     utils: Any = sys.modules.get("torch._dynamo.utils")
     if utils is None:
         return None
@@ -43,10 +43,10 @@ def compilations() -> dict[str, object] | None:
 
 
 def row_of(metrics: Mapping[str, Any], here: str | None = None) -> dict[str, object] | None:
-    """One compilation in short, from torch's own account of it; None for one that is no function's.
+    """One compilation in short, from torch's own account of it; None if it belongs to no function.
 
-    `broken_at` is the line at which the code before this one gave up, `again` what made it compile again, `failed` the
-    kind of its error, `because` why graphs end inside it.
+    `broken_at` is the line at which the code before this one gave up, `again` the reason that it compiled again,
+    `failed` the kind of its error, `because` why graphs end inside it.
     """
     file, name, line = (metrics.get(f"co_{of}") for of in ("filename", "name", "firstlineno"))
     if not isinstance(file, str) or not isinstance(name, str) or metrics.get("is_forward") is False:
@@ -70,7 +70,7 @@ def _what_changed(reason: str) -> str:
 
 
 def _own_words(reasons: object) -> list[str]:
-    """The first line of each reason, as far as it holds words of torch's."""
+    """The first line of each reason, as far as it consists of torch's own words."""
     told = reasons if isinstance(reasons, list | tuple | set | frozenset) else ()
     first = (reason.strip().splitlines()[0] for reason in told if isinstance(reason, str) and reason.strip())
     found = map(_WORDS.match, first)

@@ -24,11 +24,11 @@ class JobObjects:
 
     Attributes:
         arguments: reads the settings of the job's trainer as the record holds them; None without a trainer.
-        loop: what runs the training loop, as the record names it; None where it was not seen.
+        loop: the library that runs the training loop, as the record names it; None if it was not seen.
         loader: settings of the last DataLoader.
         batches: descriptions of the last batches.
         padding: of every batch of the loop.
-        loaders: what bounds the loaders.
+        loaders: the work of the loaders.
         refusals: the changes that the job's objects rule out.
     """
 
@@ -52,12 +52,12 @@ class JobObjects:
             self._refs[role] = weakref.ref(thing)
 
     def get(self, role: str) -> Any:
-        """What was noted for `role`, or None when it was not or is gone."""
+        """The object noted for `role`; None if there was none or it is gone."""
         reference = self._refs.get(role)
         return reference() if reference is not None else None
 
     def note_loop(self, otherwise: str) -> None:
-        """Remember what runs the training loop, asked from within it: what is on the stack, `otherwise` without any."""
+        """Note the library that runs the training loop, from the stack, else `otherwise`; call it in the loop."""
         self.loop = loop_on_stack() or otherwise
 
     def note_loader(self, loader: Any) -> None:
@@ -67,7 +67,10 @@ class JobObjects:
         self.refusals.loader_begins(inner)
 
     def note_batch(self, batch: object) -> None:
-        """Remember the shapes of a batch. Reads only tensors in host memory: a device would be waited for."""
+        """Remember the shapes of a batch.
+
+        It reads only tensors in host memory: a device would have to be waited for.
+        """
         self.batches.append(described(batch))
 
     def note_padding(self, batch: object) -> None:

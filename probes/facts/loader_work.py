@@ -1,6 +1,6 @@
-"""What bounds the loader: CPU time over wall time of whoever loads, while a batch is waited for.
+"""The bound of the loader: CPU time over wall time of the process or thread that loads, while a batch is awaited.
 
-Whoever is waited for works: a worker process by all its threads, without workers the thread that fetches. On Linux the
+The one that loads is a worker process with all its threads, or without workers the thread that fetches. On Linux the
 CPU clock of a process or thread has a number that is made of its id (clock_getcpuclockid(3)), so that it is read by one
 system call, from outside and without a file; elsewhere the CPU time of worker processes is not known.
 """
@@ -17,7 +17,7 @@ from typing import Any
 from ..held import held
 
 FETCHES = 256
-THERE_NS = 1_000_000  # a batch of a worker that comes sooner was there already, and tells nothing of the work
+THERE_NS = 1_000_000  # a batch of a worker that comes sooner was there already, and shows nothing of the work
 LEAST_BUSY = 0.05  # of the time: a thread below that does not load
 _PROCESS, _THREAD = 2, 6  # the kernel's scheduler clock, of a thread group and of one thread
 _READABLE = sys.platform == "linux" and hasattr(time, "clock_gettime_ns")
@@ -45,7 +45,7 @@ class LoaderWork:
         return self._wall
 
     def add(self, wall_ns: int, before: dict[int, int], after: dict[int, int], own: int, process_ns: int) -> None:
-        """Count a fetch: CPU clocks by worker or thread before and after, of which `own` was waited for."""
+        """Count a fetch, by the CPU clocks of workers or threads before and after it; `own` is the one waited for."""
         used = {key: after[key] - before[key] for key in before.keys() & after.keys()}
         if own not in used:
             self.unmeasured("the worker that was waited for is gone")
@@ -93,7 +93,7 @@ class Loaders:
             return None
         work = self._by_workers.setdefault(len(workers), LoaderWork(len(workers)))
         own, clocks = (_awaited(iterator), workers) if workers else (threading.get_ident(), {})
-        began = time.perf_counter_ns()  # around the CPU clocks: held up between two, nobody computes for longer than it
+        began = time.perf_counter_ns()  # around the CPU clocks, so that no CPU time exceeds it, even after a delay
         before, process_ns = _read(clocks, work), time.process_time_ns()
 
         def fetched() -> None:
@@ -106,7 +106,7 @@ class Loaders:
         return fetched
 
     def facts(self) -> dict[str, object] | None:
-        """Of the loader that was waited for longest; None where none was iterated."""
+        """Facts of the loader that the loop waited for longest; None if none was iterated."""
         each = list(self._by_workers.values())
         return max(each, key=lambda work: sum(work.wait_ns)).facts() if each else None
 
@@ -118,7 +118,7 @@ def workers_of(iterator: Any) -> dict[int, int | None]:
 
 
 def _awaited(iterator: Any) -> int | None:
-    """The worker whose batch is the next one; None where batches come in any order."""
+    """The worker whose batch is the next one; None if batches come in any order."""
     if held(iterator, "_in_order") is False:
         return None
     task = (held(iterator, "_task_info") or {}).get(held(iterator, "_rcvd_idx"))
@@ -135,7 +135,7 @@ def _read(workers: dict[int, int | None], work: LoaderWork) -> dict[int, int]:
 
 
 def cpu_of(workers: dict[int, int | None]) -> dict[int, int]:
-    """CPU time of each worker process, by its number; nanoseconds. None of it where it cannot be read."""
+    """CPU time of each worker process in nanoseconds, by its number; empty if it cannot be read."""
     return _clocks(workers.items(), _PROCESS) if _READABLE else {}
 
 

@@ -1,4 +1,4 @@
-"""What runs the training loop, by the modules whose functions are on the stack when an optimizer step ends."""
+"""Find the library that runs the training loop, by the modules on the stack when an optimizer step ends."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..frameworks import FRAMEWORKS
 
 
 def loop_on_stack() -> str | None:
-    """What runs the loop from within which this is asked, as the record names it; None in a loop of the job's own."""
+    """Name of the library whose loop calls this, as the record spells it; None in a loop of the job's own."""
     modules = _modules(sys._getframe())
     return next((each.name for each in FRAMEWORKS if any(map(each.runs, modules))), None)
 

@@ -37,7 +37,7 @@ def environment(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def infiniband_devices() -> int | None:
-    """Devices of InfiniBand or RoCE on this host; None where the system lists none of its devices."""
+    """Devices of InfiniBand or RoCE on this host; None if the system lists none of its devices."""
     listed = "/sys/class"
     if not os.path.isdir(listed):
         return None
@@ -46,7 +46,7 @@ def infiniband_devices() -> int | None:
 
 
 def versions() -> dict[str, object]:
-    """Versions of what takes part in a step; null where it is not installed."""
+    """Versions of what takes part in a step; null if it is not installed."""
     torch: Any = sys.modules["torch"]
     packages: dict[str, object] = {name.replace("-", "_"): _version(name) for name in PACKAGES}
     return {

@@ -189,7 +189,7 @@ def _fsdp(wrapper: Any) -> dict[str, object]:
 
 
 def _prefetches_forward(wrapper: Any) -> bool | None:
-    """Whether any unit gathers the next one's parameters ahead; None where neither kind of FSDP says."""
+    """Whether any unit gathers the next one's parameters ahead; None if neither kind of FSDP shows it."""
     stated = held(wrapper, "forward_prefetch")
     if type(stated) is bool:
         return stated
@@ -198,7 +198,7 @@ def _prefetches_forward(wrapper: Any) -> bool | None:
 
 
 def _ahead_of(module: Any) -> list[Any] | None:
-    """What torch's fully_shard keeps, among a module's forward hooks, of the units to gather ahead; None without it."""
+    """The units that torch's fully_shard gathers ahead, from the state in a module's hooks; None without it."""
     state_of = getattr(sys.modules.get("torch.distributed._composable_state"), "_get_module_state", None)
     state = None if state_of is None else state_of(module)
     return held(state, "_states_to_forward_prefetch") if state is not None else None
@@ -220,7 +220,7 @@ def _text_config(config: Any) -> dict[str, object] | None:
 
 
 def _dtypes(weights: list[Any]) -> Counter[str]:
-    """Parameters, in elements, by dtype."""
+    """Number of parameters (elements) by dtype."""
     counted: Counter[str] = Counter()
     for parameter in weights:
         counted[dtype(parameter)] += size(parameter)

@@ -43,7 +43,7 @@ class Padding:
 
     @property
     def share(self) -> float | None:
-        """Tokens that are padding, of those of all batches; None where none was seen."""
+        """Tokens that are padding, of those of all batches; None if none was seen."""
         return self._padded / self._tokens if self._tokens else None
 
     @property
@@ -57,7 +57,7 @@ class Padding:
         return float((off * self.batches / (self.batches - 1)) ** 0.5 / self._tokens)
 
     def facts(self) -> dict[str, object] | None:
-        """The record's `padding`: counts of tokens, and the least and the most of a batch; None where none was seen."""
+        """The record's `padding`: counts of tokens, and the least and the most of a batch; None if none was seen."""
         if not self.batches:
             return None
         return {

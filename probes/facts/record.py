@@ -1,4 +1,4 @@
-"""capture-rank{R}.json: what a trace does not say. Every value passes an allow-list; a fact may be null."""
+"""The record capture-rank{R}.json: facts that a trace lacks. Every value passes an allow-list, and may be null."""
 
 from __future__ import annotations
 
@@ -53,16 +53,16 @@ def facts(
     error: str | None,
     allowance: Allowance | None = None,
 ) -> dict[str, object]:
-    """Everything known about the job and the window; a part that cannot be had is null.
+    """The record of the job and the window; a part that cannot be had is null.
 
     Args:
         job: its model, optimizer, loader and batches.
         window: the steps of the capture, timed by `clock`, recorded by `recorder`, counted by `source`.
         error: why the capture ended early, if it did.
-        allowance: what of the window was to be recorded, and what was.
+        allowance: the part of the window that was to be recorded, and the part that was.
     """
     rank, world_size = rank_and_world()
-    machine = quietly(lambda: aside(lambda: _machine(world_size)))  # reads files: the standard library holds OSErrors
+    machine = quietly(lambda: aside(lambda: _machine(world_size)))  # reads files: the library swallows OSErrors
     optimizer = job.get("optimizer")
     model = quietly(lambda: _model(job))
     settings = quietly(job.arguments) if job.arguments is not None else None
@@ -94,7 +94,7 @@ def facts(
 
 
 def _or_null(facts: object, names: tuple[str, ...]) -> Mapping[str, object]:
-    """The facts; where none could be had, null for each."""
+    """The facts; null for each name if there are none."""
     return facts if isinstance(facts, dict) else dict.fromkeys(names)
 
 
@@ -125,7 +125,7 @@ def batch_facts(batches: list[dict[str, Any]], padding: Padding) -> dict[str, ob
 
 
 def _patch() -> Mapping[str, object]:
-    """What a run with a patch applied of it and what it refused."""
+    """The changes of a patch that the run applied, and those that it refused."""
     patch = quietly(job_patch.facts)
     return patch if isinstance(patch, dict) else {"applied": None, "refused": [], "expected": None}
 

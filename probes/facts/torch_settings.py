@@ -25,16 +25,16 @@ _SETTINGS: dict[str, _Setting] = {
 
 
 def float32_matmul_precision(torch: Any) -> str:
-    """How a GPU multiplies float32, in the words of `torch.set_float32_matmul_precision`.
+    """The precision of float32 products on a GPU, in the words of `torch.set_float32_matmul_precision`.
 
-    From torch 2.9 on it is set by other words too, those of `torch.backends.cuda.matmul.fp32_precision` (so does
-    transformers' `tf32`), after which torch refuses to tell it in the first ones.
+    From torch 2.9 on it can also be set by `torch.backends.cuda.matmul.fp32_precision` (as transformers' `tf32` does),
+    after which torch refuses to return it in these words.
     """
     told = quietly(torch.get_float32_matmul_precision)
     return str(told) if told else _PRECISION[torch.backends.cuda.matmul.fp32_precision]
 
 
 def torch_settings() -> dict[str, object]:
-    """Each setting by its name; null where this torch does not have it."""
+    """Each setting by its name; null if this torch does not have it."""
     torch: Any = sys.modules["torch"]
     return {name: quietly(partial(read, torch)) for name, read in _SETTINGS.items()}

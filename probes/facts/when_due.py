@@ -12,15 +12,16 @@ if TYPE_CHECKING:
 
 
 def facts_of(job: object, **known: object) -> dict[str, object]:
-    """As `record.facts`, imported beside the training thread.
+    """The result of `record.facts`, whose module is imported in a second thread.
 
-    Where a file cannot be looked at, an import takes it for missing, and a signal handler of the job raises anywhere.
+    An import takes a file for missing if an exception interrupts the look at it, and a signal handler of the job raises
+    anywhere.
     """
     record: Any = aside(lambda: import_module(".record", __package__))
     return dict(record.facts(job, **known))
 
 
 def samples_of(sampler: StackSampler, asked: bool) -> dict[str, object]:
-    """As `folding.stack_samples`; to be called beside the training thread."""
+    """The result of `folding.stack_samples`; call it in a second thread, not in the training one."""
     folding: Any = import_module("..stacks.folding", __package__)
     return dict(folding.stack_samples(sampler, asked))

@@ -1,4 +1,4 @@
-"""Hooks into torch's DataLoader: loaders and batches are noted, and a window hears of each batch."""
+"""Hooks into torch's DataLoader: they note loaders and batches, and report each batch to the window."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def watch_loaders() -> None:
 
 
 def longest_loader() -> int | None:
-    """Batches of the longest loader that was iterated outside a loop; None where no length is known."""
+    """Batches of the longest loader that was iterated outside a loop; None if no length is known."""
     return _longest
 
 

@@ -1,4 +1,4 @@
-"""How many steps a job has behind it that goes on from a checkpoint, by what its optimizer holds."""
+"""Number of steps that a job made before it resumed from a checkpoint, read from its optimizer."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _MOST_STEPS = 1 << 40
 
 
 def steps_before(optimizer: Any) -> int:
-    """Steps that the optimizer counts before the one that it has just made; 0 where it counts none.
+    """Steps that the optimizer counts before the one that it has just made; 0 if it counts none.
 
-    Adam and its like hold the number beside each parameter, and a checkpoint of them holds it too.
+    Adam and similar optimizers hold the number for each parameter, and a checkpoint of them holds it too.
     """
     counted = quietly(lambda: max(_counted(optimizer), default=1))
     return min(counted - 1, _MOST_STEPS) if isinstance(counted, int) and counted > 0 else 0
@@ -34,13 +34,13 @@ def _counted(optimizer: Any) -> list[int]:
 
 
 def _value(step: Any) -> int:
-    """By NumPy: an operator of torch would stand in what the job counts of them."""
+    """The value, read by NumPy: an operator of torch would be among the operators that the job counts."""
     with untouched(), unseen():
         return int(step.numpy())
 
 
 def _on_device(steps: list[Any]) -> list[int]:
-    """One of them, which is waited for; none while a graph is captured, which a wait would break."""
+    """The count of one of them, which waits for the device; empty while a graph is captured, which a wait breaks."""
     if not steps or steps[0].device.type != "cuda" or capturing():
         return []
     with untouched(), unseen():

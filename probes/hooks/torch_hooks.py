@@ -1,4 +1,4 @@
-"""Hooks into torch for loops without a Trainer: a step ends with an optimizer's, or an engine's around it."""
+"""Hooks into torch for loops without a Trainer: a step ends with that of an optimizer, or of an engine around it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MOST_OPTIMIZERS = 8192  # in one cycle
 
 
 def install() -> None:
-    """Count optimizer steps and look at loaders from now on; without a session, do nothing."""
+    """Count optimizer steps and watch loaders from now on; without a session, do nothing."""
     if session() is not None:
         guarded(flight_recorder.arm, "the flight recorder is not armed")
         guarded(pulse.arm, "no stacks if the job hangs")
@@ -44,15 +44,15 @@ def _install() -> None:
         before_optimizer_steps(_before_step, "the update has no range")
         after_optimizer_steps(_after_step, "steps are not counted")
         other_profilers.watch()
-        emitter()  # what it imports is imported here, and not within a step
+        emitter()  # its imports happen here, not within a step
     loader_hooks.watch_loaders()
 
 
 class Cycle:
-    """Which optimizer steps last in a cycle of several: of the rarest, the one that was first seen last.
+    """The optimizer that steps last in a cycle of several: of the rarest, the one that was first seen last.
 
-    A scaler skips steps of one or the other, so the rarest are those that step about equally often. One that is seen
-    first beside others ends nothing: the cycle that it belongs to has counted. A job may have one optimizer for each
+    A scaler skips steps of one or the other, so the rarest are those that step about equally often. One that first
+    appears among others ends nothing: the cycle that it belongs to has counted. A job may have one optimizer for each
     parameter, so a step of one looks at few of the others.
     """
 
@@ -63,9 +63,9 @@ class Cycle:
         self._now = 0
 
     def closed_by(self, optimizer: int) -> bool:
-        """Count a step of `optimizer` and say whether it ends a training step."""
+        """Count a step of `optimizer` and return whether it ends a training step."""
         if len(self._steps) == 1 and optimizer in self._steps:
-            return True  # its count matters beside others alone
+            return True  # its count only matters among others
         self._now += 1
         is_new = optimizer not in self._steps
         if is_new:
@@ -99,13 +99,13 @@ class Cycle:
 
 
 class Stepped(NamedTuple):
-    """What is known of a loop by what has stepped in it, where the first step is seen.
+    """Facts of a loop known from its first step.
 
     Attributes:
         optimizer: torch's.
-        done: tells the steps that are counted before this one.
-        model: None where only the optimizer's parameters tell it.
-        loop: what runs the training loop, as the record names it, where nothing on the stack does.
+        done: returns the number of steps counted before this one.
+        model: None if only the optimizer's parameters are known.
+        loop: what runs the training loop, as the record names it, if nothing on the stack shows it.
         settings: gives them under the names that `training_arguments` has in the record; None without any.
     """
 
@@ -125,7 +125,7 @@ _counting = _thread.allocate_lock()
 
 @contextmanager
 def one_step() -> Iterator[None]:
-    """A block in which optimizers step that together make one step, told by `has_stepped` after it."""
+    """A block in which several optimizers step that together make one step, reported by `has_stepped` after it."""
     global _within
     _within += 1
     try:
@@ -135,8 +135,8 @@ def one_step() -> Iterator[None]:
 
 
 def has_stepped(what: Any, tell: Callable[[], Stepped]) -> None:
-    """An optimizer, or an engine around several, has made a step; `tell` is asked where that begins a loop."""
-    if _over or not _counting.acquire(blocking=False):  # another thread counts, or the line that a handler interrupted
+    """Count a step of an optimizer, or of an engine around several; `tell` is called if that begins a loop."""
+    if _over or not _counting.acquire(blocking=False):  # another thread counts, or the interrupted line of this one
         return
     try:
         _count(what, tell)
@@ -145,7 +145,7 @@ def has_stepped(what: Any, tell: Callable[[], Stepped]) -> None:
 
 
 def _before_step(optimizer: Any, args: Any, kwargs: Any) -> None:
-    if times.on and not any(map(callable, (*args[1:], *kwargs.values()))):  # a closure is the passes, not the update
+    if times.on and not any(map(callable, (*args[1:], *kwargs.values()))):  # a closure runs the passes, not the update
         times.opened(OPTIMIZER)
 
 

@@ -1,1 +1,1 @@
-"""What a window may record: by the choice of ranks, what the machine has room for, and what a step of the job takes."""
+"""Limits of a window: the choice of ranks, the room on the machine, and the size of a step's trace."""

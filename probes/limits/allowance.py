@@ -1,4 +1,4 @@
-"""What the window of this rank may record: by the choice of ranks, the budget, and what a step of the job takes."""
+"""The steps and ranks that this window may record: by choice of ranks, the budget, and the size of a step's trace."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Allowance:
     """Asked by the recorder, before the first recorded step; counts the nodes of autograd's graph, which costs nothing.
 
     Attributes:
-        asked_steps: what was to be recorded, 0 before a window opens.
-        choice: what is recorded of it.
-        left_out: why this rank records nothing by choice, "" where it does.
+        asked_steps: the steps that were to be recorded, 0 before a window opens.
+        choice: the steps and the content that are recorded.
+        left_out: why this rank records nothing by choice, "" if it does.
     """
 
     def __init__(self, config: Config) -> None:
@@ -34,16 +34,16 @@ class Allowance:
         self.begins(0)
 
     def begins(self, steps: int) -> None:
-        """A window of `steps` steps is due."""
+        """Begin a window of `steps` steps."""
         self.asked_steps, self.choice, self.left_out = steps, Choice(steps), ""
 
     def look(self, step: int) -> None:
-        """The job's step `step` is over, some steps before the window."""
+        """Note the graph's nodes at the end of the job's step `step`, some steps before the window."""
         count = quietly(_nodes)
         self._seen = (step, count) if isinstance(count, int) else None
 
     def refuses(self, step: int) -> bool:
-        """Whether nothing is to be recorded, not even a trial; the job has `step` steps behind it."""
+        """Whether nothing is to be recorded, not even a trial; the job has done `step` steps."""
         rank, world_size = rank_and_world()
         why = left_out(rank, world_size, self._config.ranks, _local_rank())
         text = self._text_of_a_step(step)
@@ -54,7 +54,7 @@ class Allowance:
         return bool(why)
 
     def decide(self, trial: Trial, folder: Path) -> Choice:
-        """What is recorded, by a step that was."""
+        """Choose what to record, from a trial step."""
         _, world_size = rank_and_world()
         alone = self._config.ranks == ONE_PER_NODE
         ranks = 1 if alone else min(local_ranks(os.environ, world_size) or 1, self._recorded())
@@ -65,7 +65,7 @@ class Allowance:
         return self.choice
 
     def facts(self) -> dict[str, object]:
-        """As the record has it."""
+        """The allowance as the record has it."""
         return {
             "budget_bytes": self._config.budget_bytes,
             "ranks": self._config.ranks,

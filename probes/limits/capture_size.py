@@ -1,4 +1,4 @@
-"""What a window takes of the job, told from one step recorded before it, and what of the window fits its limits.
+"""Predict the size of a window from one step recorded before it, and fit the window to its limits.
 
 A trial step is recorded without shapes, exported and thrown away. Text and time grow with the recorded steps; what
 shapes add, and the memory for each byte of text, is measured (benchmarks/capture_size.py). Times are of this process on
@@ -19,11 +19,11 @@ MB = 1_000_000
 
 @dataclass(frozen=True)
 class Size:
-    """What a capture takes.
+    """The space and time that a capture takes.
 
     Attributes:
         text_bytes: of the exported trace, before it is compressed to about a tenth.
-        memory_bytes: at its peak, beside what the job takes.
+        memory_bytes: at its peak, on top of the job's.
         stall_s: seconds in which the training thread stands still: the profiler stops and exports.
     """
 
@@ -41,7 +41,7 @@ class Trial:
     export_s: float
 
     def size(self, steps: int, shapes: bool) -> Size:
-        """Of a capture of `steps` steps."""
+        """The size of a capture of `steps` steps."""
         text = self.text_bytes * steps * (SHAPES_TEXT if shapes else 1)
         stop = self.stop_s * steps * (SHAPES_STOP if shapes else 1)
         memory = text * (MEMORY_PER_TEXT_WITH_SHAPES if shapes else MEMORY_PER_TEXT)
@@ -50,7 +50,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Limits:
-    """What a capture may take; None where there is no limit, or none is known.
+    """The most that a capture may take; None if there is no limit, or none is known.
 
     Attributes:
         budget_bytes: the most text of one rank.
@@ -66,7 +66,7 @@ class Limits:
     ranks: int = 1
 
     def broken_by(self, size: Size, ranks: int | None = None) -> str:
-        """Which limit a capture of `size` by so many ranks of the host breaks, and by how much; "" when none."""
+        """The limit that a capture of `size` by so many ranks of the host breaks, and by how much; "" if none."""
         ranks = ranks or self.ranks
         if size.text_bytes > self.budget_bytes:
             return f"{shown(size.text_bytes)} of text, and the budget is {shown(self.budget_bytes)}"
@@ -84,13 +84,13 @@ class Limits:
 
 @dataclass(frozen=True)
 class Choice:
-    """What is recorded.
+    """The choice of what is recorded.
 
     Attributes:
         steps: how many; 0 records nothing, and step times are kept alone.
         shapes: whether the shapes of tensors are.
         size: what is expected; None without a trial.
-        because: which limit more would break, "" where nothing was cut.
+        because: which limit more would break, "" if nothing was cut.
     """
 
     steps: int
@@ -99,7 +99,7 @@ class Choice:
     because: str = ""
 
     def facts(self, asked: int) -> dict[str, object]:
-        """As the record has it."""
+        """The choice as the record has it."""
         return {
             "asked_steps": asked,
             "steps": self.steps,
@@ -112,7 +112,7 @@ class Choice:
 def fitted(trial: Trial, steps: int, limits: Limits, alone_if_need_be: bool = False) -> Choice:
     """The fullest capture of at most `steps` steps within the limits.
 
-    Shapes go first, then steps, then the other ranks of the host, for a rank that may record `alone_if_need_be`.
+    Shapes are dropped first, then steps, then the other ranks of the host, if the rank may record `alone_if_need_be`.
     """
     full = trial.size(steps, shapes=True)
     because = limits.broken_by(full)

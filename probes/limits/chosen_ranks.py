@@ -1,4 +1,7 @@
-"""Which ranks record; the others keep step times and facts. Each tells it for itself, by numbers that all know."""
+"""The choice of ranks that record; the others keep step times and facts.
+
+Each rank decides for itself, by numbers that all know.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ ALL, ONE_PER_NODE = "all", "one-per-node"
 
 
 def parsed(text: str) -> tuple[int, ...] | str:
-    """What `--ranks` says: numbers of ranks, "all" or "one-per-node".
+    """The choice that `--ranks` states: numbers of ranks, "all" or "one-per-node".
 
     Raises:
         ValueError: it is neither.
@@ -21,11 +24,10 @@ def parsed(text: str) -> tuple[int, ...] | str:
 
 
 def left_out(rank: int, world_size: int, asked: str | None, local_rank: int | None) -> str:
-    """Why this rank records nothing; "" where it records.
+    """Why this rank records nothing; "" if it records.
 
-    Unless asked otherwise all of 16 ranks record, and of more 16 that are spread evenly: of nodes and of the groups
-    that a job is divided into each has its part, and rank 0 is one of them. Where the rank within the node is not known
-    "one-per-node" takes these.
+    By default up to 16 ranks all record; of more, 16 that are spread evenly over nodes and groups, rank 0 among them.
+    If the rank within the node is not known, "one-per-node" takes these.
     """
     chosen = parsed(asked) if asked is not None else None
     if chosen == ALL or world_size <= 1:
@@ -40,7 +42,7 @@ def left_out(rank: int, world_size: int, asked: str | None, local_rank: int | No
 
 
 def recorded(world_size: int, asked: str | None, local_ranks: int | None) -> int:
-    """How many ranks record, of which `local_ranks` are on each node."""
+    """Number of ranks that record, with `local_ranks` on each node."""
     chosen = parsed(asked) if asked is not None else None
     if chosen == ALL:
         return world_size
@@ -52,6 +54,6 @@ def recorded(world_size: int, asked: str | None, local_ranks: int | None) -> int
 
 
 def spread(world_size: int) -> set[int]:
-    """The ranks that record where nothing is asked for."""
+    """The ranks that record by default."""
     count = min(world_size, MOST_BY_DEFAULT)
     return {number * world_size // count for number in range(count)}

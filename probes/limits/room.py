@@ -1,4 +1,4 @@
-"""What the machine and the job's collectives leave for a capture. Read where files may be read: beside the training."""
+"""The room that the machine and the job's collectives leave for a capture; read in a second thread, as files are."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .capture_size import Limits
 
 STALL_SHARE = 0.1  # of the least timeout of a collective
 MEMORY_SHARE, DISK_SHARE = 4, 2  # a quarter, a half of what is free
-_TIMEOUTS_S = {"nccl": 600.0}  # torch's defaults, where a group does not tell: constants.py of torch.distributed
+_TIMEOUTS_S = {"nccl": 600.0}  # torch's defaults, if a group does not show its own: constants.py of torch.distributed
 _DEFAULT_TIMEOUT_S = 1800.0
 _LIMITS_OF_MEMORY = (
     ("memory.max", "memory.current", "sys/fs/cgroup", ""),
@@ -25,7 +25,7 @@ _LIMITS_OF_MEMORY = (
 
 
 def limits(budget_bytes: int, folder: Path, ranks: int, timeout_s: float | None) -> Limits:
-    """For a capture into `folder` by `ranks` ranks of this host, whose collectives give up after `timeout_s`."""
+    """Limits of a capture into `folder` by `ranks` ranks of this host, whose collectives give up after `timeout_s`."""
     memory, disk = quietly(free_memory_bytes), quietly(lambda: free_bytes(folder))
     return Limits(
         budget_bytes,
@@ -37,7 +37,7 @@ def limits(budget_bytes: int, folder: Path, ranks: int, timeout_s: float | None)
 
 
 def free_memory_bytes(root: Path = Path("/")) -> int | None:
-    """Memory that processes may still take: of the host, or of the cgroup where it has less; None where unknown."""
+    """Memory that processes may still take: of the host, or of the cgroup if it has less; None if unknown."""
     return min((*_of_host(root), *_of_cgroups(root)), default=None)
 
 
@@ -63,7 +63,7 @@ def _is_listed(controller: str, names: str) -> bool:
 
 
 def collective_timeout_s() -> float | None:
-    """The least timeout of the process groups, in seconds; the backend's default where one does not tell it.
+    """The least timeout of the process groups, in seconds; the backend's default if none can be read.
 
     None without a process group.
     """

@@ -1,1 +1,4 @@
-"""The machine beside the steps: `sampling` reads GPU and host once a second, `summary` keeps some of what it reads."""
+"""The state of the machine during training:
+
+`sampling` reads GPU and host once a second, `summary` keeps some readings.
+"""

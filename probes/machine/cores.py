@@ -14,7 +14,7 @@ _TASKS_OF_NODES = ("SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE")
 
 
 def cores(variables: Mapping[str, str], world_size: int) -> dict[str, object]:
-    """`usable` by affinity, `quota` of the cgroup, `shared` with the other ranks of the host, and how many they are."""
+    """The cores: `usable` by affinity, `quota` of the cgroup, `shared` by the host's ranks, and the ranks' number."""
     return {
         "usable": quietly(usable),
         "quota": quietly(quota),
@@ -24,15 +24,15 @@ def cores(variables: Mapping[str, str], world_size: int) -> dict[str, object]:
 
 
 def usable() -> int | None:
-    """Cores in this process's affinity, which DataLoader workers inherit; those of the host where there is none."""
+    """Cores in this process's affinity, which DataLoader workers inherit; all of the host if affinity is unknown."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
 
 def shared(variables: Mapping[str, str]) -> int | None:
     """Cores that all ranks of the host have together.
 
-    Those of the step on this node under Slurm, where each task may be bound to its own; else the affinity of the
-    parent: torchrun's ranks share that of the agent, whether or not it binds them.
+    Under Slurm these are the step's cores on this node, where each task may be bound to its own; else the affinity of
+    the parent: torchrun's ranks share that of the agent, whether or not it binds them.
     """
     of_node = variables.get("SLURM_CPUS_ON_NODE", "")
     if of_node.isdecimal() and not variables.get("LOCAL_WORLD_SIZE"):
@@ -41,7 +41,7 @@ def shared(variables: Mapping[str, str]) -> int | None:
 
 
 def local_ranks(variables: Mapping[str, str], world_size: int) -> int | None:
-    """Ranks on this host, as the launcher says; None where several run and nothing says how many here."""
+    """Number of ranks on this host, from the launcher; None if several run and nothing gives their number here."""
     if world_size == 1:
         return 1
     for name in _LOCAL_RANKS:
@@ -91,6 +91,6 @@ def cgroup_folders(root: Path, top: Path, wanted: Callable[[str], bool]) -> Iter
 
 
 def numbers_in(file: Path) -> list[int]:
-    """The numbers in the file, such as "400000 100000"; none where it is missing or says "max"."""
+    """The numbers in the file, such as "400000 100000"; empty if it is missing or holds "max"."""
     words = file.read_text(encoding="ascii").split() if file.is_file() else []
     return [int(word) for word in words] if all(re.fullmatch(r"-?\d+", word) for word in words) else []

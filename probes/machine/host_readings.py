@@ -1,4 +1,4 @@
-"""What the kernel says of the host while the job runs: its cores, who waits for one, memory, disk, network.
+"""Readings of the host from the kernel while the job runs: its cores, waits for one, memory, disk, network.
 
 Everything is read from /proc and /sys, which other systems than Linux do not have: what cannot be read is left out.
 """
@@ -24,7 +24,7 @@ class HostReadings:
 
     Args:
         thread: the kernel's number of the training thread.
-        root: in which /proc and /sys lie.
+        root: the folder of /proc and /sys.
     """
 
     def __init__(self, thread: int, root: Path = Path("/")) -> None:
@@ -33,18 +33,18 @@ class HostReadings:
         self._near: frozenset[int] = frozenset()
 
     def near(self, pci_address: str) -> None:
-        """The GPU with the address is the job's: its cores are those of its own NUMA node."""
+        """Set the job's GPU by its address: the cores near it are those of its NUMA node."""
         device = self._sys / "bus/pci/devices" / pci_address
         self._near = frozenset(_cores(_text(device / "local_cpulist")))
 
     def limits(self) -> dict[str, float]:
-        """What stays: cores of the host, those that this process may use, and how many of them are near the GPU."""
+        """Readings that stay constant: cores of the host, those that this process may use, and those near the GPU."""
         nodes = len(list((self._sys / "devices/system/node").glob("node[0-9]*")))
         near = {"cores_near_gpu": len(self._near & self._allowed)} if self._near else {}
         return {"cores": os.cpu_count() or 0, "cores_allowed": len(self._allowed), "numa_nodes": nodes, **near}
 
     def gauges(self) -> dict[str, float]:
-        """What is so now: who runs or waits for a core, memory in bytes, whether the GPU's node is another."""
+        """Momentary readings: run queue, memory in bytes, whether this core is on another node than the GPU."""
         memory = dict(_rows(_text(self._proc / "meminfo")))
         running = next((row[1] for row in _lines(self._proc / "stat") if row[0] == "procs_running"), None)
         read: dict[str, float] = {} if running is None else {"run_queue": float(running)}
@@ -59,7 +59,7 @@ class HostReadings:
         return read
 
     def counters(self) -> dict[str, float]:
-        """What has happened so far: nanoseconds of CPU time and of waiting for a core, bytes, pages."""
+        """Counters since the start: nanoseconds of CPU time and of waiting for a core, bytes, pages."""
         of_host = (self._of_cores, self._of_quota, self._of_pressure, self._of_pages, self._of_page_cache)
         read: dict[str, float] = {}
         of_job = (self._of_job, self._of_workers, self._of_thread, self._of_disk, self._of_network)
@@ -72,7 +72,7 @@ class HostReadings:
         for name, *times in _lines(self._proc / "stat"):
             if name.startswith("cpu") and name[3:].isdecimal() and int(name[3:]) in self._allowed:
                 ticks = list(map(int, times[:8]))
-                busy += (sum(ticks) - ticks[3] - ticks[4]) * _TICK_NS  # but idle, and waiting for a disk
+                busy += (sum(ticks) - ticks[3] - ticks[4]) * _TICK_NS  # except idle, and waiting for a disk
                 stolen += [float(each * _TICK_NS) for each in ticks[7:]]
         return {"allowed_cores_cpu_ns": busy, **({"stolen_ns": sum(stolen)} if stolen else {})}
 
@@ -128,9 +128,9 @@ class HostReadings:
         return {} if again is None else {"read_again_bytes": again * _PAGE_BYTES}
 
     def _of_network(self) -> dict[str, float]:
-        """Bytes over the cards that are devices: a bond, a bridge or a VLAN above them counts the same bytes again.
+        """Bytes over network cards that are devices: a bond, a bridge or a VLAN above them counts the same bytes again.
 
-        Where none is one, as in a container, over all but the loopback.
+        If none is a device, as in a container, all but the loopback count.
         """
         rows = [line.replace(":", " ").split() for line in _text(self._proc / "self/net/dev").splitlines()[2:]]
         cards = [row for row in rows if len(row) > 9 and row[0] != "lo"]
@@ -173,7 +173,7 @@ def _rows(text: str) -> Iterator[tuple[str, float]]:
 
 
 def _behind_name(stat: str) -> list[str]:
-    """The fields of a process from its state on: its name may hold anything."""
+    """The fields of a process after its name, which may hold any character."""
     return stat.rpartition(")")[2].split()
 
 

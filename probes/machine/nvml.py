@@ -43,13 +43,13 @@ def driver_cuda() -> str:
 
 
 def address_of(properties: Any) -> str:
-    """Where the device is on the PCI bus, such as "0000:3b:00.0"; "" where its `properties` in torch do not say."""
+    """Address of the device on the PCI bus, such as "0000:3b:00.0"; "" if its `properties` in torch lack it."""
     parts: list[Any] = [getattr(properties, f"pci_{of}_id", None) for of in ("domain", "bus", "device")]
     return "" if None in parts else "{:04x}:{:02x}:{:02x}.0".format(*parts)
 
 
 def handle_of(uuid: str) -> tuple[Any, ctypes.c_void_p]:
-    """The library, and what it calls the device.
+    """The library, and its handle of the device.
 
     Raises:
         OSError: no NVML on this machine, or it does not know the device.
@@ -62,9 +62,9 @@ def handle_of(uuid: str) -> tuple[Any, ctypes.c_void_p]:
 
 
 def device_facts(uuid: str) -> dict[str, object]:
-    """Clocks in MHz, power in W, temperature in Celsius and throttle reasons now of the device.
+    """Momentary clocks in MHz, power in W, temperature in Celsius and throttle reasons of the device.
 
-    Null is what the driver refuses, or what its library has no function for.
+    A value is null if the driver refuses it, or if its library lacks the function.
 
     Raises:
         OSError: no NVML on this machine, or it does not know the device.
@@ -90,7 +90,7 @@ def device_facts(uuid: str) -> dict[str, object]:
 
 
 def throttle_reasons(library: Any, handle: ctypes.c_void_p) -> list[str] | None:
-    """Why the clock is no higher; None where the driver does not say."""
+    """Reasons why the clock is no higher; None if the driver gives none."""
     bits = ctypes.c_ulonglong()
     if not answers(library, "nvmlDeviceGetCurrentClocksThrottleReasons", handle, ctypes.byref(bits)):
         return None
@@ -104,7 +104,7 @@ def _library() -> Any:
 
 
 def answers(library: Any, function: str, *arguments: Any) -> bool:
-    """Whether the driver's library has the function, and answers what it is asked."""
+    """Whether the driver's library has the function, and its call succeeds."""
     return _status(library, function, *arguments) == 0
 
 

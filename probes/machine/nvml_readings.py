@@ -1,4 +1,4 @@
-"""What the driver's own library says of a GPU while it works: clocks, power, heat, links and errors."""
+"""Readings of a working GPU from the driver's own library: clocks, power, temperature, links and errors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SM, _MEMORY = 1, 2  # clock domains
 _CORRECTED, _UNCORRECTED, _SINCE_BOOT = 0, 1, 0
 _SENT, _RECEIVED = 0, 1
 _LINKS = 18  # that a GPU has at most
-_SHORT = 7  # the status that says how many there are
+_SHORT = 7  # NVML_ERROR_INSUFFICIENT_SIZE, which comes with the needed number
 _NVLINK_SENT, _NVLINK_RECEIVED, _NVLINK_MB_PER_S = 138, 139, 90  # fields of the driver
 _ALL_LINKS = 0xFFFFFFFF
 _LINK_ERRORS = (0, 1, 2)  # of a link: replays, recoveries, damaged packets of the flow control
@@ -22,7 +22,7 @@ IDLE = "gpu_idle"
 
 
 class _Field(ctypes.Structure):
-    """What `nvmlDeviceGetFieldValues` is asked, and answers; whole numbers alone are asked for."""
+    """A request to `nvmlDeviceGetFieldValues` and its answer; only whole numbers are requested."""
 
     _fields_ = [
         ("field", ctypes.c_uint),
@@ -36,7 +36,7 @@ class _Field(ctypes.Structure):
 
 
 class GpuReadings:
-    """Readings of the GPU with `uuid`; what the driver does not tell is left out.
+    """Readings of the GPU with `uuid`; readings that the driver lacks are left out.
 
     Raises:
         OSError: no NVML on this machine, or it does not know the device.
@@ -46,7 +46,10 @@ class GpuReadings:
         self._library, self._handle = handle_of(uuid)
 
     def gauges(self) -> dict[str, float]:
-        """What is so now: MHz, W, degrees Celsius, per cent; the clock of an idle GPU says nothing and is left out."""
+        """Momentary readings:
+
+        MHz, W, degrees Celsius, per cent; the clock of an idle GPU means nothing and is left out.
+        """
         read = {
             "sm_clock_mhz": self._number("nvmlDeviceGetClockInfo", _SM),
             "memory_clock_mhz": self._number("nvmlDeviceGetClockInfo", _MEMORY),
@@ -59,7 +62,7 @@ class GpuReadings:
         return _known(read)
 
     def links(self) -> dict[str, float]:
-        """How wide and how fast the PCIe link is now, and how many NVLinks are up."""
+        """Generation and width of the PCIe link, and the number of NVLinks that are up."""
         return _known(
             {
                 "pcie_generation": self._number("nvmlDeviceGetCurrPcieLinkGeneration"),
@@ -77,7 +80,7 @@ class GpuReadings:
         return {name: value * 1024 for name, value in _known(kib).items()}
 
     def errors(self) -> dict[str, float]:
-        """What has happened so far: errors of the memory, rows replaced for them, errors and repeats of the links."""
+        """Counters of errors: of the memory, rows replaced for them, errors and repeats of the links."""
         rows = [ctypes.c_uint() for _ in range(4)]
         told = self._ask("nvmlDeviceGetRemappedRows", *map(ctypes.byref, rows))
         return _known(
@@ -100,7 +103,7 @@ class GpuReadings:
         )
 
     def limits(self) -> dict[str, float]:
-        """What stays: the most that clock and links can do, how much power may be taken and could be."""
+        """Readings that stay constant: the maxima of clock and links, the power limit and its default."""
         rows = [ctypes.c_uint() for _ in range(4)]
         told = self._ask("nvmlDeviceGetRemappedRows", *map(ctypes.byref, rows))
         return _known(
@@ -119,7 +122,7 @@ class GpuReadings:
         )
 
     def reasons(self) -> list[str] | None:
-        """Why the clock is no higher; None where the driver does not say."""
+        """Reasons why the clock is no higher; None if the driver gives none."""
         return throttle_reasons(self._library, self._handle)
 
     def _number(self, function: str, *leading: int, of: ctypes.c_void_p | None = None) -> float | None:
@@ -137,18 +140,18 @@ class GpuReadings:
         return asked.value if told else None
 
     def _links(self, of: ctypes.c_void_p | None = None) -> float | None:
-        """How many NVLinks are up; None where the GPU has none."""
+        """Number of NVLinks that are up; None if the GPU has none."""
         up = [self._number("nvmlDeviceGetNvLinkState", link, of=of) for link in range(_LINKS)]
         return sum(map(int, _known(dict(enumerate(up))).values())) if any(state is not None for state in up) else None
 
     def _link_errors(self) -> float | None:
-        """Of all NVLinks together; None where the GPU has none, or does not count them."""
+        """Errors of all NVLinks together; None if the GPU has none, or does not count them."""
         asked = [(link, kind) for link in range(_LINKS) for kind in _LINK_ERRORS]
         counts = _known({each: self._long("nvmlDeviceGetNvLinkErrorCounter", *each) for each in asked})
         return sum(counts.values()) if counts else None
 
     def _most_links_of_host(self) -> float | None:
-        """The most that are up on one GPU of those that are visible."""
+        """The largest number of NVLinks up on one visible GPU; None if no GPU has any."""
         count = ctypes.c_uint()
         if not answers(self._library, "nvmlDeviceGetCount_v2", ctypes.byref(count)):
             return None

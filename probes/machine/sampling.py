@@ -1,7 +1,7 @@
-"""What the machine does beside the steps: a thread reads GPU and host once a second, and keeps some of the readings.
+"""Read GPU and host once a second in a thread of its own, and keep some of the readings.
 
-The readings come from the driver's library and from /proc, never from torch: nothing of it waits for the device, and
-nothing of it is in a trace.
+The readings come from the driver's library and from /proc, never from torch: they never wait for the device, and never
+appear in a trace.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ _NO_GPU_YET = "the training thread computed on no GPU when the readings began"
 
 
 class Keeps(Protocol):
-    """What takes the readings."""
+    """The store that takes the readings."""
 
     def add(
         self, at_s: float, gauges: Mapping[str, float], counters: Mapping[str, float], reasons: Iterable[str] | None
     ) -> int:
-        """Take one; how many are kept."""
+        """Add a reading; return the number of kept ones."""
 
     def thin_out(self) -> None:
-        """They are too many: half of them go, and from now on half as many come."""
+        """Drop every second reading, since they are too many; from now on half as many come."""
 
 
 class Reader:
-    """Reads the machine from `start` to `stop`, beside the thread that calls them, which is the one that trains.
+    """Reads the machine from `start` to `stop`, in a thread of its own; the training thread calls these.
 
-    Nothing is raised; `why_none` says why there are no readings, `why_no_gpu` why there are none of a GPU.
+    Nothing is raised; `why_none` is why there are no readings, `why_no_gpu` why there are none of a GPU.
 
     Args:
-        keeps: takes the readings.
+        keeps: the store of the readings.
         most: that it keeps.
         interval_s: seconds between two, twice as many each time that there are too many.
         host: what is read of the host.
@@ -102,11 +102,11 @@ class Reader:
 
     @property
     def reads(self) -> bool:
-        """Whether it goes on: it ends for good where it gave way to a profiler."""
+        """Whether it still reads: it ends for good when it gives way to a profiler."""
         return self._beside is not None
 
     def give_way(self) -> None:
-        """A profiler of the job begins, which may record what any thread calls: no more is read."""
+        """Stop reading: a profiler of the job begins, which may record calls of any thread."""
         if self._beside is not None:
             self.why_none = "the job started a profiler of its own, beside which nothing is read"
             self.stop()
@@ -123,7 +123,7 @@ class Reader:
                 try:
                     self._read()
                 finally:
-                    quietly(_looking.release)  # which a fork has done already that waited for it in vain
+                    quietly(_looking.release)  # a fork that waited in vain has released it already
                 if self._over:
                     return
                 beside.wait(self._interval_s)
@@ -174,7 +174,7 @@ class MachineSampler(Reader):
         super().__init__(self._samples, MOST, interval_s, host=host)
 
     def window_begins(self) -> None:
-        """What is read from now on is of the window too; it is read at once."""
+        """Mark the readings from now on as the window's too, and read at once."""
         self._see_gpu()
         self._samples.window_begins()
         self._interval_s = self._usual_s
@@ -182,7 +182,7 @@ class MachineSampler(Reader):
             self._beside.wake()
 
     def facts(self) -> dict[str, object]:
-        """The readings in short, for the record, and the CPU time that they took."""
+        """The readings in short, for the record, and the CPU time that the reading took."""
         told: list[Any] = [quietly(reader.limits) for reader in (self._host, self._gpu) if reader is not None]
         return {
             "interval_s": self._interval_s,
@@ -208,9 +208,9 @@ _LONGEST_WAIT_S = 0.5  # of a fork: a driver that hangs holds up no job
 
 
 def _guard_forks() -> None:
-    """A process forks between two readings: in the child nobody would give back what the driver's library holds.
+    """Let no fork happen between two readings: the child would never release a lock of the driver's library.
 
-    What is registered is made of built-in parts: an exception of the job's in a function of ours would be lost there.
+    The registered functions are built-in ones: an exception of the job's would be lost within a function of ours.
     """
     global _forks_are_guarded
     register: Callable[..., None] | None = getattr(os, "register_at_fork", None)

@@ -35,18 +35,18 @@ class Samples:
         return len(self._readings)
 
     def window_begins(self) -> None:
-        """What is added from now on is the window's."""
+        """Mark the readings added from now on as the window's."""
         self._in_window = True
         self._window = len(self._readings)
 
     def thin_out(self) -> None:
-        """Every second reading goes; of the window's none does while there are others."""
+        """Drop every second reading; those of the window stay as long as there are others."""
         before, window = self._readings[: self._window], self._readings[self._window :]
         before, window = (before[::2], window) if len(before) > 1 else (before, window[::2])
         self._readings, self._window = before + window, len(before)
 
     def facts(self) -> dict[str, object]:
-        """The record's part; rates are per second of what is counted, totals of the run."""
+        """The readings for the record: rates are per second of each counter, totals are of the run."""
         run = self._readings
         window = run[self._window :] if self._in_window else []
         first_s = run[0][0] if run else 0.0
@@ -94,13 +94,13 @@ def _three(values: list[float]) -> list[float]:
 
 
 def _totals(run: list[Reading]) -> dict[str, float]:
-    """From the first to the last reading."""
+    """Growth of each counter from the first to the last reading."""
     first, last = (run[0][2], run[-1][2]) if run else ({}, {})
     return {name: max(last[name] - first[name], 0.0) for name in sorted(first.keys() & last.keys())}
 
 
 def _shares(run: list[Reading], window: list[Reading]) -> dict[str, dict[str, float | None]] | None:
-    """For each reason the share of the readings that tell reasons in which it holds; None where none tells."""
+    """For each throttle reason, the share of the readings with reasons in which it holds; None if none has any."""
     told, in_window = ([set(reasons) for *_, reasons in of if reasons is not None] for of in (run, window))
     if not told:
         return None

@@ -1,5 +1,5 @@
-"""What a job's input pipeline does, measured in its process where its training loop begins, and without training.
+"""Measure a job's input pipeline in its own process, where its training loop begins, and without training.
 
-`loop_begin` and `trainer_begin` tell when; `measurement` goes through the stages and ends the process. `source` takes
-the job's DataLoader apart, and each of the other modules measures one thing of it.
+`loop_begin` and `trainer_begin` find the moment; `measurement` goes through the stages and ends the process. `source`
+takes the job's DataLoader apart, and each of the other modules measures one thing of it.
 """

@@ -1,4 +1,4 @@
-"""What `diagnose data` asks of the job's process, and where the answer goes."""
+"""The questions of `diagnose data` for the job's process, and the file of the answer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MEASURED, PASSED_OVER = "measured.json", "passed-over.json"
 
 @dataclass(frozen=True)
 class Asked:
-    """How long to measure, and what.
+    """How long to measure, and which loader.
 
     Args:
         out: the folder of the answer; absolute.
@@ -32,7 +32,7 @@ class Asked:
     loader: int | None = None
 
     def to_json(self) -> str:
-        """What `from_environment` reads."""
+        """The settings as `from_environment` reads them."""
         return json.dumps(asdict(self))
 
     def write(self, name: str, content: dict[str, Any]) -> None:
@@ -48,6 +48,6 @@ class Asked:
 
 
 def from_environment() -> Asked | None:
-    """What is asked of this process; None where nothing is."""
+    """The measurement that this process is asked for; None without one."""
     text = os.environ.get(PIPELINE)
     return Asked(**json.loads(text)) if text else None

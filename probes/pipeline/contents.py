@@ -1,4 +1,4 @@
-"""What is in samples and batches: bytes, and how long they are."""
+"""Sizes of samples and batches: their bytes, and their lengths in tokens."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ..held import is_a, items
 _NUMBER_BYTES = 8  # of an index or a label, as it stands in a tensor
 _DEPTH = 4
 MOST_LENGTHS = 20_000
-REPEATED_TOKENS = 8  # at an end of a row, from which on they may be padding that no mask tells
+REPEATED_TOKENS = 8  # at an end of a row, from which on they may be padding that no mask shows
 
 
 def bytes_of(value: Any, depth: int = _DEPTH) -> int | None:
-    """Bytes of the tensors, arrays, texts and numbers in `value`; None where something else holds the data."""
+    """Bytes of the tensors, arrays, texts and numbers in `value`; None if something else holds the data."""
     torch: Any = sys.modules["torch"]
     if is_a(value, torch.Tensor):
         return int(value.numel()) * int(value.element_size())
@@ -40,12 +40,12 @@ def tensors_in(batch: Any) -> list[Any]:
 
 
 class Lengths:
-    """Tokens of the samples that were loaded, and how long their batches made them.
+    """Lengths of the loaded samples in tokens, and of the rows of their batches.
 
     Attributes:
         of_samples: tokens of each sample without padding.
         of_batches: samples and tokens of a row of each batch.
-        because: why a batch told nothing; "" where all did.
+        because: why the lengths of a batch are unknown; "" if all are known.
     """
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class Lengths:
         self._hidden = False
 
     def note(self, samples: Any, batch: Any) -> None:
-        """Count a batch; `samples` are None where a worker made it."""
+        """Count a batch; `samples` are None if a worker made it."""
         if len(self.of_samples) >= MOST_LENGTHS or self._hidden:
             return
         found = dict(tensors_of(batch))
@@ -77,7 +77,7 @@ class Lengths:
         self.of_batches.append((rows, tokens))
 
     def facts(self) -> dict[str, Any]:
-        """What the answer holds of them."""
+        """The lengths as the answer has them."""
         return {"samples": self.of_samples, "batches": self.of_batches, "because": self.because}
 
 
@@ -88,7 +88,7 @@ def _ends_alike(row: Any) -> bool:
 
 
 def _real(mask: Any, ids: Any, samples: Any) -> Iterator[int]:
-    """Tokens of each row that are no padding, by the mask, else by the samples as they were before collating."""
+    """Number of tokens in each row that are no padding, by the mask, else by the samples before collating."""
     if mask is not None:
         if mask.shape == ids.shape:
             yield from (int(count) for count in (mask != 0).sum(dim=1))

@@ -12,7 +12,7 @@ NO_GPU = "this process sees no CUDA device"
 
 
 def to_device(batch: Any, samples: int, pinned: bool, seconds: float) -> dict[str, Any]:
-    """The answer's `pin` and `copy`: of a batch of so many samples, from `pinned` memory or as it lies."""
+    """The answer's `pin` and `copy` for a batch of so many samples, from `pinned` memory or as it is."""
     import torch
 
     if not torch.cuda.is_available():
@@ -42,7 +42,7 @@ def _measured(torch: Any, tensors: list[Any], samples: int, pinned: bool, second
 
 
 def _timed(call: Callable[[], object], samples: int, size: int, seconds: float) -> dict[str, Any]:
-    """Again and again, the first time left out."""
+    """Time `call` again and again, without the first time."""
     call()
     began, times = time.perf_counter_ns(), 0
     while not times or time.perf_counter_ns() - began < seconds * 1e9:

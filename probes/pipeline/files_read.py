@@ -1,4 +1,4 @@
-"""Which files a dataset reads, and how much: those that Python opens meanwhile, and those that it holds open."""
+"""Find the files that a dataset reads, and how much: those that Python opens meanwhile, and those held open."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _INSIDE = ("dataset", "datasets", "data", "base_dataset")  # under these names d
 
 
 class ReadCounters:
-    """What this process reads between `begin` and `end`.
+    """Counts the reads of this process between `begin` and `end`.
 
     Attributes:
-        called_bytes: by read calls of this process; None where the kernel does not tell.
+        called_bytes: by read calls of this process; None if the kernel does not count them.
         opened: how often Python opened each file of data.
     """
 
@@ -53,7 +53,7 @@ class ReadCounters:
 
     @property
     def called_per_sample(self) -> float | None:
-        """Bytes of read calls for each sample; None where it is not known."""
+        """Bytes of read calls for each sample; None if it is not known."""
         known = self.called_bytes is not None and self._samples > 0
         return self.called_bytes / self._samples if known and self.called_bytes is not None else None
 
@@ -75,7 +75,10 @@ class ReadCounters:
 
 
 def io_counters() -> dict[str, int]:
-    """Bytes of this process: `rchar` by read calls, `read_bytes` fetched from storage; empty where nothing tells."""
+    """Bytes read by this process:
+
+    `rchar` by read calls, `read_bytes` from storage; empty if the kernel has no counts.
+    """
 
     def read() -> dict[str, int]:
         with open("/proc/self/io", encoding="ascii") as file:
@@ -94,7 +97,7 @@ def is_of_data(path: str) -> bool:
 
 
 def files_of(dataset: Any, depth: int = _DEPTH) -> list[str]:
-    """Files that a dataset holds open or names: mapped arrays, open files, the cache files of Hugging Face's."""
+    """Files that a dataset holds open or names: mapped arrays, open files, cache files of Hugging Face's datasets."""
     found = list(dict.fromkeys(_named(dataset, depth)))
     return [path for path in found if _is_regular(path)][:MOST_FILES]
 

@@ -1,4 +1,4 @@
-"""Loading in this process, stage by stage: time, CPU time, what is read, and where Python is meanwhile."""
+"""Load in this process, stage by stage: time, CPU time, bytes read, and the Python code that runs meanwhile."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from .thread_time import queued_ns
 
 SIZED_BATCHES = 4  # of which the bytes are counted
 MOST_TIMES = 1000
-SWITCH_S = 1e-4  # a look at the stack gets the lock so soon, and not only where a line lets go of it
+SWITCH_S = 1e-4  # a look at the stack gets the lock so soon, and not only at a line that lets go of it
 
 
 class Stage:
-    """What one stage took, over batches.
+    """Times of one stage, over batches.
 
     Attributes:
         times_ns: of each batch, up to `MOST_TIMES`.
@@ -36,7 +36,7 @@ class Stage:
         self._unsized = False
 
     def run(self, call: Callable[[], Any]) -> Any:
-        """What `call` returns; its time counts."""
+        """The result of `call`, whose time is counted."""
         process, cpu, queued = time.process_time_ns(), time.thread_time_ns(), queued_ns()
         began = time.perf_counter_ns()
         result = call()
@@ -51,7 +51,7 @@ class Stage:
         return result
 
     def size(self, result: Any, samples: int) -> None:
-        """Count the samples in what the last run returned, and in the first ones its bytes."""
+        """Count the samples in the last result, and the bytes of the first ones."""
         self.samples += samples
         if len(self.times_ns) > SIZED_BATCHES or self._unsized:
             return
@@ -62,7 +62,7 @@ class Stage:
             self._sized, self._bytes = self._sized + samples, self._bytes + size
 
     def facts(self) -> dict[str, Any]:
-        """What the answer holds of it."""
+        """The stage as the answer has it."""
         known = self._sized > 0 and not self._unsized
         return {
             "samples": self.samples,
@@ -76,16 +76,16 @@ class Stage:
 
 
 class InProcess:
-    """Loads batches of `source` in this thread, the first of which holds what is set up on the way and does not count.
+    """Loads batches of `source` in this thread; the first one includes the set-up and does not count.
 
     Attributes:
         first_s: seconds of the first batch.
         fetch, collate: the two stages.
-        work: whose CPU time it was.
+        work: the CPU time of the loading, by thread.
         sampler: stacks of the same time.
         lengths: of the samples.
         read: bytes that were read meanwhile.
-        stopped: why it ended before its time, in words; "" where it did not.
+        stopped: why it ended before its time, in words; "" if it did not.
         batch: the last batch.
     """
 
@@ -114,7 +114,7 @@ class InProcess:
         self.first_s = time.perf_counter() - began
 
     def run(self, until_s: float, most_samples: int) -> None:
-        """Load until the time `until_s` of the performance counter: two batches at least, one if it is late already."""
+        """Load until the performance counter reads `until_s`: at least two batches, or one if it is late already."""
         least = 1 if time.perf_counter() + self.first_s >= until_s else 2
         usual = sys.getswitchinterval()
         sys.setswitchinterval(SWITCH_S)
@@ -137,7 +137,7 @@ class InProcess:
 
     def _load(self) -> None:
         indices = self.source.indices()
-        began = time.perf_counter_ns()  # around the CPU clocks, so that nobody computes for longer than it
+        began = time.perf_counter_ns()  # around the CPU clocks, so that no CPU time exceeds it
         before, process_ns = of_threads(), time.process_time_ns()
         samples = self.fetch.run(lambda: self.source.fetch(indices))
         batch = self.batch = self.collate.run(lambda: self.source.collate(samples))

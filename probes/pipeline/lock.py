@@ -1,7 +1,7 @@
-"""Whether loading holds Python's lock (the GIL), so that threads would take turns where processes would not.
+"""Measure whether loading holds Python's lock (the GIL), so that threads would take turns but processes would not.
 
-A second thread runs beside the loading. One that runs Python gets what the loading leaves of the lock; one that hashes
-needs no lock, and tells whether the host has a second core to spare.
+A second thread runs during the loading. One that runs Python gets what the loading leaves of the lock; one that hashes
+needs no lock, and shows whether the host has a second core to spare.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Any
 
 from ..hand_over import a_thread
 
-SWITCH_S = 5e-4  # who lets go of the lock for a moment gets it back soon
-_HASHED = bytes(8 << 20)  # hashing so much lets go of the lock for long
+SWITCH_S = 5e-4  # a thread that releases the lock for a moment gets it back soon
+_HASHED = bytes(8 << 20)  # hashing so much releases the lock for long
 
 
 def beside_others(load: Callable[[], object], seconds: float) -> dict[str, Any]:
-    """CPU time of the loading, on all its threads, and of a thread beside it: one in Python, and one without the lock.
+    """CPU time of the loading, on all its threads, and of a second thread: first in Python, then one without the lock.
 
     Args:
         load: loads a batch.
@@ -49,7 +49,7 @@ def _beside(load: Callable[[], object], turn: Callable[[], object], seconds: flo
     thread = a_thread(work, "nothing computes beside the loading")
     thread.start()
     cpu, began = time.process_time_ns(), time.perf_counter_ns()
-    begins.set()  # after a look at the clock of both: what is spent beside is a part of what is spent together
+    begins.set()  # after the read of the process's clock, so that the thread's time is a part of it
     try:
         while True:
             load()

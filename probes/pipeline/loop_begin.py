@@ -1,8 +1,7 @@
-"""Where a training loop begins: at the first batch of its DataLoader the input is measured, and the process ends.
+"""Detect the begin of a training loop: at the first batch of its DataLoader, measure the input and end the process.
 
-The loop of training is told from others (an evaluation, statistics over the data) by what has to be there: an
-optimizer, gradients, and a model that is not set to evaluate. A loop that escapes this is caught by the first step of
-an optimizer, before it is made.
+The training loop differs from others (an evaluation, statistics over the data) by an optimizer, gradients, and a model
+that is not set to evaluate. A loop that escapes this is caught by the first step of an optimizer, before it is made.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ _measuring = False
 _passed_over: list[dict[str, str]] = []
 _last: Any = None
 _order: list[int] = []
-_alive: list[Any] = []  # a loader that is gone could give its id to another
+_alive: list[Any] = []  # a freed loader could pass its id to another
 
 
 def install() -> None:
-    """Look at each DataLoader of this process that is iterated, and at steps of optimizers."""
+    """Watch the DataLoaders of this process that are iterated, and the steps of optimizers."""
     global _asked, _owner
     _asked, _owner = from_environment(), os.getpid()
     if _asked is None:
@@ -50,12 +49,12 @@ def install() -> None:
 
 
 def loop_begins(loader: Any, loop: str, batches_per_step: int | None = None) -> None:
-    """Measure what feeds a training loop, and end the process; ranks other than the first only end.
+    """Measure the loader of a training loop, and end the process; ranks other than the first only end.
 
     Args:
         loader: torch's DataLoader, or accelerate's around it.
-        loop: who runs the loop, in words.
-        batches_per_step: that one optimizer step takes, where it is known.
+        loop: the library that runs the loop, in words.
+        batches_per_step: that one optimizer step takes, if it is known.
 
     Raises:
         Exception: what the job's own dataset or collate function raises at the first batch.
@@ -68,7 +67,7 @@ def loop_begins(loader: Any, loop: str, batches_per_step: int | None = None) -> 
 
 
 def wanted() -> bool:
-    """Whether this process still waits for a loop to measure; no fork of it, such as a loader's worker, does."""
+    """Whether this process still waits for a loop to measure; its forks, such as a loader's workers, never do."""
     return _asked is not None and _owner == os.getpid() and not _measuring
 
 
@@ -81,7 +80,7 @@ def _measure(loader: Any, loop: str, batches_per_step: int | None) -> None:
 
 
 def _or_the_end(call: Callable[[], object]) -> None:
-    """Run a part of the measuring; a job that is to be measured alone does not begin to train where that fails."""
+    """Run a part of the measurement; if it fails, end the process, since a job that is only measured must not train."""
     if not guarded(call, _NOT_MEASURED):
         end(DEFECT)
 
@@ -113,7 +112,7 @@ def _iterated(loader: Any) -> None:
 
 
 def _why_no_training() -> str:
-    """What is missing for a training loop; "" where nothing is."""
+    """The reason why this is no training loop; "" if it is one."""
     import torch
 
     if not torch.is_grad_enabled() or torch.is_inference_mode_enabled():
@@ -128,7 +127,7 @@ def _why_no_training() -> str:
 
 
 def _pass_over(number: int, loader: Any, because: str) -> None:
-    """Leave word of a loader that is iterated and not measured, for a script that ends without a training loop."""
+    """Record a loader that is iterated and not measured, for a script that ends without a training loop."""
     assert _asked is not None
     asked = _asked
     if len(_passed_over) < MOST_PASSED_OVER:
@@ -138,7 +137,7 @@ def _pass_over(number: int, loader: Any, because: str) -> None:
 
 
 def _before_step() -> None:
-    """The script trains: the DataLoader that was iterated last feeds it, and without one nothing can be measured."""
+    """Measure the DataLoader that was iterated last, since the script trains; without one, end the process."""
     if not wanted() or _asked is None or _asked.loader is not None:
         return
     if _last is not None:

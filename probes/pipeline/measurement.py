@@ -28,7 +28,7 @@ IN_PROCESS, LOCK, ONE_WORKER, AS_IN_THE_JOB, HAND_OVER, STORAGE, DEVICE = 0.4, 0
 
 
 def measure(asked: Asked, loader: Any, loop: str, batches_per_step: int | None, refusals: Refusals) -> None:
-    """Measure the loader, leave the answer with what the job refuses of changes, and end the process.
+    """Measure the loader, leave the answer with the changes that the job refuses, and end the process.
 
     Raises:
         Exception: what the job's own code raises at its first batch.
@@ -112,7 +112,7 @@ def _loader(source: Source) -> dict[str, Any]:
 
 
 def _stages(asked: Asked, loaded: InProcess) -> dict[str, Any]:
-    """Everything beside loading in process; what fails is unknown, with the reason."""
+    """Run all measurements other than loading in process; one that fails is unknown, with the reason."""
     source, seconds, usual_s = loaded.source, asked.seconds, loaded.usual_s
     fetched = loaded.fetch.facts()
     workers = held(source.loader, "num_workers") or 0
@@ -137,7 +137,7 @@ def _stages(asked: Asked, loaded: InProcess) -> dict[str, Any]:
 
 
 def _in_time(seconds: float, usual_s: float) -> dict[str, Any]:
-    """Why a stage that takes two batches is not tried; nothing where they fit in the time of the measurement."""
+    """Why a stage that takes two batches is not tried; nothing if they fit in the time of the measurement."""
     if 2 * usual_s <= seconds:
         return {}
     return {"because": f"a batch takes {usual_s:.3g} s: raise --seconds to {2 * usual_s:.0f} or more to try it"}

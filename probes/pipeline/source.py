@@ -1,4 +1,4 @@
-"""A job's DataLoader taken apart: which samples come next, the samples, their batch; and the same with workers."""
+"""A job's DataLoader taken apart: the next indices, their samples, their batch; and a loader with workers."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 from ..held import held, rows
 
-_LONGEST_WAIT_S = 60.0  # for a batch of a worker, beside twenty times what one takes in process
+_LONGEST_WAIT_S = 60.0  # for a batch of a worker, in addition to twenty times what one takes in process
 
 
 class Source:
-    """The batches of torch's DataLoader `loader`, made in this process, over and over where it is short.
+    """The batches of torch's DataLoader `loader`, made in this process, over and over if it is short.
 
     Attributes:
         dataset, loader: the job's own.
@@ -32,7 +32,7 @@ class Source:
 
     @property
     def batch_size(self) -> int:
-        """Samples of a batch; 1 where a batch sampler of the job's decides and does not say."""
+        """Number of samples in a batch; 1 if the job's own batch sampler decides and does not state it."""
         size = held(self.loader, "batch_size") or held(held(self.loader, "batch_sampler"), "batch_size")
         return size if type(size) is int and size > 0 else 1
 
@@ -43,7 +43,7 @@ class Source:
 
     @property
     def length(self) -> int | None:
-        """Samples of the dataset; None where it does not say."""
+        """Number of samples of the dataset; None if it is unknown."""
         known = rows(self.dataset)
         if known is not None or self.is_iterable:
             return known
@@ -53,7 +53,7 @@ class Source:
             return None
 
     def indices(self) -> Any:
-        """Which samples the next batch holds; for an iterable dataset, as many places as it has.
+        """The indices of the samples in the next batch; for an iterable dataset, as many entries as it has samples.
 
         Raises:
             StopIteration: there is not even one batch.
@@ -68,7 +68,7 @@ class Source:
             return next(self._order)
 
     def fetch(self, indices: Any) -> Any:
-        """The samples, as torch's own fetchers ask for them; a single one where nothing is collated.
+        """The samples, as torch's own fetchers ask for them; a single one if nothing is collated.
 
         Raises:
             StopIteration: the dataset has none.
@@ -89,7 +89,7 @@ class Source:
         return self.collate(self.fetch(self.indices()))
 
     def with_workers(self, workers: int, usual_s: float) -> Any:
-        """The job's loader with so many worker processes and nothing else changed but its order, which goes on here.
+        """The job's loader with so many worker processes, unchanged except that it continues the order from here.
 
         Args:
             workers: at least one.
@@ -100,7 +100,7 @@ class Source:
         given = {name: held(self.loader, name) for name in ("worker_init_fn", "prefetch_factor")}
         context = held(self.loader, "_DataLoader__multiprocessing_context")
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of more workers than cores: what they bring is measured
+            warnings.simplefilter("ignore")  # of more workers than cores: their effect is measured
             return DataLoader(
                 self.dataset,
                 num_workers=workers,
@@ -130,7 +130,7 @@ class Source:
 
 
 class _Onwards:
-    """A sampler that takes the order on from where it stands, without an end."""
+    """A sampler that continues the order from its current place, without an end."""
 
     def __init__(self, source: Source) -> None:
         self._source = source

@@ -1,8 +1,8 @@
-"""How fast the files of a dataset are read: cold, from where they lie, and warm, from the memory of the host.
+"""Measure how fast the files of a dataset are read: cold, from their storage, and warm, from the memory of the host.
 
-Read is what the dataset reads of them for a sample: whole files, or pieces of that size, at random places where samples
-are asked for by number, one after the other where the dataset gives them in its own order. Only files that this dataset
-was seen opening, or holds open, are taken out of the host's memory before, and no others.
+The reads are those of the dataset for a sample: whole files, or pieces of that size; at random places if samples are
+asked for by number, one after the other if the dataset gives them in its own order. Only files that this dataset was
+seen opening, or holds open, are evicted from the host's memory before.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ PAGE_BYTES = 4096  # the least that a file system reads
 LEAST_READ_BYTES = 1 << 10  # of a sample, so that it is taken to come from files
 MOST_BYTES, MOST_PIECES = 256 << 20, 2000
 FROM_STORAGE = 0.5  # of the pages, at least, so that a read counts as cold
-WHOLE_FILES = 0.5  # files that are opened for a sample, at least, where each sample is a file
-MUCH_LARGER = 2  # a file than what is read of it at once: it is read in pieces
+WHOLE_FILES = 0.5  # files that are opened for a sample, at least, if each sample is a file
+MUCH_LARGER = 2  # a file than a single read of it: then it is read in pieces
 _SEED = 0
 
 
 def storage(read: ReadCounters, dataset: Any, sample_bytes: float | None, in_order: bool, seconds: float) -> Any:
-    """The answer's `storage`: what was read how fast, or why it is not known.
+    """The answer's `storage`: how fast the files were read, or why it is not known.
 
     Args:
         read: of the samples that were loaded in process.
@@ -53,7 +53,7 @@ def storage(read: ReadCounters, dataset: Any, sample_bytes: float | None, in_ord
 
 
 def _reads_whole_files(read: ReadCounters, opened: list[str]) -> bool:
-    """Whether a sample is a file or several: files are opened for each, and as large as what is read of them."""
+    """Whether a sample is one or several whole files: each sample opens files, of the size of its reads."""
     if not opened or read.opened_per_sample < WHOLE_FILES:
         return False
     mean = sum(os.path.getsize(path) for path in opened) / len(opened)
@@ -69,13 +69,13 @@ def _why_no_files(read: ReadCounters) -> str:
 
 
 def _piece_bytes(read: ReadCounters, sample_bytes: float | None) -> int:
-    """What a sample takes of the files: by read calls, else as large as it is loaded."""
+    """Bytes that a sample reads from the files: by read calls if they are counted, else its size once loaded."""
     called = read.called_per_sample or 0.0
     return int(called if called >= 0.5 * (sample_bytes or 1.0) else sample_bytes or 0)
 
 
 def _whole(files: list[str], per_sample: float) -> list[tuple[str, int, int, float]]:
-    """Each file as a piece, with the samples that it stands for."""
+    """Each file as a piece, with the number of samples that it stands for."""
     return [(path, 0, os.path.getsize(path), 1 / per_sample) for path in files]
 
 
@@ -122,7 +122,7 @@ def _why_not_cold(evicted: str, fetched: int | None, wanted: int) -> str:
 
 
 def _evict(files: list[str]) -> str:
-    """Ask the kernel to forget these files; why it could not be asked."""
+    """Ask the kernel to evict these files from memory; return why it could not be asked."""
     advise: Callable[..., None] | None = getattr(os, "posix_fadvise", None)
     if advise is None:
         return "this system cannot be asked to forget a file"
@@ -139,7 +139,7 @@ def _evict(files: list[str]) -> str:
 
 
 def _timed(pieces: list[tuple[str, int, int, float]], seconds: float) -> tuple[dict[str, Any], int]:
-    """Read the pieces, as far as the time goes, each by an `open` of its own; and how many that were."""
+    """Read the pieces until the time is up, each with its own `open`; also return the number of pieces read."""
     until, samples, size, done = time.perf_counter() + seconds, 0.0, 0, 0
     began = time.perf_counter_ns()
     for path, offset, length, each in pieces:

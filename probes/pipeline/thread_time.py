@@ -1,10 +1,10 @@
-"""For how long the calling thread would compute and has no core."""
+"""Time for which the calling thread was ready to run and had no core."""
 
 from __future__ import annotations
 
 
 def queued_ns() -> int:
-    """For how long this thread was ready to run and had no core, since it began; 0 where the kernel does not tell."""
+    """Nanoseconds for which this thread was ready to run and had no core; 0 if the kernel does not count them."""
     try:
         with open("/proc/thread-self/schedstat", encoding="ascii") as file:
             return int(file.read().split()[1])

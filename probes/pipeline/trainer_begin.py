@@ -1,4 +1,4 @@
-"""Where the loop of transformers' Trainer begins: when `train()` asks for its DataLoader, before any callback hears."""
+"""Detect the begin of transformers' Trainer: when `train()` asks for its DataLoader, before any callback."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .loop_begin import loop_begins, refusals, wanted
 
 
 def install() -> None:
-    """Look at each Trainer of this process that begins to train."""
+    """Watch the Trainers of this process for the begin of their training."""
     guarded(_install, "no hooks in Trainer")
 
 
@@ -23,7 +23,7 @@ def _install() -> None:
 
 
 def _beginning(original: Any, trainer: Any, *args: Any, **kwargs: Any) -> Any:
-    """The instance gets a method of its own: what subclasses make of the loader is in it."""
+    """Replace the method on the instance: its result includes the changes that subclasses make to the loader."""
     if wanted():
         guarded(lambda: refusals.trainer_begins(trainer), _NOT_SEEN)
         replace(trainer, "get_train_dataloader", partial(_measured, trainer), _NOT_SEEN)

@@ -1,7 +1,7 @@
-"""What takes the time of loading, by the stacks seen meanwhile: tokenising, decoding, reading, ... and at which lines.
+"""Find the work that takes the time of loading, by the stacks seen meanwhile: tokenising, decoding, ..., and its lines.
 
-Told by the innermost frame that says it: a library by its folder, a function of the user's by its name, and what a line
-calls by the name of that.
+The innermost frame that identifies the work decides: a library by its folder, a function of the user's by its name, and
+a call in a line by the name of the called.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from ..stacks.sampling import StackSampler
 MOST_FUNCTIONS = 5
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _STAGES = ("fetch", "collate")  # functions of `source`
-_METHODS = (  # part of a path and functions there that do something else than the rest of the folder
+_METHODS = (  # part of a path, and functions there with other work than the rest of the folder
     ("transformers/tokenization", re.compile(r"\A_?(pad|flatten|as_tensor|convert_to_tensors)\Z"), "pad"),
     ("PIL/", re.compile(r"\A(resize|crop|rotate|transpose|transform|filter|enhance|blend)\Z"), "transform"),
 )
-_FOLDERS = (  # part of a path, and what is done there
+_FOLDERS = (  # part of a path, and the work done there
     ("tokenizers/", "tokenise"),
     ("transformers/tokenization", "tokenise"),
     ("tiktoken/", "tokenise"),
@@ -51,7 +51,7 @@ _FOLDERS = (  # part of a path, and what is done there
     ("transformers/data/data_collator.py", "collate"),
     ("torch/utils/data/_utils/collate.py", "collate"),
 )
-_NAMES = (  # of functions, and of what a line calls
+_NAMES = (  # of functions, and of calls in a line
     (re.compile(r"tokeni[sz]|batch_encode|encode_plus", re.IGNORECASE), "tokenise"),
     (re.compile(r"decode|imread", re.IGNORECASE), "decode"),
     (re.compile(r"decompress|gunzip", re.IGNORECASE), "decompress"),
@@ -65,7 +65,7 @@ _NAMES = (  # of functions, and of what a line calls
 
 
 def work_of(sampler: StackSampler) -> dict[str, Any]:
-    """The answer's `stacks`: of each stage the samples by kind of work, and the functions that take most of them."""
+    """The answer's `stacks`: for each stage the samples by kind of work, and the functions with most of them."""
     found: dict[str, dict[str, Any]] = {name: {"samples": 0, "work": {}, "lines": {}} for name in _STAGES}
     folding = Folding(sampler.codes)
     for stack, samples in sampler.stacks.items():
@@ -86,7 +86,7 @@ def work_of(sampler: StackSampler) -> dict[str, Any]:
 
 
 def _inside(stack: tuple[int, ...], sampler: StackSampler) -> tuple[str | None, tuple[int, ...]]:
-    """The stage that was running, and the frames inside it, the innermost first; None between the stages."""
+    """The stage that was running, and the frames inside it, innermost first; None between the stages."""
     codes = [sampler.codes[identity][0] for identity in stack[::2]]
     ours = [at for at, code in enumerate(codes) if code.co_filename.startswith(_HERE)]
     stage = next((codes[at].co_name for at in ours if codes[at].co_name in _STAGES), None)
@@ -112,7 +112,7 @@ def _of_name(name: str) -> str:
 
 
 def _listed(told: dict[str, Any]) -> dict[str, Any]:
-    """The functions that take most, each with the line that takes most of it."""
+    """The functions with most samples, each with its line that has most of them."""
     functions = []
     for (file, function), lines in told["lines"].items():
         line, calls = max(lines, key=lambda each: lines[each])

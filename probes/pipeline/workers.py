@@ -24,7 +24,7 @@ def with_workers(source: Source, workers: int, usual_s: float, seconds: float, l
         workers: at least one.
         usual_s: seconds of a batch in process.
         seconds: of steady batches, at most; each worker gives two at least.
-        lengths: counts the batches that come.
+        lengths: counts the batches.
     """
     try:
         loader = source.with_workers(workers, usual_s)
@@ -52,7 +52,7 @@ def _told(error: Exception, workers: int) -> str:
 
 
 def _rate(loader: Any, workers: int, seconds: float, batch_size: int, lengths: Lengths | None) -> dict[str, Any]:
-    """Counted are whole rounds of all workers after their first: those who began together deliver together."""
+    """The rate of whole rounds of all workers after their first: workers that begin together deliver together."""
     began = time.perf_counter()
     iterator = iter(loader)
     try:
@@ -98,7 +98,7 @@ _ENDED = object()
 
 
 class _Copies:
-    """Gives a copy of a batch, again and again: what is handed over lies in shared memory, and moves but once."""
+    """Gives a copy of a batch, again and again: a batch handed over lies in shared memory, and moves only once."""
 
     def __init__(self, batch: Any) -> None:
         self._batch = batch

@@ -1,4 +1,4 @@
-"""Step times: by the host's clock, and by CUDA events where a device runs behind the host."""
+"""Step times: by the host's clock, and by CUDA events if a device runs behind the host."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ Mark = tuple[int, Any]
 
 
 class StepClock:
-    """Collects the time of each step by phase; what happens between `step_ended` and `step_begins` is not counted.
+    """Collects the time of each step by phase; time between `step_ended` and `step_begins` is not counted.
 
     Attributes:
-        now: tells nanoseconds.
-        began: when the running step did; None where that was not seen.
+        now: returns nanoseconds.
+        began: when the running step began; None if that was not seen.
     """
 
     def __init__(self, now: Callable[[], int]) -> None:
@@ -32,19 +32,19 @@ class StepClock:
         self.restart()
 
     def restart(self) -> None:
-        """Forget the steps; the next one begins now."""
+        """Forget the steps and begin the next one now."""
         self._spans: dict[str, list[tuple[Mark, Mark]]] = {}
         self._ranges: dict[str, list[tuple[int, dict[str, int], int]]] = {}
         self._waited: deque[int | None] = deque(maxlen=MOST_WAITED)
         self.step_begins()
 
     def step_begins(self, phase: str = "") -> None:
-        """A step begins now, one of `phase`; without the profiler its ranges and collections are timed, too."""
+        """Begin a step of `phase`; without the profiler its ranges and collections are timed, too."""
         self.began: Mark | None = self._mark()
         self._watch(phase in UNPROFILED)
 
     def rest(self) -> None:
-        """No step follows that is timed: nothing of it stays behind in the process."""
+        """Stop watching, since no timed step follows: nothing stays behind in the process."""
         self._watch(False)
 
     def _watch(self, on: bool) -> None:
@@ -58,11 +58,11 @@ class StepClock:
             self._collections.taken_ns()  # of steps that got no time
 
     def step_is_underway(self) -> None:
-        """The running step began unseen, before anything looked: it gets no time."""
+        """Mark that the running step began unseen, before any clock: it gets no time."""
         self.began = None
 
     def step_ended(self, phase: str) -> int:
-        """A step of `phase` ends now; its host time in nanoseconds, 0 where its beginning was not seen."""
+        """End a step of `phase`; return its host time in nanoseconds, 0 if its beginning was not seen."""
         began, ended = self.began, self._mark()
         if began is None:
             self.step_passed(phase)
@@ -77,20 +77,20 @@ class StepClock:
         return ended[0] - began[0]
 
     def step_passed(self, phase: str) -> None:
-        """A step of `phase` has ended without a time."""
+        """End a step of `phase` that gets no time."""
         if phase in ("waiting", "control"):
             self.put_off()
             self._waited.append(None)
 
     def put_off(self) -> None:
-        """What was timed since the waiting counts as waiting; steps with the profiler on have no time there."""
+        """Count the steps timed since the waiting as part of it; steps with the profiler on have no time there."""
         self._ranges.clear()
         for phase in KEPT:
             for began, ended in self._spans.pop(phase, []):
                 self._waited.append(ended[0] - began[0] if phase == "control" else None)
 
     def times(self, phase: str) -> list[int]:
-        """The nanoseconds of each step of `phase`: of the device where every step has them, else of the host."""
+        """The nanoseconds of each step of `phase`: of the device if every step has them, else of the host."""
         of_device = self._of_device()
         if of_device is not None:
             return of_device.get(phase, [])
@@ -110,16 +110,16 @@ class StepClock:
         return {name: [ranges.get(name, 0) for ranges in steps] for name in dict.fromkeys(n for r in steps for n in r)}
 
     def waited(self) -> list[int | None]:
-        """The host's nanoseconds of the steps before the capture, the last `MOST_WAITED`; None where not timed."""
+        """The host's nanoseconds of the steps before the capture, the last `MOST_WAITED`; None if not timed."""
         return list(self._waited)
 
     @property
     def source(self) -> str:
-        """ "device" when every step has device times, else "host"."""
+        """The clock of the times: "device" if every step has device times, else "host"."""
         return "host" if self._of_device() is None else "device"
 
     def _of_device(self) -> dict[str, list[int]] | None:
-        """The device's nanoseconds of each step by phase; None where one has none, or where CUDA refuses to tell it."""
+        """The device's nanoseconds of each step by phase; None if one has none, or if CUDA refuses to return it."""
         if not any(self._spans.values()):
             return None
         times: Any = quietly(lambda: {phase: [_between(*span) for span in of] for phase, of in self._spans.items()})
@@ -130,7 +130,7 @@ class StepClock:
 
 
 def _event() -> Any:
-    """A recorded CUDA event; None where CUDA is not in use, or a graph is captured, whose events tell no time.
+    """A recorded CUDA event; None if CUDA is not in use, or a graph is captured, whose events carry no time.
 
     Recording does not wait for the device.
     """
@@ -143,11 +143,11 @@ def _event() -> Any:
 
 
 def _between(began: Mark, ended: Mark) -> int:
-    """The device's nanoseconds.
+    """Nanoseconds on the device between the two marks.
 
     Raises:
         AttributeError: there is no event.
-        RuntimeError: CUDA refuses to time these.
+        RuntimeError: CUDA refuses to time them.
     """
     ended[1].synchronize()
     return round(began[1].elapsed_time(ended[1]) * 1e6)

@@ -2,7 +2,7 @@
 
 torch.profiler does not survive an exception in the midst of being started or stopped. Python's own table of handlers is
 changed, for a moment; the system's is not: a signal that is ignored, or whose default action ends the process, stays
-that, and tools that took a signal without Python's knowledge keep it.
+so, and tools that took a signal without Python's knowledge keep it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _library: Any = None
 
 @contextmanager
 def handlers_wait() -> Iterator[None]:
-    """In the main thread: handlers in Python run at the end of the block, once for each signal that came."""
+    """Delay Python's signal handlers, in the main thread, to the end of the block: one call for each signal."""
     if get_ident() != main_thread().ident:  # no handler ever runs here
         yield
         return
@@ -46,7 +46,7 @@ def handlers_wait() -> Iterator[None]:
 
 
 def _give_back(held: dict[int, Any], came: list[int], later: Handler) -> None:
-    """Each handler in its place and every signal delivered, whatever a handler raises or changes on the way."""
+    """Restore each handler and deliver every signal, whatever a handler raises or changes in between."""
     try:
         while held:
             number = next(iter(held))
@@ -61,7 +61,7 @@ def _give_back(held: dict[int, Any], came: list[int], later: Handler) -> None:
 
 
 def _set(number: int, handler: Handler) -> None:
-    """Change Python's handler alone: what the system does at the signal is put back as it was, with its flags."""
+    """Change Python's handler alone: the system's action at the signal is restored, with its flags."""
     library, before = _libc(), ctypes.create_string_buffer(_ROOM)
     known = library is not None and library.sigaction(number, None, before) == 0
     signal.signal(number, handler)
@@ -70,7 +70,7 @@ def _set(number: int, handler: Handler) -> None:
 
 
 def _deliver(number: int) -> None:
-    """Call the handler as Python would: of an arrival the rest, such as a byte for an event loop, is done."""
+    """Call the handler as Python would; the rest of an arrival, such as a byte for an event loop, is done already."""
     handler = signal.getsignal(number)
     if callable(handler):
         handler(number, sys._getframe())

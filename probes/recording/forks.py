@@ -1,8 +1,8 @@
-"""Children forked by a job whose profiler has run: they end as they would have without it.
+"""Let children forked by a job whose profiler has run end as they would have without it.
 
 Kineto leaves a thread behind that no fork inherits, and the destructor of its static state waits for that thread: a
 child that ends through `exit` would hang. Such a child leaves before the destructors of the libraries that were loaded
-before the fork; Python's own ending, and what the child registers itself, run as always.
+before the fork; Python's own ending, and the exit functions that the child registers, run as always.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _recording: Callable[[], bool] = _nothing
 
 
 def profiler_started(recording: Callable[[], bool]) -> None:
-    """Kineto is in use from now on; `recording` tells whether the probe's profiler runs."""
+    """Note that Kineto is in use from now on; `recording` returns whether the probe's profiler runs."""
     global _leave, _recording
     _recording = recording
     if _leave is None:
@@ -40,14 +40,14 @@ def _in_child() -> None:
 
 
 def record_nothing() -> None:
-    """Nobody would ever fetch what the profiler's callbacks gather: in a forked child, or of a profiler left alone."""
+    """Disable the profiler's callbacks, in a forked child or for an abandoned profiler: nobody would read them."""
     import torch
 
     torch._C._autograd._enable_record_function(False)
 
 
 def _leaving() -> Callable[[], object] | None:
-    """Registers glibc's own `_exit` to run, with the exit status, before the handlers registered so far."""
+    """A function that registers glibc's `_exit`, with the exit status, to run before the handlers registered so far."""
     library: Any = quietly(lambda: ctypes.CDLL(None))
     if library is None or not hasattr(library, "on_exit") or not hasattr(library, "fcloseall"):
         return None

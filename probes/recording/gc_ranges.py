@@ -1,8 +1,8 @@
 """Python's garbage collections as ranges: torch.profiler records them only together with every Python call.
 
-A signal handler of the job runs wherever Python code runs, and what it raises within a callback of the collector is
-lost. So the callback is made of built-in parts alone, and no line of Python runs in it: looking up the phase as an
-attribute advances an iterator that writes down time and thread.
+A signal handler of the job runs wherever Python code runs, and its exception within a callback of the collector is
+lost. So the callback consists of built-in parts, without a line of Python: looking up the phase as an attribute
+advances an iterator that records time and thread.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class Collections:
         gc.callbacks.append(self._callback)
 
     def stop(self) -> None:
-        """Note no more."""
+        """Stop recording."""
         gc.callbacks[:] = [callback for callback in gc.callbacks if callback is not self._callback]
 
     def ranges(self) -> Iterator[tuple[int, int, int]]:
-        """Begin and end in nanoseconds since the epoch, and the thread as the system numbers it."""
+        """Begin and end of each collection in nanoseconds since the epoch, and the thread by the system's number."""
         stops = iter(list(self._stops))
         for begin, thread in list(self._starts):  # one at a time: the next stop behind a start is its own
             end = next((at for at, _ in stops if at >= begin), None)
@@ -57,7 +57,7 @@ def _noting(into: deque[Mark]) -> property:
 
 
 def as_events(collections: Collections, process: int, base_ns: int) -> list[dict[str, Any]]:
-    """The collections as Kineto writes ranges: microseconds since `base_ns`."""
+    """The collections as Kineto's range events: microseconds since `base_ns`."""
     return [
         {
             "ph": "X",

@@ -1,4 +1,4 @@
-"""Capture in the code of the script: one window of steps, one trace file per rank, never an error in its loop."""
+"""Capture from the code of a script: one window of steps, one trace file per rank, never an error in its loop."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from .recorder import Recorder
 class Capture:
     """One profiled window; `with` opens it and `step()`, called at the end of each training step, moves it on.
 
-    Nothing the profiler raises reaches the training loop: it is said once on stderr and the capture turns itself off.
+    Nothing the profiler raises reaches the training loop: it is printed once on stderr and the capture turns itself
+    off.
     """
 
     def __init__(self, out_dir: str | os.PathLike[str], wait: int, warmup: int, active: int) -> None:
@@ -34,7 +35,7 @@ class Capture:
         return self
 
     def step(self) -> None:
-        """Say that one training step (one optimizer step) has ended."""
+        """Note that one training step (one optimizer step) has ended."""
         if not self._over:
             self._guarded(self._step)
 
@@ -61,7 +62,7 @@ class Capture:
             self._stop()
 
     def _stop(self) -> None:
-        """Write what was recorded, if it is a step at least."""
+        """Write the recorded steps, if there is at least one."""
         self._over = True
         if self._steps > sum(self._window[:2]):
             self._recorder.stop()
@@ -91,7 +92,7 @@ def profile(
 
 
 def range(name: str) -> AbstractContextManager[None]:
-    """Name the block in the trace, for Kineto and for NVTX; where nobody listens, do nothing."""
+    """Name the block in the trace, for Kineto and for NVTX; if nobody listens, do nothing."""
     return Range(name)
 
 

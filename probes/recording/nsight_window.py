@@ -1,4 +1,4 @@
-"""One window of steps recorded by Nsight Systems, which the driver tells when: torch's profiler stays off."""
+"""One window of steps recorded by Nsight Systems, which driver calls start and stop: torch's profiler stays off."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class NsightWindow:
         self._record_if_due()
 
     def step(self) -> None:
-        """A step of the window has ended."""
+        """Count a step of the window."""
         if self.running:
             self._steps += 1
             self._record_if_due()
@@ -62,17 +62,17 @@ class NsightWindow:
             self.abort()
 
     def abort(self) -> None:
-        """End the recording at once: what the job launched may never come to its end."""
+        """End the recording at once, since the job's launched work may never end."""
         cuda = _cuda() if self.running and self.recorded else None
         self.running = False
         if cuda is not None:
             cuda.cudart().cudaProfilerStop()
 
     def write(self) -> None:
-        """Nothing: nsys writes."""
+        """Do nothing: nsys writes."""
 
     def still_ours(self) -> None:
-        """Nothing can take the session from nsys."""
+        """Do nothing: nothing can take the session from nsys."""
 
     def _record_if_due(self) -> None:
         if self._steps == self._warmup:
@@ -83,7 +83,7 @@ class NsightWindow:
 
 
 def _cuda() -> Any:
-    """torch.cuda where it is in use; None else, since to ask the driver would open the device."""
+    """torch.cuda if it is in use, else None, since asking the driver would open the device."""
     torch: Any = sys.modules.get("torch")
     return torch.cuda if torch is not None and torch.cuda.is_initialized() else None
 
@@ -92,7 +92,7 @@ AnyRecorder = Recorder | NsightWindow
 
 
 def recorder_of(config: Config, trace: Path, plan: Plan, allowance: Allowance) -> AnyRecorder:
-    """What records the window that is planned: torch's profiler into `trace`, or Nsight Systems."""
+    """The recorder of the planned window: torch's profiler into `trace`, or Nsight Systems."""
     if config.nsight:
         return NsightWindow(plan.warmup, plan.active)
     return Recorder(trace, plan.warmup, plan.active, allowance)

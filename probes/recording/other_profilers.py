@@ -1,7 +1,8 @@
 """Profilers that the job starts itself: torch has room for one in a process, and that one is the job's.
 
 A profiler is in use from its preparation on, a warm-up before torch calls it enabled. So preparations are watched from
-the moment that torch is there; ours gives way to one of the job's, and never starts, or stops anything, beside it.
+the moment that torch is there; ours gives way to one of the job's, and never starts or stops anything while that one is
+in use.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _prepared: list[tuple[Any, int]] = []  # weak references, and which results each
 
 
 def watch() -> None:
-    """Look at every profiler that begins from now on."""
+    """Watch every profiler that begins from now on."""
     for module, name, method in _BEGIN:
         kind = getattr(quietly(lambda module=module: import_module(module)), name, None)  # type: ignore[misc]
         if kind is not None and method in vars(kind):
@@ -42,7 +43,7 @@ def watch() -> None:
 
 
 def begins(profiler: Any, give_way: Callable[[], object], forsake: Callable[[], object]) -> None:
-    """The probe's own profiler `own` begins in this thread; `give_way` ends it before one of the job's begins here.
+    """Register the probe's `profiler`, begun in this thread; `give_way` ends it before one of the job's begins here.
 
     One that begins in another thread takes torch's only session from it, and to end it afterwards would crash the
     process: `forsake` leaves it as it is.
@@ -52,12 +53,12 @@ def begins(profiler: Any, give_way: Callable[[], object], forsake: Callable[[], 
 
 
 def tell(before: Callable[[], object], of: str = "") -> None:
-    """Call `before`, the one `of` its kind, each time that a profiler of the job is about to begin, in any thread."""
+    """Call `before` each time that a profiler of the job is about to begin, in any thread; one callback per `of`."""
     _before[of] = before
 
 
 def ended() -> None:
-    """The probe's own profiler has ended."""
+    """Note that the probe's own profiler has ended."""
     global _own
     _own = None
 
@@ -72,13 +73,13 @@ def running() -> bool:
 
 
 def signs() -> tuple[Callable[[], bool], list[tuple[Any, int]]]:
-    """What `running` looks at while the probe has no profiler of its own: whether torch says so, and a list."""
+    """The two things that `running` checks while the probe has no profiler: whether torch reports one, and a list."""
     autograd: Any = sys.modules["torch.autograd"]
     return autograd._profiler_enabled, _prepared
 
 
 def nsight_records(environment: Mapping[str, str]) -> bool:
-    """Whether Nsight Systems was put into this process, which uses a GPU: CUDA serves one profiler at a time."""
+    """Whether Nsight Systems is loaded into this process, which uses a GPU: CUDA serves one profiler at a time."""
     torch: Any = sys.modules["torch"]
     return bool(environment.get(NSIGHT)) and bool(torch.cuda.is_initialized())
 

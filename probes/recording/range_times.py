@@ -1,7 +1,7 @@
-"""Where the training thread's time goes in steps without the profiler: by range, on the clock of the host.
+"""Time of the training thread by range, in steps without the profiler, on the clock of the host.
 
-A range costs two looks at the clock. So these steps are as long as without it, and what they say of the ranges needs no
-correction, which what a profiler says of them does.
+A range costs two looks at the clock. So these steps are as long as without it, and their times by range need no
+correction, unlike those of a profiler.
 """
 
 from __future__ import annotations
@@ -10,16 +10,17 @@ import threading
 import time
 from collections.abc import Callable
 
-MOST_NAMES, LONGEST_NAME = 32, 100  # of what the job calls its own ranges
+MOST_NAMES, LONGEST_NAME = 32, 100  # of the job's own names for ranges
 
 
 class RangeTimes:
-    """Nanoseconds in each range since the last `restart`, what lies in a range within it left out.
+    """Nanoseconds in each range since the last `restart`, without the ranges within it.
 
-    So the times of the ranges, and of what lies in none, add up to the step. Ranges of other threads are not counted.
+    So the times of the ranges, and the time outside all of them, add up to the step. Ranges of other threads are not
+    counted.
 
     Attributes:
-        on: whether anybody asks.
+        on: whether ranges are timed.
     """
 
     def __init__(self, now: Callable[[], int] = time.perf_counter_ns) -> None:
@@ -31,19 +32,19 @@ class RangeTimes:
         self._since = 0
 
     def restart(self, *, on: bool) -> None:
-        """A step begins in this thread: what was open is open still, and begins to count now."""
+        """Begin a step in this thread: open ranges stay open and count from now on."""
         self.on, self._ns, self._since = on, {}, self._now()
         self._thread = threading.get_ident()
         if not on:
             self._open.clear()
 
     def taken(self) -> dict[str, int]:
-        """The step ends: nanoseconds by range."""
+        """End the step and return its nanoseconds by range."""
         self._book()
         return self._ns
 
     def opened(self, name: str) -> bool:
-        """A range begins; whether its end is to be told."""
+        """Open a range, and return whether its end is to be reported."""
         if self._thread != threading.get_ident():
             return False
         self._book()
@@ -51,7 +52,7 @@ class RangeTimes:
         return True
 
     def closed(self, name: str) -> None:
-        """The range ends, and what is open in it."""
+        """End the range, and the ranges that are open in it."""
         if name in self._open and self._thread == threading.get_ident():
             self._book()
             while self._open.pop() != name:
@@ -67,7 +68,7 @@ class RangeTimes:
 
 
 class Timed:
-    """A block that is timed, and nothing else."""
+    """A block that is only timed."""
 
     __slots__ = ("_name", "_opened")
 
@@ -83,4 +84,4 @@ class Timed:
             times.closed(self._name)
 
 
-times = RangeTimes()  # of this process: ranges stand in the job's own code, which knows no session
+times = RangeTimes()  # of this process: ranges are in the job's own code, which knows no session

@@ -1,7 +1,7 @@
 """Named ranges: one helper emits each to NVTX (for Nsight) and to record_function (for Kineto), under the same name.
 
 Those around the job's own methods are for the probe's trace and for tools that listen to NVTX: a trace that the job
-takes itself is as it would be without them. Where nobody listens, a range costs well under a microsecond.
+takes itself is as it would be without them. If nobody listens, a range costs well under a microsecond.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _TOOLS = ("NVTX_INJECTION64_PATH", protocol.NSIGHT)
 
 
 class Emitter:
-    """Where ranges go in this process; `listening()` says whether anybody reads them now."""
+    """The functions that emit ranges in this process; `listening()` returns whether anybody reads them now."""
 
     def __init__(self) -> None:
         self.nvtx = _nvtx()
@@ -114,7 +114,7 @@ class StepRange:
 
 
 def within(name: str) -> Callable[..., Any]:
-    """What puts a call inside a range; one within a range of the same name (`super()`) opens no second one."""
+    """A wrapper that runs a call inside a range; a call within a range of that name (`super()`) opens no second."""
 
     def called(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         block = None if name in _open else asked_for(name)
@@ -131,19 +131,19 @@ def within(name: str) -> Callable[..., Any]:
 
 
 def wrap_method(owner: type, method: str, name: str) -> None:
-    """Put the method that `owner` itself defines inside a range; leave alone what is not there or is wrapped."""
+    """Put the method that `owner` itself defines inside a range; ignore one that is missing or already wrapped."""
     if isfunction(vars(owner).get(method)):
         replace(owner, method, within(name), f"{name} is in no range")
 
 
 def record(on: bool) -> None:
-    """Whether the probe's own profiler runs: only then do the wrapped methods of the job reach Kineto."""
+    """Set whether the probe's own profiler runs: only then do the wrapped methods of the job reach Kineto."""
     global _recording
     _recording = on
 
 
 def asked_for(name: str) -> Range | Timed | None:
-    """A range around what the job does, as it is asked for now: heard, or timed alone; None where nobody asks."""
+    """A range around the job's work, recorded if somebody listens or only timed; None if it is neither."""
     if _recording or _tool_listens():
         return Range(name)
     return Timed(name) if times.on else None
@@ -163,7 +163,7 @@ _recording = False
 
 
 def _find_listener() -> bool:
-    """The first question builds the emitter; later ones go straight to its answer."""
+    """Build the emitter at the first question and return its answer; later questions go straight to it."""
     global _listening
     listening: Any = quietly(lambda: emitter().listening)
     if listening is not None:
@@ -212,7 +212,7 @@ class _NvtxPackage:
 
 
 class _TorchNvtx:
-    """torch.cuda.nvtx, where the nvtx package is missing."""
+    """Ranges of torch.cuda.nvtx, used if the nvtx package is missing."""
 
     def __init__(self, nvtx: Any) -> None:
         self.push = nvtx.range_push
@@ -222,7 +222,7 @@ class _TorchNvtx:
 
 
 def _nvtx() -> _NvtxPackage | _TorchNvtx | None:
-    """A way to NVTX, or None when no tool listens to it."""
+    """The module for NVTX ranges, or None if no tool listens to them."""
     try:
         import nvtx
 
@@ -246,7 +246,7 @@ def _torch_nvtx() -> _TorchNvtx | None:
 
 
 def _recorder(always: bool) -> tuple[Any, Callable[[], bool]]:
-    """The record_function to use, and the question whether anybody listens."""
+    """The record_function to use, and a function that returns whether anybody listens."""
     try:
         from torch.autograd import _profiler_enabled as enabled
     except ImportError:

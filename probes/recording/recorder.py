@@ -25,12 +25,12 @@ class Recorder:
     """Profiles `warmup` + `active` steps and writes the active ones to `path`.
 
     With an `allowance` the first of several steps of warm-up is a trial: it is recorded, exported and thrown away, and
-    what it took decides how many steps are recorded, and whether with shapes. The step after it rests. A range that is
-    open where a profiler stops, such as that of the optimizer's step around its hooks, writes its end into memory that
-    is free by then, if another profiler is on when it ends.
+    its size decides how many steps are recorded, and whether with shapes. The step after it rests. A range that is open
+    when a profiler stops, such as that of the optimizer's step around its hooks, writes its end into memory that is
+    free by then, if another profiler is on when it ends.
 
-    Everything but `write` belongs to the training thread. Raises whatever the profiler raises: the session decides what
-    that means.
+    Everything but `write` belongs to the training thread. It raises whatever the profiler raises; the session decides
+    what that means.
 
     Attributes:
         running: the profiler is on.
@@ -54,12 +54,12 @@ class Recorder:
 
     @property
     def active(self) -> int:
-        """Steps that are recorded; 0 where nothing is."""
+        """Steps that are recorded; 0 if nothing is."""
         return self._length[1]
 
     @property
     def left_out(self) -> str:
-        """Why nothing is recorded, by choice; "" where something is to be."""
+        """Why nothing is recorded, by choice; "" if something is to be."""
         return self._allowance.left_out if self._allowance is not None else ""
 
     @property
@@ -99,7 +99,7 @@ class Recorder:
             self._watch_collections()
 
     def step(self) -> None:
-        """A step of the window has ended."""
+        """Count a step of the window."""
         if self.rests:
             self.rests = False
             self._begin(self._built())
@@ -115,7 +115,7 @@ class Recorder:
             self._watch_collections()
 
     def _decide(self) -> None:
-        """The trial is over: record what its size allows, from the step after the next on."""
+        """End the trial and record what its size allows, from the step after the next on."""
         assert self._allowance is not None
         began = time.perf_counter()
         self.stop()
@@ -130,7 +130,7 @@ class Recorder:
         self.rests = choice.steps > 0
 
     def stop(self) -> None:
-        """Stop the profiler; what was recorded waits for `write`."""
+        """Stop the profiler; its records wait for `write`."""
         self.rests = False
         with handlers_wait(), silent(), unseen():
             if self.running:
@@ -139,7 +139,7 @@ class Recorder:
                 self._stopped()
 
     def write(self) -> None:
-        """Write what was recorded, if anything was; any thread may."""
+        """Write the recorded steps, if there are any; any thread may."""
         profiler, self._profiler = self._profiler, None
         if self.recorded and profiler is not None:
             warmup, active = self._length
@@ -147,13 +147,13 @@ class Recorder:
             self.written = True
 
     def still_ours(self) -> None:
-        """Raise when another thread's profiler has taken the session."""
+        """Raise if another thread's profiler has taken the session."""
         if self._forsaken:
             forks.record_nothing()
             raise RuntimeError("the job started a profiler of its own in another thread")
 
     def forsake(self) -> None:
-        """Another thread's profiler has taken torch's session: ours is neither stopped nor freed nor written."""
+        """Abandon our profiler, since another thread's has torch's session: it is not stopped, freed or written."""
         if self.running:
             _forsaken.append(self._profiler)
             self._profiler, self.recorded, self._forsaken = None, False, True
@@ -184,7 +184,7 @@ class Recorder:
         other_profilers.ended()
 
     def _watch_collections(self) -> None:
-        """From the first recorded step on: what happens in the warm-up is in no trace."""
+        """Watch garbage collections from the first recorded step on: those of the warm-up are in no trace."""
         if self._collections is None and self._steps >= self._length[0] and not self._on_trial:
             self._collections = Collections()
 
@@ -226,7 +226,7 @@ class Recorder:
 
 
 def _schedule(first: int, warmup: int, active: int) -> Callable[[int], Any]:
-    """What the profiler does in each step of the job: torch's own schedule warns of a window without warm-up."""
+    """The profiler's action in each step of the job: torch's own schedule warns of a window without warm-up."""
     from torch.profiler import ProfilerAction
 
     def action(step: int) -> ProfilerAction:
@@ -241,9 +241,9 @@ def _schedule(first: int, warmup: int, active: int) -> Callable[[int], Any]:
 
 
 def _start(profiler: Any) -> None:
-    """Start it without the warning of torch 2.10 and 2.11, to each that does not keep events, that it keeps none.
+    """Start it without the warning of torch 2.10 and 2.11, which they give for each profiler that does not keep events.
 
-    They are kept where a second cycle begins, and there is one: only the look for the warning sees the setting.
+    Events are only kept when a second cycle begins, and there is one: just the check for the warning sees the setting.
     """
     keeps = getattr(profiler, "acc_events", None)
     if keeps is not None:
@@ -259,7 +259,7 @@ def _start(profiler: Any) -> None:
 
 
 def _stop(profiler: Any) -> None:
-    """Stop the profiler, past its schedule where that fails: a process in which one stays on crashes as it exits."""
+    """Stop the profiler, past its schedule if that fails: a process in which one stays on crashes as it exits."""
     try:
         profiler.stop()
     except Exception:
@@ -268,14 +268,14 @@ def _stop(profiler: Any) -> None:
 
 
 def _activities() -> Any:
-    """What is recorded: of the host, and of a GPU where torch was built for one."""
+    """The activities to record: those of the host, and those of a GPU if torch was built for one."""
     from torch.profiler import ProfilerActivity, supported_activities
 
     return {ProfilerActivity.CPU, ProfilerActivity.CUDA} & set(supported_activities())
 
 
 def _experimental() -> tuple[Any, dict[str, object]]:
-    """The profiler's options beyond the stable ones, as many as this torch knows, and which they are."""
+    """The profiler's experimental options that this torch has, and their values."""
     try:
         from torch._C._profiler import _ExperimentalConfig
     except ImportError:

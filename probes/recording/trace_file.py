@@ -1,6 +1,6 @@
 """The recorded steps as one gzip file, which has its name only when complete and leaves nothing when it fails.
 
-Completed on the way: garbage collections go in before the first event.
+On the way it is completed: garbage collections go in before the first event.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _BASE = re.compile(rb'"baseTimeNanoseconds"\s*:\s*(\d+)')
 def write_trace(
     profiler: Any, path: Path, collections: Collections | None = None, steps: tuple[int, int] | None = None
 ) -> None:
-    """Export as Chrome JSON and compress to `path`; nothing is left behind when that fails.
+    """Export as Chrome JSON and compress to `path`; nothing is left behind if that fails.
 
-    `steps` are the number of the first recorded step and how many there are at most: they tell the marks of the
+    `steps` are the number of the first recorded step and how many there are at most: they distinguish the marks of the
     probe from those of a profiler of the job, which writes ProfilerStep ranges even while it does not record.
 
-    Of a process that is killed meanwhile nothing is left but, without a `diagnose run` above it, a partial file and an
-    empty folder beside `path`.
+    A process that is killed meanwhile leaves nothing but, without a `diagnose run` above it, a partial file and an
+    empty folder next to `path`.
 
     Raises:
         OSError: no space, no permission, or the exported file is cut.
@@ -56,10 +56,10 @@ def write_trace(
 
 
 def exported_bytes(profiler: Any, path: Path) -> int:
-    """The bytes of what `profiler` exports where the trace `path` is going to be; the export is thrown away.
+    """Bytes of an export of `profiler` to the place of the trace `path`; the export is thrown away.
 
     Raises:
-        OSError: as `write_trace`.
+        OSError: as for `write_trace`.
     """
     incomplete = (scratch_of(path.parent) or path.parent) / partial(path.name)
     with _raw(path.parent, incomplete) as raw:
@@ -69,7 +69,7 @@ def exported_bytes(profiler: Any, path: Path) -> int:
 
 
 def _with_steps(head: bytes, steps: tuple[int, int] | None) -> bytes:
-    """The beginning of the text with the probe's own steps as the first entry; as it is where it is no object."""
+    """The beginning of the text with the probe's own steps as the first entry; unchanged if the text is no object."""
     text = head.lstrip()
     if steps is None or not text.startswith(b"{"):
         return head
@@ -77,7 +77,7 @@ def _with_steps(head: bytes, steps: tuple[int, int] | None) -> bytes:
 
 
 def _with_collections(head: bytes, collections: Collections | None) -> bytes:
-    """The beginning of the text with the collections before its first event; as it is where no clock is stated."""
+    """The beginning of the text with the collections before its first event; unchanged if it states no clock."""
     events, base = _EVENTS.search(head), _BASE.search(head)
     if collections is None or events is None or base is None:
         return head
@@ -89,8 +89,8 @@ def _with_collections(head: bytes, collections: Collections | None) -> bytes:
 def _raw(folder: Path, incomplete: Path) -> Iterator[Path]:
     """A path for the exporter, which only takes a name; gone afterwards.
 
-    It leads to a file without a name beside `incomplete`, on the disk of the run, where that can be had: its space is
-    free as soon as this process is gone, however it ends.
+    If possible it leads to a file without a name on the disk of `incomplete`: its space is free as soon as this process
+    is gone, however it ends.
     """
     with ExitStack() as stack:
         raw_folder = _made_folder(folder)
@@ -113,7 +113,7 @@ def _raw(folder: Path, incomplete: Path) -> Iterator[Path]:
 
 
 def _made_folder(folder: Path) -> Path:
-    """A folder of this call alone: where the parent tidies up, else beside the trace, else among temporary files."""
+    """A folder of this call alone: in one that the parent tidies up, else next to the trace, else a temporary one."""
     failed: OSError | None = None
     for parent, prefix in ((scratch_of(folder), RAW_FOLDER), (folder, f"{SCRATCH}-"), (None, "diagnose-")):
         if (parent is None and prefix == RAW_FOLDER) or not _is_utf8(parent):
@@ -126,7 +126,7 @@ def _made_folder(folder: Path) -> Path:
 
 
 def _unnamed(path: Path) -> int | None:
-    """A descriptor of an empty file that had the name `path` for a moment; None where no link reaches it."""
+    """A descriptor of an empty file that had the name `path` for a moment; None if no link reaches it."""
     try:
         number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except OSError:
@@ -148,7 +148,7 @@ def _is_utf8(path: Path | None) -> bool:
 
 
 def _check_complete(raw: Path) -> None:
-    """The exporter reports no full disk; a cut file shows at its end."""
+    """Raise if the exported file is cut: the exporter reports no full disk, but the end of the file shows it."""
     with raw.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(size - _TAIL_BYTES, 0))

@@ -1,1 +1,1 @@
-"""What becomes of a window while the job goes on: it is analysed beside the training, and loggers are told."""
+"""Reports of a window while the job goes on: a second process analyses it, and the loggers receive the result."""

@@ -1,4 +1,4 @@
-"""The analysis of a window beside the training: a process of its own, at the lowest priority, and one thread."""
+"""The analysis of a window during training: a process of its own, at the lowest priority, with one thread."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from ..guard import told
 from ..protocol import CONFIG, DONE, PIPELINE, TRACE
 from ..side_thread import SideThread
 
-RANKS_WITHIN_S = 300.0  # what the other ranks have not written by then is left out
+RANKS_WITHIN_S = 300.0  # windows that other ranks have not written by then are left out
 ENDS_WITHIN_S = 900.0
 _LOOKS_EVERY_S = 1.0
 _MOST_TOLD = 200
 _OPTIONS = ("--json", "--no-cache", "--jobs", "1", "--low-memory", "4G")
 # Without the job's folder on the path (-P): a module of the job may have the name of one that the analysis imports.
-# It ends with the job however that ends: by PR_SET_PDEATHSIG of <linux/prctl.h>, where there is such a thing.
+# It ends with the job however that ends: by PR_SET_PDEATHSIG of <linux/prctl.h>, if the system has it.
 _PROGRAM = """
 import ctypes, os, runpy
 os.nice(19)
@@ -36,11 +36,11 @@ runpy.run_module('diagnose', run_name='__main__', alter_sys=True)
 
 
 class Analysis:
-    """What `diagnose analyze --json` says of the window in `folder`, once each of `ranks` ranks has written its part.
+    """The result of `diagnose analyze --json` on the window in `folder`, once all `ranks` ranks have written.
 
-    A window of which rank 0 recorded nothing has neither a diagnosis nor a failure: the capture has said why.
+    A window of which rank 0 recorded nothing has neither a diagnosis nor a failure: the capture has reported why.
 
-    Everything but `_run` and what it calls is for the thread that makes it.
+    Everything but `_run` and what it calls is for the thread that creates it.
 
     Attributes:
         ended: nothing more comes.
@@ -65,7 +65,7 @@ class Analysis:
         return self.ended or self._thread.stop(seconds)
 
     def give_up(self) -> None:
-        """Nobody waits for it any more: its process ends."""
+        """End its process, since nobody waits for it any more."""
         self._given_up = True
         if self._process is not None:
             self._process.kill()
@@ -92,10 +92,10 @@ class Analysis:
 
 
 def analysed(folder: Path, begun: Callable[[subprocess.Popen[bytes]], object]) -> dict[str, Any]:
-    """The diagnosis of a folder of traces, as `diagnose analyze --json` prints it; `begun` is told of its process.
+    """The diagnosis of a folder of traces, as `diagnose analyze --json` prints it; `begun` receives its process.
 
     Raises:
-        RuntimeError: it said why not.
+        RuntimeError: it failed; the message is its own.
         OSError: no process can be had.
         subprocess.TimeoutExpired: it took too long.
         ValueError: what it printed is no JSON.
@@ -123,6 +123,6 @@ def analysed(folder: Path, begun: Callable[[subprocess.Popen[bytes]], object]) -
 
 
 def _environment() -> dict[str, str]:
-    """That of the job, in which nothing is captured; numpy takes one core."""
+    """The job's environment without the variables of a capture; numpy takes one core."""
     kept = {name: value for name, value in os.environ.items() if name not in (CONFIG, PIPELINE)}
     return kept | {"OMP_NUM_THREADS": "1"}

@@ -13,7 +13,7 @@ FILE = "diagnose.json"
 
 
 def send(document: Mapping[str, Any]) -> None:
-    """Give `document` to each logger that has a run open, each for itself."""
+    """Send `document` to each logger that has a run open, independently of each other."""
     for name, to in _LOGGERS.items():
         logger: Any = sys.modules.get(name)
         if logger is not None:
@@ -21,7 +21,10 @@ def send(document: Mapping[str, Any]) -> None:
 
 
 def _to_wandb(wandb: Any, document: Mapping[str, Any]) -> None:
-    """Its summary: the line, and the figures as they stand last; its artifact: all, a version for each window."""
+    """Write the line and the latest figures to the run's summary, and the document as an artifact.
+
+    Each window is a version of the artifact.
+    """
     run = wandb.run
     if run is None:
         return

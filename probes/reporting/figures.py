@@ -1,4 +1,4 @@
-"""What is told of a diagnosis: one line, figures by name, and a document without a path, a host or an argument.
+"""Reported parts of a diagnosis: a line, figures by name, and a document without paths, hosts or arguments.
 
 Each takes the JSON object of `diagnose analyze --json` and picks what it names; what a later version adds to the
 diagnosis is never sent by itself.
@@ -21,18 +21,18 @@ _WITHOUT_A_CHANGE = {
 
 
 def line(diagnosis: Mapping[str, Any]) -> str:
-    """The class, and what to change next with the gain that is promised of it."""
+    """The class, and the next change with its predicted gain."""
     following = diagnosis["next"]
     told = _change(following) if following["kind"] == "change" else _WITHOUT_A_CHANGE[following["kind"]]
     return f"{diagnosis['verdict']['class']}, {told}"
 
 
 def scalars(diagnosis: Mapping[str, Any]) -> dict[str, float]:
-    """Figures of the window by name; what is not known has none.
+    """Figures of the window by name; unknown ones are left out.
 
-    `step_ms` is the step of the report (of the device, without a GPU of the host), `<class>_percent` what of it goes to
-    each class of causes, which add up to 100. `mfu_percent` is of the peak. `gain_low` and `gain_high` are the factors
-    that the next change makes the step faster by, in the worst and the best case.
+    `step_ms` is the step of the report (of the device, without a GPU of the host), `<class>_percent` its share for each
+    class of causes, which add up to 100. `mfu_percent` is of the peak. `gain_low` and `gain_high` are the factors that
+    the next change makes the step faster by, in the worst and the best case.
     """
     steps, mfu = diagnosis["steps"], diagnosis["mfu"]["value"]
     took_ns = steps["time_ns"] if steps["device_time_ns"] is None else steps["device_time_ns"]
@@ -67,7 +67,7 @@ def document(diagnosis: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _class_percents(ledger: list[Mapping[str, Any]]) -> dict[str, float]:
-    """Of each class, none left out: in a ledger that adds up to the step, what is not in it took nothing."""
+    """Percent of the step by class, each of them: in a ledger that adds up to the step, a missing class is zero."""
     if not ledger:
         return {}
     return {
@@ -85,7 +85,7 @@ def _change(following: Mapping[str, Any]) -> str:
 
 
 def _settings(patch: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The values of the patch that are a number, a flag or a word; of lines of code none."""
+    """The values of the patch that are numbers, flags or words; empty for lines of code."""
     if patch is None or patch["target"] == "code":
         return {}
     return {key: value for key, value in patch["set"].items() if value is not None and plain(value) is not None}

@@ -1,4 +1,4 @@
-"""What the loggers of a Trainer are told of each window: by rank 0, when the analysis beside the training has ended."""
+"""Report each window to the loggers of a Trainer: on rank 0, when the analysis of the window has ended."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ AT_THE_END_S = 30.0  # a training that ends before the analysis waits for it no 
 class Report:
     """One callback's report of the windows of `session`; with `sends_artifacts` the document goes out, too.
 
-    All of it is for the training thread, and nothing that fails here is heard by the job.
+    All of it is for the training thread, and no failure here reaches the job.
     """
 
     def __init__(self, session: Session, *, sends_artifacts: bool = False) -> None:
@@ -28,16 +28,16 @@ class Report:
         self._trainer: Any = None
 
     def is_of(self, trainer: object) -> None:
-        """Whose loggers are told. The trainer stays the job's to free."""
+        """Set the trainer whose loggers get the reports, without keeping it alive."""
         self._trainer = weakref.ref(trainer)
 
     def look(self) -> None:
-        """Between two steps: begin what is due, tell what has ended."""
+        """Begin an analysis that is due and report one that has ended; called between two steps."""
         if self._analysis is not None or self._seen < len(self._session.outcome.written):
             guarded(self._look, "the window is not told")
 
     def ends(self) -> None:
-        """Training has ended: wait for a little, since what comes later is told to nobody."""
+        """Wait a little for the last analysis, since training has ended and later results reach nobody."""
         guarded(self._wait, "the window is not told")
 
     def _wait(self) -> None:
@@ -52,7 +52,7 @@ class Report:
             self._look()
 
     def _look(self) -> None:
-        """The one that has ended is told before the next begins."""
+        """Report the analysis that has ended before the next one begins."""
         if self._analysis is not None and self._analysis.ended:
             ended, self._analysis = self._analysis, None
             self._tell(ended)
@@ -76,10 +76,10 @@ class Report:
             guarded(lambda: artifacts.send(document), "no artifact sent")
 
     def _log(self, scalars: dict[str, float]) -> None:
-        """By the method of Trainer itself: that of a subclass may add, and clear, what it gathers between two logs.
+        """Log by the method of Trainer itself: that of a subclass may add, and clear, figures between two logs.
 
-        Where there are several ranks only this one logs, so that a callback of the job may hold a collective that the
-        others never join: then transformers' own loggers alone are told.
+        With several ranks only this one logs, and a callback of the job may hold a collective that the others never
+        join: then only transformers' own loggers are called.
         """
         trainer = self._trainer() if self._trainer is not None else None
         if trainer is None:
@@ -94,7 +94,7 @@ class Report:
 
 
 def _log_line(line: str) -> None:
-    """At the level of warnings, the lowest that transformers shows unasked."""
+    """Log the line as a warning, the lowest level that transformers shows by default."""
     from transformers.utils import logging
 
     logging.get_logger("transformers.diagnose").warning(f"diagnose: {line}")

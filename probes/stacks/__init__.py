@@ -1,1 +1,1 @@
-"""Where the training thread is in Python: `sampling` looks at its stack, and `folding` says it in the user's lines."""
+"""Stacks of the training thread: `sampling` looks at them, and `folding` shows them as lines of the user."""

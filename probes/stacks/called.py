@@ -1,4 +1,4 @@
-"""The name of what a line calls, told from bytecode: `item` in `total += loss.item()`."""
+"""The name of the function that a line calls, read from bytecode: `item` in `total += loss.item()`."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ _NAMES = ("LOAD_ATTR", "LOAD_METHOD", "LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", 
 
 
 def called_name(code: CodeType, at: int) -> str | None:
-    """The name by which the call at position `at` finds its function; None where none runs there, or it has no name.
+    """The name by which the call at position `at` finds its function; None if none runs there, or it has no name.
 
     A call and the load of its function begin at one place of the source. The name is not known before Python 3.11, nor
-    where positions are not kept.
+    if positions are not kept.
     """
     if not hasattr(code, "co_positions"):
         return None
@@ -25,7 +25,7 @@ def called_name(code: CodeType, at: int) -> str | None:
     if positions is None or None in positions:
         return None
     begin, end = (positions.lineno, positions.col_offset), (positions.end_lineno, positions.end_col_offset)
-    names: dict[Any, object] = {}  # of what begins where the call begins, by its end: the longest is the function
+    names: dict[Any, object] = {}  # of expressions that begin with the call, by their end: the longest is the function
     for each in instructions:
         where = each.positions
         if each.offset >= call.offset or where is None or None in where or (where.lineno, where.col_offset) != begin:

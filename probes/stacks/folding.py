@@ -1,6 +1,6 @@
-"""Stacks as the user reads them: his own lines, with what libraries do below them folded into the line that called.
+"""Stacks as the user reads them: the user's own lines, with library frames below folded into the line that called them.
 
-Nothing of the code is kept but file names, line numbers and the names of functions, also of those that a line calls.
+Only file names, line numbers and names of functions are kept of the code, also of those that a line calls.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _FIRST = ("loading", "backward", "forward", OPTIMIZER)
 
 
 def stack_samples(sampler: StackSampler, asked: bool) -> dict[str, Any]:
-    """What the record says of the samples, which were `asked` for or not."""
+    """The samples as the record has them; `asked` is whether sampling was requested."""
     if not asked:
         return {"why_none": "sampling is off"}
     if not sampler.samples:
@@ -75,7 +75,7 @@ class Folding:
         self._lines: dict[tuple[int, int], int] = {}
 
     def of(self, stacks: Stacks) -> dict[tuple[Any, ...], int]:
-        """Samples by the user's frames (the outermost first), what the job does, and what the last frame calls."""
+        """Number of samples by the user's frames (outermost first), the job's activity, and the last frame's call."""
         folded: dict[tuple[Any, ...], int] = {}
         for stack, samples in stacks.items():
             pairs = list(zip(stack[::2], stack[1::2]))  # noqa: B905 - Python 3.9 has no `strict`
@@ -86,7 +86,7 @@ class Folding:
         return folded
 
     def _frames(self, users: list[tuple[int, int]]) -> Iterator[tuple[str, int, str]]:
-        """The outermost first; a comprehension is a part of the function around it, as it is from Python 3.12 on."""
+        """The frames, outermost first; a comprehension is part of the function around it, as from Python 3.12 on."""
         function = ""
         for position in range(len(users) - 1, -1, -1):
             identity, at = users[position]
@@ -117,7 +117,7 @@ class Folding:
 
     def _is_the_users(self, code: CodeType, module: str) -> bool:
         path = code.co_filename
-        if path.startswith("<"):  # text that was executed, in a notebook or by `python -c`, or made by a library
+        if path.startswith("<"):  # executed text: of a notebook, of `python -c`, or made by a library
             return module == "__main__"
         parts = path.split(os.sep)
         if any(name in parts for name in _INSTALLED) or any(part.startswith(_GENERATED) for part in parts):
@@ -129,7 +129,7 @@ class Folding:
 
 
 def _done_by(code: CodeType) -> str:
-    """What is done inside a library's function."""
+    """The work that a library's function does."""
     path = code.co_filename.replace(os.sep, "/")
     return next((doing for part, function, doing in DOING if part in path and function in (None, code.co_name)), STEP)
 
@@ -147,7 +147,7 @@ def _library_folders() -> Iterator[str]:
 
 
 def _both(folder: str | None) -> Iterator[str]:
-    """The folder as it is named and as it is, with the separator at its end."""
+    """The folder's path as given and with links resolved, each with the separator at its end."""
     for path in (folder, os.path.realpath(folder)) if folder else ():
         yield path.rstrip(os.sep) + os.sep
 

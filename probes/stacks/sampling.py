@@ -1,7 +1,7 @@
-"""Where the training thread is in Python, every ten milliseconds of some steps or as often as is cheap.
+"""Sample the training thread's stack in Python, every ten milliseconds of some steps or as often as is cheap.
 
-A thread beside it looks at its stack and keeps code objects and positions, never a frame: locals live no longer than
-without it, but for the microseconds of one look. What it saw counts once a step is over, so that whole steps count.
+A second thread looks at its stack and keeps code objects and positions, never a frame: locals live no longer than
+without it, but for the microseconds of one look. Its samples count once a step is over, so that whole steps count.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ..side_thread import SideThread
 
 INTERVAL_NS, LONGEST_INTERVAL_NS = 10_000_000, 50_000_000
 ENOUGH = 200
-LONGEST_STEP_NS = 60_000_000_000  # a loop may be over without a word: no step is looked at for longer
+LONGEST_STEP_NS = 60_000_000_000  # a loop may end unnoticed: no step is sampled for longer
 DEEPEST = 512  # frames, from the innermost on
 _COST = 0.005  # at most this share of the time is spent on looking; who gives way for a look may lose as much again
 _GOLDEN = 0.6180339887498949  # spreads the looks evenly, also over steps that take a multiple of the interval
@@ -26,10 +26,10 @@ Stacks = dict[tuple[int, ...], int]
 class StackSampler:
     """Samples the stack of `thread` while steps run that `start` and `step_ended` divide, until there are enough.
 
-    A sample stands for an interval, which is as long as looks are dear: more than a share of the time is never spent. A
-    look that had to wait, for a function in C that keeps the interpreter to itself, counts as many as passed meanwhile.
-    Code in Python that keeps it for less than the switch interval (5 ms) is found where it gives it up. Nothing is
-    raised; `why_none` says why there are no samples.
+    A sample stands for an interval, whose length grows with the cost of a look: sampling never takes more than a share
+    of the time. A look that had to wait, for a function in C that keeps the interpreter to itself, counts as many as
+    passed meanwhile. Code in Python that keeps it for less than the switch interval (5 ms) is found at the point where
+    it gives it up. Nothing is raised; `why_none` is why there are no samples.
 
     Attributes:
         steps, samples, wall_ns, cost_ns: of the steps that ended, the last being the CPU time of the sampling.
@@ -51,7 +51,7 @@ class StackSampler:
         self._beside: SideThread | None = None
 
     def start(self) -> None:
-        """Sample from now on, the begin of a step."""
+        """Sample from now on, at the begin of a step."""
         self.why_none = self.why_none or why_not()
         if self._beside is not None or self._over or self.why_none:
             return
@@ -63,7 +63,7 @@ class StackSampler:
             self.why_none = "no thread could be started"
 
     def step_ended(self, step: int) -> bool:
-        """The job's step `step` is over, and counts if it was sampled from its begin; whether there are enough."""
+        """End the job's step `step`, which counts if it was sampled from its begin; whether there are enough."""
         if self._beside is None:
             self.start()
         else:
@@ -73,13 +73,13 @@ class StackSampler:
         return self._over
 
     def pause(self) -> None:
-        """Sample no more until the end of a step; what was seen of the running one does not count."""
+        """Stop sampling until the end of a step; samples of the running one do not count."""
         beside, self._beside = self._beside, None
         if beside is not None:
             beside.stop(within_s=1)
 
     def stop(self) -> None:
-        """Sample no more."""
+        """Stop sampling."""
         self._over = True
         self.pause()
 
@@ -120,7 +120,7 @@ class StackSampler:
             interval = min(max(self._cpu_ns / look / _COST, INTERVAL_NS), LONGEST_INTERVAL_NS)
 
     def look(self) -> tuple[int, ...]:
-        """The stack now, innermost first: of each frame its code's identity and its position in it."""
+        """The current stack, innermost first: for each frame its code's identity and its position."""
         return self._look()
 
     def _look(self) -> tuple[int, ...]:
@@ -140,7 +140,7 @@ class StackSampler:
 
 
 def why_not() -> str:
-    """Why no stack can be looked at here, "" where one can."""
+    """Why no stack can be sampled here, "" if one can."""
     if not hasattr(sys, "_current_frames"):
         return "this Python does not show its threads' frames"
     running_alone = getattr(sys, "_is_gil_enabled", None)

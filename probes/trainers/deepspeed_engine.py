@@ -1,8 +1,9 @@
-"""Hooks into DeepSpeed's engines: their ranges, and a step of an engine where it updates.
+"""Hooks into DeepSpeed's engines: their ranges, and a step of an engine when it updates.
 
 An engine steps once for each micro-batch and updates at the accumulation boundary, maybe by one `optimizer.step` for a
-group of parameters: its own `global_steps` tells the steps. It stands where an optimizer does: whoever runs the loop
-(transformers' Trainer, Lightning) tells its steps itself, and of several engines the last in a cycle ends one.
+group of parameters: its own `global_steps` counts the steps. It takes the place of an optimizer: a trainer that runs
+the loop (transformers' Trainer, Lightning) reports its steps itself, and of several engines the last in a cycle ends
+one.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ METHODS = {
         "eval_batch": ranges.EVAL,
     },
 }
-SETTINGS = {  # as the record names them, and the engine's methods that tell them
+SETTINGS = {  # as the record names them, and the engine's methods that return them
     "per_device_train_batch_size": "train_micro_batch_size_per_gpu",
     "gradient_accumulation_steps": "gradient_accumulation_steps",
     "bf16": "bfloat16_enabled",
@@ -64,7 +65,7 @@ def _install() -> None:
 
 
 def _stepping(original: Any, engine: Any, *args: Any, **kwargs: Any) -> Any:
-    """The method that updates, at the accumulation boundary."""
+    """Run the method that updates, and report a step if it reached the accumulation boundary."""
     before = held(engine, "global_steps")
     with one_step():
         result = original(engine, *args, **kwargs)
@@ -85,7 +86,7 @@ def _stepped(engine: Any) -> Stepped:
 
 
 def settings_of(engine: Any) -> dict[str, object]:
-    """The listed settings of an engine; those that its version does not tell are missing. None of one that is gone."""
+    """The listed settings of an engine that its version has; empty if the engine is gone."""
     if engine is None:
         return {}
     kind = getattr(sys.modules[ENGINE[0]], ENGINE[1])

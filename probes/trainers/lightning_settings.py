@@ -15,7 +15,7 @@ def is_automatic(trainer: Any) -> bool:
 
 
 def settings_of(trainer: Any) -> dict[str, object]:
-    """Those that it holds; how a job accumulates by itself, in manual optimization, is not known. None of one gone."""
+    """The trainer's settings; accumulation in manual optimization is not known. Empty if the trainer is gone."""
     if trainer is None:
         return {}
     accumulated = held(trainer, "accumulate_grad_batches") if is_automatic(trainer) else None
@@ -37,7 +37,10 @@ def settings_of(trainer: Any) -> dict[str, object]:
 
 
 def _evaluation(trainer: Any, accumulated: int | None) -> dict[str, object]:
-    """Lightning counts batches from one validation to the next: steps where no epoch comes between and each updates."""
+    """Settings of the validation.
+
+    Lightning counts batches from one to the next: steps if no epoch intervenes and each updates.
+    """
     batches = getattr(trainer, "val_check_batch", None)
     if not trainer.enable_validation:
         return {"eval_strategy": "no"}

@@ -1,4 +1,4 @@
-"""Hooks into Lightning's Trainer, by either of its names: its ranges, and a step where a batch has updated.
+"""Hooks into Lightning's Trainer, by either of its names: its ranges, and a step when a batch has updated.
 
 A step ends with the batch in which `global_step` has risen, before a validation that is due then. That of manual
 optimization rises once for each optimizer, so a batch that steps several is one step still.
@@ -59,7 +59,7 @@ def _class(root: str, module: str, name: str) -> Any:
 
 
 def _hook(kinds: dict[tuple[str, str], Any]) -> None:
-    """All of them are there: a Trainer that begins a loop ends its steps, too."""
+    """Install the hooks if none is missing: a Trainer that begins a loop has to end its steps, too."""
     missing = [method for path, method in _AROUND if method not in vars(kinds[path])]
     if missing:
         raise AttributeError(f"this Lightning has no {missing[0]}")
@@ -104,7 +104,7 @@ _counted = 0  # `global_step` when the last step ended
 
 
 def _left(trainer: Any, fit: Any, loop: Any) -> int | None:
-    """Optimizer steps that are left; None in a loop without an end, or where the job accumulates by itself."""
+    """Optimizer steps that are left; None in a loop without an end, or if the job does its own accumulation."""
     if not lightning_settings.is_automatic(trainer):
         return None
     most, epochs, batches = held(loop, "max_steps"), held(fit, "max_epochs"), held(fit, "max_batches")
@@ -130,7 +130,7 @@ def _stepping(original: Any, loop: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _step_ended(loop: Any) -> bool:
-    """The end of a batch; whether training is to stop."""
+    """Count a step if the batch that has ended updated; whether training is to stop."""
     global _counted
     before, now = _counted, quietly(lambda: loop.global_step)
     if type(now) is not int or now == before:

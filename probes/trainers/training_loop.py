@@ -1,4 +1,4 @@
-"""What a trainer tells the session: that its loop begins, that a step has ended, that the loop has ended."""
+"""Report the loop of a trainer to the session: that it begins, that a step has ended, that the loop has ended."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def watch(trainer: type, ranges: Mapping[str, str]) -> None:
 
 
 def wrap_methods(trainer: type, ranges: Mapping[str, str]) -> None:
-    """As `watch`, for a subclass that overrides some of the methods."""
+    """Wrap methods as `watch` does, for a subclass that overrides some of them."""
     for method, name in ranges.items():
         wrap_method(trainer, method, name)
 
@@ -41,7 +41,7 @@ def begins(
     steps: int | None,
     done: int = 0,
 ) -> None:
-    """A loop of `steps` optimizer steps (None: unknown) begins.
+    """Begin a loop of `steps` optimizer steps (None: unknown).
 
     Args:
         current: the session.
@@ -49,9 +49,9 @@ def begins(
         model: as it trains, with or without wrappers; None when it is not known, like the two that follow.
         optimizer: torch's, or one of accelerate's and DeepSpeed's around it.
         loader: of the training batches.
-        settings: gives the trainer's settings under the names that `training_arguments` has in the record.
+        settings: returns the trainer's settings under the names that `training_arguments` has in the record.
         steps: optimizer steps that are left.
-        done: those that the trainer counts before them, of the training that it goes on with.
+        done: those that the trainer counts before them, if it resumes a training.
     """
     objects = current.objects
     objects.loop, objects.arguments = framework.name, settings
@@ -74,7 +74,7 @@ def _innermost(optimizer: object) -> object:
 
 
 def step_ended(current: Session | None) -> bool:
-    """An optimizer step has ended; whether training is to stop."""
+    """End an optimizer step; whether training is to stop."""
     if current is None or current.source != BY_TRAINER:
         return False
     current.step_ended()
@@ -82,13 +82,13 @@ def step_ended(current: Session | None) -> bool:
 
 
 def ends(current: Session | None, *, broke: bool = False) -> None:
-    """Training has ended; it `broke` when by an exception, which the job deals with first."""
+    """End the training; it `broke` if by an exception, which the job handles first."""
     if current is not None and current.source == BY_TRAINER:
         current.loop_ended("training ended", broke=broke)
 
 
 def ending_the_window(train: Any, *args: Any, **kwargs: Any) -> Any:
-    """Around the method `train`, so that the window ends however training ends."""
+    """Run the method `train` so that the window ends however training ends."""
     try:
         result = train(*args, **kwargs)
     except BaseException:

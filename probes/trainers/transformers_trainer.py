@@ -125,7 +125,7 @@ def _adopting(original: Any, trainer: Any, *args: Any, **kwargs: Any) -> None:
 
 
 def _meeting(train: Any, trainer: Any, *args: Any, **kwargs: Any) -> Any:
-    """Around the method `train`, which first adopts a trainer that was made before the hooks."""
+    """Run the method `train`, after adopting a trainer that was made before the hooks."""
     guarded(lambda: _adopt(trainer), "no hooks in this Trainer")
     guarded(lambda: _begins(trainer), "what this Trainer refuses is not known")
     return training_loop.ending_the_window(train, trainer, *args, **kwargs)
@@ -146,7 +146,7 @@ def _adopt(trainer: Any) -> None:
     if not _ours_of(handler):
         base.add_callback(trainer, _callback_class("DiagnoseSteps")())
     *others, callback = sorted(_ours_of(handler), key=lambda ours: ours.diagnose_session is not None)
-    for other in others:  # each step is counted once, by the callback of the job where it has added one
+    for other in others:  # each step is counted once, by the callback of the job if it has added one
         handler.callbacks.remove(other)
     _reports_of(callback, trainer, handler)
 
@@ -156,7 +156,7 @@ def _ours_of(handler: Any) -> list[Any]:
 
 
 def _reports_of(callback: Any, trainer: Any, handler: Any) -> None:
-    """Where windows are reported the callback comes first: loggers close at the end of training, which it waits at."""
+    """Move the callback to the front if windows are reported: loggers close when training ends, and it waits then."""
     current = callback.diagnose_session or session()
     if callback.report is None and current is not None and current.config.log:
         callback.report = _report(current)
@@ -167,19 +167,19 @@ def _reports_of(callback: Any, trainer: Any, handler: Any) -> None:
 
 
 def _report(current: Session, sends_artifacts: bool = False) -> Report:
-    from ..reporting.report import Report  # which a job without one does not pay for
+    from ..reporting.report import Report  # a job without a report does not pay for its import
 
     return Report(current, sends_artifacts=sends_artifacts)
 
 
 class _Steps:
-    """What the callback does with the Trainer's events; the base class it needs is known only once transformers is."""
+    """The callback's handlers of the Trainer's events; the base class it needs is only known once transformers is."""
 
     diagnose_session: Session | None = None
     report: Report | None = None
 
     def __reduce__(self) -> Any:
-        """A pickle or a copy of the job's has a callback that does nothing in this place, and needs none of us."""
+        """A pickle or a copy of the job's contains a callback that does nothing instead, and does not need diagnose."""
         return sys.modules["transformers.trainer_callback"].TrainerCallback, ()
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -244,8 +244,8 @@ def DiagnoseCallback(
 ) -> Any:
     """A TrainerCallback that captures one window of `steps` into `out_dir` (default: diagnose-runs/<time>).
 
-    The window is analysed beside the training. With `log` one line says what it shows, and the Trainer's loggers get
-    its figures; with `artifacts` W&B and MLflow get the causes and findings as a document, too.
+    The window is analysed during training. With `log` one line gives the result, and the Trainer's loggers get its
+    figures; with `artifacts` W&B and MLflow get the causes and findings as a document, too.
 
     Make it before the Trainer: `Trainer(..., callbacks=[DiagnoseCallback("runs/a")])`. Under `diagnose run`, the
     settings given there win.

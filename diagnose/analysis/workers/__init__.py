@@ -18,11 +18,11 @@ AHEAD = 8  # tasks for each process: answers that wait to be taken share nothing
 
 
 def digests(tasks: Sequence[Task], loading: Loading, scheduler: str | None = None) -> list[RankDigest]:
-    """The digests of all files, in their order; several processes read them where that is faster.
+    """The digests of all files, in their order; several processes read them if that is faster.
 
     Args:
         tasks: one for each file.
-        loading: `jobs` is the number of processes, `watch` is told how many files are read.
+        loading: `jobs` is the number of processes, `watch` is called with how many files are read.
         scheduler: address or file of a Dask scheduler whose workers do it; None for this machine.
 
     Raises:

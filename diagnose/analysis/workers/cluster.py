@@ -40,7 +40,7 @@ def by_cluster(tasks: Sequence[Task], scheduler: str) -> Iterator[Result]:
 
 
 class _Watch:
-    """Cancels all tasks when there has been no worker for too long: Dask itself waits for one for ever."""
+    """Cancels all tasks if there has been no worker for too long: Dask itself waits for one for ever."""
 
     def __init__(self, client: Any, futures: Sequence[Any]) -> None:
         self.client, self.futures, self.gave_up = client, futures, False
@@ -57,7 +57,7 @@ class _Watch:
 
     def _poll(self) -> None:
         answered = time.monotonic()
-        with suppress(OSError, TimeoutError, CancelledError):  # of a scheduler that is gone the results tell
+        with suppress(OSError, TimeoutError, CancelledError):  # the results show a scheduler that is gone
             while not self._ended.wait(POLL_S):
                 if self.client.nthreads():
                     answered = time.monotonic()

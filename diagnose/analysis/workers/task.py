@@ -14,7 +14,7 @@ from diagnose.version import __version__
 
 
 class Task(msgspec.Struct, frozen=True):
-    """One file: its rank, should the file not say, what the user states of the job, how it is loaded, and who asks."""
+    """One file to read: its rank if the file does not name it, the user's settings, how to load it, and the version."""
 
     path: Path
     rank: int

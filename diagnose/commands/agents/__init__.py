@@ -1,1 +1,1 @@
-"""What `diagnose mcp` serves: commands as the tools of an agent, which reads files in given folders and writes none."""
+"""The tools of `diagnose mcp`: commands for an agent, which reads files in given folders and writes none."""

@@ -1,4 +1,4 @@
-"""What the tools of an agent answer: Markdown or text below 4,000 tokens, and the tables behind it."""
+"""The answers of an agent's tools: Markdown or text below 4,000 tokens, and the tables behind it."""
 
 import io
 import threading
@@ -43,7 +43,7 @@ _OF_PLAN = ("verdict", "applied", "notes", "plan", "cost", "not_advised", "not_j
 
 
 class Answers:
-    """What the tools tell of files in the roots, one question at a time."""
+    """Answers of the tools about files in the roots, one question at a time."""
 
     def __init__(self, roots: Roots) -> None:
         self.roots, self.tables = roots, Tables()
@@ -57,7 +57,7 @@ class Answers:
         }
 
     def answer(self, name: str, arguments: Mapping[str, object]) -> tuple[str, bool]:
-        """The answer, and whether it is an error: what failed, why, and what to do. Never raises."""
+        """The answer, and whether it is an error with what failed, why, and what to do. It never raises."""
         try:
             if name not in TOOLS:
                 raise UserError(f"no tool {printable(name)[:40]!r}", do=f"call one of {', '.join(TOOLS)}")
@@ -68,7 +68,7 @@ class Answers:
             return (defect(error) if told is None else told.format_message())[:_LONGEST_ERROR], True
 
     def _in_roots(self, arguments: Mapping[str, object]) -> dict[str, object]:
-        """The arguments with the whole paths of the files that they name."""
+        """The arguments with the full paths of the files that they name."""
         found = dict(arguments)
         for name, value in arguments.items():
             if isinstance(value, str) and name in PATHS:
@@ -106,7 +106,7 @@ class Answers:
         return _as_text(lambda console: fit_text.render(made, console))
 
     def _model(self, text: str) -> tuple[str, ModelShape]:
-        """The model of a file in the roots, else of that name; nobody learns whether it is a file elsewhere."""
+        """The model of a file in the roots, else of that name; it never reveals whether a file exists elsewhere."""
         path = self.roots.find(text)
         return model_named(text) if path is None else model_from(str(path))
 

@@ -1,4 +1,4 @@
-"""`diagnose mcp`: an agent asks, and is answered from files in given folders."""
+"""`diagnose mcp`: answer an agent's questions from files in given folders."""
 
 from pathlib import Path
 

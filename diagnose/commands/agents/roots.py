@@ -1,8 +1,8 @@
-"""The folders that an agent may have read: what it names lies in one of them, and nothing there leads out.
+"""The folders that an agent may read: every path that it names lies in one of them, and no link leads out.
 
-Files are found and opened in many places, by the names that a folder holds. So a hook on the interpreter's own events
-looks at each of them: a link that leads out of the folders is as good as a file without permission, nothing is
-written, and no program starts.
+Files are found and opened in many places, by the names that a folder holds. So a hook on the interpreter's audit events
+checks each: a link that leads out of the folders counts as a file without permission, no file is written, and no
+program starts.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ class Roots:
     """Folders, with every link followed.
 
     Raises:
-        UserError: one is no folder, or that of one window, whose step times lie beside it.
+        UserError: one is no folder, or that of one window, whose step times lie outside it.
     """
 
     def __init__(self, folders: Sequence[Path]) -> None:
@@ -50,7 +50,7 @@ class Roots:
         return ", ".join(map(str, self.folders))
 
     def inside(self, given: str) -> Path:
-        """The file or folder that is meant, by its whole path or from a root on.
+        """The file or folder of a full path, or of a path from a root on.
 
         Raises:
             UserError: it is outside, not there, in several roots, a pipe or device, or a report that a program has to
@@ -61,7 +61,7 @@ class Roots:
         return found
 
     def find(self, given: str) -> Path | None:
-        """The same where it is there; None where it could be and is not.
+        """The path as `inside` gives it if it exists; None if it would be inside but does not exist.
 
         Raises:
             UserError: as `inside`, whether or not there is such a file outside.
@@ -89,7 +89,7 @@ class Roots:
 
     @contextlib.contextmanager
     def confined(self) -> Iterator[None]:
-        """What this thread reads meanwhile stays in the folders, and it changes nothing."""
+        """Keep this thread's reads within the folders meanwhile, and let it change nothing."""
         _watch()
         before = _CONFINED.set(self)
         try:
@@ -117,7 +117,7 @@ def _readable(path: Path) -> Path:
 
 @cache
 def _watch() -> None:
-    """Adds the hook, which stays for as long as the process."""
+    """Add the audit hook, which stays as long as the process."""
     sys.addaudithook(_refuse)
 
 

@@ -24,7 +24,7 @@ class Tables:
         self._kept: OrderedDict[str, Mapping[str, Table]] = OrderedDict()
 
     def keep(self, content: bytes, tables: Mapping[str, Table]) -> str:
-        """Keeps the tables of an answer with this content; the line that tells where they are."""
+        """Keep the tables of an answer with this content; return the line with their addresses."""
         answer = sha256(content).hexdigest()[:12]
         self._kept[answer] = {name: table for name, table in tables.items() if table.rows}
         self._kept.move_to_end(answer)
@@ -40,7 +40,7 @@ class Tables:
                 yield f"diagnose://{answer}/{name}", name, len(table.rows)
 
     def page(self, uri: str) -> str:
-        """Rows of a table as CSV, below `MOST_TOKENS` tokens, behind a line that says which, and where the next are.
+        """Rows of a table as CSV, below `MOST_TOKENS` tokens, after a line with their numbers and where the next are.
 
         Raises:
             UserError: no answer that is kept has this table or row.

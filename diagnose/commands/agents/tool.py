@@ -15,7 +15,7 @@ _KINDS = ((click.types.BoolParamType, "boolean"), (click.types.IntParamType, "in
 
 @dataclass(frozen=True)
 class Call:
-    """What an agent asked of a command: its parameters, and what one types for the same answer."""
+    """A call of a command by an agent: its parameters, and the command line for the same answer."""
 
     given: dict[str, Any]
     typed: str
@@ -27,11 +27,11 @@ class Tool:
 
     Attributes:
         name: what an agent calls it by.
-        command: the command, whose options say what they take.
+        command: the command, whose options describe their values.
         says: when to call it, and what it answers.
-        named: the arguments that have to be given, each with what it is.
+        named: the arguments that have to be given, each with its description.
         options: names of the options that may be given.
-        always: what is typed whatever is asked, and told to nobody.
+        always: options that are always passed, and shown to nobody.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Tool:
         return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
     def call(self, arguments: Mapping[str, object]) -> Call:
-        """The arguments as the command takes them; one that is null is not given.
+        """The arguments as the command takes them; null arguments are left out.
 
         Raises:
             UsageError: one is missing, unknown or of the wrong kind.

@@ -1,4 +1,4 @@
-"""What `diagnose analyze` answers: the diagnosis, which the core makes."""
+"""The answer of `diagnose analyze`: the diagnosis, which the core makes."""
 
 from diagnose.diagnosis import Diagnosis
 

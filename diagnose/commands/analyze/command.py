@@ -129,7 +129,7 @@ def _diagnosed(path: str, given: Mapping[str, Any], loading: Loading) -> Diagnos
 
 
 def options_of(given: Mapping[str, Any], loading: Loading) -> analysis.Options:
-    """What the options of the command say beside the path."""
+    """The analysis options that the command's options state."""
     names = ("rules_dirs", "run", "rank", "step", "scheduler", *STATED)
     beside: dict[str, Any] = {
         "monitored": _monitored(given["metrics"]) if given["metrics"] is not None else None,

@@ -1,1 +1,1 @@
-"""The trace written back with what was found, for a viewer such as Perfetto."""
+"""The trace with the diagnosis in it, for a viewer such as Perfetto."""

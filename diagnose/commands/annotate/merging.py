@@ -1,4 +1,4 @@
-"""Traces of several ranks, or a damaged one, written anew from what was read of them.
+"""Traces of several ranks, or a damaged one, written anew from the loaded columns.
 
 Processes are numbered as tools that merge traces do, `rank * 100_000_000 + pid`. Arguments that the loader does not
 keep are not in the new file; arrows from launches to kernels are drawn again from their correlation.
@@ -18,14 +18,14 @@ PER_RANK = 100_000_000
 
 
 def shift_of(timeline: Timeline, first: Timeline, clocks: dict[int, Clock]) -> int:
-    """Nanoseconds that bring a rank's times on the clock of the first: as aligned, else by the wall clocks."""
+    """Nanoseconds to add to a rank's times for the clock of the first rank: as aligned, else by the wall clocks."""
     clock = clocks.get(timeline.rank)
     aligned = clock.offset_ns if clock is not None and clock.offset_ns is not None else 0
     return timeline.trace.base_ns - first.trace.base_ns + aligned
 
 
 def events_of(timeline: Timeline, shift: int) -> Iterator[Event]:
-    """The rank's events with its times shifted, its processes named, and its launches tied to what they launched."""
+    """The rank's events with shifted times, named processes, and launches linked to the activities they launched."""
     trace, base = timeline.trace, timeline.rank * PER_RANK
     columns = (trace.ts, trace.dur, trace.name, trace.cat, trace.pid, trace.tid)
     for row, values in enumerate(zip(*(column.tolist() for column in columns), strict=True)):

@@ -1,4 +1,4 @@
-"""`--annotate FILE`: the trace written back with what was found, for a viewer such as ui.perfetto.dev."""
+"""The option `--annotate FILE`: the trace with the diagnosis in it, for a viewer such as ui.perfetto.dev."""
 
 import os
 from collections.abc import Callable
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def _checked(_context: click.Context, _option: click.Parameter, to: Path | None) -> Path | None:
-    """Refuses before the analysis what can be seen to fail after it."""
+    """Refuse, before the analysis, a file that cannot be written."""
     if to is not None and (os.path.isdir(to) or not os.path.isdir(to.parent)):
         why = "it is a folder" if os.path.isdir(to) else "its folder does not exist"
         raise UserError("cannot write the annotated trace", where=to, why=why, do="name a file in a folder that exists")
@@ -37,7 +37,7 @@ annotate_option: Callable[[Any], Any] = click.option(
 
 
 def annotated(path: str, options: "Options", to: Path) -> Diagnosis:
-    """The diagnosis of what is at the path, after its annotated trace is written; says where on stderr.
+    """Write the annotated trace of a path, report its file on stderr, and return the diagnosis.
 
     Raises:
         UserError: the input cannot be used, or the file not be written, or it is a trace it would be made from.
@@ -51,7 +51,7 @@ def annotated(path: str, options: "Options", to: Path) -> Diagnosis:
 
 
 def _write(analysed: "Examined", to: Path) -> None:
-    from diagnose.commands.annotate.writing import write_annotated  # nobody waits for it who does not ask for it
+    from diagnose.commands.annotate.writing import write_annotated  # only those who ask for it wait for the import
 
     if any(is_same_file(Path(m.timeline.trace.path), to) for m in analysed.measured):
         raise UserError("cannot write the annotated trace", where=to, why="it is the trace", do="name another file")

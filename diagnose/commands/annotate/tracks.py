@@ -1,4 +1,4 @@
-"""What was found as events of Kineto's format: a process of its own with the steps, the causes and the findings.
+"""The diagnosis as events of Kineto's format: a process of its own with the steps, the causes and the findings.
 
 Times are nanoseconds on the trace's own clock; Chrome's format counts microseconds.
 """
@@ -20,14 +20,14 @@ STEPS, CAUSES, FINDINGS = 1, 2, 10
 
 
 def micros(ns: int) -> msgspec.Raw:
-    """Microseconds with three decimals: a double would round those of absolute times."""
+    """Microseconds with three decimals: doubles would round absolute times."""
     whole, rest = divmod(abs(ns), 1000)
     return msgspec.Raw(b"%s%d.%03d" % (b"-" if ns < 0 else b"", whole, rest))
 
 
 @dataclass(frozen=True)
 class ProcessTrack:
-    """Where a rank's track goes: the id of its process, and the nanoseconds to add to its times."""
+    """The process id of a rank's track, and the nanoseconds to add to its times."""
 
     process: int = PROCESS
     shift: int = 0
@@ -73,7 +73,7 @@ def _causes(measured: Measured, track: ProcessTrack) -> Iterator[Event]:
 
 
 def _findings(diagnosis: Diagnosis, measured: Measured, track: ProcessTrack) -> Iterator[Event]:
-    """Each finding over the counted steps, on a thread of its own, with the advice beside it."""
+    """Events of each finding over the counted steps, on a thread of its own, together with its advice."""
     windows = measured.attribution.windows
     if not len(windows):
         return

@@ -1,4 +1,4 @@
-"""The annotated trace as a file: the text of a sound trace with events added, else what was read written anew."""
+"""The annotated trace as a file: the text of a sound trace with added events, else the loaded columns written anew."""
 
 import gzip
 import re
@@ -21,14 +21,14 @@ _LEVEL = 5
 
 
 def write_annotated(diagnosis: Diagnosis, measured: Sequence[Measured], to: BinaryIO, compressed: bool) -> None:
-    """Writes the traces of the measured ranks with a track of what was found.
+    """Write the traces of the measured ranks with a track of the diagnosis.
 
     One trace keeps its text to the letter, with the new events in front of its own; one of which something was lost,
     one whose device is set on the host's clock, several, and an export of Nsight Systems are written from what was read
     of them.
 
     Args:
-        diagnosis: what was found.
+        diagnosis: the findings of the track.
         measured: the ranks, whose files are still where they were read.
         to: where to write.
         compressed: whether to write gzip.
@@ -49,7 +49,7 @@ def write_annotated(diagnosis: Diagnosis, measured: Sequence[Measured], to: Bina
 
 
 def _with_text(diagnosis: Diagnosis, measured: Measured) -> Iterator[bytes]:
-    """The text with the events in front of its own; written anew where its list of events is not to be found."""
+    """The text with the events in front of its own; written anew if its list of events cannot be found."""
     blocks, start, searched = Source(Path(measured.timeline.trace.path)).blocks(), b"", 0
     for block in blocks:
         start += block
@@ -67,7 +67,7 @@ def _with_text(diagnosis: Diagnosis, measured: Measured) -> Iterator[bytes]:
 
 
 def _anew(diagnosis: Diagnosis, measured: Sequence[Measured]) -> Iterator[bytes]:
-    """A new trace of all ranks on the clock of the first."""
+    """Text of a new trace of all ranks on the clock of the first."""
     first = measured[0].timeline.trace
     about = {"schemaVersion": 1, "displayTimeUnit": "ms", "baseTimeNanoseconds": first.base_ns}
     about |= {key: first.metadata[key] for key in ("deviceProperties",) if key in first.metadata}

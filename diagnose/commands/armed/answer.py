@@ -1,4 +1,4 @@
-"""An armed run: its step times, and each of its windows with what it shows."""
+"""A run with continuous timing: its step times, and each of its windows with its diagnosis."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -25,11 +25,11 @@ _MEMORY = {"rss": "of the host", "device": "of the device, at most so far"}
 
 
 class ArmedWindow(msgspec.Struct, frozen=True, kw_only=True):
-    """One window: why it opened, and what it shows.
+    """One window: why it opened, and its diagnosis.
 
-    `first_step` is its first recorded step, `folder` the name of its folder in that of the run, "" where there is none.
-    `ranks` have recorded it, `missed_by` could not any more. `slow_step` is the step in it that its rank found slow,
-    None where none was. `diagnosis` is as `diagnose analyze` gives it, null where `not_told` says why.
+    `first_step` is its first recorded step, `folder` the name of its folder in that of the run, "" if there is none.
+    `ranks` have recorded it, `missed_by` were too late to. `slow_step` is the step in it that its rank found slow, None
+    if none was. `diagnosis` is as `diagnose analyze` gives it, null if `not_told` says why.
     """
 
     first_step: int
@@ -43,7 +43,7 @@ class ArmedWindow(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_usual(self) -> bool:
-        """Whether its steps are like those of the run: it was opened for no slow one."""
+        """Whether its steps are typical of the run: no slow step opened it."""
         return self.slow_step is None
 
 
@@ -60,7 +60,7 @@ class MemoryUse(msgspec.Struct, frozen=True, kw_only=True):
 class LongStep(msgspec.Struct, frozen=True, kw_only=True):
     """A step that took far longer than usual, seen while it ran: after `after_s` seconds the job was `at`.
 
-    `at` are lines of the user's, the innermost first; `calls` is the function that it called, "" where none is known;
+    `at` are lines of the user's, the innermost first; `calls` is the function that it called, "" if none is known;
     `doing` is what torch did meanwhile, as `UserCode` has it.
     """
 
@@ -73,10 +73,10 @@ class LongStep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ArmedRun(Answer, frozen=True, kw_only=True):
-    """An armed run. `unended` are ranks whose log does not end: the job runs on, or they were killed.
+    """An armed run. `unended` are ranks whose log has no end: the job runs on, or they were killed.
 
-    `applied` is what the patch of `diagnose run --apply` bought, by the first window with it, one of usual steps where
-    there is one; null in a run without a patch, and where no window tells of one.
+    `applied` is what the patch of `diagnose run --apply` bought, by the first window with it, one of usual steps if
+    there is one; null in a run without a patch, and if no window shows it.
     """
 
     indented = 1
@@ -93,12 +93,12 @@ class ArmedRun(Answer, frozen=True, kw_only=True):
 
     @property
     def diagnoses(self) -> tuple[Diagnosis, ...]:
-        """Of the windows that have one."""
+        """The diagnoses of the windows that have one."""
         return tuple(window.diagnosis for window in self.windows if window.diagnosis is not None)
 
 
 def armed_run(folder: Path, options: Options | None = None) -> ArmedRun | None:
-    """The armed run whose folder this is; None where it is none.
+    """The armed run whose folder this is; None if it is none.
 
     Raises:
         UserError: a step log cannot be read, or a rule of the user's.
@@ -125,7 +125,7 @@ def armed_run(folder: Path, options: Options | None = None) -> ArmedRun | None:
 
 
 def _check_rules(options: Options) -> None:
-    """Refuses rules that cannot be used, which each window would do without."""
+    """Refuse rules that cannot be used; the windows would silently do without them."""
     from diagnose.metrics import units  # brings all that measures, which answers that are kept do without
     from diagnose.rule import load_rules
 
@@ -133,7 +133,7 @@ def _check_rules(options: Options) -> None:
 
 
 def window_with_patch(windows: Sequence[ArmedWindow]) -> Diagnosis | None:
-    """The diagnosis that tells what the patch of the run bought; None where none does."""
+    """The diagnosis that shows what the patch of the run bought; None if none does."""
     telling = sorted((one for one in windows if one.diagnosis is not None), key=lambda one: not one.is_usual)
     return next((one.diagnosis for one in telling if one.diagnosis and one.diagnosis.applied is not None), None)
 
@@ -171,7 +171,7 @@ def _window(folder: Path, first: int, told: Sequence[tuple[int, dict[str, Any]]]
 
 
 def _why_none(told: Sequence[tuple[int, dict[str, Any]]]) -> str:
-    """Why a window left no trace, by the first rank that says so, else by what none says."""
+    """The reason why a window left no trace: that of the first rank with one, else derived from the missing lines."""
     failed = next((str(one["error"]) for _, one in told if one.get("error")), "")
     if failed:
         return failed
@@ -182,7 +182,7 @@ def _why_none(told: Sequence[tuple[int, dict[str, Any]]]) -> str:
 
 
 def _long_steps(logs: Sequence[ArmedLog]) -> Iterator[LongStep]:
-    """By step, one for each: that of the first rank that saw it."""
+    """The long steps, one for each step: that of the first rank that saw it."""
     seen: dict[int, LongStep] = {}
     for log in logs:
         for one in log.told:

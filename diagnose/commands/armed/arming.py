@@ -1,4 +1,4 @@
-"""`diagnose run --arm`: its options, and what is told of an armed run at its end and by `diagnose analyze`."""
+"""Options of `diagnose run --arm`, and the report of an armed run at its end and by `diagnose analyze`."""
 
 import io
 import shlex
@@ -93,7 +93,7 @@ def arm_options(command: Command) -> Command:
 
 
 def asked_of(given: dict[str, Any], at_steps: Sequence[int]) -> Asked | None:
-    """What the options ask for; the triggers are taken out of `given`. None without --arm.
+    """The settings of the run, with the triggers taken out of `given`; None without --arm.
 
     Raises:
         UsageError: options that contradict each other.
@@ -159,7 +159,7 @@ def _read(folder: Path, options: "Options | None", no_ledger: bool) -> "ArmedRun
 
 
 def _fails(run: "ArmedRun", severity: str | None) -> bool:
-    """Whether a finding of a window is at least so severe; says so where no window could have one."""
+    """Whether a finding of a window is at least so severe; prints a line if no window could have one."""
     if severity is None:
         return False
     if not run.diagnoses:
@@ -168,7 +168,7 @@ def _fails(run: "ArmedRun", severity: str | None) -> bool:
 
 
 def tell_armed(folder: Path, near: str, printed: bool, files: Mapping[str, Path], no_ledger: bool) -> None:
-    """The report at the end of an armed job, printed beside what the job wrote, and written to `files` by form."""
+    """Report an armed job at its end: print it after the job's own output, and write it to `files` by form."""
     from diagnose.report.views.applied import applied_line
 
     run = _read(folder, None, no_ledger)
@@ -186,7 +186,7 @@ def tell_armed(folder: Path, near: str, printed: bool, files: Mapping[str, Path]
 
 
 def _keep_promise(run: "ArmedRun") -> None:
-    """Appends to the ledger what a window of usual steps measured of the patch."""
+    """Append the patch's result to the ledger, as measured in a window of usual steps."""
     from diagnose.commands.armed.answer import window_with_patch
     from diagnose.commands.ledger.option import record
 

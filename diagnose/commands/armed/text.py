@@ -58,7 +58,7 @@ def _print_window(page: Page, window: ArmedWindow, shown: str) -> None:
 
 
 def _slow(window: ArmedWindow) -> list[str]:
-    """What grew in the slow steps of the window; which one its rank found slow, where the trace counts none."""
+    """Lines on what grew in the slow steps of the window; the step its rank found slow if the trace counts none."""
     assert window.diagnosis is not None
     steps = zip(window.diagnosis.slow_steps, slow_steps_view(window.diagnosis) or (), strict=False)
     lines = [plain(view.line) for step, view in steps if step.recorded]

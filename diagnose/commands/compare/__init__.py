@@ -1,1 +1,1 @@
-"""Two runs side by side: which is faster, by how much beyond the noise, and where the difference comes from."""
+"""Compare two runs: which is faster, by how much beyond the noise, and where the difference comes from."""

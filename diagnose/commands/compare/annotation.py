@@ -8,7 +8,7 @@ _LEVELS = {"better": "notice", "no_difference": "notice", "worse": "warning", "n
 
 
 def compared_annotation(comparison: Comparison, regression: str) -> str:
-    """The headline of a comparison; an error where `regression` says why it is one."""
+    """The headline of a comparison; an error if `regression` gives the reason why it is one."""
     level = "error" if regression else _LEVELS[comparison.verdict]
     told = ". ".join(filter(None, (headline(comparison), regression and f"Regression: {regression}")))
     return command_line(level, "diagnose", told)

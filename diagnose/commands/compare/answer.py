@@ -1,4 +1,4 @@
-"""Two runs side by side: which is faster, by how much beyond the noise, and where the difference comes from."""
+"""The comparison of two runs: which is faster, by how much beyond the noise, and where the difference comes from."""
 
 from typing import Literal
 
@@ -13,11 +13,11 @@ KernelChange = Literal["added", "gone", "count", "time", "rest"]
 
 
 class ComparedRun(msgspec.Struct, frozen=True, kw_only=True):
-    """One side. Times are nanoseconds of a step; what is not known is null.
+    """One side. Times are nanoseconds of a step; unknown values are null.
 
-    `step` says which steps are compared: "step without the profiler", "device step" or "host step". `steps` counts
-    them, without the `left_out` ones: the start of a log, and the one slow step of a window.
-    Rates are of the whole job, and by GPU (or by process where there is none) in `tokens_per_s_per_rank`.
+    `step` names the steps that are compared: "step without the profiler", "device step" or "host step". `steps` counts
+    them, without the `left_out` ones: the start of a log, and the one slow step of a window. Rates are of the whole
+    job, and by GPU (or by process if there is none) in `tokens_per_s_per_rank`.
     """
 
     source: str
@@ -34,7 +34,7 @@ class ComparedRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Changed(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that is not the same on both sides; null where that side does not have or tell it."""
+    """A property that differs between the two sides; null for a side that lacks it."""
 
     what: str
     before: float | bool | str | None
@@ -42,7 +42,7 @@ class Changed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CauseDifference(msgspec.Struct, frozen=True, kw_only=True):
-    """What a cause of the ledger takes of a step: `ns` is after less before."""
+    """Time of a cause of the ledger per step: `ns` is after less before."""
 
     cause: str
     class_: CauseClass = msgspec.field(name="class")
@@ -87,9 +87,9 @@ class NotCompared(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Promise(msgspec.Struct, frozen=True, kw_only=True):
-    """The prediction that one side carries as a run with a patch, beside the speed-up of this comparison.
+    """The prediction that one side carries as a run with a patch, and the speed-up of this comparison.
 
-    `patched` is the side with the patch. `kept` is whether the measured interval reaches what was promised: null where
+    `patched` is the side with the patch. `kept` is whether the measured interval reaches what was promised: null if
     either is unknown.
     """
 
@@ -100,23 +100,24 @@ class Promise(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Comparison(Answer, frozen=True, kw_only=True):
-    """Everything that a report of a comparison shows; its sentences call the runs A, before, and B, after.
+    """The content of a report of a comparison; its sentences call the runs A, before, and B, after.
 
     Attributes:
-        verdict: "better" or "worse" where the interval of the speed-up excludes 1, of the run after over that before.
+        verdict: "better" or "worse" if the interval of the speed-up excludes 1, of the run after over that before.
         because: the reason in a sentence.
-        speedup: [low, mid, high] of the speed, above 1 where the run after is faster; null where nothing tells.
-        speedup_of: what the speed is of: "step time", "tokens/s", "samples/s", or one of these "per GPU".
-        floor_share: how far runs of the same job lie apart, which the interval holds beside the noise of the steps.
+        speedup: [low, mid, high] of the speed, above 1 if the run after is faster; null if it is unknown.
+        speedup_of: the quantity that speed means: "step time", "tokens/s", "samples/s", or one of these "per GPU".
+        floor_share: how far runs of the same job lie apart, which the interval includes in addition to the noise of the
+            steps.
         detectable_share: the least difference of speed that this pair could have shown.
-        same_work: whether both do the same work; null where nothing says.
-        work: what of the work and the hardware differs.
+        same_work: whether both do the same work; null if it is unknown.
+        work: differences of the work and the hardware.
         difference: each cause per step, the largest first; `ns` add up to `difference_ns`.
         before_ns: the step of the ledger before, and
         after_ns: after, for the work of a step before; their difference is `difference_ns`.
         kernels: the largest differences first, and the rest; they add up to the difference of the time of all kernels.
         kernel_kind: what those are: operators in jobs without a GPU.
-        configuration: settings, versions and what was seen of the configuration, where they differ.
+        configuration: settings, versions and observed configuration that differ.
         not_compared: what is missing, and why.
         notes: what a reader has to know besides.
     """

@@ -1,4 +1,4 @@
-"""Baselines: sides kept as small files under version control, to hold later runs against."""
+"""Baselines: sides kept as small files under version control, to compare later runs with."""
 
 import os
 import re
@@ -20,10 +20,10 @@ _OF_A_MACHINE = re.compile(r"[\\/~]|://")
 
 
 def baseline_file(folder: Path, name: str) -> Path:
-    """Where the baseline of that name is kept.
+    """The file of the baseline with that name.
 
     Raises:
-        UserError: the name is none that a file can have everywhere.
+        UserError: a file cannot have the name everywhere.
     """
     if _NAME.fullmatch(name) is None:
         raise WrongUsage("not a valid name of a baseline", where=name, do="use letters, digits, and . _ - between them")
@@ -31,7 +31,7 @@ def baseline_file(folder: Path, name: str) -> Path:
 
 
 def kept(side: Side, name: str) -> Side:
-    """What a baseline keeps of the side: nothing that names a machine or a path, under the name of the baseline."""
+    """The part of the side that a baseline keeps: nothing that names a machine or a path, under the baseline's name."""
     setup = {path: value for path, value in side.setup.items() if not _names_a_place(value)}
     seen = {fact: value for fact, value in side.seen.items() if not _names_a_place(value)}
     return replace(side, source=name, setup=setup, seen=seen)
@@ -72,7 +72,7 @@ def read(path: Path) -> Side:
 
 
 class _Begun(msgspec.Struct):
-    """What every version of a baseline holds."""
+    """The fields that every version of a baseline holds."""
 
     schema_version: int
     source: str
@@ -80,7 +80,7 @@ class _Begun(msgspec.Struct):
 
 
 def refuse_over_another(path: Path) -> None:
-    """Refuses to write a baseline where there is anything else.
+    """Refuse to write a baseline over any other file.
 
     Raises:
         UserError: there is a file that no version of this program wrote as a baseline.

@@ -1,4 +1,4 @@
-"""`diagnose baseline`: a run kept as a small file under version control, and later runs held against it."""
+"""`diagnose baseline`: keep a run as a small file under version control, and compare later runs with it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""`diagnose compare`: two runs in, which is faster, by how much, and where from out."""
+"""Command: compare two runs; which is faster, by how much, and why."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -89,10 +89,10 @@ def compare(before: str, after: str, **given: Any) -> None:
 
 
 def refuse_two_forms(given: Mapping[str, Any], names: Sequence[str]) -> None:
-    """Refuses more than one form of what is printed.
+    """Refuse more than one form of output.
 
     Raises:
-        UsageError: two of the flags `names` are given, or one beside `--markdown -`.
+        UsageError: two of the flags `names` are given, or one together with `--markdown -`.
     """
     if sum(given[name] for name in names) + (given["markdown"] == STDOUT) > 1:
         listed = ", ".join(f"--{name.removeprefix('as_')}" for name in names)
@@ -100,7 +100,7 @@ def refuse_two_forms(given: Mapping[str, Any], names: Sequence[str]) -> None:
 
 
 def refuse_of_traces(*paths: str) -> None:
-    """Refuses what says how traces are analysed where none of the paths holds any.
+    """Refuse options for the analysis of traces if none of the paths holds any.
 
     Raises:
         UsageError: such an option is given.
@@ -112,12 +112,12 @@ def refuse_of_traces(*paths: str) -> None:
 
 
 def side_from(path: str, given: Mapping[str, Any]) -> Side:
-    """The run at `path`, read and analysed as the options of the command say."""
+    """The run at `path`, read and analysed as the options of the command state."""
     return side_told(told_from(path, given), path)
 
 
 def told_from(path: str, given: Mapping[str, Any]) -> Diagnosis | Series:
-    """What the run at `path` tells, read and analysed as the options of the command say."""
+    """The diagnosis or log of the run at `path`, read and analysed as the options of the command state."""
     with announced(Path(displayed(path))) as watch:
         loading = loading_of(given, watch)
         stated = {name: given[name] for name in ("scheduler", *STATED_OF_COMPARED)}

@@ -1,4 +1,4 @@
-"""Two sides in, a frozen Comparison out: the speed-up with its interval, the verdict, and where it comes from."""
+"""Compare two sides: the speed-up with its interval, the verdict, and where it comes from, as a frozen Comparison."""
 
 import math
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ _CAPTURE = "capture both with diagnose run, which also times steps without the p
 
 @dataclass(frozen=True)
 class _Steps:
-    """The steps of both sides that are compared; None where these have none of one kind."""
+    """The steps of both sides that are compared; None if these have none of one kind."""
 
     before: StepTime | None
     after: StepTime | None
@@ -43,13 +43,13 @@ class _Steps:
 
 
 def compare(before: Side | Diagnosis, after: Side | Diagnosis, *, floor_share: float | None = None) -> Comparison:
-    """The run `after` against the run `before`.
+    """Compare the run `after` with the run `before`.
 
     Args:
         before: a side, or a diagnosis.
         after: likewise.
-        floor_share: how far repeats of one run lie apart on the user's machines, a share; None for what is usual, and
-            without a GPU for what the steps tell.
+        floor_share: how far repeats of one run lie apart on the user's machines, a share; None for the usual value, and
+            without a GPU for the one that the steps show.
     """
     one = side_of(before, "before") if isinstance(before, Diagnosis) else before
     other = side_of(after, "after") if isinstance(after, Diagnosis) else after
@@ -82,7 +82,7 @@ def compare(before: Side | Diagnosis, after: Side | Diagnosis, *, floor_share: f
 
 
 def _steps_of(before: Side, after: Side) -> _Steps:
-    """Steps without the profiler where both have two of them, else those of the windows."""
+    """Steps without the profiler if both sides have two of them, else those of the windows."""
     if min(len(before.unprofiled_ns), len(after.unprofiled_ns)) >= 2:
         return _Steps(
             step_time(before.unprofiled_ns), step_time(after.unprofiled_ns), (WITHOUT_PROFILER, WITHOUT_PROFILER)
@@ -101,9 +101,9 @@ def _steps_of(before: Side, after: Side) -> _Steps:
 
 
 def _windows(side: Side) -> StepTime | None:
-    """The steps of the window; their mean and deviation alone where the diagnosis does not list them.
+    """The steps of the window; their mean and deviation alone if the diagnosis does not list them.
 
-    None where the profiler distorts them: what the diagnosis then tells is of steps without it.
+    None if the profiler distorts them: the diagnosis is then of steps without it.
     """
     if _is_distorted(side):
         return None
@@ -117,7 +117,7 @@ def _windows(side: Side) -> StepTime | None:
 
 
 def _speedup(steps: _Steps, work: Work, floor: float, drifts: bool) -> tuple[Estimate | None, float | None]:
-    """[low, mid, high] of the speed, and half the width of its logarithm; None where nothing tells them."""
+    """The speed as [low, mid, high], and half the width of its logarithm; None if they are unknown."""
     if steps.before is None or steps.after is None or work.why_not or _of_one_step(steps):
         return None, None
     width = half_width(steps.before, steps.after, floor, drifts)
@@ -128,13 +128,13 @@ def _speedup(steps: _Steps, work: Work, floor: float, drifts: bool) -> tuple[Est
 
 
 def _of_one_step(steps: _Steps) -> list[str]:
-    """Those of the runs of which one step is compared."""
+    """Names of the runs that contribute exactly one step to the comparison."""
     sides = ("A", steps.before), ("B", steps.after)
     return [name for name, side in sides if side is not None and side.steps < 2]
 
 
 def _why_untold(steps: _Steps) -> str:
-    """Why the steps tell no speed-up, and what would."""
+    """Why the steps give no speed-up, and what would."""
     if few := _of_one_step(steps):
         of = "each run" if len(few) == 2 else few[0]
         return f"one step of {of} does not tell how far steps lie apart; {_MORE_STEPS}"
@@ -160,7 +160,7 @@ def _verdict(steps: _Steps, work: Work, speedup: Estimate | None, width: float |
 
 
 def _with_causes(comparison: Comparison, before: Side, after: Side, ratio: float) -> Comparison:
-    """The comparison with the difference by cause; without where the sides have no ledgers of one kind."""
+    """The comparison with the difference by cause; unchanged if the sides have no ledgers of the same kind."""
     windows = _windows(before), _windows(after)
     if _ledger_missing(before, after) or windows[0] is None or windows[1] is None:
         return comparison
@@ -192,7 +192,7 @@ def _ledger_missing(before: Side, after: Side) -> tuple[NotCompared, ...]:
 
 
 def _distorted(before: Side, after: Side) -> list[str]:
-    """Those of the runs whose steps the profiler distorts: no cause, kernel or rank of them is compared."""
+    """Names of the runs whose steps the profiler distorts: no cause, kernel or rank of them is compared."""
     return [name for name, side in (("A", before), ("B", after)) if _is_distorted(side)]
 
 
@@ -219,7 +219,7 @@ def _run(side: Side, steps: StepTime | None, name: str) -> ComparedRun:
 
 
 def _promise(before: Side, after: Side, speedup: Estimate | None) -> Promise | None:
-    """What the patched side promised: that after, else that before, whose removal the comparison then shows."""
+    """The prediction of the patched side: the later run, else the earlier one, whose patch the later run lacks."""
     applied = after.applied or before.applied
     if applied is None or not applied.patches or (before.applied is not None and after.applied is not None):
         return None

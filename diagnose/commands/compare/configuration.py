@@ -1,4 +1,4 @@
-"""What of the configuration is not the same on both sides: recorded settings, versions, and what the trace shows."""
+"""Differences of the configuration: recorded settings, versions, and properties that the traces show."""
 
 from collections.abc import Iterator, Mapping
 
@@ -12,7 +12,7 @@ _UNRECORDED = ("captured_with", "compile_mode", "second_profiler", "uses_cuda_gr
 
 
 def configuration_changes(before: Side, after: Side) -> tuple[Changed, ...]:
-    """Recorded settings where both sides have a record, else what both traces show of them; versions that both tell."""
+    """Differences in recorded settings, or in what the traces show if a record is missing, and in versions."""
     seen = tuple(_known_to_both(before.seen, after.seen))
     if before.setup and after.setup:
         unrecorded = (one for one in seen if one.what in _UNRECORDED)
@@ -21,7 +21,7 @@ def configuration_changes(before: Side, after: Side) -> tuple[Changed, ...]:
 
 
 def not_told(before: Side, after: Side) -> tuple[NotCompared, ...]:
-    """The sides without a record, of whose settings only a part is seen."""
+    """Sides without a record: only a part of their settings is known."""
     silent = [name for name, side in (("A", before), ("B", after)) if not side.setup]
     if not silent:
         return ()
@@ -31,7 +31,7 @@ def not_told(before: Side, after: Side) -> tuple[NotCompared, ...]:
 
 
 def _settings(before: Mapping[str, Scalar], after: Mapping[str, Scalar]) -> Iterator[Changed]:
-    """A setting that one record lacks is null there; those of the capture itself come last."""
+    """Settings that differ; null on a side whose record lacks it. Those of the capture itself come last."""
     for path in sorted({*before, *after}, key=lambda path: (path.startswith(_OF_THE_CAPTURE), path)):
         if before.get(path) != after.get(path):
             yield Changed(what=path, before=before.get(path), after=after.get(path))

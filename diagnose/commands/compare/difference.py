@@ -1,4 +1,4 @@
-"""Where the difference of two steps comes from: causes, kernels and ranks, each adding up."""
+"""Sources of the difference of two steps: causes, kernels and ranks, each adding up."""
 
 from collections.abc import Mapping, Sequence
 
@@ -86,7 +86,7 @@ def kernel_differences(before: Side, after: Side) -> tuple[KernelDifference, ...
 
 
 def _named(kernels: Sequence[SideKernel]) -> dict[str, SideKernel]:
-    """By name; those whose name was cut to the same are one."""
+    """Kernels by name; those whose names were cut to the same text are added up."""
     found: dict[str, SideKernel] = {}
     for kernel in kernels:
         known = found.get(kernel.name)
@@ -96,7 +96,7 @@ def _named(kernels: Sequence[SideKernel]) -> dict[str, SideKernel]:
 
 
 def _is_told(name: str, *sides: Sequence[SideKernel]) -> bool:
-    """Whether each side lists the kernel, or lists all that take as long as it does on the other side."""
+    """Whether both sides list the kernel, or a side lists all kernels that take as long as it does on the other."""
     of_name = [next((k.ns for k in kernels if k.name == name), None) for kernels in sides]
     longest = max(ns for ns in of_name if ns is not None)
     return all(
@@ -120,7 +120,7 @@ def _kernel(name: str, before: SideKernel | None, after: SideKernel | None) -> K
 
 
 def _change(before: SideKernel, after: SideKernel) -> KernelChange:
-    """What makes more of the difference: how often the kernel runs, or how long each one takes."""
+    """The larger part of the difference: how often the kernel runs, or how long each one takes."""
     if abs(after.count - before.count) <= _SAME_COUNT * max(before.count, after.count):
         return "time"
     each = before.ns / before.count if before.count else 0.0
@@ -129,7 +129,7 @@ def _change(before: SideKernel, after: SideKernel) -> KernelChange:
 
 
 def rank_differences(before: Side, after: Side) -> tuple[RankDifference, ...]:
-    """The ranks of a job of several, where both sides have the same ones."""
+    """Differences of the ranks of a job with several; empty unless both sides have the same ranks."""
     one, other = ({rank.rank: rank for rank in side.each_rank} for side in (before, after))
     if len(one) < 2 or set(one) != set(other):
         return ()

@@ -1,4 +1,4 @@
-"""How far two runs of one job lie apart, which their steps tell in part at best."""
+"""Distance between two runs of one job, which their steps show only in part."""
 
 from diagnose.commands.compare.side import Side
 from diagnose.commands.compare.step_time import StepTime
@@ -6,8 +6,8 @@ from diagnose.patch.applied import DEVICE_STEP
 
 FLOOR = 0.015  # 99 % of the pairs of equal runs on GPUs lie closer: benchmarks/compare.py
 FLOOR_ELSEWHERE = 0.060  # and windows of different steps of them
-FLOOR_ON_HOST = 0.05  # without a GPU, beside how far stretches of one run lie apart: benchmarks/tune.py
-FLOOR_OF_BRIEF = 0.40  # an estimate for steps that take less than BRIEF_NS, which do not tell that
+FLOOR_ON_HOST = 0.05  # without a GPU, in addition to how far stretches of one run lie apart: benchmarks/tune.py
+FLOOR_OF_BRIEF = 0.40  # an estimate for steps that take less than BRIEF_NS, which do not show that
 BRIEF_NS = 5e9
 NEAR_STEPS = 32  # windows that begin so close to each other are of one place
 BRIEF = (
@@ -17,7 +17,7 @@ BRIEF = (
 
 
 def usual_floor(before: Side, after: Side) -> float:
-    """How far repeats of a run lie apart: more where either runs without a GPU, or where their windows are elsewhere.
+    """The usual distance between repeats of a run: more if either has no GPU, or if their windows are elsewhere.
 
     A log is taken to be of GPUs.
     """
@@ -26,17 +26,17 @@ def usual_floor(before: Side, after: Side) -> float:
 
 
 def is_on_host(before: Side, after: Side) -> bool:
-    """Whether either runs without a GPU."""
+    """Whether one of the runs has no GPU."""
     return any(side.kind == "diagnosis" and side.step != DEVICE_STEP for side in (before, after))
 
 
 def is_brief(before: StepTime | None, after: StepTime | None) -> bool:
-    """Whether the steps of a side are over before the cores change their speed: that takes seconds."""
+    """Whether the steps of a side end before the cores change their speed, which takes seconds."""
     return any(side is not None and side.lasts_ns < BRIEF_NS for side in (before, after))
 
 
 def is_elsewhere(before: Side, after: Side) -> bool:
-    """Whether the steps lie apart and have less than half in common: over a run the step drifts with its data."""
+    """Whether the steps are far apart and share less than half: over a run the step drifts with its data."""
     spans = [(side.first_step, side.last_step) for side in (before, after)]
     known = [(first, last) for first, last in spans if first is not None and last is not None]
     if len(known) < 2 or abs(known[0][0] - known[1][0]) <= NEAR_STEPS:

@@ -1,4 +1,4 @@
-"""Whether a comparison puts a promise to the test: one run is the other plus the patch that the promise is of."""
+"""Whether a comparison tests a prediction: one run is the other plus the patch of the prediction."""
 
 from diagnose.commands.compare.answer import Changed, Comparison
 from diagnose.commands.compare.configuration import VERSIONS
@@ -9,7 +9,7 @@ _SETTABLE = frozenset(key for keys in ALLOWED.values() for key in keys)
 
 
 def is_patch_alone(comparison: Comparison) -> bool:
-    """Whether run B is run A plus a patch, as far as both records tell, and the speed-up is measured.
+    """Whether run B is run A plus a patch, as far as both records show, and the speed-up is measured.
 
     Other versions, another machine, or a setting with another value that the patch does not set are further changes.
     """

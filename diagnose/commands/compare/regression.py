@@ -1,10 +1,10 @@
-"""Whether a run is slower than it may be."""
+"""Decide whether a run is slower than allowed."""
 
 from diagnose.commands.compare.answer import Comparison
 
 
 def regression(comparison: Comparison, tolerance_share: float) -> str:
-    """Why the run after is no match for the one before: beyond noise and tolerance slower, or another job; else ""."""
+    """Why the later run is a regression: slower beyond noise and tolerance, or another job; else ""."""
     if comparison.verdict == "not_comparable" or comparison.speedup is None:
         return f"the runs cannot be compared: {comparison.because}"
     slower = 1 / comparison.speedup[1] - 1

@@ -1,4 +1,4 @@
-"""One side of a comparison, and what a baseline keeps: step times, ledger, kernels, configuration; no trace."""
+"""One side of a comparison, and the part that a baseline keeps: step times, ledger, kernels, configuration."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -48,7 +48,7 @@ SEEN = (  # facts of the configuration, for sides without a record
 
 
 class SideCause(msgspec.Struct, frozen=True, kw_only=True):
-    """A cause of the ledger, added up over steps and ranks; `by_step_ns` is empty where the steps are not known."""
+    """A cause of the ledger, summed over steps and ranks; `by_step_ns` is empty if the steps are not known."""
 
     cause: str
     class_: CauseClass = msgspec.field(name="class")
@@ -74,23 +74,23 @@ class SideRank(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Side(msgspec.Struct, frozen=True, kw_only=True):
-    """A run, as far as comparing needs it. None is not known.
+    """The properties of a run that a comparison needs; None is unknown.
 
     Attributes:
         source: what it was read from, as it may be shown.
-        kind: whether a diagnosis tells it, or a log of step times alone.
+        kind: "diagnosis", or "log" for step times alone.
         step: of which the ledger is: "device step" or "host step"; "" for a log.
         each_ns: the steps of the window.
         unprofiled_ns: those without the profiler.
         counted: steps of the ledger, all ranks together.
-        noise_share: robust standard deviation of a step, where `each_ns` is not known.
+        noise_share: robust standard deviation of a step, if `each_ns` is not known.
         left_out: steps at the start of a log.
         first_step, last_step: numbers of the steps that were seen, as the job counts.
         ranks: of the job.
         trains, tokens_per_step, samples_per_step, flops_per_step: of one rank.
         padding_share: of those tokens.
         setup: recorded settings of the job, by path.
-        seen: what the trace shows of the configuration.
+        seen: configuration that the trace shows.
     """
 
     schema_version: int = SIDE_VERSION
@@ -120,10 +120,10 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
     applied: Applied | None = None
 
     def checked(self) -> "Side":
-        """The side itself.
+        """The side itself, after a check of its times.
 
         Raises:
-            UserError: its times are none that can be.
+            UserError: its times are impossible.
         """
         ledger_ns = sum(cause.ns for cause in self.causes)
         listed_ns = sum(kernel.ns for kernel in self.kernels)
@@ -133,10 +133,10 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def side_of(diagnosis: Diagnosis, source: str) -> Side:
-    """The side that a diagnosis tells.
+    """The side that a diagnosis describes.
 
     Raises:
-        UserError: its times cannot be.
+        UserError: its times are impossible.
     """
     steps, facts = diagnosis.steps, {fact.name: fact.value for fact in diagnosis.facts}
     ledger_ns = sum(entry.ns for entry in diagnosis.ledger)
@@ -169,7 +169,7 @@ def side_of(diagnosis: Diagnosis, source: str) -> Side:
 
 
 def side_of_log(series: Series, source: str) -> Side:
-    """The side that a log tells: its step times without the start, as the mean of the ranks where these are in step.
+    """The side of a log: its step times without the start, as the mean of the ranks that log the same steps.
 
     Raises:
         UserError: the log has no step times.
@@ -226,12 +226,12 @@ def _samples(facts: Mapping[str, Any]) -> float | None:
 
 
 def _operator_flops(diagnosis: Diagnosis) -> float | None:
-    """FLOPs of the operators that ran, by their sizes; None where these were not recorded."""
+    """FLOPs of the operators that ran, by their sizes; None if these were not recorded."""
     found = (c.model_flops_per_step for c in diagnosis.mfu.conventions if c.name == "operators")
     return _number(next(found, None)) or None
 
 
 def _number(value: object) -> float | None:
-    """A finite number from 0 on that can be meant."""
+    """A finite number from 0 on, at most 1e30; None for other values."""
     fits = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
     return min(float(value), 1e30) if fits else None  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""A side from what is at a path: a diagnosis as JSON, a log of steps, or traces."""
+"""Read a side from a path: a diagnosis as JSON, a log of steps, or traces."""
 
 from pathlib import Path
 
@@ -11,11 +11,11 @@ from diagnose.trace import displayed
 
 
 def told_at(path: str, options: analysis.Options | None = None) -> Diagnosis | Series:
-    """What the file or folder at `path` tells, or the URL of traces: a diagnosis, or step times alone.
+    """The diagnosis of a file, a folder or a URL of traces; of a log, its step times alone.
 
     Args:
-        path: a trace, a folder with one for each rank, a bundle of `diagnose run`, what `analyze --json` wrote, or
-            a log of steps as `diagnose series` reads it.
+        path: a trace, a folder with one for each rank, a bundle of `diagnose run`, the output of `analyze --json`, or a
+            log of steps as `diagnose series` reads it.
         options: for the analysis of traces.
 
     Raises:
@@ -26,7 +26,7 @@ def told_at(path: str, options: analysis.Options | None = None) -> Diagnosis | S
 
 
 def told_before(path: str) -> Diagnosis | Series | None:
-    """The same where no trace has to be analysed for it: a diagnosis as JSON, or a log; None for traces.
+    """The diagnosis or log at `path` if no trace has to be analysed for it; None for traces.
 
     Raises:
         UserError: it cannot be read.
@@ -35,10 +35,10 @@ def told_before(path: str) -> Diagnosis | Series | None:
 
 
 def side_told(told: Diagnosis | Series, path: str) -> Side:
-    """The side that was told at `path`.
+    """The side of the diagnosis or log read from `path`.
 
     Raises:
-        UserError: its times cannot be.
+        UserError: its times are impossible.
     """
     shown = shown_path(displayed(path))
     return side_of_log(told, shown) if isinstance(told, Series) else side_of(told, shown)

@@ -1,4 +1,4 @@
-"""The terminal report of `diagnose compare`: the verdict, both runs, and tables of what differs."""
+"""The terminal report of `diagnose compare`: the verdict, both runs, and tables of the differences."""
 
 from collections.abc import Sequence
 
@@ -36,7 +36,7 @@ def render(comparison: Comparison, console: Console) -> None:
 
 
 def _print_table(page: Page, table: Rows) -> None:
-    """As many columns as fit beside the names, those of the runs first; what is left out stands in the JSON."""
+    """Print as many columns as fit next to the names, those of the runs first; the JSON has the others."""
     columns = _fitting(page, table)
     names = _longest_name(table)
     each = (page.width - min(names, _LEAST_NAME)) // len(columns) - 2 if set(columns) <= _runs(table) else page.width
@@ -51,7 +51,7 @@ def _print_table(page: Page, table: Rows) -> None:
 
 
 def _fitting(page: Page, table: Rows) -> list[int]:
-    """Positions of the columns behind the name; a narrow page drops those left of A and B, then those right."""
+    """Positions of the columns after the name; a narrow page drops those left of A and B first, then those right."""
     columns = list(range(1, len(table.heads)))
     names = min(_longest_name(table), _READABLE_NAME)
     while sum(_width(table, at) + 2 for at in columns) > page.width - names:
@@ -76,7 +76,7 @@ def _width(table: Rows, at: int) -> int:
 
 
 def _line(page: Page, cells: Row, columns: Sequence[int], widths: Sequence[int], name: int) -> str:
-    """The name, then each cell to the right of its column."""
+    """The name, then each cell, right-aligned in its column."""
     parts = [page.fitted(cells[0], name)]
     for at, width in zip(columns, widths, strict=True):
         cell = page.fitted(cells[at], width).rstrip()

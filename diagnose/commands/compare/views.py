@@ -27,7 +27,7 @@ Row = tuple[str, ...]
 
 
 class Rows(msgspec.Struct, frozen=True):
-    """A table: its title, its heads and its rows, of which the first cell names and the others are figures."""
+    """A table: its title, its headings and its rows, each with a name first and figures after it."""
 
     title: str
     heads: Row
@@ -36,9 +36,9 @@ class Rows(msgspec.Struct, frozen=True):
 
 
 class ComparisonView(msgspec.Struct, frozen=True):
-    """The headline, what it rests on, the tables that are not empty, and what has to be known besides.
+    """The headline, its reason, the tables that are not empty, and the notes.
 
-    `sources` says what A and B are.
+    `sources` names A and B.
     """
 
     sources: tuple[tuple[str, str], ...]
@@ -51,7 +51,7 @@ class ComparisonView(msgspec.Struct, frozen=True):
 
 
 def comparison_view(comparison: Comparison) -> ComparisonView:
-    """Everything that a report shows of it."""
+    """All parts of a report of the comparison."""
     c = comparison
     tables = (_runs(c), _causes(c), _kernels(c), _ranks(c), _configuration(c))
     missing = ("; ".join(filter(None, (f"{p.what} not compared: {p.because}", p.do))) for p in c.not_compared)
@@ -67,7 +67,7 @@ def comparison_view(comparison: Comparison) -> ComparisonView:
 
 
 def headline(comparison: Comparison) -> str:
-    """Such as "B is 1.40x faster than A (1.31-1.50x): data wait fell by 56.4 ms of 175.5 ms per step"."""
+    """The headline, as "B is 1.40x faster than A (1.31-1.50x): data wait fell by 56.4 ms of 175.5 ms per step"."""
     if comparison.speedup is None:
         return f"not comparable: {plain(comparison.because)}"
     low, mid, high = comparison.speedup
@@ -111,7 +111,7 @@ def _floor(comparison: Comparison) -> str:
 
 
 def promise_line(promise: Promise | None) -> str:
-    """What the patch of one side promised, beside what was measured; "" without one."""
+    """Prediction of the patch of one side, and the measured speed-up; "" without a patch."""
     if promise is None:
         return ""
     applied = promise.applied
@@ -124,7 +124,7 @@ def promise_line(promise: Promise | None) -> str:
 
 
 def _runs(c: Comparison) -> Rows:
-    """Both sides in a row each of what at least one of them tells."""
+    """Table of both sides, with a row for each property that at least one of them has."""
     rows: list[Row] = []
     rows += _pair("device", plain(c.before.device), plain(c.after.device))
     rows += _pair("ranks", *(f"{run.ranks:,}" if run.ranks else "" for run in (c.before, c.after)))
@@ -231,7 +231,7 @@ def _counts(before: float, after: float) -> str:
 
 
 def _ranks(c: Comparison) -> Rows:
-    """The ranks whose own work changed most, in the order of the ranks."""
+    """The ranks whose own work changed most, in the order of their numbers."""
     most = sorted(c.ranks, key=lambda r: -abs(r.after_own_ns - r.before_own_ns))[:MOST_RANKS]
     rows = tuple(
         (

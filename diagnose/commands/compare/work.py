@@ -1,4 +1,4 @@
-"""Whether two runs do the same work, and by what they are comparable where a step is not the same work."""
+"""Whether two runs do the same work, and the measure by which they are comparable if their steps differ."""
 
 from dataclasses import dataclass
 
@@ -25,15 +25,15 @@ _MUCH, _NONE = 0.1, 0.005  # of the kernel time
 
 @dataclass(frozen=True)
 class Work:
-    """How the work of a step compares.
+    """Comparison of the work of a step.
 
     Attributes:
-        same: whether both do the same; None where nothing says.
-        why_not: why the runs are not comparable; "" where they are.
-        of: what is compared: step time, or a rate.
-        ratio: work of a step after over that before, of the job, or of a rank where the rate is per GPU.
+        same: whether both do the same; None if it is unknown.
+        why_not: why the runs are not comparable; "" if they are.
+        of: the quantity that is compared: step time, or a rate.
+        ratio: work of a step after over that before, of the job, or of a rank if the rate is per GPU.
         changed: what differs.
-        notes: what a reader has to know.
+        notes: notes for the reader.
     """
 
     same: bool | None
@@ -45,7 +45,7 @@ class Work:
 
 
 def work_of(before: Side, after: Side) -> Work:
-    """The work of both sides held against each other."""
+    """Compare the work of both sides."""
     model = _model_changes(before, after)
     changed = (*model, *_size_changes(before, after))
     if model:
@@ -63,7 +63,7 @@ def work_of(before: Side, after: Side) -> Work:
 
 
 def useful_tokens(before: Side, after: Side) -> tuple[float | None, float | None]:
-    """Tokens of a step of a rank: those that are no padding where both sides know its share, else all."""
+    """Tokens per step of a rank: those that are no padding if both sides know its share, else all."""
     one, other = before.tokens_per_step, after.tokens_per_step
     if one is None or other is None or before.padding_share is None or after.padding_share is None:
         return one, other
@@ -71,7 +71,7 @@ def useful_tokens(before: Side, after: Side) -> tuple[float | None, float | None
 
 
 def _by_rate(unit: str, by_rank: float, before: Side, after: Side, changed: tuple[Changed, ...]) -> Work:
-    """Step times where a step is the same work of the same ranks, else rates, by rank where their number differs."""
+    """Compare step times if a step is the same work of the same ranks, else rates; by rank if their number differs."""
     if not _differ(before.ranks or 1, after.ranks or 1):
         same = not _differ(1.0, by_rank)
         return Work(same, of=STEP_TIME if same else unit, ratio=1.0 if same else by_rank, changed=changed)
@@ -79,7 +79,7 @@ def _by_rate(unit: str, by_rank: float, before: Side, after: Side, changed: tupl
 
 
 def _by_trace(before: Side, after: Side, changed: tuple[Changed, ...]) -> Work:
-    """Where neither tokens nor samples are known: what the operators compute, and of which kind the kernels are."""
+    """Compare by FLOPs of the operators and the kinds of kernels, if neither tokens nor samples are known."""
     if _differ(before.ranks or 1, after.ranks or 1) and before.ranks and after.ranks:
         return Work(False, "their numbers of ranks differ, and the tokens of a step are not known", changed=changed)
     kind = _foreign_kind(before, after)
@@ -100,7 +100,7 @@ def _by_trace(before: Side, after: Side, changed: tuple[Changed, ...]) -> Work:
 
 
 def _model_changes(before: Side, after: Side) -> list[Changed]:
-    """What both captures recorded of the model, and differs."""
+    """Differences of the model between both captures' records."""
     pairs = ((name, before.setup.get(path), after.setup.get(path)) for path, name in _MODEL.items())
     return [
         Changed(what=name, before=one, after=other)
@@ -125,7 +125,7 @@ def _size_changes(before: Side, after: Side) -> list[Changed]:
 
 
 def _foreign_kind(before: Side, after: Side) -> str:
-    """A kind of matrix work that is much of one side and none of the other; "" where both have the same."""
+    """A kind of matrix work that is a large part of one side and absent on the other; "" if there is none."""
     one, other = _kinds(before), _kinds(after)
     for kind in _KINDS if one and other else ():
         if max(one[kind], other[kind]) > _MUCH and min(one[kind], other[kind]) < _NONE:

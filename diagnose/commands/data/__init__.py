@@ -1,1 +1,1 @@
-"""A job's input pipeline: what the probe measured of it in, rates, workers and the gains of other batching out."""
+"""A job's input pipeline: from the probe's measurement to rates, workers and the gains of other batching."""

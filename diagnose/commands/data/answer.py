@@ -1,4 +1,4 @@
-"""What a job's input pipeline does, stage by stage. Frozen; the reports are pure functions of it."""
+"""The answer of `diagnose data`: each stage of a job's input. Frozen; the reports are pure functions of it."""
 
 from typing import Literal
 
@@ -16,7 +16,7 @@ PaddingKind = Literal["static", "dynamic", "none", "unknown"]
 
 
 class FunctionShare(msgspec.Struct, frozen=True, kw_only=True):
-    """A function of the user's, the line that takes most, what that calls, and its share of the stage's samples."""
+    """A function of the user's: the line that takes most time, the call in it, and its share of the stage's samples."""
 
     file: str
     line: int
@@ -26,11 +26,11 @@ class FunctionShare(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stage(msgspec.Struct, frozen=True, kw_only=True):
-    """A stage of the pipeline; null is not known, and `because` says why, `capture` what would tell.
+    """A stage of the pipeline; null is not known, and `because` gives the reason, `capture` what would show it.
 
     `samples_per_s` and `bytes_per_s` are of one process (of the hand-over: of all workers), `spread` the relative
     standard error. `processes` of the job do the stage at once, which gives `in_job_samples_per_s`. `busy_share` is the
-    share of the time in which it computes or is ready to. `work` is what takes most of it.
+    share of the time in which it computes or is ready to. `work` is what takes most of that time.
     """
 
     name: StageName
@@ -48,7 +48,7 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LoaderRate(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole loader with so many workers, 0 in process; null and `because` where it was not measured."""
+    """The whole loader with so many workers, 0 in process; null and `because` if it was not measured."""
 
     workers: int
     samples_per_s: float | None = None
@@ -60,8 +60,8 @@ class LoaderRate(msgspec.Struct, frozen=True, kw_only=True):
 class WorkersNeeded(msgspec.Struct, frozen=True, kw_only=True):
     """The workers that keep up with a step, between perfect sharing and workers that hinder each other.
 
-    `room` is how many the rank's cores feed beside training. `feeds` says what steps other numbers keep up with.
-    `because` says why the number is not known, `refused` why workers are nothing for this input, whatever the number.
+    `room` is how many the rank's cores feed during training. `feeds` are the steps that other numbers keep up with.
+    `because` is why the number is not known, `refused` why this input must not use any workers.
     """
 
     step_ms: float | None = None
@@ -83,9 +83,9 @@ class Feeds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PaddingGain(msgspec.Struct, frozen=True, kw_only=True):
-    """By what factor a change makes the tokens of an epoch fewer, padding included; null where it is not known.
+    """Factor by which a change reduces the tokens of an epoch, padding included; null if it is not known.
 
-    `refused` says why the change is not to be made for this input.
+    `refused` is why the change must not be made for this input.
     """
 
     name: str
@@ -95,7 +95,7 @@ class PaddingGain(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Padding(msgspec.Struct, frozen=True, kw_only=True):
-    """Padding of the batches, and what would take it away.
+    """Padding of the batches, and the changes that would remove it.
 
     `padded_share` is of the tokens of the batches, `standard_error` its own. "static": all batches have one length that
     no sample needs; "dynamic": each is as long as its longest sample.
@@ -113,7 +113,7 @@ class Padding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PipelineReport(Answer, frozen=True, kw_only=True):
-    """What `diagnose data` measured, of one rank. `smallest` names the stage that limits the loader of the job."""
+    """The measurement of `diagnose data`, of one rank. `smallest` names the stage that limits the loader of the job."""
 
     schema_version: int = 1
     loop: str

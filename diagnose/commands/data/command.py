@@ -1,4 +1,4 @@
-"""`diagnose data`: a command runs up to its training loop, and its input is measured there, without training."""
+"""`diagnose data`: run a command up to its training loop, and measure its input there without training."""
 
 from functools import partial
 from pathlib import Path
@@ -120,7 +120,7 @@ def _question(step_ms: float | None, run_file: Path | None, batches_per_step: in
 
 
 def _measured(ctx: click.Context, argv: list[str], asked: Asked) -> bytes:
-    """What the probe left; ends as the command did where it left nothing.
+    """The answer that the probe left; if it left none, end as the command did.
 
     Raises:
         UserError: the command ended well, and nothing was measured.

@@ -1,4 +1,4 @@
-"""From what was measured to what is said."""
+"""Judge the measurement of an input pipeline."""
 
 from msgspec.structs import replace
 
@@ -22,7 +22,7 @@ from diagnose.metrics.data.loader_work import COMPUTES, SEVERAL, TAKES_TURNS
 from diagnose.patch.refusals import Standing
 from diagnose.trace.refused import refused_in
 
-AT_ONCE = 1.7  # cores; what loading and a thread in Python use at least where neither waits for the lock
+AT_ONCE = 1.7  # cores; what loading and a thread in Python use at least if neither waits for the lock
 BUSY_HOST = 0.2  # of the time in process, without a core to run on
 
 
@@ -58,7 +58,7 @@ def report_of(measured: Measured, question: Question) -> PipelineReport:
 
 
 def _workers(workers: WorkersNeeded, standing: Standing) -> WorkersNeeded:
-    """The workers that a step needs; none are named where the job refuses them."""
+    """The workers that a step needs; no number if the job refuses them."""
     refused = standing.against_setting("dataloader_num_workers")
     return (
         WorkersNeeded(room=workers.room, batches_per_step=workers.batches_per_step, refused=refused)
@@ -68,14 +68,14 @@ def _workers(workers: WorkersNeeded, standing: Standing) -> WorkersNeeded:
 
 
 def _groupable(padding: Padding, standing: Standing) -> Padding:
-    """The padding; nothing is promised of groups by length where the job refuses them."""
+    """The padding; without a gain from groups by length if the job refuses them."""
     because = standing.against_setting("train_sampling_strategy", "group_by_length")
     refused = PaddingGain(name=GROUPED, refused=because)
     return replace(padding, gains=tuple(refused if because and g.name == GROUPED else g for g in padding.gains))
 
 
 def _why_handing_over(smallest: Stage | None, rates: tuple[LoaderRate, ...], workers: int) -> str:
-    """What is gained without workers, where they lose more by handing over than they gain by loading."""
+    """Reason to load without workers, if they lose more by handing over than they gain by loading; else ""."""
     by_workers = {rate.workers: rate.samples_per_s for rate in rates}
     alone, together = by_workers.get(0), by_workers.get(workers)
     if smallest is None or smallest.name != "hand-over" or not alone or not together or alone <= together:
@@ -85,7 +85,7 @@ def _why_handing_over(smallest: Stage | None, rates: tuple[LoaderRate, ...], wor
 
 
 def lock_of(measured: Measured, busy_share: float | None) -> tuple[LockHeld, str]:
-    """Whether loading holds Python's lock: it and a thread in Python take turns then, on however many cores."""
+    """Whether loading holds Python's lock: then it and a thread in Python take turns, on however many cores."""
     lock = measured.lock
     if lock.in_python is None or lock.without_lock is None:
         return "unknown", lock.because

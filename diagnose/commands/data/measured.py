@@ -1,4 +1,4 @@
-"""What the probe measured of a job's input, decoded once: a value of the wrong type or range is refused here."""
+"""The probe's measurement of a job's input, decoded once: a value of the wrong type or range is refused here."""
 
 from pathlib import Path
 from typing import Annotated
@@ -15,7 +15,10 @@ Amount = Annotated[float, msgspec.Meta(ge=0, le=1e18)]
 
 
 class StageTime(msgspec.Struct, frozen=True):
-    """A stage in process; nanoseconds of each batch, and sums. `sample_bytes` leave it for each sample."""
+    """Times of a stage in process: nanoseconds of each batch, and sums.
+
+    `sample_bytes` is its output for each sample.
+    """
 
     samples: Count
     times_ns: tuple[Count, ...]
@@ -27,7 +30,7 @@ class StageTime(msgspec.Struct, frozen=True):
 
 
 class Loading(msgspec.Struct, frozen=True):
-    """Whose CPU time loading in process took, as a capture has it."""
+    """CPU time of loading in process, by whose it is, as a capture records it."""
 
     wall_ns: Count | None = None
     cpu_ns: Count | None = None
@@ -55,7 +58,7 @@ class StageStacks(msgspec.Struct, frozen=True):
 
 
 class Stacks(msgspec.Struct, frozen=True):
-    """Samples of both stages; `because` where there are none."""
+    """Samples of both stages; `because` if there are none."""
 
     fetch: StageStacks | None = None
     collate: StageStacks | None = None
@@ -63,7 +66,7 @@ class Stacks(msgspec.Struct, frozen=True):
 
 
 class Rounds(msgspec.Struct, frozen=True):
-    """Steady batches of so many workers; `because` where there are none. `first_s`: until the first batch came."""
+    """Steady batches of so many workers; `because` if there are none. `first_s`: until the first batch came."""
 
     workers: Count
     because: str = ""
@@ -75,12 +78,12 @@ class Rounds(msgspec.Struct, frozen=True):
 
     @property
     def samples_per_s(self) -> float | None:
-        """Their rate; None where it was not measured."""
+        """Samples per second; None if the rate was not measured."""
         return self.batches * self.batch_size / self.wall_ns * 1e9 if self.batches and self.wall_ns else None
 
 
 class Moved(msgspec.Struct, frozen=True):
-    """Samples and bytes that were read or copied in a time; `because` where none were."""
+    """Samples and bytes that were read or copied in a time; `because` if none were."""
 
     samples: Amount = 0.0
     bytes: Count = 0
@@ -99,7 +102,7 @@ class Storage(msgspec.Struct, frozen=True):
 
 
 class Beside(msgspec.Struct, frozen=True):
-    """CPU time of the loading and of a thread beside it."""
+    """CPU time of the loading and of a second thread."""
 
     wall_ns: Count
     loading_ns: Count
@@ -107,7 +110,7 @@ class Beside(msgspec.Struct, frozen=True):
 
 
 class Lock(msgspec.Struct, frozen=True):
-    """The loading beside a thread in Python, and beside one that needs no lock."""
+    """Measurements of the loading next to a thread in Python, and next to one that needs no lock."""
 
     in_python: Beside | None = None
     without_lock: Beside | None = None
@@ -123,7 +126,7 @@ class Lengths(msgspec.Struct, frozen=True):
 
 
 class Loader(msgspec.Struct, frozen=True):
-    """Settings of the DataLoader; null where its class does not hold them."""
+    """Settings of the DataLoader; null if its class does not hold them."""
 
     num_workers: Count | None = None
     pin_memory: bool | None = None
@@ -134,7 +137,7 @@ class Loader(msgspec.Struct, frozen=True):
 
 
 class Dataset(msgspec.Struct, frozen=True, rename={"name": "class"}):
-    """The dataset; `samples` is null where it does not say. `collated`: whether samples are made into batches."""
+    """The dataset; `samples` is null if their number is unknown. `collated`: whether samples are made into batches."""
 
     name: str
     is_iterable: bool
@@ -152,7 +155,7 @@ class Cores(msgspec.Struct, frozen=True):
 
     @property
     def per_rank(self) -> float | None:
-        """As many as one rank has; None where it is not known, and of an answer of no cores, which nobody has."""
+        """Number of cores of one rank; None if it is unknown, or zero, which nobody has."""
         if not self.usable or self.local_ranks is None:
             return None
         return cores_of_rank(self.usable, self.local_ranks, (self.shared, self.quota)) or None
@@ -197,7 +200,7 @@ class LoaderLeft(msgspec.Struct, frozen=True):
 
 
 class PassedOver(msgspec.Struct, frozen=True):
-    """What was seen of a script that was not measured. `empty`: why its loader has no batch."""
+    """Observations of a script that was not measured. `empty`: why its loader has no batch."""
 
     loaders: tuple[LoaderLeft, ...] = ()
     trains: bool = False
@@ -208,7 +211,7 @@ def decoded(content: bytes) -> Measured:
     """The probe's answer.
 
     Raises:
-        UserError: it is none, or of another version.
+        UserError: it is invalid, or of another version.
     """
     try:
         measured = msgspec.json.decode(content, type=Measured)
@@ -221,7 +224,7 @@ def decoded(content: bytes) -> Measured:
 
 
 def passed_over(file: Path) -> PassedOver:
-    """What the probe left of a script that it did not measure; nothing where it left none."""
+    """Observations that the probe left of a script that it did not measure; empty if it left none."""
     try:
         return msgspec.json.decode(file.read_bytes(), type=PassedOver)
     except (OSError, *UNREADABLE):

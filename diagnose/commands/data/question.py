@@ -1,4 +1,4 @@
-"""What is asked of a measured pipeline."""
+"""The question that is asked of a measured pipeline."""
 
 from dataclasses import dataclass
 
@@ -9,8 +9,8 @@ class Question:
 
     Attributes:
         step_s: of an optimizer step that waits for no data.
-        step_from: who says so.
-        batches_per_step: that a step takes; what the job's trainer says where it is not given, else one.
+        step_from: the source of `step_s`.
+        batches_per_step: that a step takes; if it is not given, the value of the job's trainer, else one.
     """
 
     step_s: float | None = None

@@ -78,13 +78,13 @@ def _in_process(name: str, measured: Measured, time: StageTime, stacks: StageSta
 
 
 def _at_once(workers: int, busy: float | None, measured: Measured) -> float:
-    """Processes that run at the same time: no more than the rank's cores carry."""
+    """Number of processes that run at the same time: no more than the rank's cores allow."""
     cores = measured.cores.per_rank
     return workers if cores is None or not busy else max(min(workers, cores / min(busy, cores)), 1.0)
 
 
 def _busy(time: StageTime) -> float | None:
-    """Share of the time in which it computes, on all threads, or would and has no core."""
+    """Share of the time in which the stage computes, on all threads, or is ready to and has no core."""
     if not time.wall_ns:
         return None
     together = max(time.cpu_ns + time.queued_ns, min(time.process_cpu_ns, time.wall_ns))
@@ -103,7 +103,7 @@ def _bound(name: str, busy: float | None, measured: Measured) -> Bound:
 
 
 def _spread(time: StageTime) -> float | None:
-    """Relative standard error of the mean time of a batch; unknown of a single one."""
+    """Relative standard error of the mean time of a batch; None for a single one."""
     if len(time.times_ns) < 2 or not time.wall_ns:
         return None
     mean = statistics.fmean(time.times_ns)

@@ -1,4 +1,4 @@
-"""The loader by its workers: the rate of each number that was measured, and how many a step needs."""
+"""Rates of the loader by number of workers, and the number that a step needs."""
 
 from diagnose.commands.data.answer import Feeds, LoaderRate, Stage, WorkersNeeded
 from diagnose.commands.data.measured import Measured, Rounds
@@ -34,7 +34,7 @@ def _rate(rounds: Rounds) -> LoaderRate:
 
 
 def needed(measured: Measured, question: Question, dataset: Stage) -> WorkersNeeded:
-    """The workers that a step needs, between perfect sharing and what workers lose to each other at worst."""
+    """The workers that a step needs, between perfect sharing and the worst loss to each other."""
     batch_s = _batch_s(measured)
     cores = measured.cores.per_rank
     room = None if cores is None else workers_fed(cores, dataset.busy_share, waits=dataset.bound == "io")
@@ -63,7 +63,7 @@ def needed(measured: Measured, question: Question, dataset: Stage) -> WorkersNee
 
 
 def _batch_s(measured: Measured) -> float | None:
-    """Seconds that one worker takes for a batch: measured with one, else in process."""
+    """Seconds of one worker per batch: measured with one worker, else in process."""
     single = next((each for each in measured.workers if each.workers == 1 and each.batches), None)
     if single is not None:
         return single.wall_ns / single.batches / 1e9
@@ -73,7 +73,7 @@ def _batch_s(measured: Measured) -> float | None:
 
 
 def _efficiency(measured: Measured) -> float:
-    """What each of several workers reaches of one alone at worst: an estimate, or what was measured if it is less."""
+    """Lowest efficiency of each of several workers relative to one alone: an estimate, or the measured one if lower."""
     rates = {each.workers: each.samples_per_s for each in measured.workers}
     most, one = max(rates, default=1), rates.get(1)
     together = rates.get(most)

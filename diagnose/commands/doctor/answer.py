@@ -1,4 +1,4 @@
-"""What `diagnose doctor` answers."""
+"""The answer of `diagnose doctor`."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -11,9 +11,9 @@ class Check:
     """One line of the doctor.
 
     Attributes:
-        name: what was looked at.
+        name: the subject of the check.
         state: ok, warn (a capture loses something), or unknown (it could not be looked at).
-        says: what was found, and what to do about it.
+        says: the result, and what to do about it.
     """
 
     name: str
@@ -22,7 +22,7 @@ class Check:
 
 
 class Checked(Answer, frozen=True, kw_only=True):
-    """What a capture can see on this machine, in the order in which it was looked at."""
+    """The checks of what a capture can see on this machine, in the order in which they were made."""
 
     schema_version: int = 1
     checks: tuple[Check, ...]

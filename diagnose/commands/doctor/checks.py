@@ -1,4 +1,7 @@
-"""What a capture can see on this machine. Torch is asked in a process of its own: its import can fail in many ways."""
+"""Check what a capture can see on this machine.
+
+Torch is queried in a process of its own: its import can fail in many ways.
+"""
 
 import contextlib
 import ctypes
@@ -47,7 +50,7 @@ print("\\n" + json.dumps(said))
 
 
 def checks(folder: Path, env: Mapping[str, str]) -> Iterator[Check]:
-    """Everything, for captures into `folder` in the environment `env`."""
+    """All checks, for captures into `folder` in the environment `env`."""
     yield Check("diagnose", "ok", f"{__version__}, Python {platform.python_version()}, {sys.executable}")
     said = ask_torch(env)
     yield hook(said)
@@ -64,7 +67,7 @@ def checks(folder: Path, env: Mapping[str, str]) -> Iterator[Check]:
 
 
 def ask_torch(env: Mapping[str, str]) -> dict[str, object]:
-    """What a Python process of a job, hooked as by `diagnose run`, says of torch; `error` when it says nothing."""
+    """The answer of a Python process, hooked as by `diagnose run`, about torch; `error` if it gives none."""
     try:
         hooked = environment(env, Config(""), Path(os.devnull))
         command = [sys.executable, "-c", _ASK_TORCH]
@@ -85,7 +88,7 @@ def hook(said: Mapping[str, object]) -> Check:
 
 
 def torch_found(said: Mapping[str, object]) -> Check:
-    """Which torch, if any."""
+    """Check which torch is installed, if any."""
     if "torch" not in said:
         return Check("torch", "warn", f"cannot be imported: {said.get('error')}")
     return Check("torch", "ok", f"{said['torch']}, built for {said.get('built_for') or 'CPU only'}")
@@ -132,7 +135,7 @@ def nvml() -> Check:
 
 
 def nsight(env: Mapping[str, str]) -> Check:
-    """Nsight Systems takes the one CUPTI subscription of a process."""
+    """Check whether Nsight Systems is in the process, which takes its only CUPTI subscription."""
     if env.get(NSIGHT):
         says = "this shell runs under nsys: GPU events go there; capture outside of it"
         return Check("Nsight", "warn", says)
@@ -140,7 +143,7 @@ def nsight(env: Mapping[str, str]) -> Check:
 
 
 def dcgm(processes: Iterable[str]) -> Check:
-    """DCGM's profiling counters exclude other profilers on some GPUs."""
+    """Check whether DCGM runs, whose profiling counters exclude other profilers on some GPUs."""
     engines = sorted(set(_DCGM) & set(processes))
     if engines:
         says = f"{', '.join(engines)} runs; if GPU events are missing: `dcgmi profmon --pause`, later `--resume`"
@@ -156,7 +159,7 @@ def running() -> Iterator[str]:
 
 
 def disk(folder: Path) -> Check:
-    """Room for traces where they are written by default, and whether that is a disk."""
+    """Check the room for traces in their default folder, and whether that is a disk."""
     if not folder.is_dir():
         return Check("disk", "warn", f"{folder}: no such folder")
     if not os.access(folder, os.W_OK):
@@ -166,20 +169,20 @@ def disk(folder: Path) -> Check:
 
 
 def capture(said: Mapping[str, object]) -> Check:
-    """What a capture takes of this machine at most."""
+    """Check the most that a capture takes on this machine."""
     fits, says = taken(said, free_memory_bytes())
     return Check("capture", "ok" if fits else "warn", says)
 
 
 def blocking(env: Mapping[str, str]) -> Check:
-    """Settings that distort what is measured."""
+    """Check for settings that distort measurements."""
     if env.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0"):
         return Check("launches", "warn", "CUDA_LAUNCH_BLOCKING is set: every launch waits for its kernel; unset it")
     return Check("launches", "ok", "asynchronous")
 
 
 def reader() -> Check:
-    """What reads traces: both readers give the same, the compiled one sooner."""
+    """Check which reader is in use: both give the same result, the compiled one sooner."""
     from diagnose.trace.scanning import reader_in_use  # the loader takes longer to import than most checks
 
     if reader_in_use() == "compiled":
@@ -188,7 +191,7 @@ def reader() -> Check:
 
 
 def version(package: str) -> str:
-    """A package that a capture records, or can use, with its version."""
+    """Check the version of a package that a capture records, or can use."""
     try:
         return f"{package} {importlib.metadata.version(package)}"
     except importlib.metadata.PackageNotFoundError:

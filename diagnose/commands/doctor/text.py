@@ -1,4 +1,4 @@
-"""What a capture can see, as text."""
+"""Print the checks as text."""
 
 from rich.console import Console
 from rich.text import Text

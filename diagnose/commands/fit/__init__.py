@@ -1,1 +1,1 @@
-"""A training job before it runs: what it takes of memory and time on GPUs that are only named."""
+"""A training job before it runs: its memory and time on GPUs that are only named."""

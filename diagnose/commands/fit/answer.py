@@ -1,4 +1,4 @@
-"""What `diagnose fit` answers: the forecast as plain values; seconds, bytes and shares as their names say."""
+"""The answer of `diagnose fit`: the forecast as plain values; seconds, bytes and shares as their names say."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -14,7 +14,7 @@ from diagnose.predict.memory.job import JobPlan, Sharding
 
 
 class PlannedJob(msgspec.Struct, frozen=True, kw_only=True):
-    """What is launched; `global_batch` counts sequences of an optimizer step."""
+    """The job that is planned; `global_batch` counts sequences of an optimizer step."""
 
     name: str
     gpus: int
@@ -43,7 +43,7 @@ class MemoryPart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MakesRoom(msgspec.Struct, frozen=True, kw_only=True):
-    """A change that frees memory, and the largest micro-batch with it: 0 where none fits."""
+    """A change that frees memory, and the largest micro-batch with it: 0 if none fits."""
 
     name: str
     freed_bytes: int
@@ -62,9 +62,9 @@ class PlannedMemory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlannedStep(msgspec.Struct, frozen=True, kw_only=True):
-    """The predicted optimizer step. `seconds_range` is [well, badly]; `parts_s` add up to `seconds`.
+    """The predicted optimizer step. `seconds_range` is [best, worst]; `parts_s` add up to `seconds`.
 
-    `expected_tokens_per_s` is the average over runs, of which `stall_chance` stall. `mfu_as` is whose count
+    `expected_tokens_per_s` is the average over runs, of which `stall_chance` stall. `mfu_as` is the project whose count
     `model_flops` and `peak_flops_per_s` are.
     """
 
@@ -98,7 +98,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RankedConfiguration(Configuration, frozen=True, kw_only=True):
-    """One of the best, and how much slower it is. Share of the best one's throughput."""
+    """One of the best configurations, and its loss as a share of the best one's throughput."""
 
     slower_share: float
 
@@ -111,7 +111,7 @@ class Because(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
-    """The file that launches the plan; arguments are null where transformers' Trainer does not launch it."""
+    """The file that launches the plan; arguments are null if transformers' Trainer does not launch it."""
 
     file: str
     text: str
@@ -122,8 +122,8 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
 class FitAnswer(Answer, frozen=True, kw_only=True):
     """A job before it runs.
 
-    `ranked` are the best ways to divide it, empty where its division was given, as are `reasons`. `elsewhere` is the
-    best of a stack that divides blocks too, null where the plan's own does, or none fits.
+    `ranked` are the best ways to divide it, empty if its division was given, as are `reasons`. `elsewhere` is the
+    best of a stack that divides blocks too, null if the plan's own does, or none fits.
     """
 
     indented = 0
@@ -139,7 +139,7 @@ class FitAnswer(Answer, frozen=True, kw_only=True):
 
 
 def answer_of(made: Forecast) -> FitAnswer:
-    """The forecast as it is written."""
+    """The forecast as a written answer."""
     stack, other = made.stack, made.elsewhere
     return FitAnswer(
         plan=_plan(made.plan),

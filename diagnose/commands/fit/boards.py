@@ -8,5 +8,5 @@ GPUS_PER_NODE = 8  # of a machine that nobody describes
 
 
 def fewest_nodes(gpus: int) -> int:
-    """Machines of at most eight GPUs that hold as many in equal parts."""
+    """Least number of machines, of at most eight GPUs each, that hold the GPUs in equal parts."""
     return next(nodes for nodes in range(1, gpus + 1) if gpus % nodes == 0 and gpus // nodes <= GPUS_PER_NODE)

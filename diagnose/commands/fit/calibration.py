@@ -1,4 +1,4 @@
-"""The rates that a diagnosed run achieved, in the place of those of a training stack."""
+"""Rates that a diagnosed run achieved, in place of those of a training stack."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -17,11 +17,11 @@ _CAUSAL_SHARE = 0.5  # of the FLOPs that a diagnosis counts for attention, what 
 def calibrated(stack: Stack, path: Path) -> Stack:
     """The stack with the rates that the run reached: matrix products, attention, and the network between its nodes.
 
-    What the run does not tell stays the stack's own, and the source says which is which.
+    Rates that the run lacks stay the stack's own, and the source lists which is which.
 
     Args:
         stack: of the run.
-        path: what `diagnose analyze --json` printed of it.
+        path: the output of `diagnose analyze --json` for it.
 
     Raises:
         UserError: the file is no diagnosis, or has no rate.
@@ -49,7 +49,7 @@ def _read(path: Path) -> Mapping[str, Any]:
 
 
 def _products(document: Mapping[str, Any]) -> dict[str, float]:
-    """Shares of the dense half-precision peak; the run's sizes stand for the job's, so no width slows them further."""
+    """Rates as shares of the dense half-precision peak; no width slows them, since the run has the job's sizes."""
     peaks = {each.get("precision"): each.get("flops_per_s") for each in _listed(document.get("roofs"), "peaks")}
     peak = next((peaks[name] for name in _HALF if _is_rate(peaks.get(name))), None)
     rates: dict[str, float] = {}
@@ -61,7 +61,7 @@ def _products(document: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _flops_per_s(entries: Sequence[Any], family: str) -> float | None:
-    """Of the family's kernels in half precision whose FLOPs are known."""
+    """FLOP/s of the family's kernels in half precision whose FLOPs are known; None if there are none."""
     known = [
         (entry["flops"], entry["tflops"] * 1e12)
         for entry in entries
@@ -72,7 +72,7 @@ def _flops_per_s(entries: Sequence[Any], family: str) -> float | None:
 
 
 def _network(document: Mapping[str, Any]) -> dict[str, float]:
-    """What a node's network carried in a run that spans nodes, where it is the slowest link."""
+    """Bandwidth of a node's network in a run over several nodes, which is the slowest link there; else empty."""
     facts = {each.get("name"): each.get("value") for each in _listed(document, "facts")}
     nodes, rate = facts.get("nodes"), facts.get("bus_bytes_per_s")
     return {"node_gbs": rate / 1e9} if _is_rate(nodes) and _is_rate(rate) and nodes > 1 else {}

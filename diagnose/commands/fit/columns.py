@@ -25,8 +25,8 @@ _YES = ("true", "yes", "1")
 def known_cells(row: Row) -> dict[str, str]:
     """The cells of a row by the names of this program, without blanks around them.
 
-    Of llm-foundry's columns that hold something else, `sharding_strategy` is a ZeRO stage, `precision` a number type
-    or fp8, and `activation_checkpointing` full or none.
+    Some columns of llm-foundry differ: `sharding_strategy` is a ZeRO stage, `precision` a number type or fp8, and
+    `activation_checkpointing` full or none.
     """
     cells = {_SAME.get(name, name): (value or "").strip() for name, value in row.items() if isinstance(value, str)}
     told = {}
@@ -40,5 +40,5 @@ def known_cells(row: Row) -> dict[str, str]:
 
 
 def is_yes(cell: str) -> bool:
-    """Whether a cell says yes."""
+    """Whether a cell means yes."""
     return cell.casefold() in _YES

@@ -28,7 +28,7 @@ from diagnose.predict.memory.job import ATTENTIONS, CHECKPOINTINGS, MOST, JobPla
 from diagnose.predict.memory.remedies import largest_micro_batch
 
 _COUNT = click.IntRange(1, MOST)
-_PROBLEMS = 5  # rows that cannot be predicted and are told
+_PROBLEMS = 5  # rows that cannot be predicted and are reported
 _SEQUENCES = 256  # of a global batch that nobody states
 _FSDP = {"full-shard": 3, "shard-grad-op": 2}
 _OF_TABLE = ("table", "out", "stack", "mfu_as")
@@ -133,7 +133,7 @@ def _predict_table(table: Path, out: Path | None, stack: str | None, mfu_as: str
 
 
 def forecast_of(given: dict[str, Any], found: Callable[[str], tuple[str, ModelShape]] = model_from) -> Forecast:
-    """The plan as it is given, or the best of all where its division is not; `found` says what its model is."""
+    """Forecast of the given plan, or of the best one if no division is given; `found` returns the model's shape."""
     divided = any(given[name] is not None for name in _SHARDING)
     gpus = given["gpus"] or (given["dp"] or 1) * (given["tp"] or 1) * (given["pp"] or 1)
     stack = _stack(given)
@@ -152,7 +152,7 @@ def forecast_of(given: dict[str, Any], found: Callable[[str], tuple[str, ModelSh
 
 
 def _stack(given: dict[str, Any]) -> Stack:
-    """The training stack, with the network that the user states in the place of the one that it was measured on."""
+    """The training stack, with the network that the user states in place of the measured one."""
     stack = stack_of(given["stack"] or ("nanotron" if given["tp"] or given["pp"] else "transformers"))
     if given["calibrate"] is not None:
         stack = calibrated(stack, given["calibrate"])
@@ -184,7 +184,7 @@ def _plan(given: dict[str, Any], of: tuple[str, ModelShape], gpus: int, sharding
 
 
 def _filled(plan: JobPlan, given: dict[str, Any]) -> JobPlan:
-    """The plan with the micro-batch or accumulation that was left open: the largest that fits, the global batch."""
+    """The plan with the open micro-batch (the largest that fits) and accumulation (by the global batch) filled in."""
     if given["micro_batch"] is None:
         plan = replace(plan, micro_batch=_micro_batch(plan, given))
     at_once = plan.sharding.dp * plan.micro_batch
@@ -198,10 +198,10 @@ def _filled(plan: JobPlan, given: dict[str, Any]) -> JobPlan:
 
 
 def _check_batch(plan: JobPlan, given: dict[str, Any]) -> None:
-    """Refuses a global batch that what is stated of its parts does not make.
+    """Refuse a global batch that the stated parts do not make.
 
     Raises:
-        WrongUsage: it is none of their product's multiples, or where both are stated not their product.
+        WrongUsage: it is no multiple of their product, or not the product if both are stated.
     """
     wanted, dp = given["global_batch"], plan.sharding.dp
     if wanted is None or given["accumulation"] is None:
@@ -214,9 +214,9 @@ def _check_batch(plan: JobPlan, given: dict[str, Any]) -> None:
 
 
 def _micro_batch(plan: JobPlan, given: dict[str, Any]) -> int:
-    """What reaches the global batch with the stated accumulation, else the largest that fits.
+    """The micro-batch that reaches the global batch with the stated accumulation, else the largest that fits.
 
-    Where a global batch is to be reached and the accumulation is open, it divides a rank's share of it.
+    If the global batch is given and the accumulation is open, it divides a rank's share of the batch.
     """
     global_batch = given["global_batch"]
     if global_batch is not None and given["accumulation"] is not None:
@@ -229,7 +229,7 @@ def _micro_batch(plan: JobPlan, given: dict[str, Any]) -> int:
 
 
 def _sharding(given: dict[str, Any], gpus: int, stack: Stack) -> Sharding:
-    """The division that the user gave; data parallelism takes what tensor and pipeline parallelism leave."""
+    """The division that the user gave; data parallelism takes the ranks that tensor and pipeline parallelism leave."""
     tp, pp = given["tp"] or 1, given["pp"] or 1
     zero = given["zero"] if given["zero"] is not None else _FSDP.get(given["fsdp"] or "", 0)
     dp = given["dp"] or max(gpus // (tp * pp), 1)
@@ -239,7 +239,7 @@ def _sharding(given: dict[str, Any], gpus: int, stack: Stack) -> Sharding:
 
 
 def _global_batch(given: dict[str, Any], gpus: int) -> int:
-    """Of a search where nobody states one: what the micro-batch and accumulation make on all GPUs, or 256 and more."""
+    """The global batch of a search without a stated one: micro-batch and accumulation on all GPUs, or 256 and more."""
     if given["micro_batch"] or given["accumulation"]:
         return gpus * (given["micro_batch"] or 1) * (given["accumulation"] or 1)
     return -(-_SEQUENCES // gpus) * gpus

@@ -1,4 +1,4 @@
-"""What `diagnose fit` says of a job: its memory, its step, and the best ways to divide it where none is given."""
+"""The forecast of `diagnose fit`: memory, step, and the best ways to divide the job if no division is given."""
 
 from dataclasses import dataclass, replace
 
@@ -17,17 +17,17 @@ SHOWN = 5  # ranked configurations
 
 @dataclass(frozen=True)
 class Forecast:
-    """A job before it runs.
+    """Forecast of a job before it runs.
 
     Attributes:
-        plan: what is launched.
+        plan: the job to launch.
         stack: whose rates predict its step.
         ledger: memory of the fullest rank.
         step: the predicted optimizer step.
         largest: sequences of the largest micro-batch that fits the plan.
-        remedies: what makes room for larger ones.
-        found: the search that the plan is the best of; None where its division was given.
-        elsewhere: the best of a stack that divides blocks too, where the plan's own does not; None where none fits.
+        remedies: changes that make room for larger ones.
+        found: the search that the plan is the best of; None if its division was given.
+        elsewhere: the best of a stack that divides blocks too, if the plan's own does not; None if none fits.
     """
 
     plan: JobPlan
@@ -41,20 +41,21 @@ class Forecast:
 
     @property
     def reasons(self) -> list[tuple[str, str]]:
-        """Why this plan, in three steps; empty where its division was given."""
+        """Why this plan, in three steps; empty if its division was given."""
         return why(self.found, self.ledger.headroom_bytes / GB) if self.found else []
 
     @property
     def helpful_remedies(self) -> tuple[Remedy, ...]:
-        """What admits a larger micro-batch than fits without, of what the stack has."""
+        """Remedies of the stack that admit a larger micro-batch than fits without them."""
         stages = (*self.stack.zero_stages, self.plan.sharding.zero)
         larger = (remedy for remedy in self.remedies if remedy.largest_micro_batch > self.largest)
         return tuple(remedy for remedy in larger if remedy.plan.sharding.zero in stages)
 
     @property
     def several_remedies(self) -> tuple[tuple[str, ...], int]:
-        """Changes that together may make room for one sequence where none does alone, and the largest micro-batch then:
-        0 where not even all of them do.
+        """Changes that together make room for one sequence if none does alone, and the largest micro-batch with them.
+
+        It is 0 if not even all of them make room.
         """
         names, plan = together(self.plan, self.stack.zero_stages)
         return names, largest_micro_batch(plan)

@@ -46,7 +46,7 @@ def is_for_trainer(stack: str) -> bool:
 
 
 def launch_file(plan: JobPlan, stack: str) -> tuple[str, str]:
-    """Name and text of what divides the job: accelerate's configuration, or what the stack of that name reads."""
+    """Name and text of the file that divides the job: accelerate's configuration, or that of the named stack."""
     own = stack_file(plan, stack)
     return own if own else ("accelerate.yaml", yaml(_accelerate(plan)))
 

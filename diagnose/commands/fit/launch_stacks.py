@@ -1,4 +1,4 @@
-"""What divides a plan's job in the settings of the stacks that are not transformers': a file, or arguments."""
+"""Settings that divide a plan's job for stacks other than transformers: a file, or arguments."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -9,12 +9,12 @@ Sections = Mapping[str, Mapping[str, Any]]
 
 
 def has_own_file(stack: str) -> bool:
-    """Whether the stack of that name has settings of its own here; transformers' Trainer stands in for the others."""
+    """Whether the stack of that name has a file of its own here; transformers' Trainer stands in for the others."""
     return stack in _FILES
 
 
 def stack_file(plan: JobPlan, stack: str) -> tuple[str, str] | None:
-    """Name and text of what the stack of that name reads; None where it has nothing of its own here."""
+    """Name and text of the file that the named stack reads; None if it has no file of its own here."""
     if not has_own_file(stack):
         return None
     name, write = _FILES[stack]
@@ -52,7 +52,7 @@ def _nanotron(plan: JobPlan) -> str:
 
 
 def _torchtitan(plan: JobPlan) -> str:
-    """A pipeline takes all micro-batches of a step at once and cuts them itself."""
+    """The settings of torchtitan: a pipeline takes all micro-batches of a step at once and cuts them itself."""
     sharding = plan.sharding
     shards = sharding.dp if sharding.zero else 1
     at_once = plan.accumulation if sharding.pp > 1 else 1

@@ -6,12 +6,12 @@ from diagnose.predict.memory.job import JobPlan
 
 
 def counted_flops_per_token(plan: JobPlan, mfu_as: str) -> float:
-    """Model FLOPs of training one token of the plan's model, as the project counts them."""
+    """Model FLOPs for training one token of the plan's model, as the project counts them."""
     return flops_per_token(plan.model, plan.seq_len, MFU_AS[mfu_as].flops)
 
 
 def counted_peak_flops(plan: JobPlan, mfu_as: str) -> float:
-    """FLOP/s of a GPU that the project divides by: of half precision whatever runs, or of what runs."""
+    """FLOP/s of a GPU that the project divides by: always of half precision, or of the precision that runs."""
     own = plan.gpu.tflops("fp8" if plan.fp8 else plan.precision.peak) or 0.0
     half = plan.gpu.matrix_tflops or own
     return 1e12 * (half if MFU_AS[mfu_as].peak == "half" else own)

@@ -1,4 +1,4 @@
-"""Where a job's model comes from: a configuration file of transformers, or a name of the table."""
+"""Sources of a job's model: a configuration file of transformers, or a name of the table."""
 
 import json
 import os
@@ -49,7 +49,7 @@ def model_named(text: str) -> tuple[str, ModelShape]:
 
 
 def longest_usual(model: ModelShape) -> int:
-    """Tokens of a sequence that nobody states: 2048, or halves of it where the model has places for no more."""
+    """Default length of a sequence in tokens: 2048, or halves of it if the model has positions for no more."""
     usual = _TOKENS
     while model.positions and usual > max(model.positions, 1):
         usual //= 2
@@ -57,10 +57,10 @@ def longest_usual(model: ModelShape) -> int:
 
 
 def with_places(model: ModelShape, seq_len: int, stack: Stack) -> ModelShape:
-    """The model with a learned place for each token of a sequence; one without such places as it is.
+    """The model with a learned position for each token of a sequence; unchanged if it has no such positions.
 
     Raises:
-        UserError: it has fewer, and transformers takes them as its configuration has them. Other stacks build the model
+        UserError: it has fewer, and transformers takes the number of its configuration. Other stacks build the model
             for the sequences.
     """
     if not model.positions or seq_len <= model.positions:

@@ -1,4 +1,4 @@
-"""Why a configuration is the one to take, in a textbook's three steps: fit, reach the global batch, throughput."""
+"""Reasons for a configuration, in a textbook's three steps: fit, reach the global batch, throughput."""
 
 from diagnose.commands.fit.search import Ranked, Search
 from diagnose.commands.fit.step_time import StepTime
@@ -10,7 +10,7 @@ _NEARLY_ALL = 0.99
 
 
 def division(plan: JobPlan) -> str:
-    """How the GPUs are divided, in a few words."""
+    """The division of the GPUs in a few words."""
     sharding = plan.sharding
     kinds = [f"{name}={count}" for name, count in (("tp", sharding.tp), ("pp", sharding.pp)) if count > 1]
     zero = f" {ZERO_STAGES[sharding.zero].split(' or ')[0]}" if sharding.dp > 1 else ""
@@ -18,13 +18,13 @@ def division(plan: JobPlan) -> str:
 
 
 def batch(plan: JobPlan) -> str:
-    """How the global batch is reached."""
+    """The product that makes the global batch."""
     parts = f"{plan.micro_batch} x {plan.accumulation} x {plan.sharding.dp}"
     return f"{plan.global_batch} sequences = micro-batch x accumulation x dp = {parts}"
 
 
 def largest_losses(step: StepTime) -> list[tuple[str, float]]:
-    """The parts of the step beside matrix products and attention that take most, each with its share of the step."""
+    """The largest parts of the step other than matrix products and attention, each with its share of the step."""
     shares = {name: seconds / step.step_s for name, seconds in step.parts.items()}
     named = [(name, share) for name, share in shares.items() if name not in ("matrix products", "attention")]
     return sorted((entry for entry in named if entry[1] >= _SMALL), key=lambda entry: -entry[1])[:_MOST_NAMED]
@@ -36,7 +36,7 @@ def percent(share: float, digits: int = 1) -> str:
 
 
 def chance(step: StepTime) -> str:
-    """How likely a stall is, which is an estimate and never certain."""
+    """The probability of a stall as text; an estimate is never certain."""
     return "over 99 %" if step.stall_chance > _NEARLY_ALL else percent(step.stall_chance, 0)
 
 

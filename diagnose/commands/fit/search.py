@@ -1,4 +1,4 @@
-"""Which of the ways to divide a job over its GPUs is the fastest, and what the next best loses."""
+"""Search for the fastest of the ways to divide a job over its GPUs, and the loss of the next best."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ class Ranked:
 
 @dataclass(frozen=True)
 class Search:
-    """What was found.
+    """The result of a search.
 
     Attributes:
         ranked: configurations that fit, the fastest first; each number of stages, shards and ZeRO stage once.
@@ -35,7 +35,7 @@ class Search:
     fitting: int
 
     def loss(self, place: int) -> float:
-        """How much slower the configuration at that place is. Share of the best one's throughput."""
+        """Loss of the configuration at that place, as a share of the best one's throughput."""
         return 1 - self.ranked[place].step.expected_tokens_per_s / self.ranked[0].step.expected_tokens_per_s
 
 
@@ -43,12 +43,12 @@ def search(plan: JobPlan, stack: Stack, global_batch: int, fits: Fits) -> Search
     """The best configurations of the plan's job for a global batch.
 
     Tried are all divisions of the stack into dp x tp x pp with tensor parallelism inside a node, its ZeRO stages,
-    micro-batches of powers of two that reach the global batch, and checkpointing. They are ranked by the
-    mean throughput of runs, those that stall included.
+    micro-batches of powers of two that reach the global batch, and checkpointing. They are ranked by the mean
+    throughput of runs, those that stall included.
 
     Args:
         plan: the job; its sharding, micro-batch, accumulation and checkpointing are what is searched.
-        stack: what trains it.
+        stack: the training stack.
         global_batch: sequences of an optimizer step.
         fits: whether a plan's memory fits.
 

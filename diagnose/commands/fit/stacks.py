@@ -1,4 +1,4 @@
-"""What a training stack reaches of the hardware: a few rates, fitted on published runs, with their source."""
+"""Rates that a training stack reaches on the hardware, fitted on published runs, with their source."""
 
 import tomllib
 from collections.abc import Mapping
@@ -23,37 +23,37 @@ class Stack:
         name: as users type it.
         source: the published runs that the rates were fitted on.
         boards: on which GPUs these ran, by how the names of the table of GPUs begin.
-        matrix_share: of the dense peak, what matrix products of endless width reach.
+        matrix_share: share of the dense peak that matrix products of endless width reach.
         matrix_half_width: columns of a rank's slice of the hidden width at which half of that is reached.
-        attention_share: of the dense peak, what fused attention reaches on the pairs that a causal mask leaves.
-        elementwise_bytes: read and written between the matrix products, forward and backward, for each token, block
-            and element of the hidden width.
+        attention_share: share of the dense peak that fused attention reaches on the pairs that a causal mask leaves.
+        elementwise_bytes: read and written between the matrix products, forward and backward, for each token, block and
+            element of the hidden width.
         logits_bytes: of the loss, for each token and entry of the vocabulary.
         score_bytes: of eager attention, for each pair of tokens and head.
         host_layer_s: the host's time for a block, forward and backward.
         host_layer_tp_s: the same with tensor parallelism.
-        tp_exposed_share: of tensor-parallel transfers, what nothing hides.
+        tp_exposed_share: share of tensor-parallel transfers that nothing hides.
         tp_nodes_gbs: bus bandwidth of tensor parallelism between nodes, GB/s times the nodes of a group.
         ring_hop_s: latency of each rank of a tensor-parallel group that spans nodes, in each collective.
-        pipeline_hop_s: what pipelines between nodes add to each rank of each tensor-parallel collective.
+        pipeline_hop_s: time that pipelines between nodes add to each rank of each tensor-parallel collective.
         handover_s: of a micro-batch from a stage to the next.
         node_gbs: network of a node that data parallelism reaches, GB/s in one direction.
         half_nodes: nodes of a group at which half of that is reached.
-        reduce_exposed_share: of gradient reduction, what the backward pass does not hide.
-        gather_exposed_share: the same where ranks hold shards (ZeRO, FSDP).
+        reduce_exposed_share: share of gradient reduction that the backward pass does not hide.
+        gather_exposed_share: the same if ranks hold shards (ZeRO, FSDP).
         optimizer_passes: times that the optimizer moves the bytes of its weights, gradients and states.
         step_s: of each optimizer step whatever its size.
         liger_elementwise: of the elementwise bytes, the share that Liger's kernels leave.
         liger_logits: of the loss's bytes, the share that Liger's fused loss leaves.
         compiled_elementwise: of the elementwise bytes, the share that torch.compile leaves.
-        fp8_share: of the time of the blocks' matrix products, what they take in fp8.
+        fp8_share: share of the time of the blocks' matrix products that they take in fp8.
         stall_s: of each exchange of a rank with another node, in a job that stalls.
         collective_stall_s: of each tensor-parallel collective between nodes, in a job that stalls.
-        stall_odds: what each unit of `stalls.evidence` adds to the logarithm of the odds of a stall; empty where no run
-            is known to stall.
+        stall_odds: the addition of each unit of `stalls.evidence` to the logarithm of the odds of a stall; empty if no
+            run is known to stall.
         divides_blocks: it has tensor and pipeline parallelism.
         zero_stages: that it has.
-        dtype: that it trains in unless told otherwise.
+        dtype: that it trains in by default.
         model_prefix: how the short names of its source's models continue the names of the table of models.
         uneven_stages: stages are balanced by weights.
         mfu_as: whose count of model FLOPs its MFU is, one of `MFU_AS`.
@@ -106,14 +106,14 @@ class Stack:
         return replace(self, **dict(rates))  # type: ignore[arg-type]
 
     def counting_as(self, mfu_as: str | None) -> "Stack":
-        """The same stack whose MFU is that project's count; its own where none is named."""
+        """The stack with its MFU counted as that project does; the stack's own if none is named."""
         return self if mfu_as is None else replace(self, mfu_as=mfu_as)
 
     def check(self, sharding: Sharding) -> None:
-        """Nothing, when the stack can divide a job so.
+        """Refuse a division that the stack does not have.
 
         Raises:
-            UserError: it cannot; the message says what can.
+            UserError: it cannot; the message names the possible ones.
         """
         if sharding.tp * sharding.pp > 1 and not self.divides_blocks:
             able = ", ".join(name for name, stack in stacks().items() if stack.divides_blocks)

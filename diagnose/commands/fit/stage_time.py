@@ -1,4 +1,4 @@
-"""Seconds of a micro-batch on one pipeline stage, forward and backward, by what takes them."""
+"""Seconds of a micro-batch on one pipeline stage, forward and backward, by part."""
 
 from dataclasses import dataclass
 
@@ -25,7 +25,7 @@ _FORWARD_SHARE = 1 / 3  # of training's matrix products; of attention and elemen
 
 @dataclass(frozen=True)
 class Board:
-    """What a GPU can do: FLOP/s of its dense peak in the plan's precision, bytes/s of its memory."""
+    """Rates of a GPU: FLOP/s of its dense peak in the plan's precision, bytes/s of its memory."""
 
     peak_flops: float
     memory_bytes_per_s: float
@@ -35,7 +35,7 @@ def board_of(plan: JobPlan) -> Board:
     """The plan's GPU in the plan's precision.
 
     Raises:
-        UserError: the board has no such units, or nobody states their rate.
+        UserError: the board has no such units, or their rate is unknown.
     """
     gpu, precision = plan.gpu, plan.precision.peak
     tflops = gpu.tflops(precision)
@@ -50,7 +50,7 @@ def board_of(plan: JobPlan) -> Board:
 
 @dataclass(frozen=True)
 class Stage:
-    """What one pipeline stage holds.
+    """Contents of one pipeline stage.
 
     Attributes:
         layers: its blocks.
@@ -70,7 +70,7 @@ def stages(plan: JobPlan) -> tuple[Stage, ...]:
 
 
 def stage_parts(plan: JobPlan, stack: Stack, board: Board, stage: Stage) -> dict[str, float]:
-    """Seconds by name; what a part hides behind others is not in it."""
+    """Seconds by part; time that a part hides behind others is not included."""
     parts = _device_parts(plan, stack, board, stage)
     device = sum(parts.values())
     host = _host_s(plan, stack, stage.layers + stage.has_head)
@@ -118,7 +118,7 @@ def _device_parts(plan: JobPlan, stack: Stack, board: Board, stage: Stage) -> di
 
 
 def _attention_s(plan: JobPlan, stack: Stack, board: Board, matrix_flops: float) -> float:
-    """A block's attention: fused over the pairs that the mask leaves, or eager over all pairs and their scores."""
+    """Seconds of a block's attention: fused over the pairs that the mask leaves, or eager over all pairs and scores."""
     model, tp, tokens = plan.model, plan.sharding.tp, plan.micro_batch_tokens
     if plan.attention != "eager":
         pairs = causal_pairs_per_token(model, plan.seq_len)
@@ -130,14 +130,15 @@ def _attention_s(plan: JobPlan, stack: Stack, board: Board, matrix_flops: float)
 
 
 def _host_s(plan: JobPlan, stack: Stack, blocks: int) -> float:
-    """The host's time to launch so many blocks, and the latencies that no size of a message hides."""
+    """Seconds of the host to launch so many blocks, with the latencies that no message size hides."""
     launches = stack.host_layer_s if plan.sharding.tp == 1 else stack.host_layer_tp_s
     return blocks * (launches + COLLECTIVES_PER_BLOCK * latency_s(plan, stack))
 
 
 def _sharded_weights_s(plan: JobPlan, stack: Stack, parameters: float, device_s: float) -> float:
-    """What a micro-batch waits for weights and, from ZeRO-2 on, for its gradients. FULL_SHARD gathers the weights for
-    each pass, SHARD_GRAD_OP for the forward pass.
+    """Seconds that a micro-batch waits for weights and, from ZeRO-2 on, for its gradients.
+
+    FULL_SHARD gathers the weights for each pass, SHARD_GRAD_OP for the forward pass.
     """
     if plan.sharding.zero < 2:
         return 0.0
@@ -147,5 +148,5 @@ def _sharded_weights_s(plan: JobPlan, stack: Stack, parameters: float, device_s:
 
 
 def exposed_s(seconds: float, exposed_share: float, behind_s: float) -> float:
-    """Of a transfer, what is not hidden behind so much computation."""
+    """Seconds of a transfer that are not hidden behind so much computation."""
     return exposed_share * seconds + max((1 - exposed_share) * seconds - behind_s, 0.0)

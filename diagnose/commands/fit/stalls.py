@@ -1,4 +1,4 @@
-"""Jobs between nodes that stall: how likely it is, how long it takes, and the step to expect when some of them do."""
+"""Jobs between nodes that stall: their probability, the lost time, and the step to expect when some of them do."""
 
 import math
 from functools import lru_cache
@@ -35,12 +35,12 @@ def stall_s(plan: JobPlan, stack: Stack) -> float:
 
 
 def evidence(plan: JobPlan) -> dict[str, float]:
-    """What the odds of a stall depend on, by the names of `Stack.stall_odds`.
+    """Variables that the odds of a stall depend on, by the names of `Stack.stall_odds`.
 
-    Nodes; nodes of a tensor-parallel group beside a pipeline, in doublings; that there is no pipeline; and the share
-    of the GPU's memory that the fullest rank takes beyond a roomy one, since an allocator short of room gives memory
-    back and asks for it again. That share counts by itself where tensor parallelism crosses nodes without a pipeline:
-    there all ranks of a group wait for the one whose allocator does so.
+    Nodes; nodes of a tensor-parallel group in a job with a pipeline, in doublings; that there is no pipeline; and the
+    share of the GPU's memory that the fullest rank takes beyond a roomy one, since an allocator short of room gives
+    memory back and asks for it again. That share counts on its own if tensor parallelism crosses nodes without a
+    pipeline: there all ranks of a group wait for the one whose allocator does so.
     """
     sharding = plan.sharding
     group_nodes = max(sharding.tp / plan.gpus_per_node, 1)
@@ -70,7 +70,7 @@ def stall_chance(plan: JobPlan, stack: Stack) -> float:
 
 
 def median_s(steady_s: float, stalled_s: float, chance: float) -> float:
-    """Seconds that half of all runs stay below, where that share of them stalls.
+    """Median seconds of a step over runs of which the share `chance` stalls.
 
     Both kinds spread about their own value, so that a small chance lengthens the step to expect by a little.
     """

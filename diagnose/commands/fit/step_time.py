@@ -1,4 +1,4 @@
-"""How long an optimizer step takes before it runs: parts that add up, with the rates of a training stack."""
+"""Predict the time of an optimizer step before it runs: parts that add up, with the rates of a training stack."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class StepTime:
         slowest_s: seconds when it goes badly; one measured run in five lay outside of both ends.
         tokens: of the step.
         gpus: that run it.
-        mfu_as: whose count `model_flops` and `peak_flops` are, one of `MFU_AS`.
+        mfu_as: the project whose count `model_flops` and `peak_flops` are, one of `MFU_AS`.
         model_flops: of the step.
         peak_flops: dense peak of a GPU that MFU is a share of.
         stall_chance: share of measured runs of this kind that stalled in every micro-batch.
@@ -61,12 +61,12 @@ class StepTime:
 
     @property
     def mfu(self) -> float:
-        """Model FLOPs utilisation. Share of the peak."""
+        """Model FLOPs utilisation, as a share of the peak."""
         return mfu_share(self.model_flops, self.step_s, self.gpus * self.peak_flops)
 
     @property
     def expected_tokens_per_s(self) -> float:
-        """Tokens per second on average over runs, of which some stall."""
+        """Mean tokens per second over runs, of which some stall."""
         return self.tokens * ((1 - self.stall_chance) / self.steady_s + self.stall_chance / self.stalled_s)
 
     @property
@@ -121,14 +121,14 @@ def _parts(plan: JobPlan, stack: Stack, board: Board) -> dict[str, float]:
 
 
 def _state_bytes(plan: JobPlan) -> float:
-    """Bytes that the optimizer's step is about, for each parameter: what it updates, from what, and what it keeps."""
+    """Bytes that the optimizer's step reads or writes for each parameter: weights, gradients and its own states."""
     precision = plan.precision
     held = precision.weight_bytes + precision.master_bytes + precision.gradient_bytes
     return held + optimizer_bytes(plan)
 
 
 def _data_parallel_s(plan: JobPlan, stack: Stack, parameters: float, micro_batch_s: float) -> float:
-    """What is transferred once a step: gradients, unless each micro-batch reduces them, and then the new weights."""
+    """Seconds of transfers once per step: gradients, unless each micro-batch reduces them, and then the new weights."""
     zero, behind_s = plan.sharding.zero, _BACKWARD_SHARE * micro_batch_s
     seconds = 0.0
     if zero < 2:
@@ -142,7 +142,7 @@ def _data_parallel_s(plan: JobPlan, stack: Stack, parameters: float, micro_batch
 
 
 def regime(plan: JobPlan) -> str:
-    """Which of the stack's spans holds."""
+    """Name of the stack's span that applies to the plan."""
     if plan.nodes >= WIDE_NODES:
         return "wide"
     if plan.nodes == 1:

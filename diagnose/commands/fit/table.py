@@ -1,4 +1,4 @@
-"""A table of planned runs in, the same table with predictions out. What was measured in it is never read."""
+"""Predictions for a table of planned runs. Measured columns of the table are never read."""
 
 import csv
 import io
@@ -46,17 +46,17 @@ def read_table(path: Path) -> list[dict[str, str]]:
 
 
 def stack_for(row: Row, given: str | None) -> str:
-    """The training stack of a row: its column, what the user states, or what the row's columns are like."""
+    """The training stack of a row: its column, the user's, or the one that the row's columns suggest."""
     return row.get("stack") or given or ("nanotron" if row.get("tp") or row.get("pp") else "transformers")
 
 
 def plan_of(row: Row, stack_name: str, shape_of: ShapeOf) -> JobPlan:
     """The job of a row.
 
-    Of accumulation and global batch one suffices, and where they contradict each other the global batch holds.
+    Of accumulation and global batch one suffices, and if they contradict each other the global batch holds.
 
     Raises:
-        UserError: a cell is missing or no number, or the job cannot be launched so.
+        UserError: a cell is missing or no number, or the job cannot be launched as stated.
     """
     cells, stack = known_cells(row), stack_of(stack_name)
     gpus = _count(cells, "gpus")
@@ -82,7 +82,7 @@ def plan_of(row: Row, stack_name: str, shape_of: ShapeOf) -> JobPlan:
 
 
 def _shape(name: str, stack: Stack, shape_of: ShapeOf) -> ModelShape:
-    """The model of that name; a short name is first of all one of the stack's own source."""
+    """The model of that name; a short name first means one of the stack's own source."""
     try:
         return shape_of(stack.model_prefix + name)
     except UserError:
@@ -90,15 +90,13 @@ def _shape(name: str, stack: Stack, shape_of: ShapeOf) -> ModelShape:
 
 
 def _as_built(model: ModelShape, stack: Stack, pp: int, seq_len: int) -> ModelShape:
-    """The model as it is set up for the job: nanotron's pipelines untie the head, and a table of learned positions is
-    as long as the sequences are.
-    """
+    """The model as built for the job: nanotron's pipelines untie the head, and learned positions match sequences."""
     positions = max(model.positions, seq_len) if model.positions else 0
     return replace(model, positions=positions, tied=model.tied and not (stack.uneven_stages and pp > 1))
 
 
 def _choices(cells: Row) -> dict[str, Any]:
-    """What is left to the defaults of a plan where the table does not say."""
+    """Fields of a plan that have a default if the table has no value."""
     given: dict[str, Any] = {
         name: cells[name] for name in ("optimizer", "attention", "checkpointing") if cells.get(name)
     }
@@ -133,11 +131,11 @@ def _count(cells: Row, name: str, default: int | None = None, least: int = 1) ->
 
 @dataclass(frozen=True)
 class Predictions:
-    """What became of a table.
+    """The predictions for a table.
 
     Attributes:
-        rows: with the columns `ADDED` and, where MFU is asked for as a project counts it, `STATED`; they are empty
-            where a row could not be predicted.
+        rows: with the columns `ADDED` and, if MFU is counted as a project does, `STATED`; they are empty if a row could
+            not be predicted.
         problems: why, by line of the file.
     """
 
@@ -148,14 +146,14 @@ class Predictions:
 def predictions(
     rows: Sequence[Row], stack_name: str | None, shape_of: ShapeOf, ledger_of: LedgerOf, mfu_as: str | None = None
 ) -> Predictions:
-    """The rows with their predictions; memory is what tensors take, in GiB, as torch's peak has it.
+    """The rows with their predictions; memory is that of tensors, in GiB, as torch's peak counts it.
 
     Args:
         rows: of the table.
-        stack_name: the training stack of rows that do not name one; None is told by their columns.
+        stack_name: the training stack of rows that do not name one; None lets their columns decide.
         shape_of: the model of a name.
-        ledger_of: what a plan takes on its fullest GPU.
-        mfu_as: whose count MFU is, also that of the throughput that the table states; None for the stack's own.
+        ledger_of: the memory of a plan on its fullest GPU.
+        mfu_as: the project whose count MFU is, also for the throughput that the table states; None for the stack's own.
     """
     done = Predictions([], {})
     columns = ADDED if mfu_as is None else ADDED + STATED
@@ -181,7 +179,7 @@ def _predicted(plan: JobPlan, stack: Stack, ledger_of: LedgerOf) -> dict[str, st
 
 
 def _stated(plan: JobPlan, stack: Stack, row: Row) -> dict[str, str]:
-    """The columns `STATED`: what the throughput of the table is in the stack's count; none where it states none."""
+    """The columns `STATED`: the table's throughput in the stack's count; empty if the table has none."""
     try:
         tokens_per_s = float(known_cells(row).get("tokens_per_s_per_gpu", ""))
     except ValueError:

@@ -14,7 +14,7 @@ _SMALLEST_PART = 0.005  # of the step or of the memory: what is less is summed u
 _ROUNDED = ("bf16", "fp16")
 _REST = "less than 0.5 % each"
 _BAR = 20
-_LONG_S = 10  # a step from here on is told in seconds
+_LONG_S = 10  # a step from here on is shown in seconds
 _LEAST_SHOWN = 0.05  # in the unit of the column, which has one digit
 _WIDE = 60  # cells from which on parts are indented like text
 
@@ -55,7 +55,7 @@ def _memory(page: Page, made: Forecast) -> None:
 
 
 def _several(made: Forecast) -> str:
-    """What changes do together that do not make room one by one."""
+    """Sentence on changes that make room together if none does one by one."""
     names, micro_batch = made.several_remedies
     changes = " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
     if micro_batch:
@@ -132,7 +132,7 @@ def _choice(page: Page, made: Forecast) -> None:
 
 
 def _to_expect(step: StepTime) -> str:
-    """What the ranking goes by: a mean over runs of which some stall."""
+    """Text of the throughput that the ranking uses: a mean over runs of which some stall."""
     text = f"{step.expected_tokens_per_s / step.gpus:,.0f} tokens/s of a GPU"
     if not step.stall_chance:
         return text

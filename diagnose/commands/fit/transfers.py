@@ -43,7 +43,7 @@ def nodes_spanned(plan: JobPlan) -> int:
 
 
 def _data_parallel_s(plan: JobPlan, stack: Stack, kind: str, message_bytes: float) -> float:
-    """The groups of a node share its network, and each crosses it once (hierarchical algorithm)."""
+    """Seconds of a data-parallel collective: groups of a node share its network, each crossing it once."""
     if plan.sharding.dp == 1:
         return 0.0
     nodes = nodes_spanned(plan)
@@ -72,7 +72,7 @@ def latency_s(plan: JobPlan, stack: Stack) -> float:
 
 
 def shard_latency_s(plan: JobPlan, stack: Stack) -> float:
-    """Seconds that gathering the new weights of a stage's blocks takes whatever their size: a ring passes each rank."""
+    """Seconds of gathering the new weights of a stage's blocks whatever their size: a ring passes each rank."""
     if nodes_spanned(plan) == 1:
         return 0.0
     return stack.ring_hop_s * max(plan.layers_per_stage) * (plan.sharding.dp - 1)

@@ -1,1 +1,1 @@
-"""Many jobs together: their diagnoses in, what their GPU-hours went to, and what to change first, out."""
+"""Many jobs together: from their diagnoses to the use of their GPU-hours, and the changes to make first."""

@@ -1,4 +1,4 @@
-"""What a cluster's accounting knows of jobs: a CSV with a job in each row."""
+"""Jobs in a cluster's accounting: a CSV with a job in each row."""
 
 import csv
 import io
@@ -17,7 +17,7 @@ _LONGEST = 200
 
 @dataclass(frozen=True)
 class Accounted:
-    """What a row says of its job; None, and an empty label, where the cell is empty."""
+    """The accounting of one job; None, and an empty label, if the cell is empty."""
 
     gpu_hours: float | None = None
     label: str = ""
@@ -25,7 +25,7 @@ class Accounted:
 
 
 def read_accounting(path: Path) -> dict[str, Accounted]:
-    """Each job with what its row says.
+    """The accounting of each job, by the name of the job.
 
     Raises:
         UserError: it cannot be read, has no column of jobs or one of another name, two rows of one job, or a cell that

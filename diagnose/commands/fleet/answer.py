@@ -1,4 +1,4 @@
-"""Many jobs together: what their GPU-hours went to, which changes return most, and which hosts are at fault."""
+"""The answer of `diagnose fleet`: the use of GPU-hours, changes that return most, and hosts at fault."""
 
 from typing import Literal
 
@@ -15,18 +15,18 @@ HoursFrom = Literal["accounting", "armed run", "option", ""]
 
 
 class FleetCause(msgspec.Struct, frozen=True, kw_only=True):
-    """What a cause of the ledgers takes, over all jobs that are counted.
+    """Time of a cause of the ledgers, over all jobs that are counted.
 
     Attributes:
         cause: as ledgers spell it.
-        spent: "lost" where no kernel computes: the GPU idles, copies, or waits in a collective; "work" where one does;
-            "unknown" where the capture does not tell.
+        spent: "lost" if no kernel computes: the GPU idles, copies, or waits in a collective; "work" if one does;
+            "unknown" if the capture does not show it.
         gpu_hours: of all jobs together, on the basis of the fleet.
         share: of all GPU-hours.
-        price: of these GPU-hours as far as their price is known; null where that of none is.
-        jobs: in how many it takes 2 % of the GPU-hours or more.
+        price: of these GPU-hours as far as their price is known; null if that of none is.
+        jobs: the number in which it takes 2 % of the GPU-hours or more.
         worst: jobs in which it takes most, at most three.
-        first_day: the first day on which it takes 2 % of a job, in UTC; "" where no such job has a date.
+        first_day: the first day on which it takes 2 % of a job, in UTC; "" if no such job has a date.
     """
 
     cause: str
@@ -41,9 +41,9 @@ class FleetCause(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FleetGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """The jobs of a label, the ranks on a GPU type, or those on a host; the name "" is what nothing tells of.
+    """The jobs of a label, the ranks on a GPU type, or those on a host; the name "" collects those without one.
 
-    `lost_share` is of the group's own GPU-hours, `price` of what it lost; `cause` is what most of that went to.
+    `lost_share` is of the group's own GPU-hours, `price` of what it lost; `cause` is the one that most of that went to.
     """
 
     kind: Literal["label", "gpu", "host"]
@@ -57,11 +57,11 @@ class FleetGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FleetChange(msgspec.Struct, frozen=True, kw_only=True):
-    """A change that the plans of some jobs hold, with what it returns over all of them.
+    """A change in the plans of some jobs, with its return over all of them.
 
-    `gpu_hours` is [low, high], each job counted once by its own plan: what the change takes off after those before it
-    in the worst case, and in the best. High is null where the best case of a job is not known. `action` are the words
-    of the job that it returns most to, `worst` the jobs that it returns most to, at most three.
+    `gpu_hours` is [low, high], each job counted once by its own plan: the time that the change takes off after those
+    before it, in the worst case and in the best. High is null if the best case of a job is not known. `action` are the
+    words of the job that it returns most to, `worst` the jobs that it returns most to, at most three.
     """
 
     rule: str
@@ -75,23 +75,23 @@ class FleetChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FleetHost(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether a host has a fault in more jobs than chance.
+    """Whether a host has a fault in more jobs than chance explains.
 
     Attributes:
         host: its name.
         fault: "late rank": the rank that the others wait for is on it; "clock held down": heat or the power supply
             holds a GPU of it down.
-        answer: "yes" where chance alone would do so less than once in a hundred fleets like this; "unknown" where so
-            few jobs could not have shown it.
+        answer: "yes" if chance alone would do so less than once in a hundred fleets like this; "unknown" if so few jobs
+            could not have shown it.
         because: the answer in a sentence.
-        jobs: that tell, in which it ran.
+        jobs: in which it ran, and which can show the fault.
         times: of these, those with the fault.
-        expected: how many chance would give it.
-        p_value: of so many or more by chance, times the hosts that are tested; null where that is unknown.
+        expected: the number that chance would give it.
+        p_value: of so many or more by chance, times the hosts that are tested; null if that is unknown.
         reasons: what makes it late or holds it down, the most frequent first.
-        gpu_hours: what other ranks waited for it; null for a clock.
+        gpu_hours: that other ranks waited for it; null for a clock.
         first_day: with the fault, and
-        last_day: likewise, in UTC; "" where nothing dates the jobs.
+        last_day: likewise, in UTC; "" if nothing dates the jobs.
         worst: jobs with the fault, the latest first, at most three.
     """
 
@@ -128,7 +128,7 @@ class FleetTrend(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FleetDay(msgspec.Struct, frozen=True, kw_only=True):
-    """What a cause takes of the jobs of a day, in UTC; `share` is of the GPU-hours of that day's jobs."""
+    """Time of a cause in the jobs of a day, in UTC; `share` is of the GPU-hours of that day's jobs."""
 
     day: str
     cause: str
@@ -141,22 +141,22 @@ class FleetJob(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         name: its number in Slurm, else the place of its files below the folder.
-        label: as the accounting says, else the first folder of the place.
+        label: that of the accounting, else the first folder of the place.
         gpus: its ranks, those without a trace included.
         devices: the GPU types.
-        hosts: how many are known.
+        hosts: the number of known ones.
         windows: different captures of it.
-        began: of the first of them, in UTC; "" where nothing says.
-        hours: that it ran; null where nothing says.
-        hours_from: who says so; "option" is --hours.
+        began: of the first of them, in UTC; "" if unknown.
+        hours: that it ran; null if unknown.
+        hours_from: the source of `hours`; "option" is --hours.
         gpu_hours: on the basis of the fleet; null of a job that is not counted, for the reason in `because`.
-        lost_share: of them, null where the capture does not tell.
-        cause: what most of that went to.
-        price: of the GPU-hours; null where it is not known.
+        lost_share: of them, null if the capture does not show it.
+        cause: the one that most of that went to.
+        price: of the GPU-hours; null if it is not known.
         verdict: what bounds its step, by the newest capture.
         next: what to do next, by that.
-        returned: GPU-hours that its whole plan returns, [low, high]; null where nothing is predicted.
-        source: the file that this is from.
+        returned: GPU-hours that its whole plan returns, [low, high]; null if nothing is predicted.
+        source: the file that it is from.
     """
 
     name: str
@@ -187,32 +187,33 @@ class FleetUnread(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Fleet(Answer, frozen=True, kw_only=True):
-    """Everything that a report of many jobs shows.
+    """The content of a report of many jobs.
 
     Attributes:
         source: the folder.
-        basis: what a GPU-hour is counted of: "run", as long as each job ran, or "day", a day in which all jobs run.
+        basis: the time that GPU-hours are counted over: "run", as long as each job ran, or "day", a day in which all
+            jobs run.
         diagnoses: files that hold one.
         analysed: runs that were analysed for it.
-        repeats: of both, those that tell what another tells: the same steps, or steps of the same trace.
+        repeats: duplicates of both: the same steps, or steps of the same trace.
         jobs: all of them, most lost GPU-hours first.
-        counted: how many have GPU-hours.
-        gpus: theirs.
+        counted: the number of jobs with GPU-hours.
+        gpus: of these jobs.
         gpu_hours: of these jobs: the whole of every share.
-        lost_gpu_hours: in which no kernel computes.
-        unknown_gpu_hours: of which captures do not tell.
-        price: of what is lost, as far as prices are known; null where none is.
+        lost_gpu_hours: GPU-hours in which no kernel computes.
+        unknown_gpu_hours: GPU-hours that captures do not attribute.
+        price: of what is lost, as far as prices are known; null if none is.
         priced_share: of the GPU-hours, those with a price.
         causes: add up to the GPU-hours, the largest first.
         groups: by label, GPU type and host, each adding up to the GPU-hours.
-        changes: what returns most first, by the worst case.
-        all_changes: GPU-hours that all plans return together, [low, high]; null where none predicts anything.
+        changes: the largest return first, by the worst case.
+        all_changes: GPU-hours that all plans return together, [low, high]; null if none predicts anything.
         hosts: those with a fault in some job.
-        hosts_tested: how many hosts each fault is told of, by fault.
+        hosts_tested: the number of hosts that were tested, by fault.
         trends: of the causes that lose most.
         days: in order.
-        unread: what cannot be used.
-        notes: what a reader has to know besides.
+        unread: files that cannot be used.
+        notes: further notes for the reader.
     """
 
     schema_version: int = 1

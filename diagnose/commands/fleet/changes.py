@@ -1,4 +1,4 @@
-"""What the changes of all plans return: each job once, by its own plan, whose steps never count a gain twice."""
+"""GPU-hours returned by the changes of all plans: each job once, by its own plan, so that no gain counts twice."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,17 +12,17 @@ from diagnose.diagnosis.terms import Speedup
 
 @dataclass(frozen=True)
 class Returned:
-    """A step of a job's plan, and the share of the job's time that it takes off after those before it."""
+    """A step of a job's plan, and the share of the job's time that it takes off after the steps before it."""
 
     step: Planned
     share: Speedup
 
 
 def returned_by(plan: Sequence[Planned]) -> list[Returned]:
-    """Each step of a plan; the shares of the worst case add up to that of the plan, and so do those of the best.
+    """The return of each step of a plan; the shares add up to that of the plan, in the worst case and in the best.
 
-    A step returns less in the best case than in the worst where those before it have already returned more: its range
-    then goes from the one to the other.
+    A step returns less in the best case than in the worst if those before it have already returned more; its range then
+    goes from the one to the other.
     """
     found: list[Returned] = []
     low_before, high_before = 1.0, 1.0
@@ -40,7 +40,7 @@ def returned_by(plan: Sequence[Planned]) -> list[Returned]:
 
 
 def whole_plan(plan: Sequence[Planned]) -> Speedup | None:
-    """The share of the job's time that its whole plan takes off; None where nothing is predicted."""
+    """The share of the job's time that its whole plan takes off; None if nothing is predicted."""
     if not plan:
         return None
     low, high = plan[-1].cumulative
@@ -48,12 +48,12 @@ def whole_plan(plan: Sequence[Planned]) -> Speedup | None:
 
 
 def times(share: Speedup, amount: float) -> Speedup:
-    """The range of as much."""
+    """The range of the share, times the amount."""
     return share[0] * amount, None if share[1] is None else share[1] * amount
 
 
 def added(ranges: Iterable[Speedup]) -> Speedup | None:
-    """The sum of ranges, None of none; a high end that is not known makes that of the sum unknown."""
+    """The sum of ranges; None without any. An unknown high end makes that of the sum unknown."""
     each = list(ranges)
     if not each:
         return None
@@ -62,7 +62,7 @@ def added(ranges: Iterable[Speedup]) -> Speedup | None:
 
 
 def changes_of(jobs: Iterable[Counted]) -> tuple[FleetChange, ...]:
-    """A row for each rule, that which returns most in the worst case first."""
+    """A row for each rule, the largest return in the worst case first."""
     by_rule: dict[str, list[tuple[Counted, Returned]]] = {}
     for each in jobs:
         for returned in returned_by(each.job.newest.plan):

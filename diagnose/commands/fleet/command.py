@@ -1,4 +1,4 @@
-"""`diagnose fleet`: the diagnoses and runs of many jobs in, what their GPU-hours went to out."""
+"""`diagnose fleet`: from the diagnoses and runs of many jobs to the use of their GPU-hours."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -106,7 +106,7 @@ def _answer(folder: str, given: Mapping[str, Any]) -> Fleet:
 
 @contextmanager
 def _watched(shown: str) -> Iterator[Callable[[str, int, int], None] | None]:
-    """What is being read, on an interactive stderr."""
+    """A callback that shows the files being read, on an interactive stderr; None otherwise."""
     with announced(Path(shown)) as bar:
         yield None if bar is None else _of(bar)
 

@@ -1,4 +1,4 @@
-"""What many jobs lose by day, as a drawing."""
+"""Drawing of the losses of many jobs by day."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class DayBar:
 
 @dataclass(frozen=True)
 class Days:
-    """The share that is lost by day; `legend` are (class, name) of what is drawn, `top` is the share at the top."""
+    """The share that is lost by day; `legend` are (class, name) of the drawn classes, `top` is the share at the top."""
 
     bars: list[DayBar]
     legend: list[tuple[str, str]]
@@ -39,7 +39,7 @@ class Days:
 
 
 def days_view(fleet: Fleet) -> Days | None:
-    """The drawing; None of less than two days."""
+    """The drawing; None for less than two days."""
     days = sorted({row.day for row in fleet.days})
     if len(days) < 2:
         return None

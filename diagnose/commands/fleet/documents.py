@@ -1,4 +1,4 @@
-"""JSON files below a folder: which are diagnoses, whatever packs them, and which nobody can read."""
+"""JSON files below a folder: find those that are diagnoses, packed or not, and those that cannot be read."""
 
 import re
 from pathlib import Path
@@ -21,12 +21,12 @@ _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 def begins_diagnosis(start: bytes) -> bool:
-    """Whether a file that starts so is a document of diagnose, with its keys in their order."""
+    """Whether a file with this start is a document of diagnose, with its keys in their order."""
     return _BEGINS.match(start) is not None
 
 
 def refuse_no_json(start: bytes) -> None:
-    """Raises UserError where no JSON in UTF-8 starts so, packed or not."""
+    """Raise UserError if this cannot be the start of JSON in UTF-8, packed or not."""
     if start.startswith((GZIP_MAGIC, ZSTD_MAGIC)):
         return
     if not start.strip():
@@ -38,12 +38,12 @@ def refuse_no_json(start: bytes) -> None:
 
 
 def stem_of(name: str) -> str:
-    """The name of a JSON file without what says so."""
+    """The name of a JSON file without its suffix."""
     return next((name.removesuffix(suffix) for suffix in JSON_SUFFIXES if name.endswith(suffix)), name)
 
 
 def diagnosis_at(path: Path) -> Diagnosis | None:
-    """The diagnosis in the file; None where it is sound, and another of diagnose's documents.
+    """The diagnosis in the file; None if the file is another of diagnose's documents.
 
     Raises:
         UserError: it cannot be read, or used.
@@ -60,10 +60,10 @@ def diagnosis_at(path: Path) -> Diagnosis | None:
 
 
 def is_diagnosis(path: Path) -> bool:
-    """Whether it is one that is packed, or whose keys somebody has put in another order.
+    """Whether the file is a diagnosis that is packed, or has its keys in another order.
 
     Raises:
-        UserError: it cannot be unpacked, or is cut short, so that nobody knows.
+        UserError: it cannot be unpacked, or is cut short, so that it is unknown.
     """
     content = _content(path)
     if content is None:
@@ -75,9 +75,9 @@ def is_diagnosis(path: Path) -> bool:
 
 
 def _refuse_what_is_cut(content: bytes) -> None:
-    """Raises UserError where the text ends too early, or is damaged and names what documents of diagnose begin with.
+    """Raise UserError if the text ends too early, or is damaged and contains the first key of diagnose's documents.
 
-    Other broken JSON is not ours: that of other programs may have comments, several documents, numbers that are none.
+    Other broken JSON is not ours: that of other programs may have comments, several documents or invalid numbers.
     """
     try:
         msgspec.json.decode(content, type=msgspec.Raw)
@@ -89,7 +89,7 @@ def _refuse_what_is_cut(content: bytes) -> None:
 
 
 def _content(path: Path) -> bytes | None:
-    """The text of the file, None where it is too large for a diagnosis."""
+    """The text of the file, None if it is too large for a diagnosis."""
     if path.stat().st_size > LARGEST_BYTES:
         return None
     blocks, size = list[bytes](), 0
@@ -102,7 +102,7 @@ def _content(path: Path) -> bytes | None:
 
 
 class _Keys(msgspec.Struct):
-    """What a diagnosis has, and no other of diagnose's documents has all of."""
+    """The keys that a diagnosis has; no other of diagnose's documents has all of them."""
 
     verdict: msgspec.Raw = msgspec.Raw(b"")
     ranks: msgspec.Raw = msgspec.Raw(b"")

@@ -1,4 +1,4 @@
-"""Windows to jobs: each job once, with its GPU-hours, its label and its price."""
+"""Turn windows into jobs: each job once, with its GPU-hours, its label and its price."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,12 +17,12 @@ DAY_H = 24.0
 
 @dataclass(frozen=True)
 class Terms:
-    """What is known beside the captures.
+    """Facts about jobs that captures do not hold.
 
     Attributes:
         accounting: by the name of a job.
-        hours: that each job ran of which nothing else says it.
-        price: of a GPU-hour, where the accounting has none.
+        hours: that each job ran whose hours nothing else gives.
+        price: of a GPU-hour, if the accounting has none.
         armed_h: hours of each armed run, by its folder.
     """
 
@@ -36,8 +36,8 @@ class Terms:
 class Job:
     """One job; its `windows` are in order of time, those of a single rank before those of the whole job.
 
-    `gpu_hours` and `price`, of a GPU-hour, are None where nothing says them. `row` is its name in the accounting, ""
-    where no row is of it.
+    `gpu_hours` and `price`, of a GPU-hour, are None if unknown. `row` is its name in the accounting, "" if no row is of
+    it.
     """
 
     name: str
@@ -51,24 +51,24 @@ class Job:
 
     @property
     def newest(self) -> Window:
-        """The window that its verdict and its plan are of."""
+        """The window that provides the verdict and the plan."""
         return self.windows[-1]
 
     @property
     def day(self) -> str:
-        """Of its first window with a date, "" where none has one."""
+        """Day of its first window with a date, "" if none has one."""
         return min((window.day for window in self.windows if window.began), default="")
 
     @property
     def has_gpu(self) -> bool:
-        """Whether it runs on GPUs."""
+        """Whether the job runs on GPUs."""
         return self.newest.has_gpu
 
     def pieces(self) -> Iterator[tuple[Window, Part, float, Floats]]:
         """Each part of each window, its share of the job's GPU-hours, and the shares of its causes.
 
-        Windows count alike. Ranks without a trace are a part of their own, on no known host, and take what the mean of
-        those with one takes.
+        Windows count alike. Ranks without a trace are a part of their own, on no known host, with the mean shares of
+        those with one.
         """
         for window in self.windows:
             each = 1 / len(self.windows) / max(self.gpus, 1)
@@ -89,13 +89,13 @@ class Job:
 
 
 def mean_shares(window: Window) -> Floats:
-    """Of all ranks that were seen, each cause's share of the time, shape (causes,)."""
+    """Share of each cause in the time of all seen ranks, shape (causes,)."""
     ranks = np.array([part.ranks for part in window.parts], float)
     return (ranks / ranks.sum()) @ window.shares
 
 
 def preferred(one: Window, other: Window) -> Window:
-    """Which of two that tell the same trace is kept: that of the whole job, then that of more steps, else the first."""
+    """The one to keep of two windows of the same trace: of the whole job, then of more steps, else the first."""
     return max(one, other, key=lambda window: (window.is_whole, window.steps))
 
 
@@ -114,14 +114,14 @@ def jobs_of(windows: Iterable[Window], terms: Terms) -> list[Job]:
 
 
 def _told_apart(jobs: Sequence[Job]) -> Iterator[Job]:
-    """The jobs, those of one name with what they are from."""
+    """The jobs; those that share a name get their source added to it."""
     times = Counter(job.name for job in jobs)
     for job in jobs:
         yield job if times[job.name] == 1 else replace(job, name=f"{job.name} ({job.newest.source})")
 
 
 def basis_of(jobs: Sequence[Job], terms: Terms) -> Basis:
-    """By the length of each job where the user states lengths, or all are known; else by a day of all jobs."""
+    """The basis of GPU-hours: each job's length if the user states lengths or all are known, else a day of all jobs."""
     known = all(job.gpu_hours is not None for job in jobs if job.has_gpu)
     stated = terms.hours is not None or any(row.gpu_hours is not None for row in terms.accounting.values())
     return "run" if known or stated else "day"
@@ -156,7 +156,7 @@ def _gpu_hours(windows: Sequence[Window], gpus: int, row: Accounted, terms: Term
 
 
 def _folder(name: str) -> str:
-    """The first folder of the place, which the user has named."""
+    """The first folder of the place, which is named by the user."""
     first, slash, _ = name.partition("/")
     return first if slash else ""
 

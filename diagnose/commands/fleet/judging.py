@@ -1,4 +1,4 @@
-"""Windows in, a frozen Fleet out."""
+"""Judge windows into a frozen Fleet."""
 
 from collections.abc import Iterator, Sequence
 
@@ -16,11 +16,11 @@ _NO_GPU, _NO_LENGTH = "it runs without a GPU", "nothing says how long it ran"
 
 
 def fleet_of(read: Read, terms: Terms, source: str) -> Fleet:
-    """Everything that a report of these jobs shows.
+    """The content of a report of these jobs.
 
     Args:
-        read: what was read.
-        terms: what is known beside it.
+        read: the windows that were read.
+        terms: facts that captures do not hold.
         source: the folder, as it may be shown.
 
     Raises:

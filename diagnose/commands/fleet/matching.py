@@ -1,4 +1,4 @@
-"""Rows of the accounting to jobs: a row is of one job, and a job has one row; no GPU-hour is given out twice."""
+"""Match rows of the accounting with jobs: one job for each row, one row for each job, no GPU-hour counted twice."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -25,8 +25,8 @@ _WHY = ("of no job here", "of a job that another row is of", "of several jobs he
 def rows_of(jobs: Mapping[str, Sequence[Window]], rows: Collection[str]) -> dict[str, str]:
     """The row of each job that has one, by the job's key.
 
-    A row is of the job whose number in Slurm it names, else of that whose place, else of that whose place ends in it.
-    A name that several jobs have is of none of them.
+    A row names a job by its number in Slurm, else by its place, else by the end of its place. A name of several jobs
+    matches none of them.
     """
     found: dict[str, str] = {}
     left = set(rows)
@@ -44,7 +44,7 @@ def rows_of(jobs: Mapping[str, Sequence[Window]], rows: Collection[str]) -> dict
 
 
 def unused(jobs: Iterable[Sequence[Window]], rows: Iterable[str], used: Collection[str]) -> Iterator[str]:
-    """Why rows are of no job, each reason with one of them."""
+    """Reasons why rows match no job, each with one of the rows."""
     named = Counter(name for windows in jobs for name in {name_of(one) for one in windows for name_of in _NAMES})
     by_reason: dict[str, list[str]] = {}
     for row in rows:

@@ -1,4 +1,4 @@
-"""Hosts with a fault in more jobs than chance: what is tested, against what, and when so few jobs tell nothing."""
+"""Hosts with a fault in more jobs than chance explains: the test, its reference, and when the jobs are too few."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,7 +17,7 @@ ALPHA = 0.01  # chance of one accusation, or of one trend, in a fleet in which n
 
 @dataclass(frozen=True)
 class Seen:
-    """A host in a job that tells: whether it has the fault, why, and what others waited for it."""
+    """A host in a job that can show the fault: whether it has it, why, and how long others waited for it."""
 
     job: Job
     has: bool
@@ -27,12 +27,12 @@ class Seen:
 
 @dataclass(frozen=True)
 class _Host:
-    """A host in all jobs that tell.
+    """A host in all jobs that can show the fault.
 
     Attributes:
         seen: each of them.
-        expected: how often chance would give it the fault.
-        p_value: chance of so often or more.
+        expected: the number of faults that chance would give it.
+        p_value: probability of so many faults or more by chance.
         least: the same if it had the fault in all of them.
     """
 
@@ -47,7 +47,7 @@ class _Host:
 
 
 def hosts_of(jobs: Sequence[Counted]) -> tuple[tuple[FleetHost, ...], dict[str, int]]:
-    """Hosts with a fault in some job, the least likely by chance first, and how many hosts each fault is told of."""
+    """Hosts with a fault in some job, the least likely by chance first, and the number of hosts tested by fault."""
     found: list[FleetHost] = []
     tested: dict[str, int] = {}
     kinds: dict[HostFault, Callable[[Iterable[Counted]], dict[str, _Host]]] = {
@@ -64,7 +64,7 @@ def hosts_of(jobs: Sequence[Counted]) -> tuple[tuple[FleetHost, ...], dict[str, 
 
 
 def _late(jobs: Iterable[Counted]) -> dict[str, _Host]:
-    """Jobs on several hosts in which a rank is late. By chance each rank is as likely to be it as any other."""
+    """Hosts by late ranks, in jobs on several hosts; by chance each rank is equally likely to be the late one."""
     seen: dict[str, list[Seen]] = {}
     chances: dict[str, list[float]] = {}
     for each in jobs:
@@ -93,7 +93,7 @@ def _late(jobs: Iterable[Counted]) -> dict[str, _Host]:
 
 
 def _held(jobs: Iterable[Counted]) -> dict[str, _Host]:
-    """Jobs with readings of a host's clocks. By chance those with the fault are spread blindly over all hosts."""
+    """Hosts by clocks that are held down, in jobs with readings; by chance the fault is spread blindly over hosts."""
     seen: dict[str, list[Seen]] = {}
     for each in jobs:
         for host, job, reasons in _readings(each.job):

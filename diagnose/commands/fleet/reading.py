@@ -1,4 +1,7 @@
-"""The windows below a folder: diagnoses as they are, and runs without one analysed. One at a time is in memory."""
+"""Read the windows below a folder: diagnoses as they are, and runs without one by analysis.
+
+One at a time is in memory.
+"""
 
 import re
 from collections.abc import Callable
@@ -39,15 +42,15 @@ Watch = Callable[[str, int, int], None]  # called with the place of what is read
 
 @dataclass
 class Read:
-    """What was read so far.
+    """The windows and files that were read so far.
 
     Attributes:
         windows: each capture once.
-        known: the key of the window that is kept, by the digests and the traces of all that tell it.
+        known: the key of the window that is kept, by the digests and the traces of all its duplicates.
         diagnoses: files that hold one.
         analysed: runs that were analysed.
-        repeats: of both, those that tell what another tells.
-        unread: what cannot be used.
+        repeats: duplicates of both.
+        unread: files that cannot be used.
         left: runs that were not to be analysed.
         armed_h: hours of each armed run, by its folder.
     """
@@ -62,7 +65,7 @@ class Read:
     armed_h: dict[str, float] = field(default_factory=dict)
 
     def take(self, window: Window | None, place: str) -> None:
-        """Keeps the window, or of two that tell the same steps, or steps of the same trace, one."""
+        """Keep the window; of two windows of the same steps, or of the same trace, keep one."""
         if window is None:
             self.refuse(place, "no step was counted in it")
             return
@@ -73,13 +76,13 @@ class Read:
         self.windows[key] = window if known is None else preferred(known, window)
 
     def refuse(self, place: str, why: str) -> None:
-        """Names what cannot be used."""
+        """Name a place that cannot be used."""
         self.unread.append(FleetUnread(file=printable(place) or ".", why=printable(" ".join(why.split()))))
 
 
 @dataclass
 class _Found:
-    """Places below the folder: documents, folders with what may be traces, folders of armed runs with a step log."""
+    """Places below the folder: documents, folders with possible traces, folders of armed runs with a step log."""
 
     documents: list[str] = field(default_factory=list)
     runs: dict[str, list[str]] = field(default_factory=dict)
@@ -89,13 +92,13 @@ class _Found:
 def read_fleet(tree: Tree, options: analysis.Options, *, analyse: bool = True, watch: Watch | None = None) -> Read:
     """All windows of the tree.
 
-    A run is not analysed where a diagnosis in its folder tells of all its files.
+    A run is not analysed if a diagnosis in its folder covers all its files.
 
     Args:
         tree: the files.
         options: for the analysis of runs without a diagnosis.
         analyse: whether these are analysed at all.
-        watch: told what is read.
+        watch: called with each file that is read.
     """
     read = Read()
     reading = _Reading(tree, options if analyse else None, _survey(tree, read), read, watch or _unwatched)
@@ -131,7 +134,7 @@ def _survey_file(tree: Tree, found: _Found, folder: str, name: str) -> None:
 
 
 def _tried(read: Read, place: str, take: Callable[[], None]) -> None:
-    """What cannot be used is named, and the next is read."""
+    """Run `take`; name the place if it cannot be used, and go on."""
     try:
         netted(place, take, partial(read.refuse, place))
     except UserError as error:
@@ -142,7 +145,7 @@ def _tried(read: Read, place: str, take: Callable[[], None]) -> None:
 
 @dataclass
 class _Reading:
-    """The tree on its way to windows; `told` are names of traces that a diagnosis of their folder tells of."""
+    """The conversion of a tree into windows; `told` are names of traces that a diagnosis in their folder covers."""
 
     tree: Tree
     options: analysis.Options | None
@@ -152,7 +155,7 @@ class _Reading:
     told: dict[str, set[str]] = field(default_factory=dict)
 
     def all(self) -> None:
-        """Documents first, since they save the analysis of their runs."""
+        """Read everything, documents first, since they save the analysis of their runs."""
         takes = [(place, partial(self._document, place)) for place in self.found.documents]
         takes += [(log, partial(self._step_log, folder, log)) for folder, log in self.found.armed.items()]
         takes += [(folder, partial(self._runs, folder, names)) for folder, names in self.found.runs.items()]
@@ -175,7 +178,7 @@ class _Reading:
         self._take(diagnosis, place, folder if stem == _NAMELESS and folder else _joined(folder, stem), folder)
 
     def _other_document(self, place: str, file: Path) -> None:
-        """One that does not begin as diagnose writes it."""
+        """Read a document that does not begin as diagnose writes it, if it is a diagnosis."""
         if is_diagnosis(file):
             self._document(place)
 
@@ -208,7 +211,7 @@ class _Reading:
         self._take(diagnosis, name or _TOP, _joined(folder, called) if "@" in name else folder or called, folder)
 
     def _take(self, diagnosis: Diagnosis, place: str, name: str, folder: str) -> None:
-        """Its window; one in the folder of an armed run is of that run, and named after it."""
+        """Take the window of a diagnosis; one in the folder of an armed run belongs to that run, and has its name."""
         above, _, last = folder.rpartition("/")
         armed = self.found.armed
         of_run = above if is_window(last) and above in armed else folder if folder in armed else None
@@ -220,7 +223,7 @@ class _Reading:
 
 
 def hours_of(log: ArmedLog) -> float:
-    """Hours of an armed run by the clock of its log; the time until it began again after an end is left out."""
+    """Hours of an armed run by the clock of its log; the time between an end and the next begin is left out."""
     seconds, before = 0.0, None
     for number, (_, covers, us, ended_s) in enumerate(log.blocks):
         own_s = float(us.astype(np.float64).sum()) * covers / 1e6

@@ -89,7 +89,7 @@ _JOBS: Columns = {
 
 
 def fleet_tables(fleet: Fleet) -> dict[str, Table]:
-    """Every table by the name of its file; what is not known is an empty cell."""
+    """Every table by the name of its file; unknown values are empty cells."""
     return {
         "jobs": typed(_JOBS, _jobs(fleet)),
         "causes": records(_CAUSES, fleet.causes),

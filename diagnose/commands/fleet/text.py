@@ -1,4 +1,4 @@
-"""The terminal report of `diagnose fleet`: what is lost to what, what to change, which hosts, since when, whose."""
+"""The terminal report of `diagnose fleet`: losses by cause, changes, hosts, trends and jobs."""
 
 from collections.abc import Sequence
 
@@ -112,7 +112,7 @@ def _print_trends(page: Page, fleet: Fleet) -> None:
 def _print_table(
     page: Page, label: str, columns: Sequence[Column], rows: Sequence[tuple[str, Sequence[str]]], details: bool
 ) -> None:
-    """Rows of a name and cells; nothing where there are none."""
+    """Print rows of a name and cells; nothing if there are none."""
     if not rows:
         return
     page.gap()

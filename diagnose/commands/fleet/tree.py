@@ -22,7 +22,7 @@ class Tree(Protocol):
     shown: str
 
     def folders(self, refuse: Refuse) -> Iterator[tuple[str, list[str]]]:
-        """Each folder, "" the top, with the names of its files; in order, and what begins with a dot left out."""
+        """Each folder ("" is the top) with the names of its files, in order; names with a leading dot are left out."""
 
     def start(self, file: str) -> bytes:
         """The first bytes of a file."""
@@ -64,7 +64,7 @@ class _Local:
 
     @staticmethod
     def _is_file(path: Path, unread: Callable[[OSError], None]) -> bool:
-        """Whether it is one, also where its folder may be listed and no more."""
+        """Whether the path is a file, even if its folder may only be listed."""
         try:
             return stat.S_ISREG(path.stat().st_mode)
         except OSError as error:

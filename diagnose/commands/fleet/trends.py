@@ -1,4 +1,4 @@
-"""Since when a cause takes more of the jobs, or less."""
+"""Find the day since which a cause takes more of the jobs, or less."""
 
 from collections.abc import Sequence
 
@@ -14,9 +14,9 @@ _LEAST_SHARE = 0.01  # of all GPU-hours: a trend of less is worth nobody's time
 
 
 def trends_of(jobs: Sequence[Counted], causes: Sequence[FleetCause]) -> tuple[FleetTrend, ...]:
-    """Of the causes that lose most, each over the jobs in order of time; jobs without a date tell nothing.
+    """Trend of each of the most losing causes, over the jobs in order of time; jobs without a date are left out.
 
-    A change lies between two times: of jobs that began at the same nobody knows which was first.
+    A change lies between two times: the order of jobs that began at the same time is unknown.
     """
     dated = sorted((each for each in jobs if each.job.day and each.gpu_hours > 0), key=_began)
     lost = [row.cause for row in causes if row.spent == "lost" and row.share >= _LEAST_SHARE][:MOST_TESTED]

@@ -1,4 +1,4 @@
-"""A diagnosis reduced to what a fleet needs of it: kilobytes, so that thousands fit where one diagnosis does."""
+"""A diagnosis reduced to what a fleet needs: kilobytes, so that thousands fit where one diagnosis does."""
 
 import hashlib
 import math
@@ -26,7 +26,7 @@ _LEAST_FACTOR, _MOST_FACTOR = 1e-6, 1e6
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The ranks on one host with one type of GPU; `host` is "" where nothing says it."""
+    """The ranks on one host with one type of GPU; `host` is "" if it is unknown."""
 
     host: str
     device: str
@@ -35,7 +35,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Late:
-    """The rank that the others wait for most: its host, why, and the share of their steps that they wait."""
+    """The rank that the others wait for most: its host, the reason, and the share of their steps that they wait."""
 
     host: str
     why: str
@@ -44,7 +44,7 @@ class Late:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A step of the plan; `cumulative` is the speed with it and all before it."""
+    """A step of the plan; `cumulative` is the speed with it and all steps before it."""
 
     rule: str
     action: str
@@ -58,22 +58,22 @@ class Window:
     """One capture.
 
     Attributes:
-        source: the file or folder that tells it, as it may be shown.
+        source: its file or folder, as it may be shown.
         name: of its job, by the place.
-        run: the folder of the armed run that it is a window of, "" where it is none.
-        digest: the same for all that tell the same steps of the same ranks.
-        trace: the same for all that are of the same files, whichever of their steps they tell.
-        steps: that it tells, of the rank with most.
+        run: the folder of the armed run that it is a window of, "" if it is none.
+        digest: the same for all windows of the same steps of the same ranks.
+        trace: the same for all windows of the same files, whichever steps they cover.
+        steps: that it covers, of the rank with most.
         is_whole: of the job, and not of one rank.
-        began: in UTC, "" where nothing says.
+        began: in UTC, "" if unknown.
         slurm_job: the job's number, likewise.
         gpus: ranks of the job, those without a trace included.
         parts: its ranks by host and GPU.
         causes: of the ledgers.
         shares: of the time of each part's ranks, shape (parts, causes); a row adds up to 1.
-        late: None where no rank is late, or what makes it late is no host's.
-        held: by host with readings, what holds the clocks of its GPUs down.
-        plan: changes of which something is predicted, in order.
+        late: None if no rank is late, or its cause is not the host.
+        held: by host with readings, the reasons that hold the clocks of its GPUs down.
+        plan: changes with a prediction, in order.
         verdict: the class that bounds the step.
         next: what to do.
         price: of a GPU-hour, as it was stated to the analysis.
@@ -101,12 +101,12 @@ class Window:
 
     @property
     def day(self) -> str:
-        """Of its first step."""
+        """Day of its first step."""
         return self.began[:10]
 
     @property
     def ranks(self) -> int:
-        """Those that were seen."""
+        """Number of its ranks that were seen."""
         return sum(part.ranks for part in self.parts)
 
     @property
@@ -116,7 +116,7 @@ class Window:
 
 
 def window_of(diagnosis: Diagnosis, source: str, name: str, run: str = "") -> Window | None:
-    """The window of a diagnosis; None where no rank has a step."""
+    """The window of a diagnosis; None if no rank has a step."""
     ranks = [rank for rank in diagnosis.ranks if rank.steps and any(entry.ns for entry in rank.ledger)]
     if not ranks:
         return None
@@ -154,7 +154,7 @@ def _by_part(ranks: list[RankReport]) -> dict[tuple[str, str], list[RankReport]]
 
 
 def _shares(ranks: list[RankReport], causes: tuple[str, ...]) -> list[float]:
-    """The mean over the ranks of each cause's share of the rank's own time."""
+    """Mean over the ranks of each cause's share of the rank's own time."""
     shares = dict.fromkeys(causes, 0.0)
     for rank in ranks:
         whole = sum(entry.ns for entry in rank.ledger)
@@ -164,13 +164,13 @@ def _shares(ranks: list[RankReport], causes: tuple[str, ...]) -> list[float]:
 
 
 def _digest(ranks: list[RankReport]) -> str:
-    """A hash of what each rank spends on each cause to the nanosecond, which no two captures share."""
+    """A hash of the nanoseconds of each rank by cause, which no two captures share."""
     told = sorted((rank.rank, rank.steps, sorted((entry.cause, entry.ns) for entry in rank.ledger)) for rank in ranks)
     return _hashed(told)
 
 
 def _trace(diagnosis: Diagnosis) -> str:
-    """A hash of the names of its files, of when and in which job they begin, and of how much they hold."""
+    """A hash of the trace: the names of its files, its begin and job, and its size."""
     origin, trace = diagnosis.origin, diagnosis.trace
     names = sorted(PurePosixPath(file).name for file in trace.files)
     return _hashed((names, origin.began, origin.slurm_job, trace.bytes, trace.events))
@@ -181,7 +181,7 @@ def _hashed(told: object) -> str:
 
 
 def _late(diagnosis: Diagnosis, ranks: list[RankReport]) -> Late | None:
-    """The rank that causes most waiting, where its host may be what makes it late."""
+    """The rank that causes most waiting, if its host may be the cause; else None."""
     hosts = {rank.rank: rank.host for rank in ranks}
     found: list[Straggler] = [one for one in diagnosis.stragglers if one.persistence != "suspected"]
     worst = max(found, key=lambda one: one.waiting_ns_caused, default=None)
@@ -201,7 +201,7 @@ def _held(ranks: list[RankReport]) -> dict[str, tuple[str, ...]]:
 
 
 def _plan(diagnosis: Diagnosis) -> Iterator[Planned]:
-    """The steps of the plan of which something is predicted; what is none that can be ends it."""
+    """The steps of the plan that have a prediction, up to the first with an impossible one."""
     actions = {finding.rule: finding.action or finding.rule for finding in diagnosis.findings}
     for step in diagnosis.plan:
         if step.cumulative_speedup is None:

@@ -1,1 +1,1 @@
-"""Dumps of torch's flight recorder: which rank is missing, at which call, or which rank calls something else."""
+"""Judge dumps of torch's flight recorder: which rank is missing at which call, or calls something else."""

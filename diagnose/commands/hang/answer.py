@@ -1,4 +1,4 @@
-"""What the dumps of a job say. Frozen; the reports are pure functions of it."""
+"""The answer of `diagnose hang` from the dumps of a job. Frozen; the reports are pure functions of it."""
 
 from typing import Literal
 
@@ -30,9 +30,9 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CallOf(msgspec.Struct, frozen=True, kw_only=True):
-    """The same call of some ranks. `elements` is of each input tensor, null where the dump does not tell.
+    """The same call of some ranks. `elements` is of each input tensor, null if the dump has no sizes.
 
-    `line` is the innermost line of the user's own code, null where the dump has no stack, `stack` all of it, innermost
+    `line` is the innermost line of the user's own code, null if the dump has no stack, `stack` all of it, innermost
     first.
     """
 
@@ -48,12 +48,12 @@ class CallOf(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
-    """What is wrong with one call of one group.
+    """A fault of one call of one group.
 
-    `blamed` ranks keep `waiting` ones from going on; none are blamed where the dumps do not tell which side is right.
+    `blamed` ranks keep `waiting` ones from going on; none are blamed if the dumps do not show which side is right.
     `calls` has each side, `instead` the last recorded call of each blamed rank that has not made this one. `parted_at`
-    is the first recorded number from which the ranks run different lines, null where they never do. `says` is the whole
-    as a sentence.
+    is the first recorded number from which the ranks run different lines, null if they never do. `says` is the whole as
+    a sentence.
     """
 
     kind: Kind
@@ -70,7 +70,8 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
 class RankState(msgspec.Struct, frozen=True, kw_only=True):
     """How far a rank got: its last recorded call, and how many of its calls are open.
 
-    `stack` is what py-spy saw. A rank that was seen and left no dump has "" as its `file`, and no calls are known.
+    `stack` is the one that py-spy printed. A rank that was seen and left no dump has "" as its `file`, and no calls are
+    known.
     """
 
     rank: int
@@ -90,10 +91,10 @@ class UnreadFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Hang(Answer, frozen=True, kw_only=True):
-    """What `diagnose hang` found.
+    """The answer of `diagnose hang`.
 
     `faults` are causes, the first one first; `follow` are those of which a blamed rank waits in another fault itself.
-    `unknown` is what the dumps do not tell, `next` what to do, type or capture.
+    `unknown` is what the dumps do not show, `next` what to do, type or capture.
     """
 
     schema_version: int = 1

@@ -1,4 +1,4 @@
-"""`diagnose hang`: the dumps of torch's flight recorder in, who is missing, at which call, with which stack out."""
+"""Command: read flight-recorder dumps and report the missing rank, its call and its stack."""
 
 from functools import partial
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What the flight recorder of a rank kept: its calls of collectives, and the groups that they are made in.
+"""The flight recorder's dump of a rank: its calls of collectives, and the groups that they are made in.
 
 The format is that of torch's `FlightRecorder` and, before torch 2.8, `NCCLTraceBuffer`: version 1.x to 2.x. A version
 adds fields; those that one lacks are unknown. Gloo records a call as scheduled for ever, and marks it retired when its
@@ -26,7 +26,7 @@ _STATES: Mapping[str, State] = {"scheduled": "scheduled", "started": "started", 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A process group as a rank knows it; `ranks` are the members among all ranks of the job, None where unknown."""
+    """A process group as a rank knows it; `ranks` are the members among all ranks of the job, None if unknown."""
 
     name: str
     label: str
@@ -34,7 +34,7 @@ class Group:
 
     @property
     def shown(self) -> str:
-        """The name with what the group is for."""
+        """The name and the purpose of the group."""
         return f"{self.name} ({self.label})" if self.label and self.label != "undefined" else self.name
 
 
@@ -43,12 +43,12 @@ class Call:
     """A call of a collective, or a message between two ranks.
 
     Attributes:
-        group: where it is made.
-        number: the how-manieth collective of the group it is, the same on all members.
+        group: in which it is made.
+        number: the index of the collective in the group, the same on all members.
         op: as torch names it, without the library: "all_reduce".
         backend: "nccl", "gloo", ...
         message: of a message, the sender and the receiver by their places in the group.
-        input_sizes, output_sizes: elements of each tensor; None where the dump has no such field.
+        input_sizes, output_sizes: elements of each tensor; None if the dump has no such field.
         input_types, output_types: likewise.
         state: how far it got.
         timed_out: whether the watchdog gave it up.
@@ -76,22 +76,22 @@ class Call:
 
     @property
     def is_open(self) -> bool:
-        """Whether it has not ended."""
+        """Whether the call has not ended."""
         return self.state != "completed"
 
 
 @dataclass(frozen=True, slots=True)
 class Dump:
-    """What one rank left.
+    """The dump that one rank left.
 
     Attributes:
         rank: of the job.
         file: its name.
-        version: of the format, "" where none is stated.
+        version: of the format, "" if none is stated.
         calls: the oldest first.
         lost: calls that were made before these, and are no longer kept.
         groups: those that the rank is a member of, by name; a group that made no call may be missing.
-        left_out: values that are none of the format.
+        left_out: number of values that are invalid in the format.
     """
 
     rank: int
@@ -104,7 +104,7 @@ class Dump:
 
 
 def dump_of(value: Any, rank: int, file: str) -> Dump | None:
-    """The dump that a plain value is; None where it is none: an object with `entries`, or the list of them."""
+    """The dump in a plain value, an object with `entries` or the list of them; None if it is neither."""
     entries = value.get("entries") if isinstance(value, Mapping) else value
     stated = value if isinstance(value, Mapping) else {}
     if not isinstance(entries, list | tuple) or not all(isinstance(entry, Mapping) for entry in entries[:1]):
@@ -122,7 +122,7 @@ def dump_of(value: Any, rank: int, file: str) -> Dump | None:
 
 
 def _groups(config: Any) -> dict[str, Group]:
-    """Of every group its members; gloo states none, under an empty name."""
+    """The members of every group; gloo states none, under an empty name."""
     if not isinstance(config, Mapping):
         return {}
     found = {}
@@ -134,7 +134,7 @@ def _groups(config: Any) -> dict[str, Group]:
 
 
 def _members(stated: Any) -> tuple[int, ...] | None:
-    """A list of ranks, or one written out; none is not known."""
+    """The ranks in a list, or in the text of one; None if they are not known."""
     if isinstance(stated, str) and len(stated) < 8 * MOST_RANKS and _MEMBERS.fullmatch(stated):
         stated = [int(number) for number in re.findall(r"\d{1,7}", stated)]
     if not isinstance(stated, list | tuple) or not stated:
@@ -174,7 +174,7 @@ def _call(entry: Mapping[Any, Any], groups: Mapping[str, Group], told: Callable[
 
 
 def _group(entry: Mapping[Any, Any], groups: Mapping[str, Group]) -> Group:
-    """The group by its name and label; old versions have a number alone."""
+    """The group by its name and label; old versions only have a number."""
     named = entry.get("process_group")
     if isinstance(named, list | tuple) and named and isinstance(named[0], str):
         name, label = _short(named[0]), _short(named[1]) if len(named) > 1 else ""
@@ -189,7 +189,7 @@ def _ends(message: "re.Match[str]") -> tuple[int, int]:
 
 
 def _sizes(stated: Any, told: Callable[[str], None]) -> tuple[int, ...] | None:
-    """The elements of each tensor."""
+    """Number of elements of each tensor; None if the shapes are invalid."""
     if not isinstance(stated, list | tuple) or len(stated) > decoding.MOST_ENTRIES:
         return None
     found = []
@@ -223,7 +223,7 @@ def _stack(frames: Any) -> tuple[Frame, ...]:
 
 
 def _short(value: Any) -> str:
-    """A text, cut to what a reader can use; "" for what is none."""
+    """A text, cut to a length that helps a reader; "" for other values."""
     return decoding.encodable(value[: decoding.LONGEST_NAME]) if isinstance(value, str) else ""
 
 

@@ -1,8 +1,8 @@
-"""The calls of a group side by side: the same number is the same call, on whichever ranks made it.
+"""Match the calls of a group across ranks: the same number is the same call, on all ranks that made it.
 
-Numbers are those of the recorder, which counts the collectives of a group alike on all its members. What NCCL needs to
-agree: the operation, the elements of the tensors (not their shape), and their type; which tensors, by operation, is
-that of `torch.distributed`.
+Numbers are those of the recorder, which counts the collectives of a group alike on all its members. NCCL needs
+agreement on the operation, the elements of the tensors (not their shape), and their type; `torch.distributed` defines
+which tensors of each operation.
 """
 
 from collections import Counter, defaultdict
@@ -28,9 +28,9 @@ class Matched:
     """The calls of one group on all ranks that left a dump.
 
     Attributes:
-        group: as its members know it.
+        group: as its members name it.
         members: all ranks of it, with a dump or without.
-        are_known: whether a dump says so; else they are those that made a call, or every rank.
+        are_known: whether a dump lists the members; else they are those that made a call, or every rank.
         calls: of each rank, its collectives by number; those of one number are made together.
         open_messages: of each rank, its sends and receives that have not ended.
         unsure: ranks that have no call of the group, and no longer have all calls.
@@ -44,11 +44,11 @@ class Matched:
     unsure: frozenset[int]
 
     def last(self, rank: int) -> int:
-        """The number of the rank's last call; 0 where it has made none."""
+        """The number of the rank's last call; 0 if it has made none."""
         return max(self.calls[rank], default=0)
 
     def numbers(self) -> list[int]:
-        """Those of the calls, in order, from where every rank still has its beginning on."""
+        """Numbers of the calls, in order, from the first one that every rank still has."""
         first = max((min(of) for of in self.calls.values() if of), default=1)
         return sorted(number for number in set().union(*self.calls.values()) if number >= first)
 
@@ -64,13 +64,13 @@ def matched(dumps: Mapping[int, Dump]) -> list[Matched]:
 def everyone(dumps: Mapping[int, Dump]) -> set[int]:
     """All ranks of the job: those with a dump and those that a dump lists.
 
-    Where no dump lists the whole job, the numbers in the names of files tell of lower ones.
+    If no dump lists the whole job, all ranks below the largest number in a file name count.
     """
     return {*dumps, *_listed(dumps), *(() if _in_the_job(dumps) else range(_told_by_names(dumps)))}
 
 
 def strangers(dumps: Mapping[int, Dump]) -> list[int]:
-    """Ranks with a dump, by its name, that the job has not by what the dumps state; else with too large a number."""
+    """Ranks of dumps, by file name, that do not belong to the job: not among the stated ranks, else too large."""
     stated, most = _in_the_job(dumps), _told_by_names(dumps)
     return [rank for rank in dumps if (rank not in stated if stated else rank >= most)]
 
@@ -80,18 +80,18 @@ def _listed(dumps: Mapping[int, Dump]) -> set[int]:
 
 
 def _in_the_job(dumps: Mapping[int, Dump]) -> set[int]:
-    """The members of the group of all ranks, where a dump lists them."""
+    """The members of the group of all ranks, if a dump lists them."""
     groups = (group for dump in dumps.values() for group in dump.groups.values())
     return {rank for group in groups if group.label == _WHOLE_JOB for rank in group.ranks or ()}
 
 
 def _told_by_names(dumps: Mapping[int, Dump]) -> int:
-    """So many ranks the job has at least: the names of files are believed up to a size that jobs have."""
+    """Least number of ranks of the job by file names, which are believed up to a size that jobs have."""
     return max((rank for rank in dumps if rank < MOST_BY_NAME), default=-1) + 1
 
 
 def disagreements(dumps: Mapping[int, Dump]) -> list[tuple[str, dict[tuple[int, ...], list[int]]]]:
-    """Groups of whose members those that are in it disagree: by list of members, the ranks that have it so.
+    """Groups whose ranks disagree about its members: for each list of members, the ranks that state it.
 
     Groups of one name whose members do not overlap are several: a group that was split.
     """
@@ -104,7 +104,7 @@ def disagreements(dumps: Mapping[int, Dump]) -> list[tuple[str, dict[tuple[int, 
 
 
 def difference(a: Sequence[Call], b: Sequence[Call]) -> Difference | None:
-    """In what the same call of two ranks differs; None where it does not, or the dumps do not tell."""
+    """The kind of difference of the same call on two ranks; None if there is none, or the dumps do not show it."""
     for one, other in zip(a, b, strict=False):
         if one.op != other.op:
             return "type"
@@ -116,7 +116,7 @@ def difference(a: Sequence[Call], b: Sequence[Call]) -> Difference | None:
 
 
 def sides(calls: Mapping[int, Sequence[Call]]) -> list[list[int]]:
-    """The ranks by what they call: those of a list agree. The most ranks first."""
+    """The ranks grouped by their call, the largest group first."""
     found: list[list[int]] = []
     for rank, made in calls.items():
         for side in found:
@@ -172,7 +172,7 @@ def _members(dumps: Mapping[int, Dump]) -> dict[Key, Group]:
 def _of_group(
     key: Key, group: Group, dumps: Mapping[int, Dump], calls: Mapping[Key, Mapping[int, list[Call]]]
 ) -> Matched:
-    """A rank whose dump does not list the members made its calls in the group of that name."""
+    """The matched calls of a group; a rank whose dump lists no members made its calls in the group of that name."""
     name, ranks = key
     collectives: dict[int, dict[int, tuple[Call, ...]]] = {}
     messages: dict[int, list[Call]] = {}

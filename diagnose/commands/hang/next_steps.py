@@ -1,4 +1,4 @@
-"""What to look at and what to capture next, and what the dumps do not tell."""
+"""Advice on what to look at and capture next, and what the dumps do not show."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -26,7 +26,7 @@ _MAY_PASS = ("missing-rank", "missing-dump", "desynchronised", "in-call", "behin
 def next_steps(
     faults: Sequence[Fault], absent: Sequence[int], stacks: Mapping[int, object], progress: Progress | None
 ) -> Iterator[str]:
-    """What to do, the most telling first."""
+    """Next steps, the most useful first."""
     for fault in faults[:1]:
         if fault.kind == "missing-rank":
             yield _what_it_did(fault)
@@ -50,7 +50,7 @@ def next_steps(
 
 
 def unknowns(dumps: Mapping[int, Dump], groups: Sequence[Matched], absent: Sequence[int]) -> Iterator[str]:
-    """What the dumps do not tell."""
+    """Facts that the dumps do not show."""
     if absent:
         yield f"what {ranks(absent)} did: there is no dump of it"
     if strange := strangers(dumps):

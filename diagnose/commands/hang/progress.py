@@ -1,4 +1,4 @@
-"""Whether a job moves: what its ranks called between two sets of dumps."""
+"""Whether a job moves, by the calls of its ranks between two sets of dumps."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,20 +8,20 @@ from diagnose.commands.hang.dump import Dump
 
 @dataclass(frozen=True)
 class Progress:
-    """Of the ranks that are in both sets, those that made or ended a call in between, and those that did not."""
+    """Ranks that are in both sets: those that made or ended a call in between, and those that did not."""
 
     moved: tuple[int, ...]
     stood: tuple[int, ...]
 
 
 def progress_between(earlier: Mapping[int, Dump], later: Mapping[int, Dump]) -> Progress:
-    """Which ranks moved."""
+    """The ranks that moved between two sets of dumps, and those that did not."""
     both = [rank for rank in later if rank in earlier]
     moved = tuple(rank for rank in both if _reached(later[rank]) > _reached(earlier[rank]))
     return Progress(moved, tuple(rank for rank in both if rank not in moved))
 
 
 def _reached(dump: Dump) -> tuple[int, int]:
-    """How many calls the rank had made, and how many of those that are kept had ended."""
+    """Number of calls that the rank had made, and number of those that had ended."""
     made = dump.lost + len(dump.calls)
     return made, dump.lost + sum(not call.is_open for call in dump.calls)

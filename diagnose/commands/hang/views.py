@@ -1,4 +1,4 @@
-"""What the reports of `diagnose hang` say alike: a call, its stack, and how far a rank got."""
+"""Texts that the reports of `diagnose hang` share: a call, its stack, and how far a rank got."""
 
 from collections.abc import Mapping, Sequence
 
@@ -14,7 +14,7 @@ VERDICTS: Mapping[Verdict, str] = {
 
 
 def call_line(call: CallOf) -> str:
-    """Whose call it is, which one, and how far it got."""
+    """The call's ranks, its number and group, and its state."""
     return f"{_ranks(call.ranks)}: call {call.number} of group {call.group}, {call.op}, {', '.join(call.states)}"
 
 
@@ -34,14 +34,14 @@ def reached(state: RankState) -> str:
 
 
 def progress(state: RankState) -> str:
-    """How many calls a rank made, and the last."""
+    """Number of calls that a rank made, and the last one."""
     if not state.file:
         return "no dump"
     return f"{counted(state.calls, 'call')}, {state.open} open; last {reached(state)}"
 
 
 def seen_without_dump(answer: Hang) -> list[tuple[str, tuple[str, ...]]]:
-    """The stacks that py-spy saw of ranks that left no dump and that no fault blames; equal ones once."""
+    """Stacks that py-spy printed for ranks without a dump that no fault blames; equal ones once."""
     blamed = {rank for fault in answer.faults for rank in fault.blamed}
     by_stack: dict[tuple[str, ...], list[int]] = {}
     for state in answer.ranks:
@@ -51,7 +51,7 @@ def seen_without_dump(answer: Hang) -> list[tuple[str, tuple[str, ...]]]:
 
 
 def parted(number: int) -> str:
-    """Since when ranks are at different places of the program."""
+    """The call from which on ranks are at different places of the program."""
     return f"from call {number} of the group on, ranks ran different lines"
 
 

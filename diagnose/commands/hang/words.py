@@ -1,4 +1,4 @@
-"""The sentences of an answer: what is wrong with a call, in which ranks and at which line."""
+"""The sentences of an answer: the fault of a call, its ranks and its line."""
 
 from collections.abc import Iterable, Sequence
 
@@ -23,7 +23,7 @@ def ranks(numbers: Iterable[int]) -> str:
 
 
 def called(call: Call) -> str:
-    """What is called, with which tensors, at which line: `all_reduce of 4,096 Float at train.py:41 in step`."""
+    """The call with its tensors and line: `all_reduce of 4,096 Float at train.py:41 in step`."""
     sizes = call.input_sizes if call.input_sizes else call.output_sizes
     types = call.input_types or call.output_types or ()
     return call.op + _tensors(sizes or (), types) + _at(call)

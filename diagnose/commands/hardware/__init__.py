@@ -1,1 +1,1 @@
-"""`diagnose hardware`: what every known GPU can do at most, and who says so."""
+"""Command: the limits of every known GPU, with their sources."""

@@ -1,4 +1,4 @@
-"""What `diagnose hardware` answers."""
+"""The answer of `diagnose hardware`."""
 
 from collections.abc import Iterable
 
@@ -46,7 +46,7 @@ class Devices(Answer, frozen=True, kw_only=True):
 
 
 def devices(gpus: Iterable[Gpu]) -> Devices:
-    """The answer of these boards."""
+    """The answer for these boards."""
     return Devices(devices=tuple(map(_known, gpus)))
 
 

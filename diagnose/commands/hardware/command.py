@@ -1,4 +1,4 @@
-"""`diagnose hardware`: what every known GPU can do at most, and who says so."""
+"""Command: the limits of every known GPU, with their sources."""
 
 from functools import partial
 from typing import Any

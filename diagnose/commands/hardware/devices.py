@@ -1,4 +1,4 @@
-"""The known devices, and what the roofline takes each to be."""
+"""The known devices, as the roofline describes each."""
 
 from difflib import get_close_matches
 

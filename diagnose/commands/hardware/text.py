@@ -27,7 +27,7 @@ _LEFT_OUT_FIRST = ("links\nGB/s", "\nfp32", "\nfp8", "\ntf32", "\nconfidence")
 
 
 def render_all(gpus: Sequence[Gpu], console: Console) -> None:
-    """One line for each device; columns that do not fit are left out, and said to be."""
+    """Print a line for each device; columns that do not fit are left out, and named."""
     page = Page(console)
     devices = [(gpu, device_of(gpu)) for gpu in gpus]
     left_out: list[str] = []

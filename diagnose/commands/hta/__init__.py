@@ -1,4 +1,4 @@
-"""Loaded traces handed to HolisticTraceAnalysis: its analyses on our columns, its parser never run.
+"""Loaded traces handed to HolisticTraceAnalysis: its analyses run on our columns, its parser never runs.
 
 Needs the extra `hta`. `trace_analysis` makes the object that its users know; `critical_path` asks it for one step.
 """

@@ -50,7 +50,7 @@ class LoadedTrace(HtaTrace):  # type: ignore[misc]
             meta["device_type"] = trace_parser.infer_gpu_type(meta, self.symbol_table.get_sym_id_map())
 
     def get_raw_trace_for_one_rank(self, rank: int = 0) -> dict[str, Any]:
-        """The file's own text as a dictionary, its events in such an order that rows find theirs by their index.
+        """The file's own text as a dictionary, its events in such an order that a row's index finds its event.
 
         Raises:
             UserError: HolisticTraceAnalysis cannot read the file, or events of it were lost or belong to other ranks.
@@ -76,7 +76,7 @@ class LoadedAnalysis(TraceAnalysis):  # type: ignore[misc]
         self.t = trace
 
     def critical_path_analysis(self, *args: Any, **kwargs: Any) -> Any:
-        """As in TraceAnalysis.
+        """Run the analysis as TraceAnalysis does.
 
         Raises:
             UserError: the installed versions of HolisticTraceAnalysis and pandas fail at it.
@@ -94,7 +94,7 @@ def analysis_of(traces: Mapping[int, Trace], include_last_profiler_step: bool) -
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keeps HolisticTraceAnalysis's log to itself."""
+    """Silence HolisticTraceAnalysis's log."""
     log = logging.getLogger("hta")
     before = log.level
     log.setLevel(logging.CRITICAL)

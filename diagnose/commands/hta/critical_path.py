@@ -18,9 +18,9 @@ _FIRST_IS_LEFT_OUT_FROM = 3
 
 @dataclass(frozen=True)
 class PathPart:
-    """What of the path bears one name: an operator, a kernel, or all of one category.
+    """The part of the path with one name: an operator, a kernel, or all of one category.
 
-    `ns` is on the path, `count` the pieces of the path that it sums; `category` is HolisticTraceAnalysis's `bound_by`.
+    `ns` is its time on the path, `count` the number of pieces; `category` is HolisticTraceAnalysis's `bound_by`.
     """
 
     name: str
@@ -34,13 +34,13 @@ class CriticalPath:
     """The longest chain of dependent work in one step.
 
     Attributes:
-        rank: whose step.
+        rank: the one whose step it is.
         step: the name of the step's mark.
         step_ns: how long the step took on the host.
         ns: length of the path; it may end after the host's step, with the last kernel launched in it.
         categories: its parts by category, longest first.
         names: its operators and kernels by name, longest first.
-        has_synchronisations: whether the trace records what synchronisations waited for.
+        has_synchronisations: whether the trace records the targets of synchronisations.
     """
 
     rank: int
@@ -111,7 +111,7 @@ def _edges(analysis: LoadedAnalysis, rank: int, step: str, path: str) -> list[tu
 
 
 def _instance(analysis: LoadedAnalysis, rank: int, step: str) -> int:
-    """Which of the annotations that contain the name is the step on the host."""
+    """Index of the step on the host among the annotations that contain the name."""
     frame, ids = analysis.t.get_trace(rank), analysis.t.symbol_table.get_sym_id_map()
     containing = frame[frame["name"].isin([number for name, number in ids.items() if step in name])]
     wanted = (containing["name"] == ids[step]) & (containing["stream"] < 0)

@@ -46,7 +46,7 @@ def first_index(trace: Trace) -> int:
 
 
 def clock_zero_ns(traces: Iterable[Trace]) -> int:
-    """What to subtract of all times: 0, the first microsecond where doubles cannot hold the clock to the nanosecond."""
+    """Offset to subtract from times: the first microsecond if doubles cannot hold the clock to the nanosecond, or 0."""
     first = min((int(trace.ts.min()) for trace in traces if len(trace)), default=0)
     return first // 1000 * 1000 if abs(first) >= DOUBLE_IS_EXACT_BELOW_US * 1000 else 0
 
@@ -57,7 +57,7 @@ def frame_of(trace: Trace, index: Ints, zero_ns: int, args: Sequence[Any], symbo
     Args:
         trace: the events, without those that HolisticTraceAnalysis drops.
         index: the index of each row.
-        zero_ns: what the times count from.
+        zero_ns: the origin of the times.
         args: HolisticTraceAnalysis's specifications of the columns made of arguments.
         symbols: its symbol table, to which the names are added.
     """
@@ -134,7 +134,7 @@ def _copy_gbs(trace: Trace) -> Floats:
 
 
 def _shapes(trace: Trace, part: int) -> Array:
-    """What was recorded of the operators' arguments, each row the list of its operator."""
+    """The recorded arguments of the operators; each row is the list of its operator."""
     values = np.empty(len(trace.shapes) + 1, object)
     values[:-1] = [listed(shape[part]) if shape[part] else _NO_SHAPE for shape in trace.shapes] or None
     values[-1] = _NO_SHAPE  # what ABSENT, -1, points to
@@ -142,7 +142,7 @@ def _shapes(trace: Trace, part: int) -> Array:
 
 
 def _small(values: Array) -> Array:
-    """Integers in 32 bits where they fit, for half the memory; narrower ones would overflow in its sums."""
+    """Integers in 32 bits if they fit, for half the memory; narrower ones would overflow in its sums."""
     if values.dtype.kind != "i":
         return values
     limits = np.iinfo(np.int32)

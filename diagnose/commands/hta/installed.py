@@ -1,4 +1,4 @@
-"""Which HolisticTraceAnalysis is installed, and what cannot be done with it."""
+"""Detect the installed HolisticTraceAnalysis, and refuse what it cannot do."""
 
 from diagnose.errors import UserError, to_install
 
@@ -24,10 +24,10 @@ def require() -> None:
 
 
 def require_critical_path() -> None:
-    """Refuses the versions whose critical path fails.
+    """Refuse the versions whose critical path fails.
 
     Raises:
-        UserError: HolisticTraceAnalysis 0.5 beside pandas 3.
+        UserError: HolisticTraceAnalysis 0.5 with pandas 3.
     """
     hta, pandas = _version(_NAMES[0]), _version("pandas")
     if hta.startswith("0.5.") and int(pandas.split(".")[0] or 0) >= 3:

@@ -1,4 +1,4 @@
-"""What HolisticTraceAnalysis derives from its columns row by row, derived here from whole columns."""
+"""Columns that HolisticTraceAnalysis derives row by row, derived here from whole columns."""
 
 import re
 
@@ -14,7 +14,7 @@ NOT_LINKED = -1
 
 
 def partners(trace: Trace) -> Ints:
-    """For each row that of its launch or of what it launched, NOT_LINKED without one; shape (rows,).
+    """For each row, the row of its launch or of the activity it launched; NOT_LINKED without one; shape (rows,).
 
     Launch and activity share their correlation; of several the last in the file counts.
     """
@@ -29,7 +29,7 @@ def partners(trace: Trace) -> Ints:
 
 
 def _last_with(wanted: Ints, keys: Ints, rows: Ints) -> Ints:
-    """For each wanted key the last of the `rows` with it."""
+    """The last of the `rows` with each wanted key; NOT_LINKED without one."""
     if not len(keys):
         return np.full(len(wanted), NOT_LINKED, np.int64)
     order = np.argsort(keys, kind="stable")
@@ -51,7 +51,7 @@ def iterations(trace: Trace, partner: Ints) -> Ints:
 
 
 def _steps_at(trace: Trace) -> Ints:
-    """The step in which each row begins; where several are open, on host or device, the last in the file."""
+    """The step in which each row begins; if several are open, on host or device, the last in the file."""
     steps = np.full(len(trace), -1, np.int64)
     numbers = {at: int(match[1]) for at, name in enumerate(trace.names) if (match := _STEP.match(name))}
     rows = np.flatnonzero(np.isin(trace.name, list(numbers)))

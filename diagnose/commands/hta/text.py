@@ -44,7 +44,7 @@ def render_critical_path(path: "CriticalPath", console: Console) -> None:
 
 
 def render_no_critical_path(distortion: float, console: Console) -> None:
-    """Say why the path is not told: that of a step which the profiler makes so many times as long is not the job's."""
+    """Print why there is no path: that of a step which the profiler makes so many times as long is not the job's."""
     page = Page(console)
     page.gap()
     longer = spoken(distortion, "factor")

@@ -1,4 +1,4 @@
-"""What a synchronisation waited for, read from the text: the columns do not hold it, and few traces record it."""
+"""The targets of synchronisations, read from the text: the columns do not hold them, and few traces record them."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -27,7 +27,7 @@ class _Wait(msgspec.Struct):
 
 
 def awaited(trace: Trace) -> tuple[Ints, Ints]:
-    """The stream, and the correlation of the event record, that each row waited for; ABSENT elsewhere; (rows,) each."""
+    """The stream and the correlation of the event record that each row waited for; ABSENT elsewhere; (rows,) each."""
     stream, record = np.full((2, len(trace)), ABSENT, np.int64)
     rows = np.flatnonzero(trace.rows_of(CATEGORY))
     if len(rows):

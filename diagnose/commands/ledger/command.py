@@ -1,4 +1,4 @@
-"""`diagnose ledger`: how often changes gained what was predicted of them on this machine."""
+"""`diagnose ledger`: how often changes achieved their predictions on this machine."""
 
 import sys
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ from diagnose.report.views.words import counted
 
 
 def _own(_given: Mapping[str, Any]) -> list[Path]:
-    """The ledger itself, where there can be one."""
+    """The file of the ledger, if it can have a folder."""
     try:
         return [file.default_folder() / file.NAME]
     except OSError:
@@ -115,7 +115,7 @@ def _unusable(error: OSError) -> UserError:
 
 
 def _shown() -> str:
-    """Where the promises are, as it is printed."""
+    """Path of the promises, as it is printed."""
     try:
         return printable(str(file.default_folder() / file.NAME))
     except OSError:

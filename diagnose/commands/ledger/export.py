@@ -1,4 +1,4 @@
-"""The promises as a file to share, which says itself what it holds."""
+"""The promises as a file to share, which describes its own content."""
 
 import msgspec
 
@@ -21,7 +21,7 @@ ABOUT = {
 
 
 class Exported(msgspec.Struct, frozen=True, kw_only=True):
-    """What a shared file holds: no path, host, user, script or network, and no time of day."""
+    """Content of a shared file: no path, host, user, script or network, and no time of day."""
 
     schema_version: int = 1
     about: dict[str, str]

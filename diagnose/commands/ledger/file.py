@@ -1,9 +1,9 @@
 """The file that holds the promises: one line for each, in a folder of the user's alone, on this machine.
 
 The folder is opened once and all that follows goes through its handle, links are not followed, and a file that belongs
-to another, that others may write to, or in which no line is a promise, is left alone. Who writes holds a lock of
-`fcntl` on the file itself, which NFS knows too: a client reads afresh what it has locked. A line is appended by one
-write; where a process dies within it, the next one begins a new line, and the torn one is counted as unreadable.
+to another, that others may write to, or in which no line is a promise, is left alone. A writer holds a lock of `fcntl`
+on the file itself, which NFS knows too: a client reads afresh what it has locked. A line is appended by one write; if a
+process dies within it, the next one begins a new line, and the torn one is counted as unreadable.
 """
 
 import contextlib
@@ -43,7 +43,7 @@ def default_folder() -> Path:
 
 
 def append(folder: Path, promise: Promise) -> bool:
-    """Whether the promise is kept by this call; False where it is there already. The oldest half goes from a full file.
+    """Append the promise; return False if it is there already. A full file loses its oldest half.
 
     Raises:
         OSError: folder or file cannot be used.
@@ -63,7 +63,7 @@ def append(folder: Path, promise: Promise) -> bool:
 
 
 def read(folder: Path) -> Ledger:
-    """The promises that are kept; none where there is no file yet.
+    """The promises that are kept; none if there is no file yet.
 
     Raises:
         OSError: folder or file cannot be used.
@@ -110,7 +110,7 @@ def _opened_folder(folder: Path, create: bool = False) -> Iterator[int]:
 
 @contextlib.contextmanager
 def _locked(inside: int, how: int) -> Iterator[int]:
-    """The file, opened and locked; one that was replaced before the lock came is opened again."""
+    """The file, opened and locked; it is opened again if it was replaced before the lock was taken."""
     until = time.monotonic() + PATIENCE_S
     while True:
         file = _open(inside, how)
@@ -124,7 +124,7 @@ def _locked(inside: int, how: int) -> Iterator[int]:
 
 
 def _open(inside: int, how: int) -> int:
-    """Raises OSError where it is no regular file of the user's alone."""
+    """Open the file; raise OSError if it is no regular file that is the user's alone."""
     try:
         file = os.open(NAME, how | _OPENED, 0o600, dir_fd=inside)
     except OSError as error:
@@ -164,7 +164,7 @@ def _content(file: int) -> bytes:
 
 
 def _own(content: bytes) -> Ledger:
-    """The promises in it; a file with content that neither holds nor begins a promise is not ours."""
+    """The promises in the content; content that is no ledger is refused, since the file is not ours."""
     ledger = ledger_of(content)
     if ledger.unreadable and not ledger.promises and not content.startswith(BEGINNING):
         raise OSError(errno.EINVAL, "no ledger of promises: no line of it is one", NAME)
@@ -172,7 +172,7 @@ def _own(content: bytes) -> Ledger:
 
 
 def _append(file: int, line: bytes) -> None:
-    """All of it or nothing."""
+    """Append the whole line or nothing."""
     before = os.fstat(file).st_size
     if os.write(file, line) != len(line):
         os.ftruncate(file, before)
@@ -180,7 +180,10 @@ def _append(file: int, line: bytes) -> None:
 
 
 def _replace(inside: int, content: bytes) -> None:
-    """The file anew, whole or not at all. Who calls holds its lock, so that what a kill left of another is nobody's."""
+    """Write the file anew, whole or not at all.
+
+    The caller holds its lock, so that leftovers of a killed process can go.
+    """
     for left in (each for each in os.listdir(inside) if is_part(each, NAME)):
         os.unlink(left, dir_fd=inside)
     name = part_of(NAME)

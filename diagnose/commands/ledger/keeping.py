@@ -1,4 +1,4 @@
-"""Promises kept in the user's ledger, and read back for who quotes them."""
+"""Keep promises in the user's ledger, and read them back for quoting."""
 
 import msgspec
 
@@ -9,7 +9,7 @@ from diagnose.commands.ledger.switch import why_off
 
 
 class Recorded(msgspec.Struct, frozen=True):
-    """Whether a promise is kept by this call; `because` says why not, and `failed` whether it should have been."""
+    """Whether this call kept the promise; `because` is why not, and `failed` whether it should have."""
 
     done: bool
     because: str = ""
@@ -17,7 +17,7 @@ class Recorded(msgspec.Struct, frozen=True):
 
 
 def record(promise: Promise | None) -> Recorded:
-    """Append a promise to the user's ledger. Raises nothing."""
+    """Append a promise to the user's ledger, without ever raising."""
     if promise is None:
         return Recorded(False, "no promise was put to the test")
     if because := why_off():
@@ -29,7 +29,7 @@ def record(promise: Promise | None) -> Recorded:
 
 
 def kept() -> Ledger:
-    """What is kept, for who quotes it: nothing where the ledger is off or cannot be read. Raises nothing."""
+    """The kept promises, for quoting: empty if the ledger is off or cannot be read. It raises nothing."""
     if why_off():
         return Ledger()
     try:

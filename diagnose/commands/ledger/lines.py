@@ -1,4 +1,4 @@
-"""Promises as lines of JSON. What a file holds is checked as what comes from anybody: damaged lines are counted."""
+"""Promises as lines of JSON. The content of a file is checked like any outside data: damaged lines are counted."""
 
 import datetime
 from collections.abc import Mapping
@@ -52,14 +52,14 @@ def line_of(promise: Promise) -> bytes:
 
 
 def ledger_of(content: bytes) -> Ledger:
-    """What can be read of a file's content."""
+    """The promises that can be read from a file's content, and the number of unreadable lines."""
     lines = [line for line in content.split(b"\n") if line.strip()]
     found = [promise for line in lines if (promise := promise_in(line)) is not None]
     return Ledger(tuple({promise.key: promise for promise in found}.values()), len(lines) - len(found))
 
 
 def promise_in(line: bytes) -> Promise | None:
-    """The promise of a line; None where it holds none, or one of another format."""
+    """The promise of a line; None if it holds none, or one of another format."""
     if len(line) > LONGEST_LINE:
         return None
     try:
@@ -72,7 +72,7 @@ def promise_in(line: bytes) -> Promise | None:
 
 
 def _promise(known: Mapping[str, Any]) -> Promise | None:
-    """What is checked field by field as one; None where the fields contradict each other."""
+    """The promise with these checked fields; None if the fields contradict each other."""
     predicted, achieved = tuple(known["predicted"]), tuple(known["achieved"])
     if len(predicted) != 3 or len(achieved) != 3 or predicted[0] is None or achieved[1] is None:
         return None
@@ -93,7 +93,7 @@ def _promise(known: Mapping[str, Any]) -> Promise | None:
 
 
 def _text(fits: Any) -> Kind:
-    """A text that `fits` says is one of the kind."""
+    """A kind for `decoding`: the text if `fits` accepts it, else None."""
 
     def decoded(value: Any, path: str, told: Told) -> Any:
         known = text(value, path, told)

@@ -1,4 +1,4 @@
-"""What commands do with the ledger of promises: quote it beside a diagnosis, and append what a run put to the test."""
+"""Uses of the ledger by commands: quote it with a diagnosis, and append what a run has measured."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -22,7 +22,7 @@ def ledger_option(says: str, **conditions: Any) -> Callable[[Command], Command]:
 
 
 def with_track_records(diagnosis: "Diagnosis", no_ledger: bool) -> "Diagnosis":
-    """The diagnosis with what the user's ledger says of its rules, unless that is not wanted."""
+    """The diagnosis with the track records of its rules from the user's ledger, unless they are not wanted."""
     from diagnose.commands.ledger.keeping import kept
     from diagnose.commands.ledger.tally import quoting
 
@@ -30,7 +30,7 @@ def with_track_records(diagnosis: "Diagnosis", no_ledger: bool) -> "Diagnosis":
 
 
 def record(diagnosis: "Diagnosis", source: "Source" = "apply", achieved: "Achieved | None" = None) -> None:
-    """Appends what a run with a patch put to the test, and says so in a line; nothing where there was nothing.
+    """Append the promise that a run with a patch put to the test, and report it in a line; do nothing if there is none.
 
     `achieved` is a better measurement than that of the run alone.
     """

@@ -1,4 +1,4 @@
-"""A prediction that was put to the test, as it is kept: what was promised, what came, and on what."""
+"""A prediction that was tested, as it is kept: the predicted and the achieved speed, and the hardware."""
 
 import datetime
 import hashlib
@@ -32,17 +32,17 @@ _MOST_CPU_BYTES = 1 << 16
 
 
 class Promise(msgspec.Struct, frozen=True, kw_only=True):
-    """A predicted speedup beside the achieved one. It names no path, host, script, network or user.
+    """A predicted speedup and the achieved one. It names no path, host, script, network or user.
 
     Attributes:
         format: version of this record.
         date: when it was put to the test: the day in UTC, and no time of it.
-        rules: whose change it was, several where one change is made for several rules.
-        predicted: [low, likely, high] of the whole step's speed; likely is null where only the ends were predicted,
-            high where the best case is not known.
-        achieved: [low, measured, high]; the ends are null where the noise is not known.
+        rules: whose change it was, several if one change is made for several rules.
+        predicted: [low, likely, high] of the whole step's speed; likely is null if only the ends were predicted, high
+            if the best case is not known.
+        achieved: [low, measured, high]; the ends are null if the noise is not known.
         inside: whether the measured speed fell in the predicted range.
-        hardware: the GPU's or the CPU's model, "" where it is not known.
+        hardware: the GPU's or the CPU's model, "" if it is not known.
         ranks: processes of the job.
         versions: of torch, transformers and diagnose, as far as they are known, without local labels.
         source: the command that measured it.
@@ -63,7 +63,7 @@ class Promise(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def of_predicted(self) -> float:
-        """The measured speed over the likely one, or where only ends are known, over their geometric mean."""
+        """The measured speed over the likely one; if only the ends are known, over their geometric mean."""
         low, likely, high = self.predicted
         return self.achieved[1] / (likely if likely is not None else low if high is None else math.sqrt(low * high))
 
@@ -77,7 +77,7 @@ def promise_of(
 ) -> Promise | None:
     """The promise that the run of `diagnosis`, in which the change is in use, puts to the test.
 
-    None where numbers or names are none that are kept: a speed that is not positive, a range in no order, no rule.
+    None if it cannot be kept: a speed that is not positive, a range in no order, no rule.
     """
     low, _, high = predicted
     numbers = [number for number in (*predicted, *achieved) if number is not None]
@@ -103,7 +103,7 @@ def promise_of_patch(
 ) -> Promise | None:
     """The promise of the patch that the run was started with (`diagnosis.applied`).
 
-    None where nothing was promised or measured, or where a part of the patch is not in use, since the prediction is of
+    None if there is no prediction or measurement, or if a part of the patch is not in use, since the prediction is of
     the whole.
 
     Args:
@@ -121,12 +121,12 @@ def promise_of_patch(
 
 
 def fell_inside(predicted: Predicted, achieved: Achieved) -> bool:
-    """Whether the measured speed is in the predicted range, as reports say "as predicted"."""
+    """Whether the measured speed is in the predicted range, which reports call "as predicted"."""
     return standing(achieved[1], (predicted[0], predicted[2])) == "as"
 
 
 def _within_noise(measured: float, noise: float | None) -> Achieved:
-    """A step of the run that is a noise shorter or longer than the median one; a robust standard deviation."""
+    """Speeds of steps that are one noise (a robust standard deviation) longer or shorter, and of the median step."""
     if noise is None:
         return None, measured, None
     return measured / (1 + noise), measured, measured / (1 - noise) if noise < 1 else None
@@ -138,7 +138,7 @@ def _rounded(numbers: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
 
 
 def _hardware(diagnosis: Diagnosis) -> str:
-    """The model of the first rank's GPU; without a GPU that of this machine's CPU, which the run had."""
+    """The model of the first rank's GPU; without a GPU that of this machine's CPU, which ran the job."""
     name = diagnosis.ranks[0].device if diagnosis.ranks else ""
     name = this_cpu() if name == "CPU" else "" if name == "unknown device" else name
     return printable(name)[:LONGEST_NAME]
@@ -155,14 +155,14 @@ def this_cpu() -> str:
 
 
 def _versions(known: Mapping[str, str]) -> dict[str, str]:
-    """Without what follows `+`: a build of one's own may be named after a machine or a company."""
+    """Versions without what follows `+`: a custom build may be named after a machine or a company."""
     found = {name: known[name].partition("+")[0] for name in PACKAGES if name in known}
     found["diagnose"] = __version__.partition("+")[0]
     return {name: version for name, version in found.items() if VERSION.fullmatch(version)}
 
 
 def _key(diagnosis: Diagnosis, rules: Sequence[str]) -> str:
-    """The run by its times to the nanosecond, which no two runs share, and the rules."""
+    """A hash of the run's times in nanoseconds, which no two runs share, and the rules."""
     steps = diagnosis.steps
     told = [*sorted(rules), steps.count, steps.time_ns, steps.device_time_ns, steps.uncounted_ns, len(diagnosis.ranks)]
     return hashlib.sha256(" ".join(map(str, told)).encode()).hexdigest()[:24]

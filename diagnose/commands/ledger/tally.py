@@ -1,4 +1,4 @@
-"""What the kept promises of each rule came to, and the part of it that a diagnosis quotes."""
+"""Track record of each rule's kept promises, and the part of it that a diagnosis quotes."""
 
 from collections.abc import Iterable
 
@@ -10,11 +10,11 @@ from diagnose.commands.ledger.promise import Promise
 from diagnose.diagnosis import Diagnosis
 from diagnose.diagnosis.track_record import TrackRecord
 
-QUOTED_FROM = 5  # promises of a rule; fewer say little
+QUOTED_FROM = 5  # promises of a rule; fewer show little
 
 
 def report_of(ledger: Ledger, off_because: str) -> LedgerReport:
-    """Each rule and all of them."""
+    """The report of each rule, and of all together."""
     return LedgerReport(
         rules=track_records(ledger.promises),
         all_rules=_track_record("", ledger.promises) if ledger.promises else None,

@@ -1,4 +1,4 @@
-"""The terminal report of `diagnose ledger`: a line for each rule, and what stands behind it."""
+"""The terminal report of `diagnose ledger`: a line for each rule, and the source of the figures."""
 
 from collections.abc import Sequence
 
@@ -26,7 +26,7 @@ def render(report: LedgerReport, place: str, console: Console) -> None:
     """Print `report`.
 
     Args:
-        report: what is kept.
+        report: the track records.
         place: the file that holds it, as it is printed.
         console: where it goes.
     """

@@ -1,1 +1,1 @@
-"""Snapshots of torch's caching allocator: what the peak is made of, and how the free memory lies."""
+"""Snapshots of torch's caching allocator: the contents of the peak, and the state of the free memory."""

@@ -1,4 +1,4 @@
-"""What a memory snapshot says. Frozen; the reports are pure functions of it."""
+"""The answer of `diagnose memory`. Frozen; the reports are pure functions of it."""
 
 from typing import Literal
 
@@ -19,9 +19,9 @@ Category = Literal[
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True):
-    """What was in use at the peak or at an OOM, by what allocated it: a line of the user's code, or the category.
+    """Memory in use at the peak or at an OOM, by what allocated it: a line of the user's code, or the category.
 
-    `share` is of what was in use then. The line is the innermost of the stack; `file` is "" for a category.
+    `share` is of all memory in use then. The line is the innermost of the stack; `file` is "" for a category.
     """
 
     category: Category
@@ -37,8 +37,8 @@ class OutOfMemory(msgspec.Struct, frozen=True, kw_only=True):
     """The last OOM of the history.
 
     `device_free_bytes` is what the driver had left, `reserved_free_bytes` what was reserved and not in use then, and
-    `largest_free_block_bytes` the largest piece of it, where the snapshot was taken at the OOM. `alive` is what was in
-    use then by line, the largest first: it adds up to `allocated_bytes`.
+    `largest_free_block_bytes` the largest piece of it; both are known if the snapshot was taken at the OOM. `alive` is
+    the memory in use then by line, the largest first: it adds up to `allocated_bytes`.
     """
 
     requested_bytes: int
@@ -53,7 +53,7 @@ class OutOfMemory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
-    """Memory over the recorded history, the oldest first: of every `actions_per_point` actions the most of either.
+    """Memory over the recorded history, the oldest first: the maximum of either over every `actions_per_point` actions.
 
     The most of `allocated_bytes` is the peak.
     """
@@ -69,13 +69,13 @@ class DeviceMemory(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         allocated_bytes: in use by tensors when the snapshot was taken.
         reserved_bytes: of the driver, then.
-        split_free_bytes: free, in segments that are in use too: only what fits into a piece can have it.
+        split_free_bytes: free, in segments that are in use too: only a request that fits into a piece can use it.
         cached_bytes: segments that are wholly free, which empty_cache would give back.
         largest_free_block_bytes: of both.
-        rounding_bytes: that blocks in use are larger than what was asked for.
-        peak_bytes: the most that was in use during the recorded history; null without one.
-        at_peak: what was in use then by category, and by line: each adds up to the peak.
-        retries: how often the allocator gave cached segments back to go on; null where the history has no stacks.
+        rounding_bytes: by which blocks in use are larger than requested.
+        peak_bytes: the maximum in use during the recorded history; null without one.
+        at_peak: memory in use then by category, and by line: each adds up to the peak.
+        retries: how often the allocator gave cached segments back to go on; null if the history has no stacks.
         empty_cache_calls: how often the job gave them back; likewise.
         actions: of the history.
         usage: over the history; null without one.
@@ -99,7 +99,7 @@ class DeviceMemory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MemoryFinding(msgspec.Struct, frozen=True, kw_only=True):
-    """A judgement: `name` is what is at fault, `says` the fact with its figures, `do` what to change."""
+    """A judgement: `name` is the fault, `says` the fact with its figures, `do` the change to make."""
 
     name: Literal["out-of-memory", "fragmentation", "empty-cache-in-the-loop", "allocator-retries"]
     device: int
@@ -108,17 +108,17 @@ class MemoryFinding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Counted(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of the memory ledger: what the job's sizes make of it."""
+    """A part of the memory ledger, computed from the job's sizes."""
 
     name: str
     bytes: int
 
 
 class MemoryAnswer(Answer, frozen=True, kw_only=True):
-    """What `diagnose memory` found in one snapshot.
+    """The answer of `diagnose memory` for one snapshot.
 
-    `counted` is the memory ledger of the same run, where its traces lie beside the snapshot; `not_counted` says why
-    there is none. `settings` are those of the allocator that the snapshot tells, as text.
+    `counted` is the memory ledger of the same run, if its traces lie next to the snapshot; `not_counted` is why there
+    is none. `settings` are those of the allocator in the snapshot, as text.
     """
 
     schema_version: int = 1

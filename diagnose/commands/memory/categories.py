@@ -1,7 +1,7 @@
-"""What an allocation is for, by the stack that made it, and whose line it is.
+"""Find the purpose of an allocation by the stack that made it, and the user's line.
 
-The allocator does not know what a tensor is: a stack tells it as far as it goes. The threads of the backward pass run
-no Python on a GPU, so what they allocate has no stack: gradients for the most part, and what is computed again.
+The allocator does not know what a tensor is: a stack shows it as far as it goes. The threads of the backward pass run
+no Python on a GPU, so what they allocate has no stack: mostly gradients, and recomputed activations.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ _MAKES = ("torch/nn/parameter.py", "torch/nn/init.py", "torch/nn/modules/", "tra
 
 
 def category_of(stack: Sequence[Frame]) -> Category:
-    """What a stack allocates for, innermost frame first."""
+    """The purpose of an allocation by its stack, innermost frame first."""
     if not stack:
         return "no stack"
     names = [(frame.file.replace("\\", "/"), frame.function) for frame in stack]

@@ -1,4 +1,4 @@
-"""`diagnose memory`: a snapshot of torch's allocator in, what its peak is made of and what wastes the rest out."""
+"""Command: read a snapshot of torch's allocator, and report the contents of its peak and what wastes the rest."""
 
 from functools import partial
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What is wrong by a snapshot: memory that is free in pieces, a cache that is emptied, memory that is too little."""
+"""Findings of a snapshot: memory that is free in pieces, a cache that is emptied, too little memory."""
 
 from collections.abc import Iterator
 
@@ -13,7 +13,7 @@ _EXPANDABLE = f"{ALLOCATOR}=expandable_segments:True (before torch {_RENAMED_IN}
 
 
 def findings_of(device: DeviceMemory, expandable: bool | None) -> Iterator[MemoryFinding]:
-    """The findings of a device, the worst first; `expandable` is whether segments are so already, None unknown."""
+    """The findings of a device, the worst first; `expandable` is whether segments already are, None if unknown."""
     oom = device.out_of_memory
     if oom is not None:
         yield _out_of_memory(device, oom)
@@ -38,7 +38,7 @@ def findings_of(device: DeviceMemory, expandable: bool | None) -> Iterator[Memor
 
 
 def _in_pieces(device: DeviceMemory) -> bool:
-    """Whether memory that is free in pieces kept the allocator from serving a request: an OOM, or retries."""
+    """Whether fragmented free memory kept the allocator from serving a request: an OOM, or retries."""
     oom = device.out_of_memory
     if oom is not None and oom.reserved_free_bytes is not None and oom.largest_free_block_bytes is not None:
         together = oom.reserved_free_bytes + oom.device_free_bytes

@@ -1,4 +1,4 @@
-"""A snapshot judged: what was in use at the peak of each device, how its free memory lies, what the job did to it."""
+"""Judge a snapshot: memory in use at the peak of each device, the state of its free memory, actions of the job."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ Key = tuple[Category, Frame | None]
 
 
 def judged(snapshot: Snapshot, others: Sequence[str] = ()) -> MemoryAnswer:
-    """What a snapshot says; `others` are further snapshots of the same run, which are named alone."""
+    """Judge a snapshot; `others` are further snapshots of the same run, which are only named."""
     devices = tuple(_device(snapshot, device) for device in _devices(snapshot))
     settings = {str(name)[:80]: _setting(value) for name, value in list(snapshot.settings.items())[:50]}
     expandable = snapshot.settings.get("expandable_segments")
@@ -38,19 +38,19 @@ def judged(snapshot: Snapshot, others: Sequence[str] = ()) -> MemoryAnswer:
 
 
 def _setting(value: object) -> str:
-    """As text. What is nested may hold itself many times over, and is written only so far."""
+    """The value as text of bounded length: nested values may contain themselves many times over."""
     return (value if isinstance(value, str) else _BOUNDED.repr(value))[:200]
 
 
 def _is_on(snapshot: Snapshot, stated: object) -> bool | None:
-    """Whether segments are expandable: as the settings say, else as a segment shows; None is not known."""
+    """Whether segments are expandable: if one is, else as the settings state; None is not known."""
     if any(segment.is_expandable for segment in snapshot.segments):
         return True
     return stated if isinstance(stated, bool) else None
 
 
 def _devices(snapshot: Snapshot) -> list[int]:
-    """Those that have memory or a history. Segments that name no device are of the only one."""
+    """The devices with memory or a history; segments that name no device are of the only one."""
     named = {segment.device for segment in snapshot.segments} | set(snapshot.histories)
     return sorted(named) or [0]
 
@@ -86,7 +86,7 @@ def _device(snapshot: Snapshot, device: int) -> DeviceMemory:
 
 
 def _free(segments: Sequence[Segment]) -> tuple[list[int], list[int]]:
-    """The sizes of free blocks in segments that are in use too, and of segments that are wholly free."""
+    """The sizes of free blocks in segments that are also in use, and of segments that are wholly free."""
     split: list[int] = []
     cached: list[int] = []
     for segment in segments:
@@ -96,14 +96,14 @@ def _free(segments: Sequence[Segment]) -> tuple[list[int], list[int]]:
 
 
 def _joined(blocks: Sequence[Block]) -> Iterator[int]:
-    """Free blocks side by side are one piece; the allocator keeps them joined but where a segment can grow."""
+    """Sizes of the free pieces: adjacent free blocks are one; the allocator joins them unless a segment can grow."""
     for is_free, run in groupby(blocks, key=lambda block: block.is_free):
         if is_free:
             yield sum(block.size_bytes for block in run)
 
 
 def _keyed(snapshot: Snapshot, in_use: Mapping[int, Live]) -> dict[Key, Live]:
-    """What was in use, by category and line of the user's code."""
+    """Memory in use, by category and line of the user's code."""
     found: dict[Key, list[Live]] = defaultdict(list)
     for stack, live in in_use.items():
         found[_key(snapshot, stack)].append(live)
@@ -118,7 +118,7 @@ def _key(snapshot: Snapshot, stack: int) -> Key:
 
 
 def _held(keyed: Mapping[Key, Live], whole: int, by: Callable[[Key], Key]) -> tuple[Held, ...]:
-    """The largest first; all together add up to the whole."""
+    """Memory by `by`, the largest first; it adds up to the whole."""
     found: dict[Key, list[Live]] = defaultdict(list)
     for key, live in keyed.items():
         found[by(key)].append(live)
@@ -138,7 +138,7 @@ def _held(keyed: Mapping[Key, Live], whole: int, by: Callable[[Key], Key]) -> tu
 
 
 def _out_of_memory(snapshot: Snapshot, device: int, through: Played | None, free: Sequence[int]) -> OutOfMemory | None:
-    """The last OOM; how the free memory lay then is known where the snapshot was taken at once."""
+    """The last OOM; the state of the free memory then is known if the snapshot was taken at once."""
     if through is None or through.oom is None:
         return None
     history = snapshot.histories[device]
@@ -158,7 +158,7 @@ def _out_of_memory(snapshot: Snapshot, device: int, through: Played | None, free
 
 
 def _given_back(snapshot: Snapshot, through: Played | None) -> tuple[int | None, int | None]:
-    """How often the allocator gave segments back by itself, and how often the job made it; None where stacks lack."""
+    """Number of times that the allocator gave segments back by itself, and that the job did; None without stacks."""
     if through is None:
         return None, None
     if through.freed_by and all(stack == NO_STACK for stack in through.freed_by):

@@ -1,7 +1,7 @@
-"""The history of a device played through: how much was in use, when most, and what of it was there then.
+"""Replay the history of a device: the memory in use, its peak, and the contents of the peak.
 
-The allocator records what was asked for, so that in use is the sum of requested bytes. A history that is bounded begins
-in the middle: what was in use before it is what is in use at its end, less what it added.
+The allocator records requested bytes, so memory in use is their sum. A bounded history begins in the middle: the memory
+in use before it is that at its end, less what it added.
 """
 
 from collections import defaultdict
@@ -29,17 +29,17 @@ class Live:
 
 @dataclass(frozen=True)
 class Played:
-    """What a history comes to.
+    """The result of replaying a history.
 
     Attributes:
         peak_bytes: the most in use.
-        at_peak: what was in use then, by number of its stack, or `BEFORE`; adds up to the peak.
-        at_oom: likewise what was in use at the last OOM.
+        at_peak: memory in use then, by number of its stack, or `BEFORE`; adds up to the peak.
+        at_oom: likewise at the last OOM.
         oom: the row of the last OOM; None without one.
         oom_allocated_bytes: in use at that row.
         oom_reserved_bytes: reserved at that row.
         oom_is_last: whether nothing was allocated or freed after it.
-        freed_by: of each time that segments were given back, the stack that did.
+        freed_by: the stack of each time that segments were given back.
     """
 
     peak_bytes: int
@@ -103,7 +103,7 @@ def frees_by(history: History) -> int:
 
 
 def _in_use_at(until: int, history: History, used: list[Block], frees: int, begin: int) -> dict[int, Live]:
-    """What is in use after a row, by stack; what is left of the beginning by the blocks that are there at the end."""
+    """Memory in use after a row, by stack; memory from before the history by the blocks that are left at the end."""
     live: dict[int, tuple[int, int]] = {}
     early = begin
     rows = zip(history.actions, history.addresses, history.sizes, history.stacks, strict=True)
@@ -124,7 +124,7 @@ def _in_use_at(until: int, history: History, used: list[Block], frees: int, begi
 
 
 def _never_allocated(history: History, used: list[Block]) -> list[Block]:
-    """The blocks that are there at the end and come from before the history."""
+    """The blocks in use at the end that are older than the history."""
     known = {block.address: block for block in used}
     if not known:
         return []

@@ -1,8 +1,8 @@
-"""A snapshot of torch's caching allocator as columns: what is reserved, in which blocks, and what was done before.
+"""A snapshot of torch's caching allocator as columns: the reserved memory, its blocks, and the actions before.
 
 The format is that of `torch.cuda.memory._snapshot()` as `_dump_snapshot` pickles it: segments with their blocks, the
-last actions of each device where the history was recorded, and the allocator's settings. Entries become rows as they
-are read, so that a file of any size takes some thirty bytes for each of them, and each stack is kept once.
+last actions of each device if the history was recorded, and the allocator's settings. Entries become rows as they are
+read, so that a file of any size takes some thirty bytes for each of them, and each stack is kept once.
 """
 
 from array import array
@@ -40,7 +40,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Memory that the allocator has of the driver. `device` is -1 where an old format does not tell."""
+    """Memory that the allocator has reserved from the driver. `device` is -1 if an old format does not state it."""
 
     device: int
     address: int
@@ -67,15 +67,15 @@ class History:
 
 @dataclass
 class Snapshot:
-    """What a file holds.
+    """The content of a file.
 
     Attributes:
         file: its name.
         segments: all that is reserved, of every device.
-        histories: by device, the actions that were recorded; empty where none were.
-        stacks: by number, the frames of a stack, the innermost first; number 0 is that of what has none.
-        settings: of the allocator, where the format tells them.
-        left_out: entries that are none of the format.
+        histories: by device, the actions that were recorded; empty if none were.
+        stacks: by number, the frames of a stack, the innermost first; number 0 stands for no stack.
+        settings: of the allocator, if the format has them.
+        left_out: number of entries that are invalid in the format.
     """
 
     file: str
@@ -109,7 +109,7 @@ def read(path: Path) -> Snapshot:
 
 
 class _Rows:
-    """What dictionaries become as they are complete: numbers of frames, rows of the history, blocks and segments."""
+    """The columns that dictionaries are reduced to when complete: frame numbers, history rows, blocks and segments."""
 
     def __init__(self) -> None:
         self.history = History()
@@ -149,7 +149,7 @@ class _Rows:
         return number
 
     def _action(self, entry: Mapping[Any, Any]) -> int:
-        """-1 for what is no action; the row is the last one of the history."""
+        """Add the action as the last row of the history; return 0, or -1 if it is invalid."""
         kind = entry["action"]
         number = _NUMBER_OF.get(kind, OTHER) if isinstance(kind, str) else None
         size = _bytes(entry["size"])
@@ -164,7 +164,7 @@ class _Rows:
         return 0
 
     def _block(self, entry: Mapping[Any, Any]) -> Block | None:
-        """Old formats have what was asked for, and by whom, in a list of one entry."""
+        """The block; old formats have the requested size and the stack in a list of one entry."""
         earlier = entry.get("history")
         first = earlier[0] if isinstance(earlier, list | tuple) and earlier else None
         asked = first if isinstance(first, Mapping) else entry
@@ -213,7 +213,7 @@ def _snapshot(path: Path, value: Mapping[Any, Any], rows: _Rows) -> Snapshot:
 
 
 def _divided(traces: Any, history: History) -> dict[int, History]:
-    """The rows by device: they were read one device after the other, as its list of placeholders is long."""
+    """The rows by device: they were read one device after the other, each with a list of placeholders as long."""
     found: dict[int, History] = {}
     at = 0
     for device, entries in enumerate(traces if isinstance(traces, list | tuple) else ()):

@@ -1,4 +1,4 @@
-"""How much memory of a device was in use and reserved over its recorded history, in few points."""
+"""Curve of the memory of a device over its recorded history, in use and reserved, in few points."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,7 @@ _SHRINKING = ("segment_free", "segment_unmap")
 
 
 def usage(history: History, allocated_bytes: int, reserved_bytes: int) -> Usage:
-    """The most of either in each of at most `MOST_POINTS` parts of the history.
+    """The maximum of either in each of at most `MOST_POINTS` parts of the history.
 
     Args:
         history: of one device.
@@ -32,7 +32,7 @@ def usage(history: History, allocated_bytes: int, reserved_bytes: int) -> Usage:
 
 
 def _most(history: History, signs: dict[str, int], end_bytes: int, each: int) -> Iterator[int]:
-    """The most in each part. What was there before the first action is what remains at the end, less what was added."""
+    """The maximum in each part. The memory before the first action is that at the end, less what was added."""
     sign_of = np.zeros(len(ACTIONS) + 2)  # doubles: exact to 8 PiB, and what is damaged does not wrap around
     for action, sign in signs.items():
         sign_of[ACTIONS.index(action)] = sign

@@ -1,4 +1,4 @@
-"""What the page of `diagnose memory` draws: figures, the curve of the history, and rows of what was in use."""
+"""Parts of the page of `diagnose memory`: figures, the curve of the history, and rows of memory in use."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ COLOUR_OF: Mapping[Category, str] = {
 
 @dataclass(frozen=True)
 class Curve:
-    """Two areas in a figure of `WIDTH` x `HEIGHT`: paths, the place of the peak, and lines with what they stand for."""
+    """Two areas in a figure of `WIDTH` x `HEIGHT`: paths, the place of the peak, and labelled lines."""
 
     reserved: str
     in_use: str
@@ -31,7 +31,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Row:
-    """What was in use, by what allocated it."""
+    """Memory in use by one allocating line or category."""
 
     name: str
     where: str
@@ -83,7 +83,7 @@ def figures(device: DeviceMemory) -> list[tuple[str, str]]:
 
 
 def given_back(device: DeviceMemory) -> str:
-    """How often memory was given back to the driver, and by whom."""
+    """Number of times that memory was given back to the driver, and by whom."""
     return f"{_times(device.retries)} given back to go on, {_times(device.empty_cache_calls)} by empty_cache"
 
 

@@ -1,1 +1,1 @@
-"""`diagnose run`: a training command in, the same command under the probes and its report out."""
+"""`diagnose run`: run a training command under the probes, and report on it."""

@@ -1,4 +1,4 @@
-"""`diagnose run`: a job runs as it always does, a few of its steps are captured, the report follows."""
+"""`diagnose run`: run a job as usual, capture a few of its steps, and report."""
 
 import contextlib
 import errno
@@ -152,7 +152,7 @@ def run(
 
 
 def _config(window: Config, asked: Asked | None, given: dict[str, Any]) -> Config:
-    """What the options ask for beside the window, or in its place."""
+    """The settings that the options ask for, in addition to the window or in its place."""
     asks = {name: given[name] for name in ("memory", "log", "nsight")}
     asks["looked_at_by"] = itself() if can_look(given["hang_stacks"]) else None
     config = replace(window, flight_recorder=not given["no_flight_recorder"], **asks, **limits_of(given))
@@ -170,7 +170,7 @@ def _cannot_run(ctx: click.Context, argv: list[str], error: OSError, bundle: Bun
 def _prepared(
     out: Path | None, config: Config, plain: dict[str, str], patch: Request | None
 ) -> tuple[Bundle | None, dict[str, str]]:
-    """The folder and the environment of a capture; none, with a line that says so, when they cannot be had.
+    """The folder and the environment of a capture; without a folder, and with a printed line, if that fails.
 
     Raises:
         UserError: there is a patch, which goes in with the capture.
@@ -190,7 +190,7 @@ def _prepared(
 
 
 def _why(error: Exception) -> str:
-    """One line; an error without a file name is that of the working folder, which is gone."""
+    """The error in one line; one without a file name is about the working folder, which is gone."""
     if not isinstance(error, OSError) or not error.strerror:
         return str(error) or type(error).__name__
     return f"{error.strerror}: {'the working folder' if error.filename is None else os.fsdecode(error.filename)}"
@@ -199,7 +199,7 @@ def _why(error: Exception) -> str:
 def _started(
     captured: Launch, alone: Launch, bundle: Bundle | None, patch: Request | None
 ) -> tuple[Job, Bundle | None]:
-    """The command, captured if that is possible, and running in any case: without us, and without nsys, where not.
+    """Start the command, captured if that is possible, else without the capture and without nsys.
 
     Raises:
         OSError: it cannot be executed.
@@ -222,7 +222,7 @@ def _started(
 
 
 def _followed(job: Job, beside: Reporter | HangStacks | None) -> int:
-    """Look at the capture, or at whether the job stands still, while the command runs; its exit code."""
+    """Follow the capture, or watch for a standstill, while the command runs; return its exit code."""
     with job.forwarding():
         while beside is not None and not beside.done and job.runs(POLL_EVERY_S):
             guarded(beside.look, beside.failing)
@@ -250,7 +250,7 @@ def _whether_it_hung(bundle: Bundle) -> None:
 
 
 def _ended(ctx: click.Context, code: int, bundle: Bundle | None) -> NoReturn:
-    """Tidy up and end as the command did, whatever comes meanwhile."""
+    """Tidy up and end as the command did, whatever happens meanwhile."""
     with contextlib.suppress(KeyboardInterrupt):
         deaf()
     deaf()
@@ -268,7 +268,7 @@ def _refuse_wrong_usage(
 
 
 def _patch(file: str | None, argv: list[str], speaks: bool) -> Request | None:
-    """What is to be applied, checked before the command starts: a run without it would mislead.
+    """Read the patch to apply before the command starts: a run without it would mislead.
 
     Raises:
         UserError: the patch cannot be read, or cannot reach the command's Python.

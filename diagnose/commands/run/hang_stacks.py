@@ -1,4 +1,4 @@
-"""`diagnose run --hang-stacks`: while the command runs, the stacks of a job that stands still."""
+"""`diagnose run --hang-stacks`: record the stacks of a job that stands still while the command runs."""
 
 import os
 import platform
@@ -23,7 +23,7 @@ _MOST_RANKS = 64  # of a host
 
 
 class HangStacks:
-    """Looks at the ranks of this host once a second, and lets py-spy look where they stand still.
+    """Checks the ranks of this host once a second, and has py-spy print their stacks if they stand still.
 
     Args:
         folder: of the run.
@@ -42,7 +42,7 @@ class HangStacks:
         self._next_s = 0.0
 
     def look(self) -> None:
-        """Record stacks where the job has just been found to stand still; take them back where it goes on.
+        """Record stacks if the job has just been found to stand still; remove them if it goes on.
 
         Raises:
             OSError: they cannot be written; no more are taken.
@@ -79,14 +79,14 @@ class HangStacks:
 
 
 def can_look(least_s: float | None) -> bool:
-    """Whether stacks are asked for and py-spy is there; says so where it is not."""
+    """Whether stacks are asked for and py-spy is installed; prints a line if it is not."""
     if least_s is not None and installed() is None:
         say(f"no stacks if the job hangs: py-spy is not installed ({INSTALL})")
     return least_s is not None and installed() is not None
 
 
 def itself() -> dict[str, Any] | None:
-    """This command, as its ranks know by whom they may be looked at; None where the system has no /proc."""
+    """This command as its ranks identify a process that may read their stacks; None if the system has no /proc."""
     try:
         return name_of(os.getpid())
     except OSError:
@@ -94,7 +94,7 @@ def itself() -> dict[str, Any] | None:
 
 
 def hang_stacks(bundle: Bundle | None, config: Config, least_s: float | None) -> HangStacks | None:
-    """What looks while the command runs, where the ranks of the bundle are told of it."""
+    """The watcher that runs with the command; None unless the ranks of the bundle let this command read stacks."""
     program = installed() if config.looked_at_by else None
     if bundle is None or least_s is None or program is None:
         return None

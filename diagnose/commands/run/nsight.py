@@ -1,4 +1,4 @@
-"""`diagnose run --nsys`: the steps as NVTX ranges, recorded by Nsight Systems in the place of torch's profiler."""
+"""`diagnose run --nsys`: steps as NVTX ranges, recorded by Nsight Systems in place of torch's profiler."""
 
 import os
 import shlex
@@ -38,7 +38,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def nsight_options(command: Command) -> Command:
-    """Adds the options that say whether nsys records, or only its command line is printed."""
+    """Add the options that let nsys record, or only print its command line."""
     line = click.option(
         "--print",
         "print_line",
@@ -60,16 +60,16 @@ def nsight_options(command: Command) -> Command:
 
 
 def command_line(argv: Sequence[str], folder: Path, environment: Mapping[str, str]) -> list[str]:
-    """The command under nsys, which writes its report and the export of it into the folder.
+    """The command under nsys, which writes its report and the export into the folder.
 
-    Of several `diagnose run` of one job, as `srun` starts them, each has a file of its own.
+    Each of several `diagnose run` of one job, as `srun` starts them, has a file of its own.
     """
     name = f"nsight-rank{rank_of(environment)}" if has_siblings(environment) else "nsight"
     return [shutil.which(NSYS) or NSYS, "profile", *_FLAGS, f"--output={folder / name}", *argv]
 
 
 def end_early(ctx: click.Context, argv: Sequence[str], config: Config, out: Path | None, *, only_print: bool) -> None:
-    """Under nsys: ends the command where only the line is asked for, or where there is no nsys to run."""
+    """End the command, under nsys, if only the line is asked for, or if there is no nsys to run."""
     if not config.nsight:
         return
     if only_print:
@@ -81,7 +81,7 @@ def end_early(ctx: click.Context, argv: Sequence[str], config: Config, out: Path
 
 
 def _print_line(argv: Sequence[str], config: Config, folder: Path) -> None:
-    """Prints the line that does the same without `diagnose run`, with the variables that bring the ranges in."""
+    """Print the command line that does the same without `diagnose run`, with the variables that enable the ranges."""
     ours = hooked({}, {protocol.CONFIG: replace(config, out=str(folder)).to_json()})
     inherited = {"PYTHONPATH": "${PYTHONPATH:+:$PYTHONPATH}"}
     variables = " ".join(f"{name}={shlex.quote(value)}{inherited.get(name, '')}" for name, value in ours.items())
@@ -92,7 +92,7 @@ def _print_line(argv: Sequence[str], config: Config, folder: Path) -> None:
 def words_at_end(
     bundle: Bundle, outputs: Outputs, reporter: Reporter | None, argv: list[str], config: Config, no_ledger: bool
 ) -> None:
-    """After the command ended: what is told of the capture, by what took it."""
+    """Report the capture after the command ended, by the way it was captured."""
     if config.nsight:
         nsight_words(bundle, reporter)
     elif config.armed is not None:
@@ -102,7 +102,7 @@ def words_at_end(
 
 
 def nsight_words(bundle: Bundle, reporter: Reporter | None) -> None:
-    """After the command ended: the report of what nsys exported, or why there is none."""
+    """Report what nsys exported after the command ended, or why there is no export."""
     exports = _all_exported(bundle)
     if exports and len(exports) < bundle.parents:
         say(f"{len(exports)} of {bundle.parents} exports came: {', '.join(map(printable, exports))}")
@@ -115,7 +115,7 @@ def nsight_words(bundle: Bundle, reporter: Reporter | None) -> None:
 
 
 def _all_exported(bundle: Bundle) -> list[str]:
-    """The exports; each other `diagnose run` of the job has one, which nsys may still write, for a while."""
+    """All exports of the job; nsys may still write those of other `diagnose run`, so they are awaited for a while."""
     until = time.monotonic() + WAIT_FOR_PARENTS_S
     exports = _exports(bundle.folder)
     while (bundle.others_run() or 0 < len(exports) < bundle.parents) and time.monotonic() < until:

@@ -1,6 +1,6 @@
-"""What `diagnose run` makes of a diagnosis: the printed report, the files that were asked for, and the last line.
+"""The outputs of `diagnose run` for a diagnosis: the printed report, the files that were asked for, and the last line.
 
-Nothing here is written among the output of the command: the report is printed on stdout only where that is a terminal.
+Nothing here is written among the output of the command: the report is printed on stdout only if that is a terminal.
 """
 
 import io
@@ -50,7 +50,7 @@ def output_options(command: Command) -> Command:
 
 
 def _idle(name: str) -> dict[str, str]:
-    """With which options no such file is written."""
+    """Options with which no such file is written, each with the reason."""
     page = f"--{name} needs a single window: after the run, diagnose analyze RUN/step-K --{name} FILE"
     return {"print_line": ""} | ({"arm": page} if name in _OF_ONE_WINDOW else {})
 
@@ -68,7 +68,7 @@ def files_given(given: Mapping[str, Any]) -> Mapping[str, Path]:
 
 @dataclass(frozen=True)
 class Outputs:
-    """Where a diagnosis goes.
+    """The outputs of a diagnosis.
 
     Args:
         files: by the option that asks for each.
@@ -82,18 +82,18 @@ class Outputs:
 
     @classmethod
     def of(cls, given: Mapping[str, Any], words: Sequence[str]) -> "Outputs":
-        """As the options of `output_options` ask for it; `words` follow `diagnose run`."""
+        """The outputs that the options of `output_options` ask for; `words` follow `diagnose run`."""
         files = files_given(given)
         printed = not given["no_report"] and "report" not in files
         return cls(files, printed, shlex.join(["diagnose", "run", *words]))
 
     @property
     def wanted(self) -> bool:
-        """Whether anything is to be made of a capture."""
+        """Whether any output of a capture is wanted."""
         return self.printed or bool(self.files)
 
     def publish(self, diagnosis: "Diagnosis", bundle: str) -> str:
-        """Print and write what is wanted, each for itself; the line that ends the job: verdict, next, where it is.
+        """Print and write each wanted output; return the job's last line: verdict, next change, places of the report.
 
         Args:
             bundle: the folder of the capture, as it is printed.
@@ -108,14 +108,14 @@ class Outputs:
         return f"{brief(diagnosis)}; report: {places} (again: diagnose analyze {shlex.quote(bundle)})"
 
     def _written(self, name: str, diagnosis: "Diagnosis") -> str:
-        """The file's name as it is printed, "" when it cannot be written."""
+        """The file's name as it is printed, "" if it cannot be written."""
         to = self.files[name]
         done = guarded(lambda: _write(_FORMS[name](diagnosis, self.command), to), f"no --{name} file")
         return printable(str(to)) if done else ""
 
 
 def _print(diagnosis: "Diagnosis", bundle: str) -> None:
-    """The report on stdout where a person reads it, else on stderr; in one piece, because the job prints too."""
+    """Print the report on stdout if it is a terminal, else on stderr; in one piece, because the job prints too."""
     from diagnose.cli.terminal import terminal
     from diagnose.report.text import render
 
@@ -154,11 +154,11 @@ def _json(diagnosis: "Diagnosis", _command: str) -> str:
 
 
 def _write(text: str, file: Path) -> None:
-    """Replace the file when all is written; what is no file (a device, a pipe with a reader) is written to as it is."""
+    """Replace the file once all is written; a device or a pipe with a reader is written to directly."""
     from diagnose.cli.whole_file import whole_file
 
     if file.is_fifo():
-        os.close(os.open(file, os.O_WRONLY | os.O_NONBLOCK))  # refused where nobody would ever read
+        os.close(os.open(file, os.O_WRONLY | os.O_NONBLOCK))  # refused if nobody would ever read
     with whole_file(file) as into:
         into.write(text.encode("utf-8"))
 

@@ -1,4 +1,4 @@
-"""Which files are part of a command that is run: no output of ours takes their place."""
+"""Find the files that are part of the user's command, so that no output replaces them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -11,7 +11,7 @@ _MODULE = "-m"
 
 
 def refuse_over(command: Sequence[str], outputs: Mapping[str, Path | None]) -> None:
-    """Refuses an output in the place of a file that the command is made of: its script, or a file that it is given.
+    """Refuse an output at the place of a file of the command: its script, or a file among its arguments.
 
     Args:
         command: its words.
@@ -27,7 +27,7 @@ def refuse_over(command: Sequence[str], outputs: Mapping[str, Path | None]) -> N
 
 
 def files_of(command: Sequence[str]) -> Iterator[Path]:
-    """The places that the words name: as they are, behind `=` or `@`, before `#`, or as the module that Python runs."""
+    """Paths that the words may name: as they are, after `=` or `@`, before `#`, or as the module that Python runs."""
     for before, word in zip(("", *command), command, strict=False):
         yield Path(word)
         yield Path(word.lstrip("@"))

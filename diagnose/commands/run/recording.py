@@ -1,4 +1,4 @@
-"""Options of `diagnose run` that bound what is recorded: how much, and on which ranks."""
+"""Options of `diagnose run` that limit the recording: its size, and its ranks."""
 
 from typing import Any
 
@@ -11,12 +11,12 @@ from diagnose.probes.limits.chosen_ranks import MOST_BY_DEFAULT, parsed
 
 
 class _Ranks(click.ParamType):  # type: ignore[type-arg]  # generic in some versions of click
-    """A choice of ranks, checked here and read again in each rank."""
+    """A choice of ranks, checked here and parsed again in each rank."""
 
     name = "ranks"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The text; what is no choice of ranks is wrong usage."""
+        """The text; an invalid choice of ranks is wrong usage."""
         try:
             parsed(str(value))
         except ValueError as error:
@@ -25,7 +25,7 @@ class _Ranks(click.ParamType):  # type: ignore[type-arg]  # generic in some vers
 
 
 def limits_of(given: dict[str, Any]) -> dict[str, Any]:
-    """What both options say, by the names of `Config`."""
+    """The values of both options, by the names of `Config`."""
     return {"budget_bytes": int(given["budget_bytes"]), "ranks": given["ranks"]}
 
 

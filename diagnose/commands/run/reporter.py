@@ -1,4 +1,4 @@
-"""What `diagnose run` says of the capture: the report as soon as it can be made, else why there is none."""
+"""Report the capture of `diagnose run`: the report as soon as it can be made, else why there is none."""
 
 import contextlib
 import os
@@ -24,8 +24,8 @@ class Reporter:
     """Reports the first window, once.
 
     Args:
-        bundle: what the ranks write.
-        outputs: where the report goes.
+        bundle: the folder that the ranks write.
+        outputs: the outputs of the report.
         no_ledger: whether the ledger of promises is left alone.
 
     Attributes:
@@ -42,7 +42,7 @@ class Reporter:
         self.told = ""
 
     def look(self) -> None:
-        """Report when every rank is written, or when the missing ones are long overdue."""
+        """Report once every rank has written, or when the missing ones are long overdue."""
         try:
             written = self._bundle.written()
         except Exception:
@@ -58,7 +58,7 @@ class Reporter:
             self.report(written)
 
     def report(self, written: Written) -> None:
-        """Make the report of what the traces tell."""
+        """Make the report of the traces."""
         self.done = True
         if written.traces and written.missing:
             say(_without(written))
@@ -67,7 +67,7 @@ class Reporter:
         self.publish(_run_of(self._bundle.folder, written))
 
     def publish(self, run: str | None = None) -> None:
-        """Make the report of the folder, or of this run in it, with the promise that it keeps and those it quotes."""
+        """Make the report of the folder, or of one run in it, with its prediction and the ledger's quotes."""
         self.done = True
         from diagnose import analysis
 
@@ -79,7 +79,7 @@ class Reporter:
 
 
 def last_words(bundle: Bundle, reporter: Reporter | None, argv: list[str]) -> None:
-    """After the command ended: the report if it is still due, or why there is none, and what else was written."""
+    """Report after the command ended: the report if it is still due, or why there is none, and further windows."""
     written = _all_written(bundle)
     if written.left_out and not written.traces:
         say(f"{_left_out(written)}; see them: diagnose series {printable(near(bundle.folder))}")
@@ -100,7 +100,7 @@ def last_words(bundle: Bundle, reporter: Reporter | None, argv: list[str]) -> No
 
 
 def armed_words(bundle: Bundle, outputs: Outputs, argv: list[str], no_ledger: bool) -> None:
-    """After an armed command ended: the report of its steps and its windows, or why there is none."""
+    """Report an armed run after the command ended: its steps and its windows, or why there is none."""
     from diagnose.series.armed_log import all_ended
     from diagnose.series.places import step_logs
 
@@ -127,7 +127,7 @@ def near(folder: Path) -> str:
 
 
 def _without(written: Written) -> str:
-    """Which ranks the report does without, and why, as far as they say."""
+    """Line with the ranks that the report lacks, and the reason of the first that has one."""
     more = ", ..." if len(written.missing) > _MOST_RANKS else ""
     listed = ", ".join(map(str, written.missing[:_MOST_RANKS]))
     why = next((f" ({printable(written.errors[rank])})" for rank in written.missing if rank in written.errors), "")
@@ -135,7 +135,7 @@ def _without(written: Written) -> str:
 
 
 def _left_out(written: Written) -> str:
-    """Which ranks record nothing by choice, and whose choice that is."""
+    """Line with the ranks that record nothing by choice, and the reason."""
     ranks = sorted(written.left_out)
     listed = ", ".join(map(str, ranks[:_MOST_RANKS])) + (", ..." if len(ranks) > _MOST_RANKS else "")
     whose = f" of rank {listed} ({len(ranks)} of {written.world_size})" if written.world_size > 1 else ""
@@ -152,7 +152,7 @@ def _why_nothing(bundle: Bundle, written: Written, argv: list[str]) -> str:
 
 
 def _told(cut: dict[int, str]) -> str:
-    """Which ranks ended inside their window, and why, where one could still say so."""
+    """Line with the ranks that ended inside their window, and the reason if one of them left it."""
     ranks = sorted(cut)
     why = next((f": {cut[rank]}" for rank in ranks if cut[rank]), "")
     traces = "their traces were" if ranks[1:] else "its trace was"
@@ -165,7 +165,7 @@ def _ranks(ranks: list[int]) -> str:
 
 
 def _all_written(bundle: Bundle) -> Written:
-    """The ranks that are done; ranks under other parents (`srun diagnose run`) may still be writing, for a while."""
+    """The ranks that are done; those of other parents (`srun diagnose run`) may still be writing and are awaited."""
     until = time.monotonic() + WAIT_FOR_PARENTS_S
     written = bundle.written()
     while bundle.shared and written.traces and not written.complete and time.monotonic() < until:
@@ -175,7 +175,7 @@ def _all_written(bundle: Bundle) -> Written:
 
 
 def _run_of(folder: Path, written: Written) -> str | None:
-    """The name that the analysis gives to the run just written; None when the folder holds no other."""
+    """The analysis's name of the run just written; None if the folder holds no other."""
     from diagnose.trace.discover import runs_of, trace_files
 
     runs = runs_of(trace_files(folder))

@@ -1,4 +1,4 @@
-"""Options of `diagnose run` that say which steps are recorded, or looked at."""
+"""Options of `diagnose run` for the steps that are recorded or sampled."""
 
 from collections.abc import Callable
 from functools import reduce
@@ -13,7 +13,7 @@ SETTLED = "--at-step records whether or not step times have settled, so that --s
 
 
 def window_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options, above those that the command has."""
+    """Add the options above those that the command has."""
     options = (
         click.option(
             "--steps",

@@ -1,1 +1,1 @@
-"""How a job scales with its GPUs: runs at several sizes in, other sizes with a range out."""
+"""Scaling of a job with its GPUs: from runs at several sizes, predict other sizes with a range."""

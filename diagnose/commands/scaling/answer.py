@@ -1,4 +1,4 @@
-"""What the runs of a job at several sizes say. Frozen; the reports are pure functions of it."""
+"""The answer of `diagnose scaling`. Frozen; the reports are pure functions of it."""
 
 from typing import Literal
 
@@ -12,7 +12,7 @@ Kind = Literal["weak", "strong", "mixed", "unknown"]
 
 
 class TaxPart(msgspec.Struct, frozen=True, kw_only=True):
-    """What a step spends on `name` beyond what the smallest run spends, for the same work; negative is less."""
+    """Time per step of `name` beyond that of the smallest run, for the same work; negative is less."""
 
     name: str
     s: float
@@ -21,12 +21,12 @@ class TaxPart(msgspec.Struct, frozen=True, kw_only=True):
 class Size(msgspec.Struct, frozen=True, kw_only=True):
     """The job at one number of GPUs. Estimates are [low, likely, high]; null is not known.
 
-    `runs` were measured there, 0 where the size is extrapolated. `speedup` and `efficiency` are over the smallest size:
-    the rate of the job, and the rate of a GPU. `doubling_efficiency` is what the last doubling of GPUs was worth: the
+    `runs` were measured there, 0 if the size is extrapolated. `speedup` and `efficiency` are over the smallest size:
+    the rate of the job, and the rate of a GPU. `doubling_efficiency` is the gain of the last doubling of GPUs: the
     growth of the rate for each doubling since the size before, over 2. `tax_s` is how much longer a step takes than the
-    same work of a GPU at the smallest size, `tax_parts` what that went to. `communication_s` is measured, and no work
-    hides it. `cost_factor` is the cost of a token over that at the smallest size. `training_h` and `training` are of
-    the tokens that were asked for, `billion` of 10^9 tokens.
+    same work of a GPU at the smallest size, `tax_parts` the causes of it. `communication_s` is the measured
+    communication that no work hides. `cost_factor` is the cost of a token over that at the smallest size. `training_h`
+    and `training` are of the requested tokens, `billion` of 10^9 tokens.
     """
 
     gpus: int
@@ -49,10 +49,10 @@ class Size(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Wall(msgspec.Struct, frozen=True, kw_only=True):
-    """The number of GPUs from which on what grows with them takes longer than the work of a step.
+    """The number of GPUs from which on the time that grows with them exceeds that of the work of a step.
 
-    Null is none up to `horizon`, or where `because` is given, unknown. `earliest` and `latest` bound what the runs do
-    not rule out.
+    Null is none up to `horizon`, or if `because` is given, unknown. `earliest` and `latest` bound the sizes that the
+    runs do not rule out.
     """
 
     earliest: int | None = None
@@ -65,7 +65,7 @@ class Wall(msgspec.Struct, frozen=True, kw_only=True):
 class Purpose(msgspec.Struct, frozen=True, kw_only=True):
     """The number of GPUs for a purpose: "deadline", "budget", "fastest", "cheapest" or "least energy".
 
-    `gpus` is null where none does, or where it is unknown; `says` is the whole answer as a sentence.
+    `gpus` is null if no number serves it, or if it is unknown; `says` is the whole answer as a sentence.
     """
 
     purpose: str
@@ -77,9 +77,9 @@ class Purpose(msgspec.Struct, frozen=True, kw_only=True):
 class Scaling(msgspec.Struct, frozen=True, kw_only=True):
     """One job at several sizes.
 
-    `kind` is "weak" where the tokens of a step per GPU stay, "strong" where those of the whole step do, "mixed" where
-    neither does, "unknown" where the runs do not tell. `base_gpus` is the smallest size, which all else is compared
-    with. `because` says why nothing is extrapolated, "" where something is.
+    `kind` is "weak" if the tokens of a step per GPU stay, "strong" if those of the whole step do, "mixed" if neither
+    does, "unknown" if the runs do not show it. `base_gpus` is the smallest size, which all else is compared with.
+    `because` is why nothing is extrapolated, "" if something is.
     """
 
     name: str
@@ -93,7 +93,10 @@ class Scaling(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ScalingReport(Answer, frozen=True, kw_only=True):
-    """What `diagnose scaling` found. `sources` is what was read; `power_from` says where the power of a GPU is from."""
+    """The answer of `diagnose scaling`.
+
+    `sources` are the files that were read; `power_from` is the source of the power of a GPU.
+    """
 
     schema_version: int = 1
     sources: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Which column of a table of runs is what, told by its name."""
+"""Roles of the columns of a table of runs, by their names."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -34,7 +34,7 @@ class Columns:
     Attributes:
         at: by role.
         step_unit_s: seconds of a unit of the column of step times.
-        settings: name and position of what tells one job from another: neither a role nor a measurement.
+        settings: name and position of columns that distinguish jobs: neither a role nor a measurement.
         named: position of every column, by its name as it stands in the file.
     """
 

@@ -1,4 +1,4 @@
-"""`diagnose scaling`: runs of a job at several sizes in, other sizes, the network wall and GPU counts out."""
+"""`diagnose scaling`: from runs of a job at several sizes to other sizes, the network wall and GPU counts."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -62,7 +62,7 @@ def scaling(runs: Sequence[str], **given: Any) -> None:
 
 
 def _question(given: Mapping[str, Any]) -> Question:
-    """What is asked; refuses what lacks its other half."""
+    """The question; refuses an option that lacks its other half."""
     if given["deadline"] is not None and given["tokens"] is None:
         raise click.UsageError("--deadline needs --tokens: how much is to be trained by then.")
     if given["budget"] is not None and given["gpu_hour_price"] is None:
@@ -81,7 +81,7 @@ def _question(given: Mapping[str, Any]) -> Question:
 
 
 def _refuse_idle(runs: Sequence[str]) -> None:
-    """Refuses options of tables where none is read, and of traces where none is analysed."""
+    """Refuse options of tables if none is read, and of traces if none is analysed."""
     paths = [_gpus_and_path(stated)[1] for stated in runs]
     tables = [_is_table(path) for path in paths]
     if not any(tables):
@@ -98,7 +98,7 @@ def _is_table(path: Path) -> bool:
 
 
 def _read(runs: Sequence[str], given: Mapping[str, Any]) -> tuple[list[Ladder], list[str], list[str]]:
-    """The ladders, what was read, and what was left out."""
+    """The ladders, the files that were read, and notes on omissions."""
     choice = Choice(_where(given["where"]), tuple(given["by"]))
     single: list[Run] = []
     ladders: list[Ladder] = []
@@ -127,7 +127,7 @@ def _where(conditions: Sequence[str]) -> dict[str, str]:
 
 
 def _gpus_and_path(stated: str) -> tuple[int | None, Path]:
-    """`8=runs/a` as 8 and runs/a; a file of that very name goes first."""
+    """`8=runs/a` as 8 and runs/a; a file of exactly that name takes precedence."""
     named = _STATED.fullmatch(stated)
     if named is None or Path(stated).exists():
         return None, Path(stated)

@@ -1,4 +1,4 @@
-"""Runs of a job at several sizes in, the whole answer out."""
+"""Judge runs of a job at several sizes."""
 
 from collections.abc import Sequence
 
@@ -28,9 +28,9 @@ def report_of(
 
     Args:
         ladders: jobs with their runs.
-        sources: what was read.
-        notes: what was left out or assumed.
-        question: what is asked.
+        sources: the files that were read.
+        notes: on omissions and assumptions.
+        question: of the user.
     """
     tariff = question.tariff
     captured = [run.power_w for ladder in ladders for run in ladder.runs if run.power_w]
@@ -48,7 +48,7 @@ def report_of(
 
 
 def scaling_of(ladder: Ladder, question: Question) -> Scaling:
-    """What the ladder says, for what is asked."""
+    """Judge the runs of a ladder for the question."""
     given = (question.tokens_per_step, question.tokens_per_step_per_gpu)
     every = sorted((run.completed(*given) for run in ladder.runs), key=lambda run: run.gpus)
     rated = [run for run in every if run.tokens_per_s]
@@ -70,7 +70,7 @@ def scaling_of(ladder: Ladder, question: Question) -> Scaling:
 
 
 def _without_rates(ladder: Ladder, runs: Sequence[Run]) -> Scaling:
-    """Step times alone: without the tokens of a step nobody knows how much work a longer one did."""
+    """The answer from step times alone: without tokens per step, the work of a longer step is unknown."""
     sizes = [_only_step([run for run in runs if run.gpus == gpus]) for gpus in ladder.sizes]
     base, wall = ladder.sizes[0], Wall(because=_NO_TOKENS)
     return Scaling(
@@ -106,7 +106,7 @@ def _only_step(runs: Sequence[Run]) -> Size:
 
 
 def _sizes(fit: Fit, question: Question) -> list[Size]:
-    """The sizes that were run, then their doublings as far as asked for."""
+    """The sizes that were run, then their doublings as far as requested."""
     measured = sorted({run.gpus for run in fit.runs})
     further = [] if fit.because else _doublings(fit.largest, question.up_to or FURTHER * fit.largest)
     sizes: list[Size] = []
@@ -153,7 +153,7 @@ def _size(fit: Fit, gpus: int, before: Size | None, question: Question) -> Size:
 
 
 def _tokens(fit: Fit, gpus: int, runs: Sequence[Run]) -> float | None:
-    """Tokens of a step of the job: of its runs, else by the rule that the sizes follow."""
+    """Tokens of a step of the job: of its runs, else by the rule of the sizes."""
     if runs:
         return runs[0].tokens_per_step
     work = fit.work(gpus)
@@ -161,7 +161,7 @@ def _tokens(fit: Fit, gpus: int, runs: Sequence[Run]) -> float | None:
 
 
 def _power(fit: Fit, runs: Sequence[Run]) -> float | None:
-    """Captured power of a GPU: at this size, else at the largest that tells it."""
+    """Captured power of a GPU: at this size, else at the largest with a known power."""
     known = [run.power_w for run in runs or fit.runs[::-1] if run.power_w]
     return known[0] if known else None
 
@@ -178,7 +178,7 @@ def _doubling(fit: Fit, gpus: int, measured: bool, before: Size | None) -> Estim
 
 
 def _tax_s(per_gpu: Estimate, alone: float, tokens: float | None, before: Size | None) -> Estimate | None:
-    """How much longer a step takes than the same work of a GPU at the smallest size."""
+    """Seconds that a step takes longer than the same work of a GPU at the smallest size."""
     if tokens is None:
         return None
     if before is None:
@@ -187,7 +187,7 @@ def _tax_s(per_gpu: Estimate, alone: float, tokens: float | None, before: Size |
 
 
 def _tax_parts(fit: Fit, runs: Sequence[Run]) -> tuple[TaxPart, ...]:
-    """The parts of the tax where one run of this size and one of the smallest have a diagnosis; they add up to it."""
+    """The parts of the tax, if one run of this size and one of the smallest have a diagnosis; they add up to it."""
     smallest = [run for run in fit.runs if run.gpus == fit.base]
     if len(runs) != 1 or len(smallest) != 1 or runs[0] is smallest[0] or not (runs[0].parts_s and smallest[0].parts_s):
         return ()
@@ -200,7 +200,7 @@ def _tax_parts(fit: Fit, runs: Sequence[Run]) -> tuple[TaxPart, ...]:
 
 
 def _notes(fit: Fit, sizes: Sequence[Size]) -> list[str]:
-    """What makes the numbers less sure, one sentence each."""
+    """Notes on what makes the numbers less sure, one sentence each."""
     told = []
     if fit.kind == "unknown":
         told.append("the tokens of a step are not known: more GPUs are taken to do the same work each")
@@ -215,7 +215,7 @@ def _notes(fit: Fit, sizes: Sequence[Size]) -> list[str]:
 
 
 def _communication_note(fit: Fit, sizes: Sequence[Size]) -> list[str]:
-    """Where a diagnosis tells that the tax is mostly something else."""
+    """A note if a diagnosis shows that the tax is mostly not communication."""
     last = next((size for size in sizes if size.gpus == fit.largest), None)
     if last is None or last.communication_s is None or last.tax_s is None or last.tax_s[1] <= 0:
         return []

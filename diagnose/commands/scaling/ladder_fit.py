@@ -24,7 +24,7 @@ class Fit:
         runs: by GPUs.
         kind: weak, strong, mixed or unknown.
         growth: of the time in which a GPU does the work of a step, in GPU-seconds per token of the smallest run's step.
-        because: why nothing can be said of other sizes, "" where it can.
+        because: why other sizes cannot be predicted, "" if they can.
     """
 
     runs: Sequence[Run]
@@ -49,13 +49,13 @@ class Fit:
         return None if tokens is None else tokens / self.base
 
     def work(self, gpus: float) -> float | None:
-        """Work of a GPU in a step at another size, over that at the smallest; None where it follows no rule."""
+        """Work of a GPU in a step at another size, over that at the smallest; None if it follows no rule."""
         if self.kind == "mixed":
             return None
         return self.base / gpus if self.kind == "strong" else 1.0
 
     def rate_at(self, gpus: int) -> Estimate:
-        """Tokens per second of the job: measured where it was run, else what the growth says."""
+        """Tokens per second of the job: measured if it was run at this size, else predicted from the growth."""
         here = [run for run in self.runs if run.gpus == gpus]
         return measured_rate(here) if here else self._rate_beyond(gpus)
 
@@ -67,7 +67,7 @@ class Fit:
         return gpus * work / high_s, gpus * work / likely_s, gpus * work / low_s
 
     def doubling(self, before: int, gpus: int) -> Estimate | None:
-        """What each doubling since the size before was worth, of the growth: the rate of a GPU over its rate before."""
+        """Gain of each doubling since the size before, by the growth: the rate of a GPU over its rate before."""
         work, more = self.work(before), self.work(gpus)
         if self.growth is None or work is None or more is None:
             return None
@@ -76,7 +76,7 @@ class Fit:
         return low ** (1 / doublings), likely ** (1 / doublings), high ** (1 / doublings)
 
     def wall(self) -> Wall:
-        """Where what grows passes the work."""
+        """The number of GPUs at which the growing time exceeds that of the work, with its bounds."""
         if self.growth is None or self.because:
             return Wall(because=self.because)
         horizon = _HORIZON * self.largest
@@ -99,7 +99,7 @@ def fit_of(runs: Sequence[Run]) -> Fit:
 
 
 def kind_of(runs: Sequence[Run]) -> Kind:
-    """Weak, strong or mixed scaling, by the tokens of a step, else its samples; unknown where a run tells neither."""
+    """Weak, strong or mixed scaling, by the tokens of a step, else its samples; unknown if a run has neither."""
     amounts = _amounts(runs)
     if amounts is None:
         return "unknown"
@@ -114,7 +114,7 @@ def _same(values: Floats) -> bool:
 
 
 def _amounts(runs: Sequence[Run]) -> Floats | None:
-    """Tokens of a step of each run, else their samples; None where one run tells neither."""
+    """Tokens of a step of each run, else their samples; None if a run lacks both."""
     for told in ([run.tokens_per_step for run in runs], [run.samples_per_step for run in runs]):
         if all(told):
             return np.array(told, np.float64)

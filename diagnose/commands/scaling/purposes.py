@@ -1,4 +1,4 @@
-"""How many GPUs for a purpose. What is promised holds at the slow end of the range."""
+"""Number of GPUs for a purpose; each answer holds at the slow end of the range."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from diagnose.diagnosis.terms import Estimate
 
 
 def purposes_of(sizes: Sequence[Size], question: Question) -> list[Purpose]:
-    """The answer for each purpose that was asked for, and the fastest, the cheapest and that of least energy."""
+    """The answer for each requested purpose, and the fastest, the cheapest and that of least energy."""
     rated = [size for size in sizes if size.tokens_per_s]
     asked: list[Purpose] = []
     if question.deadline_h is not None and question.tokens is not None:
@@ -22,7 +22,7 @@ def purposes_of(sizes: Sequence[Size], question: Question) -> list[Purpose]:
 
 
 def _deadline(sizes: Sequence[Size], tokens: float, within_h: float) -> Purpose:
-    """The fewest GPUs that are in time at the slow end."""
+    """The fewest GPUs that meet the deadline at the slow end."""
     task = f"{tokens_text(tokens)} in {hours_text(within_h)}"
     in_time = [size for size in sizes if _hours(size)[2] <= within_h]
     if not in_time:
@@ -36,7 +36,7 @@ def _deadline(sizes: Sequence[Size], tokens: float, within_h: float) -> Purpose:
 
 
 def _budget(sizes: Sequence[Size], tokens: float, budget: float) -> Purpose:
-    """The fastest of those that the money suffices for at the dear end."""
+    """The fastest size that the budget covers at the expensive end."""
     task = f"{tokens_text(tokens)} for {number(budget)}"
     priced = [(size, size.training.price) for size in sizes if size.training.price]
     paid = [size for size, price in priced if price[2] <= budget]
@@ -49,7 +49,7 @@ def _budget(sizes: Sequence[Size], tokens: float, budget: float) -> Purpose:
 
 
 def _bought(sizes: Sequence[Size], budget: float) -> Purpose:
-    """How many tokens the money buys where they are cheapest."""
+    """Number of tokens that the budget buys at the size where they are cheapest."""
     priced = [(size, size.billion.price) for size in sizes if size.billion.price]
     cheapest, (low, likely, high) = min(priced, key=lambda pair: pair[1][1])
     tokens = (budget / high * 1e9, budget / likely * 1e9, budget / low * 1e9)
@@ -74,7 +74,7 @@ def _extremes(sizes: Sequence[Size]) -> list[Purpose]:
 
 
 def _as_cheap(sizes: Sequence[Size], cheapest: Size) -> str:
-    """The largest size whose tokens may cost no more."""
+    """Text of the largest size whose tokens may cost no more than the cheapest."""
     if cheapest.cost_factor is None:
         return ""
     most = cheapest.cost_factor[2]
@@ -109,6 +109,6 @@ def _middle(estimate: Estimate | None) -> float:
 
 
 def _gpus_of(size: Size) -> str:
-    """How many GPUs, and whether that is extrapolated."""
+    """Number of GPUs as text, and whether it is extrapolated."""
     said = f"{size.gpus:,} GPU{'' if size.gpus == 1 else 's'}"
     return said if size.runs else f"{said} (extrapolated)"

@@ -1,4 +1,4 @@
-"""What is asked of the runs of a job at several sizes."""
+"""The question about the runs of a job at several sizes."""
 
 from dataclasses import dataclass, field
 
@@ -9,15 +9,15 @@ FURTHER = 8  # times the largest size that was run
 
 @dataclass(frozen=True)
 class Question:
-    """What the user states and asks for. None is not asked or not known.
+    """The user's statements and questions. None is not asked or not known.
 
     Attributes:
         tariff: what a GPU-hour costs.
         tokens: to train on.
         deadline_h: hours within which.
         budget: money, in the currency of the price.
-        up_to: GPUs that are looked at, at most; None for `FURTHER` times the most that were run.
-        tokens_per_step: of the whole job, where a run does not tell.
+        up_to: GPUs that are considered, at most; None for `FURTHER` times the most that were run.
+        tokens_per_step: of the whole job, if a run does not state it.
         tokens_per_step_per_gpu: the same by GPU.
     """
 

@@ -13,14 +13,14 @@ from diagnose.series import Series, told_without_traces
 
 
 def read_run(path: Path, gpus: int | None) -> Run | None:
-    """The run at `path`; None where it holds traces, or nothing that this can tell from them.
+    """The run at `path`; None if it holds traces, or nothing that can be distinguished from them.
 
     Args:
         path: a file or folder.
-        gpus: of the run, where the user states them.
+        gpus: of the run, if the user states them.
 
     Raises:
-        UserError: it cannot be read, or nothing tells its GPUs.
+        UserError: it cannot be read, or its GPUs are unknown.
     """
     told = told_without_traces(path)
     if isinstance(told, Series):
@@ -29,7 +29,7 @@ def read_run(path: Path, gpus: int | None) -> Run | None:
 
 
 def with_gpus(run: Run, gpus: int | None) -> Run:
-    """The run with the GPUs that the user states; the tokens of a step are those of each GPU."""
+    """The run with the user's number of GPUs; tokens per step are those of each GPU."""
     if gpus is None or gpus == run.gpus:
         return run
     tokens = None if run.tokens_per_step is None else run.tokens_per_step / run.gpus * gpus
@@ -40,7 +40,7 @@ def _of_log(series: Series, path: Path, gpus: int | None) -> Run:
     """The median step of a log, over the medians of its ranks.
 
     Raises:
-        UserError: no step times, or nothing tells the GPUs.
+        UserError: there are no step times, or the GPUs are unknown.
     """
     if not series.tracks:
         because = series.unknown.because if series.unknown else ""

@@ -23,11 +23,11 @@ _ONE_MICRO_BATCH = "no column tells the accumulation: a step is taken as one mic
 
 @dataclass(frozen=True)
 class Choice:
-    """Which rows of a table are meant.
+    """The choice of rows of a table.
 
     Attributes:
         where: texts that columns must hold, by name.
-        by: columns that tell one job from another; empty: all that hold a setting.
+        by: columns that distinguish jobs; empty: all that hold a setting.
     """
 
     where: Mapping[str, str]
@@ -46,10 +46,10 @@ def is_table_of_runs(path: Path) -> bool:
 
 
 def read_table(path: Path, choice: Choice) -> tuple[list[Ladder], list[str]]:
-    """The ladders of the table, most sizes first, and what was left out or assumed, one sentence each.
+    """The ladders of the table, most sizes first, and notes on omissions and assumptions, one sentence each.
 
-    A ladder is rows that differ in their GPUs and measurements alone. Rows with the same work of a GPU belong together;
-    of those left alone, rows with the same work of the whole job.
+    The rows of a ladder differ only in their GPUs and measurements. Rows with the same work of a GPU belong together;
+    of the rest, rows with the same work of the whole job.
 
     Raises:
         UserError: it cannot be read, lacks a column, or no row has a rate.
@@ -112,7 +112,7 @@ def _cell(row: Sequence[str], at: int) -> str:
 
 
 def _number(row: Sequence[str], columns: Columns, role: str) -> float | None:
-    """The cell as a positive number; None where there is none."""
+    """The cell as a positive number; None if there is none."""
     if role not in columns.at:
         return None
     try:
@@ -122,7 +122,7 @@ def _number(row: Sequence[str], columns: Columns, role: str) -> float | None:
 
 
 def _run(row: Sequence[str], columns: Columns, path: Path) -> Run | None:
-    """The run of a row; None where it has no number of GPUs, or neither a rate nor a step time."""
+    """The run of a row; None if it has no number of GPUs, or neither a rate nor a step time."""
     number = {role: _number(row, columns, role) for role in columns.at}
     gpus, per_gpu, rate, step = (number.get(role) for role in ("gpus", "rate_per_gpu", "rate", "step"))
     if not gpus or gpus != int(gpus) or gpus > MOST_GPUS or not (per_gpu or rate or step):
@@ -142,7 +142,7 @@ def _run(row: Sequence[str], columns: Columns, path: Path) -> Run | None:
 
 
 def _tokens_per_step(number: Mapping[str, float | None], gpus: float) -> float | None:
-    """Of the whole job: as stated, else of its sequences."""
+    """Tokens per step of the whole job: as stated, else by its sequences."""
     if stated := number.get("tokens"):
         return stated
     if per_gpu := number.get("tokens_per_gpu"):
@@ -168,7 +168,7 @@ def _settings(columns: Columns, choice: Choice) -> dict[str, int]:
 
 
 def _ladders(rows: Sequence[_Row], columns: Columns, choice: Choice) -> list[list[_Row]]:
-    """The groups of rows with two sizes or more, most sizes first; where no group has, single rows."""
+    """The groups of rows with two sizes or more, most sizes first; if no group has, single rows."""
     settings = _settings(columns, choice)
 
     def same(roles: Sequence[str]) -> Callable[[_Row], tuple[object, ...]]:
@@ -183,7 +183,7 @@ def _ladders(rows: Sequence[_Row], columns: Columns, choice: Choice) -> list[lis
 
 
 def _named(groups: Sequence[Sequence[_Row]], columns: Columns, choice: Choice, file: str) -> list[Ladder]:
-    """Each group with what tells it from the others."""
+    """Each group with the settings that distinguish it from the others as its name."""
     shown = _settings(columns, choice)
     shown |= {role: columns.at[role] for role in ("micro_batch", "accumulation") if role in columns.at}
     differing = {by: at for by, at in shown.items() if len({_cell(group[0].cells, at) for group in groups}) > 1}

@@ -24,7 +24,7 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class _Column:
-    """A column of the table: its heading, a cell of each size, and how soon it is left out on a narrow page."""
+    """A column of the table: its heading, a cell for each size, and its rank for omission on a narrow page."""
 
     head: str
     cell: Callable[[Size], str]
@@ -68,7 +68,7 @@ def _short(purpose: str) -> str:
 
 
 def _print_table(page: Page, job: Scaling) -> None:
-    """As many columns as fit; extrapolated sizes have their range in those that are kept longest."""
+    """Print as many columns as fit; the columns that are kept longest show the range of extrapolated sizes."""
     columns = _fitting(page, job)
     widths = [_width(column, job.sizes) for column in columns]
     page.line(Text("  ".join(c.head.rjust(w) for c, w in zip(columns, widths, strict=True)), "bold"))
@@ -82,7 +82,7 @@ def _print_table(page: Page, job: Scaling) -> None:
 
 
 def _columns(job: Scaling) -> list[_Column]:
-    """In their order; the first to be left out has the highest rank. What no size knows is no column."""
+    """The columns in their order, without those that no size has; the highest rank is left out first."""
     every = [
         _Column("GPUs", lambda s: f"{s.gpus:,}{'' if s.runs else '*'}", 0),
         _Column("tokens/s", lambda s: _range(s, s.tokens_per_s, number), 2),
@@ -109,7 +109,7 @@ def _width(column: _Column, sizes: Sequence[Size]) -> int:
 
 
 def _range(size: Size, estimate: Estimate | None, words: Callable[[float], str], unit: str = "") -> str:
-    """What was measured, or the range of what was not."""
+    """The measured value, or the range of an extrapolated one."""
     if estimate is None:
         return "-"
     low, likely, high = (words(value) for value in estimate)
@@ -117,7 +117,7 @@ def _range(size: Size, estimate: Estimate | None, words: Callable[[float], str],
 
 
 def _likely(size: Size, estimate: Estimate | None, words: Callable[[float], str]) -> str:
-    """What was measured, or what is likely."""
+    """The measured value, or the likely value of an extrapolated one."""
     return "-" if estimate is None else words(estimate[1]) if size.runs else f"~{words(estimate[1])}"
 
 
@@ -134,7 +134,7 @@ def _gpus(count: int) -> str:
 
 
 def _print_tax(page: Page, job: Scaling) -> None:
-    """What the longer step goes to, of the largest size that a diagnosis tells it of."""
+    """Print the causes of the longer step, at the largest size whose diagnosis shows them."""
     told = [(size, size.tax_s[1]) for size in job.sizes if size.tax_parts and size.tax_s]
     if told:
         last, tax_s = told[-1]
@@ -167,7 +167,7 @@ def _wall_line(job: Scaling) -> str:
 
 
 def _print_costs(page: Page, job: Scaling, report: ScalingReport) -> None:
-    """Of the smallest, the largest that was run and the largest that was looked at."""
+    """Print the costs of the smallest size, the largest that was run and the largest that was considered."""
     sizes = [size for size in job.sizes if _told(size.billion, size.training_h)]
     measured = [size for size in sizes if size.runs]
     chosen = list(dict.fromkeys([*measured[:1], *measured[-1:], *sizes[-1:]]))

@@ -1,4 +1,4 @@
-"""Whose JSON there is a schema of: a command that has an `answer.py` is registered by that."""
+"""The commands whose JSON has a schema: having an `answer.py` registers a command."""
 
 from importlib import import_module
 from pathlib import Path
@@ -15,7 +15,7 @@ def answering() -> list[str]:
 
 
 def answer_of(command: str) -> type[Answer]:
-    """The answer that the module of the command defines, or names where another package does."""
+    """The answer class that the command's module defines, or imports from another package."""
     module = import_module(f"diagnose.commands.{command}.answer")
     kinds = [one for one in vars(module).values() if isinstance(one, type) and issubclass(one, Answer)]
     named = [one for one in kinds if one is not Answer]

@@ -1,4 +1,4 @@
-"""What a series of step times shows. Frozen; the reports are pure functions of it."""
+"""The answer of `diagnose series`. Frozen; the reports are pure functions of it."""
 
 import msgspec
 
@@ -11,9 +11,9 @@ from diagnose.series.not_told import NotTold
 class SuggestedCapture(msgspec.Struct, frozen=True, kw_only=True):
     """Steps to profile, or to look at, next.
 
-    `command` is what to type, "" where `files` already hold a trace of the steps. `first_step` counts as the log does;
-    `diagnose run --at-step` counts from 1 at the start of the job, so `command` is one ahead of a log that counts
-    from 0.
+    `command` is the line to type, "" if `files` already hold a trace of the steps. `first_step` counts as the log does;
+    `diagnose run --at-step` counts from 1 at the start of the job, so `command` is one ahead of a log that counts from
+    0.
     """
 
     first_step: int
@@ -39,18 +39,17 @@ class Periodic(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Near(msgspec.Struct, frozen=True, kw_only=True):
-    """What the log tells between the sample before a stall and the stall: a kind, and its words."""
+    """Event that the log holds between the sample before a stall and the stall: a kind, and its words."""
 
     kind: str
     text: str
 
 
 class Recurs(msgspec.Struct, frozen=True, kw_only=True):
-    """How a stall comes again.
+    """Recurrence of a stall.
 
-    `every_steps` as the log counts, and `every_optimizer_steps`, are None where it keeps no period; `times` is how
-    often it does so in its run. `runs` of the `of_runs` runs of the job that came so far have a stall at the same
-    step.
+    `every_steps` as the log counts, and `every_optimizer_steps`, are None if it keeps no period; `times` is how often
+    it does so in its run. `runs` of the `of_runs` runs of the job that came so far have a stall at the same step.
     """
 
     every_steps: int | None
@@ -64,11 +63,11 @@ class Stall(msgspec.Struct, frozen=True, kw_only=True):
     """A single slow sample, or a short burst of them.
 
     `step` to `last_step` count as the log does (some count samples), `optimizer_step` as `diagnose run --at-step` does.
-    `time_s` is what the steps take on a rank, `cost_s` what of it is beyond the running median around them,
-    `run_share` that as a share of the time of all steps of the run, `gpu_hours` that on all GPUs that wait, None
-    where their number is not known. `count` is 1, or how many slow steps of one period are put together: `step` is
-    then the first of them, and times and costs are those of all. `recurs` is None where it came once. `machine` is
-    what the machine did during a single one, None where the source has no readings.
+    `time_s` is the time of the steps on a rank, `cost_s` the part of it beyond the running median around them,
+    `run_share` that as a share of the time of all steps of the run, `gpu_hours` that on all GPUs that wait, None if
+    their number is not known. `count` is 1, or how many slow steps of one period are put together: `step` is then the
+    first of them, and times and costs are those of all. `recurs` is None if it came once. `machine` are readings of the
+    machine during a single one, None if the source has no readings.
     """
 
     step: int
@@ -89,7 +88,7 @@ class Stall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GoodputPart(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of a run's wall time, and what share of it that is."""
+    """A part of a run's wall time, and its share of it."""
 
     what: str
     time_s: float
@@ -97,16 +96,16 @@ class GoodputPart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Goodput(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the wall time from the first logged step to the last goes; the parts add up to it."""
+    """Parts of the wall time from the first logged step to the last; they add up to it."""
 
     wall_s: float
     parts: tuple[GoodputPart, ...]
 
 
 class RunReport(msgspec.Struct, frozen=True, kw_only=True):
-    """One run: `steps_s` is the time of all its steps on a rank, `stalls_share` what of that stalls cost.
+    """One run: `steps_s` is the time of all its steps on a rank, `stalls_share` the share of it that stalls cost.
 
-    `name` is "" where there is one run only. `goodput` is None where the log has no clock.
+    `name` is "" if there is one run only. `goodput` is None if the log has no clock.
     """
 
     name: str
@@ -122,11 +121,11 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SeriesReport(Answer, frozen=True, kw_only=True):
-    """All that a series of step times shows.
+    """The content of a report of step times.
 
     `levels` are (first step, last step, median seconds) of the job's step time between its changes; `shape` is the
     median step time of up to 60 equal stretches of samples, for a sparkline. `goodput` is that of all runs together.
-    `machine` is what was read of it over the run, None where the source has no readings.
+    `machine` are its readings over the run, None if the source has no readings.
     """
 
     on_one_line = None

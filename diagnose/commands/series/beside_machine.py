@@ -1,4 +1,4 @@
-"""The machine's part of a report: over the run, and beside each change and each stall."""
+"""The machine's part of a report: over the run, at each change and at each stall."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ from diagnose.series.machine.readings import MachineReadings
 
 
 def with_machine(report: SeriesReport, machines: Sequence[MachineReadings] | None) -> SeriesReport:
-    """The report with what `machines` tell; as it is where the source could hold no readings."""
+    """The report with the readings of `machines`; unchanged if the source could hold none."""
     if machines is None:
         return report
     return replace(
@@ -24,7 +24,7 @@ def with_machine(report: SeriesReport, machines: Sequence[MachineReadings] | Non
 
 
 def _beside_change(change: Change, machines: Sequence[MachineReadings]) -> Change:
-    """Of the ranks that are waited for where they are known, else of those that it is on."""
+    """The change with readings of the ranks that are waited for, or if unknown of those that have the change."""
     ranks = change.culprit_ranks or change.ranks
     asked = [machine for machine in machines if machine.rank in ranks] or machines
     first, last = change.since_step, change.until_step
@@ -37,7 +37,7 @@ def _beside_change(change: Change, machines: Sequence[MachineReadings]) -> Chang
 
 
 def _beside_stall(stall: Stall, machines: Sequence[MachineReadings]) -> Stall:
-    """Of several that keep a period each is one of many alike: what the machine did in them is not looked at."""
+    """The stall with readings of the machine; unchanged if it stands for several that keep a period."""
     if stall.count > 1:
         return stall
     asked = [machine for machine in machines if machine.rank in stall.ranks] or machines

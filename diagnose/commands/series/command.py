@@ -1,4 +1,4 @@
-"""`diagnose series`: step times over a job in, its stalls and changes out."""
+"""`diagnose series`: from step times over a job to its stalls and changes."""
 
 from functools import partial
 from pathlib import Path

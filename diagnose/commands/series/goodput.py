@@ -1,4 +1,4 @@
-"""Where the wall time of a run goes, from the clock of its log: parts that add up to it."""
+"""Parts of the wall time of a run, from the clock of its log; they add up to it."""
 
 from collections.abc import Sequence
 
@@ -16,12 +16,11 @@ _LEAST_ROWS = 3
 
 
 def goodput(run: Run, slow_rows: Sequence[int], counts_per_step: float = 1.0) -> Goodput | None:
-    """The parts of the time from the first logged step of a run to its last; None where the log has no clock.
+    """Parts of the time from the first logged step of a run to its last; None if the log has no clock.
 
-    Between two rows the steps take what the log states, else all the time; they are expected to take the running
-    median. Steps trained again after a restart, and the time until it, are `restarts`. What rows of a stall, or rows
-    with an evaluation or a checkpoint before them, take beyond is theirs; time outside the steps with neither is
-    `idle`.
+    Between two rows the steps take the time that the log states, else all of it; their expected time is the running
+    median. Steps trained again after a restart, and the time until it, are `restarts`. The excess of rows of a stall,
+    or of rows with an evaluation or a checkpoint before them, is theirs; time outside the steps with neither is `idle`.
 
     Args:
         run: with its rows and events.
@@ -54,7 +53,7 @@ def goodput(run: Run, slow_rows: Sequence[int], counts_per_step: float = 1.0) ->
 
 
 def goodput_of(wall: float, parts: dict[str, float]) -> Goodput:
-    """The parts with their shares; what no other part takes is productive."""
+    """The parts with their shares; time of no other part is productive."""
     lost = sum(parts[name] for name in PARTS[1:])
     fits = min(wall / lost, 1.0) if lost > 0 else 1.0  # clocks of whole seconds may give a little more than there is
     parts = {name: parts[name] * fits for name in PARTS[1:]}
@@ -66,14 +65,14 @@ def goodput_of(wall: float, parts: dict[str, float]) -> Goodput:
 
 
 def _cleaned(log: StepLog) -> StepLog:
-    """Without single rows of another count, and without rows that repeat a step."""
+    """The log without single rows of another count, and without rows that repeat a step."""
     keep = ~stray(log.step.astype(np.int64))
     keep[1:] &= np.diff(log.step) != 0
     return StepLog(log.row[keep], log.step[keep], log.clock_s[keep], log.duration_s[keep])
 
 
 def _again(log: StepLog) -> Mask:
-    """The intervals that a restart costs: those up to it, and those of steps trained once more, shape (n - 1,)."""
+    """The intervals that a restart costs: those up to it, and those of repeated steps, shape (n - 1,)."""
     again = np.zeros(len(log.step) - 1, bool)
     for at in np.flatnonzero(np.diff(log.step) < 0)[:1000]:
         first = int(np.searchsorted(np.maximum.accumulate(log.step[: at + 1]), log.step[at + 1]))
@@ -82,7 +81,7 @@ def _again(log: StepLog) -> Mask:
 
 
 def _told(log: StepLog, events: Sequence[Event]) -> "np.ndarray[tuple[int], np.dtype[np.str_]]":
-    """The part that an event before each row names, "" where none does, shape (n - 1,)."""
+    """The part that an event before each row names, "" if none does, shape (n - 1,)."""
     told = np.full(len(log.row) - 1, "", dtype="<U12")
     for one in events:
         part = _PART_OF.get(one.kind)

@@ -1,4 +1,4 @@
-"""From step times to what they show: changes, what is periodic, and which steps to look at next."""
+"""Judge step times: changes, periodic stalls, and which steps to look at next."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -22,7 +22,7 @@ _AGAIN = "log at least 20 samples, each of the same number of steps"
 
 
 def judged(series: Series) -> SeriesReport:
-    """All that the series shows."""
+    """Judge the series."""
     points = points_of(series)
     of_run = by_run(points)
     told = changes_at(series, of_run)

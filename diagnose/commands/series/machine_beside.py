@@ -1,6 +1,6 @@
-"""Which readings of the machine changed together with the step time: at a change of its level, and during a stall.
+"""Find readings of the machine that changed together with the step time: at a change of its level, and during a stall.
 
-What is told are facts that came together. Whether one caused the other only a run without it can tell.
+They are facts that came together. Only a run without one of them can show whether it caused the other.
 """
 
 from collections import Counter
@@ -21,7 +21,7 @@ LEAST_READINGS = 4
 _APART = 0.8  # share of the pairs of a reading before and one after in which the later one is the worse
 _DEVIATIONS = 3.0
 _MOST_COMPARED = 400
-_AROUND = 64  # readings on each side of a stall that tell what is usual
+_AROUND = 64  # readings on each side of a stall that show what is usual
 _LEAST_USUAL = 8
 _BEYOND = 0.98
 _LEAST_PART = 0.25  # of the time that a reading is about: a shorter stall is lost in it
@@ -33,7 +33,7 @@ Steps = tuple[float, float]
 
 @dataclass(frozen=True)
 class _Pair:
-    """A quantity of one rank before and after; `times` is how many of the least differences lie between them."""
+    """A quantity of one rank before and after; `times` is the change in units of its least difference."""
 
     of: Quantity
     readings: MachineReadings
@@ -48,10 +48,10 @@ class _Pair:
 
 
 def beside_change(machines: Sequence[MachineReadings], before: Steps, after: Steps, slower: bool) -> MachineBeside:
-    """What changed for the worse, or for the better where the steps are not `slower`.
+    """Readings that changed for the worse, or for the better if the steps are not `slower`.
 
     Args:
-        machines: the ranks that may tell why.
+        machines: the ranks whose readings may show why.
         before, after: first and last step on each side.
         slower: whether steps take longer after it.
     """
@@ -70,7 +70,7 @@ def beside_change(machines: Sequence[MachineReadings], before: Steps, after: Ste
 
 
 def beside_stall(machines: Sequence[MachineReadings], first: int, last: int, time_s: float) -> MachineBeside:
-    """What was worse during a stall of `time_s` seconds at the steps `first` to `last` than in the readings around."""
+    """Readings that were worse during a stall of `time_s` seconds at the steps `first` to `last` than around it."""
     seen, pairs = False, []
     for machine in machines:
         during, around = _during(machine, first, last)
@@ -94,7 +94,7 @@ def beside_stall(machines: Sequence[MachineReadings], first: int, last: int, tim
 
 
 def _told(pairs: Sequence[_Pair], several: bool) -> MachineBeside:
-    """Of each quantity the rank on which it moved most; the farthest first."""
+    """The report of each quantity on the rank where it moved most; the farthest first, GPU quantities before others."""
     large = [pair for pair in pairs if pair.of.moved(pair.before, pair.after)]
     farthest: dict[str, _Pair] = {}
     for pair in sorted(large, key=lambda pair: -pair.times):
@@ -120,7 +120,7 @@ def _within(machine: MachineReadings, steps: Steps) -> Mask:
 
 
 def _sides(machine: MachineReadings, before: Mask, after: Mask) -> Iterator[tuple[Quantity, Floats, Floats]]:
-    """The quantities that may tell something, as far as both sides have enough of them."""
+    """The quantities that may show something, if both sides have enough readings of them."""
     for quantity in QUANTITIES:
         values = machine.values.get(quantity.name)
         if values is not None and quantity.worse and quantity.least:
@@ -130,7 +130,7 @@ def _sides(machine: MachineReadings, before: Mask, after: Mask) -> Iterator[tupl
 
 
 def _differ(was: Floats, is_: Floats, up: int) -> bool:
-    """Whether nearly all readings of one side lie beyond those of the other (Mann and Whitney, 1947)."""
+    """Whether nearly all readings of one side exceed those of the other (Mann and Whitney, 1947)."""
     was, is_ = (_thinned(values * up) for values in (was, is_))
     share = float(np.mean(is_[:, None] > was) + np.mean(is_[:, None] == was) / 2)
     error = ((len(was) + len(is_) + 1) / (12 * len(was) * len(is_))) ** 0.5
@@ -138,7 +138,7 @@ def _differ(was: Floats, is_: Floats, up: int) -> bool:
 
 
 def _during(machine: MachineReadings, first: int, last: int) -> tuple[Mask, Mask]:
-    """Readings while the stall ran and the first after it; and those around."""
+    """Masks of the readings during the stall with the first after it, and of those around."""
     count = len(machine)
     begin = int(np.searchsorted(machine.step, first - 1, "left"))
     end = min(int(np.searchsorted(machine.step, last, "left")) + 1, count)
@@ -150,7 +150,7 @@ def _during(machine: MachineReadings, first: int, last: int) -> tuple[Mask, Mask
 
 
 def _over_time(values: Floats, over_s: Floats) -> float | None:
-    """The mean over the time that the readings are about; of those that are about none the median."""
+    """Mean over the time that the readings cover; the median if they cover none."""
     known = np.isfinite(values)
     if not known.any():
         return None
@@ -159,7 +159,7 @@ def _over_time(values: Floats, over_s: Floats) -> float | None:
 
 
 def _held(machine: MachineReadings, chosen: Mask) -> tuple[str, ...]:
-    """What held the clock down in most of these readings, in words."""
+    """Reasons that held the clock down in most of these readings, in words."""
     told = [machine.held_by[at] for at in np.flatnonzero(chosen).tolist()]
     known = [reasons for reasons in told if reasons is not None]
     counted = Counter(reason for reasons in known for reason in set(reasons))

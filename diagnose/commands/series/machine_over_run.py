@@ -1,4 +1,4 @@
-"""The machine over a whole run: of each quantity what is typical, the worst and when; and what is not known."""
+"""The machine over a whole run: the typical and the worst value of each quantity, and what is not known."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ _NO_GPU = "nothing, where the job uses no NVIDIA GPU; else a run on a host with 
 
 
 def machine_over_run(machines: Sequence[MachineReadings]) -> MachineReport:
-    """What was read over the run, by all ranks."""
+    """Readings of the machine over the run, of all ranks."""
     readings = sum(map(len, machines))
     if not readings:
         none = NotTold(because=next(map(_why_none, machines), _NO_READINGS), capture_next=_ANOTHER)
@@ -38,14 +38,14 @@ def machine_over_run(machines: Sequence[MachineReadings]) -> MachineReport:
 
 
 def _gpu_changes(machines: Sequence[MachineReadings]) -> tuple[GpuChange, ...]:
-    """Of all ranks, the gravest first."""
+    """Changes of the GPUs of all ranks, the gravest first."""
     found = [change for machine in machines for change in changes(machine.rank, machine.of_gpu, len(machines) > 1)]
     gravest = list(WORDS.values())
     return tuple(sorted(found, key=lambda one: (gravest.index(one.what), one.rank, one.step)))
 
 
 def _quantity(of: Quantity, machines: Sequence[MachineReadings]) -> MachineQuantity | None:
-    """None where no rank has read it."""
+    """The quantity over the run; None if no rank has read it."""
     up = of.worse or 1
     found = [(machine, machine.values[of.name]) for machine in machines if of.name in machine.values]
     found = [(machine, values) for machine, values in found if np.isfinite(values).any()]
@@ -70,7 +70,7 @@ def _quantity(of: Quantity, machines: Sequence[MachineReadings]) -> MachineQuant
 
 
 def _held_down(machines: Sequence[MachineReadings]) -> tuple[HeldDown, ...] | None:
-    """By what, the most first; of each the rank that has most of it."""
+    """Reasons that held clocks down, the largest share first; of each, the rank with the largest share."""
     most: dict[str, HeldDown] = {}
     told = False
     for machine in machines:

@@ -1,4 +1,4 @@
-"""The machine over an armed run, and beside a change or a stall, as lines of the terminal report."""
+"""The machine over an armed run, at a change or a stall, as lines of the terminal report."""
 
 from rich.text import Text
 
@@ -11,7 +11,7 @@ MOST_CHANGES = 8
 
 
 def print_machine(page: Page, report: MachineReport | None) -> None:
-    """What was read over the run, or why nothing was."""
+    """Print the readings over the run, or why there are none."""
     if report is None:
         return
     lines = [Text(plain(one.says)) for one in report.quantities if one.typical or one.worst]
@@ -28,7 +28,7 @@ def print_machine(page: Page, report: MachineReport | None) -> None:
 
 
 def print_gpu_changes(page: Page, report: MachineReport | None) -> None:
-    """What changed for the worse on the GPUs during the run."""
+    """Print what changed for the worse on the GPUs during the run."""
     changes = (report.gpu_changes or ()) if report is not None else ()
     for i, change in enumerate(changes[:MOST_CHANGES]):
         page.paragraph(Text(plain(change.says), "bold yellow"), label="" if i else "gpu:")
@@ -37,7 +37,7 @@ def print_gpu_changes(page: Page, report: MachineReport | None) -> None:
 
 
 def print_beside(page: Page, beside: MachineBeside | None) -> None:
-    """What changed on the machine at the same time, as fields of a finding."""
+    """Print what changed on the machine at the same time, as fields of a finding."""
     if beside is None:
         return
     for move in beside.moved:

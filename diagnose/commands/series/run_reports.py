@@ -1,4 +1,4 @@
-"""Each run in numbers, and where the wall time of all of them goes."""
+"""Figures of each run, and the parts of the wall time of all of them."""
 
 from collections.abc import Mapping, Sequence
 
@@ -59,7 +59,7 @@ def _slow_rows(point: ChangePoints) -> list[int]:
 
 
 def goodput_of_runs(runs: Sequence[RunReport]) -> tuple[Goodput | None, NotTold | None]:
-    """That of all runs together, or why there is none."""
+    """Goodput of all runs together, or why there is none."""
     told = [run.goodput for run in runs if run.goodput is not None]
     if not told or len(told) < len(runs):
         return None, _NO_CLOCK

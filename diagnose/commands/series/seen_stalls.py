@@ -1,4 +1,4 @@
-"""The stalls of one run: those of its ranks put together, what is near them, and whether they keep a period."""
+"""The stalls of one run: merged over its ranks, with the events near them, and whether they keep a period."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from diagnose.series.stalls import LEAST_EXCESS, LEAST_SHARE, LONGEST_WINDOW, ru
 from diagnose.series.tracks import Run, Track
 
 _LISTED = 12  # slow samples of one period that are named one by one
-_SPECIFIC = 0.2  # of the samples: what is told before more of them explains no single one
+_SPECIFIC = 0.2  # of the samples: a kind of event before more of them explains no single one
 _MOST_NEAR = 3
 _REGULAR = 0.75  # of the stalls that a period calls for are there
 _PHASES = 20  # a period is that many samples at least
@@ -28,16 +28,16 @@ class Seen:
     Attributes:
         step: its first step, as the log counts.
         last_step: its last one.
-        time_s: what its steps take on a rank.
-        cost_s: what of it is beyond the steps around.
+        time_s: time of its steps on a rank.
+        cost_s: the part of it beyond the steps around.
         share: `cost_s` of the time of all steps of the run.
         track: the first rank that has it.
         ranks: the tracks that have it, as places among those of the run.
         rows: its rows in the log.
-        every: its period as the log counts, 0 where it keeps none.
+        every: its period as the log counts, 0 if it keeps none.
         times: how often it comes with that period.
         count: slow steps that it puts together.
-        near: what the log tells before it.
+        near: events that the log holds before it.
     """
 
     step: int
@@ -59,7 +59,7 @@ def seen_in(run: Run, points: Sequence[ChangePoints]) -> tuple[Seen, ...]:
 
     Args:
         run: with its events.
-        points: what was found in each of its tracks.
+        points: the change points of each of its tracks.
     """
     if not points:
         return ()
@@ -80,7 +80,7 @@ def time_of(point: ChangePoints) -> float:
 
 
 def looked_for(point: ChangePoints, step: int, last_step: int, share: float) -> Seen | None:
-    """The stall where other runs have one, if the samples are slow enough; `share` of the run is the least."""
+    """The stall at steps where other runs have one, if the samples are slow enough; `share` of the run is the least."""
     track = point.track
     chosen = np.flatnonzero((track.step >= step) & (track.step <= last_step))
     if not len(chosen):
@@ -101,7 +101,7 @@ def _rows(track: Track, begin: int, end: int) -> tuple[int, ...]:
 
 
 def _together(points: Sequence[ChangePoints], whole: float) -> list[Seen]:
-    """The bursts of all tracks; those of several ranks at the same steps are one stall, of median time and cost."""
+    """The bursts of all tracks; bursts of several ranks at the same steps are one stall, of median time and cost."""
     listed = [
         (int(one.track.step[burst.begin]), int(one.track.step[burst.end - 1]), at, burst)
         for at, one in enumerate(points)
@@ -128,7 +128,7 @@ def _together(points: Sequence[ChangePoints], whole: float) -> list[Seen]:
 
 
 def with_periods(seen: list[Seen]) -> list[Seen]:
-    """Stalls with the period that most of them keep: three or more, or two of which the first ends the first period."""
+    """Stalls with the period that most of them keep: three or more, or two of which the first ends one period."""
     if len(seen) < 2:
         return seen
     steps = np.array([one.step for one in seen])
@@ -147,7 +147,7 @@ def with_periods(seen: list[Seen]) -> list[Seen]:
 
 
 def _of_beat(beat: Beat, whole: float) -> list[Seen]:
-    """Periodic slow samples, one by one where they are few, else as one."""
+    """Periodic slow samples: each on its own if they are few, else all as one."""
     track, extra = beat.samples, beat.extra_s
     times = track.seconds * track.steps_each
     count = len(track)
@@ -176,7 +176,7 @@ def _of_beat(beat: Beat, whole: float) -> list[Seen]:
 
 
 def _intervals(run: Run, track: Track) -> dict[int, list[Near]]:
-    """What the log tells before each row of the track, without kinds that are told before many of them."""
+    """Events that the log holds before each row of the track, without kinds that occur before many rows."""
     if track.rows is None or not run.events:
         return {}
     ends = np.searchsorted(track.rows, [one.row for one in run.events])
@@ -189,7 +189,7 @@ def _intervals(run: Run, track: Track) -> dict[int, list[Near]]:
 
 
 def _near(seen: Seen, told: dict[int, list[Near]]) -> tuple[Near, ...]:
-    """What is told between the row before a stall and its last one; the most telling kinds first, each once."""
+    """Events between the row before a stall and its last one; the most informative kinds first, each once."""
     if not seen.rows or not told:
         return ()
     before = range(seen.rows[0], seen.rows[-1] + 1) if seen.count == 1 else seen.rows

@@ -21,7 +21,7 @@ def stalls_of(runs: Sequence[Run], points: Mapping[str, Sequence[ChangePoints]])
 
     Args:
         runs: the runs; those of one job are compared.
-        points: by the name of the run, what was found in each of its tracks.
+        points: by the name of the run, the change points of each of its tracks.
     """
     told: list[Stall] = []
     for job in dict.fromkeys(run.job for run in runs):
@@ -36,13 +36,13 @@ def stalls_of(runs: Sequence[Run], points: Mapping[str, Sequence[ChangePoints]])
 
 
 def _same(one: Seen, other: Seen) -> bool:
-    """Whether two stalls are at the same steps, as far as their logs tell."""
+    """Whether two stalls are at the same steps, as far as their logs show."""
     near = max(one.track.covers, other.track.covers)
     return one.step <= other.last_step + near and other.step <= one.last_step + near
 
 
 def _with_shared(name: str, seen: Mapping[str, Sequence[Seen]], points: Sequence[ChangePoints]) -> tuple[Seen, ...]:
-    """The stalls of a run, with those that only the other runs made out for sure."""
+    """The stalls of a run, including those that are only certain because of the other runs."""
     own = list(seen[name])
     for other, theirs in seen.items():
         for one in theirs if other != name else ():
@@ -55,7 +55,7 @@ def _with_shared(name: str, seen: Mapping[str, Sequence[Seen]], points: Sequence
 
 
 def _worth_naming(one: Seen, seen: Mapping[str, Sequence[Seen]]) -> bool:
-    """Whether it costs enough by itself, with those of its period, or does so in another run."""
+    """Whether it costs enough by itself, with those of its period, or in another run."""
     if one.share >= LEAST_SHARE:
         return True
     of_period = [other for theirs in seen.values() for other in theirs if one.every and other.every == one.every]
@@ -104,7 +104,7 @@ def optimizer_step(tracks: Sequence[Track], one: Seen) -> int:
 
 
 def _gpu_hours(run: Run, one: Seen, tracks: int) -> float | None:
-    """What it costs on the GPUs that stand still: all where most ranks have it, else those of the ranks that do."""
+    """GPU-hours of a stall: of all GPUs if most ranks have it, else of those of the ranks that do."""
     if run.gpus is None:
         return None
     waiting = run.gpus if len(one.ranks) >= _ALL * tracks or one.every else run.gpus * len(one.ranks) / tracks

@@ -1,4 +1,4 @@
-"""The stalls of a series and where its wall time goes, as lines of the terminal report."""
+"""The stalls of a series and the parts of its wall time, as lines of the terminal report."""
 
 from collections.abc import Sequence
 
@@ -34,7 +34,7 @@ def print_goodput(page: Page, report: SeriesReport) -> None:
 
 
 def goodput_line(goodput: Goodput) -> str:
-    """Where the wall time goes, parts that take nothing left out."""
+    """The parts of the wall time in a line; those that take nothing are left out."""
     parts = [f"{part.what} {100 * part.share:.1f} %" for part in goodput.parts if part.time_s > 0 or part.share > 0]
     return f"{', '.join(parts)} of the {duration(goodput.wall_s * 1e9)} from the first logged step to the last"
 
@@ -47,7 +47,7 @@ def _groups(stalls: Sequence[Stall]) -> list[list[Stall]]:
 
 
 def _group_of(stall: Stall) -> object:
-    """What it has in common with others: the step in several runs, the period in one, else nothing."""
+    """The key that a stall shares with its group: the step in several runs, the period in one, or its own step."""
     recurs = stall.recurs
     if recurs is not None and recurs.runs > 1:
         return stall.job, stall.step, stall.count > 1

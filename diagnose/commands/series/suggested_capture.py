@@ -1,4 +1,4 @@
-"""Which steps to profile, or to look at, next."""
+"""Suggest the steps to profile, or to look at, next."""
 
 from collections.abc import Sequence
 
@@ -40,7 +40,7 @@ def suggested_captures(
 
 
 def _stalled(series: Series, stalls: Sequence[Stall]) -> list[SuggestedCapture]:
-    """Around the first stall of each kind that recurs, the dearest kind first; around the dearest where none does."""
+    """Captures around the first stall of each kind that recurs, the dearest kind first; else around the dearest."""
     recurring = sorted((one for one in stalls if one.recurs is not None), key=lambda one: (one.step, -one.cost_s))
     kinds: dict[object, list[Stall]] = {}
     for one in recurring:
@@ -54,7 +54,7 @@ def _stalled(series: Series, stalls: Sequence[Stall]) -> list[SuggestedCapture]:
 
 
 def _before(series: Series, stall: Stall) -> int:
-    """One step, as the log counts."""
+    """The step before the stall, as the log counts."""
     return round(_track_of(series, stall).counts_per_step)
 
 
@@ -91,7 +91,7 @@ def _typical(track: Track) -> int:
 def _between(
     series: Series, step: int, first: int, last: int, periodic: Sequence[Periodic], why: str
 ) -> SuggestedCapture:
-    """`step` moved into [first, last] and out of the way of periodic slow steps."""
+    """`step` moved into [first, last] and away from periodic slow steps."""
     step = max(min(step, last - _ACTIVE + 1), first, 1)
     for beat in periodic:
         off = (step - beat.first_step) % beat.every_steps

@@ -42,7 +42,7 @@ def render(report: SeriesReport, console: Console) -> None:
 
 
 def verdict(report: SeriesReport) -> Text:
-    """What was found, in a line."""
+    """The result in a line."""
     if report.not_told is not None:
         return Text("unknown", "bold yellow")
     told = [f"{count} {what}" for count, what in _counted(report) if count]
@@ -95,7 +95,7 @@ def _print_change(page: Page, change: Change) -> None:
     page.field("size", f"{100 * change.change_share:+.1f} % {of}{placed}")
     lasts = f"until step {change.until_step:,}: "
     page.field("cost", f"{lasts}{'+' if change.lost_s > 0 else '-'}{duration(abs(change.lost_s) * 1e9)} on each rank")
-    for part in change.parts:  # of the rank that is waited for, where one is named
+    for part in change.parts:  # of the rank that is waited for, if one is named
         page.field("of which", f"{_PARTS[part.part]} {duration(part.before_s * 1e9)} -> {duration(part.after_s * 1e9)}")
     if change.named_by:
         page.field("who", f"told by the logged {_PARTS[change.named_by]} time of each rank")

@@ -1,1 +1,1 @@
-"""A job measured again and again, each time with one more change, until none helps: `diagnose tune`."""
+"""`diagnose tune`: measure a job again and again, each time with one more change, until none helps."""

@@ -1,4 +1,4 @@
-"""The ladder that `diagnose tune` climbs: every run of a job with one more change, and what came of it."""
+"""The ladder that `diagnose tune` climbs: every run of a job with one more change, and its result."""
 
 from typing import Any, Literal
 
@@ -14,7 +14,7 @@ Decision = Literal["first", "kept", "rolled back", "refused", "unclear", "again"
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run was and how fast, in the columns of a ladder; null is not known.
+    """The settings and the speed of a run, in the columns of a ladder; null is not known.
 
     `gpus` counts GPUs, 0 of a job without one. `memory_gb` is the peak that the allocator reserved, in 1e9 bytes.
     `samples_per_s` is of the whole job.
@@ -39,24 +39,24 @@ class Rung(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         number: from 0, which is the job as it is.
-        rule: whose change is new in it; "" of the first run.
+        rule: the one whose change is new in it; "" of the first run.
         change: that change in a few words.
-        outcome: how the run ended: "ok" where it was measured.
-        decision: what was made of it; "refused" where nothing of the change came into use, "unclear" where noise hides
-            what it buys and it is made again, "again" for a run that another is held against once more, and "held" or
-            "not held" for the best run beside the first, at the end.
+        outcome: how the run ended: "ok" if it was measured.
+        decision: the judgement; "refused" if nothing of the change came into use, "unclear" if noise hides its gain and
+            it is made again, "again" for a run that another is compared with once more, and "held" or "not held" for
+            the best run compared with the first, at the end.
         because: the reason of that in a clause.
         patch: the change in the user's own terms.
-        own: what the run set for it, by target and key.
+        own: settings that the run made for it, by target and key.
         settings: all that the run set, the changes kept before it included, and without what the job refused.
         predicted: [low, high] of the step's speed, by the change.
-        achieved: [low, mid, high] of it, against the best run before; null where nothing tells. Of a change that was
-            made again, by both pairs of runs; of the best run at the end, against the first beside it.
+        achieved: [low, mid, high] of it, against the best run before; null if unknown. Of a change that was made again,
+            by both pairs of runs; of the best run at the end, against the first made next to it.
         total: the same against the first run; at the end by all pairs of runs.
-        measured: null where the run was not measured.
+        measured: null if the run was not measured.
         seconds: that the run took, its analysis included.
         bundle: name of the folder of its capture, and
-        diagnosis: of the file with its diagnosis, "" where there is none.
+        diagnosis: of the file with its diagnosis, "" if there is none.
         repeats: number of the run that it makes again; null of all others.
     """
 
@@ -80,14 +80,14 @@ class Rung(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def stands(self) -> bool:
-        """Whether later runs are made with what this one was made with."""
+        """Whether later runs keep the settings of this one."""
         return self.decision in ("first", "kept")
 
 
 class LeftToUser(msgspec.Struct, frozen=True, kw_only=True):
     """A planned change that no run tried, why, and what to do.
 
-    `where` are the lines of the user's code that it is at, as far as the first run looked.
+    `where` are the lines of the user's code that it concerns, as far as the first run saw them.
     """
 
     rule: str
@@ -101,7 +101,7 @@ class LeftToUser(msgspec.Struct, frozen=True, kw_only=True):
 class Tuning(Answer, frozen=True, kw_only=True):
     """All runs of one job so far. `why_ended` is "" while more is to be tried.
 
-    `patch` is what is kept, each line as it is typed; `left` is what the user may do.
+    `patch` are the kept changes, each line as it is typed; `left` are those that the user may make.
     """
 
     indented = 1
@@ -115,12 +115,12 @@ class Tuning(Answer, frozen=True, kw_only=True):
 
     @property
     def best(self) -> Rung | None:
-        """The run that stands last, the first where that did not hold at the end; None before the first."""
+        """The last run that stands; the first run if that one did not hold at the end, None before the first."""
         standing = next((rung for rung in reversed(self.rungs) if rung.stands), None)
         if standing is None or self.repeat_of(standing, "not held") is None:
             return standing
         return self.rungs[0]
 
     def repeat_of(self, rung: Rung, decision: Decision = "held") -> Rung | None:
-        """The run that made this one again, and of which that was decided."""
+        """The run that repeated this one, with that decision."""
         return next((each for each in self.rungs if each.repeats == rung.number and each.decision == decision), None)

@@ -1,4 +1,4 @@
-"""`diagnose tune`: a job is run again and again, each time with one more change, and what helps is kept."""
+"""`diagnose tune`: run a job again and again, each time with one more change, and keep what helps."""
 
 import json
 import os
@@ -106,7 +106,7 @@ def tune(ctx: click.Context, /, out: Path | None, resume: Path | None, command: 
 
 
 def _place(wanted: Path) -> Path:
-    """The folder for the tune, which says so where it is another than the one that is wanted."""
+    """The folder for the tune; prints a line if it is not the one that is wanted."""
     place = folder_for(wanted)
     if place.name != Path(os.path.abspath(wanted)).name:
         say(f"{printable(str(wanted))} holds other files, which stay: the tune is in {printable(str(place))}")
@@ -152,7 +152,7 @@ def _climbed(folder: TuneFolder, command: tuple[str, ...], given: dict[str, Any]
 
 
 def _announced(runs: Run, folder: TuneFolder) -> Run:
-    """The same runs, each told on stderr when it begins."""
+    """The same runs, each announced on stderr when it begins."""
 
     def run(number: int, settings: Settings, expected: Mapping[str, Any] | None, most_s: float | None) -> Ran:
         say(f"run {number} begins; its output: {printable(os.path.join(_near(folder), f'run-{number}.log'))}")
@@ -175,7 +175,7 @@ def _limits(given: dict[str, Any]) -> Limits:
 
 
 def _written(folder: TuneFolder, tuning: Tuning) -> None:
-    """The ladder as a table and a page, and the patch that `diagnose run --apply` takes."""
+    """Write the ladder as a table and a page, and the patch for `diagnose run --apply`."""
     folder.put(LADDER, ladder_csv(tuning).encode())
     best = tuning.best
     patches = patches_of(best.settings) if best is not None else ()

@@ -1,4 +1,4 @@
-"""How much faster a setting is, by all pairs of runs with and without it: one noisy run decides nothing."""
+"""The gain of a setting, by all pairs of runs with and without it: one noisy run decides nothing."""
 
 from collections.abc import Sequence
 
@@ -16,15 +16,16 @@ _QUANTILE = 2.576  # of the standard normal distribution, two-sided 99 %
 
 
 def usually_apart(of: Diagnosis, noise_share: float | None) -> float:
-    """How far repeats of a run lie apart: what is stated, else what is usual on such a device."""
+    """Distance between repeats of a run: the stated one, else the usual one on such a device."""
     if noise_share is not None:
         return noise_share
     return FLOOR_ON_HOST if of.steps.device_time_ns is None else FLOOR
 
 
 def held_against(before: Diagnosis, after: Diagnosis, noise_share: float | None) -> Comparison:
-    """One pair of runs, by what is usual: how the machine drifts between runs is told by pairs that contradict each
-    other, and not taken from each of them.
+    """Compare one pair of runs with the usual noise.
+
+    Drift of the machine between runs shows in pairs that contradict each other, and is not taken from each pair.
     """
     return compare(before, after, floor_share=usually_apart(before, noise_share))
 
@@ -32,7 +33,7 @@ def held_against(before: Diagnosis, after: Diagnosis, noise_share: float | None)
 def pooled(pairs: Sequence[Estimate]) -> Estimate:
     """One speed-up of several, each [low, mid, high] with a 99 % interval.
 
-    Pairs weigh by their noise, and pairs that contradict each other widen the interval: the random-effects mean of the
+    Pairs are weighted by their noise, and contradicting pairs widen the interval: the random-effects mean of the
     logarithms (DerSimonian and Laird 1986).
     """
     if len(pairs) == 1:
@@ -48,12 +49,12 @@ def pooled(pairs: Sequence[Estimate]) -> Estimate:
 
 
 def is_unclear(speedup: Estimate, predicted: Speedup | None) -> bool:
-    """Whether the noise hides a gain that another pair of runs may show: one that was measured, or promised."""
+    """Whether the noise hides a measured or predicted gain that another pair of runs may show."""
     low, mid, high = speedup
     promised = predicted is not None and _WORTH < predicted[0] <= high
     return low <= 1 <= high and (mid > _WORTH or promised)
 
 
 def pairs_at_most(newest: Estimate) -> int:
-    """How many pairs of runs are made, by the newest of them: more where it shows a gain, too."""
+    """Number of pairs of runs to make, by the newest of them: more if it shows a gain, too."""
     return _PAIRS_OF_A_GAIN if newest[1] > _WORTH else _PAIRS

@@ -1,4 +1,4 @@
-"""What is made of a run: kept where it is faster than the best before it, beyond the noise; rolled back otherwise."""
+"""Decide on a run: keep it if it is faster than the best before it, beyond the noise; else roll it back."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -66,10 +66,10 @@ def judged_rung(
     Args:
         number: of the run.
         proposal: the change that is new in it.
-        settings: all that it was asked to set.
+        settings: all that it was asked to make.
         ran: how it ended.
         runs: the first, the best before, and this one.
-        noise_share: how far repeats of a run lie apart; None for what is usual.
+        noise_share: how far repeats of a run lie apart; None for the usual distance.
         may_repeat: whether there is room for another pair of runs.
     """
     first, best, this = runs
@@ -99,7 +99,7 @@ def settled_rung(
     noise_share: float | None,
     may_repeat: bool,
 ) -> Rung:
-    """An unclear change, made once more: by all pairs of runs it is kept or rolled back.
+    """An unclear change that was made once more: all pairs of runs decide whether it is kept or rolled back.
 
     Args:
         number: of this run.
@@ -107,7 +107,7 @@ def settled_rung(
         ran: how this one ended.
         runs: the first, and the best before, made again just now.
         earlier: speed-ups by the pairs of runs before.
-        noise_share: how far repeats of a run lie apart; None for what is usual.
+        noise_share: how far repeats of a run lie apart; None for the usual distance.
         may_repeat: whether there is room for another pair of runs.
     """
     rung = replace(_repeated(number, of, ran), rule=of.rule, patch=of.patch, own=of.own, predicted=of.predicted)
@@ -141,7 +141,7 @@ def held_rung(
         number: of this run.
         of: the best run.
         ran: how this one ended.
-        before: the first run, made again just now; None where that was not measured.
+        before: the first run, made again just now; None if that was not measured.
         earlier: speed-ups of the best run over the first by the pairs of runs before.
         noise_share: how far repeats of a run lie apart; None for what is usual.
     """
@@ -172,7 +172,7 @@ def _repeated(number: int, of: Rung, ran: Ran) -> Rung:
 
 
 def without_refused(settings: Settings, this: Diagnosis) -> Settings:
-    """What the run was asked to set, less the keys that the job refused: later runs are not asked for them."""
+    """The settings of the run without the keys that the job refused: later runs are not asked for them."""
     if this.applied is None:
         return settings
     gone, in_use = {entry.key for entry in this.applied.refused}, _in_use(this.applied)
@@ -191,7 +191,7 @@ def _in_use(applied: Applied) -> Settings:
 
 
 def _refused(own: Settings, this: Diagnosis) -> str:
-    """Why nothing of the change is in use; "" where some of it is, or nothing tells."""
+    """Why nothing of the change is in use; "" if some of it is, or it is unknown."""
     if this.applied is None:
         return ""
     if without(own, _in_use(this.applied)) != own:
@@ -203,7 +203,7 @@ def _refused(own: Settings, this: Diagnosis) -> str:
 
 
 def measured(diagnosis: Diagnosis) -> Measured:
-    """The columns of the ladder, as far as the run tells them."""
+    """The columns of the ladder, as far as the run has them."""
     facts: Mapping[str, Any] = {fact.name: fact.value for fact in diagnosis.facts}
     side = compare(diagnosis, diagnosis).before
     on_gpu = diagnosis.steps.device_time_ns is not None

@@ -1,4 +1,4 @@
-"""The climb: measure, try the next change, keep it where it helps, until nothing is left to try."""
+"""The climb: measure, try the next change, keep it if it helps, until nothing is left to try."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,17 +32,17 @@ NOT_HELD = "the best run, made again beside the first, was not faster"
 
 @dataclass(frozen=True)
 class Limits:
-    """How far to go.
+    """Limits of the climb.
 
     Attributes:
         runs: at most, the first included, over all sittings.
         budget_s: seconds of all runs together; None for no end.
         run_s: seconds of one run, which is ended then; None for ten times the first, which may take the whole budget.
         allow_numerics: whether changes may alter what training computes.
-        noise_share: how far repeats of a run lie apart; None for what is usual.
+        noise_share: how far repeats of a run lie apart; None for the usual distance.
         repeats: whether the first and the best run are made again at the end, one after the other: a machine that got
             faster meanwhile is no gain.
-        keeps_promises: whether what was predicted and what came is kept in the ledger.
+        keeps_promises: whether predictions and their results are kept in the ledger.
     """
 
     runs: int = RUNS_AT_MOST
@@ -62,10 +62,10 @@ class Ladder:
     """The climb of one job.
 
     Args:
-        folder: holds what was climbed already.
+        folder: holds the runs so far.
         command: as the user typed it.
         run: runs the job.
-        limits: how far to go.
+        limits: of the climb.
         tell: called with every run as soon as it is written.
     """
 
@@ -76,7 +76,7 @@ class Ladder:
         self.tuning = folder.read() or Tuning(command=tuple(command))
 
     def climb(self) -> Tuning:
-        """Go on from where the folder's runs end, until nothing is left or a limit is reached.
+        """Go on after the folder's last run, until nothing is left or a limit is reached.
 
         Raises:
             Interrupted: the user ended a run.
@@ -127,16 +127,16 @@ class Ladder:
         self._judged(rung, ran)
 
     def _noise_is_asked(self, proposal: Proposal, best: Diagnosis) -> bool:
-        """Whether equal runs are to be held against each other before a small gain is tried.
+        """Whether to compare equal runs before a small gain is tried.
 
-        Nobody has stated how far they lie apart, none was made again, and there is room for the change behind it.
+        It is if their distance was not stated, no run was repeated, and there is room for the change afterwards.
         """
         known = self._limits.noise_share is not None or any(rung.repeats is not None for rung in self.tuning.rungs)
         repeats = 2 + 2 * _REPEATS  # the one now, the change, a second pair of it, and the last two
         return not known and is_small(best, proposal) and not self._no_room(repeats)
 
     def _unclear(self) -> Rung | None:
-        """A change that noise hides: the run that made it first."""
+        """A change whose gain the noise hides: the run that made it first."""
         rungs = self.tuning.rungs
         last = next((rung for rung in reversed(rungs) if rung.rule), None)
         if last is None or last.decision != "unclear":
@@ -169,7 +169,7 @@ class Ladder:
         return held_against(*runs, self._limits.noise_share).speedup
 
     def _judged(self, rung: Rung, ran: Ran) -> None:
-        """Keep a run with its diagnosis, and where nothing can change what came of its promise any more, that."""
+        """Keep a run with its diagnosis; also keep the result of its prediction if nothing can change it any more."""
         if ran.diagnosis is None:
             self._add(rung)
             return
@@ -180,7 +180,7 @@ class Ladder:
         self._add(rung)
 
     def _put_to_the_test(self, rung: Rung) -> None:
-        """Keep what came of the promise of a run in the ledger, once."""
+        """Record the result of a run's prediction in the ledger, once."""
         if self._limits.keeps_promises and rung.diagnosis:
             diagnosis = self._folder.diagnosis(rung.diagnosis)
             record(promise_of_patch(diagnosis, "tune", rung.achieved))
@@ -222,24 +222,24 @@ class Ladder:
         return self.tuning.repeat_of(best) is None
 
     def _not_held(self) -> str:
-        """Why the first run stands again; "" where it does not, or always stood."""
+        """Why the first run stands again; "" if it does not, or always stood."""
         best = self.tuning.best
         gone = any(rung.decision == "not held" for rung in self.tuning.rungs)
         return NOT_HELD if gone and best is not None and best.number == 0 else ""
 
     def _most_s(self) -> float | None:
-        """How long a run may take; of the first, nothing but the user tells."""
+        """Longest time of a run in seconds; for the first run only the user's limits apply."""
         rungs, limits = self.tuning.rungs, self._limits
         if limits.run_s is not None:
             return limits.run_s
         return max(_LONGEST_FACTOR * rungs[0].seconds, _LEAST_PATIENCE_S) if rungs else limits.budget_s
 
     def _spent(self) -> str:
-        """Which limit leaves no room for a further change, and for the repeats after it; "" where none does."""
+        """The limit that leaves no room for a further change and the repeats after it; "" if none does."""
         return self._no_room(1 + (_REPEATS if self._repeats_due() else 0))
 
     def _no_room(self, runs: int) -> str:
-        """Which limit leaves no room for so many further runs; "" where none does."""
+        """The limit that leaves no room for so many further runs; "" if none does."""
         rungs, limits = self.tuning.rungs, self._limits
         if len(rungs) + runs > limits.runs:
             return f"--runs {limits.runs} is reached"
@@ -274,5 +274,5 @@ class Ladder:
 
 
 def _expected(best: Diagnosis, rule: str) -> dict[str, Any] | None:
-    """What the run that stands says of a rule's change, as a run with it notes it down."""
+    """The prediction of the best run's diagnosis for a rule's change, as a run with the change records it."""
     return expected_of(msgspec.json.decode(msgspec.json.encode(best)), rule)

@@ -1,4 +1,4 @@
-"""What a tune comes to: what is kept, as it is typed, and what is left to the user."""
+"""The result of a tune: the kept changes as they are typed, and those that are left to the user."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ from diagnose.patch.patches import python_lines
 
 
 def final_patch(rungs: Sequence[Rung], best: Diagnosis) -> tuple[str, ...]:
-    """What is kept, as it is typed: a setting that was changed twice stands once, with its last value."""
+    """The kept changes as they are typed: a setting that was changed twice appears once, with its last value."""
     together: dict[str, Patch] = {}
     for rung in rungs:
         if rung.decision == "kept" and rung.patch is not None:
@@ -25,7 +25,7 @@ def final_patch(rungs: Sequence[Rung], best: Diagnosis) -> tuple[str, ...]:
 
 
 def _made(patch: Patch, settings: Settings) -> Patch:
-    """The patch without what the job refused of it."""
+    """The patch without the settings that the job refused."""
     if patch.by_run:
         return patch
     return replace(patch, set={key: value for key, value in patch.set.items() if key in keys_of(settings)})

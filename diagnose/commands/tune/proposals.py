@@ -1,4 +1,4 @@
-"""Which change is tried next: the first of the plan that a run can make, then what a search of a number asks for."""
+"""Choose the next change: the first of the plan that a run can make, then what a search of a number proposes."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -34,9 +34,9 @@ _SMALL = 3.0  # times what equal runs usually lie apart
 
 @dataclass(frozen=True)
 class Proposal:
-    """A change to try: in the user's terms, and as a run sets it.
+    """A change to try: in the user's terms, and as settings of a run.
 
-    `predicted` is of this change alone, or none where a search proposes it.
+    `predicted` is of this change alone, or none if a search proposes it.
     """
 
     rule: str
@@ -49,13 +49,13 @@ class Proposal:
 def next_proposal(
     best: Diagnosis, rungs: Sequence[Rung], allow_numerics: bool, noise_share: float | None = None
 ) -> Proposal | None:
-    """The next change with which the best run may get faster; None where there is none left.
+    """The next change with which the best run may get faster; None if there is none left.
 
     Args:
         best: the diagnosis of the run that stands.
         rungs: all runs so far.
         allow_numerics: whether the change may alter what training computes.
-        noise_share: how far repeats of a run lie apart; None for what is usual.
+        noise_share: how far repeats of a run lie apart; None for the usual distance.
     """
     in_use = next((rung.settings for rung in reversed(rungs) if rung.stands), {})
     tried = [rung.own for rung in rungs]
@@ -71,9 +71,9 @@ def next_proposal(
 def changes_of(
     best: Diagnosis, allow_numerics: bool, noise_share: float | None = None, apart: float = 0.0
 ) -> tuple[Proposal, ...]:
-    """The changes that a run can make: those of the plan in its order, then findings beside it.
+    """The changes that a run can make: those of the plan in its order, then findings outside it.
 
-    A plan holds one of several changes that exclude each other; the others are what is left where that one fails.
+    A plan holds one of several changes that exclude each other; the others are what is left if that one fails.
     """
     return tuple(
         _proposal(best, step, step.patch)
@@ -95,8 +95,10 @@ def _beside_the_plan(best: Diagnosis) -> Iterator[PlanStep]:
 
 
 def _hidden_by(best: Diagnosis, step: PlanStep, noise_share: float | None, apart: float) -> str:
-    """Why no short run would show the change: even its best case alone saves less than two runs can tell, which is how
-    far equal ones lie apart, usually or in this tune, and how well the mean of the steps of one is known; else "".
+    """Why no short run would show the change; "" if one would.
+
+    Even the change's best case alone saves less than two runs can show. That is how far equal runs lie apart, usually
+    or in this tune, and how well the mean of the steps of one is known.
     """
     saved = _most_saved(_alone(best, step))
     noise = _facts(best).get("step_noise_share")
@@ -115,22 +117,23 @@ def is_small(best: Diagnosis, proposal: Proposal) -> bool:
 
 
 def apart_share(rungs: Sequence[Rung]) -> float:
-    """How far the mean steps of runs with equal settings lie apart, as a share: the root mean square of all that were
-    made again; 0 where none was.
+    """Distance of the mean steps of runs with equal settings, as a share: the root mean square over all repeats.
+
+    It is 0 if no run was made again.
     """
     squares = [log(factor) ** 2 for factor in factors_apart(rungs)]
     return expm1((sum(squares) / len(squares)) ** 0.5) if squares else 0.0
 
 
 def factors_apart(rungs: Sequence[Rung]) -> list[float]:
-    """How many times as long the mean step was in the slower of two runs with equal settings, of all made again."""
+    """Ratio of the mean steps of two runs with equal settings, the slower over the faster, of all repeats."""
     pairs = [(rungs[rung.repeats].measured, rung.measured) for rung in rungs if rung.repeats is not None]
     known = [(a.step_ms, b.step_ms) for a, b in pairs if a is not None and b is not None]
     return [max(one / other, other / one) for one, other in known if one and other]
 
 
 def _most_saved(gain: Speedup | None) -> float | None:
-    """The share of the step that goes in the best case; None where it is not known."""
+    """The share of the step that is saved in the best case; None if it is not known."""
     return None if gain is None or gain[1] is None else 1 - 1 / gain[1]
 
 
@@ -141,7 +144,7 @@ def _proposal(best: Diagnosis, step: PlanStep, patch: Patch) -> Proposal:
 
 
 def _alone(best: Diagnosis, step: PlanStep) -> Speedup | None:
-    """What a planned change buys without those before it in the plan."""
+    """The gain of a planned change without those before it in the plan."""
     finding = finding_of(best, step.rule)
     return finding.predicted_speedup if finding is not None else step.predicted_speedup
 
@@ -149,7 +152,7 @@ def _alone(best: Diagnosis, step: PlanStep) -> Speedup | None:
 def why_not(
     best: Diagnosis, step: PlanStep, allow_numerics: bool, noise_share: float | None = None, apart: float = 0.0
 ) -> str:
-    """Why no run tries a planned change; "" where one does. `apart` is how far equal runs of the tune lie apart."""
+    """Why no run tries a planned change; "" if one does. `apart` is how far equal runs of the tune lie apart."""
     if step.patch is None:
         return "no setting makes it: it is a change of the code or the machine"
     settings = settings_of(step.patch)
@@ -167,7 +170,7 @@ def why_not(
 
 
 def _searched(best: Diagnosis, rungs: Sequence[Rung], allow_numerics: bool) -> Iterator[Proposal]:
-    """What the searches of micro-batch and workers propose: each begins where a change of the plan set the number."""
+    """Proposals of the searches of micro-batch and workers; each search starts from a change that sets the number."""
     yield from _batches(best, rungs, allow_numerics)
     yield from _workers(best, rungs)
 
@@ -202,7 +205,7 @@ def _workers(best: Diagnosis, rungs: Sequence[Rung]) -> Iterator[Proposal]:
 
 
 def _with(origin: tuple[str, Patch], keys: dict[str, Any]) -> Proposal:
-    """The patch with other values; what only its first value asked for stays with it."""
+    """The patch with other values; notes on its first value stay with that one."""
     rule, patch = origin
     changed = Patch(target=patch.target, set={**patch.set, **keys}, install=patch.install)
     return Proposal(rule, in_short(changed).removeprefix("set "), changed, settings_of(changed))
@@ -215,7 +218,7 @@ def _origin(rungs: Sequence[Rung], keys: Sequence[str]) -> tuple[str, Patch] | N
 
 
 def _finding_that_sets(best: Diagnosis, key: str) -> tuple[str, Patch] | None:
-    """Rule and patch of the finding that would set the key, whatever else speaks against its own value."""
+    """Rule and patch of the finding that would set the key, whatever else rules out its own value."""
     for finding in best.findings:
         if finding.patch is not None and key in finding.patch.set and can_be_set(settings_of(finding.patch)):
             return finding.rule, finding.patch
@@ -232,7 +235,7 @@ def _trials(rungs: Sequence[Rung], keys: Sequence[str]) -> dict[int, Trial]:
 
 
 def finding_of(best: Diagnosis, rule: str) -> Finding | None:
-    """What a diagnosis found by the rule; None where it did not fire."""
+    """The finding of a rule in a diagnosis; None if the rule did not fire."""
     return next((finding for finding in best.findings if finding.rule == rule), None)
 
 

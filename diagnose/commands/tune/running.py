@@ -1,4 +1,4 @@
-"""One run of the job, ended after its window: what it measured, or how it failed."""
+"""One run of the job, ended after its window: its measurement, or how it failed."""
 
 import os
 import re
@@ -20,10 +20,10 @@ from diagnose.probes import protocol
 from diagnose.probes.config import Config
 
 STEPS = 6
-CONTROL = 12  # before the window and after it; half as many tell a speed-up to 10 to 50 % on a machine that others use
+CONTROL = 12  # before the window and after it; half as many show a speed-up to 10 to 50 % on a machine that others use
 _POLL_EVERY_S = 0.2
 _ENDS_WITHIN_S = 30.0
-_KILLED = 137  # by SIGKILL, as the kernel does where memory is short
+_KILLED = 137  # by SIGKILL, as the kernel does if memory is short
 _LOG_BYTES = 1 << 16
 _LONGEST = 200
 _OUT_OF_MEMORY = re.compile(
@@ -35,7 +35,7 @@ _ERROR = re.compile(r"^[\w.]*(?:Error|Exception|Interrupt)\b.*", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Window:
-    """What of each run is captured, in optimizer steps; the job ends after it. The same of all runs."""
+    """The window that each run captures, in optimizer steps; the job ends after it. It is the same for all runs."""
 
     steps: int = STEPS
     warmup: int = protocol.WARMUP
@@ -44,7 +44,10 @@ class Window:
     control: int = CONTROL
 
     def config(self, number: int) -> Config:
-        """The same for the probe in the run of that number. Stacks are sampled in the first alone: that costs steps."""
+        """The probe's settings for the run of that number.
+
+        Stacks are sampled in the first run alone: sampling costs steps.
+        """
         return Config(
             "",
             self.steps,
@@ -59,13 +62,13 @@ class Window:
 
 @dataclass(frozen=True)
 class Ran:
-    """How a run ended.
+    """The end of a run.
 
     Attributes:
-        outcome: "interrupted" where the user asked it to end.
+        outcome: "interrupted" if the user asked it to end.
         code: the exit code, as a shell gives it.
         because: why it was not measured.
-        diagnosis: where it was.
+        diagnosis: of the run, if it was measured.
         bundle: the folder of its capture.
         seconds: that it took.
     """
@@ -87,10 +90,10 @@ class JobRuns:
     """Runs of one command, each with a folder and a log of its own.
 
     Args:
-        argv: what is executed.
+        argv: the command to execute.
         inherited: the environment.
         folder: where bundles and logs go.
-        window: what is captured.
+        window: the steps to capture.
     """
 
     argv: Sequence[str]
@@ -123,7 +126,7 @@ class JobRuns:
 
 
 def _ended(job: Job, most_s: float | None) -> tuple[int, str]:
-    """The exit code once the job has ended, and "interrupted" or why it was ended; "" where it ended by itself."""
+    """The exit code once the job has ended, and "interrupted" or why it was ended; "" if it ended by itself."""
     began, cut = time.monotonic(), ""
     with job.forwarding():
         while not cut and job.runs(_POLL_EVERY_S):

@@ -1,4 +1,4 @@
-"""The best value of a number that a job is faster with, up to a point: doubled until it fails, then bisected."""
+"""Search the best value of a number that speeds a job up to a point: double it until it fails, then bisect."""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal
@@ -9,15 +9,15 @@ Trial = Literal["better", "no better", "failed"]
 
 
 def next_value(values: Sequence[int], in_use: int, trials: Mapping[int, Trial]) -> int | None:
-    """The next value to try; None where the search is over.
+    """The next value to try; None if the search is over.
 
-    A value that failed bounds the search, and the values between it and the best are bisected. One that ran and was
-    no better ends it: beyond it nothing is to be had.
+    A value that failed bounds the search, and the values between it and the best are bisected. One that ran and was no
+    better ends it: larger values gain nothing.
 
     Args:
         values: those that may be tried, ascending.
         in_use: that of the best run so far.
-        trials: what came of those that were tried.
+        trials: the results of those that were tried.
     """
     above = {value: trial for value, trial in trials.items() if value > in_use}
     if "no better" in above.values():

@@ -1,4 +1,4 @@
-"""What a run sets, by target and key, and how changes of it add up."""
+"""The settings of a run, by target and key, and how changes of them add up."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,14 +16,14 @@ CADENCES = frozenset({"save_steps", "save_strategy", "eval_steps", "eval_strateg
 
 
 def settings_of(patch: Patch) -> Settings:
-    """What a run sets for the patch."""
+    """The settings that a run makes for the patch."""
     if patch.by_run:
         return {target: dict(keys) for target, keys in patch.by_run.items()}
     return {("ddp" if patch.target in wrappers() else patch.target): dict(patch.set)}
 
 
 def merged(before: Settings, change: Settings) -> Settings:
-    """Both, the change's own values last."""
+    """Both settings; the change's values take precedence."""
     targets = dict.fromkeys([*before, *change])
     return {target: {**before.get(target, {}), **change.get(target, {})} for target in targets}
 
@@ -42,7 +42,7 @@ def without(settings: Settings, other: Settings) -> Settings:
 
 
 def hardly_differs(change: Settings, known: Settings) -> bool:
-    """Whether all of the change is known: with the same value, or with a number that lies within a quarter of it."""
+    """Whether all of the change is known: with the same value, or with a number within a quarter of it."""
     return all(
         target in known and key in known[target] and _alike(value, known[target][key])
         for target, keys in change.items()
@@ -63,7 +63,7 @@ def patches_of(settings: Settings) -> tuple[Patch, ...]:
 
 
 def value_of(settings: Settings, *names: str) -> Any:
-    """The value of the first of these keys that any target sets; None where none does."""
+    """The value of the first of these keys that any target sets; None if none does."""
     return next((keys[name] for keys in settings.values() for name in names if name in keys), None)
 
 
@@ -78,7 +78,7 @@ def can_be_set(settings: Settings) -> bool:
 
 
 def keeps_global_batch(change: Settings, facts: Mapping[str, Any]) -> bool:
-    """Whether the change sets micro-batch and accumulation alone, and their product stays what it was."""
+    """Whether the change sets only micro-batch and accumulation, and keeps their product."""
     before = _whole(facts.get("micro_batch_size")), _whole(facts.get("accumulation_steps"))
     keys = keys_of(change)
     if not keys or not keys <= {MICRO_BATCH, ACCUMULATION} or None in before:

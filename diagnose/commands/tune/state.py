@@ -1,7 +1,7 @@
 """The folder of a tune: the runs so far, each written as soon as it is judged, so that a kill loses no finished one.
 
 A file takes its name when its content is on the disk. The lock is a handle that the jobs inherit: as long as a job of a
-tune that was killed still runs, nobody measures beside it.
+tune that was killed still runs, no other tune measures next to it.
 """
 
 import contextlib
@@ -33,14 +33,14 @@ _AGAIN = "name another folder with --out, or remove this one"
 
 
 def default_folder(command: Sequence[str]) -> Path:
-    """Where the tune of this command in this working folder is kept, so that the same command finds it again."""
+    """Default folder for a tune of this command in this working folder, so that the same command finds it again."""
     told = hashlib.sha256("\0".join([os.getcwd(), *command]).encode(errors="surrogateescape")).hexdigest()[:8]
     name = next((Path(word).stem for word in command if word.endswith((".py", ".pyw"))), "job")
     return Path(RUNS) / f"tune-{name}-{told}"
 
 
 def folder_for(wanted: Path) -> Path:
-    """The folder, or the first of `-2`, `-3`, ... that is empty or holds a tune: what a user keeps in others stays.
+    """The folder, or the first of `-2`, `-3`, ... that is empty or holds a tune: other folders stay as they are.
 
     Raises:
         UserError: none can be used.
@@ -53,7 +53,7 @@ def folder_for(wanted: Path) -> Path:
 
 
 def _has_others(folder: Path) -> bool:
-    """Whether the folder holds anything, and no tune of ours, whose lock bears our mark or whose state can be read."""
+    """Whether the folder holds files and no tune of ours, whose lock bears our mark or whose state can be read."""
     try:
         there = os.listdir(folder)
     except FileNotFoundError:
@@ -78,7 +78,7 @@ def _holds_state(folder: Path) -> bool:
 
 
 class TuneFolder:
-    """A folder for all runs of a tune, made where it is not there.
+    """A folder for all runs of a tune, made if it does not exist.
 
     Args:
         path: the folder.
@@ -127,11 +127,11 @@ class TuneFolder:
         return state_in(self.path)
 
     def write(self, tuning: Tuning) -> None:
-        """The runs so far, whole or not at all."""
+        """Write the runs so far, whole or not at all."""
         self.put(STATE, tuning.to_json().encode())
 
     def keep(self, number: int, diagnosis: Diagnosis) -> str:
-        """The diagnosis of a run in a file, whose name is returned."""
+        """Write the diagnosis of a run to a file, and return its name."""
         name = f"run-{number}.json"
         self.put(name, diagnosis.to_json().encode())
         return name
@@ -149,7 +149,7 @@ class TuneFolder:
             raise UserError("cannot go on with the tune", where=path, why=error.strerror or "", do=_AGAIN) from error
 
     def put(self, name: str, content: bytes) -> None:
-        """A file that takes its name when its content is on the disk.
+        """Write a file that takes its name once its content is on the disk.
 
         Raises:
             UserError: it cannot be written.
@@ -173,10 +173,10 @@ class TuneFolder:
 
 
 def state_in(folder: Path) -> Tuning | None:
-    """The runs of the tune in the folder; None where there are none.
+    """The runs of the tune in the folder; None if there are none.
 
     Raises:
-        UserError: the file is none of ours, or of another version.
+        UserError: the file is not ours, or of another version.
     """
     path = folder / STATE
     try:

@@ -27,7 +27,7 @@ _STYLES = {"kept": "bold green", "rolled back": "dim", "refused": "dim"}
 
 
 class LadderPage:
-    """Prints rows under heads that the first run decides."""
+    """Prints rows below headings that the first run decides."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -49,7 +49,7 @@ class LadderPage:
             self._console.print(Text(f"     {plain(rung.because)}", "dim"), soft_wrap=True)
 
     def _fitting(self, known: tuple[str, ...]) -> tuple[str, ...]:
-        """Of the known columns those that tell most, as many as fit."""
+        """The most informative of the known columns, as many as fit."""
         room, kept = self._console.width - _REST - _LEAST_CHANGE, set()
         for name in sorted(known, key=lambda name: _BY_WORTH.index(name) if name in _BY_WORTH else len(_BY_WORTH)):
             if _width(name) <= room:
@@ -66,7 +66,7 @@ class LadderPage:
 
 
 def render_end(tuning: Tuning, folder: str, console: Console) -> None:
-    """Print what the tune came to: the speed, the patch, and what is left to the user."""
+    """Print the result of the tune: the speed, the patch, and the changes left to the user."""
     page = Page(console)
     page.gap()
     page.paragraph(Text(result(tuning), "bold"), label="tune:")

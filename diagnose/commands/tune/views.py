@@ -40,7 +40,7 @@ _FURTHER = (
     "because",
 )
 _DIGITS = {"tokens_per_s_per_gpu": ".0f", "memory_gb": ".2f", "samples_per_s": ".4g", "step_ms": ".4g"}
-SHOWN = {  # heads of what stands beside the change, where the first run knows it
+SHOWN = {  # heads of the columns next to the change, if the first run knows them
     "gpus": "gpus",
     "micro_batch": "batch",
     "seq_len": "seq",
@@ -57,7 +57,7 @@ SHOWN = {  # heads of what stands beside the change, where the first run knows i
 
 @dataclass(frozen=True)
 class RungView:
-    """A row; `inside` is what came of the prediction, "" where either is not known."""
+    """A row; `inside` is the comparison with the prediction, "" if either is not known."""
 
     number: int
     change: str
@@ -72,7 +72,7 @@ class RungView:
 
 @dataclass(frozen=True)
 class TuningView:
-    """The ladder with its heads, what to type and what is left; `left` are lines, each with what to do."""
+    """The ladder with its headings, the lines to type and the changes left, each with what to do."""
 
     result: str
     command: str
@@ -83,7 +83,7 @@ class TuningView:
 
 
 def tuning_view(tuning: Tuning) -> TuningView:
-    """Everything that a page shows of it."""
+    """All parts of a page of the tune."""
     columns = known_columns(tuning.rungs[0].measured if tuning.rungs else None)
     return TuningView(
         result=result(tuning),
@@ -114,7 +114,7 @@ def _interval(estimate: Estimate | None) -> str:
 
 
 def _inside(rung: Rung) -> str:
-    """What came of the prediction; nothing of a change that is not in use."""
+    """Comparison of the run with its prediction; "" for a change that is not in use."""
     if rung.predicted is None or rung.achieved is None or rung.decision == "refused":
         return ""
     stands = standing(rung.achieved[1], rung.predicted)
@@ -122,7 +122,7 @@ def _inside(rung: Rung) -> str:
 
 
 def ladder_csv(tuning: Tuning) -> str:
-    """The ladder with the columns of `benchmarks/ladder.csv`, and what was predicted and achieved behind them."""
+    """The ladder with the columns of `benchmarks/ladder.csv`, followed by the predicted and achieved speed."""
     into = io.StringIO()
     writer = csv.writer(into, lineterminator="\n")
     writer.writerow(["source", "row", *COLUMNS, "outcome", *_FURTHER])
@@ -139,7 +139,7 @@ def _further(rung: Rung) -> list[str]:
 
 
 def known_columns(first: Measured | None) -> tuple[str, ...]:
-    """The columns that the first run knows, and so the ladder shows; a job without GPUs has none to count."""
+    """The columns that the first run knows, and so the ladder shows; a job without GPUs has no count of them."""
     if first is None:
         return ()
     return tuple(name for name in SHOWN if getattr(first, name) is not None and (name != "gpus" or first.gpus))
@@ -151,7 +151,7 @@ def cells(rung: Rung, columns: tuple[str, ...]) -> list[str]:
 
 
 def outcome(rung: Rung) -> str:
-    """What came of the run, in a word or two."""
+    """The result of the run, in a word or two."""
     if rung.decision == "first":
         return "measured"
     failed = {"oom": "out of memory", "failed": "failed"}.get(rung.outcome, "")
@@ -193,13 +193,13 @@ def result(tuning: Tuning) -> str:
 
 
 def left_line(left: LeftToUser) -> str:
-    """A change that is the user's, with what it promises and why no run made it."""
+    """A change for the user, with its prediction and why no run made it."""
     gain = f" ({predicted(left.predicted)})" if left.predicted else ""
     return plain(f"{left.change}{gain}: {left.because}")
 
 
 def to_do(left: LeftToUser) -> str:
-    """What to do about it, and at which lines; "" where the change says it all."""
+    """Advice and its lines; "" if the change says it all."""
     return " ".join(filter(None, (f"{where_line(left.where)}." if left.where else "", plain(left.do))))
 
 

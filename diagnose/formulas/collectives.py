@@ -1,4 +1,4 @@
-"""Collective communication: bytes on the wire, bandwidth, gradient buckets, and waiting told from transfer."""
+"""Collective communication: bytes on the wire, bandwidth, gradient buckets, and splitting waiting from transfer."""
 
 import math
 
@@ -12,7 +12,7 @@ _SHARDED = ("reducescatter", "allgather", "alltoall")
 def bus_factor(kind: str, ranks: int) -> float:
     """Bytes that cross the slowest link for each byte of the message (nccl-tests doc/PERFORMANCE.md).
 
-    2(n-1)/n for allreduce, (n-1)/n where each rank holds or wants a shard, else 1.
+    2(n-1)/n for allreduce, (n-1)/n if each rank holds or wants a shard, else 1.
 
     Args:
         kind: allreduce, reducescatter, allgather, alltoall, broadcast, reduce, sendrecv.
@@ -49,7 +49,7 @@ def bus_bytes_per_s(kind: str, message_bytes: float, seconds: float, ranks: int)
 
 
 def nic_rate(bus_rate: float, nodes: int, ranks: int) -> float:
-    """What each rank puts on the network at a bus bandwidth measured over several nodes: busbw·(k-1)/(n-1)."""
+    """A rank's rate on the network at a bus bandwidth measured over several nodes: busbw·(k-1)/(n-1)."""
     return bus_rate * (nodes - 1) / (ranks - 1)
 
 
@@ -79,9 +79,10 @@ def ddp_buckets(gradient_bytes: int, first_bytes: int = 1 << 20, cap_bytes: int 
 
 
 def transfer_by_duration(durations: Array) -> Array:
-    """Transfer of each instance of shape (..., ranks): the last rank to arrive does not wait. Needs no common clock.
+    """Transfer time per instance, from durations of shape (..., ranks): the last rank to arrive does not wait. Needs no
+    common clock.
 
-    The estimate of TraceLens; it equals `transfer_by_start` where the ranks end together.
+    The estimate of TraceLens; it equals `transfer_by_start` if the ranks end together.
     """
     return durations.min(axis=-1)
 

@@ -1,4 +1,4 @@
-"""Other draws of the same steps: how far what few steps tell can be trusted (the bootstrap; Efron, 1979)."""
+"""Bootstrap draws of the steps: how far a result of few steps can be trusted (Efron, 1979)."""
 
 import numpy as np
 
@@ -10,5 +10,5 @@ ENDS = ((1 - MOST) / 2, (1 + MOST) / 2)
 
 
 def draws_of(steps: int) -> Ints:
-    """Which of so many steps each draw takes, as many as there are, the same in every process: shape (DRAWS, steps)."""
+    """Indices of the steps in each bootstrap draw, the same in every process: shape (DRAWS, steps)."""
     return np.random.default_rng(0).integers(0, steps, (DRAWS, steps))

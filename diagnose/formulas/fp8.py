@@ -1,4 +1,4 @@
-"""What a linear layer's products take in fp8, over their time in half precision."""
+"""The time of a linear layer's products in fp8 over their time in half precision."""
 
 from typing import TypeVar
 

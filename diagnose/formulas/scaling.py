@@ -1,4 +1,4 @@
-"""How a job scales with its ranks, and what a partial speed-up is worth."""
+"""Scaling of a job with its ranks, and the value of a partial speed-up."""
 
 import math
 

@@ -21,7 +21,7 @@ _SEVERITY_ORDER = {"critical": 0, "warning": 1, "info": 2}
 
 
 def weights_of(judged: Judged, bound_by: VerdictClass) -> dict[str, Weight]:
-    """How much each fault matters beside what its cure buys, by rule."""
+    """How much each fired rule matters apart from its predicted gain, by rule."""
     fired = [(rule, judgement) for rule, judgement in judged if judgement.fired]
     excluded_by = {rule.id: frozenset(other.id for other, _ in fired if rule.id in other.excludes) for rule, _ in fired}
     return {
@@ -36,7 +36,7 @@ def weights_of(judged: Judged, bound_by: VerdictClass) -> dict[str, Weight]:
 
 
 def _gentler(rule: Rule, fired: Iterable[tuple[Rule, Judgement]]) -> frozenset[str]:
-    """The rules whose changes leave numerics alone, and take no more effort where they are for information."""
+    """The fired rules whose changes leave numerics alone; if they are for information, only those of no more effort."""
     most = EFFORTS.index(rule.effort)
     return frozenset(
         other.id
@@ -58,7 +58,7 @@ def findings_of(
 
 
 def in_order(findings: Sequence[Finding], weights: Mapping[str, Weight]) -> tuple[Finding, ...]:
-    """What leads comes first, then what promises most, and the best case between those that promise the same."""
+    """The findings in order: the leading ones, then by predicted gain, then by the best case among equal predictions."""
     return tuple(sorted(findings, key=partial(_precedence, findings, weights)))
 
 
@@ -118,7 +118,7 @@ def _rests_on(cured: Iterable[Rule], facts: Facts) -> tuple[str, ...]:
 
 
 def _cures(cured: tuple[Rule, ...], facts: Facts) -> str:
-    """What all one change changes, each with its share; "" where it changes what the finding says alone."""
+    """A sentence on the findings that the same change cures, each with its share; "" if there is one finding only."""
     patch = cured[0].patch_for(facts)
     if len(cured) < 2 or patch is None:
         return ""

@@ -98,7 +98,7 @@ def diagnose(case: Case) -> Diagnosis:
 
 
 def _timeline(measured: Measured) -> StepTimeline | None:
-    """None where the profiler distorts the step: a drawing shows shares."""
+    """The typical step as a timeline; None if the profiler distorts the step, since a drawing shows shares."""
     return None if measured.job.distortion is not None else step_timeline(measured)
 
 

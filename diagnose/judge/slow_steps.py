@@ -1,4 +1,4 @@
-"""Which steps of the window and of the run were slow, and what of the ledger grew in them."""
+"""Slow steps of the window and of the run, and the ledger's cause that grew most in them."""
 
 from collections.abc import Iterator, Mapping
 
@@ -37,7 +37,8 @@ def slow_steps(case: Case) -> tuple[SlowStep, ...]:
 
 
 def _recorded(job: Job, position: int) -> Iterator[SlowStep]:
-    """Those of the window, each with the cause that grew most against the median of the others.
+    """Yield the slow steps of the window, each with the cause that grew most against the median of the others. ||
+    Causes are those of the job's ledger: waiting for another rank does not count as transfer.
 
     As the job's ledger has it: what a rank waits for another one is no transfer.
     """
@@ -67,7 +68,8 @@ def _grown(by_step: Mapping[str, Ints], at: int) -> tuple[str, int]:
 
 
 def _timed(m: Measured) -> Iterator[SlowStep]:
-    """Those that the capture timed without the profiler; none in the warm-up, which ends with the first usual step.
+    """Yield the slow steps timed without the profiler; none in the warm-up, which ends with the first usual step. || If
+    a device runs behind the host, host times of single steps are unreliable: only those timed by events count.
 
     Where a device runs behind the host the host's times of single steps say little: those by its events count alone.
     """

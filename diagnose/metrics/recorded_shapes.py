@@ -1,4 +1,4 @@
-"""Why sizes of operators are unknown where recording shapes, or doing so again, would not tell them."""
+"""The reason why sizes of operators are unknown, if recording shapes, or doing so again, would not make them known."""
 
 import numpy as np
 
@@ -36,7 +36,7 @@ def _has_shapes(m: Measured) -> bool:
 
 
 def _replayed_share(m: Measured) -> float:
-    """Of the time of kernels in the counted steps: those that the launch of a graph started."""
+    """Share of the kernel time in the counted steps that graph launches started."""
     gpu, trace = m.timeline.gpu, m.timeline.trace
     of_graphs = np.zeros(len(trace) + 1, bool)
     of_graphs[m.timeline.rows_matching(GRAPH_LAUNCH, "cuda_runtime", "cuda_driver", "runtime")] = True

@@ -1,7 +1,7 @@
-"""A setting in the words of the user's world: transformers' Trainer, Lightning, Accelerate, DeepSpeed, or a bare loop.
+"""A setting in the words of the user's training framework: Trainer, Lightning, Accelerate, DeepSpeed, or a bare loop.
 
-Rules name settings by one name each, those of TrainingArguments and of `from_pretrained`. `data/settings.toml` says how
-each is made elsewhere. Where it is not known what runs the training loop, PyTorch's own words are used.
+Rules name settings as TrainingArguments and `from_pretrained` do. `data/settings.toml` defines how each is made in
+other frameworks. If the framework is unknown, PyTorch's own words are used.
 """
 
 import json
@@ -37,7 +37,7 @@ _PLACES = {
 
 
 class ByRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a run sets: `key` of `target`, to the setting's own value where none is given."""
+    """The setting that a run makes: `key` of `target`, with the setting's own value if none is given."""
 
     target: str
     key: str
@@ -45,9 +45,10 @@ class ByRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Way(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a setting is made in one world: by `target` and `key`, or by a line of `code`; by neither it is only said.
+    """How one framework makes a setting: by `target` and `key`, or by a line of `code`; without either it is only
+    described.
 
-    `by_run` is what a run of `diagnose run --apply` sets to the same end as the line.
+    `by_run` is what `diagnose run --apply` sets to the same effect as the line.
     """
 
     target: str = ""
@@ -60,7 +61,9 @@ class Way(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class Need(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a value of a setting needs: the fact that tells whether it is `installed`, and what installs it."""
+    """A requirement of one value of a setting: the fact that shows whether it is `installed`, and the command to
+    install it.
+    """
 
     value: bool | str
     installed: str
@@ -86,13 +89,13 @@ def settings() -> Mapping[str, Setting]:
 
 
 class World(msgspec.Struct, frozen=True):
-    """What runs the training loop ("" where it is not known), and the facts of the job."""
+    """The framework that runs the training loop ("" if unknown), and the facts of the job."""
 
     loop: str
     facts: Facts
 
     def patch(self, patch: Patch) -> Patch | None:
-        """The change as this world makes it, with what is to be installed first; None where it cannot be typed."""
+        """The change as this framework makes it, with the commands to install first; None if it cannot be typed."""
         made = self._made_patch(patch)
         return replace(made, by_run=self._by_run(patch)) if made is not None and made.target == CODE else made
 
@@ -115,7 +118,7 @@ class World(msgspec.Struct, frozen=True):
         return Patch(target=targets.pop(), set={key: value for _, key, value in known}, install=install)
 
     def _by_run(self, patch: Patch) -> dict[str, dict[str, Any]]:
-        """What a run sets to the same end, by target and key: all of the patch, or nothing."""
+        """The settings by which a run makes the same change, by target and key: the whole patch, or nothing."""
         wanted: dict[str, dict[str, Any]] = {}
         for name, value in patch.set.items():
             way = self._way(name)
@@ -126,7 +129,7 @@ class World(msgspec.Struct, frozen=True):
         return wanted
 
     def named(self, name: str) -> str:
-        """What the setting is called here: `dataloader_num_workers`, "num_workers of the DataLoader"."""
+        """The setting's name in this framework: `dataloader_num_workers`, "num_workers of the DataLoader"."""
         way = self._way(name) if name in settings() else None
         if way is None:
             return name
@@ -148,7 +151,7 @@ class World(msgspec.Struct, frozen=True):
         return (way.said if made is None else _line(*made).split("  #")[0].removesuffix(":")) + first
 
     def _way(self, name: str) -> Way | None:
-        """None where the rules' own name is the one to type."""
+        """The framework's way to make the setting; None if the rules' own name is the one to type."""
         setting = settings().get(name)
         if setting is None or self.loop == TRAINER:
             return None if setting is None else setting.trainer
@@ -172,7 +175,7 @@ class World(msgspec.Struct, frozen=True):
         return CODE, way.key, line.replace("{value}", str(value))
 
     def _missing(self, name: str, value: Any, way: Way | None) -> list[str]:
-        """What has to be installed, unless it is known to be there."""
+        """Commands to install what the value needs, unless it is known to be installed."""
         if name not in settings() or (way is not None and value in way.plain):
             return []
         needs = (need for need in settings()[name].needs if need.value == value)

@@ -68,7 +68,7 @@ class Growth:
 
 
 def fitted(gpus: Floats, work: Floats, seconds: Floats, noise: Floats) -> Growth | None:
-    """The members that the runs do not rule out; None where they have fewer than two sizes.
+    """The members that the runs do not rule out; None if they have fewer than two sizes.
 
     Args:
         gpus: of each run, shape (runs,).

@@ -25,7 +25,7 @@ class Run:
         samples_per_step: of the whole job: how much work a step is, where nobody tells its tokens.
         tokens_per_s: of the whole job.
         noise_share: standard deviation of `step_s`, a share of it.
-        parts_s: seconds of a step by what they went to; they add up to `step_s`. Empty where no diagnosis tells.
+        parts_s: seconds of a step by what they went to; they add up to `step_s`. Empty if no diagnosis tells.
         communication_s: of a step, communication that no work hides, waiting for late ranks included.
         power_w: of one GPU.
     """

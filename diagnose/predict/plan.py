@@ -43,7 +43,7 @@ class Weight(msgspec.Struct, frozen=True):
         return gain[0] >= WORTH_PLANNING or (self.bounds_step and pays(gain))
 
     def promise(self, gain: Speedup | None) -> float:
-        """The worst case; the best one where that alone is known of a critical fault of what bounds the step."""
+        """The worst case; the best one if that alone is known of a critical fault of what bounds the step."""
         worst = promised(gain)
         return _most(gain) if self.leads(gain) and worst < WORTH_PLANNING else worst
 
@@ -137,7 +137,7 @@ def _most(gain: Speedup | None) -> float:
 
 
 def promised(gain: Speedup | None) -> float:
-    """What a change buys in its worst case: nothing where it slows the step, since it is taken back then."""
+    """What a change buys in its worst case: nothing if it slows the step, since it is taken back then."""
     return 1.0 if gain is None else max(gain[0], 1.0)
 
 

@@ -33,7 +33,7 @@ class Remedies:
         self._no_wait: dict[tuple[Waits, Case], Mask | None] = {}
 
     def changed(self, remedy: Remedy | None, case: Case) -> Changed | None:
-        """The change in the best or the worst case; None where a fact or a group of kernels is unknown."""
+        """The change in the best or the worst case; None if a fact or a group of kernels is unknown."""
         factors = remedy.factors(self.facts, case) if remedy else None
         if remedy is None or factors is None:
             return None

@@ -114,7 +114,7 @@ class Predictor:
         return max(now[1] - self._time(combined(now[0], Changed(Change(host=factors)))), 0.0) if factors else 0.0
 
     def _share(self, *names: str) -> float | None:
-        """The first of the shares that is known; None where none is."""
+        """The first of the shares that is known; None if none is."""
         found = (self.facts.get(name) for name in names)
         known = (fact.value for fact in found if fact is not None and not isinstance(fact.value, Unknown))
         return next((float(value) for value in known), None)
@@ -128,10 +128,10 @@ class Predictor:
         return workers.value == "some" and float(wait.value) > WAITS_FOR_WORKERS
 
     def predict(self, rule: Rule, after: Sequence[Rule] = ()) -> Speedup | None:
-        """[low, high] of the step's speed by the remedy when those of `after` are in place; None where unknown.
+        """[low, high] of the step's speed by the remedy when those of `after` are in place; None if unknown.
 
         The change cures all of `cured(rule)`. Low promises no more time than the ledger books on what the change
-        touches, and is below 1 where the step is slower in the worst case. High is the best case, None where a fact
+        touches, and is below 1 if the step is slower in the worst case. High is the best case, None if a fact
         that it rests on is unknown or nothing of the step is left.
         """
         if rule.remedy is None or (rule.remedy.replayed and not self.replay.valid):
@@ -152,7 +152,7 @@ class Predictor:
         return (low if self._is_exact(rule) else max(min(low, high / (1 + REPLAY_ERROR)), least)), high
 
     def saving(self, rule: Rule) -> Saving | None:
-        """Where the best case of the rule's change takes its time from; None where nothing is replayed."""
+        """Where the best case of the rule's change takes its time from; None if nothing is replayed."""
         if not (rule.remedy and rule.remedy.replayed and self.replay.valid and self.measured.timeline.has_gpu):
             return None  # without a GPU the replay is the ledger, and nothing passes beside other work
         before, after = self._all((), "best"), self._all((rule,), "best")
@@ -211,7 +211,7 @@ class Predictor:
         return "; ".join(dict.fromkeys(text for text in each if text))
 
     def withheld(self, rule: Rule) -> str:
-        """Why no gain is told of a change that is replayed, "" where there is no such reason."""
+        """Why no gain is told of a change that is replayed, "" if there is no such reason."""
         best = self._gain(rule, (), "best")
         return HIDDEN_BY_HOST if best is not None and self._is_hidden(rule, (), best) else ""
 
@@ -246,7 +246,7 @@ class Predictor:
     def _drawn(self, rule: Rule, after: Sequence[Rule], case: Case) -> tuple[float, float]:
         """How much less and more the change may buy in other draws of the same steps, which nine in ten stay within.
 
-        Factors on the gain; 1 where nothing is replayed or drawn.
+        Factors on the gain; 1 if nothing is replayed or drawn.
         """
         if not (rule.remedy and rule.remedy.replayed and self.replay.draws):
             return 1.0, 1.0
@@ -291,7 +291,7 @@ class Predictor:
         return self._before[key]
 
     def _own(self, rule: Rule, case: Case) -> Changed | None:
-        """What the rule's change does, to the faults of other rules too; None where that of the rule is unknown."""
+        """What the rule's change does, to the faults of other rules too; None if that of the rule is unknown."""
         changed = self._remedies.changed(rule.remedy, case)
         for other in self.cured(rule)[1:]:
             more = self._remedies.changed(other.remedy, case)

@@ -32,7 +32,7 @@ Work = Mapping[str, tuple[float, float, float, float]]  # of families of kernels
 class Source(msgspec.Struct, frozen=True):
     """Where a digest comes from, what of it could not be read, and how many events were left out as asked.
 
-    `shapes_of` is the execution trace that its operators have their shapes from, "" where they have their own, or none.
+    `shapes_of` is the execution trace that its operators have their shapes from, "" if they have their own, or none.
     """
 
     path: str
@@ -50,7 +50,7 @@ class Families(msgspec.Struct, frozen=True):
     """Kernels of each family that start in each counted step, shape (steps, names): time, number, and work.
 
     Without a GPU the one family is the operators that ran. `elements` adds up the sizes of the tensors that the
-    kernels' operators were given and `flops` what these compute, once for each kernel, 0 where shapes were not
+    kernels' operators were given and `flops` what these compute, once for each kernel, 0 if shapes were not
     recorded: they measure work against other ranks only.
     """
 
@@ -95,7 +95,7 @@ class RankDigest(msgspec.Struct, frozen=True, dict=True, weakref=True):
         unknown_device: events of a device that is neither CUDA's nor ROCm's, by category.
         uncounted_ns: of the capture before the first counted step, on the clock that time is accounted on.
         overhead: the profiled step against the one without the profiler.
-        clock: of the GPU while it worked; None where the record does not say.
+        clock: of the GPU while it worked; None if the record does not say.
         refused: what its record says that the job refuses of changes.
     """
 
@@ -251,7 +251,7 @@ def _summable(values: Ints) -> Ints:
 
 
 def _flops(timeline: Timeline, operators: Ints) -> Ints:
-    """FLOPs of the operators in these rows, 0 where they are not counted."""
+    """FLOPs of the operators in these rows, 0 if they are not counted."""
     priced = counted(timeline)
     if priced is None or not len(priced.rows):
         return np.zeros(len(operators), np.int64)
@@ -260,7 +260,7 @@ def _flops(timeline: Timeline, operators: Ints) -> Ints:
 
 
 def _elements(trace: Trace, operators: Ints) -> Ints:
-    """Elements of the tensor arguments of the operators in these rows, 0 where they are not recorded."""
+    """Elements of the tensor arguments of the operators in these rows, 0 if they are not recorded."""
     shape = np.where(operators >= 0, trace.shape[operators], -1) if len(trace) else operators
     used, which = numbered(shape)
     size = np.array([tensor_elements(trace.shapes[s][0]) if s >= 0 else 0 for s in used.tolist()], np.int64)

@@ -1,6 +1,6 @@
 """A job whose steps the profiler makes much longer: what of its ledger is told all the same, of the step without it.
 
-The profiler lengthens what the host does, most of all where it calls small operators, and never what the device
+The profiler lengthens what the host does, most of all if it calls small operators, and never what the device
 computes. So kernels and copies keep their time; without a GPU the ranges of steps without the profiler tell some of it.
 The rest of the step without the profiler is not told apart.
 """
@@ -14,7 +14,7 @@ from diagnose.trace.distortion import Overhead, is_distorted
 
 
 def distortion_of(ranks: Sequence[RankDigest]) -> float | None:
-    """How many times as long the profiler makes the steps of the median rank; None where their shares can be trusted.
+    """How many times as long the profiler makes the steps of the median rank; None if their shares can be trusted.
 
     Where nothing is known of a device there are no shares to begin with.
     """
@@ -42,7 +42,7 @@ def undistorted(rank: RankDigest, distortion: float) -> dict[str, int]:
 
 
 def _on_host(overhead: Overhead, total: int) -> dict[str, int]:
-    """What ranges without the profiler tell; where a GPU works, it may work meanwhile."""
+    """What ranges without the profiler tell; if a GPU works, it may work meanwhile."""
     return {causes[0]: int(share * total) for causes, share in overhead.told_shares.items() if len(causes) == 1}
 
 

@@ -60,7 +60,7 @@ class JobView(msgspec.Struct, frozen=True):
 
     @property
     def undivided(self) -> Unknown | None:
-        """Why nobody knows what of the exposed communication is waiting, None where it is known."""
+        """Why nobody knows what of the exposed communication is waiting, None if it is known."""
         return self.late_rank_missing if self.matched else self.why_unmatched
 
 
@@ -210,7 +210,7 @@ def _cured_by_data(ranks: Sequence[RankDigest], by_rank: Sequence[RankLateness],
 def _shared_data_wait_share(ranks: Sequence[RankDigest], changes: Changes, late: Collection[int]) -> float:
     """What goes of the step without any rank's waits for data, beyond the waits of the first rank that is not late.
 
-    Its other waits are for ranks that wait for data. By the joint replay; nothing where that is not known.
+    Its other waits are for ranks that wait for data. By the joint replay; nothing if that is not known.
     """
     loaded = next((change.speedup[0] for change in changes.changes if change.change == NO_DATA_WAIT), None)
     typical = next((rank for p, rank in enumerate(ranks) if p not in late), None)
@@ -231,7 +231,7 @@ def _suspicion(lateness: Sequence[RankLateness]) -> Unknown | None:
 
 
 def _most_waited_for(lateness: Sequence[RankLateness]) -> tuple[int, float] | None:
-    """The rank that causes most of the waiting, and what part of it; None where nobody waits."""
+    """The rank that causes most of the waiting, and what part of it; None if nobody waits."""
     most, every = max(lateness, key=lambda late: late.caused_ns), sum(late.caused_ns for late in lateness)
     return (most.rank, most.caused_ns / every) if every else None
 

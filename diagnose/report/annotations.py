@@ -17,7 +17,7 @@ def annotations(diagnosis: Diagnosis, here: Callable[[str], str]) -> list[str]:
 
     Args:
         diagnosis: what is told.
-        here: a file of the job by its path in the checkout, "" where it is not there.
+        here: a file of the job by its path in the checkout, "" if it is not there.
     """
     found = [_annotation(full, here) for full in findings_view(diagnosis)]
     lines = [command_line("notice", "diagnose", brief(diagnosis))]

@@ -87,7 +87,7 @@ def costs_of(timeline: Timeline, operator: Ints) -> Costs:
 
 
 def _priced_owners(timeline: Timeline, at: Ints, operator: Ints, work: _Counted) -> tuple[Ints, Ints, Ints, _Priced]:
-    """The operator itself where its cost is known, else the innermost counted one that it runs inside of.
+    """The operator itself if its cost is known, else the innermost counted one that it runs inside of.
 
     With the groups of the kernels by owner, and the price of each.
     """

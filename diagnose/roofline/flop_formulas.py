@@ -28,7 +28,7 @@ def flops_of(call: Call, outputs: Outputs) -> float | None:
 
 
 def causal_share(call: Call) -> float:
-    """Share of the counted FLOPs that causal attention needs: (T + 1) / 2T for T tokens; 1 where it is not causal.
+    """Share of the counted FLOPs that causal attention needs: (T + 1) / 2T for T tokens; 1 if it is not causal.
 
     Causal attention of unequal query and key lengths is not discounted, since its mask depends on the alignment; nor is
     a sliding window.
@@ -183,7 +183,7 @@ def _cudnn_backward(call: Call, outputs: Outputs) -> float:
 
 
 def gradient_mask(call: Call) -> list[Any] | None:
-    """Flags of a convolution's gradients by input, weight and bias; None where values are not recorded: two count."""
+    """Flags of a convolution's gradients by input, weight and bias; None if values are not recorded: two count."""
     mask = call.scalar(len(call.concrete) - 1)
     return mask if isinstance(mask, list) and len(mask) > 1 else None
 

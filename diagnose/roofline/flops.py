@@ -1,6 +1,6 @@
 """Floating-point operations of the operators in a trace, once per operator however many kernels it launches.
 
-Where one counted operator runs inside another, the outer one's operations are counted and the inner one's are not
+If one counted operator runs inside another, the outer one's operations are counted and the inner one's are not
 added again. FLOPs that a kernel reports itself (`kernel_flop` of Triton) are not used: they repeat what the operator
 does, for every kernel of it.
 """

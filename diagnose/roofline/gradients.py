@@ -33,7 +33,7 @@ def convolution_gradients(timeline: Timeline, rows: Ints, operator: Ints) -> Int
     """How many of the gradients by input and by weight the backward operators in `rows` computed: 1 or 2.
 
     The first convolution of a network has no input gradient where its input needs none. Old versions of PyTorch run
-    an operator for each gradient; else one matrix kernel computes one gradient, and cuDNN's names say which. 2 where
+    an operator for each gradient; else one matrix kernel computes one gradient, and cuDNN's names say which. 2 if
     neither tells.
 
     Args:
@@ -76,7 +76,7 @@ def attention_pairs(timeline: Timeline, operator: Ints, known: Ints) -> Paired:
     """The attention backward passes of unknown work, each with the forward pass that it undoes.
 
     Backward passes undo forward passes last first, recomputed ones included, so that each takes the last forward pass
-    which none has taken. Where one operator launched several, as a compiled function does, none is paired.
+    which none has taken. If one operator launched several, as a compiled function does, none is paired.
 
     Args:
         timeline: of the trace.

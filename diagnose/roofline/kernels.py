@@ -3,7 +3,7 @@
 The work of an operator is counted once (`flop_formulas`, `traffic`) and shared over its kernels by their time. Causal
 attention counts the half of the scores that it needs. Auxiliary kernels of a matrix operator (layout copies, fills)
 get none of it: all their time is above the roof. Precision is that of the operator's longest matrix kernel, by its
-name; where the name does not say, of the operator's half-precision inputs, and float on tensor cores is TF32.
+name; if the name does not say, of the operator's half-precision inputs, and float on tensor cores is TF32.
 
 A kernel's lower bound is max(FLOPs / peak, bytes / memory bandwidth), with the peak of the precision that ran; bytes
 are a lower bound of the traffic, so intensity is an upper bound, and so is every "compute". Time is the ledger's: what
@@ -40,7 +40,7 @@ class Roofline(msgspec.Struct, frozen=True, dict=True):
 
     Attributes:
         operator: row of the innermost recorded operator that launched the activity, -1 when it is not known.
-        class_: "compute" where FLOPs / peak takes at least as long as bytes / bandwidth, else "memory"; "" where the
+        class_: "compute" where FLOPs / peak takes at least as long as bytes / bandwidth, else "memory"; "" if the
             device or the cost is unknown, and for auxiliary kernels, collectives and copies.
         bound: "compute" or "memory" where the lower bound is at least half of the kernel's time; else "latency" under
             10 us, "under-filled" with less than one block per SM, otherwise "unknown".
@@ -66,7 +66,7 @@ class Roofline(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def above_roof_ns(self) -> Floats:
-        """That time above the lower bound, NaN where it is unknown."""
+        """That time above the lower bound, NaN if it is unknown."""
         return _over_activities(self.work.timeline, self.work.costs.at, self.work.above_ns, np.nan)
 
     @cached_property
@@ -92,7 +92,7 @@ class Roofline(msgspec.Struct, frozen=True, dict=True):
 
 
 def roofline_of(timeline: Timeline, device: Device) -> Roofline:
-    """The roofline of one rank; every cost is unknown where operators carry no shapes."""
+    """The roofline of one rank; every cost is unknown if operators carry no shapes."""
     operator = owners.operators(timeline)
     costs = _settled(costs_of(timeline, operator), device)
     work = _judged(timeline, costs, device)

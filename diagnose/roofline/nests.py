@@ -83,7 +83,7 @@ def _by_stack(end: Ints, is_first: Mask) -> Ints:
 
 
 def nearest(marked: Mask, up: Ints) -> Ints:
-    """For each event in nested order, of which `up` are the enclosing ones, itself where it is marked, else the nearest
+    """For each event in nested order, of which `up` are the enclosing ones, itself if it is marked, else the nearest
     marked one around it; -1 without one.
     """
     if _nests is not None and up.dtype == np.int32:

@@ -21,7 +21,7 @@ class RooflineRow(msgspec.Struct, frozen=True):
 
     Attributes:
         family: kind of kernel, as in the ledger.
-        direction: "forward" or "backward" of convolutions and attention, "" where operators do not say.
+        direction: "forward" or "backward" of convolutions and attention, "" if operators do not say.
         precision: "bf16", "fp16", "tf32", "fp32", "fp8", ...; of kernels that multiply no matrices the type of their
             data; "" unknown.
         ns: their time that no earlier kernel covers; the rows add up to the ledger's kernel time.

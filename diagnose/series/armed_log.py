@@ -50,8 +50,8 @@ class ArmedLog(msgspec.Struct):
         memory: "rss" and "device" in bytes, by step.
         readings: of the machine, in the order of the lines.
         of_gpu: links and errors of the GPU, likewise.
-        why_no_gpu: why there are none of a GPU, "" where there are.
-        why_no_readings: why there are none of the machine, or no more; "" where nothing is told.
+        why_no_gpu: why there are none of a GPU, "" if there are.
+        why_no_readings: why there are none of the machine, or no more; "" if nothing is told.
         unread: lines that could not be read.
         ended: the last loop ended by itself, and said so.
     """

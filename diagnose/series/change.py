@@ -27,7 +27,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     `change_share` is of `before_s`, the median step time of the steps from `before_from_step` to `since_step` - 1;
     positive is slower. The level lasts until `until_step`. `since_between` are the steps that could as well be the
     first. `ranks` and `hosts` are those affected, all of them when `scope` is "job"; "unknown" when the source does not
-    tell ranks apart. `named_by` says which logged part tells the rank that the others wait for, "" where none does.
+    tell ranks apart. `named_by` says which logged part tells the rank that the others wait for, "" if none does.
     `lost_s` is what the change cost one rank until `until_step`. `machine` is what changed on the machine with it, None
     where the source has no readings.
     """

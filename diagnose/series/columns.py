@@ -138,7 +138,7 @@ def label_columns(names: Sequence[str]) -> tuple[list[int], list[int]]:
 
 
 def event_columns(names: Sequence[str]) -> dict[int, str]:
-    """Columns whose cells tell what else happened: by place, "evaluation", "epoch", or "" where the cell is words."""
+    """Columns whose cells tell what else happened: by place, "evaluation", "epoch", or "" if the cell is words."""
     told: dict[int, str] = {}
     for at, name in enumerate(names):
         if len(told) == _MOST_EVENT_COLUMNS:

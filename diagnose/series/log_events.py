@@ -11,7 +11,7 @@ LONGEST_TEXT = 160
 
 
 def kind_of(line: str) -> str | None:
-    """What a line, or a cell, is about; None where it is about nothing that slows a step."""
+    """What a line, or a cell, is about; None if it is about nothing that slows a step."""
     low = line.lower()
     return next((kind for kind, told in _TOLD if told(low)), None)
 

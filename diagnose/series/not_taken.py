@@ -1,4 +1,4 @@
-"""What the user says of a log, where there is nothing that it could be said of."""
+"""What the user says of a log, if there is nothing that it could be said of."""
 
 from pathlib import Path
 

@@ -69,7 +69,7 @@ def tracks_of(table: Table, read: Reading, told: Told, rank: int | None, of_run:
         table: the rows.
         read: how their times are read.
         told: what was set right.
-        rank: the rank of the whole table, where its file is named after one.
+        rank: the rank of the whole table, if its file is named after one.
         of_run: the rows that are of the run, shape (rows,).
 
     Raises:

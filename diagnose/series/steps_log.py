@@ -38,7 +38,7 @@ class Table(msgspec.Struct):
         columns: by role; `values` holds their numbers, `hosts` the text of the host column. "wall" is a clock that the
             time of evaluations is not taken off.
         name: what the log is, "" for columns that say it by their names.
-        labels: (job, run) that rows can be of; `label` is the place of each row's, empty where no column tells.
+        labels: (job, run) that rows can be of; `label` is the place of each row's, empty if no column tells.
         events: what happened between the rows.
         dated: the clock holds dates, read as seconds since 1970.
         cut: the log has more rows than are read.

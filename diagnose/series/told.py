@@ -14,7 +14,7 @@ _LOGS = (".csv", ".tsv", ".jsonl", ".ndjson", ".txt", ".log")
 
 
 def told_without_traces(path: Path) -> Diagnosis | Series | None:
-    """The diagnosis or the log at `path`; None where it holds traces, or nothing that this can tell from them.
+    """The diagnosis or the log at `path`; None if it holds traces, or nothing that this can tell from them.
 
     Raises:
         UserError: there is nothing, or it cannot be read.

@@ -21,7 +21,7 @@ class Track(msgspec.Struct, frozen=True):
         covers: steps that a sample covers, as the median.
         parts: seconds per step of "compute", "wait" and "data" where the source has them, shape (n,), NaN for missing.
         files: the file of each sample where they differ, shape (n,), as positions in `Series.files`.
-        run: the run, "" where the source holds one only.
+        run: the run, "" if the source holds one only.
         counts_per_step: what the log counts in one optimizer step: the samples of a batch where it counts samples,
             else 1.
         rows: the row of the log that each sample ends with, shape (n,), where the source has rows.
@@ -70,7 +70,7 @@ class Event(msgspec.Struct, frozen=True):
         kind: what it is.
         text: the line, or what tells it.
         row: rows of steps before it.
-        clock_s: seconds, None where the line has no clock.
+        clock_s: seconds, None if the line has no clock.
     """
 
     kind: str
@@ -99,9 +99,9 @@ class Run(msgspec.Struct, frozen=True):
     """One run of a job: its name and its job's, how many GPUs it has where that is known, and what was logged.
 
     Attributes:
-        name: "" where the source holds one run only; `Track.run` says the same.
-        job: runs of the same job are compared; "" where nothing tells jobs apart.
-        gpus: None where nothing tells.
+        name: "" if the source holds one run only; `Track.run` says the same.
+        job: runs of the same job are compared; "" if nothing tells jobs apart.
+        gpus: None if nothing tells.
         log: the rows of its first rank.
         events: what happened between the rows, in order.
     """
@@ -124,8 +124,8 @@ class Series(msgspec.Struct, frozen=True):
         restarts: steps at which the job was resumed.
         notes: what was left out or set right, one sentence each.
         unknown: why no step times could be had.
-        runs: the runs that the tracks are of; empty where the source has neither rows nor several runs.
-        machines: what the ranks read of their machines; None where the source is none that could hold it.
+        runs: the runs that the tracks are of; empty if the source has neither rows nor several runs.
+        machines: what the ranks read of their machines; None if the source is none that could hold it.
     """
 
     kind: str

@@ -1,6 +1,6 @@
 """A device whose times lie before those of the host: how far at least, and the trace with them on the host's clock.
 
-No activity begins before the call that launches it does. Where some do, the device's clock is behind the host's by as
+No activity begins before the call that launches it does. If some do, the device's clock is behind the host's by as
 much at least. Whether it drifts is told by activities that an idle device begins: those do not queue, so how long after
 their launch they begin changes with the clocks alone.
 """
@@ -69,7 +69,7 @@ def _runs_in_order(gpu: Activities, linked: Ints) -> bool:
 
 
 def _drift(gpu: Activities, early: Ints) -> float:
-    """Nanoseconds by which the device's clock falls behind in one; 0 where too few activities tell it."""
+    """Nanoseconds by which the device's clock falls behind in one; 0 if too few activities tell it."""
     begun = np.flatnonzero(_on_idle_device(gpu) & (gpu.launch >= 0))
     first, _, last = np.array_split(begun, 3)
     drift, time = 0.0, gpu.start - gpu.start[0]

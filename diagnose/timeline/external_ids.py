@@ -48,7 +48,7 @@ def correlated(trace: Trace) -> Trace:
 def operators_by_id(trace: Trace, activities: Ints) -> Ints:
     """For each GPU activity, the row of the operator whose external id it carries; -1 without one.
 
-    None where the ids are other numbers, or where activities would begin before their operators.
+    None if the ids are other numbers, or where activities would begin before their operators.
     """
     operator = np.full(len(activities), _NONE, np.int64)
     with_id = np.flatnonzero(trace.external_id[activities] > 0)

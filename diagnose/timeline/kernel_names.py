@@ -58,7 +58,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
 
     @cached_property
     def exception(self) -> re.Pattern[str] | None:
-        """What must not be found, compiled; None where the row makes no exception."""
+        """What must not be found, compiled; None if the row makes no exception."""
         return re.compile(self.without) if self.without else None
 
     @cached_property
@@ -67,7 +67,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
         return "".join(f"{len(part)}{part}" for part in self.within.split("::") if part)
 
     def search(self, name: str) -> re.Match[str] | None:
-        """Where the row matches this name, None where it does not."""
+        """Where the row matches this name, None if it does not."""
         match = self.expression.search(name) if self.within in name or self.mangled in name else None
         return None if match and self.exception and self.exception.search(name) else match
 
@@ -89,7 +89,7 @@ class Precision(Row, frozen=True, kw_only=True, forbid_unknown_fields=True, dict
 
 
 class Element(Row, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
-    """The type of the data that a name holds, "" where it tells the size alone, and the bytes of an element."""
+    """The type of the data that a name holds, "" if it tells the size alone, and the bytes of an element."""
 
     type: str
     bytes: int

@@ -29,7 +29,7 @@ class _Series:
 def counted_series(trace: Trace, rows: Ints, numbers: Ints) -> Ints:
     """The places of the marks that are counted: all of them, where they are one series.
 
-    Of several series the probe's own is counted, where the trace tells which that is; else the one that covers most.
+    Of several series the probe's own is counted, if the trace tells which that is; else the one that covers most.
 
     Args:
         trace: the rank's trace.

@@ -123,7 +123,7 @@ def whole_steps(marks: StepMarks, launched: Ints, cut: Mask) -> Mask:
 def device_steps(trace: Trace, marks: StepMarks, start: Ints, end: Ints, launched: Ints, whole: Mask) -> StepWindows:
     """Step k ends on the device when the last activity launched during host steps up to k ends.
 
-    Only whole steps count, where any of them does work.
+    Only whole steps count, if any of them does work.
 
     Args:
         trace: the rank's trace.

@@ -35,7 +35,7 @@ class Timeline(Derived):
     """One rank: its trace, the activities of its busiest device, the threads that launched them, and its steps.
 
     `launches` are those that run: the ones of `captures`, where graphs are captured, do not. `unknown_device` counts
-    the events in categories of other devices than CUDA's and ROCm's, where no activity of a known category ran: one
+    the events in categories of other devices than CUDA's and ROCm's, if no activity of a known category ran: one
     whose kernels are in Kineto's own words, as XPU's, is accounted like any other. `clock_shift_ns` is by how much
     later each activity is than the file has it, where the device's clock is behind the host's.
     """
@@ -191,7 +191,7 @@ def timeline_of(trace: Trace, rank: int, step_range: re.Pattern[str] | None = No
 
 
 def _launching_threads(trace: Trace, gpu: Activities, launches: Launches) -> frozenset[tuple[int, int]]:
-    """The threads of launches and of operators that launch. Where none is known, any that calls the runtime may launch,
+    """The threads of launches and of operators that launch. If none is known, any that calls the runtime may launch,
     and where no such call is recorded, any that runs operators.
     """
     used = np.concatenate((gpu.launcher[gpu.launcher >= 0], launches.recorded))

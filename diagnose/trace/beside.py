@@ -15,7 +15,7 @@ T = TypeVar("T")
 def beside(work: Callable[[], T]) -> "Future[T] | None":
     """Begins the work in a daemon thread; what the caller may not do, such as leave some folders, it may not either.
 
-    None where the system gives no thread.
+    None if the system gives no thread.
     """
     from concurrent.futures import Future  # small traces need no thread
 
@@ -29,7 +29,7 @@ def beside(work: Callable[[], T]) -> "Future[T] | None":
 
 @contextlib.contextmanager
 def second_thread() -> "Iterator[Executor | None]":
-    """A thread that does one call after another, for the length of a `with`; None where the system gives none."""
+    """A thread that does one call after another, for the length of a `with`; None if the system gives none."""
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(1) as thread:

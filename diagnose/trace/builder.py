@@ -97,7 +97,7 @@ class ColumnBuilder:
         return self._rows
 
     def scanning(self, ahead: bool = False) -> Scanning | None:
-        """What reads chunks for `put`, while the next is read if `ahead`; None where each has to be one of `add`."""
+        """What reads chunks for `put`, while the next is read if `ahead`; None if each has to be one of `add`."""
         return scanning_of((self._names, self._cats, self._shapes), sorted(self._left_out), ahead)
 
     def add(self, chunk: Chunk) -> None:

@@ -48,7 +48,7 @@ class CacheFolder:
         self.folder, self.limit = folder, limit
 
     def note(self, name: str, kind: Kind) -> bytes | None:
-        """What was kept under the name, 40 hexadecimal digits; None where it is not as it was written."""
+        """What was kept under the name, 40 hexadecimal digits; None if it is not as it was written."""
         with contextlib.suppress(OSError):
             if is_own_folder(self.folder):
                 with own_file(self.folder / f"{name}.{kind}") as file:

@@ -116,7 +116,7 @@ class Trace:
 
     @cached_property
     def distributed(self) -> Distributed | None:
-        """What the file states of the job it is of, None where it states nothing."""
+        """What the file states of the job it is of, None if it states nothing."""
         return distributed_of(self.metadata)
 
     def ends(self, rows: Array) -> Ints:

@@ -44,7 +44,7 @@ class Contents:
         self._file = folder / NAME
 
     def of(self, state: State) -> str | None:
-        """The hash of the file in this state, None where it is not known."""
+        """The hash of the file in this state, None if it is not known."""
         return self._known.get(_text(state))
 
     def remember(self, state: State, content: str) -> None:
@@ -67,14 +67,14 @@ class Contents:
 
     @cached_property
     def _known(self) -> Mapping[str, str]:
-        """What is kept; nothing where it is not as it was written."""
+        """What is kept; nothing if it is not as it was written."""
         with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):
             return _decode(self._marked) if self._marked else {}
         return {}
 
     @property
     def _marked(self) -> bytes:
-        """What the file holds behind our mark; nothing where it is another's."""
+        """What the file holds behind our mark; nothing if it is another's."""
         with contextlib.suppress(OSError), own_file(self._file) as file:
             text = file.read(_MOST_BYTES)
             return text.removeprefix(MARK) if text.startswith(MARK) else b""

@@ -109,7 +109,7 @@ def _no_files(folder: Path) -> tuple[Path, ...]:
 def _without_copies(files: list[RankFile]) -> tuple[list[RankFile], tuple[Path, ...]]:
     """The files, and those that a larger one of the same folder, rank and beginning makes needless, whatever its name.
 
-    Where the beginning holds no time, which no two captures share, the name has to be the same too.
+    If the beginning holds no time, which no two captures share, the name has to be the same too.
     """
     alike: dict[tuple[object, ...], list[RankFile]] = {}
     for f in files:

@@ -14,7 +14,7 @@ _LONGER = another_run("capture steps in which operators take longer: the profile
 
 @dataclass(frozen=True)
 class Overhead:
-    """The profiled step against the one without the profiler; None where the capture did not time it.
+    """The profiled step against the one without the profiler; None if the capture did not time it.
 
     `factor` is profiled over unprofiled step time, `step_ns` the median of the steps without the profiler, and
     `told_shares` what of these the host spent on causes of the ledger that its ranges tell, some of them together.

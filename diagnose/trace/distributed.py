@@ -32,7 +32,7 @@ class ListedGroup:
 
 @dataclass(frozen=True)
 class Distributed:
-    """What is stated of the job; `rank` and `world_size` are None where they are not.
+    """What is stated of the job; `rank` and `world_size` are None if they are not.
 
     `groups` are the process groups that are listed with their ranks (torch 2.3 or later).
     """
@@ -43,7 +43,7 @@ class Distributed:
 
 
 def distributed_of(metadata: Mapping[str, Any]) -> Distributed | None:
-    """What the top-level keys of a trace say, None where they say nothing."""
+    """What the top-level keys of a trace say, None if they say nothing."""
     info = metadata.get(KEY)
     if not isinstance(info, dict):
         return None

@@ -64,7 +64,7 @@ _decode = msgspec.json.Decoder(_Document).decode
 
 
 def with_shapes(trace: Trace) -> Trace:
-    """The trace with the shapes of the execution trace in its folder, where it has none itself and that is of its run.
+    """The trace with the shapes of the execution trace in its folder, if it has none itself and that is of its run.
 
     What is there and cannot be used is booked as lost.
     """
@@ -117,7 +117,7 @@ def _execution_trace(path: Path) -> _File | None:
 
 
 def _matched(trace: Trace, operators: Any, file: Path) -> tuple[tuple[Recorded, ...], Ids | None]:
-    """The shapes, and which of them each event has; None where the operators of the file are others."""
+    """The shapes, and which of them each event has; None if the operators of the file are others."""
     arguments = _arguments_of(file)
     numbers = dict(_numbers_of(Path(trace.path)))
     shapes: dict[Recorded, int] = {}

@@ -51,7 +51,7 @@ Point = tuple[float, str, float]  # seconds since 1970, the field, its value
 
 @dataclass(frozen=True)
 class Card:
-    """A GPU as the monitor names it: host, number there, address on the PCI bus; "" where it does not say."""
+    """A GPU as the monitor names it: host, number there, address on the PCI bus; "" if it does not say."""
 
     host: str
     number: str
@@ -69,7 +69,7 @@ class Monitored:
 
         Args:
             record: of the rank; it says which GPU is its own.
-            window_s: begin and end of the capture, seconds since 1970; None where the trace does not say.
+            window_s: begin and end of the capture, seconds since 1970; None if the trace does not say.
         """
         points = self._of(record)
         if not points:

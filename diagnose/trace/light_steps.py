@@ -15,7 +15,7 @@ TOLD = {  # the causes of the ledger of a host step that a range tells, together
 
 
 def host_step_ns(record: CaptureRecord) -> float | None:
-    """Mean time of such a step on the host; None where none was timed by range."""
+    """Mean time of such a step on the host; None if none was timed by range."""
     times = _times(record)
     return sum(times) / len(times) if times else None
 

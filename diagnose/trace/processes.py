@@ -47,7 +47,7 @@ class Processes(Generic[Task, Answer]):
             self._threads.append(thread)
 
     def submit(self, task: Task) -> "Future[Answer | None]":
-        """The answer to the task when there is one; None where no process gave one, which the caller makes up for."""
+        """The answer to the task when there is one; None if no process gave one, which the caller makes up for."""
         future: Future[Answer | None] = Future()
         if self._threads:
             self._tasks.put((future, task))
@@ -109,7 +109,7 @@ class Worker(Generic[Task, Answer]):
         return self.process is not None
 
     def answer(self, task: Task) -> Answer | None:
-        """What the function makes of the task, None where the process died over it, or there is none."""
+        """What the function makes of the task, None if the process died over it, or there is none."""
         process = self.process
         if process is None:
             return None
@@ -135,7 +135,7 @@ class Worker(Generic[Task, Answer]):
             _end(self.process)
 
     def _started(self) -> "subprocess.Popen[bytes] | None":
-        """A process; None where the system gives none, or nothing to speak to it by."""
+        """A process; None if the system gives none, or nothing to speak to it by."""
         try:
             return subprocess.Popen(
                 [sys.executable, "-c", _START, json.dumps(sys.path)],

@@ -32,7 +32,7 @@ _DONE_BY = {  # what the name of a call says of all that runs inside it
 
 
 def user_frame(name: str) -> Frame | None:
-    """The line of the user's code that an event of this name is; None where it is a library's, C's, or no call."""
+    """The line of the user's code that an event of this name is; None if it is a library's, C's, or no call."""
     call = _CALL.fullmatch(name)
     if call is None or name.startswith("nn.Module: "):
         return None
@@ -51,13 +51,13 @@ def is_of_library(file: str) -> bool:
 
 
 def called(name: str) -> str:
-    """The function that an event of this name is a call of, in C or in Python, "" where it names none."""
+    """The function that an event of this name is a call of, in C or in Python, "" if it names none."""
     call = _IN_C.match(name) or _CALL.fullmatch(name)
     return call["function"] if call else ""
 
 
 def doing_of(name: str) -> str:
-    """What all inside a call of this name is done for, "" where the name does not say."""
+    """What all inside a call of this name is done for, "" if the name does not say."""
     return next((doing for doing, made_by in _DONE_BY.items() if made_by.match(name)), "")
 
 

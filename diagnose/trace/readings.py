@@ -41,7 +41,7 @@ class Clock:
 
 
 def reading(record: CaptureRecord, name: str, kind: Kind = "gauges") -> Reading | None:
-    """The quantity of the name; None where it was not read."""
+    """The quantity of the name; None if it was not read."""
     for over in ("window", "run"):
         told = record.get(f"machine_samples.{kind}.{name}.{over}")
         if isinstance(told, Sequence) and len(told) == 3 and None not in told:
@@ -50,17 +50,17 @@ def reading(record: CaptureRecord, name: str, kind: Kind = "gauges") -> Reading 
 
 
 def limit(record: CaptureRecord, name: str) -> float | None:
-    """What stays, such as the highest clock; None where it was not read."""
+    """What stays, such as the highest clock; None if it was not read."""
     return record.number(f"machine_samples.limits.{name}")
 
 
 def total(record: CaptureRecord, name: str) -> float | None:
-    """How much of it was counted over the run; None where it was not read."""
+    """How much of it was counted over the run; None if it was not read."""
     return record.number(f"machine_samples.totals.{name}")
 
 
 def held_share(record: CaptureRecord, reasons: Sequence[str]) -> float | None:
-    """Share of the readings in which one of the reasons holds the clock down, at least; None where unknown."""
+    """Share of the readings in which one of the reasons holds the clock down, at least; None if unknown."""
     told = record.get("machine_samples.throttled")
     if isinstance(told, dict):
         return max((_of_window(record, reason) for reason in reasons), default=0.0)

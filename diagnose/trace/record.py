@@ -36,7 +36,7 @@ class CaptureRecord:
         return bool(self.values)
 
     def get(self, path: str) -> Any:
-        """The value at `path`, such as "model.attn_implementation"; None where any part is missing or null."""
+        """The value at `path`, such as "model.attn_implementation"; None if any part is missing or null."""
         value: Any = self.values
         for key in path.split("."):
             value = value.get(key) if isinstance(value, Mapping) else None

@@ -105,7 +105,7 @@ def start_of(url: str, count: int) -> bytes:
 
 
 def reports_at(path: Path) -> list[Path]:
-    """The reports of Nsight Systems at the path, where it holds nothing that can be read as it is."""
+    """The reports of Nsight Systems at the path, if it holds nothing that can be read as it is."""
     return [path] if is_report(path) else reports_in(path, SUFFIXES) if path.is_dir() else []
 
 

@@ -88,7 +88,7 @@ class Scanning:
         self._arrays = deque(_Arrays(len(self._kinds_left_out)) for _ in range(1 + ahead))
 
     def scanned(self, first: bytes, text: memoryview) -> Scanned | None:
-        """What two texts hold, each events with a comma between them; None where the reference reader has to read them.
+        """What two texts hold, each events with a comma between them; None if the reference reader has to read them.
 
         The first may be empty: it is the event, mostly, that began in another block.
         """
@@ -152,7 +152,7 @@ _known_integer = lru_cache(maxsize=1024)(_as_integer)
 
 
 def scanning_of(interners: Interners, left_out: Sequence[str] = (), ahead: bool = False) -> Scanning | None:
-    """A reader of chunks; None where it is not installed, or `DIAGNOSE_READER=reference` asks for the other."""
+    """A reader of chunks; None if it is not installed, or `DIAGNOSE_READER=reference` asks for the other."""
     return Scanning(interners, left_out, ahead) if reader_in_use() == "compiled" else None
 
 

@@ -1,6 +1,6 @@
 """One file's text divided among processes: shares that begin and end between two events, and the trace put together.
 
-Where a share begins and ends depends on the text alone, so neighbours agree without a word between them. Damage may
+If a share begins and ends depends on the text alone, so neighbours agree without a word between them. Damage may
 look like a boundary: a share that ends at one must decode in typed passes, or the file is read in one piece.
 """
 
@@ -106,7 +106,7 @@ class Part:
     Attributes:
         trace: its events, without metadata; `shapes` are the texts of arguments, which are not decoded yet.
         head: the text before the list of events; of the first share only.
-        tail: the text behind the list, None where it does not end here.
+        tail: the text behind the list, None if it does not end here.
         begin: the offset in the text where it begins, None when it is empty.
         end: where it ends, None when the file does.
         truncated: whether the compressed data does so before its own end mark.

@@ -118,7 +118,7 @@ class Source:
 
 
 def is_packed(path: Path) -> bool:
-    """Whether the file holds compressed text; False where it cannot be read."""
+    """Whether the file holds compressed text; False if it cannot be read."""
     try:
         with opened(path) as file:
             return file.read(len(ZSTD_MAGIC)).startswith((GZIP_MAGIC, ZSTD_MAGIC))

@@ -23,9 +23,9 @@ class Stack:
 
     Attributes:
         frames: the user's own, the outermost first; none where no code of the user was on the stack.
-        doing: "loading", "backward", "forward", "optimizer" or "step"; "" where it is not said.
+        doing: "loading", "backward", "forward", "optimizer" or "step"; "" if it is not said.
         calls: the function of C or of a library that the innermost frame was calling, by the name that its line has for
-            it (`item`, `dumps`); "" where none or not known.
+            it (`item`, `dumps`); "" if none or not known.
     """
 
     frames: tuple[Frame, ...]
@@ -46,7 +46,7 @@ class StackSamples:
         cost_ms: CPU time of the sampling within `wall_ms`.
         stacks: the most frequent first; their samples may be fewer than `samples`.
         workers: those of loader workers.
-        why_none: why there are no samples; "" where there are.
+        why_none: why there are no samples; "" if there are.
     """
 
     samples: int
@@ -61,7 +61,7 @@ class StackSamples:
 
 
 def stack_samples(record: CaptureRecord) -> StackSamples | None:
-    """The samples in the record; None where it has no such field, as those of other versions."""
+    """The samples in the record; None if it has no such field, as those of other versions."""
     found = record.get("stack_samples")
     if not isinstance(found, Mapping):
         return None

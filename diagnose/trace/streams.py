@@ -94,7 +94,7 @@ def _pieces(handle: int, path: str | Path) -> Iterator[bytes]:
 
 
 def _read(handle: int, path: str | Path) -> bytes:
-    """The next piece, empty where there is no writer."""
+    """The next piece, empty if there is no writer."""
     until = time.monotonic() + NOTHING_COMES_S
     ready = select.poll()
     ready.register(handle, select.POLLIN)

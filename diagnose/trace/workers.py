@@ -100,7 +100,7 @@ def parsed_in_shares(path: Path, jobs: int, watch: Watch | None = None) -> Trace
 
 
 def _pack(task: _Task) -> UserError | str:
-    """What a process does: it packs the trace, or the share; why the file cannot be used, "" where it can."""
+    """What a process does: it packs the trace, or the share; why the file cannot be used, "" if it can."""
     try:
         columns = _unwrapped(read_part(task.path, task.share)) if task.share else read(task.path)
     except UserError as error:

@@ -1,4 +1,5 @@
-"""Which formula answers which row of the table of worked examples, one module per area.
+"""Map each row of the table of worked examples to its formula, one module per area. || Formulas that only examples use
+are in this package: `accounting`, `kineto`, `predict`, `products` and `straggler`.
 
 Formulas that only examples use stand here: `accounting`, `kineto`, `predict`, `products` and `straggler`.
 """

@@ -1,4 +1,4 @@
-"""How fast the loader gives samples, as far as a job that trains meanwhile shows it."""
+"""The loader's rate of samples, as far as a training job shows it."""
 
 import statistics
 
@@ -17,8 +17,8 @@ UNTIMED = Unknown("no batch was timed", MEASURE)
 
 @metric("samples_per_s", needs_gpu=False)
 def loader_samples_per_s(m: Measured) -> Value:
-    """Samples that the loader gives: without workers those of a micro-batch over the mean time of its fetch; with
-    workers what steps take, where they wait for data.
+    """Samples per second that the loader gives. Without workers: the samples of a micro-batch over the mean time of its
+    fetch. With workers: the samples that steps take, if they wait for data.
     """
     batch, workers = micro_batch_size(m), m.record.number("loading.workers")
     if isinstance(batch, Unknown) or workers is None:

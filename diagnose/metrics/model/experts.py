@@ -56,13 +56,18 @@ def active_parameter_share(m: Measured) -> Value:
 
 
 def _expert_rows(m: Measured) -> tuple[Ints, Ints] | Unknown:
-    """Rows of the operators that multiply with one expert each, and how many tokens each has.
+    """Rows of the operators that multiply with one expert each, and the number of tokens of each. || Products with
+    weights of the same sizes belong to experts if consecutive ones have different numbers of rows: the tokens that were
+    routed there. In a dense model these change only from micro-batch to micro-batch. Only the forward pass is used to
+    recognise them: the gradients of a dense layer's weights share their right operand, the layer's input, and their
+    rows are the outputs of one layer and the next. In the backward pass, products with the experts' transposed weights
+    count.
 
     Products with weights of the same sizes belong to experts where those after each other have other numbers of rows:
     the tokens that were routed there. In a dense model these change from micro-batch to micro-batch alone. Only the
-    forward pass tells: the gradients of a dense layer's weights share their right operand, the layer's input, and
-    their rows are the outputs of one layer and the next. Of the backward pass the products with the experts' weights
-    count, which lie transposed there.
+    forward pass tells: the gradients of a dense layer's weights share their right operand, the layer's input, and their
+    rows are the outputs of one layer and the next. Of the backward pass the products with the experts' weights count,
+    which lie transposed there.
     """
     found, fewest = launching(m), FEWEST * max(m.timeline.steps.count, 1)
     operands = [_operands(operator) for operator in found.signatures]
@@ -108,7 +113,7 @@ def _operands(operator: Signature) -> tuple[int, tuple[int, ...]] | None:
 
 @metric("count")
 def expert_products_per_step(m: Measured) -> Value:
-    """Products of single experts in a step, forward and for the gradients of inputs; 0 where none runs by itself."""
+    """Products of single experts in a step, forward and for the gradients of inputs; 0 if none runs separately."""
     found = m.once(_expert_rows)
     return found if isinstance(found, Unknown) else len(found[0]) / max(m.timeline.steps.count, 1)
 
@@ -132,9 +137,9 @@ def mean_expert_product_ns(m: Measured) -> Value:
 
 @metric("factor")
 def expert_load_factor(m: Measured) -> Value:
-    """Tokens of the fullest expert's product over those of the mean one; 1 would be an even load.
+    """Tokens of the fullest expert's product over the mean; 1 is an even load.
 
-    Of experts in grouped products no trace tells the tokens: capture the router's counts (output_router_logits).
+    No trace shows the tokens of experts in grouped products: capture the router's counts (output_router_logits).
     """
     found = m.once(_expert_rows)
     if isinstance(found, Unknown):

@@ -28,8 +28,8 @@ _NO_RULE = ("adamax",)
 
 @metric("text", needs_gpu=False)
 def learning_rate_rule(m: Measured) -> Value:
-    """How the learning rate follows the global batch: "linear" for SGD (Goyal et al. 2017), "square root" for Adam and
-    RMSprop (Malladi et al. 2022); unknown for other optimizers.
+    """The scaling of the learning rate with the global batch: "linear" for SGD (Goyal et al. 2017), "square root" for
+    Adam and RMSprop (Malladi et al. 2022); unknown for other optimizers.
     """
     name = m.once(optimizer_name)
     if isinstance(name, Unknown):

@@ -1,4 +1,4 @@
-"""What runs the training loop, in whose words changes are told, and what is installed there."""
+"""The framework that runs the training loop, in whose words changes are given, and packages installed there."""
 
 import re
 
@@ -26,10 +26,11 @@ _UNTOLD = Unknown("the trace does not say what runs the training loop", DIAGNOSE
 
 @metric("text", needs_gpu=False)
 def training_loop(m: Measured) -> Value:
-    """What runs the training loop: "transformers Trainer", "Lightning", "Accelerate", "DeepSpeed", or "bare loop".
+    """The framework that runs the training loop: "transformers Trainer", "Lightning", "Accelerate", "DeepSpeed", or
+    "bare loop".
 
-    By the record, else by the names of ranges and Python functions: the first that is there, since each may use those
-    after it.
+    Taken from the record, else from the names of ranges and Python functions: the first that is found, since each may
+    use those after it.
     """
     recorded = m.record.text("training_loop")
     if recorded in LOOPS:
@@ -48,13 +49,15 @@ def training_loop(m: Measured) -> Value:
 
 @metric("flag", needs_gpu=False)
 def liger_installed(m: Measured) -> Value:
-    """Whether Liger (liger-kernel) is installed where the job ran."""
+    """Whether Liger (liger-kernel) is installed in the job's environment."""
     return _installed(m, "liger_kernel")
 
 
 @metric("flag", needs_gpu=False)
 def flash_attention_3_installed(m: Measured) -> Value:
-    """Whether FlashAttention-3 is installed where the job ran, or `kernels`, by which transformers fetches it."""
+    """Whether FlashAttention-3 is installed in the job's environment, or `kernels`, through which transformers fetches
+    it.
+    """
     return _installed(m, "flash_attn_3", "kernels")
 
 
@@ -65,7 +68,7 @@ def uses_liger_loss(m: Measured) -> Value:
 
 
 def _installed(m: Measured, *packages: str) -> Value:
-    """Whether one of them is; unknown where the record does not look for one and shows no other."""
+    """Whether one of the packages is installed; unknown if the record lacks one of them and shows no other."""
     versions = m.record.get("versions")
     known = versions if isinstance(versions, dict) else {}
     if any(known.get(package) for package in packages):

@@ -14,7 +14,7 @@ _HALF_OF_WEIGHTS = {"bfloat16": "bf16", "float16": "fp16"}
 
 
 def changed(plan: JobPlan, rule: Rule, facts: Facts) -> JobPlan | str:
-    """The job with the rule's change, the same one where no setting of it touches memory; or why that is not known.
+    """The job with the rule's change, the same one if no setting of it touches memory; or why that is not known.
 
     Args:
         plan: the job as it is.

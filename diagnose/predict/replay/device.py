@@ -159,7 +159,7 @@ def _edges(gpu: Activities, due: Ints, late: Mask, told: Mask) -> tuple[Ints, Ma
     """The activity of another stream that each one waits for, and whether that is all its stream held at the launch.
 
     It is the last one launched before, if it ended just before a late start (of several streams, the one that ended
-    last). A collective may start later still: it also needs free multiprocessors. Where the host made a stream wait,
+    last). A collective may start later still: it also needs free multiprocessors. If the host made a stream wait,
     it may have ended any time before (of several streams, the one launched on last). Of very many streams only the
     busiest are looked at, since each activity is compared with each stream.
     """

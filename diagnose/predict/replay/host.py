@@ -1,6 +1,6 @@
 """One logical host timeline: the calls that launch or block, and the host time before and inside them by cause.
 
-Main and autograd threads hand over to each other, so the calls of all launching threads form one sequence; where two
+Main and autograd threads hand over to each other, so the calls of all launching threads form one sequence; if two
 calls overlap, the time counts once.
 """
 

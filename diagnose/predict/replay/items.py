@@ -25,7 +25,7 @@ _STREAM_WAITS = r"(cuda|hip)StreamWaitEvent|cuStreamWaitEvent"
 
 @dataclass(frozen=True)
 class Items:
-    """Columns of equal length; item numbers refer to other items, NONE where there is none.
+    """Columns of equal length; item numbers refer to other items, NONE if there is none.
 
     Attributes:
         call: row of `calls`, or NONE for an activity alone.

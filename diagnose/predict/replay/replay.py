@@ -87,7 +87,7 @@ class Replay:
     def drawn_ns(self, change: Change) -> Floats | None:
         """The step with the change in other draws of the same steps, shape (draws,): how far the steps tell it.
 
-        None where steps are not drawn: on a device, and where there is only one.
+        None if steps are not drawn: on a device, and where there is only one.
         """
         return None if self._drawn_ns is None else self._drawn_ns(change)
 

@@ -31,7 +31,7 @@ class Alignment(msgspec.Struct, frozen=True):
     Attributes:
         known: ranks that a chain of shared collectives joins to the first.
         offset: nanoseconds to add to a rank's absolute time at its `origin`.
-        drift: change of that for each nanosecond, 0 where it cannot be told from none.
+        drift: change of that for each nanosecond, 0 if it cannot be told from none.
         origin: absolute time of the rank's own clock.
         residual: median distance in nanoseconds of the aligned ends, NaN of fewer than three shared collectives.
         drifts: ranks whose drift is seen.
@@ -116,7 +116,7 @@ class _ByGroups:
 
 
 def bases_of(ranks: Sequence[RankDigest]) -> Ints:
-    """Absolute time at time 0 of each rank's trace; 0 where what the trace states is no time."""
+    """Absolute time at time 0 of each rank's trace; 0 if what the trace states is no time."""
     return np.array([rank.base_ns if abs(rank.base_ns) < _NO_TIME else 0 for rank in ranks], np.int64)
 
 

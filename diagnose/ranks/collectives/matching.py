@@ -53,7 +53,7 @@ class GroupMatch(msgspec.Struct, frozen=True, dict=True):
         start: nanoseconds of each rank's own clock, as `end`, of the same shape.
         symmetric: whether no member can end an instance before all have begun it, shape (instances,).
         paired: the instances are sends and their receives, and the members sender and receiver.
-        absent: ranks of the group without a trace of these steps, 0 where their number is not known. Any of them may
+        absent: ranks of the group without a trace of these steps, 0 if their number is not known. Any of them may
             have come last, so that the shortest duration is no more than a bound on the transfer.
     """
 

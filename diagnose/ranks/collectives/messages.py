@@ -54,7 +54,7 @@ class Messages(msgspec.Struct, frozen=True):
     def reduces_gradients(self) -> Mask:
         """Mask of the reductions launched in the backward pass that are not known to be small or of whole numbers.
 
-        Where the trace does not show the backward pass, of all such reductions.
+        If the trace does not show the backward pass, of all such reductions.
         """
         large = (self.bytes >= LEAST_BYTES) | (self.bytes == NOT_RECORDED)
         found: Mask = np.isin(self.kind, REDUCTIONS) & large & ~np.isin(self.dtype, ("int", "long", "byte"))

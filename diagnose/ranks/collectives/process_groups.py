@@ -20,7 +20,7 @@ _EXPERT = re.compile(r"(^|[^a-z])ep([^a-z]|$)|expert(?!.*data)")
 class Group(msgspec.Struct, frozen=True):
     """A process group as a trace names it.
 
-    `ranks` is empty where the trace does not list them; `ambiguous` then says that other ranks may mean another group
+    `ranks` is empty if the trace does not list them; `ambiguous` then says that other ranks may mean another group
     by the same name.
     """
 

@@ -16,7 +16,7 @@ def routed(ranks: Sequence[RankDigest], matched: Match, position: int) -> float 
     """Elements that all-to-alls brought to a rank's experts, over the median of the other ranks of its group.
 
     On the way there the ranks send alike and receive unalike, on the way back the reverse: the uneven side counts.
-    None where the rank takes part in none whose sizes were recorded.
+    None if the rank takes part in none whose sizes were recorded.
     """
     loads = [
         (load, group) for group in matched if position in group.members and (load := _load(ranks, group)) is not None

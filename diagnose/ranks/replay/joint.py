@@ -1,7 +1,7 @@
 """All ranks of a job replayed together, from their digests.
 
 A rank works by itself and reaches its collectives at points of that work. A collective ends on all its ranks when the
-last has come and the transfer is done. Where a rank had nothing else to run, its work waits for that end. What a rank
+last has come and the transfer is done. If a rank had nothing else to run, its work waits for that end. What a rank
 waits for the others is no input, it follows. A collective that began as its stream's previous one ended was queued: it
 was ready before, and the ranks that did not wait show when.
 """
@@ -158,7 +158,7 @@ def _collectives(ranks: Sequence[RankDigest], rows: Sequence[Ints], matched: Mat
 
 
 def _position_of(count: int, rows: Ints) -> Ints:
-    """Where each of `count` calls stands among the rows, NONE where it does not."""
+    """Where each of `count` calls stands among the rows, NONE if it does not."""
     place = np.full(count, NONE, np.int64)
     place[rows] = np.arange(len(rows))
     return place

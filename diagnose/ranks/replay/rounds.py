@@ -2,7 +2,7 @@
 
 Every time in it is a maximum of sums: a rank comes at what it did before plus its own work, and a collective ends
 when the last rank has come plus the transfer. Such a max-plus system is solved by one sweep in any order that respects
-what waits for what. A round takes the next collective of every rank, where all of its ranks have come to it. All ranks
+what waits for what. A round takes the next collective of every rank, if all of its ranks have come to it. All ranks
 have their collectives in one order, so the first of those left is always complete and no round is empty. Swept again
 from where it ended, the system settles into the rhythm of its slowest circle (Baccelli et al., Synchronization and
 Linearity, 1992): the mean step of steps that follow each other.
@@ -123,7 +123,7 @@ class JobEvents:
         """For each rank the own work after which each of its events was ready, at the latest and at the earliest.
 
         A queued one was ready as long after its stream's previous one as on the rank that came last and so did not
-        wait; at the earliest as long after as on a rank that did not queue. Where all did, that is at once for the
+        wait; at the earliest as long after as on a rank that did not queue. If all did, that is at once for the
         first: of two in a row nobody can say it of both.
         """
         late, early = np.append(self.at, 0.0), np.append(self.at, 0.0)

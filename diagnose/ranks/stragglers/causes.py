@@ -47,7 +47,7 @@ class Reason(msgspec.Struct, frozen=True):
 class Ratio(msgspec.Struct, frozen=True):
     """A rank's kernels of one family over those of the typical rank: time, number, elements worked on, and FLOPs.
 
-    `elements` and `flops` are None where shapes were not recorded; `ns` is the rank's own time per step.
+    `elements` and `flops` are None if shapes were not recorded; `ns` is the rank's own time per step.
     """
 
     family: str
@@ -59,7 +59,7 @@ class Ratio(msgspec.Struct, frozen=True):
 
     @property
     def size(self) -> float:
-        """By how much larger the work is, by elements or FLOPs; 1 where shapes were not recorded."""
+        """By how much larger the work is, by elements or FLOPs; 1 if shapes were not recorded."""
         return max(self.elements or 0.0, self.flops or 0.0) or 1.0
 
     @property
@@ -80,7 +80,7 @@ def reason_of(
         lateness: how far each rank is behind, for its causes.
         ns: how far the rank is behind in each step in which it is late, shape (steps, causes).
         waited_ns: what each other rank waits for it in such a step.
-        tokens: what all-to-alls brought its experts, over the other ranks'; None where it is not known.
+        tokens: what all-to-alls brought its experts, over the other ranks'; None if it is not known.
         steps: numbers of the steps in which it is late; none for all.
     """
     mean = ns.mean(axis=0)
@@ -141,7 +141,7 @@ def _spoken(excess: dict[str, int], parts: Sequence[str]) -> str:
 def ratios(rank: RankDigest, peers: Sequence[RankDigest], steps: Sequence[int] = ()) -> list[Ratio]:
     """A rank's kernel families over the median of other ranks, per step, those with most time first.
 
-    In the steps with these numbers; in all where there are none.
+    In the steps with these numbers; in all if there are none.
     """
     compared, theirs = [], [peer.work_per_step(steps) for peer in peers]
     for name, mine in rank.work_per_step(steps).items():
@@ -169,7 +169,7 @@ def _more_operators(ratio: Sequence[Ratio]) -> str:
 def _kernels(parts: list[str], ns: int, ratio: Sequence[Ratio], tokens: float | None) -> Judged:
     """More work when more or larger kernels account for half of the longer time, else slower kernels.
 
-    Where no shapes were recorded, more tokens for its experts are more work too.
+    If no shapes were recorded, more tokens for its experts are more work too.
     """
     if not ratio:
         return "unknown", parts, f"its kernels take {duration(ns)} longer per step"

@@ -9,7 +9,7 @@ LOWER = 0.97  # of the others' clock: less apart is the usual spread of GPUs
 
 
 def clock_told(rank: RankDigest, peers: Sequence[RankDigest]) -> str:
-    """The clock of the rank's GPU and of the others', and what holds it down; "" where it was not read."""
+    """The clock of the rank's GPU and of the others', and what holds it down; "" if it was not read."""
     if rank.clock is None:
         return ""
     others = [peer.clock.mhz for peer in peers if peer.clock is not None]

@@ -137,12 +137,12 @@ def stragglers_among(evidence: LatenessEvidence) -> tuple[int, ...]:
 
     Each of them is behind by its own doing 5 % of its steps (10 % without a GPU), and that in two thirds of the steps
     (in all of them when there are three or fewer). It is an outlier among the ranks, and its lead over those that are
-    not named is no chance: one-sided t-test over the steps, 1 % (2.5 % up to three steps). Where three steps or fewer
+    not named is no chance: one-sided t-test over the steps, 1 % (2.5 % up to three steps). If three steps or fewer
     leave that open, a rank far apart in every step is named too, and one that is the slowest of most collectives.
 
     Together they cause far more of the waiting than their even share, in as many steps, and a third of that lateness
     is seen as exposed waiting of the ranks of their groups. A single step names one rank at most, by the vote of the
-    collectives. Where the whole window names nobody, its last steps may: a rank gets slower while it runs.
+    collectives. If the whole window names nobody, its last steps may: a rank gets slower while it runs.
     """
     return _named(evidence) or _named_since(evidence)
 

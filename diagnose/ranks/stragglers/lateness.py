@@ -29,7 +29,7 @@ class Excess(msgspec.Struct, frozen=True):
         causes: of any member's attribution.
         ns: shape (instances, members, causes); negative where a member spent less.
         began_later_ns: how much later than the median of the others a member began what is counted, shape (instances,
-            members): what delayed it there is not in `ns`. 0 where all were together.
+            members): what delayed it there is not in `ns`. 0 if all were together.
     """
 
     step: Ints

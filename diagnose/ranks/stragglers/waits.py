@@ -149,7 +149,7 @@ class _Chain:
         return self._relays[late] & (passed_on > np.maximum(own_ns, 0))
 
     def origin(self, number: int, instance: int) -> tuple[int, int] | None:
-        """Group and instance at the beginning of the chain; None where it is lost."""
+        """Group and instance at the beginning of the chain; None if it is lost."""
         for _ in range(LONGEST_CHAIN):
             place = self._longest_wait(number, instance)
             if place is None or not self.messengers[place[0]][place[1]]:

@@ -73,7 +73,7 @@ class Job:
 
 
 def job_view(diagnosis: Diagnosis) -> Job | None:
-    """The post-mortem; None where the ranks were not joined."""
+    """The post-mortem; None if the ranks were not joined."""
     postmortem = diagnosis.postmortem
     if postmortem is None:
         return None

@@ -169,7 +169,7 @@ def _chart(diagnosis: Diagnosis, drawn: Sequence[RooflineEntry]) -> Chart:
 
 
 def _peaks(diagnosis: Diagnosis, drawn: Sequence[RooflineEntry]) -> list[Peak]:
-    """The peaks of the precisions that ran, highest first; of all where none of those is known."""
+    """The peaks of the precisions that ran, highest first; of all if none of those is known."""
     assert diagnosis.roofs is not None
     ran = {entry.precision for entry in drawn}
     known = sorted(diagnosis.roofs.peaks, key=lambda peak: -peak.flops_per_s)

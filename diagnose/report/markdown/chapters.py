@@ -16,7 +16,7 @@ Body = str | tuple[str, ...]  # blocks, or items of a list that goes on with tho
 
 @dataclass(frozen=True)
 class Part:
-    """A section of the document under its title, "" where it goes on with what stands above.
+    """A section of the document under its title, "" if it goes on with what stands above.
 
     What `folds` is shown closed where it is long.
     """

@@ -79,7 +79,7 @@ def print_slow_steps(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
 
 
 def print_cost(page: Page, diagnosis: Diagnosis, _: Extent) -> None:
-    """What the job costs, a sentence each, where a price or a power is known."""
+    """What the job costs, a sentence each, if a price or a power is known."""
     lines = cost_lines(diagnosis) or []
     for i, line in enumerate(lines):
         page.paragraph(Text(line, "dim" if line is lines[-1] else ""), label="" if i else "cost:")

@@ -14,7 +14,7 @@ _FAR = 0.25  # of the recorded peak: more than twice as far off as jobs are that
 class Table(msgspec.Struct, frozen=True):
     """Rows under a caption; the first cell of a row is what it is about, the others are amounts.
 
-    The column `prose` holds clauses instead; 0 where none does.
+    The column `prose` holds clauses instead; 0 if none does.
     """
 
     caption: str
@@ -95,7 +95,7 @@ def _recorded(count: MemoryCount) -> list[str]:
 
 
 def _far_off(count: MemoryCount) -> list[str]:
-    """What a count is worth that is far from the recorded peak; nothing where it is near."""
+    """What a count is worth that is far from the recorded peak; nothing if it is near."""
     miss, seen = count.allocated_miss, count.recorded_allocated_bytes
     if miss is None or seen is None or abs(miss) <= _FAR:
         return []

@@ -27,8 +27,8 @@ class Headline(msgspec.Struct, frozen=True):
 class Change(msgspec.Struct, frozen=True):
     """One change with its own gain, that of the plan so far, and the lines to copy, `flags` for a script.
 
-    `where` are the lines of the user's code that it is about, `record` what such gains came to before, "" where that is
-    not known; `apply` is the command that runs the job with it, the script unedited, "" where no run can.
+    `where` are the lines of the user's code that it is about, `record` what such gains came to before, "" if that is
+    not known; `apply` is the command that runs the job with it, the script unedited, "" if no run can.
     """
 
     rule: str
@@ -49,7 +49,7 @@ class Change(msgspec.Struct, frozen=True):
 class Full(msgspec.Struct, frozen=True):
     """A finding with everything that is known of it; `where` are the lines of code, `no_line` why there are none.
 
-    `record` is what such gains came to before, "" where that is not known.
+    `record` is what such gains came to before, "" if that is not known.
     """
 
     finding: Finding
@@ -71,7 +71,7 @@ class Capture(msgspec.Struct, frozen=True):
 
 
 class PlanView(msgspec.Struct, frozen=True):
-    """`nothing` says why there is no next change, "" where there is one; `is_judged` whether that was decided.
+    """`nothing` says why there is no next change, "" if there is one; `is_judged` whether that was decided.
 
     `together` is what the whole plan buys and `numerics` the rules of it that can change the training's results;
     `withheld` says why nothing is predicted that needs a replay. `also` are the findings with no place elsewhere.
@@ -125,7 +125,7 @@ def _full(finding: Finding, diagnosis: Diagnosis) -> Full:
 
 
 def _record_line(diagnosis: Diagnosis, rule: str) -> str:
-    """What earlier promises of the rule came to, by the user's own ledger; "" where it quotes none."""
+    """What earlier promises of the rule came to, by the user's own ledger; "" if it quotes none."""
     own = next((record for record in diagnosis.track_records if record.rule == rule), None)
     return f"on this machine {own.inside} of {own.promises} such gains fell in the predicted range" if own else ""
 
@@ -186,7 +186,7 @@ def _planned_gain(step: PlanStep) -> str:
 
 
 def _noise_line(diagnosis: Diagnosis) -> str:
-    """What "below the noise" means here, "" where no change of the plan is."""
+    """What "below the noise" means here, "" if no change of the plan is."""
     noise = next((fact.value for fact in diagnosis.facts if fact.name == "step_noise_share"), None)
     if noise is None or not any(step.below_noise for step in diagnosis.plan):
         return ""

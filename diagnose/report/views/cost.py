@@ -8,7 +8,7 @@ from diagnose.report.views.words import counted
 
 
 def cost_lines(diagnosis: Diagnosis) -> list[str] | None:
-    """None where neither a price nor a power is known."""
+    """None if neither a price nor a power is known."""
     cost = diagnosis.cost
     if cost is None:
         return None

@@ -77,7 +77,7 @@ def named(straggler: Straggler) -> str:
 
 
 def cost(straggler: Straggler) -> str:
-    """What the rank costs the others in a day, "" where that is unknown."""
+    """What the rank costs the others in a day, "" if that is unknown."""
     if straggler.gpu_hours_per_day is None:
         return ""
     price = "" if straggler.cost_per_day is None else f", {money(straggler.cost_per_day)} at the stated price"
@@ -102,7 +102,7 @@ def excess(straggler: Straggler) -> list[tuple[str, str]]:
 
 
 def beyond(straggler: Straggler) -> str:
-    """What the rank spent beyond the others and how much of its lateness that explains, "" where nothing is known."""
+    """What the rank spent beyond the others and how much of its lateness that explains, "" if nothing is known."""
     spent = ", ".join(f"{cause} {time}" for cause, time in excess(straggler))
     explained = straggler.explained_share
     parts = [
@@ -132,7 +132,7 @@ def suspected_line(straggler: Straggler) -> str:
 
 
 def missing_line(diagnosis: Diagnosis) -> str:
-    """The ranks of a joined job without a trace, "" where all are there."""
+    """The ranks of a joined job without a trace, "" if all are there."""
     missing = diagnosis.trace.missing_ranks
     if not missing or diagnosis.postmortem is None:
         return ""
@@ -148,7 +148,7 @@ def change_line(change: JobChange) -> str:
 
 
 def replay_line(postmortem: Postmortem) -> str:
-    """What the changes rest on, or why nothing is predicted; "" where nothing is known of either."""
+    """What the changes rest on, or why nothing is predicted; "" if nothing is known of either."""
     if postmortem.no_changes_because:
         return f"nothing is predicted: {plain(postmortem.no_changes_because)}"
     if postmortem.changes_error is None:
@@ -186,7 +186,7 @@ def rate(gbs: float | None) -> str:
 
 
 def clocks_line(postmortem: Postmortem) -> str:
-    """How far the clocks are apart, how well they could be aligned, and what that means; "" where none could."""
+    """How far the clocks are apart, how well they could be aligned, and what that means; "" if none could."""
     known = [clock for clock in postmortem.clocks if clock.offset_ns is not None and clock.residual_ns is not None]
     if not known:
         return ""

@@ -86,7 +86,7 @@ def rows(parts: Sequence[WaterfallPart], details: bool = False, named: Named = c
 
 
 def outside_line(diagnosis: Diagnosis) -> str:
-    """The start of a capture without step marks, an entry of its own outside the step; "" where there is none."""
+    """The start of a capture without step marks, an entry of its own outside the step; "" if there is none."""
     steps, of = diagnosis.steps, basis(diagnosis)
     if steps.source not in WHOLE or steps.uncounted_ns < SHOWN_FROM * of.total_ns:
         return ""

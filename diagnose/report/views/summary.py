@@ -126,7 +126,7 @@ def steps_line(diagnosis: Diagnosis) -> str:
 
 
 def _light(diagnosis: Diagnosis) -> str:
-    """Where the host's time goes without the profiler; "" where that hardly differs, or was not timed."""
+    """Where the host's time goes without the profiler; "" if that hardly differs, or was not timed."""
     parts, factor = diagnosis.steps.light_parts, _fact(diagnosis, "profiler_overhead_factor")
     if not parts or factor is None or factor < LIGHT_FROM:
         return ""
@@ -188,7 +188,7 @@ def provenance_view(diagnosis: Diagnosis) -> Provenance:
 
 
 def shapes_line(trace: TraceSummary) -> str:
-    """Which execution traces the shapes of the operators are from, "" where they are the traces' own."""
+    """Which execution traces the shapes of the operators are from, "" if they are the traces' own."""
     several = "s" if len(trace.shapes_of) > 1 else ""
     return f"from the execution trace{several} {', '.join(map(plain, trace.shapes_of))}" if trace.shapes_of else ""
 

@@ -38,7 +38,7 @@ class UserCodeView(msgspec.Struct, frozen=True):
 
 
 def user_code_view(diagnosis: Diagnosis) -> UserCodeView | None:
-    """The section; None where nothing looked for lines."""
+    """The section; None if nothing looked for lines."""
     code = diagnosis.user_code
     if code is None:
         return None

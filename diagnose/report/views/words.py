@@ -91,7 +91,7 @@ def flags_line(patch: Patch | None) -> str:
 
 
 def apply_line(rule: str, patch: Patch | None) -> str:
-    """The command that runs the job with the change, its script unedited; empty where no run can make it."""
+    """The command that runs the job with the change, its script unedited; empty if no run can make it."""
     return f"diagnose run --apply FILE.json#{plain(rule)} -- COMMAND" if patch and patches.reachable(patch) else ""
 
 
@@ -129,7 +129,7 @@ def mfu_line(mfu: Mfu, details: bool = False) -> str:
 
 
 def _once(mfu: Mfu) -> str:
-    """That recomputation is not counted, where the operators that ran are what is counted and some ran again."""
+    """That recomputation is not counted, if the operators that ran are what is counted and some ran again."""
     by_operators = bool(mfu.conventions) and mfu.conventions[0].name == "operators"
     return " once, recomputation left out" if by_operators and mfu.executed_value != mfu.value else ""
 

@@ -73,8 +73,8 @@ class GpuChange(msgspec.Struct, frozen=True, kw_only=True):
 class MachineReport(msgspec.Struct, frozen=True, kw_only=True):
     """The machine over the run.
 
-    `held_down` is None where no reading tells. `gpu_changes` is what changed for the worse on the GPUs, of what was
-    read twice at least (`gpu_compared`), None where nothing was. `not_told` is what is not known, and why.
+    `held_down` is None if no reading tells. `gpu_changes` is what changed for the worse on the GPUs, of what was
+    read twice at least (`gpu_compared`), None if nothing was. `not_told` is what is not known, and why.
     """
 
     readings: int

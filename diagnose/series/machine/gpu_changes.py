@@ -38,7 +38,7 @@ class GpuReading(msgspec.Struct, frozen=True):
 
 
 def gpu_reading_of(loop: int, step: int, line: Mapping[str, Any]) -> GpuReading | None:
-    """The reading in a line of the log; None where it has none. What is no whole number from 0 is left out."""
+    """The reading in a line of the log; None if it has none. What is no whole number from 0 is left out."""
     told, held_by = line.get("gpu"), line.get("held_by")
     if not isinstance(told, dict):
         return None

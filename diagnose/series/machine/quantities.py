@@ -16,7 +16,7 @@ class Quantity(msgspec.Struct, frozen=True):
         name: of its column: as the probe calls it, or one that is made of several.
         what: in words.
         unit: "MHz", "W", "C", "cores", "share" of the time, "bytes", "bytes_per_s" or "count".
-        worse: 1 where more makes steps slower, -1 where less does, 0 where it says nothing by itself.
+        worse: 1 if more makes steps slower, -1 if less does, 0 if it says nothing by itself.
         least: the least difference of medians that is named, in its unit; a share of the value before for `relative`.
         per: a rate is divided by this to be in its unit.
         on: "gpu" or "host".

@@ -74,7 +74,7 @@ class Database:
             yield np.array(rows, np.int64)
 
     def texts(self, table: str, columns: Sequence[str], text: str) -> Iterator[tuple[Ints, list[str | None]]]:
-        """As `integers`, with the column `text` beside them: its first characters, None where it is no text."""
+        """As `integers`, with the column `text` beside them: its first characters, None if it is no text."""
         wanted = [*(self._integer(table, column) for column in columns), self._text(table, text)]
         for rows in self._blocks(table, wanted):
             *numbers, told = zip(*rows, strict=True)

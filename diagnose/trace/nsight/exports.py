@@ -13,7 +13,7 @@ def is_export(database: Database) -> bool:
 
 
 def ranks_in(path: Path) -> int:
-    """How many ranks the database holds, 1 where it is damaged, which its reader tells; 0 where it is no export."""
+    """How many ranks the database holds, 1 if it is damaged, which its reader tells; 0 if it is no export."""
     try:
         with Database(path) as database:
             return max(len(processes_of(database).keys), 1) if is_export(database) else 0

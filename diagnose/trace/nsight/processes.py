@@ -50,7 +50,7 @@ class Processes:
 
 
 def pids(ids: Ints) -> Ints:
-    """The process ids in serialized ids, 0 where there is none."""
+    """The process ids in serialized ids, 0 if there is none."""
     return np.where(ids == MISSING, 0, (ids >> _THREAD_BITS) & _PIDS)
 
 

@@ -83,7 +83,9 @@ def steps_of(ranks: Sequence[RankDigest], measured: Sequence[Measured]) -> Steps
 
 
 def _unprofiled_ns(measured: Sequence[Measured]) -> tuple[int, ...]:
-    """Unprofiled step times: the mean over the ranks if all timed equally many, else those of the first that timed any."""
+    """Unprofiled step times: the mean over the ranks if all timed equally many, else those of the first that timed
+    any.
+    """
     timed = [times for m in measured if (times := unprofiled_ns(m.record))]
     alike = timed if len({len(times) for times in timed}) == 1 else timed[:1]
     return tuple(np.mean(alike, axis=0).round().astype(int).tolist()) if alike else ()

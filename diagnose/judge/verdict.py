@@ -206,7 +206,9 @@ def _confidence(leader: str, share: float, near: bool, grounds: Grounds) -> Conf
 
 
 def _communication(ledger: tuple[LedgerEntry, ...], grounds: Grounds) -> str:
-    """A clause on the causes in the class: all of exposed communication, or its transfer and other causes in the class."""
+    """A clause on the causes in the class: all of exposed communication, or its transfer and other causes in the
+    class.
+    """
     held = {entry.cause for entry in ledger if entry.ns and entry.class_ == "communication"}
     if not grounds.waiting_apart and OTHER_GPU not in held:
         return _SAYS["communication"]

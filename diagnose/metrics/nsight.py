@@ -1,4 +1,6 @@
-"""Facts that an export of Nsight Systems cannot give, in its own terms: the reason, and what to record or pass instead."""
+"""Facts that an export of Nsight Systems cannot give, in its own terms: the reason, and what to record or pass
+instead.
+"""
 
 from collections.abc import Mapping
 

@@ -67,7 +67,9 @@ def python_lines(patch: Patch, versions: Versions | None = None) -> list[str]:
 
 
 def reachable(patch: Patch) -> bool:
-    """Whether `diagnose run --apply` can make the whole change, judged by the patch alone; the job may still refuse it."""
+    """Whether `diagnose run --apply` can make the whole change, judged by the patch alone; the job may still refuse
+    it.
+    """
     if patch.typed_because:
         return False
     if patch.by_run or not patch.set:

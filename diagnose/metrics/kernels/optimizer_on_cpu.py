@@ -20,7 +20,9 @@ def cpu_optimizer_share(m: Measured) -> Value:
 
 @metric("text", needs_gpu=False)
 def cpu_optimizer_form(m: Measured) -> Value:
-    """The form of the optimizer's update without a GPU: "fused", "foreach", or "single", an operator for each tensor."""
+    """The form of the optimizer's update without a GPU: "fused", "foreach", or "single", an operator for each
+    tensor.
+    """
     if elsewhere := _elsewhere(m):
         return elsewhere
     names = m.timeline.trace.names_of(*OPS)

@@ -1,4 +1,6 @@
-"""Effects of the batch size: the part of a step that does not grow with it, how much larger it may be, recomputation."""
+"""Effects of the batch size: the part of a step that does not grow with it, how much larger it may be,
+recomputation.
+"""
 
 import math
 

@@ -32,7 +32,9 @@ _BY_KERNEL: Vendors = {  # kernels of a vendor's own libraries
 
 @metric("text")
 def gpu_vendor(m: Measured) -> Value:
-    """The maker of the device: "AMD", "NVIDIA" or "Intel", by its name, else by the launching calls, else by kernels."""
+    """The maker of the device: "AMD", "NVIDIA" or "Intel", by its name, else by the launching calls, else by
+    kernels.
+    """
     line, board = m.timeline, m.gpu_info
     calls = line.trace.name[line.gpu.launch[line.gpu.launch >= 0]]
     vendor = (

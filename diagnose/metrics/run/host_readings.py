@@ -67,7 +67,9 @@ def storage_wait_share(m: Measured) -> Value:
 
 @metric("bytes_per_s", needs_gpu=False)
 def storage_read_bytes_per_s(m: Measured) -> Value:
-    """Bytes per second that the process and its loader workers read from storage, in the median second of the window."""
+    """Bytes per second that the process and its loader workers read from storage, in the median second of the
+    window.
+    """
     rates = [reading(m.record, name, "rates") for name in ("disk_read_bytes", "workers_disk_read_bytes")]
     known = [rate.median for rate in rates if rate is not None]
     return read(m, sum(known) if known else None)
@@ -75,13 +77,17 @@ def storage_read_bytes_per_s(m: Measured) -> Value:
 
 @metric("bytes_per_s", needs_gpu=False)
 def dropped_cache_bytes_per_s(m: Measured) -> Value:
-    """Bytes per second read from storage again because the page cache dropped them, in the median second of the window."""
+    """Bytes per second read from storage again because the page cache dropped them, in the median second of the
+    window.
+    """
     again = reading(m.record, "read_again_bytes", "rates")
     return read(m, None if again is None else again.median)
 
 
 @metric("bytes_per_s", needs_gpu=False)
 def network_received_bytes_per_s(m: Measured) -> Value:
-    """Bytes per second that the host's network cards receive, without InfiniBand, in the median second of the window."""
+    """Bytes per second that the host's network cards receive, without InfiniBand, in the median second of the
+    window.
+    """
     received = reading(m.record, "network_received_bytes", "rates")
     return read(m, None if received is None else received.median)

@@ -1,4 +1,4 @@
-"""What the forward pass keeps for the backward pass: bytes for each token of a block, by part, and the loss's chain.
+"""Activations that the forward pass keeps for the backward pass: bytes per token of a block, by part, and of the loss.
 
 Counted as Korthikanti et al. 2022 (Reducing Activation Recomputation in Large Transformer Models, section 4) count:
 each operator keeps what its own gradient needs. Which tensors those are is read off autograd's saved tensors for the

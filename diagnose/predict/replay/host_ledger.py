@@ -44,7 +44,7 @@ class HostLedger:
 
     @property
     def steps(self) -> int:
-        """How many there are."""
+        """Number of steps in the ledger."""
         return max((len(ns) for ns in self.each_ns.values()), default=0)
 
     @property

@@ -43,16 +43,16 @@ class SlowLink(msgspec.Struct, frozen=True):
 
 
 def slow_links(ranks: Sequence[RankDigest], matched: Match, node: Sequence[int] = ()) -> list[SlowLink]:
-    """The groups whose typical transfer is 1.5 times that of the others alike; needs two groups to compare.
+    """Groups whose typical transfer is 1.5 times that of comparable groups; needs two groups to compare.
 
-    Not where a rank of the group has no trace: it may be the one that the others wait for.
+    Groups with a rank without a trace are left out: it may be the one that the others wait for.
 
     With one group a slow link cannot be told from the speed of all of it, since every rank waits for the slowest.
 
     Args:
-        ranks: of the job.
+        ranks: ranks of the job.
         matched: their collectives by group.
-        node: number of each rank's machine, empty when nothing says.
+        node: number of each rank's machine, empty if unknown.
     """
     alike: dict[Alike, list[Typical]] = defaultdict(list)
     for number, group in enumerate(matched):
@@ -127,7 +127,7 @@ def _medians_of_others(values: Sequence[float]) -> list[float]:
 
 
 def extra_of(links: Sequence[SlowLink]) -> dict[int, int]:
-    """By position, what the slow links of a rank cost it in each step; of several the worst."""
+    """Nanoseconds per step that a rank's slowest link costs it, by position."""
     extra: dict[int, int] = {}
     for link in links:
         for member in link.blamed:
@@ -136,9 +136,10 @@ def extra_of(links: Sequence[SlowLink]) -> dict[int, int]:
 
 
 def passed_to_blamed(caused_ns: Ints, own_ns: Ints, links: Sequence[SlowLink]) -> Ints:
-    """What the others wait for each rank, shape (ranks, steps), where a slow link of one rank makes others late.
+    """The waiting caused by each rank, shape (ranks, steps), moved to the rank whose slow link makes others late.
 
-    The other members of its groups are as late by it; where one is later by its own doing it stays with it.
+    The other members of its groups are equally late by it; a member that is later than that by its own doing keeps its
+    waiting.
     """
     passed = caused_ns.copy()
     for link in links:

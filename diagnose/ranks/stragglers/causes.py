@@ -1,4 +1,4 @@
-"""Why a rank is late: what it spent beyond the others, and whether its kernels are more, larger or slower."""
+"""The reason why a rank is late: its time beyond the others, and whether its kernels are more, larger or slower."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -27,14 +27,14 @@ Judged = tuple[LatenessCause, list[str], str]  # cause, the parts of the excess 
 
 
 class Reason(msgspec.Struct, frozen=True):
-    """Why one rank is late.
+    """The reason why one rank is late.
 
     Attributes:
         cause: its kind.
-        because: a sentence with the numbers it rests on.
+        because: a sentence with the numbers it is based on.
         excess: nanoseconds per late step by cause beyond the other ranks, largest first.
         explained_share: part of the lateness that the excess of this cause accounts for, None without lateness.
-        host: what its host does unlike the others'.
+        host: how its host differs from the others'.
     """
 
     cause: LatenessCause
@@ -59,12 +59,12 @@ class Ratio(msgspec.Struct, frozen=True):
 
     @property
     def size(self) -> float:
-        """By how much larger the work is, by elements or FLOPs; 1 if shapes were not recorded."""
+        """Factor by which the work is larger, by elements or FLOPs; 1 if shapes were not recorded."""
         return max(self.elements or 0.0, self.flops or 0.0) or 1.0
 
     @property
     def work(self) -> float:
-        """By how much the work is more, by number or by size."""
+        """Factor by which the work is more, by number or by size."""
         return max(self.count, self.size)
 
 
@@ -72,16 +72,16 @@ def reason_of(
     rank: RankDigest, peers: Sequence[RankDigest], lateness: Lateness, ns: Ints, waited_ns: int,
     tokens: float | None = None, steps: Sequence[int] = (),
 ) -> Reason:  # fmt: skip
-    """Why a rank is late.
+    """Find the reason why a rank is late.
 
     Args:
-        rank: the one in question.
+        rank: the late rank.
         peers: the other ranks of the group that it is late in.
         lateness: how far each rank is behind, for its causes.
         ns: how far the rank is behind in each step in which it is late, shape (steps, causes).
-        waited_ns: what each other rank waits for it in such a step.
-        tokens: what all-to-alls brought its experts, over the other ranks'; None if it is not known.
-        steps: numbers of the steps in which it is late; none for all.
+        waited_ns: each other rank's wait for it in such a step.
+        tokens: tokens that all-to-alls brought its experts, over the other ranks'; None if not known.
+        steps: numbers of the steps in which it is late; empty for all.
     """
     mean = ns.mean(axis=0)
     more = {c: int(n) for c, n in zip(lateness.causes, mean.tolist(), strict=True) if n >= 1}
@@ -101,7 +101,9 @@ def reason_of(
 def _host(
     cause: LatenessCause, rank: RankDigest, peers: Sequence[RankDigest], more_ns: int, more_operators: bool
 ) -> HostEvidence:
-    """What the host of a rank does unlike the others' where that makes it late: on a CPU slower kernels are its own."""
+    """How the rank's host differs from the others' if that makes it late; without a GPU, slower kernels are the
+    host's own.
+    """
     if cause == "host":
         return host_evidence(rank, peers, more_ns)
     if cause == "more_work" and more_operators:
@@ -128,7 +130,7 @@ def _judged(excess: dict[str, int], ratio: Sequence[Ratio], tokens: float | None
 
 
 def _kind_of(cause: str) -> str:
-    """The class, but one for all kernels: whether memory bounds them or not says nothing of a late rank."""
+    """The class of the cause, but one for all kernels: being memory-bound or not does not matter for a late rank."""
     return KERNELS if class_of(cause) in ("compute", "memory") else class_of(cause)
 
 
@@ -141,7 +143,7 @@ def _spoken(excess: dict[str, int], parts: Sequence[str]) -> str:
 def ratios(rank: RankDigest, peers: Sequence[RankDigest], steps: Sequence[int] = ()) -> list[Ratio]:
     """A rank's kernel families over the median of other ranks, per step, those with most time first.
 
-    In the steps with these numbers; in all if there are none.
+    It covers the steps with these numbers; all steps if none are given.
     """
     compared, theirs = [], [peer.work_per_step(steps) for peer in peers]
     for name, mine in rank.work_per_step(steps).items():
@@ -169,7 +171,7 @@ def _more_operators(ratio: Sequence[Ratio]) -> str:
 def _kernels(parts: list[str], ns: int, ratio: Sequence[Ratio], tokens: float | None) -> Judged:
     """More work when more or larger kernels account for half of the longer time, else slower kernels.
 
-    If no shapes were recorded, more tokens for its experts are more work too.
+    If no shapes were recorded, more tokens for its experts also count as more work.
     """
     if not ratio:
         return "unknown", parts, f"its kernels take {duration(ns)} longer per step"
@@ -203,7 +205,7 @@ def _slower(ratio: Sequence[Ratio], ns: int) -> str:
 
 
 def _pattern(ratio: Sequence[Ratio]) -> str:
-    """What the families that are slower have in common."""
+    """A clause on which families are slower: only the memory-bound ones, or all alike; "" if neither."""
     compute = [r for r in ratio if r.family in COMPUTE_FAMILIES]
     memory = [r for r in ratio if r.family not in COMPUTE_FAMILIES and r.family != OPERATOR]
     if not compute or not memory:

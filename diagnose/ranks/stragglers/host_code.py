@@ -23,7 +23,9 @@ _KINDS: tuple[HostKind, ...] = ("function", "range", "operator")
 
 
 class HostEvidence(msgspec.Struct, frozen=True):
-    """What the host of a late rank does unlike the others: `where` names the place with most of the excess, else ""."""
+    """How the host of a late rank differs from the others': `where` is the place with most of the excess, "" if
+    none.
+    """
 
     code: HostCode
     says: str = ""
@@ -42,10 +44,10 @@ NOTHING = Ran(0, 0)
 
 
 def host_evidence(rank: RankDigest, peers: Sequence[RankDigest], extra_ns: float) -> HostEvidence:
-    """What makes a rank's host late by so many nanoseconds per step.
+    """Find what makes a rank's host late by that many nanoseconds per step.
 
     A host that is slower takes longer for each of the operators that the other ranks run too, in proportion to how much
-    longer its whole step is. If they take as long, it runs something that the others do not; so it does where too
+    longer its whole step is. If they take the same time, it runs something that the others do not; so it does where too
     few operators are compared and one place that they do not run accounts for half of the lateness.
     """
     slower, place = _slower(rank, peers), _place(rank, peers, extra_ns)
@@ -60,7 +62,7 @@ def host_evidence(rank: RankDigest, peers: Sequence[RankDigest], extra_ns: float
 
 
 def more_code(rank: RankDigest, peers: Sequence[RankDigest], extra_ns: float) -> HostEvidence:
-    """Where a rank runs what the others do not, of which it is known that it runs more."""
+    """Evidence for a rank that is known to run more code: the place where it runs code that the others do not."""
     return HostEvidence("more", where=_told(_place(rank, peers, extra_ns, more_often=True), rank, peers))
 
 
@@ -110,7 +112,7 @@ def _place(rank: RankDigest, peers: Sequence[RankDigest], extra_ns: float, *, mo
 
 
 def _usual(key: Place, peers: Sequence[RankDigest]) -> Usual:
-    """What the median of the other ranks has in one step."""
+    """Time and number of the place in one step of the median of the other ranks."""
     each = [(peer.host_work.get(key, NOTHING), max(peer.steps, 1)) for peer in peers]
     ns, count = (float(np.median(values)) for values in zip(*((r.ns / n, r.count / n) for r, n in each), strict=True))
     return Usual(ns, count)

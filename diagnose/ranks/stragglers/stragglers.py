@@ -27,14 +27,14 @@ UNKNOWN = Reason("unknown", "")
 
 @dataclass(frozen=True)
 class RankLateness:
-    """How late one rank is, what that cost the others, and why.
+    """How late one rank is, its cost to the others, and the reason.
 
     Attributes:
         rank: its number in the job.
         caused_ns: waiting that it caused on others, in all counted steps.
-        share: of the others' steps.
-        lost_share: of the others' steps, what they lose by it: what they wait, or how far it is behind by its own
-            doing where that is more, since waiting that hides behind other work delays the communication after it.
+        share: that waiting as a share of the others' steps.
+        lost_share: share of the others' steps that they lose by it: their waiting, or its lag by its own doing if that
+            is more, since waiting that hides behind other work delays the communication after it.
         reason: why it is late.
         stands_out: whether it is named.
         steps: numbers of the steps in which it is late.
@@ -42,9 +42,9 @@ class RankLateness:
         persistence: "transient" for a rank that held up the job and is not named, "suspected" for one that causes most
             of the waiting of too few steps.
         own_ns: how far it is behind by its own doing, mean over those steps.
-        waiting_share: of all the waiting in collectives, what it causes.
-        last_at: collectives of the judged steps at which it arrived last.
-        of_collectives: those that it took part in.
+        waiting_share: share of all the waiting in collectives that it causes.
+        last_at: number of collectives of the judged steps at which it arrived last.
+        of_collectives: number of those that it took part in.
     """
 
     rank: int
@@ -72,7 +72,7 @@ class RankLateness:
 
 
 class Joined(msgspec.Struct, frozen=True):
-    """The joined ranks, of which lateness is told."""
+    """The joined ranks whose lateness is judged."""
 
     ranks: Sequence[RankDigest]
     match: Match
@@ -82,7 +82,7 @@ class Joined(msgspec.Struct, frozen=True):
 
 
 def rank_lateness_of(joined: Joined) -> list[RankLateness]:
-    """What each rank made the others wait for, worst first."""
+    """The lateness of each rank, worst first."""
     evidence = joined.evidence
     named = stragglers_among(evidence)
     waiting = waiting_by_rank(evidence, named)
@@ -102,7 +102,9 @@ def rank_lateness_of(joined: Joined) -> list[RankLateness]:
 def _rank_lateness(
     joined: Joined, rank: int, caused: tuple[int, float], late: Mask, named: Sequence[int]
 ) -> RankLateness:
-    """Of the rank at a position, which `caused` so many nanoseconds of waiting, and what share of the others' steps."""
+    """The lateness of the rank at a position; `caused` is the waiting it caused in nanoseconds and as a share of the
+    others' steps.
+    """
     ranks, evidence = joined.ranks, joined.evidence
     caused_ns, share = caused
     plain = RankLateness(ranks[rank].rank, caused_ns, share, share, UNKNOWN, rank in named)
@@ -127,7 +129,7 @@ def _rank_lateness(
 
 
 def _arrived_last(joined: Joined, rank: int) -> tuple[int, int]:
-    """At how many matched collectives of the judged steps the rank arrived last, and in how many it took part."""
+    """Number of matched collectives of the judged steps at which the rank arrived last, and in which it took part."""
     last, of = 0, 0
     for group in joined.match:
         if rank in group.members and not is_point_to_point(joined.ranks, group):
@@ -138,7 +140,7 @@ def _arrived_last(joined: Joined, rank: int) -> tuple[int, int]:
 
 
 def _judged_ns(rank: RankDigest, lateness: Lateness) -> int:
-    """Length of the rank's steps that are told of: without a GPU not of the first."""
+    """Length of the rank's judged steps; without a GPU, the first is left out."""
     judged = lateness.judges(np.array(rank.numbers, np.int64))
     return int((rank.windows[:, 1] - rank.windows[:, 0])[judged].sum())
 

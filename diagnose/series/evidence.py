@@ -1,4 +1,4 @@
-"""How sure it is that a stretch of values changes its level: ranks, with the values' own correlation counted in."""
+"""Confidence that a stretch of values changes its level: rank tests that allow for the values' own correlation."""
 
 import numpy as np
 
@@ -59,7 +59,9 @@ def tail_of_bridge(height: float) -> float:
 
 
 def strongest_split(values: Floats, margin: int) -> tuple[float, int]:
-    """The p-value of "one level throughout", and where the second level would begin.
+    """The p-value of "one level throughout", and the best beginning of a second level. || The sums of centred ranks are
+    a bridge under that hypothesis; its height is measured in long-run deviations of the residuals from both levels, so
+    that the change itself does not count as noise.
 
     The sums of centred ranks are a bridge under that hypothesis; its height is measured in long-run deviations of the
     residuals from both levels, so that the change itself does not count as noise.

@@ -1,4 +1,4 @@
-"""Why there is no answer."""
+"""The reason why there is no answer."""
 
 import msgspec
 

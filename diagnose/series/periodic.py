@@ -100,13 +100,15 @@ def _most_regular(track: Track, rows: Ints, chance: float) -> tuple[int, Ints] |
 
 
 def _timed(track: Track, first: int, last: int, every: int, tolerance: int) -> int:
-    """How many of the steps that the period calls for have a sample: those that were recorded have no time."""
+    """Number of the steps due by the period that have a sample: recorded steps have no time."""
     off = track.step[(track.step >= first - tolerance) & (track.step <= last + tolerance)] - first + tolerance
     return len(np.unique(off[off % every <= 2 * tolerance] // every))
 
 
 def _by_chance(there: int, called: int, rate: float) -> float:
-    """At most this likely are `there` of `called` by chance, at `rate` each (Chernoff's bound of the binomial)."""
+    """Upper bound on the probability that `there` of `called` occur by chance, at `rate` each (Chernoff's binomial
+    bound).
+    """
     share = min(there / called, 1.0)
     if share <= rate:
         return 1.0

@@ -1,9 +1,9 @@
-"""Single slow samples and short bursts: which stand out of what the other samples of the job do.
+"""Find single slow samples and short bursts that stand out from the job's other samples.
 
-Each sample is held against the running median around it. How far the others reach by themselves is read from their own
-tail: the largest of them are fitted by a power law (Hill, Annals of Statistics 1975), whose index grows with the
-weight of the tail, so that a job whose steps vary much has to show more. What stands above all that this tail would
-reach by chance is a stall. Bursts are told from medians over 5 to 65 samples.
+Each sample is compared with the running median around it. The reach of the others is estimated from their own tail: the
+largest of them are fitted by a power law (Hill, Annals of Statistics 1975), whose index grows with the weight of the
+tail, so that a job whose steps vary much has to show more. A sample above everything that this tail would reach by
+chance is a stall. Bursts are found in medians over 5 to 65 samples.
 """
 
 from collections.abc import Callable, Sequence
@@ -153,12 +153,12 @@ def _together(excess: Floats, begin: int, end: int) -> bool:
 
 
 def _caution(tail: Floats) -> float:
-    """What raises the index of a tail by its standard error."""
+    """Factor that raises the index of a tail by its standard error."""
     return 1 + 1 / float(np.sqrt(len(tail) - 1))
 
 
 def _beyond(values: Floats, expected: Callable[[float, Floats], float], least_most: int = 1) -> Ints:
-    """Places of the largest values of which the tail of the others gives none by chance: as many as can be told.
+    """Places of as many of the largest values as the tail of the others would not give by chance.
 
     They are few of all values, or at most `least_most`, as many as one burst makes.
     """

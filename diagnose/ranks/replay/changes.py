@@ -57,7 +57,7 @@ class Changes(msgspec.Struct, frozen=True):
 def changes_of(
     ranks: Sequence[RankDigest], matched: Match, late: Sequence[int], topology: Topology, slow: Sequence[SlowLink] = ()
 ) -> Changes:
-    """What the job's step would gain from each change; withheld where the replay misses a rank's step by 5 %.
+    """The gain of the job's step by each change; withheld if the replay misses a rank's step by 5 %.
 
     Args:
         ranks: ranks of the job.

@@ -38,7 +38,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """What a table shows; the columns in `texts` are no numbers, and `more` says what is not shown."""
+    """A table: the columns in `texts` are not numbers, and `more` is a note on rows that are not shown."""
 
     caption: str
     heads: tuple[str, ...]
@@ -106,7 +106,7 @@ def _table(
 
 
 def _stragglers(diagnosis: Diagnosis) -> Table | None:
-    """What late ranks cost; a column of which nothing is known is left out."""
+    """The cost of late ranks; columns without any known value are left out."""
     late, step = diagnosis.stragglers, basis(diagnosis).name
     columns = [
         ("rank", [f"rank {straggler.rank}" for straggler in late]),

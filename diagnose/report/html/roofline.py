@@ -36,7 +36,7 @@ class Tick:
 
 @dataclass(frozen=True)
 class Roof:
-    """What bounds from above; a line from (x1, y1) to (x2, y2) with its name at (x, y)."""
+    """An upper bound in the chart: a line from (x1, y1) to (x2, y2) with its name at (x, y)."""
 
     x1: float
     y1: float
@@ -78,7 +78,9 @@ class Figures:
 
 @dataclass(frozen=True)
 class RooflineView:
-    """`chart` is None, for the reason in `missing`, where nothing can be drawn; `rates` is whether any is known."""
+    """The roofline as drawn: `chart` is None if nothing can be drawn, for the reason in `missing`; `rates` is
+    whether any rate is known.
+    """
 
     chart: Chart | None
     missing: str

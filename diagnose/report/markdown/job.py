@@ -38,7 +38,7 @@ def ranks(draft: Draft) -> str:
 
 
 def job(draft: Draft) -> str:
-    """What the ranks say together; nothing if they were not joined."""
+    """The results of joining the ranks; "" if they were not joined."""
     diagnosis, to = draft.diagnosis, draft.to
     postmortem = diagnosis.postmortem
     if len(diagnosis.ranks) < 2 or postmortem is None:

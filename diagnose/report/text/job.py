@@ -47,7 +47,7 @@ def print_late_ranks(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
 
 
 def print_missing(page: Page, diagnosis: Diagnosis, _: Extent) -> None:
-    """Ranks without a trace, and where those with one disagree."""
+    """Print the ranks without a trace, and mismatches between the others."""
     if missing_line(diagnosis):
         page.paragraph(Text(missing_line(diagnosis), "yellow"), label="missing:", most=2)
     for i, mismatch in enumerate(diagnosis.postmortem.mismatches if diagnosis.postmortem else ()):

@@ -1,4 +1,4 @@
-"""The named ranges of the code as every report tells them."""
+"""Views of the named ranges of the code, for every report."""
 
 import msgspec
 

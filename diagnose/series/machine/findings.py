@@ -1,4 +1,4 @@
-"""What the readings of the machine show. Frozen; the reports are pure functions of it."""
+"""Results from the readings of the machine. Frozen; the reports are pure functions of it."""
 
 import msgspec
 
@@ -21,7 +21,8 @@ class MachineMove(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MachineBeside(msgspec.Struct, frozen=True, kw_only=True):
-    """What changed on the machine together with the step time, the most telling first.
+    """The changes on the machine together with the step time, the most telling first. || If `moved` is empty and
+    `not_told` is None, the readings were there and none of them changed.
 
     With no `moved` and no `not_told` the readings were there, and none of them changed.
     """
@@ -33,7 +34,7 @@ class MachineBeside(msgspec.Struct, frozen=True, kw_only=True):
 class MachineQuantity(msgspec.Struct, frozen=True, kw_only=True):
     """One quantity over the run: `typical` is the median of all readings, `worst` the worst one, near `worst_step`.
 
-    `worst_is` says whether that is the "least" or the "most". `worst_rank` read it.
+    `worst_is` is whether that is the "least" or the "most". `worst_rank` is the rank that read it.
     """
 
     what: str
@@ -47,7 +48,7 @@ class MachineQuantity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HeldDown(msgspec.Struct, frozen=True, kw_only=True):
-    """What held the clock of a GPU down, and in which share of the readings of the rank that has most of it."""
+    """A cause that limited the clock of a GPU, and its share of the readings of the rank that has most of it."""
 
     by: str
     share: float
@@ -73,8 +74,9 @@ class GpuChange(msgspec.Struct, frozen=True, kw_only=True):
 class MachineReport(msgspec.Struct, frozen=True, kw_only=True):
     """The machine over the run.
 
-    `held_down` is None if no reading tells. `gpu_changes` is what changed for the worse on the GPUs, of what was
-    read twice at least (`gpu_compared`), None if nothing was. `not_told` is what is not known, and why.
+    `held_down` is None if no reading shows it. `gpu_changes` are the changes for the worse on the GPUs among the fields
+    that were read at least twice (`gpu_compared`), None if there are none such. `not_told` are the gaps in the
+    readings, with their reasons.
     """
 
     readings: int

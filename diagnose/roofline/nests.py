@@ -1,4 +1,6 @@
-"""Which events of a thread run inside which.
+"""The nesting of a thread's events. || Events are given in nested order: by thread, then by begin, then the longer
+first, so that each comes after all that contain it. The event around each is then found in one pass, by compiled code
+if it is installed (`native/nests.c`).
 
 Events are told in nested order: by thread, then by begin, then the longer first, so that each comes after all that it
 is inside of. What is around each is then found in one pass, by compiled code where it is installed (`native/nests.c`).
@@ -83,8 +85,8 @@ def _by_stack(end: Ints, is_first: Mask) -> Ints:
 
 
 def nearest(marked: Mask, up: Ints) -> Ints:
-    """For each event in nested order, of which `up` are the enclosing ones, itself if it is marked, else the nearest
-    marked one around it; -1 without one.
+    """For each event in nested order, itself if it is marked, else the nearest marked one around it; -1 if there is
+    none. || `up` are the enclosing events.
     """
     if _nests is not None and up.dtype == np.int32:
         found = np.empty_like(up)

@@ -1,4 +1,4 @@
-"""The other GPUs that the process drives, beside the one whose time is accounted."""
+"""The other GPUs that the process uses, apart from the one whose time is accounted."""
 
 from dataclasses import dataclass, field
 
@@ -19,7 +19,9 @@ def _none() -> Ints:
 
 @dataclass(frozen=True)
 class OtherGpus:
-    """How many other GPUs work for the process, when any of them does, and the calls that launch on them."""
+    """The number of other GPUs that work for the process, the time when any of them does, and the calls that launch
+    on them.
+    """
 
     count: int = 0
     busy: iv.Intervals = field(default_factory=lambda: iv.EMPTY)
@@ -27,7 +29,7 @@ class OtherGpus:
 
 
 def other_gpus_of(trace: Trace, gpu: Activities) -> OtherGpus:
-    """The GPUs beside that of the activities."""
+    """Other GPUs than that of the activities."""
     rows = np.flatnonzero(trace.rows_of(*GPU_CATEGORIES))
     if len(rows) == len(gpu):
         return OtherGpus()

@@ -7,10 +7,10 @@ none of it: all their time is above the roof. Precision is that of the operator'
 the name does not show it, that of the operator's half-precision inputs, and float on tensor cores is TF32.
 
 A kernel's lower bound is max(FLOPs / peak, bytes / memory bandwidth), with the peak of the precision that ran; bytes
-are a lower bound of the traffic, so intensity is an upper bound, and so is every "compute". Time is the ledger's: what
-no kernel that started earlier covers, inside the counted steps.
+are a lower bound of the traffic, so intensity is an upper bound, and so is every "compute". Time is the ledger's: the
+part that no kernel that started earlier covers, inside the counted steps.
 
-Waves are not judged: how many blocks an SM holds at once is not recorded.
+Waves are not judged: the number of blocks that an SM holds at once is not recorded.
 """
 
 from functools import cached_property

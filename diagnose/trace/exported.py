@@ -51,7 +51,7 @@ Point = tuple[float, str, float]  # seconds since 1970, the field, its value
 
 @dataclass(frozen=True)
 class Card:
-    """A GPU as the monitor names it: host, number there, address on the PCI bus; "" if it does not say."""
+    """A GPU as the monitor names it: host, number there, address on the PCI bus; "" if not given."""
 
     host: str
     number: str
@@ -60,16 +60,16 @@ class Card:
 
 @dataclass(frozen=True)
 class Monitored:
-    """What a monitor has kept, by GPU, in the order of time; texts without times stand at 0."""
+    """A monitor's records by GPU, in order of time; texts without times are at time 0."""
 
     points: Mapping[Card, tuple[Point, ...]]
 
     def beside(self, record: CaptureRecord, window_s: tuple[float, float] | None) -> CaptureRecord:
-        """The record with the readings of its rank's GPU added; what the capture read itself stays.
+        """Return the record with the readings of its rank's GPU added; the capture's own readings take precedence.
 
         Args:
-            record: of the rank; it says which GPU is its own.
-            window_s: begin and end of the capture, seconds since 1970; None if the trace does not say.
+            record: the record of the rank, which identifies its GPU.
+            window_s: begin and end of the capture, seconds since 1970; None if unknown.
         """
         points = self._of(record)
         if not points:
@@ -90,7 +90,7 @@ class Monitored:
         return CaptureRecord({**record.values, "machine_samples": {**told, **_kept(own)}}, record.lost)
 
     def _of(self, record: CaptureRecord) -> tuple[Point, ...]:
-        """Those of the record's GPU: by its address, else by its number, on its host."""
+        """The points of the record's GPU: by its address, else by its number, on its host."""
         host, address, number = record.text("host"), record.text("device.pci_address"), record.number("device.index")
         here = [card for card in self.points if not host or not card.host or _same_host(card.host, host)]
         by_address = [card for card in here if address and card.address and _same_address(card.address, address)]
@@ -100,7 +100,7 @@ class Monitored:
 
 
 def monitored(path: Path) -> Monitored:
-    """What the file holds.
+    """Read the monitor's file.
 
     Raises:
         UserError: the file cannot be read, or holds none of DCGM's series.

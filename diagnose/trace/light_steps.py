@@ -1,4 +1,4 @@
-"""What the steps without the profiler say of themselves: how long they are, and the ranges that the host was in."""
+"""The steps without the profiler: their times, and the ranges of the host in them."""
 
 import re
 from collections.abc import Mapping
@@ -36,7 +36,7 @@ def range_shares(record: CaptureRecord) -> Mapping[str, float]:
 
 
 def told_shares(record: CaptureRecord) -> Mapping[tuple[str, ...], float]:
-    """Share of the host's step in the ranges that tell causes of the ledger, where such a range was met."""
+    """Share of the host's step in the ranges that stand for causes of the ledger, for each cause with such a range."""
     shares = range_shares(record)
     told = {causes: [name for name in shares if re.match(pattern, name)] for causes, pattern in TOLD.items()}
     return {causes: sum(shares[name] for name in names) for causes, names in told.items() if names}

@@ -1,4 +1,6 @@
-"""Whose a file is: what others may have written is not believed, what is not the user's is not touched."""
+"""Ownership of files: a file that others may have written is not trusted, and one that is not the user's is not
+touched.
+"""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""Blocks of JSON text from a file, whatever its name says about compression."""
+"""Blocks of JSON text from a file; compression is recognised by content, not by name."""
 
 import contextlib
 import errno
@@ -41,8 +41,8 @@ class Source:
 
     Args:
         path: the file.
-        watch: told how far reading has come.
-        begin: text before this offset is left out where the file need not be unpacked.
+        watch: called with the progress of reading.
+        begin: text before this offset is left out if the file need not be unpacked.
 
     Attributes:
         bytes_read: decompressed bytes delivered, or left out, so far.

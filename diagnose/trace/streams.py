@@ -37,7 +37,7 @@ def is_stream(path: str | Path) -> bool:
 
 
 def shown(path: str | Path) -> str:
-    """What the user knows the stream by."""
+    """The stream's name for the user."""
     return "standard input" if str(path) == STDIN else str(path)
 
 
@@ -78,7 +78,7 @@ def _opened(path: str | Path) -> BinaryIO:
 
 
 def _pieces(handle: int, path: str | Path) -> Iterator[bytes]:
-    """What comes, until the last writer is gone; a pipe that never had one is told by the time it stays so."""
+    """Yield pieces until the last writer is gone; a pipe that never had a writer is recognised by a timeout."""
     begun, came = time.monotonic(), False
     while True:
         piece = _read(handle, path)

@@ -37,11 +37,11 @@ class Frames:
 
     @property
     def complete(self) -> bool:
-        """As of any unpacker."""
+        """Whether the compressed stream is complete."""
         return bool(self._stream.eof) and not self._broken
 
     def feed(self, block: bytes) -> Iterator[bytes]:
-        """As of any unpacker."""
+        """Yield the decompressed text of a block."""
         if self._broken:
             return
         for piece in self._cuts.pieces(block):
@@ -57,7 +57,7 @@ class Frames:
 
 
 class _Cuts:
-    """Where the parts of zstd frames end: header, blocks, checksum (RFC 8878, section 3.1)."""
+    """The ends of the parts of zstd frames: header, blocks, checksum (RFC 8878, section 3.1)."""
 
     def __init__(self) -> None:
         self._head, self._left, self._ended = b"", 0, False
@@ -122,11 +122,11 @@ class Members:
 
     @property
     def complete(self) -> bool:
-        """As of any unpacker."""
+        """Whether the compressed stream is complete."""
         return bool(self._stream.eof) and not self._broken
 
     def feed(self, block: bytes) -> Iterator[bytes]:
-        """As of any unpacker."""
+        """Yield the decompressed text of a block."""
         for at in range(0, len(block), _STEP_BYTES):
             yield from self._step(block[at : at + _STEP_BYTES])
 

@@ -8,7 +8,7 @@ MAGIC = b"SQLite format 3\0"
 
 
 def is_database(path: Path) -> bool:
-    """Whether the file begins as an SQLite database does; not where it cannot be read.
+    """Whether the file begins like an SQLite database; False if it cannot be read. || Raises:
 
     Raises:
         UserError: it is a pipe, a socket or a device.

@@ -33,7 +33,7 @@ class Database:
     """The plain tables of one file, by name; a context manager.
 
     Raises:
-        UserError: from every method, where the file is damaged, or reading it would not end.
+        UserError: from every method, if the file is damaged, or reading it would not end.
     """
 
     def __init__(self, path: Path) -> None:
@@ -65,16 +65,16 @@ class Database:
         return list(self._tables)
 
     def columns(self, table: str) -> frozenset[str]:
-        """The columns of the table; none where there is no such table."""
+        """The columns of the table; empty if there is no such table."""
         return self._tables.get(table, frozenset())
 
     def integers(self, table: str, columns: Sequence[str]) -> Iterator[Ints]:
-        """The rows in blocks of shape (rows, columns), MISSING where a value is no whole number or not there."""
+        """The rows in blocks of shape (rows, columns), MISSING if a value is not a whole number or is absent."""
         for rows in self._blocks(table, [self._integer(table, column) for column in columns]):
             yield np.array(rows, np.int64)
 
     def texts(self, table: str, columns: Sequence[str], text: str) -> Iterator[tuple[Ints, list[str | None]]]:
-        """As `integers`, with the column `text` beside them: its first characters, None if it is no text."""
+        """Like `integers`, with the first characters of the column `text` as well, None if it is not text."""
         wanted = [*(self._integer(table, column) for column in columns), self._text(table, text)]
         for rows in self._blocks(table, wanted):
             *numbers, told = zip(*rows, strict=True)
@@ -123,8 +123,9 @@ class Database:
         return cursor
 
     def _guarded(self, call: Any) -> Any:
-        """What SQLite returns. Whatever else it raises says that the file is unusable: its own errors, those of
-        turning what the file holds into Python's numbers and texts, and those of its messages, which quote the file.
+        """Call SQLite; any other error than a lack of memory means that the file is unusable. || These are SQLite's
+        own errors, those of converting the file's content to Python's numbers and texts, and those of its messages,
+        which quote the file.
         """
         try:
             return call()

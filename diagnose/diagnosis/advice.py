@@ -131,10 +131,10 @@ class PlanStep(msgspec.Struct, frozen=True, kw_only=True):
 class Recommendation(msgspec.Struct, frozen=True, kw_only=True):
     """The next thing to do, and why it comes first.
 
-    `kind` is "change", "capture" (the capture is at fault, and `do` says what to do about it), "nothing", or "unknown"
-    if that was not judged. `rule` names the finding, whose `says`, `where`, `action`, `do`, `patch` and
-    `predicted_speedup` are repeated here; without one `rule` is empty and `says` is the whole answer. `worth_doing` are
-    the rules of the plan that buy more than the noise of the steps, in its order.
+    `kind` is "change", "capture" (the capture is at fault, and `do` is the remedy), "nothing", or "unknown" if that was
+    not judged. `rule` names the finding, whose `says`, `where`, `action`, `do`, `patch` and `predicted_speedup` are
+    repeated here; without one `rule` is empty and `says` is the whole answer. `worth_doing` are the rules of the plan
+    that buy more than the noise of the steps, in its order.
     """
 
     kind: Literal["change", "capture", "nothing", "unknown"]
@@ -154,9 +154,10 @@ NOT_RECOMMENDED = Recommendation(kind="unknown", says="what to do next was not j
 
 
 class ReplayReport(msgspec.Struct, frozen=True, kw_only=True):
-    """How far the replay of the unchanged step is from the measured one; predictions are withheld unless `valid`.
+    """The relative difference between the replay of the unchanged step and the measured one; predictions are withheld
+    unless `valid`.
 
-    `strict_error` is null when there was no step to replay.
+    `strict_error` is null if there was no step to replay.
     """
 
     measured_ns: float

@@ -1,4 +1,4 @@
-"""Read a diagnosis back from the JSON of `analyze --json`, and tell it from other JSON."""
+"""Read a diagnosis back from the JSON of `analyze --json`, and recognise it among other JSON."""
 
 from pathlib import Path
 from typing import Literal

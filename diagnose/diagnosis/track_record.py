@@ -11,7 +11,7 @@ Standing = Literal["less", "as", "more"]
 
 
 class TrackRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """How a rule's predictions turned out, by the user's own record of them; for all rules if `rule` is "".
+    """The outcome of a rule's predictions, by the user's own record of them; of all rules if `rule` is "".
 
     `promises` is the number of predictions tested, `inside` the number measured inside the predicted range.
     `achieved_of_predicted` is the median of the achieved speedup over the middle of the range (1 is as predicted),

@@ -1,8 +1,7 @@
 """The last safety net: a failure inside one metric, rule or section is reported and leaves the rest of the report
-whole. || It catches unforeseen errors only. `DIAGNOSE_DEFECTS=raise` disables it, so that tests and the fuzzer see the
-error.
+whole.
 
-It is for what nobody thought of. `DIAGNOSE_DEFECTS=raise` takes it away: tests and the fuzzer see what it holds.
+It catches unforeseen errors only. `DIAGNOSE_DEFECTS=raise` disables it, so that tests and the fuzzer see the error.
 """
 
 import os

@@ -18,10 +18,9 @@ def published_mtbf_s(gpus: int) -> tuple[float, float]:
 
 
 def best_interval_s(cost_s: float, mtbf_s: float) -> float:
-    """Seconds of work between two checkpoints that lose least: sqrt(2 · cost · MTBF) (Young 1974). || Daly 2006 adds
-    terms that matter if a checkpoint takes more than a tenth of the time between failures.
+    """Seconds of work between two checkpoints that lose least: sqrt(2 · cost · MTBF) (Young 1974).
 
-    Daly 2006 adds terms that matter where a checkpoint takes more than a tenth of the time between failures.
+    Daly 2006 adds terms that matter if a checkpoint takes more than a tenth of the time between failures.
     """
     return math.sqrt(2 * cost_s * mtbf_s)
 

@@ -1,7 +1,6 @@
-"""Conventions of MFU: what each project counts as model FLOPs, and the peak that it divides by. || Two of them put the
-same run at 31 % and 43 %, so figures of different tables cannot be compared directly.
+"""Conventions of MFU: what each project counts as model FLOPs, and the peak that it divides by.
 
-The same run is at 31 % or 43 % by two of them, so that figures of different tables do not compare as they stand.
+Two of them put the same run at 31 % and 43 %, so figures of different tables cannot be compared directly.
 """
 
 from collections.abc import Mapping

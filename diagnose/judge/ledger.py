@@ -59,10 +59,9 @@ def _entry(cause: str, ns: int, share: float) -> LedgerEntry:
 
 
 def steps_of(ranks: Sequence[RankDigest], measured: Sequence[Measured]) -> Steps:
-    """The counted steps of the ranks: totals in nanoseconds, and the steps that the measured ranks timed unprofiled. ||
-    If the profiler distorts the steps, the totals are those of as many steps without it.
+    """The counted steps of the ranks: totals in nanoseconds, and the steps that the measured ranks timed unprofiled.
 
-    Where the profiler distorts them the totals are of as many steps without it.
+    If the profiler distorts the steps, the totals are those of as many steps without it.
     """
     distortion = measured[0].job.distortion
     each = [rank.windows[:, 1] - rank.windows[:, 0] for rank in ranks] if _in_step(ranks) and not distortion else []

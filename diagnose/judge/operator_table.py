@@ -18,10 +18,9 @@ _LONGEST_SHAPES = 120
 
 
 def operator_table(measured: Measured) -> tuple[OperatorRow, ...]:
-    """Return the operators by name, longest first; those after the first 200 share the last row. || Empty if a GPU
-    worked, or if the profiler distorts the step: it lengthens small operators most.
+    """Return the operators by name, longest first; those after the first 200 share the last row.
 
-    None if a GPU worked, or where the profiler distorts the step: it lengthens small operators most.
+    Empty if a GPU worked, or if the profiler distorts the step: it lengthens small operators most.
     """
     timeline = measured.timeline
     if timeline.has_gpu or timeline.capture_failed or measured.job.distortion is not None:

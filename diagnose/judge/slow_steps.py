@@ -37,10 +37,9 @@ def slow_steps(case: Case) -> tuple[SlowStep, ...]:
 
 
 def _recorded(job: Job, position: int) -> Iterator[SlowStep]:
-    """Yield the slow steps of the window, each with the cause that grew most against the median of the others. ||
-    Causes are those of the job's ledger: waiting for another rank does not count as transfer.
+    """Yield the slow steps of the window, each with the cause that grew most against the median of the others.
 
-    As the job's ledger has it: what a rank waits for another one is no transfer.
+    Causes are those of the job's ledger: waiting for another rank does not count as transfer.
     """
     rank = job.ranks[position]
     ns = rank.windows[:, 1] - rank.windows[:, 0]
@@ -68,10 +67,9 @@ def _grown(by_step: Mapping[str, Ints], at: int) -> tuple[str, int]:
 
 
 def _timed(m: Measured) -> Iterator[SlowStep]:
-    """Yield the slow steps timed without the profiler; none in the warm-up, which ends with the first usual step. || If
-    a device runs behind the host, host times of single steps are unreliable: only those timed by events count.
+    """Yield the slow steps timed without the profiler; none in the warm-up, which ends with the first usual step.
 
-    Where a device runs behind the host the host's times of single steps say little: those by its events count alone.
+    If a device runs behind the host, host times of single steps are unreliable: only those timed by events count.
     """
     number, ns = timed_steps(m.record, by_events_alone=m.record.text("steps.clock") == "device")
     if len(ns) < _LEAST_TIMED:

@@ -1,10 +1,8 @@
-"""The class of a ledger: what bounds the step, how sure that is, and which class is close. || `attribution/leading`
-decides which class leads. Unobserved time is moved to every class that it may belong to; if the class depends on it,
-the verdict stays open. Every sentence that quotes a threshold reads it here, including those of the documentation.
+"""The class of a ledger: what bounds the step, how sure that is, and which class is close.
 
-Which class leads is told by `attribution/leading`. What the trace does not show is moved to every class that it may be
-of: where the class depends on it, nothing is decided. Every sentence that quotes a threshold reads it here, those of
-the documentation included.
+`attribution/leading` decides which class leads. Unobserved time is moved to every class that it may belong to; if the
+class depends on it, the verdict stays open. Every sentence that quotes a threshold reads it here, including those of
+the documentation.
 """
 
 from collections.abc import Mapping, Sequence

@@ -2,7 +2,7 @@
 
 The ledger's matrix kernels are divided into the time their model FLOPs need at the declared peak and named losses;
 every other cause of the ledger is a loss as it stands. Named losses are taken in a fixed order, each at most what is
-left of the matrix kernels, so the parts add up to the step whatever the estimates say. Kernels without counted FLOPs
+left of the matrix kernels, so the parts add up to the step whatever the estimates are. Kernels without counted FLOPs
 are set apart before: their share of the peak is not known.
 """
 

@@ -32,8 +32,7 @@ class Booked(msgspec.Struct, frozen=True):
 
 
 def booked_on(measured: Measured, change: Change) -> Booked:
-    """The time that the ledger attributes to the kernels, collectives and host causes that the change shortens. ||
-    Pieces of different causes are disjoint.
+    """The time that the ledger attributes to the kernels, collectives and host causes that the change shortens.
 
     Pieces of different causes are disjoint.
     """

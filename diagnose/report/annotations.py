@@ -34,7 +34,7 @@ def _annotation(full: Full, here: Callable[[str], str]) -> str:
 
 
 def command_line(level: str, title: str, text: str, at: tuple[str, int] | None = None) -> str:
-    """The workflow command that shows `text` at a file and a line. || Args:
+    """The workflow command that shows `text` at a file and a line.
 
     Args:
         level: "error", "warning" or "notice".

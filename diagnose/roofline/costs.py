@@ -1,11 +1,8 @@
-"""The work and traffic of every kernel: its share of the operator that launched it. || The cost of an operator is
-counted once and divided among its kernels by their time. For a matrix operator, only the matrix kernels share it; its
-auxiliary kernels (layout copies, fills) have none. An operator that is not modelled passes its kernels to the counted
-operator around it, if there is one; otherwise their cost is unknown.
+"""The work and traffic of every kernel: its share of the operator that launched it.
 
-The cost of an operator is counted once and shared over its kernels by their time. Of a matrix operator the matrix
-kernels share it, and its auxiliary kernels (layout copies, fills) have none. An operator that is not modelled hands its
-kernels to the counted operator it runs inside of, if there is one; otherwise their cost is unknown.
+The cost of an operator is counted once and divided among its kernels by their time. For a matrix operator, only the
+matrix kernels share it; its auxiliary kernels (layout copies, fills) have none. An operator that is not modelled passes
+its kernels to the counted operator around it, if there is one; otherwise their cost is unknown.
 """
 
 from typing import NamedTuple

@@ -71,10 +71,9 @@ def count_within(timeline: Timeline, spans: iv.Intervals) -> float:
 
 
 def counted(timeline: Timeline) -> Counted | None:
-    """Every counted operator of the trace with its own FLOPs; None if none has shapes to count by. || Calls during
-    graph capture compute nothing and are left out; so are those that another GPU computes.
+    """Every counted operator of the trace with its own FLOPs; None if none has shapes to count by.
 
-    What is called while a graph is captured computes nothing, and is left out; so is what another GPU computes.
+    Calls during graph capture compute nothing and are left out; so are those that another GPU computes.
     """
     return timeline.once(_counted)
 

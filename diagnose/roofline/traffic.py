@@ -22,10 +22,9 @@ MOST_BYTES = 1e16
 
 
 def bytes_of(call: Call, outputs: Outputs) -> float | None:
-    """Least bytes of one call; None for an operator that is not modelled, or if its sizes or types are insufficient. ||
-    A result of zero bytes, or more than any memory holds, means that the sizes were misread: None, too.
+    """Least bytes of one call; None for an operator that is not modelled, or if its sizes or types are insufficient.
 
-    A call that would move nothing, or more than any memory holds, has sizes that were not understood.
+    A result of zero bytes, or more than any memory holds, means that the sizes were misread: None, too.
     """
     model = _model(call.name)
     try:

@@ -1,9 +1,7 @@
-"""A cache of parsed rule files: parsing takes longer than judging a small trace. || It holds the result of TOML and
-`RuleFile` under a hash of the text, so a changed file changes its key. It holds no code, and is decoded as strictly as
-a file. Everything else is checked in each process.
+"""A cache of parsed rule files: parsing takes longer than judging a small trace.
 
-Kept is what TOML and `RuleFile` make of a text, known by a hash of it: whoever changes a file changes its hash. Nothing
-that is kept is code, and it is decoded as strictly as a file is. All else is checked in each process.
+It holds the result of TOML and `RuleFile` under a hash of the text, so a changed file changes its key. It holds no
+code, and is decoded as strictly as a file. Everything else is checked in each process.
 """
 
 import contextlib

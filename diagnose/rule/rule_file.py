@@ -105,10 +105,9 @@ class MemoryTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LinesTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The lines of the user's code that a finding names: by what they do, what they call, or one rank's excess. || With
-    `if`, they are named only if that holds.
+    """The lines of the user's code that a finding names: by what they do, what they call, or one rank's excess.
 
-    With `if` they are only named where that holds.
+    With `if`, they are named only if that holds.
     """
 
     doing: tuple[Doing, ...] = ()

@@ -101,7 +101,7 @@ def all_ended(folder: Path) -> bool:
 
 
 def read_armed_log(path: Path) -> ArmedLog:
-    """Read the log of a rank. || Raises:
+    """Read the log of a rank.
 
     Raises:
         UserError: the file cannot be read, or is no step log.

@@ -11,10 +11,9 @@ Confidence = Literal["high", "medium", "low"]
 
 
 class PartChange(msgspec.Struct, frozen=True, kw_only=True):
-    """The time of a logged part of a step, before and after, in seconds: the median over the medians of ranks. || The
-    ranks are those that the others wait for if the change names them, else those affected.
+    """The time of a logged part of a step, before and after, in seconds: the median over the medians of ranks.
 
-    The ranks are those that the others wait for, where the change names them, else those affected.
+    The ranks are those that the others wait for if the change names them, else those affected.
     """
 
     part: str

@@ -59,9 +59,7 @@ def tail_of_bridge(height: float) -> float:
 
 
 def strongest_split(values: Floats, margin: int) -> tuple[float, int]:
-    """The p-value of "one level throughout", and the best beginning of a second level. || The sums of centred ranks are
-    a bridge under that hypothesis; its height is measured in long-run deviations of the residuals from both levels, so
-    that the change itself does not count as noise.
+    """The p-value of "one level throughout", and the best beginning of a second level.
 
     The sums of centred ranks are a bridge under that hypothesis; its height is measured in long-run deviations of the
     residuals from both levels, so that the change itself does not count as noise.

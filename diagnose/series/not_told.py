@@ -4,7 +4,7 @@ import msgspec
 
 
 class NotTold(msgspec.Struct, frozen=True, kw_only=True):
-    """Why there is no answer, and what to record so that there is one."""
+    """The reason why there is no answer, and what to record so that there is one."""
 
     because: str
     capture_next: str

@@ -1,5 +1,5 @@
-"""From a table to tracks: rows by rank, in the order of their steps; resumed and repeated steps are noted and taken
-once.
+"""Turn a table into tracks: rows by rank, in the order of their steps; resumed and repeated steps are noted and
+taken once.
 """
 
 from collections import Counter

@@ -1,4 +1,4 @@
-"""From a table to its runs: the tracks of each, and its rows as they were logged."""
+"""Split a table into its runs: the tracks of each, and its rows as they were logged."""
 
 import numpy as np
 from msgspec.structs import replace

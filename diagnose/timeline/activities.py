@@ -126,8 +126,9 @@ def _linked(trace: Trace, rows: Ints, launch_rows: Ints) -> Ints:
 
 
 def _launchers(trace: Trace, rows: Ints, launch: Ints) -> Ints:
-    """The launch of each GPU row, else the operator that launched it, else -1. || If no operator is known, these are
-    the launches themselves.
+    """The launch of each GPU row, else the operator that launched it, else -1.
+
+    If no operator is known, these are the launches themselves.
     """
     unlinked = np.flatnonzero(launch == NOT_LAUNCHED)
     operator = operators_by_id(trace, rows[unlinked])

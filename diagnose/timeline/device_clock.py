@@ -25,10 +25,9 @@ _ROUNDS = 4  # each brings what is left of the drift within a third down to a fr
 
 def on_hosts_clock(trace: Trace, gpu: Activities) -> Trace:
     """The trace with its device's times moved later by the least shift that leaves no more than one linked activity in
-    a hundred before its launch. || The same trace if no shift is needed, or if the links are unreliable: streams would
-    not run in launch order.
+    a hundred before its launch.
 
-    The same trace where none has to be, or the links are not to be trusted: streams would not run in launch order.
+    The same trace if no shift is needed, or if the links are unreliable: streams would not run in launch order.
     """
     linked = np.flatnonzero(gpu.launch >= 0)
     early = gpu.launch_start - gpu.start

@@ -1,11 +1,8 @@
-"""The meaning of the `External id` of events, and its use for GPU activities that have no correlation. || Kineto writes
-two numbers under this name. Mostly it is the number of the operator that was running, which a runtime call and its
-activities carry as well. Old versions, and those for ROCm, write the correlation there, for calls and activities alike,
-some of them nowhere else; operators then have numbers of another series.
+"""The meaning of the `External id` of events, and its use for GPU activities that have no correlation.
 
-Kineto writes two numbers under this name. Mostly it is that of the operator that was running, which a runtime call and
-its activities carry as well. Old versions, and those for ROCm, write the correlation there, of calls and activities
-alike, some of them nowhere else; operators then have numbers of another series.
+Kineto writes two numbers under this name. Mostly it is the number of the operator that was running, which a runtime
+call and its activities carry as well. Old versions, and those for ROCm, write the correlation there, for calls and
+activities alike, some of them nowhere else; operators then have numbers of another series.
 """
 
 import re

@@ -182,7 +182,7 @@ def multiplies_in(kind: Kind, *precisions: str) -> bool:
 def bound_by(kind: Kind) -> str:
     """`compute` for matrix, convolution and attention kernels, `memory` for all others.
 
-    The default if there are no shapes: it cannot tell a memory-bound matrix product from a compute-bound one.
+    The default if there are no shapes: it cannot distinguish a memory-bound matrix product from a compute-bound one.
     """
     if kind.family == "inductor" and kind.sub == "template":
         return "compute"

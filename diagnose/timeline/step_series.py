@@ -1,9 +1,8 @@
-"""Separate the step marks of two profilers in one trace. || A profiler of torch writes its ProfilerStep ranges whether
-it records or not, so a trace can hold those of another profiler. The ranges of one profiler follow each other and count
-upwards; ranges that overlap, or count back, come from two.
+"""Separate the step marks of two profilers in one trace.
 
-A profiler of torch writes its ProfilerStep ranges whether it records or not, so a trace can hold those of another one.
-One profiler's ranges follow each other and count upwards; ranges that overlap, or count back, are of two.
+A profiler of torch writes its ProfilerStep ranges whether it records or not, so a trace can hold those of another
+profiler. The ranges of one profiler follow each other and count upwards; ranges that overlap, or count back, come from
+two.
 """
 
 from dataclasses import dataclass, field

@@ -23,8 +23,7 @@ _MAY_MISS = 0.01  # of the launches of a step
 
 @dataclass(frozen=True)
 class StepMarks:
-    """The source of the steps, their host windows in order, shape (n, 2), and the number of each. || `others` are the
-    numbers of marks that another profiler left in the trace.
+    """The source of the steps, their host windows in order, shape (n, 2), and the number of each.
 
     `others` are the numbers of marks that another profiler left in the trace.
     """

@@ -192,8 +192,10 @@ def timeline_of(trace: Trace, rank: int, step_range: re.Pattern[str] | None = No
 
 
 def _launching_threads(trace: Trace, gpu: Activities, launches: Launches) -> frozenset[tuple[int, int]]:
-    """The threads of launches and of operators that launch. || If there are none, any thread that calls the runtime
-    may launch, and if no such call is recorded, any that runs operators.
+    """The threads of launches and of operators that launch.
+
+    If there are none, any thread that calls the runtime may launch, and if no such call is recorded, any that runs
+    operators.
     """
     used = np.concatenate((gpu.launcher[gpu.launcher >= 0], launches.recorded))
     for categories in (RUNTIME, OPS):

@@ -13,8 +13,7 @@ T = TypeVar("T")
 
 
 def beside(work: Callable[[], T]) -> "Future[T] | None":
-    """Begin the work in a daemon thread; limits on the caller, such as folders it may not leave, hold there, too. ||
-    None if the system gives no thread.
+    """Begin the work in a daemon thread; limits on the caller, such as folders it may not leave, hold there, too.
 
     None if the system gives no thread.
     """

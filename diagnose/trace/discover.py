@@ -83,7 +83,7 @@ def _looked_into(folder: Path) -> tuple[list[RankFile], list[Path]]:
 
 
 def traces_among(paths: Iterable[Path]) -> list[RankFile]:
-    """The files among the paths that are traces. || Raises:
+    """The files among the paths that are traces.
 
     Raises:
         UserError: a file cannot be read.

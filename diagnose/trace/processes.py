@@ -25,8 +25,9 @@ _BROKEN = (OSError, EOFError, ValueError, AttributeError, ImportError, IndexErro
 
 
 class Processes(Generic[Task, Answer]):
-    """A number of processes that apply a function to tasks, within a `with`. || There are fewer processes, or none, if
-    the system gives no more processes, threads or descriptors. || Args:
+    """A number of processes that apply a function to tasks, within a `with`.
+
+    There are fewer processes, or none, if the system gives no more processes, threads or descriptors.
 
     Args:
         function: of a module, by whose name the processes find it.

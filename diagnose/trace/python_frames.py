@@ -1,9 +1,7 @@
-"""Read the name of a Python event: a line of the user's code or a library's, a function in C, and its purpose. ||
-torch.profiler with with_stack=True names a call "FILE(LINE): FUNCTION", LINE being where the function begins, or where
-a generator continues; a call into C is "<built-in method item of Tensor object at 0x...>".
+"""Read the name of a Python event: a line of the user's code or a library's, a function in C, and its purpose.
 
 torch.profiler with with_stack=True names a call "FILE(LINE): FUNCTION", LINE being where the function begins, or where
-a generator goes on; a call into C is "<built-in method item of Tensor object at 0x...>".
+a generator continues; a call into C is "<built-in method item of Tensor object at 0x...>".
 """
 
 import re

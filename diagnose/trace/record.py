@@ -1,7 +1,6 @@
-"""The record that the probe writes next to a trace: settings, sizes and step times that the trace does not hold. || A
-record is decoded once, here: every value read from it has the type and range that `record_fields` gives it.
+"""The record that the probe writes next to a trace: settings, sizes and step times that the trace does not hold.
 
-A record is decoded once, here: what is read from it is of the type and in the range that `record_fields` gives it.
+A record is decoded once, here: every value read from it has the type and range that `record_fields` gives it.
 """
 
 import json

@@ -1,7 +1,6 @@
-"""Map each row of the table of worked examples to its formula, one module per area. || Formulas that only examples use
-are in this package: `accounting`, `kineto`, `predict`, `products` and `straggler`.
+"""Map each row of the table of worked examples to its formula, one module per area.
 
-Formulas that only examples use stand here: `accounting`, `kineto`, `predict`, `products` and `straggler`.
+Formulas that only examples use are in this package: `accounting`, `kineto`, `predict`, `products` and `straggler`.
 """
 
 from collections.abc import Mapping

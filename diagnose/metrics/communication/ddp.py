@@ -94,9 +94,9 @@ def unused_search_share(m: Measured) -> Value:
 @metric("share", STEP, needs_gpu=False)
 def unused_map_share(m: Measured) -> Value:
     """Exposed communication without a GPU in which DDP's map of unused parameters is reduced at the same time as
-    gradients. || The trace does not show whether the gradients wait for the map or the map for them.
+    gradients.
 
-    Whether the gradients wait for the map or it for them, the trace does not show.
+    The trace does not show whether the gradients wait for the map or the map for them.
     """
     if m.device_unseen:
         return m.device_unseen

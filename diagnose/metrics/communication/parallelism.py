@@ -51,8 +51,8 @@ def forward_reduction_share(m: Measured) -> Value:
 
 
 def _untold(m: Measured) -> Unknown | None:
-    """The reason why sends cannot be told from all-to-all, which NCCL builds from them: kernels without a collective's
-    fields.
+    """The reason why sends cannot be distinguished from all-to-all, which NCCL builds from them: kernels lack a
+    collective's fields.
     """
     sent = m.messages
     return NO_SIZES if ((sent.kind == SEND_RECEIVE) & (sent.ranks == NOT_RECORDED)).any() else None

@@ -56,10 +56,9 @@ def peak_ratio(m: Measured) -> float | None:
 
 
 def _seconds(m: Measured, at: Ints, bytes_per_s: float) -> tuple[Floats, Floats, Floats]:
-    """Seconds of each kernel's product: its casts, its FLOPs at full rate, and its measured time. || The first two are
-    NaN if sizes are not recorded; casts also if it is not a linear layer's.
+    """Seconds of each kernel's product: its casts, its FLOPs at full rate, and its measured time.
 
-    The first two are NaN if sizes are not recorded, casts also where it is no linear layer's.
+    The first two are NaN if sizes are not recorded; casts also if it is not a linear layer's.
     """
     operators, signature = launching(m).signatures, launching(m).of_activity[at]
     peak, heads = m.device.peak(m.device.matrix_precision) or np.nan, _vocabularies(m)

@@ -1,7 +1,6 @@
-"""Groups of kernels by the operators that launched them, by their kind or by their name. || Few distinct operators are
-called many times, so each signature's name and sizes are examined once.
+"""Groups of kernels by the operators that launched them, by their kind or by their name.
 
-Few distinct operators are called again and again: what their name and sizes tell is asked once of each signature.
+Few distinct operators are called many times, so each signature's name and sizes are examined once.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

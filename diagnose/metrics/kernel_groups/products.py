@@ -123,8 +123,7 @@ def misaligned_sizes(m: Measured) -> dict[Signature, tuple[int, ...]]:
 
 
 def _read_along(sizes: tuple[int, ...], weights: set[tuple[int, ...]]) -> tuple[int, ...]:
-    """Those of rows, inner size and columns that are contiguous in memory. || The gradient of a weight is the product
-    of two activations, both read across: its inner size is the tokens.
+    """The sizes among rows, inner size and columns that are contiguous in memory.
 
     The gradient of a weight is the product of two activations, both read across: its inner size is the tokens.
     """

@@ -61,7 +61,7 @@ def unfused_rope_share(m: Measured) -> Value:
 @metric("text")
 def flash_blocked_by(m: Measured) -> Value:
     """The reason why attention is off flash kernels: "old GPU", "fp32", "head size", "mask" (an explicit one), or
-    "nothing". || Read from the arguments of most calls that take another path.
+    "nothing".
 
     Read from the arguments of most calls that take another path.
     """

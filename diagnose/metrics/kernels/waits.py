@@ -70,7 +70,7 @@ def _waits(m: Measured) -> Ints:
 
 
 def _copies_to_device(m: Measured, operators: Ints) -> Ints:
-    """Those of the operators that directly copy to the device."""
+    """The operators among these that directly copy to the device."""
     gpu = m.timeline.gpu
     up = np.array([kind.sub == "HtoD" for kind in gpu.kinds], bool)[gpu.kind] & (gpu.launch >= 0)
     return owners.around(m.timeline.trace, operators, gpu.launch[up])

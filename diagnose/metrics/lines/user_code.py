@@ -44,7 +44,9 @@ class Spent(msgspec.Struct, frozen=True):
 
 class FunctionTime(msgspec.Struct, frozen=True):
     """A function of the user with its time, the line and the purpose of most of it, and the frame inside which most of
-    it is. || `most_in` is None if that is the function itself or there is no single one.
+    it is.
+
+    `most_in` is None if that is the function itself or there is no single one.
     """
 
     function: Function
@@ -82,8 +84,9 @@ class UserCode(msgspec.Struct, frozen=True, dict=True):
         return summed((frame, stack) for stack in self.stacks for frame in stack.once.values())
 
     def spent_by(self, chosen: Callable[[Spent], bool]) -> list[FunctionTime]:
-        """Time of the chosen stacks by the function it is attributed to, most first. || That is the outermost function
-        that does little else or, if each around it does other things, the innermost.
+        """Time of the chosen stacks by the function it is attributed to, most first.
+
+        That is the outermost function that does little else or, if each around it does other things, the innermost.
         """
         stacks = [stack for stack in self.stacks if chosen(stack)]
         inside: dict[Function, float] = defaultdict(float)

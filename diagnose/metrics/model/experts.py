@@ -56,18 +56,13 @@ def active_parameter_share(m: Measured) -> Value:
 
 
 def _expert_rows(m: Measured) -> tuple[Ints, Ints] | Unknown:
-    """Rows of the operators that multiply with one expert each, and the number of tokens of each. || Products with
-    weights of the same sizes belong to experts if consecutive ones have different numbers of rows: the tokens that were
-    routed there. In a dense model these change only from micro-batch to micro-batch. Only the forward pass is used to
-    recognise them: the gradients of a dense layer's weights share their right operand, the layer's input, and their
-    rows are the outputs of one layer and the next. In the backward pass, products with the experts' transposed weights
-    count.
+    """Rows of the operators that multiply with one expert each, and the number of tokens of each.
 
-    Products with weights of the same sizes belong to experts where those after each other have other numbers of rows:
-    the tokens that were routed there. In a dense model these change from micro-batch to micro-batch alone. Only the
-    forward pass tells: the gradients of a dense layer's weights share their right operand, the layer's input, and their
-    rows are the outputs of one layer and the next. Of the backward pass the products with the experts' weights count,
-    which lie transposed there.
+    Products with weights of the same sizes belong to experts if consecutive ones have different numbers of rows: the
+    tokens that were routed there. In a dense model these change only from micro-batch to micro-batch. Only the forward
+    pass is used to recognise them: the gradients of a dense layer's weights share their right operand, the layer's
+    input, and their rows are the outputs of one layer and the next. In the backward pass, products with the experts'
+    transposed weights count.
     """
     found, fewest = launching(m), FEWEST * max(m.timeline.steps.count, 1)
     operands = [_operands(operator) for operator in found.signatures]

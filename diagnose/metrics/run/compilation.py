@@ -25,10 +25,9 @@ def _compiled(m: Measured) -> Sequence[Row] | Unknown:
 
 
 def _broken(rows: Sequence[Row]) -> Counter[str]:
-    """Places of graph breaks after which the rest of the function is compiled separately. || The reason for a break is
-    in the previous compilation, of the code that leads there.
+    """Places of graph breaks after which the rest of the function is compiled separately.
 
-    Why it ends there is told by the compilation before, of the code that leads there.
+    The reason for a break is in the previous compilation, of the code that leads there.
     """
     places: dict[str, str] = {}
     before: dict[tuple[object, object], Row] = {}

@@ -1,11 +1,8 @@
-"""Shares of the step by phase in jobs that learn from generated text: generation, rewards, the update. || The step is
-divided at the phases' begins and ends on the host. On the device a phase lasts until the last activity launched before
-its end is done or, if the device is done earlier, until its end on the host: idle time counts in the phase of the host.
-So the phases, and the time between them, add up to the step.
+"""Shares of the step by phase in jobs that learn from generated text: generation, rewards, the update.
 
-The step is cut where a phase begins and ends on the host. On the device a phase lasts until the last activity is done
-that was launched before its end, and where the device is done earlier, until its end on the host: what waits for the
-host counts in the phase in which the host is. So the phases, and what lies between them, add up to the step.
+The step is divided at the phases' begins and ends on the host. On the device a phase lasts until the last activity
+launched before its end is done or, if the device is done earlier, until its end on the host: idle time counts in the
+phase of the host. So the phases, and the time between them, add up to the step.
 """
 
 import re

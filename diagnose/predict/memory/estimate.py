@@ -176,12 +176,10 @@ def _loss(plan: JobPlan, stage: int) -> float:
 
 
 def _communication_buffers(plan: JobPlan, stage: int) -> float:
-    """Bytes that collectives need in addition to the tensors they work on. || Tensor parallelism: copies of the
-    micro-batch at full width. ZeRO-3: the weights of two blocks and of everything outside the blocks, gathered in the
-    type of the products, and a block's gradients before they are scattered.
+    """Bytes that collectives need in addition to the tensors they work on.
 
-    Tensor parallelism: copies of the micro-batch at full width. ZeRO-3: the weights of two blocks and of what belongs
-    to no block, gathered in the type of the products, and a block's gradients before they are scattered.
+    Tensor parallelism: copies of the micro-batch at full width. ZeRO-3: the weights of two blocks and of everything
+    outside the blocks, gathered in the type of the products, and a block's gradients before they are scattered.
     """
     sharding, precision, model = plan.sharding, plan.precision, plan.model
     width = plan.micro_batch_tokens * model.hidden * precision.compute_bytes

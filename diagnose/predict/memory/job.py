@@ -119,8 +119,9 @@ class JobPlan:
 
     @property
     def gathers_once(self) -> bool:
-        """Whether the weights are sharded, gathered for the forward pass and kept for the backward pass. || That is
-        FSDP's SHARD_GRAD_OP, which stage 2 is if there are no separate master weights.
+        """Whether the weights are sharded, gathered for the forward pass and kept for the backward pass.
+
+        That is FSDP's SHARD_GRAD_OP, which stage 2 is if there are no separate master weights.
         """
         sharding = self.sharding
         return sharding.zero == 2 and sharding.shards > 1 and not self.precision.master_bytes
@@ -154,7 +155,8 @@ class JobPlan:
 
 
 def stages_by_work(model: ModelShape, pp: int) -> tuple[int, ...]:
-    """Blocks of each stage, if a stage ends with the first block that exceeds its share of the multiplied weights. ||
+    """Blocks of each stage, if a stage ends with the first block that exceeds its share of the multiplied weights.
+
     The weights include those of the head (nanotron, `NanotronModel` set-up of pipeline blocks).
     """
     block = model.attention_weights + model.feed_forward_weights(model.experts_per_token)

@@ -140,10 +140,9 @@ def _group_medians(values: Ints, group: Array, groups: int, at_least: int) -> Fl
 
 
 def _in_groups(values: Ints, group: Array, groups: int, places: Ints) -> Ints:
-    """The values at the places, when ordered by group and ascending within each. || Sorts single numbers if 64 bits
-    hold both group and value.
+    """The values at the places, when ordered by group and ascending within each.
 
-    By one sort of numbers where 64 bits hold both.
+    Sorts single numbers if 64 bits hold both group and value.
     """
     if not len(values):
         return np.zeros_like(places)

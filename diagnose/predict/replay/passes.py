@@ -1,5 +1,4 @@
-"""Passes over the items: by compiled code if it is installed, else in Python, with bitwise equal results. ||
-`diagnose.predict.replay._loop` holds the loop alone; the arrays are made here.
+"""Passes over the items: by compiled code if it is installed, else in Python, with bitwise equal results.
 
 `diagnose.predict.replay._loop` holds the loop alone; the arrays are made here.
 """

@@ -59,8 +59,10 @@ class Replay:
 
     @classmethod
     def of(cls, timeline: Timeline, attribution: Attribution) -> "Replay":
-        """Prepare at most STEPS steps, fewer if they are large. || Without a GPU a step is its ledger of host time. All
-        counted steps are then replayed, at no cost, so that the shares of the report are those of the prediction.
+        """Prepare at most STEPS steps, fewer if they are large.
+
+        Without a GPU a step is its ledger of host time. All counted steps are then replayed, at no cost, so that the
+        shares of the report are those of the prediction.
         """
         if not timeline.has_gpu:
             return _on_host(timeline, attribution)
@@ -86,9 +88,9 @@ class Replay:
 
     def drawn_ns(self, change: Change) -> Floats | None:
         """Step times with the change in resampled draws of the same steps, shape (draws,): the uncertainty by the
-        steps. || None if steps are not drawn: on a device, or if there is only one.
+        steps.
 
-        None if steps are not drawn: on a device, and where there is only one.
+        None if steps are not drawn: on a device, or if there is only one.
         """
         return None if self._drawn_ns is None else self._drawn_ns(change)
 

@@ -47,7 +47,8 @@ def slow_links(ranks: Sequence[RankDigest], matched: Match, node: Sequence[int] 
 
     Groups with a rank without a trace are left out: it may be the one that the others wait for.
 
-    With one group a slow link cannot be told from the speed of all of it, since every rank waits for the slowest.
+    With one group a slow link cannot be distinguished from the speed of the whole group, since every rank waits for the
+    slowest.
 
     Args:
         ranks: ranks of the job.

@@ -29,8 +29,9 @@ class Slowest(msgspec.Struct, frozen=True):
     of: int = 0
 
     def chance(self, members: int) -> float:
-        """The probability that one of that many equal ranks is the slowest so often. || It is the exact binomial
-        probability times the number of ranks, any of which would have been named.
+        """The probability that one of that many equal ranks is the slowest so often.
+
+        It is the exact binomial probability times the number of ranks, any of which would have been named.
         """
         of = min(self.of, MOST_COUNTED)
         at = self.at * of // max(self.of, 1)

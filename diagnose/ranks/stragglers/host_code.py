@@ -47,8 +47,8 @@ def host_evidence(rank: RankDigest, peers: Sequence[RankDigest], extra_ns: float
     """Find what makes a rank's host late by that many nanoseconds per step.
 
     A host that is slower takes longer for each of the operators that the other ranks run too, in proportion to how much
-    longer its whole step is. If they take the same time, it runs something that the others do not; so it does where too
-    few operators are compared and one place that they do not run accounts for half of the lateness.
+    longer its whole step is. If they take the same time, it runs something that the others do not; the same holds if
+    too few operators are compared and one place that they do not run accounts for half of the lateness.
     """
     slower, place = _slower(rank, peers), _place(rank, peers, extra_ns)
     if slower is None:

@@ -1,4 +1,4 @@
-"""How far each rank is behind the others at a collective, by its own doing or by its communication. Needs no clocks."""
+"""Lateness of each rank at a collective, by its own doing or by its communication. Needs no clocks."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -55,7 +55,7 @@ class Excess(msgspec.Struct, frozen=True):
 
 
 class Lateness(msgspec.Struct, frozen=True, dict=True):
-    """How far each rank is behind the others in each step, by its own doing or by that of others.
+    """The time that each rank is behind the others in each step, by its own doing or by that of others.
 
     For each rank, the group in which it is furthest behind by its own doing counts.
 
@@ -112,9 +112,10 @@ def _by_the_step(rank: RankDigest, step: Ints) -> Ints:
 
 
 def _began_later(ranks: Sequence[RankDigest], group: GroupMatch, step: Ints) -> Ints:
-    """How much later each member began the step of the first collective, which has none before it. || All leave the
-    collective together, so a member that was in the step for a shorter time began it later. It is 0 if a rank does
-    not count the step.
+    """How much later each member began the step of the first collective, which has none before it.
+
+    All leave the collective together, so a member that was in the step for a shorter time began it later. It is 0 if a
+    rank does not count the step.
     """
     later = np.zeros(group.call.shape, np.int64)
     if len(step) and not group.paired:
@@ -161,7 +162,7 @@ def is_point_to_point(ranks: Sequence[RankDigest], group: GroupMatch) -> bool:
 
 
 def lateness_of(ranks: Sequence[RankDigest], matched: Match, excess: Sequence[Excess]) -> Lateness:
-    """How far each rank is behind at the last collective of each step."""
+    """The time that each rank is behind at the last collective of each step."""
     causes = _causes(ranks)
     numbers = _judged_steps(ranks, matched, excess)
     shape = (len(ranks), max(len(numbers), 1))

@@ -198,13 +198,11 @@ def waits_of(ranks: Sequence[RankDigest], matched: Match, late_ranks: Sequence[W
 
 def held_up_ns(ranks: Sequence[RankDigest], matched: Match) -> list[Ints]:
     """For each group, the nanoseconds that each rank of each collective waits for the last one, shape (instances,
-    members). || That is the time until the last rank comes, and the time in which that rank does other work instead of
-    waiting for the transfer. For messages, and without a GPU, only the time until it comes counts: a stage waits for
-    the transfer whatever the sender does meanwhile, and a host that works looks like one that waits.
+    members).
 
-    Until that one comes, and what it does not wait for the transfer itself. Of messages until it comes alone: a stage
-    waits for their transfer, whatever the sender does meanwhile. So without a GPU, where a host that works looks like
-    one that waits.
+    That is the time until the last rank comes, and the time in which that rank does other work instead of waiting for
+    the transfer. For messages, and without a GPU, only the time until it comes counts: a stage waits for the transfer
+    whatever the sender does meanwhile, and a host that works looks like one that waits.
     """
     held = [group.waiting.copy() for group in matched]
     came_last: dict[int, list[tuple[int, int]]] = {}

@@ -12,8 +12,7 @@ _FAR = 0.25  # of the recorded peak: more than twice as far off as jobs are that
 
 
 class Table(msgspec.Struct, frozen=True):
-    """Rows under a caption; the first cell of a row is a name, the others are amounts. || The column `prose` holds
-    clauses instead; 0 if none does.
+    """Rows under a caption; the first cell of a row is a name, the others are amounts.
 
     The column `prose` holds clauses instead; 0 if none does.
     """

@@ -38,11 +38,10 @@ class About(msgspec.Struct, frozen=True):
 
 
 class VerdictView(msgspec.Struct, frozen=True):
-    """The verdict and its grounds. || `key` is the class that colours it, `training` a note if nothing trains,
-    `warning` names an option that had no effect.
+    """The verdict and its grounds.
 
-    `key` is the class that colours it, `training` says so where nothing trains, `warning` names an option that was no
-    use.
+    `key` is the class that colours it, `training` a note if nothing trains, `warning` names an option that had no
+    effect.
     """
 
     key: str

@@ -24,12 +24,10 @@ class FunctionView(msgspec.Struct, frozen=True):
 
 
 class UserCodeView(msgspec.Struct, frozen=True):
-    """The functions of the training thread by Python time, and the total that their shares refer to. || `unknown` is
-    the reason why there are none and what to capture, `other` the share outside the listed functions, `cost` the cost
-    of the sampling.
+    """The functions of the training thread by Python time, and the total that their shares refer to.
 
-    `unknown` says why there are none and what to capture, `other` how much is in no function of the list, `cost` what
-    the sampling took.
+    `unknown` is the reason why there are none and what to capture, `other` the share outside the listed functions,
+    `cost` the cost of the sampling.
     """
 
     functions: list[FunctionView]

@@ -21,10 +21,9 @@ class MachineMove(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MachineBeside(msgspec.Struct, frozen=True, kw_only=True):
-    """The changes on the machine together with the step time, the most telling first. || If `moved` is empty and
-    `not_told` is None, the readings were there and none of them changed.
+    """The changes on the machine together with the step time, the most telling first.
 
-    With no `moved` and no `not_told` the readings were there, and none of them changed.
+    If `moved` is empty and `not_told` is None, the readings were there and none of them changed.
     """
 
     moved: tuple[MachineMove, ...]

@@ -26,10 +26,9 @@ WORDS: Mapping[str, str] = {**_COUNTED, **_UP}
 
 
 class GpuReading(msgspec.Struct, frozen=True):
-    """The changed links and errors of a rank's GPU when the job had done `step` steps, in its loop `loop`. || If the
-    GPU is not known to be `awake`, the PCIe link does not count, since it sleeps while it is idle.
+    """The changed links and errors of a rank's GPU when the job had done `step` steps, in its loop `loop`.
 
-    Of a GPU that is not known to be `awake` the PCIe link, which sleeps while it is idle, does not count.
+    If the GPU is not known to be `awake`, the PCIe link does not count, since it sleeps while it is idle.
     """
 
     loop: int

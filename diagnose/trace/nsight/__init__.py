@@ -8,7 +8,7 @@ MAGIC = b"SQLite format 3\0"
 
 
 def is_database(path: Path) -> bool:
-    """Whether the file begins like an SQLite database; False if it cannot be read. || Raises:
+    """Whether the file begins like an SQLite database; False if it cannot be read.
 
     Raises:
         UserError: it is a pipe, a socket or a device.

@@ -123,9 +123,10 @@ class Database:
         return cursor
 
     def _guarded(self, call: Any) -> Any:
-        """Call SQLite; any other error than a lack of memory means that the file is unusable. || These are SQLite's
-        own errors, those of converting the file's content to Python's numbers and texts, and those of its messages,
-        which quote the file.
+        """Call SQLite; any other error than a lack of memory means that the file is unusable.
+
+        These are SQLite's own errors, those of converting the file's content to Python's numbers and texts, and those
+        of its messages, which quote the file.
         """
         try:
             return call()

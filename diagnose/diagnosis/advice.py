@@ -154,8 +154,7 @@ NOT_RECOMMENDED = Recommendation(kind="unknown", says="what to do next was not j
 
 
 class ReplayReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The relative difference between the replay of the unchanged step and the measured one; predictions are withheld
-    unless `valid`.
+    """The error of the replay of the unchanged step; predictions are withheld unless it is `valid`.
 
     `strict_error` is null if there was no step to replay.
     """

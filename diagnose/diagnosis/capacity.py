@@ -84,7 +84,7 @@ class MemoryCount(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Capacity(msgspec.Struct, frozen=True, kw_only=True):
-    """The job's need of device memory, `counted` from its sizes; null if some of them are unknown, for the reason in
+    """The job's need of device memory, `counted` from its sizes; null if some are unknown, for the reason in
     `because`.
     """
 

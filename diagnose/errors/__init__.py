@@ -57,9 +57,7 @@ def passed_over() -> int:
 
 
 def to_install(extra: str) -> str:
-    """The command that installs an extra of the project: it installs from a checkout, since no index has the
-    package.
-    """
+    """The command that installs an extra of the project from a checkout, since no index has the package."""
     return f'pip install ".[{extra}]" in a checkout of diagnose'
 
 

@@ -1,5 +1,4 @@
-"""The last safety net: a failure inside one metric, rule or section is reported and leaves the rest of the report
-whole.
+"""The last safety net: a failure inside one metric, rule or section is reported and leaves the rest whole.
 
 It catches unforeseen errors only. `DIAGNOSE_DEFECTS=raise` disables it, so that tests and the fuzzer see the error.
 """

@@ -79,8 +79,8 @@ def ddp_buckets(gradient_bytes: int, first_bytes: int = 1 << 20, cap_bytes: int 
 
 
 def transfer_by_duration(durations: Array) -> Array:
-    """Transfer time per instance, from durations of shape (..., ranks): the last rank to arrive does not wait. Needs no
-    common clock.
+    """Transfer time per instance, by durations of shape (..., ranks): the last rank does not wait. Needs no common
+    clock.
 
     The estimate of TraceLens; it equals `transfer_by_start` if the ranks end together.
     """

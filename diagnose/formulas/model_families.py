@@ -110,9 +110,7 @@ def _experts(model_type: str, config: Mapping[str, Any]) -> Fields | None:
 
 
 def _with_head(fields: Fields, model_type: str, class_name: str | None) -> Fields | None:
-    """The fields with or without logits over the vocabulary, as the class has them; None for a class not of
-    transformers.
-    """
+    """The fields with or without logits over the vocabulary, as in the class; None for a class not of transformers."""
     if class_name is None or class_name.endswith(_LANGUAGE_MODELS):
         return fields
     bare = class_name.lower() == re.sub("[_-]", "", model_type) + "model"

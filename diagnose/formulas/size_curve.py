@@ -114,9 +114,7 @@ class Links(msgspec.Struct, frozen=True):
 
 
 def _on_curve(message_bytes: float) -> float:
-    """Bus bandwidth by linear interpolation over the logarithm of the size; latency alone counts below the first
-    point.
-    """
+    """Bus bandwidth, interpolated over the logarithm of the size; latency alone counts below the first point."""
     first, last = HOPPER_NVSWITCH[0], HOPPER_NVSWITCH[-1]
     size = message_bytes / MIB
     if size <= first[0]:

@@ -32,8 +32,7 @@ class Recorded(Protocol):
 
 
 class Device(msgspec.Struct, frozen=True):
-    """The device of one run, in FLOP/s and bytes/s. A figure is None if it is unknown, and its source is then the
-    reason.
+    """The device of one run, in FLOP/s and bytes/s. If a figure is unknown, it is None and its source is the reason.
 
     Attributes:
         name: as the trace or the capture record gives it, "" if neither does.

@@ -58,9 +58,7 @@ def findings_of(
 
 
 def in_order(findings: Sequence[Finding], weights: Mapping[str, Weight]) -> tuple[Finding, ...]:
-    """The findings in order: the leading ones, then by predicted gain, then by the best case among equal
-    predictions.
-    """
+    """The findings in order: the leading ones, then by predicted gain, then by best case if predictions are equal."""
     return tuple(sorted(findings, key=partial(_precedence, findings, weights)))
 
 

@@ -82,7 +82,7 @@ def steps_of(ranks: Sequence[RankDigest], measured: Sequence[Measured]) -> Steps
 
 
 def _unprofiled_ns(measured: Sequence[Measured]) -> tuple[int, ...]:
-    """Unprofiled step times: the mean over the ranks if all timed equally many, else those of the first that timed
+    """Unprofiled step times: the mean over the ranks if all timed equally many, else those of the first that has
     any.
     """
     timed = [times for m in measured if (times := unprofiled_ns(m.record))]

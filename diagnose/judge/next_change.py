@@ -59,8 +59,7 @@ def _may_pay(finding: Finding) -> bool:
 
 
 def _first(diagnosis: Diagnosis) -> tuple[Finding, str] | None:
-    """The finding to act on first: one that makes the answer unsafe, else the first of the plan, else the first that is
-    not about the capture.
+    """The finding to act on: one that makes the answer unsafe, else the plan's first, else one not about the capture.
 
     If the plan gains no more than noise, it is a severe finding without a known gain, or None. Such a finding also
     precedes an info that opens the plan, if it stands before it among the findings. A doubt about the capture precedes

@@ -9,9 +9,7 @@ STRAGGLER = "straggler"
 
 
 def predictor_of(case: Case, judged: Judged) -> Predictor:
-    """The predictor of the first rank that is no straggler and can be replayed: curing the late rank is a separate
-    change.
-    """
+    """The predictor of the first rank that can be replayed and is no straggler, whose cure is a change of its own."""
     fired = [rule for rule, judgement in judged if judgement.fired and not _is_own(rule, case)]
     late = {straggler.rank for straggler in case.job.stragglers}
     typical = [m for m in case.measured if m.timeline.rank not in late] or case.measured[:1]

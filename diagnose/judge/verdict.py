@@ -204,8 +204,8 @@ def _confidence(leader: str, share: float, near: bool, grounds: Grounds) -> Conf
 
 
 def _communication(ledger: tuple[LedgerEntry, ...], grounds: Grounds) -> str:
-    """A clause on the causes in the class: all of exposed communication, or its transfer and other causes in the
-    class.
+    """A clause on the causes in the class: all of exposed communication, or its transfer and what else belongs to
+    it.
     """
     held = {entry.cause for entry in ledger if entry.ns and entry.class_ == "communication"}
     if not grounds.waiting_apart and OTHER_GPU not in held:
@@ -216,9 +216,7 @@ def _communication(ledger: tuple[LedgerEntry, ...], grounds: Grounds) -> str:
 
 
 def _data(causes: Mapping[str, float], share: float) -> str:
-    """A clause on the data class; if mostly copies, it names these, since they may be of offloaded weights and not of
-    data.
-    """
+    """A clause on the data class; mostly copies are named as such, since they may be of offloaded weights."""
     copied = sum(causes.get(cause, 0.0) for cause in _COPIES)
     return "waits for copies to the device" if copied > MOSTLY_COPIES * share else _SAYS["data"]
 

@@ -28,8 +28,7 @@ TOLD_BY_RANGES = {  # facts by their causes
 
 
 def undistorted(facts: Facts, job: Job, positions: Sequence[int]) -> Facts:
-    """The facts of the ranks at the positions, without those that depend on distorted steps; all facts if there is no
-    distortion.
+    """The facts of the ranks at the positions, without those that depend on distorted steps, if any are distorted.
 
     Without a GPU, some come from the ranges of steps without the profiler. Other facts of a step, such as MFU, are
     those of the step without it.

@@ -1,6 +1,4 @@
-"""Facts that an export of Nsight Systems cannot give, in its own terms: the reason, and what to record or pass
-instead.
-"""
+"""Facts that an export of Nsight Systems cannot give, in its own terms: the reason, and what to do instead."""
 
 from collections.abc import Mapping
 
@@ -51,8 +49,7 @@ _INSTEAD: Mapping[str, Unknown] = {  # by what would be captured with torch's pr
 
 
 def in_terms_of_recorder(value: Value, trace: Trace) -> Value:
-    """Return the value; if it is unknown because only torch's profiler records it, with a reason and remedy for Nsight
-    Systems.
+    """Return the value; if only torch's profiler would make it known, with a reason and remedy for Nsight Systems.
 
     Alternative ways to make it known are kept.
     """

@@ -45,8 +45,7 @@ class ByRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Way(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How one framework makes a setting: by `target` and `key`, or by a line of `code`; without either it is only
-    described.
+    """One framework's way to make a setting: by `target` and `key`, or a line of `code`; without either, a description.
 
     `by_run` is what `diagnose run --apply` sets to the same effect as the line.
     """
@@ -61,8 +60,8 @@ class Way(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class Need(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A requirement of one value of a setting: the fact that shows whether it is `installed`, and the command to
-    install it.
+    """A requirement of a setting's value: the fact that shows whether it is `installed`, and the command to install
+    it.
     """
 
     value: bool | str

@@ -1,5 +1,4 @@
-"""The time that the ledger attributes to the work that a change touches: the part of a gain that needs no replay to
-believe.
+"""The time that the ledger attributes to the work that a change touches: the part of a gain that needs no replay.
 
 A step is as long as its longest chain of work. If the host is behind, work that overlaps with other work is in that
 chain too: shortening it shortens the step, although the ledger attributes the time to whatever the device waits for in

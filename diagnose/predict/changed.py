@@ -1,6 +1,4 @@
-"""A change to the replayed step with its further gain in speed, the source of its saving, and the combination of two
-changes.
-"""
+"""A change to the replayed step with its further gain, the source of its saving, and the combination of two changes."""
 
 import msgspec
 import numpy as np

@@ -163,8 +163,8 @@ def _is_gentler(rule: Rule, best: Rule, ranges: Mapping[str, Speedup | None], me
 def _merit(
     ranges: Mapping[str, Speedup | None], noise: Mapping[str, float], weights: Mapping[str, Weight], rule: Rule
 ) -> _Merit:
-    """Sort key: gains above the noise first, then leading changes, then those that wait for no other, then worst and
-    best case to two digits, then effort.
+    """Sort key: above the noise, leading, waiting for no other change, worst and best case to two digits, then
+    effort.
     """
     gain, weight = ranges[rule.id], weights[rule.id]
     others = ((weights[name], each) for name, each in ranges.items())

@@ -92,8 +92,8 @@ class Remedies:
         return self._groups[name]
 
     def _merged(self, remedy: Remedy, case: Case) -> Mask | Unknown | None:
-        """Mask of the activities that fuse; None in the worst case: one operator in Python costs the host as much as
-        the chain it replaces.
+        """Mask of activities that fuse; None in the worst case: one Python operator can cost the host as much as the
+        chain.
         """
         if case == "worst" or not remedy.fuses or not len(self.measured.timeline.gpu):
             return None

@@ -244,8 +244,7 @@ class Predictor:
         return now / then if then > 0 else np.inf
 
     def _drawn(self, rule: Rule, after: Sequence[Rule], case: Case) -> tuple[float, float]:
-        """Factors by which the gain may be lower and higher in resampled draws of the same steps; nine in ten draws
-        stay within.
+        """Factors on the gain, low and high, that nine in ten resampled draws of the same steps stay within.
 
         Both are 1 if nothing is replayed or drawn.
         """
@@ -292,9 +291,7 @@ class Predictor:
         return self._before[key]
 
     def _own(self, rule: Rule, case: Case) -> Changed | None:
-        """The effect of the rule's change, also on the faults of other rules that it cures; None if the rule's own is
-        unknown.
-        """
+        """The effect of the rule's change, also on other faults that it cures; None if the rule's own is unknown."""
         changed = self._remedies.changed(rule.remedy, case)
         for other in self.cured(rule)[1:]:
             more = self._remedies.changed(other.remedy, case)

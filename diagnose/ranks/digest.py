@@ -1,6 +1,4 @@
-"""The data that joining a job's ranks needs of each rank: kilobytes, so that thousands of ranks fit where one trace
-does.
-"""
+"""The data that joining ranks needs of each rank: kilobytes, so that thousands of ranks fit where one trace does."""
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -32,8 +30,7 @@ Work = Mapping[str, tuple[float, float, float, float]]  # of families of kernels
 
 
 class Source(msgspec.Struct, frozen=True):
-    """The trace that a digest comes from, the part that could not be read, and the number of events left out on
-    request.
+    """The trace of a digest, the part that could not be read, and the number of events left out on request.
 
     `shapes_of` is the execution trace that supplied its operators' shapes, "" if they have their own, or none.
     """
@@ -142,9 +139,7 @@ class RankDigest(msgspec.Struct, frozen=True, dict=True, weakref=True):
         return len(self.windows)
 
     def work_per_step(self, numbers: Sequence[int] = ()) -> Work:
-        """Time, number, elements and FLOPs of each family's kernels per step of the given ones, or of all if it has
-        none of these.
-        """
+        """Time, number, elements and FLOPs of each family's kernels per given step; per any if it has none of these."""
         if (known := self._work.get(key := tuple(numbers))) is None:
             known = self._work[key] = self._work_in(key)
         return known

@@ -176,18 +176,14 @@ def join(ranks: Sequence[RankDigest], network_gbs: float | None = None) -> Job:
 
 
 def _distorted(ranks: Sequence[RankDigest], matched: Match, distortion: float) -> Job:
-    """The job without waits: if the profiler delays ranks, others wait for them, so nothing is known of waits in the
-    job itself.
-    """
+    """The job without waits: if the profiler delays ranks, others wait for them, so the job's own waits are unknown."""
     why = distorted_by(distortion)
     view = JobView(len(ranks), matched=True, bus_bytes_per_s=why, bus_reached=why, suspicion=why, distortion=distortion)
     return Job(view, tuple(ranks), matched, changes=Changes(because=why.because))
 
 
 def _stays(ranks: Sequence[RankDigest], by_rank: Sequence[RankLateness], late: Collection[int]) -> float:
-    """The part of a late rank's excess that every rank has after the cure: its share of the work, which does not
-    vanish.
-    """
+    """The part of a late rank's excess that every rank has after the cure: its share of the work."""
     return 1 / len(ranks) if late and by_rank[0].cause == "more_work" else 0.0
 
 

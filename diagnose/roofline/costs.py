@@ -128,7 +128,7 @@ def _groups(timeline: Timeline, at: Ints, owner: Ints) -> tuple[Ints, Ints]:
 
 
 def _price(timeline: Timeline, rows: Ints, lead: Ints, work: _Counted) -> _Priced:
-    """The cost of each operator row (-1 has none); the name of the activity `lead` gives the element type of tensor
+    """The cost of each operator row (-1 has none); the name of activity `lead` gives the element type of tensor
     lists.
     """
     trace = timeline.trace
@@ -156,9 +156,7 @@ def _or_nan(value: float | None) -> float:
 
 
 def _own_flops(rows: Ints, operators: Counted | None) -> Floats:
-    """FLOPs of each operator beyond the counted ones inside it; for causal attention, those that its mask lets
-    through.
-    """
+    """FLOPs of each operator beyond those of counted ones inside it; of causal attention, those within its mask."""
     if operators is None or not len(operators.rows):
         return np.full(len(rows), np.nan)
     at = np.minimum(np.searchsorted(operators.rows, rows), len(operators.rows) - 1)

@@ -183,9 +183,7 @@ def _cudnn_backward(call: Call, outputs: Outputs) -> float:
 
 
 def gradient_mask(call: Call) -> list[Any] | None:
-    """Flags of a convolution's gradients by input, weight and bias; None if values are not recorded, so that two
-    count.
-    """
+    """Flags of a convolution's gradients by input, weight and bias; None if values are not recorded: then two count."""
     mask = call.scalar(len(call.concrete) - 1)
     return mask if isinstance(mask, list) and len(mask) > 1 else None
 

@@ -1,5 +1,4 @@
-"""The roofline: each kernel's distance from the best that its device can do, given the work and traffic of its
-operator.
+"""The roofline: each kernel's distance from its device's best, given the work and traffic of its operator.
 
 The work of an operator is counted once (`flop_formulas`, `traffic`) and shared over its kernels by their time. Causal
 attention counts the half of the scores that it needs. Auxiliary kernels of a matrix operator (layout copies, fills) get
@@ -110,9 +109,7 @@ def roofline_of(timeline: Timeline, device: Device) -> Roofline:
 
 
 def _settled(costs: Costs, device: Device) -> Costs:
-    """The costs with undecided precisions settled: float work whose kernel's name fits TF32 and fp32 is fp32 on a
-    device without TF32, else unknown.
-    """
+    """The costs with float work that may be TF32 or fp32 settled: fp32 on a device without TF32, else unknown."""
     without = device.gpu is not None and device.peak("tf32") is None
     told = costs.precision.but(costs.precision.are(UNSETTLED), "fp32" if without else "")
     return replace(costs, precision=told)

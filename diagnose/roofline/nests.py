@@ -83,8 +83,7 @@ def _by_stack(end: Ints, is_first: Mask) -> Ints:
 
 
 def nearest(marked: Mask, up: Ints) -> Ints:
-    """For each event in nested order, itself if it is marked, else the nearest marked one around it; -1 if there is
-    none.
+    """For each event in nested order, itself if marked, else the nearest marked one around it; -1 if there is none.
 
     `up` are the enclosing events.
     """
@@ -96,8 +95,8 @@ def nearest(marked: Mask, up: Ints) -> Ints:
 
 
 def _nearest_by_rounds(marked: Mask, up: Array) -> Array:
-    """The same as `nearest` without compiled code: each round looks twice as far, and continues only where the last
-    one advanced.
+    """`nearest` without compiled code: each round looks twice as far, and continues only where the last one
+    advanced.
     """
     found = rows_in(np.append(np.where(marked, np.arange(len(up)), up), NONE), len(up))
     left = rows_in(np.flatnonzero(~marked & (up >= 0)), len(up))

@@ -67,9 +67,7 @@ def directly_inside(trace: Trace, outer: Ints, rows: Ints) -> Iterator[tuple[int
 
 
 def around(trace: Trace, outer: Ints, inner: Ints) -> Ints:
-    """For each row of `inner`, the innermost row of `outer` that was running on its thread when it began; -1 if
-    none.
-    """
+    """For each row of `inner`, the innermost row of `outer` running on its thread when it began; -1 if none."""
     found = np.full(len(inner), NONE, np.int64)
     held = np.flatnonzero(holds(intervals(trace.ts[outer], trace.ends(outer)), trace.ts[inner]))
     if len(held):
@@ -79,9 +77,7 @@ def around(trace: Trace, outer: Ints, inner: Ints) -> Ints:
 
 
 def _running(trace: Trace, rows: Ints, pid: Ints, tid: Ints, time: Ints) -> Ints:
-    """For each instant of a thread, the innermost of `rows` that was running there; one that ends at the instant
-    does not count.
-    """
+    """For each instant of a thread, the innermost of `rows` running there, unless it ends at that instant."""
     if not len(rows):
         return np.full(len(time), NONE, np.int64)
     rows = rows[nested_order(trace, rows)]

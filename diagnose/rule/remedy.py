@@ -91,8 +91,7 @@ class Remedy(msgspec.Struct, frozen=True):
 def remedy_of(
     table: WhatIfTable, where: str, parse: Parse, groups: frozenset[str], causes: Mapping[str, tuple[str, ...]]
 ) -> Remedy:
-    """Check the table and return it as a Remedy: groups and causes must exist, and factors be numbers or expressions
-    over facts.
+    """Turn the table into a Remedy: groups and causes must exist, and factors be numbers or expressions over facts.
 
     Args:
         table: as written.

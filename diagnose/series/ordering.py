@@ -1,6 +1,4 @@
-"""Turn a table into tracks: rows by rank, in the order of their steps; resumed and repeated steps are noted and
-taken once.
-"""
+"""Turn a table into tracks: rows by rank, in the order of their steps, with resumed and repeated steps taken once."""
 
 from collections import Counter
 from collections.abc import Sequence

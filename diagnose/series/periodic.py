@@ -106,9 +106,7 @@ def _timed(track: Track, first: int, last: int, every: int, tolerance: int) -> i
 
 
 def _by_chance(there: int, called: int, rate: float) -> float:
-    """Upper bound on the probability that `there` of `called` occur by chance, at `rate` each (Chernoff's binomial
-    bound).
-    """
+    """Upper bound on the probability of `there` of `called` by chance, at `rate` each (Chernoff's binomial bound)."""
     share = min(there / called, 1.0)
     if share <= rate:
         return 1.0

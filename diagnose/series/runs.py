@@ -38,9 +38,7 @@ def runs_of(table: Table, unit: str | None = None, rank: int | None = None) -> t
 
 
 def _names(labels: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """(job, run) as they are shown: without cells that all share, and for a run the shortest cell that identifies
-    it.
-    """
+    """(job, run) as shown: without cells that all share, and for a run the shortest cell that identifies it."""
     if len(labels) < 2:
         return [("", "")] * len(labels)
     jobs = _telling([job.split(SEPARATOR) for job, _ in labels])

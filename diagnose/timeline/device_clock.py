@@ -24,8 +24,8 @@ _ROUNDS = 4  # each brings what is left of the drift within a third down to a fr
 
 
 def on_hosts_clock(trace: Trace, gpu: Activities) -> Trace:
-    """The trace with its device's times moved later by the least shift that leaves no more than one linked activity in
-    a hundred before its launch.
+    """The trace with its device's times moved so that at most one linked activity in a hundred begins before its
+    launch.
 
     The same trace if no shift is needed, or if the links are unreliable: streams would not run in launch order.
     """
@@ -54,9 +54,7 @@ def _are_few(early: Mask) -> bool:
 
 
 def _in_order(gpu: Activities, linked: Ints) -> Ints:
-    """The linked activities launched before all later ones on their stream: others may have a wrong link, which
-    proves nothing.
-    """
+    """The linked activities launched before all later ones on their stream; others may have a wrong link."""
     by_stream = linked[np.argsort(gpu.stream[linked], kind="stable")]
     queues = np.split(by_stream, np.flatnonzero(np.diff(gpu.stream[by_stream])) + 1)
     before_all = [gpu.launch_start[q] <= np.minimum.accumulate(gpu.launch_start[q][::-1])[::-1] for q in queues]

@@ -152,9 +152,7 @@ def element_bytes(name: str) -> int:
 
 @lru_cache(_MOST_NAMES)
 def collective_kind(name: str) -> str:
-    """The collective that a kernel or an annotation runs, such as "allreduce"; "collective" if its name does not
-    show it.
-    """
+    """The collective of a kernel or an annotation, such as "allreduce"; "collective" if its name does not show it."""
     row = leftmost_match(table().collective, name.lower())
     return row.kind if row else "collective"
 

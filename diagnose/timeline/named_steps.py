@@ -53,9 +53,7 @@ def numbers_of(trace: Trace, rows: Ints) -> Ints:
 
 
 def _outermost(trace: Trace, rows: Ints) -> Ints:
-    """The ranges of the thread with most of their time, in order of start; those that begin before an earlier one
-    has ended are left out.
-    """
+    """The ranges of the thread with most of their time, in order of start, without those that begin inside another."""
     if not len(rows):
         return rows
     threads, which = np.unique(trace.tid[rows], return_inverse=True)

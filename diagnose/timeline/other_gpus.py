@@ -19,9 +19,7 @@ def _none() -> Ints:
 
 @dataclass(frozen=True)
 class OtherGpus:
-    """The number of other GPUs that work for the process, the time when any of them does, and the calls that launch
-    on them.
-    """
+    """The number of other GPUs that work for the process, when any does, and the calls that launch on them."""
 
     count: int = 0
     busy: iv.Intervals = field(default_factory=lambda: iv.EMPTY)

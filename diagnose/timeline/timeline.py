@@ -164,8 +164,8 @@ class Timeline(Derived):
 
 
 def timeline_of(trace: Trace, rank: int, step_range: re.Pattern[str] | None = None) -> Timeline:
-    """Link the events of one rank's trace and find its steps; `step_range` matches the ranges that are steps, if the
-    user states it.
+    """Link the events of one rank's trace and find its steps; `step_range`, if stated, matches the ranges that are
+    steps.
 
     Raises:
         UserError: `step_range` matches none.

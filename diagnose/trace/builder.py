@@ -97,9 +97,7 @@ class ColumnBuilder:
         return self._rows
 
     def scanning(self, ahead: bool = False) -> Scanning | None:
-        """A reader of chunks for `put`, which reads the next one in parallel if `ahead`; None if each has to go
-        through `add`.
-        """
+        """A reader of chunks for `put`, in parallel if `ahead`; None if each chunk has to go through `add`."""
         return scanning_of((self._names, self._cats, self._shapes), sorted(self._left_out), ahead)
 
     def add(self, chunk: Chunk) -> None:

@@ -39,8 +39,7 @@ _LOADED_BY = ("trace", "formulas/kineto.py", "decoding/__init__.py", "arrays.py"
 
 @dataclass(frozen=True)
 class Key:
-    """The content of a file, as the hash that `hashed` returns; `state` shows whether the file has been written to
-    since.
+    """The content of a file, as the hash from `hashed`; `state` shows whether the file has been written to since.
 
     `settled` is whether nothing had written to it for a while before it is hashed. `is_new` is whether no file of its
     size has an entry, so that this one has none either; it is then hashed on demand.
@@ -74,9 +73,7 @@ class Cache(CacheFolder):
         self._contents = Contents(folder)
 
     def key(self, path: Path) -> Key | None:
-        """The key under which the content of `path` is stored, None for a file that is unreadable or too small to
-        gain.
-        """
+        """The key of the content of `path`, None for a file that is unreadable or too small to gain."""
         try:
             before = state_of(path)
             if not path.is_file() or path.stat().st_size < SMALLEST_FILE_BYTES:

@@ -28,8 +28,7 @@ _decode = msgspec.json.Decoder(dict[str, _Hash]).decode
 
 
 def state_of(path: Path) -> State:
-    """The state of a file, which any write to it changes: device, number, size, time of the last write, and of the
-    change.
+    """The state of a file, changed by any write to it: device, number, size, and times of the last write and change.
 
     Raises:
         OSError: there is no such file.

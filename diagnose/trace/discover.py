@@ -107,8 +107,7 @@ def _no_files(folder: Path) -> tuple[Path, ...]:
 
 
 def _without_copies(files: list[RankFile]) -> tuple[list[RankFile], tuple[Path, ...]]:
-    """The files without copies, and the copies: files for which there is a larger one of the same folder, rank and
-    beginning, under any name.
+    """The files, and copies: those with a larger file of the same folder, rank and beginning, under any name.
 
     If the beginning holds no time, which would be unique to a capture, the name has to be the same too.
     """

@@ -64,8 +64,7 @@ _decode = msgspec.json.Decoder(_Document).decode
 
 
 def with_shapes(trace: Trace) -> Trace:
-    """Return the trace with the shapes of the execution trace in its folder, if it has none itself and both are of one
-    run.
+    """Return the trace with shapes from the execution trace in its folder, if it has none and both are of one run.
 
     An execution trace that cannot be used is counted as lost.
     """

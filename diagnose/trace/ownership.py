@@ -1,6 +1,4 @@
-"""Ownership of files: a file that others may have written is not trusted, and one that is not the user's is not
-touched.
-"""
+"""Ownership of files: those that others may have written are not trusted, and those of others are not touched."""
 
 import contextlib
 import os

@@ -46,9 +46,7 @@ def remove_abandoned(folder: Path, of: str | None = None) -> None:
 
 
 def held(handle: int) -> bool:
-    """Lock the part; whether this process holds it now. On a file system without locks it counts as held, so nobody
-    removes it.
-    """
+    """Lock the part; return whether this process holds it. Without locks in the file system it counts as held."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -48,9 +48,7 @@ class Processes(Generic[Task, Answer]):
             self._threads.append(thread)
 
     def submit(self, task: Task) -> "Future[Answer | None]":
-        """A future of the answer to the task; its result is None if no process gave one, and the caller then
-        computes it.
-        """
+        """A future of the answer to the task; None if no process gave one, which the caller then computes."""
         future: Future[Answer | None] = Future()
         if self._threads:
             self._tasks.put((future, task))

@@ -25,9 +25,7 @@ Kind = Literal["gauges", "rates"]
 
 @dataclass(frozen=True)
 class Reading:
-    """Least, median and greatest value of one quantity in the window, or over the run if there is none in the
-    window.
-    """
+    """Least, median and greatest value of one quantity in the window, or over the run if the window has none."""
 
     least: float
     median: float

@@ -57,9 +57,7 @@ def called(name: str | None, runs: Sequence[Run], path: Path) -> Run:
 
 
 def _folders(run: Run, path: Path) -> set[str]:
-    """The folder below `path` that holds all files of the run, if there is one, and the file itself if it is the
-    only one.
-    """
+    """The folder below `path` with all files of the run, if there is one, and the file itself if it is the only one."""
     folders = {file.path.parent for file in run.files}
     named = {f.path for f in run.files if len(run.files) == 1} | (folders if len(folders) == 1 else set())
     return {place.relative_to(path).as_posix() for place in named if place.is_relative_to(path) and place != path}

@@ -75,8 +75,8 @@ def _spans(m: Measured) -> iv.Intervals:
 
 
 def _runs_with_broadcasts(m: Measured) -> iv.Intervals:
-    """Intervals from the first to the last operator of each run that packs and broadcasts, directly inside a forward
-    range.
+    """From the first to the last operator of each run that packs and broadcasts, directly inside a forward range:
+    the intervals.
     """
     trace = m.timeline.trace
     rows, forward = _directly_in_forwards(m)

@@ -59,8 +59,8 @@ def _product_ns(m: Measured, *precisions: str) -> int:
 
 
 def _tails(m: Measured) -> tuple[iv.Intervals, int] | Unknown:
-    """The intervals from the last kernel of the backward pass to the end of the last reduction, and the number of
-    reductions that end in them.
+    """Intervals from the end of the backward pass to the end of the last reduction, and the number of reductions
+    ending there.
     """
     sent = m.messages
     reductions = sent.reduces_gradients & sent.in_backward

@@ -51,9 +51,7 @@ def forward_reduction_share(m: Measured) -> Value:
 
 
 def _untold(m: Measured) -> Unknown | None:
-    """The reason why sends cannot be distinguished from all-to-all, which NCCL builds from them: kernels lack a
-    collective's fields.
-    """
+    """The reason why sends cannot be distinguished from all-to-all: kernels lack the fields of a collective."""
     sent = m.messages
     return NO_SIZES if ((sent.kind == SEND_RECEIVE) & (sent.ranks == NOT_RECORDED)).any() else None
 

@@ -23,8 +23,7 @@ NOT_LINKED = Unknown("kernels are not linked to operators", another_run("capture
 
 
 class Signature(msgspec.Struct, frozen=True):
-    """A signature that many calls of an operator share: its name and the sizes of its tensor arguments, none if not
-    recorded.
+    """The signature of many calls of an operator: its name and the sizes of its tensor arguments, none if not recorded.
 
     `shape` indexes `Trace.shapes`, -1 if nothing is recorded. `calls` is the number of calls that launched kernels in
     the counted steps.

@@ -1,6 +1,4 @@
-"""The call that makes the host wait for the device: an operator that reads a value, a copy, loss scaling, or the
-loop.
-"""
+"""The call that makes the host wait for the device: an operator reading a value, a copy, loss scaling, or the loop."""
 
 import msgspec
 import numpy as np

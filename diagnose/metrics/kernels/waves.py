@@ -25,7 +25,7 @@ def occupancy_of(m: Measured, at: Ints) -> Floats:
 
 
 def waves_of(m: Measured, at: Ints) -> Floats:
-    """How many times these activities fill the device with blocks, by what Kineto records of their launches; NaN if
+    """How many times these activities fill the device with blocks, by Kineto's record of their launches; NaN if
     unknown.
     """
     trace, row, found = m.timeline.trace, m.timeline.gpu.row, np.full(len(at), np.nan)

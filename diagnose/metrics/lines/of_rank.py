@@ -31,9 +31,7 @@ class RankCode(msgspec.Struct, frozen=True):
 
 
 def code_of(timeline: Timeline, record: CaptureRecord) -> RankCode:
-    """The user's code by the samples of the record, else by the calls of the trace; the record's reason if neither has
-    any.
-    """
+    """The user's code by the samples of the record, else by the calls of the trace, else the record's reason."""
     samples = stack_samples(record)
     by_samples = sampled(samples) if samples is not None else None
     training = by_samples if isinstance(by_samples, UserCode) else recorded(timeline) or by_samples

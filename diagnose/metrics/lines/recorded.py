@@ -107,8 +107,8 @@ class _Calls(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def doing(self) -> Array:
-        """The purpose of each call as an index into DOINGS: the first of the list among those of itself and all calls
-        around it.
+        """The purpose of each call as an index into DOINGS: the first in the list among itself and all calls around
+        it.
         """
         told = np.array([DOINGS.index(doing_of(name) or DOINGS[-1]) for name in self.names], np.int8)[self.name]
         found = np.full(len(self.rows), _OTHERWISE, np.int8)
@@ -148,8 +148,7 @@ class _Calls(msgspec.Struct, frozen=True, dict=True):
             yield Spent(stacks[stack], DOINGS[doing], called(self.names[by]) if by >= 0 else "", weight)
 
     def _stacks(self, chosen: Mask) -> tuple[Ints, list[tuple[Frame, ...]]]:
-        """Return the number of the stack for each of the user's calls, and the stacks: its own frame after those around
-        it.
+        """Return the stack number of each of the user's calls, and the stacks: its own frame after those around it.
 
         A call comes after its caller, so one pass finds the stack around each.
         """

@@ -1,6 +1,4 @@
-"""Effects of the batch size: the part of a step that does not grow with it, how much larger it may be,
-recomputation.
-"""
+"""Effects of the batch size: the part of a step that does not grow with it, how much it may grow, recomputation."""
 
 import math
 

@@ -39,9 +39,7 @@ def micro_batch_growth_factor(m: Measured) -> Value:
 
 
 def _memory_growth(m: Measured) -> float:
-    """Factor by which the memory that grows with the batch may grow; infinite if memory is unknown or there is no
-    GPU.
-    """
+    """Factor by which memory that grows with the batch may grow; infinite if unknown or without a GPU."""
     if m.without_gpu:
         return inf
     peak, total, states = memory_peak_bytes(m), memory_total_bytes(m), model_state_bytes(m)

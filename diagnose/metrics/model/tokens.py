@@ -46,8 +46,8 @@ def _recorded(m: Measured) -> Tokens | None:
 
 
 def _looked_up(m: Measured) -> Tokens | None:
-    """Tokens by the indices of the largest embedding table, if that is a vocabulary: its size is also a matrix
-    product's width.
+    """Tokens looked up in the largest embedding table, if it is a vocabulary: its size is a matrix product's width,
+    too.
     """
     trace, steps = m.timeline.trace, m.timeline.steps
     rows = np.flatnonzero(trace.named_in(lambda name: name == "aten::embedding", *OPS) & (trace.shape >= 0))

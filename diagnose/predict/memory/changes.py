@@ -14,8 +14,7 @@ _HALF_OF_WEIGHTS = {"bfloat16": "bf16", "float16": "fp16"}
 
 
 def changed(plan: JobPlan, rule: Rule, facts: Facts) -> JobPlan | str:
-    """Return the job with the rule's change, the same one if none of its settings affects memory, or the reason why it
-    is unknown.
+    """Return the job with the rule's change, unchanged if no setting affects memory, or why it is unknown.
 
     Args:
         plan: the job as it is.

@@ -114,8 +114,7 @@ def stage_parameters(plan: JobPlan, stage: int) -> float:
 
 
 def _training_state(plan: JobPlan, stage: int) -> dict[str, float]:
-    """Weights, gradients, master weights and optimizer states, sharded by the ZeRO stage (Rajbhandari et al. 2020,
-    section 5).
+    """Weights, gradients, master weights and optimizer states by ZeRO stage (Rajbhandari et al. 2020, section 5).
 
     Gradients that are summed up in a wider type exist in the type of the backward pass as well. Autocast keeps a 16-bit
     copy of each weight from its first use to the end of the backward pass. FSDP's SHARD_GRAD_OP keeps a copy of what it
@@ -149,9 +148,7 @@ def micro_batches_in_flight(plan: JobPlan, stage: int) -> int:
 
 
 def _activations(plan: JobPlan, stage: int) -> dict[str, float]:
-    """Activations of all blocks and micro-batches in flight; with checkpointing, the checkpoints and one block in
-    full.
-    """
+    """Activations of all blocks and micro-batches in flight; with checkpointing, checkpoints and one block in full."""
     block = block_activations(plan)
     kept = plan.layers_per_stage[stage] * micro_batches_in_flight(plan, stage) * plan.micro_batch_tokens
     checkpoint = {"none": 0.0, "selective": block.selected, "full": block.boundary}[plan.checkpointing]
@@ -166,9 +163,7 @@ def _activations(plan: JobPlan, stage: int) -> dict[str, float]:
 
 
 def _loss(plan: JobPlan, stage: int) -> float:
-    """Bytes of the loss in the last stage, else 0. Liger computes the head's gradient in the forward pass and keeps it
-    as well.
-    """
+    """Bytes of the loss in the last stage, else 0. Liger computes and keeps the head's gradient in the forward pass."""
     if stage < plan.sharding.pp - 1:
         return 0
     head = plan.model.head_weights / plan.sharding.tp * plan.precision.weight_bytes if plan.liger else 0

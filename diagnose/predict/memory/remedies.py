@@ -48,9 +48,7 @@ def _fits(plan: JobPlan, micro_batch: int, taken: float) -> bool:
 
 
 def remedies(plan: JobPlan) -> tuple[Remedy, ...]:
-    """Changes that free memory, the one that admits the largest micro-batch first; those that free nothing are left
-    out.
-    """
+    """Changes that free memory, the one that admits the largest micro-batch first; others are left out."""
     now = memory_ledger(plan).total_bytes
     found = []
     for name, changed in _changes(plan):

@@ -156,8 +156,7 @@ def _in_groups(values: Ints, group: Array, groups: int, places: Ints) -> Ints:
 
 
 def _edges(gpu: Activities, due: Ints, late: Mask, told: Mask) -> tuple[Ints, Mask]:
-    """The activity of another stream that each one waits for, and whether it was the last its stream held at the
-    launch.
+    """The activity of another stream that each one waits for, and whether it was its stream's last at the launch.
 
     It is the last one launched before, if it ended just before a late start (of several streams, the one that ended
     last). A collective may start later still: it also needs free multiprocessors. If the host made a stream wait, it

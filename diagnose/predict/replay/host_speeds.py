@@ -45,9 +45,7 @@ AS_PROFILED = HostSpeeds()
 
 @dataclass(frozen=True)
 class Recorded:
-    """The host's work for one cause in the replayed steps: nanoseconds per step, and number of events that begin in
-    it.
-    """
+    """The host's work for one cause in the replayed steps: nanoseconds per step, and events that begin in it."""
 
     ns: float
     events: float
@@ -90,8 +88,7 @@ def _points_in(points: Ints, instants: Intervals) -> int:
 def speeds_that_fit(
     recorded: Mapping[str, Recorded], told: Mapping[str, float], fits: Callable[[HostSpeeds], bool]
 ) -> HostSpeeds:
-    """The slowest speeds at which the step `fits` the steps without the profiler; causes in `told` keep their given
-    speed.
+    """The slowest speeds at which the step `fits` the steps without the profiler; causes in `told` keep theirs.
 
     Each event costs the same. Time beyond `MOST_EVENT_NS` per event slows everything evenly.
     """

@@ -10,9 +10,7 @@ Found = TypeVar("Found")
 
 
 def lately(known: dict[Key, Found], key: Key, made: Callable[[], Found]) -> Found:
-    """Return the cached value of the key, else compute and cache it; evicts the least recently used of more than
-    four.
-    """
+    """Return the cached value of the key, else compute and cache it; evicts the least recently used of five."""
     found = known.pop(key) if key in known else made()
     known[key] = found
     if len(known) > _FEW:

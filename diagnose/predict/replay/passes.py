@@ -41,8 +41,7 @@ def _takes_a_place(costs: Costs) -> Mask:
 
 
 def _queues(streams: Ints, places: int) -> dict[int, deque[float]]:
-    """Start times of each stream's last launches; the first in the queue must have started before the next launch finds
-    a place.
+    """Start times of each stream's last launches; the next launch finds a place once the first has started.
 
     In a queue that is not full, the first counts as started long ago.
     """

@@ -87,8 +87,7 @@ class Replay:
         return self._drawn_ns is not None
 
     def drawn_ns(self, change: Change) -> Floats | None:
-        """Step times with the change in resampled draws of the same steps, shape (draws,): the uncertainty by the
-        steps.
+        """Step times with the change in resampled draws of the same steps, shape (draws,).
 
         None if steps are not drawn: on a device, or if there is only one.
         """

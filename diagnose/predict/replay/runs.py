@@ -8,8 +8,7 @@ from diagnose.predict.replay.links import Runs
 
 
 def runs_of(costs: Costs) -> Costs | None:
-    """The runs of the items as items of their own, with a queue that holds runs; None if the queue is too short for
-    that.
+    """The runs of the items as items, with a queue that holds runs; None if the queue is too short for that.
 
     Nothing waits inside a run, so its effect on the clocks of host and stream is one sum and one maximum of sums: in
     max-plus algebra a product of matrices, which may be taken in any grouping. Unless queues fill, the clocks at the

@@ -131,7 +131,7 @@ def _blocking_copies(timeline: Timeline, calls: Calls, launched: Ints) -> Ints:
 
 
 def _full_queue(timeline: Timeline, stream: Ints) -> tuple[int, Mask, Floats]:
-    """The launches that a stream holds, the activities whose call met a full queue, and the calls' time apart from
+    """The launches that a stream holds, the activities launched on a full queue, and the calls' time apart from
     waiting.
 
     A full queue shows in many calls that last long and return when the same number of launches is left to start.

@@ -144,8 +144,8 @@ def _kinds(timeline: Timeline, rows: Ints, known: Fields) -> list[str]:
 
 
 def _kind(timeline: Timeline, row: int, at: int, around: int) -> str:
-    """The kind by the fields, else by the annotation, since NCCL runs several collectives in one kernel; else by its
-    own name.
+    """The kind by the fields, else by the annotation (NCCL runs several collectives in one kernel), else by its own
+    name.
     """
     trace = timeline.trace
     if not timeline.has_gpu:

@@ -75,8 +75,7 @@ def align(ranks: Sequence[RankDigest], matched: Match) -> Alignment:
 
 
 def align_all(ranks: Sequence[RankDigest], matched: Match) -> Alignment:
-    """Like `align`, then align the remaining ranks by anything else that they share; good for an order, not for
-    residuals.
+    """Like `align`, then align the other ranks by anything that they share; good for an order, not for residuals.
 
     A broadcast or a send may end on one rank before another: that sets a clock to within its duration. A rank that
     nothing joins to the first is assumed to begin its trace with it, and sets the clocks of those it is joined with.

@@ -45,8 +45,8 @@ HYBRID = (
 
 
 class Changes(msgspec.Struct, frozen=True):
-    """Predicted changes. `error` is the distance of the unchanged replay, None without one; `because` is why they
-    are withheld.
+    """Predicted changes. `error` is that of the unchanged replay, None without one; `because` is why they are
+    withheld.
     """
 
     changes: tuple[JobChange, ...] = ()

@@ -101,9 +101,7 @@ def reason_of(
 def _host(
     cause: LatenessCause, rank: RankDigest, peers: Sequence[RankDigest], more_ns: int, more_operators: bool
 ) -> HostEvidence:
-    """How the rank's host differs from the others' if that makes it late; without a GPU, slower kernels are the
-    host's own.
-    """
+    """How the rank's host differs if that makes it late; without a GPU, slower kernels are the host's own."""
     if cause == "host":
         return host_evidence(rank, peers, more_ns)
     if cause == "more_work" and more_operators:

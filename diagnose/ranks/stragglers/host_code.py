@@ -23,9 +23,7 @@ _KINDS: tuple[HostKind, ...] = ("function", "range", "operator")
 
 
 class HostEvidence(msgspec.Struct, frozen=True):
-    """How the host of a late rank differs from the others': `where` is the place with most of the excess, "" if
-    none.
-    """
+    """How a late rank's host differs from the others': `where` is the place with most of the excess, "" if none."""
 
     code: HostCode
     says: str = ""

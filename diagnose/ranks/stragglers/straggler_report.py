@@ -60,8 +60,7 @@ def _straggler(late_rank: RankLateness, job: Job, timelines: Sequence[Timeline],
 
 
 def _gpu_hours_per_day(late_rank: RankLateness, job: Job) -> float:
-    """GPU-hours per day that the job loses by this rank: its part, by the waiting it caused, of the loss by all late
-    ranks.
+    """GPU-hours per day that the job loses by this rank: its part, by waiting caused, of the loss by all late ranks.
 
     The loss is replayed if possible, since the waiting for one rank is not all saved if the next is nearly as late.
     """

@@ -102,9 +102,7 @@ def rank_lateness_of(joined: Joined) -> list[RankLateness]:
 def _rank_lateness(
     joined: Joined, rank: int, caused: tuple[int, float], late: Mask, named: Sequence[int]
 ) -> RankLateness:
-    """The lateness of the rank at a position; `caused` is the waiting it caused in nanoseconds and as a share of the
-    others' steps.
-    """
+    """The lateness of a rank; `caused` is the waiting it caused, in nanoseconds and as a share of the others' steps."""
     ranks, evidence = joined.ranks, joined.evidence
     caused_ns, share = caused
     plain = RankLateness(ranks[rank].rank, caused_ns, share, share, UNKNOWN, rank in named)

@@ -66,8 +66,7 @@ def waited_for(
     lateness: Lateness,
     slow: Collection[int] = (),
 ) -> list[WaitedFor]:
-    """The rank that is waited for in each collective: the one that came last, or the one that this rank itself waited
-    for.
+    """The rank that is waited for in each collective: the last to come, or the one that it waited for itself.
 
     Args:
         ranks: ranks of the job.
@@ -197,8 +196,7 @@ def waits_of(ranks: Sequence[RankDigest], matched: Match, late_ranks: Sequence[W
 
 
 def held_up_ns(ranks: Sequence[RankDigest], matched: Match) -> list[Ints]:
-    """For each group, the nanoseconds that each rank of each collective waits for the last one, shape (instances,
-    members).
+    """For each group, nanoseconds that each rank waits for the last one, shape (instances, members).
 
     That is the time until the last rank comes, and the time in which that rank does other work instead of waiting for
     the transfer. For messages, and without a GPU, only the time until it comes counts: a stage waits for the transfer

@@ -1,4 +1,4 @@
-"""The breakdown of the step: one bar of classes, and the waterfall as a table whose bars start where the one above
+"""The breakdown of the step: a bar of classes, and the waterfall as a table whose bars start where the one above
 ends.
 """
 

@@ -78,9 +78,7 @@ class Figures:
 
 @dataclass(frozen=True)
 class RooflineView:
-    """The roofline as drawn: `chart` is None if nothing can be drawn, for the reason in `missing`; `rates` is
-    whether any rate is known.
-    """
+    """The roofline as drawn: if `chart` is None, `missing` is the reason; `rates` is whether any rate is known."""
 
     chart: Chart | None
     missing: str

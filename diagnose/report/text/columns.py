@@ -8,8 +8,8 @@ from diagnose.report.text.page import Page
 
 
 class Column(msgspec.Struct, frozen=True):
-    """A table column that many cells wide, shown if the console has at least `least`; words are aligned left,
-    numbers right.
+    """A table column of `cells` width, shown if the console has `least` or more; words are aligned left, numbers
+    right.
     """
 
     name: str

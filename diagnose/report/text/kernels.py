@@ -39,9 +39,7 @@ def print_kernels(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
 
 
 def print_host_operators(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
-    """Print the longest operators, as many as requested of kernels; only for jobs with operators and without
-    kernels.
-    """
+    """Print the longest operators, as many as requested of kernels, for jobs with operators and without kernels."""
     rows, of = diagnosis.host_operators, basis(diagnosis).name
     if not extent.kernels or not rows:
         return

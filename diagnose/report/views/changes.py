@@ -71,8 +71,7 @@ class Capture(msgspec.Struct, frozen=True):
 
 
 class PlanView(msgspec.Struct, frozen=True):
-    """The next change and the plan. `nothing` is the reason why there is no next change, "" if there is one;
-    `is_judged` is whether that was decided.
+    """The next change, if `is_judged`, and the plan. `nothing` is why there is no next change, "" if there is one.
 
     `together` is the gain of the whole plan and `numerics` its rules that can change the training's results; `withheld`
     is the reason why nothing that needs a replay is predicted. `also` are the findings with no place elsewhere.

@@ -27,9 +27,7 @@ _BEYOND_MFU = "compute-bound work beyond MFU"
 
 
 class Basis(msgspec.Struct, frozen=True):
-    """The denominator of every share of the ledger: `total_ns` over `count` steps, or that many times their
-    `median`.
-    """
+    """The denominator of every share of the ledger: `total_ns` over `count` steps, or as many times their `median`."""
 
     name: str
     total_ns: int
@@ -72,8 +70,7 @@ class Row(msgspec.Struct, frozen=True):
 
 
 def rows(parts: Sequence[WaterfallPart], details: bool = False, named: Named = cause_name) -> list[Row]:
-    """Rows of the ledger: the model's FLOPs at the peak if MFU is known, then the classes by size, each with its parts
-    by size.
+    """Rows of the ledger: the model's FLOPs at the peak if MFU is known, then the classes and their parts by size.
 
     With `details`, every class and part that took time has a row. Without it, the small parts of a class share one row,
     and a class that would print as 0.0 % has none. Unexplained time always has one.

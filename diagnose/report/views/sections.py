@@ -1,6 +1,4 @@
-"""The sections of a report. Text, HTML and Markdown each show every one of them, or give a reason for leaving it
-out.
-"""
+"""The sections of a report. Text, HTML and Markdown each show all of them, or give a reason for leaving one out."""
 
 from collections.abc import Mapping
 

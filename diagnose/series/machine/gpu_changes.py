@@ -75,9 +75,7 @@ def _telling(readings: Sequence[GpuReading], name: str) -> list[GpuReading]:
 
 
 def _grew(seen: Sequence[tuple[int, float]]) -> tuple[int, float, float, float] | None:
-    """The step of the first growth, the values before and after, and the last value; a counter that restarts is
-    counted from there on.
-    """
+    """The step of the first growth, the values before and after, and the last value; a reset counter counts on."""
     steps = [(step, now - before) for (_, before), (step, now) in pairwise(seen) if now > before]
     if not steps:
         return None

@@ -87,8 +87,8 @@ def _add(busy: dict[tuple[int, int], int], rows: Ints) -> None:
 
 
 def _devices_without_a_process(database: Database, devices: set[int]) -> dict[int, int]:
-    """The processes of devices whose activities name none: the only one that calls CUDA or, if there are as many as
-    devices, the one at the same place.
+    """The processes of devices whose activities name none: the only caller of CUDA or, of as many, the one at its
+    place.
     """
     callers = list(_callers(database)) if devices else []
     if len(callers) == 1:

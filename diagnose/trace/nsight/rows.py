@@ -47,9 +47,7 @@ def spelled(
 
 
 def named(kinds: Ints, name_of: Callable[..., str]) -> tuple[list[str], Ints]:
-    """The names of rows by the columns that determine their kind, shape (rows, any): distinct names, and an index
-    into them.
-    """
+    """The names of rows by the columns that determine their kind, shape (rows, any): distinct names, and an index."""
     if not len(kinds):
         return [], np.zeros(0, np.int64)
     distinct, which = np.unique(kinds, axis=0, return_inverse=True)

@@ -30,7 +30,7 @@ def intervals(starts: Ints, ends: Ints) -> Intervals:
     if (starts[1:] < starts[:-1]).any():
         order = np.argsort(starts, kind="stable")
         starts, ends = starts[order], ends[order]
-        del order  # of millions of events, the largest of what is held at once
+        del order  # with millions of events this is the largest array in memory
     if (ends[1:] < ends[:-1]).any():
         ends = np.maximum.accumulate(ends)
     behind = starts[1:] > ends[:-1]

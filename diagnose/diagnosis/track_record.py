@@ -6,7 +6,7 @@ import msgspec
 
 from diagnose.diagnosis.terms import Speedup
 
-NOT_TOLD_APART = 0.005  # what two printed factors cannot tell apart
+NOT_TOLD_APART = 0.005  # printed factors that differ by less look equal
 Standing = Literal["less", "as", "more"]
 
 

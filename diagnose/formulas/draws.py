@@ -5,7 +5,7 @@ import numpy as np
 from diagnose.arrays import Ints
 
 DRAWS = 400
-MOST = 0.9  # of the draws lie between the ends of a range
+MOST = 0.9  # share of the draws between the ends of a range
 ENDS = ((1 - MOST) / 2, (1 + MOST) / 2)
 
 

@@ -4,7 +4,7 @@ from diagnose.diagnosis import Diagnosis, Finding, Recommendation
 from diagnose.facts import spoken
 from diagnose.predict.plan import ALIKE, WORTH_PLANNING, pays, promised
 
-SAME_PROMISE = 0.005  # gains are told with two digits
+SAME_PROMISE = 0.005  # gains are printed with two digits
 AT_ACHIEVABLE = ("model-flops", "padding", "recompute", "lower-precision", "below-datasheet")
 _UNSAFE = "the capture is at fault, which comes before every change"
 _OPENS_PLAN = "no other change gains more in its worst case"

@@ -25,12 +25,12 @@ from diagnose.attribution.leading import (
 from diagnose.diagnosis import Confidence, LedgerEntry, Verdict, VerdictClass
 from diagnose.facts import spoken
 
-MUCH_UNOBSERVED = 0.10  # of the step: from there on a verdict is less sure, and says so
+MUCH_UNOBSERVED = 0.10  # of the step: above it a verdict is less sure, and says so
 TOO_MANY_LOST = 0.20  # of the kernel launches: nothing is decided
 MANY_LOST = 0.02  # of the kernel launches: no verdict is sure
 ODD_FACTOR = 2.0  # times the median step: a longer one is another kind of step
 ODD_SHARE = 1 / 3  # of the steps at most: more of them are what the job does
-FEW_ODD = 2  # steps, which do not tell how often they come
+FEW_ODD = 2  # steps, too few to show how often they occur
 MOSTLY_COPIES = 0.90  # of what waits for data
 MOSTLY_SIZED = 0.80  # of the kernel time, judged by the roofline
 

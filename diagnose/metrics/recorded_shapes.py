@@ -7,7 +7,7 @@ from diagnose.metrics.measured import Measured
 from diagnose.metrics.unknowns import NO_SHAPES
 from diagnose.trace.vocabulary import GRAPH_LAUNCH
 
-_REPLAYED = 0.1  # of the kernel time of the steps: less is no reason for what lacks in all of it
+_REPLAYED = 0.1  # of the kernel time of the steps: less does not explain missing shapes
 _WITHOUT_GRAPHS = another_run("capture some steps without CUDA graphs, with record_shapes=True")
 _OTHERS = nothing_helps("shapes recorded again would tell no more")
 

@@ -39,8 +39,8 @@ _INSIDE = {
     "accelerate_ddp": "Accelerator(..., kwargs_handlers=[DistributedDataParallelKwargs({})])",
 }
 CODE, DS_CONFIG = "code", "ds_config"
-WRAPPERS = ("ddp_strategy", "accelerate_ddp")  # what hands its settings on to DistributedDataParallel
-TYPED = (CODE, DS_CONFIG, "lightning_trainer")  # what no run can set
+WRAPPERS = ("ddp_strategy", "accelerate_ddp")  # targets that pass their settings to DistributedDataParallel
+TYPED = (CODE, DS_CONFIG, "lightning_trainer")  # targets that no run can set
 _ACTIVATION_CHECKPOINTING = (5, 23)
 _SAMPLING_STRATEGY = (5, 2)
 _DTYPE = (4, 56)

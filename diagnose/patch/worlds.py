@@ -23,8 +23,8 @@ from diagnose.probes.apply.allowed import why_not
 from diagnose.probes.protocol import ACCELERATE, BARE_LOOP, LIGHTNING, LOOPS, TRAINER
 
 _TABLE = Path(__file__).parents[1] / "data" / "settings.toml"
-_WORD = re.compile(r"\{(\w+)\|(\w+)\}")  # a fact, or a word where it is not known
-_WRAPPERS = {LIGHTNING: "ddp_strategy", ACCELERATE: "accelerate_ddp"}  # what takes the keys of DistributedDataParallel
+_WORD = re.compile(r"\{(\w+)\|(\w+)\}")  # a fact, or a word if it is unknown
+_WRAPPERS = {LIGHTNING: "ddp_strategy", ACCELERATE: "accelerate_ddp"}  # targets that take the keys of DistributedDataParallel
 _PLACES = {
     "dataloader": "of the DataLoader",
     "ddp": "of DistributedDataParallel",

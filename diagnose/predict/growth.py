@@ -16,7 +16,7 @@ from diagnose.diagnosis.terms import Estimate
 RUN_NOISE = 0.016  # standard deviation of a run: benchmarks/ladder.csv, six sizes that were each run twice
 _RULED_OUT = 4.0  # chi-square above the best one: two standard deviations of one quantity
 _SHAPES = np.linspace(-1.0, 1.0, 21)
-# what grows, over the rest, at the largest run
+# the growing part over the rest, at the largest run
 _SHARES = np.concatenate([np.linspace(0.0, 0.3, 121), np.geomspace(0.3, 1e2, 481)[1:]])
 _FREE = 3  # a, p and q
 _ENDLESS = 1e18

@@ -9,7 +9,7 @@ from diagnose.diagnosis.terms import Estimate
 from diagnose.predict.growth import RUN_NOISE
 
 _CONFIDENT = 2.0  # standard deviations
-MOST_GPUS = 10_000_000  # of a job; who states more is damaged
+MOST_GPUS = 10_000_000  # of a job: a larger number means a damaged file
 
 
 @dataclass(frozen=True)

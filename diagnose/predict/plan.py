@@ -12,7 +12,7 @@ from diagnose.rule import Rule
 WORTH_PLANNING = 1.02
 MOST_PLANNED = 5
 EFFORTS = ("setting", "code", "cluster")
-ALIKE = 0.02  # of a speedup: nobody tells gains apart that lie closer
+ALIKE = 0.02  # of a speedup: closer gains count as equal
 
 _Merit = tuple[bool, bool, bool, float, float, int, bool, str]
 

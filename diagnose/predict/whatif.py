@@ -74,7 +74,7 @@ class Predictor:
     def _told_ns(self, step_ns: float) -> dict[str, float]:
         """Nanoseconds by cause, from the ranges of a step without profiler and GPU, divided as in the window."""
         if self.measured.timeline.has_gpu:
-            return {}  # what the host does there may pass beside kernels
+            return {}  # host work there may overlap with kernels
         told: dict[str, float] = {}
         for causes, share in told_shares(self.measured.record).items():
             profiled = {c: self.replay.recorded[c].ns for c in causes if c in self.replay.recorded}
@@ -154,7 +154,7 @@ class Predictor:
     def saving(self, rule: Rule) -> Saving | None:
         """The sources of the time that the rule's change saves in its best case; None if nothing is replayed."""
         if not (rule.remedy and rule.remedy.replayed and self.replay.valid and self.measured.timeline.has_gpu):
-            return None  # without a GPU the replay is the ledger, and nothing passes beside other work
+            return None  # without a GPU the replay is the ledger, and no work overlaps
         before, after = self._all((), "best"), self._all((rule,), "best")
         if before is None or after is None or after[0].gain != 1 or before[1] <= 0:
             return None
@@ -256,7 +256,7 @@ class Predictor:
         now, then = self._drawn_ns(before[0]), self._drawn_ns(together[0])
         if now is None or then is None or together[1] <= 0 or not then.min() > 0:
             return 1.0, 1.0
-        gain = before[1] * before[0].gain / (together[1] * together[0].gain)  # of the steps, the tokens left out
+        gain = before[1] * before[0].gain / (together[1] * together[0].gain)  # of the steps, without the tokens
         low, high = np.quantile(now / then / gain, draws.ENDS).tolist()
         return min(low, 1.0), max(high, 1.0)
 

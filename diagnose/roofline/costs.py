@@ -21,7 +21,7 @@ from diagnose.timeline.kernel_names import AUXILIARY, COMPUTE_FAMILIES, element_
 
 _FEWER_OPERATIONS = ("winograd", "fft")  # tags of kernels
 UNSETTLED = "float"  # tensors are float, and the kernel may be TF32 or fp32
-_SINGLE = {True: "tf32", False: "fp32", None: UNSETTLED}  # what float tensors are multiplied in, on tensor cores or not
+_SINGLE = {True: "tf32", False: "fp32", None: UNSETTLED}  # precision of products of float tensors, on tensor cores or not
 
 
 class Costs(msgspec.Struct, frozen=True):
@@ -123,7 +123,7 @@ def _groups(timeline: Timeline, at: Ints, owner: Ints) -> tuple[Ints, Ints]:
     longest = np.flatnonzero(long == np.maximum.reduceat(long, first)[group])
     which, lead = np.empty(len(at), np.int64), np.empty(len(first), np.int64)
     which[order] = group
-    lead[group[longest]] = order[longest]  # of several the last
+    lead[group[longest]] = order[longest]  # the last of several
     return which, lead
 
 

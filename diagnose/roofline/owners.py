@@ -11,7 +11,7 @@ from diagnose.timeline import Timeline
 from diagnose.trace import Trace
 from diagnose.trace.vocabulary import OPS
 
-_ROUNDS = 32  # of candidates handed on; what is left then lies behind deep nests
+_ROUNDS = 32  # of candidates passed on; those left then are in deep nests
 
 
 def operators(timeline: Timeline) -> Ints:

@@ -189,7 +189,7 @@ def _rows(block: tuple[int, int, Ints, float], covers: int) -> tuple[Floats, Flo
     clock = at - (took.sum() - np.cumsum(took)) / 1e6
     times = max(covers // own, 1)
     whole = len(us) // times * times
-    if whole < len(us) and times > 1:  # what is left is less than a sample of the others
+    if whole < len(us) and times > 1:  # the rest is less than a sample of the others
         us, took, clock = us[:whole], took[:whole], clock[:whole]
     timed = (us > 0).reshape(-1, times).sum(axis=1)
     mean = us.reshape(-1, times).sum(axis=1) / np.maximum(timed, 1)

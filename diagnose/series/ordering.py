@@ -192,7 +192,7 @@ def _track(
         good[:1] = True  # the first row only starts the clock
         told.unusable += int(np.sum(~good))
         good[:1] = False
-        good[1:] &= np.diff(attempt) == 0  # what passed while the job was down is no step
+        good[1:] &= np.diff(attempt) == 0  # time while the job was down is not a step
     else:
         with np.errstate(divide="ignore", over="ignore"):
             seconds = 1 / value if kind == "rate" else value

@@ -215,7 +215,7 @@ def _of_tables(tables: Sequence[tuple[Path, Table]], unit: str | None, kind: str
         named = _RANK_IN_NAME.search(path.name) if len(tables) > 1 else None
         tracks_read, runs_read, read, told_here = runs_of(table, unit, int(named[1]) if named else None)
         tracks += tracks_read
-        runs += runs_read if not runs or not named else []  # of ranks with a log each, the first one's
+        runs += runs_read if not runs or not named else []  # if each rank has a log, those of the first
         reads.append(read)
         reserved += [one for one in reservations(table) if one not in reserved]
         told = told.joined(told_here)

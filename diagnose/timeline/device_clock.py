@@ -19,7 +19,7 @@ _FEW = 2  # that may be early of how few ever
 _IN_ORDER = 0.95  # of the linked activities of a stream, which runs them as they were launched
 _IDLE_NS = 5_000
 _ENOUGH = 20  # activities that an idle device begins, of the first and of the last third of these
-_NEARLY_AT_ONCE = 0.9  # of these begin later after their launch than the one by which drift is told
+_NEARLY_AT_ONCE = 0.9  # of these begin later after their launch than the one that shows the drift
 _ROUNDS = 4  # each brings what is left of the drift within a third down to a fraction
 
 

@@ -10,7 +10,7 @@ from diagnose.timeline.activities import Activities
 from diagnose.trace import Trace
 from diagnose.trace.vocabulary import GPU_CATEGORIES, RUNTIME
 
-LEAST_SHARE = 0.05  # of the busiest GPU's time: a GPU that does less is only touched, as by a context of its own
+LEAST_SHARE = 0.05  # of the busiest GPU's time: a GPU with less is hardly used, as by a mere context
 
 
 def _none() -> Ints:

@@ -161,7 +161,7 @@ def digest(path: Path, threads: int = 1) -> str:
         return _joined(map(hashed, segments))
     from concurrent.futures import ThreadPoolExecutor  # small traces are not hashed
 
-    with contextlib.suppress(RuntimeError), ThreadPoolExecutor(threads) as pool:  # raised where no thread can be had
+    with contextlib.suppress(RuntimeError), ThreadPoolExecutor(threads) as pool:  # raised if no thread is available
         return _joined(pool.map(hashed, segments))
     return _joined(map(hashed, segments))
 

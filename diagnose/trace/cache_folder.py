@@ -131,7 +131,7 @@ def is_own_folder(folder: Path) -> bool:
 
 def _own(folder: Path, named: re.Pattern[str]) -> Iterator[tuple[Path, os.stat_result]]:
     """Our own files of such a name."""
-    from diagnose.trace.packing import is_marked  # what only looks for an entry needs no arrays
+    from diagnose.trace.packing import is_marked  # looking for an entry needs no arrays
 
     for path in [each for each in folder.iterdir() if named.fullmatch(each.name)]:
         with contextlib.suppress(OSError), own_file(path) as file:

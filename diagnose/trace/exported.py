@@ -40,7 +40,7 @@ _LIMITS = {
 }
 _REASONS = ("DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", "DCGM_FI_DEV_CLOCKS_EVENT_REASONS")
 _READ = frozenset({*_GAUGES, *_COUNTED, *_LIMITS, *_REASONS})
-_IDLE = 0x1  # of the reasons: the clock of an idle GPU says nothing
+_IDLE = 0x1  # of the reasons: the clock of an idle GPU is meaningless
 _AROUND_S = 60.0  # monitors ask every 15 to 60 seconds: as near are readings of the window's
 _LARGEST_BYTES = 256 << 20
 _LINE = re.compile(r"(DCGM_FI_\w{1,80})\{([^}\n]{0,2000})\}[ \t]+(\S{1,40})(?:[ \t]+(\d{1,16}))?[ \t]*$")

@@ -7,7 +7,7 @@ from diagnose.trace.record import CaptureRecord
 from diagnose.trace.vocabulary import DATA_WAIT, LOGGING, OPTIMIZER_STEP
 
 _LATER = 1.05  # times the step: more cannot be of the same steps
-TOLD = {  # the causes of the ledger of a host step that a range tells, together where there are several
+TOLD = {  # causes in the ledger of a host step that a range stands for, jointly if there are several
     ("data-wait",): DATA_WAIT,
     ("logging",): LOGGING,
     ("operator-optimizer", "optimizer-host"): OPTIMIZER_STEP,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-MARK = b"diagnose packed trace\r\n"  # what every file that is kept begins with, a half-written one too
+MARK = b"diagnose packed trace\r\n"  # the beginning of every cached file, even a half-written one
 _OTHERS_WRITE = modes.S_IWGRP | modes.S_IWOTH
 
 

@@ -165,7 +165,7 @@ def serve() -> None:
     A thread reads, so that the process ends as soon as its parent does, even in the middle of a task.
     """
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a library prints must not get between the answers
+    os.dup2(2, 1)  # a library's output must not get between the answers
     tasks: queue.SimpleQueue[Any] = queue.SimpleQueue()
     threading.Thread(target=_take, args=(tasks,), daemon=True).start()
     with contextlib.suppress(BrokenPipeError):

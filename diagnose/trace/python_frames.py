@@ -22,7 +22,7 @@ _TYPED_IN = re.compile(r"<(stdin|ipython-input)")  # other names in angle bracke
 COLLECTION = "Python GC"
 DOINGS = ("collecting", "loading", "backward", "forward", "optimizer", "step")
 """What a thread is doing; of two that hold, as in a forward pass that is run again in the backward pass, the first."""
-_DONE_BY = {  # what the name of a call says of all that runs inside it
+_DONE_BY = {  # the purpose of everything inside a call, by its name
     "collecting": re.compile(COLLECTION),
     "loading": re.compile(r"(.*/)?(torch/utils/data|accelerate/data_loader\.py)"),
     "backward": re.compile(r"<built-in method run_backward|(.*/)?torch/(_tensor|autograd/\w+)\.py\(\d+\): \w*backward"),

@@ -18,7 +18,7 @@ _SPOKEN = {
     "applications_clocks": "a clock that is set for it",
     "sync_boost": "the clocks of other GPUs",
 }
-_MOSTLY = 0.5  # of the readings: less holds no median clock down
+_MOSTLY = 0.5  # of the readings: less does not lower the median clock
 
 Kind = Literal["gauges", "rates"]
 

@@ -24,7 +24,7 @@ _scanner = compiled("diagnose.trace._scanner", _VERSION)
 # apart push each other out of the caches of a core.
 _ROOM = 65_608
 _MOST_EXACT_DIGITS = 15  # of a double
-_LONGEST_KNOWN = 64  # bytes of a text that is kept with what it says
+_LONGEST_KNOWN = 64  # bytes of a text whose number is cached
 _text = msgspec.json.Decoder(str).decode
 
 

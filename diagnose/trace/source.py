@@ -22,7 +22,7 @@ except ImportError:
 
 
 def _zstd() -> ModuleType | None:
-    for name in ("compression.zstd", "backports.zstd"):  # of Python 3.14, and what brings it to older ones
+    for name in ("compression.zstd", "backports.zstd"):  # of Python 3.14, and its backport
         with contextlib.suppress(ImportError):
             return importlib.import_module(name)
     return None

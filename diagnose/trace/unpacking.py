@@ -8,7 +8,7 @@ from typing import Any, Protocol
 GZIP_MAGIC = b"\x1f\x8b"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _ZSTD_SKIPPED = b"\x2a\x4d\x18"  # behind a first byte of any value: a frame that holds no data
-_STEP_BYTES = 1 << 14  # of gzip in and text out: what is lost before the place where it is damaged
+_STEP_BYTES = 1 << 14  # of gzip in and text out: at most so much is lost before damage
 
 
 class Unpacker(Protocol):
@@ -143,4 +143,4 @@ class Members:
                 if out:
                     yield out
         except (zlib.error, ValueError, getattr(self._library, "error", zlib.error)):
-            self._broken = True  # what was decompressed so far is sound; the rest counts as cut off
+            self._broken = True  # the text so far is sound; the rest counts as cut off

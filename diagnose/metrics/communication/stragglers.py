@@ -15,7 +15,7 @@ NOWHERE = Unknown(
     ),
 )
 
-ONE_RANK = 0.8  # of the waiting, from which on it is one rank that the others wait for
+ONE_RANK = 0.8  # of the waiting: above it, a single rank counts as the cause
 _TURNS: Mapping[str, str] = {
     waiting_for("data"): "data",
     waiting_for("host"): "host code",

@@ -7,7 +7,7 @@ from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 from diagnose.metrics.run.setup import accumulation_steps, micro_batch_size
 
-LEAST_WAIT = 0.1  # of the step: from there on it is the loader that sets the pace
+LEAST_WAIT = 0.1  # of the step: above it the loader sets the pace
 MEASURE = another_run("measure it with diagnose data")
 KEEPS_UP = Unknown(
     "the loader has batches ready before steps ask for them: how much faster it could be does not show", MEASURE

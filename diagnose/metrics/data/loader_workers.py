@@ -16,11 +16,11 @@ from diagnose.trace.record import unprofiled_ns
 LEAST_THAT_GOES = 0.2  # of the wait, when loading has to leave the run: an estimate
 LEAST_SPARE_CORES = 0.25  # while the training thread waits; workers that only wait need no more
 LEAST_CPU_SHARE = 0.02  # of a core: handing a batch over takes time as well
-NEARLY_A_WORKER = 0.05  # what is measured of a core is no more exact: 100.3 % of one is a whole one
+NEARLY_A_WORKER = 0.05  # shares of a core are measured no better: 100.3 % is a whole one
 LOST_TO_EACH, LEAST_EFFICIENCY = 0.1, 0.7  # workers that use the same disk, network and cores, at worst: an estimate
 PROFILED = 1.5  # times as long the host's work may take under the profiler, unseen while the step waits for workers
 HANDING_OVER = 1.3  # slower host at worst, by a pair of traces with 0 and 4 workers
-HANDING_OVER_CROWDED = 1.5  # where they leave no core idle: an estimate
+HANDING_OVER_CROWDED = 1.5  # if they leave no core idle: an estimate
 HALF_A_CORE = 0.5  # at worst, of a worker that computes with no core idle: a guest may take two threads for cores
 MOST_WAITING = 0.95  # of a step: it works a little, too
 MOST_WORKERS, MOST_GROWTH = 16, 4  # each takes memory of the host, and files that are open

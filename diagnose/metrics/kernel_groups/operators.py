@@ -17,7 +17,7 @@ from diagnose.roofline import owners
 from diagnose.timeline.kernel_names import Kind
 from diagnose.trace.arguments import tensor_sizes
 
-NEAR = 4  # operators on either side of one that tell what it is part of
+NEAR = 4  # operators on either side of one that show what it belongs to
 Members = Callable[[Sequence[str], int], Iterator[int]]
 NOT_LINKED = Unknown("kernels are not linked to operators", another_run("capture CPU and CUDA activities together"))
 

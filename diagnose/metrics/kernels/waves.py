@@ -11,7 +11,7 @@ from diagnose.intervals import blocks
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 
-MOST = 0.8  # of the kernels' time: of less a mean says nothing of the step
+MOST = 0.8  # of the kernels' time: a mean over less does not represent the step
 NOT_DESCRIBED = Unknown(
     "the trace does not describe how most of its kernels were launched",
     capture_setting("a CUDA build of PyTorch 2.0 or later, which writes blocks, warps and occupancy"),

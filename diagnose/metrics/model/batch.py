@@ -13,7 +13,7 @@ from diagnose.metrics.run.setup import accumulation_steps, micro_batch_size
 
 MOST_GROWTH = 4.0
 FILLED = 0.9  # of the device memory: the rest is for fragments, the CUDA context and longer batches
-MOST_STATES = 0.8  # of the peak; more leaves no activations that could be told from it
+MOST_STATES = 0.8  # of the peak: with more, activations could not be separated
 _BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8}
 
 

@@ -15,8 +15,8 @@ from diagnose.roofline import owners
 from diagnose.trace.vocabulary import ANNOTATIONS, BACKWARD
 
 _EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts")
-_WEIGHT = {"aten::mm": 1, "aten::addmm": 2}  # which argument the weight is; the rows are those of the one before
-FEWEST = 16  # products with one weight's sizes in a step: of fewer nothing is told
+_WEIGHT = {"aten::mm": 1, "aten::addmm": 2}  # position of the weight argument; the rows are those of the previous one
+FEWEST = 16  # products with one weight's sizes in a step: fewer are not judged
 _CHANGES = 0.5  # of products after each other, how many have other rows; of a dense model one for all of its layers
 NO_EXPERTS = Unknown("no experts run one by one", nothing_helps("the model has none, or they run in grouped products"))
 

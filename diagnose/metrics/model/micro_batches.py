@@ -19,8 +19,8 @@ from diagnose.trace.record import unprofiled_ns
 from diagnose.trace.vocabulary import OPS
 
 MOST_GROWTH = 16
-LARGER_CALL = 1.5  # times as long takes a call for several samples beside the arithmetic, at most: an estimate
-SLOW_FLOPS_PER_S, SLOW_BYTES_PER_S = 1e10, 4e9  # of one slow core, so that the work is rather taken for too long
+LARGER_CALL = 1.5  # at most, a call for several samples over one for a single one, apart from arithmetic: an estimate
+SLOW_FLOPS_PER_S, SLOW_BYTES_PER_S = 1e10, 4e9  # of one slow core, so that the work is over- rather than underestimated
 _BYTES_MOVED = 8  # for an element of fp32: read and written once
 _PER_LAUNCH = tuple(row.name for row in CAUSES.values() if row.per_launch)
 

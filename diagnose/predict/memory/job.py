@@ -16,7 +16,7 @@ Schedule = Literal["1f1b", "afab"]
 ATTENTIONS: tuple[Attention, ...] = get_args(Attention)
 CHECKPOINTINGS: tuple[Checkpointing, ...] = get_args(Checkpointing)
 SCHEDULES: tuple[Schedule, ...] = get_args(Schedule)
-MOST = 10_000_000  # of anything that is counted in a job: nobody has more, and arithmetic with less stays finite
+MOST = 10_000_000  # of anything counted in a job: no job has more, and arithmetic with less stays finite
 ZERO_STAGES = {0: "DDP", 1: "ZeRO-1", 2: "ZeRO-2 or FSDP SHARD_GRAD_OP", 3: "ZeRO-3 or FSDP FULL_SHARD"}
 
 

@@ -16,7 +16,7 @@ from diagnose.intervals import Intervals
 from diagnose.trace import Trace
 from diagnose.trace.vocabulary import ANNOTATIONS, PYTHON, RUNTIME
 
-SLOWEST_PROFILER = 0.3  # of the profiled time: a control step that asks for less is not believed
+SLOWEST_PROFILER = 0.3  # of the profiled time: a control step that implies less is not trusted
 MOST_EVENT_NS = 10_000.0  # an event takes 2 to 6 us; a difference that asks for more is the machine's
 _STEPS = 8  # bisections: to a 256th of the range
 

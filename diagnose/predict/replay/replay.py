@@ -20,10 +20,10 @@ from diagnose.timeline.steps import host_steps
 STEPS = 3
 MOST_ACTIVITIES = 100_000  # of several steps: a replay walks all of them, tens of times
 STRICT_ERROR_LIMIT = 0.05
-BETWEEN_STEPS_SHARE = 0.1  # of a step: a longer pause before it is no part of it
+BETWEEN_STEPS_SHARE = 0.1  # of a step: a longer pause before it is not part of it
 DEVICE_BOUND_SHARE = 0.02
 ALIKE_SHARE = 0.05  # of the mean step: replayed steps that lie further apart from it predict for other steps
-ODD_FACTOR = 2.0  # of the median step: one that is longer may not fall on the device as soon as in the trace again
+ODD_FACTOR = 2.0  # of the median step: a longer one may not recur on the device as soon as in the trace
 LINKED_AT_LEAST = 0.5  # of the activities of the replayed steps
 
 NOT_SHOWN = "kernels wait for something the trace does not show: another process on the GPU, or other ranks"

@@ -64,7 +64,7 @@ def slow_links(ranks: Sequence[RankDigest], matched: Match, node: Sequence[int] 
         keys = np.stack((calls.kind[rows], calls.bytes[rows]))
         for kind, size in np.unique(keys, axis=1).T.tolist():
             if size < 0 and plain_kind(calls.kinds[kind]) == calls.kinds[kind]:
-                continue  # of unknown sizes nobody can say that they are alike
+                continue  # collectives of unknown sizes cannot be compared
             instances = np.flatnonzero((keys[0] == kind) & (keys[1] == size))
             entry = (number, float(np.median(group.transfer[instances])), instances)
             alike[(calls.kinds[kind], size, len(group.members), nodes)].append(entry)

@@ -22,7 +22,7 @@ LATENCY_BOUND = "latency-bound: below the size at which half the bandwidth is re
 MODELLED = "expected by a model: 45 us and 80 % of the links' rate, or what such nodes reach at best"
 HIERARCHICAL = "expected by a model: what has to cross each node's boundary, over its network's rate"
 UNEVEN_STEPS = "of ranks that count {} to {} steps: per step of a rank"
-RATED_BYTES = 64 << 10  # of a smaller message the duration says nothing about bandwidth
+RATED_BYTES = 64 << 10  # durations of smaller messages do not show bandwidth
 
 
 class Sample(msgspec.Struct, frozen=True):

@@ -22,7 +22,7 @@ from diagnose.ranks.replay.rank_work import RankWork
 from diagnose.ranks.replay.rounds import Case
 
 MOST_ERROR = 0.05
-LEAST_GAIN = 1.005  # of the best case; less is no change worth a line
+LEAST_GAIN = 1.005  # of the best case; less is not worth a line
 LATENCY_NS: dict[Case, float] = {"worst": 40_000.0, "best": 10_000.0}  # of a collective, which no bandwidth shortens
 CONTENTION: dict[Case, float] = {"worst": 0.2, "best": 0.0}  # kernels last longer by so much of what they newly hide
 CASES: tuple[Case, Case] = ("worst", "best")

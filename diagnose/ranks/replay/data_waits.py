@@ -11,7 +11,7 @@ from diagnose.ranks.replay.joint import Joint
 from diagnose.ranks.replay.rank_work import RankWork
 
 DATA_WAIT = "data-wait"
-TELLING = 0.05  # of the step, from which a rank waits for data
+TELLING = 0.05  # of the step: above it a rank waits for data
 
 
 def data_wait_ns(rank: RankDigest) -> int:

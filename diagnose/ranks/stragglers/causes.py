@@ -20,8 +20,8 @@ KERNELS = "kernels"
 NO_WORK = (0.0, 0.0, 0.0, 0.0)
 EXPLAINS_BY_WORK = 0.5  # part of the longer time that more or larger kernels have to account for
 ALIKE, SLOWER = 0.35, 1.04
-MORE_TOKENS = 1.05  # of the other ranks': less is no routing to speak of
-TELLING = 0.01  # of the kernel time: smaller families say nothing
+MORE_TOKENS = 1.05  # of the other ranks': less is normal routing
+TELLING = 0.01  # of the kernel time: smaller families are not compared
 
 Judged = tuple[LatenessCause, list[str], str]  # cause, the parts of the excess that are its, a sentence
 

@@ -22,7 +22,7 @@ ENOUGH_TO_VOTE, MIN_VOTES = 5, 2
 OUTLIER = 3.5  # modified z-score (Iglewicz and Hoaglin)
 LEAST_SPREAD = 0.005  # of the step: ranks closer than this are alike
 SUSPICIOUS = 2.5  # times the share that is noise, for which each other rank waits
-MOST_OF_IT = 0.8  # of the waiting, which a rank causes that is suspected
+MOST_OF_IT = 0.8  # of the waiting: a rank that causes more is suspected
 _T_CRITICAL = (12.71, 4.30, 4.54, 3.75, 3.36, 3.14, 3.00, 2.90, 2.82, 2.76, 2.72, 2.68, 2.65, 2.62, 2.60)
 _T_MANY = 2.6
 _DIXON_95 = (0.642, 0.560, 0.507, 0.468, 0.437, 0.412, 0.392, 0.376, 0.361, 0.349, 0.338, 0.329, 0.320, 0.313, 0.306,
@@ -219,7 +219,7 @@ def _stands_out_of_few(evidence: LatenessEvidence, rank: int, others: Ints, lead
     step_ns = float(evidence.step_ns.mean())
     apart = is_apart(evidence.work_ns[rank], [evidence.work_ns[p] for p in peers], step_ns)
     own_ns = evidence.own_ns[rank][evidence.seen[rank]]
-    ahead = np.minimum(lead, own_ns)  # of two ranks the punctual one is as far behind zero
+    ahead = np.minimum(lead, own_ns)  # of two ranks, the punctual one is as far below zero
     large = float(ahead.mean()) >= CLEAR_SHARE / np.sqrt(len(lead)) * step_ns
     return apart or (large and evidence.slowest[rank].is_no_chance(len(peers) + 1))
 

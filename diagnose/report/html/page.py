@@ -89,7 +89,7 @@ _PLACED: dict[str, Part | LeftOut] = {  # in the order of the page; what is not 
 }
 SECTIONS: dict[str, Part | LeftOut] = {
     **_PLACED,
-    **{  # whose template draws the first field as it is
+    **{  # parts whose template draws the first field unchanged
         name: Part(attrgetter(fields[0]))
         for name, fields in ALL_SECTIONS.items()
         if name not in (*_PLACED, "provenance")

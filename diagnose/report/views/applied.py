@@ -59,6 +59,6 @@ def _judged(applied: Applied) -> str:
     told = f"; the difference is within the {spoken(noise, 'share')} that steps of this run lie apart" if within else ""
     if got_slower(applied):
         return f": slower than before{told}"
-    if applied.predicted_speedup is None or applied.refused:  # what is in use is less than what was predicted of
+    if applied.predicted_speedup is None or applied.refused:  # less is in use than the prediction was for
         return told
     return f": {_STANDING[standing(measured, applied.predicted_speedup)]}{told}"

@@ -8,7 +8,7 @@ from diagnose.facts import spoken
 from diagnose.report.views.changes import headline
 
 Row = tuple[str, ...]
-_FAR = 0.25  # of the recorded peak: more than twice as far off as jobs are that the ledger was held against
+_FAR = 0.25  # of the recorded peak: more than twice the error of the jobs that the estimate was tested on
 
 
 class Table(msgspec.Struct, frozen=True):

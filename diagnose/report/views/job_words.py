@@ -13,7 +13,7 @@ from diagnose.report.views.words import cause_name, counted, spans
 _HOST = {"more": "because it runs more host code", "slower": "because its host is slower"}
 EXCESS_SHOWN = 4
 SMALLEST_EXCESS = 0.01  # of the largest
-MOST_OF_IT = 0.8  # of the waiting for a late rank that goes with it, but for jitter
+MOST_OF_IT = 0.8  # of the waiting for a late rank: if more disappears with it, the rest is jitter
 TRAFFIC_HEADS = (
     "collective",
     "size",

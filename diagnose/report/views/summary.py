@@ -15,7 +15,7 @@ from diagnose.report.views.words import counted, mfu_details, mfu_line, spans
 NOTHING_TRAINS = (
     "nothing trains here: the capture shows no backward pass and no optimizer, so advice on training is left out"
 )
-LIGHT_FROM = 1.2  # profiled over unprofiled step time from which on the latter's parts are told, too
+LIGHT_FROM = 1.2  # profiled over unprofiled step time: above it the latter's parts are shown, too
 LIGHT_SHOWN = 4
 _FILES_SHOWN = 4
 _STEP_SOURCES = {

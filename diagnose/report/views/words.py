@@ -11,8 +11,8 @@ from diagnose.patch import patches
 from diagnose.report.views.plain import plain
 
 LONGEST_NAME = 100  # of a kernel, in characters
-GUARDS = frozenset({"has_gpu", "world_size", "ranks_analyzed"})  # facts that only say whether a rule applies
-TRANSFER = "transfer_share"  # the fact that is known where transfer and waiting could be told apart
+GUARDS = frozenset({"has_gpu", "world_size", "ranks_analyzed"})  # facts that only decide whether a rule applies
+TRANSFER = "transfer_share"  # the fact that is known if transfer and waiting could be separated
 Named = Callable[[str], str]
 _COUNTED_BY = {
     "given": ", FLOPs as given",

@@ -20,7 +20,7 @@ def metadata_of(database: Database) -> dict[str, Any]:
     if devices := _devices(database):
         metadata["deviceProperties"] = devices
     epochs = [int(ns) for rows in database.integers(_START, (_EPOCH,)) for ns in rows[:, 0] if 0 < ns < _LATEST_NS]
-    if len(epochs) == 1:  # of an export of several machines there are several
+    if len(epochs) == 1:  # an export of several machines has several
         metadata["baseTimeNanoseconds"] = epochs[0]
     return metadata
 

@@ -17,7 +17,7 @@ import numpy as np
 from diagnose.arrays import Ints
 from diagnose.errors import UserError, printable
 
-MISSING = int(np.iinfo(np.int64).min)  # what is no whole number, or not there
+MISSING = int(np.iinfo(np.int64).min)  # a value that is not a whole number, or is absent
 LONGEST_TEXT = 4096
 
 _ROWS_AT_ONCE = 1 << 14

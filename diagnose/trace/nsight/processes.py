@@ -16,7 +16,7 @@ CALLS, RANGES = "CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS"
 _THREAD_BITS = 24
 _THREADS = (1 << _THREAD_BITS) - 1
 _PIDS = (1 << 22) - 1  # of Linux
-_WORKS = 0.01  # of the time of the busiest process: below, a process only looks at the GPU
+_WORKS = 0.01  # of the time of the busiest process: a process with less hardly uses the GPU
 _MOST_NS = 1 << 50  # of one activity, as far as it counts here
 
 

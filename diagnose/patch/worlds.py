@@ -24,7 +24,7 @@ from diagnose.probes.protocol import ACCELERATE, BARE_LOOP, LIGHTNING, LOOPS, TR
 
 _TABLE = Path(__file__).parents[1] / "data" / "settings.toml"
 _WORD = re.compile(r"\{(\w+)\|(\w+)\}")  # a fact, or a word if it is unknown
-_WRAPPERS = {LIGHTNING: "ddp_strategy", ACCELERATE: "accelerate_ddp"}  # targets that take the keys of DistributedDataParallel
+_WRAPPERS = {LIGHTNING: "ddp_strategy", ACCELERATE: "accelerate_ddp"}  # they take the keys of DistributedDataParallel
 _PLACES = {
     "dataloader": "of the DataLoader",
     "ddp": "of DistributedDataParallel",

@@ -21,7 +21,7 @@ from diagnose.timeline.kernel_names import AUXILIARY, COMPUTE_FAMILIES, element_
 
 _FEWER_OPERATIONS = ("winograd", "fft")  # tags of kernels
 UNSETTLED = "float"  # tensors are float, and the kernel may be TF32 or fp32
-_SINGLE = {True: "tf32", False: "fp32", None: UNSETTLED}  # precision of products of float tensors, on tensor cores or not
+_SINGLE = {True: "tf32", False: "fp32", None: UNSETTLED}  # precision of float products, on tensor cores or not
 
 
 class Costs(msgspec.Struct, frozen=True):

@@ -91,7 +91,7 @@ def traces_among(paths: Iterable[Path]) -> list[RankFile]:
     starts = ((p, _peek(p)) for p in paths)
     traces = [(_identify(p, start), _may_hold_events(start)) for p, start in starts if _looks_like_trace(start)]
     traces = [(file, holds) for file, holds in traces if file.ranks]  # databases of other tools have none
-    return [file for file, holds in traces if holds] or [file for file, _ in traces]  # else files without events are reported
+    return [file for file, holds in traces if holds] or [file for file, _ in traces]  # else those without events
 
 
 def _unreadable(run: Run, others: Iterable[Path]) -> tuple[Path, ...]:

@@ -18,7 +18,7 @@ from diagnose.trace.vocabulary import ANNOTATIONS, COMMUNICATION_RANGES, OPS
 SEARCH = r".*reducer::search_unused_parameters"
 _OF_MAPS = "int"  # the type of a map of parameters; gradients are of no such type
 _HIDDEN_BY_ORDER = 0.1  # of exposed communication, an estimate
-_ENTRY, _ON_ENTRY = r"aten::select$", r"aten::(fill_|item)$"  # an entry of a map, and the operators that mark and read it
+_ENTRY, _ON_ENTRY = r"aten::select$", r"aten::(fill_|item)$"  # an entry of a map, and operators that mark and read it
 
 
 @metric("flag", needs_gpu=False)

@@ -83,7 +83,7 @@ def union(*sets: Intervals) -> Intervals:
 def intersect(a: Intervals, b: Intervals) -> Intervals:
     """Every instant that is in both sets.
 
-    Of the larger set, the intervals that overlap one of the smaller stand in a row.
+    In the larger set, the intervals that overlap one of the smaller are contiguous.
     """
     if not len(a) or not len(b):
         return EMPTY

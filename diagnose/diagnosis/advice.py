@@ -116,7 +116,8 @@ class PlanStep(msgspec.Struct, frozen=True, kw_only=True):
 
     `predicted_speedup` is its own gain then, `cumulative_speedup` that of the plan so far. `effort` is "setting",
     "code" or "cluster"; `numerics` marks a change that can change the training's results. `below_noise`: even the best
-    case buys less than steps of the window lie apart (the fact `step_noise_share`), so that no short run would show it.
+    case gains less than the spread of the window's steps (the fact `step_noise_share`), so that no short run would show
+    it.
     """
 
     rule: str
@@ -134,7 +135,7 @@ class Recommendation(msgspec.Struct, frozen=True, kw_only=True):
     `kind` is "change", "capture" (the capture is at fault, and `do` is the remedy), "nothing", or "unknown" if that was
     not judged. `rule` names the finding, whose `says`, `where`, `action`, `do`, `patch` and `predicted_speedup` are
     repeated here; without one `rule` is empty and `says` is the whole answer. `worth_doing` are the rules of the plan
-    that buy more than the noise of the steps, in its order.
+    that gain more than the noise of the steps, in its order.
     """
 
     kind: Literal["change", "capture", "nothing", "unknown"]

@@ -11,7 +11,8 @@ from typing import Any
 def evaluate(id: str, inputs: Mapping[str, Any]) -> Any:
     """The value of one worked example, in the row's unit, computed from its inputs.
 
-    What a row leaves to its text (the model, the peak, the sequence length) has a default and can be given as an input.
+    A quantity that a row only gives in its text (the model, the peak, the sequence length) has a default and can be
+    given as an input.
 
     Args:
         id: the row, such as "M15.9-PaLM" or "C06".

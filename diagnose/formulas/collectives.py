@@ -34,7 +34,7 @@ def latency_and_wire_s(latency_s: float, wire_bytes: float, bytes_per_s: float) 
 
 
 def transfer_s(kind: str, message_bytes: float, ranks: int, bytes_per_s: float, latency_s: float = 0.0) -> float:
-    """Seconds of a collective of which nobody waits for anybody."""
+    """Seconds of a collective without any waiting."""
     return latency_and_wire_s(latency_s, wire_bytes(kind, message_bytes, ranks), bytes_per_s)
 
 

@@ -17,7 +17,8 @@ _BYTES_PER_MARKETED_GB = (0.955e9, 1.105e9)  # GDDR boards lose a little to ECC,
 
 
 class Gpu(msgspec.Struct, frozen=True):
-    """One row. Rates are dense (no 2:4 sparsity), in TFLOP/s and GB/s; None is a unit the board lacks or nobody states.
+    """One row. Rates are dense (no 2:4 sparsity), in TFLOP/s and GB/s; None means that the board lacks the unit or that
+    its rate is not published.
 
     Attributes:
         names: what torch and Kineto call the board; with `prefix`, how those names begin.

@@ -1,4 +1,4 @@
-"""The rules that fired, with what each change buys, and the order in which to make the changes."""
+"""The rules that fired, with the gain of each change, and the order in which to make the changes."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -48,7 +48,9 @@ def _gentler(rule: Rule, fired: Iterable[tuple[Rule, Judgement]]) -> frozenset[s
 def findings_of(
     judged: Judged, facts: Facts, predictor: Predictor, sections: Sections, weights: Mapping[str, Weight]
 ) -> tuple[Finding, ...]:
-    """The rules that fired: what makes the answer unsafe first, then what bounds the step, then by what a cure buys."""
+    """The rules that fired: what makes the answer unsafe first, then what bounds the step, then by the gain of the
+    cure.
+    """
     findings = [
         sections.part(rule.id, partial(_finding, rule, judgement, facts, predictor), None)
         for rule, judgement in judged
@@ -65,7 +67,8 @@ def in_order(findings: Sequence[Finding], weights: Mapping[str, Weight]) -> tupl
 def _precedence(
     findings: Sequence[Finding], weights: Mapping[str, Weight], finding: Finding
 ) -> tuple[bool, bool, bool, float, bool, float, int, str]:
-    """A severe finding without a prediction stands at a promise of UNKNOWN_AS: its gain is not known to be small.
+    """The sort key of a finding. || A severe finding without a prediction counts as a prediction of UNKNOWN_AS, since
+    its gain is not known to be small. A finding that waits for gentler changes comes after the last of them.
 
     What awaits gentler changes stands behind the last of them.
     """

@@ -40,7 +40,7 @@ def recommended(diagnosis: Diagnosis) -> Recommendation:
 
 
 def nothing_pays(diagnosis: Diagnosis) -> bool:
-    """Whether every change is known to buy too little: none is planned, and what is not predicted is no warning."""
+    """Whether every change is known to gain too little: none is planned, and what is not predicted is no warning."""
     if diagnosis.plan or not diagnosis.replay.valid or diagnosis.verdict.class_ == "undecided":
         return False
     if any(_is_unsafe(finding) for finding in diagnosis.findings):

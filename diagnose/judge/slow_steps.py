@@ -20,9 +20,9 @@ _WARM = 1.1
 
 
 def slow_steps(case: Case) -> tuple[SlowStep, ...]:
-    """The slowest of them, by number; of a step that is slow on several ranks that of the rank it is slowest on.
+    """The slowest steps, in order of number; for a step that is slow on several ranks, the slowest rank's.
 
-    Of a window that the profiler distorts none: what grew there may be the profiler's.
+    None of a window that the profiler distorts: a growth there may be the profiler's.
     """
     worst: dict[tuple[int, bool], SlowStep] = {}
     measured = [m for m in case.measured if case.only in (None, m.timeline.rank)]

@@ -216,7 +216,8 @@ def _merged(row: _Row, below: int) -> tuple[Ints, Ints, Ints, Ints]:
 def _first_of_merged(row: _Row, below: int) -> Mask:
     """Mask of the slices that are not merged with the one before them.
 
-    What begins in different cells of a grid of `below` stays apart, so that a long run of short slices keeps its shape.
+    Slices that begin in different cells of a grid of `below` stay apart, so that a long run of short slices keeps its
+    shape.
     """
     if not below or not len(row.start):
         return np.ones(len(row.start), bool)

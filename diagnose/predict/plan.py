@@ -32,7 +32,7 @@ class Weight(msgspec.Struct, frozen=True):
     gentler: frozenset[str] = frozenset()
 
     def yields(self, gain: Speedup | None, ranges: Mapping[str, Speedup | None]) -> bool:
-        """Whether a rule that excludes this one promises more: in the worst case, to two digits, else in the best."""
+        """Whether a rule that excludes this one gains more: in the worst case, to two digits, else in the best."""
         promised = [_to_compare(ranges.get(name)) for name in self.yields_to]
         return max(promised, default=_to_compare(None)) > _to_compare(gain)
 
@@ -48,7 +48,7 @@ class Weight(msgspec.Struct, frozen=True):
         return _most(gain) if self.leads(gain) and worst < WORTH_PLANNING else worst
 
     def follows(self, gain: Speedup | None, others: Iterable[tuple["Weight", Speedup | None]]) -> bool:
-        """Whether the fault is for information, and a critical one's cure may buy more than its own at best."""
+        """Whether the fault is for information, and a critical one's cure may gain more than its own at best."""
         critical = [_most(each) for weight, each in others if weight.severity == "critical"]
         return self.severity == "info" and max(critical, default=1.0) > _most(gain)
 
@@ -111,7 +111,7 @@ def plan_of(
 
 
 def pays(gain: Speedup) -> bool:
-    """Whether the best case buys 2 %, or nobody knows what it buys."""
+    """Whether the best case gains 2 % or is unknown."""
     return gain[1] is None or gain[1] >= WORTH_PLANNING
 
 
@@ -146,13 +146,13 @@ def _to_compare(gain: Speedup | None) -> tuple[float, float]:
 
 
 def _surpassed(gain: Speedup | None, ranges: Iterable[Speedup | None]) -> bool:
-    """Whether another change buys more in its worst case than this one at best."""
+    """Whether another change gains more in its worst case than this one at best."""
     best = None if gain is None else gain[1]
     return best is not None and any(other is not None and other[0] > best for other in ranges)
 
 
 def _is_gentler(rule: Rule, best: Rule, ranges: Mapping[str, Speedup | None], merit: Callable[[Rule], _Merit]) -> bool:
-    """Whether the rule's change buys as much as that of the best one, which alters numerics, with less to be tried."""
+    """Whether the rule's change gains about as much as the best one, which alters numerics, with no more effort."""
     if rule.numerics or not best.numerics or EFFORTS.index(rule.effort) > EFFORTS.index(best.effort):
         return False
     (worst, most), (least, other) = ((promised(ranges[each.id]), _most(ranges[each.id])) for each in (best, rule))

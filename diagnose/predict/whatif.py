@@ -88,15 +88,15 @@ class Predictor:
 
     @cached_property
     def _may_be_waiting(self) -> bool:
-        """Whether nobody knows what of the collectives is transfer: a late rank makes no faster transfer help."""
+        """Whether the transfer part of the collectives is unknown: faster transfer does not help against late ranks."""
         fact = self.facts.get("waiting_share")
         return fact is not None and not fact.known
 
     def _without_transfer(self, rule: Rule, after: Sequence[Rule]) -> float:
-        """The speed of a step that waits for ranks and transfers nothing: no change of the transfers buys more.
+        """The speed of a step that waits for ranks and transfers nothing: an upper bound for changes of transfers.
 
-        One that leaves fewer of them leaves fewer places at which ranks wait for each other, too, and gives the cores
-        of a host that sends back to its operators.
+        Fewer collectives also mean fewer places at which ranks wait for each other, and free the cores of a host that
+        sends for its operators.
         """
         fewer, now = rule.remedy is not None and not {*WAITING}.isdisjoint(rule.remedy.host), self._all(after, "best")
         waiting = self._share("passing_waiting_share", "waiting_share") if fewer else 0.0
@@ -183,7 +183,7 @@ class Predictor:
         return (rule, *alike) if first is rule else (rule,)
 
     def _is_hidden(self, rule: Rule, after: Sequence[Rule], best: float) -> bool:
-        """Whether faster kernels or transfers buy nothing only because the host is as slow as the profiler makes it."""
+        """Whether faster kernels or transfers gain nothing only because the profiler makes the host slow."""
         on_device = rule.remedy and (rule.remedy.kernels or rule.remedy.communication)
         if self._is_calibrated or best >= WORTH_TELLING or not on_device:
             return False

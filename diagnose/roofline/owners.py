@@ -55,7 +55,7 @@ def _by_id(timeline: Timeline, rows: Ints) -> Ints:
 def directly_inside(trace: Trace, outer: Ints, rows: Ints) -> Iterator[tuple[int, Ints]]:
     """Each of `outer`, of one thread, and the `rows` of that thread, `outer` among them, that are directly inside it.
 
-    Those end behind all that is inside it and began before them.
+    These end after everything inside them that began before.
     """
     rows = rows[ordered(trace.ts[rows], -trace.dur[rows])]
     begin, end = trace.ts[rows], trace.ends(rows)

@@ -255,7 +255,7 @@ def filled(template: str, speak: Callable[[str, bool], str], told: Callable[[str
 
 
 def names_in(template: str) -> frozenset[str]:
-    """The facts that a sentence speaks of."""
+    """The facts that a sentence mentions."""
     return frozenset(place["fact"] for place in PLACEHOLDER.finditer(template) if not place["setting"])
 
 

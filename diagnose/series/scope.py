@@ -1,4 +1,6 @@
-"""Whom a change affects: the tracks' changes put together, all ranks, a host, or some ranks; and who causes it."""
+"""Whom a change affects: the tracks' changes put together, all ranks, a host, or some ranks; and the cause among
+them.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

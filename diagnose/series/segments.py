@@ -108,7 +108,7 @@ def _confirmed(values: Floats, chosen: list[int], alpha: float, least: float) ->
 def _misfit(values: Floats) -> Floats:
     """Squared misfit of two levels, for each place k = 1 ... n-1 of the second; far values are drawn in.
 
-    Of one level the misfit is the sum of squares less the squared sum over the number, so running sums give all places.
+    The misfit of one level is the sum of squares less the squared sum over the number, so running sums give all places.
     """
     middle = np.median(values)
     reach = 3 * max(float(np.median(np.abs(values - middle))) * 1.4826, 1e-9)

@@ -8,7 +8,7 @@ T = TypeVar("T")
 
 
 class Derived:
-    """Something of which results are remembered. Nobody writes to them."""
+    """An object whose derived results are cached. Callers must not modify the results."""
 
     def once(self, derive: Callable[[Self], T]) -> T:
         """The result of `derive` for this object, computed at the first call."""

@@ -171,7 +171,8 @@ def leftmost_match(rows: Sequence[AnyRow], name: str) -> AnyRow | None:
 def multiplies_in(kind: Kind, *precisions: str) -> bool:
     """Whether kernels of this kind are matrix products, convolutions or attention in one of the precisions.
 
-    What prepares or finishes their work is none, and neither is a matrix times a vector, which memory bounds.
+    Kernels that prepare or finish their work do not count, nor do products of a matrix and a vector, which memory
+    bounds.
     """
     matrix = kind.family in COMPUTE_FAMILIES and kind.tags.isdisjoint((AUXILIARY, VECTOR))
     return matrix and kind.precision in precisions

@@ -199,7 +199,7 @@ class ColumnBuilder:
     def _hold_calls(self, of_chunk: Iterable[tuple[int, Args]]) -> None:
         """Notes the collectives among rows of the chunk at hand until there are many.
 
-        What is noted is plain: arguments as they were decoded keep the text of the whole chunk.
+        It keeps plain values, because decoded arguments keep the text of the whole chunk in memory.
         """
         for row, args in of_chunk:
             if args.collective is not None:

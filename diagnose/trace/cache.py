@@ -150,7 +150,7 @@ class Cache(CacheFolder):
 
 
 def _as_read(trace: Trace) -> Trace:
-    """The same trace, apart from the losses that whoever uses it adds."""
+    """The same trace, apart from losses that its users add."""
     return replace(trace, loss=copy.deepcopy(trace.loss))
 
 

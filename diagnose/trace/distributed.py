@@ -64,7 +64,7 @@ def _group(config: Mapping[str, Any]) -> ListedGroup:
 
 
 def rank_in(text: bytes) -> int | None:
-    """The rank that a piece of a file's text states, for who does not read the file."""
+    """The rank that a piece of a file's text states, for callers that do not read the file."""
     stated = _RANK_IN_TEXT.search(text)
     return int(stated[1]) if stated else None
 

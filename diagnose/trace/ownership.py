@@ -12,7 +12,7 @@ _OTHERS_WRITE = modes.S_IWGRP | modes.S_IWOTH
 
 
 def is_users_alone(stat: os.stat_result) -> bool:
-    """Whether it belongs to the user of this process, and nobody else may write to it."""
+    """Whether it belongs to the user of this process, and no other user may write to it."""
     return stat.st_uid == os.geteuid() and not stat.st_mode & _OTHERS_WRITE
 
 

@@ -37,7 +37,9 @@ def is_part(name: str, of: str | None = None) -> bool:
 
 
 def remove_abandoned(folder: Path, of: str | None = None) -> None:
-    """Removes the parts that this user's processes left in the folder and nobody holds; nothing else. Never fails."""
+    """Removes the parts that this user's processes left in the folder and that no process holds; nothing else. Never
+    fails.
+    """
     with contextlib.suppress(OSError):
         for name in os.listdir(folder):
             if is_part(name, of):

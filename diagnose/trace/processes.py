@@ -1,7 +1,7 @@
 """Plain subprocesses that take tasks over a pipe and answer over another.
 
 Nothing of the caller is forked or imported again, so a script needs no guard around its main code. Tasks and answers
-are pickled between processes of this program alone. Ctrl-C reaches the caller, who ends the processes. They only save
+are pickled between processes of this program alone. Ctrl-C reaches the caller, which ends the processes. They only save
 time: what the system gives none for, or what one dies over, the caller does itself.
 """
 

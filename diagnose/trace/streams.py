@@ -1,6 +1,7 @@
-"""Input that is no file (standard input, a pipe, `<(zcat trace.json.gz)`), copied to one, since it is read repeatedly.
+"""Input that is not a file (standard input, a pipe, `<(zcat trace.json.gz)`), copied to one, since it is read
+repeatedly.
 
-Nothing is waited for in vain: a pipe that nobody writes to, or in which nothing comes, is given up.
+Waiting ends: a pipe without a writer, or without data, is given up after a while.
 """
 
 import errno

@@ -1,7 +1,7 @@
 """Traces, or shares of one, loaded at once by several processes that hand their columns over in packed files.
 
 A trace, or what is left of a share, is too large for the pipe between processes; a file is mapped and checked as the
-cache's files are. Nothing is lost with a process but its time: who asked reads the file himself.
+cache's files are. A lost process costs only its time: the caller then reads the file itself.
 """
 
 import contextlib

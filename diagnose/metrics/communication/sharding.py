@@ -84,7 +84,7 @@ def backward_gather_share(m: Measured) -> Value:
 
 @metric("share", "all-gathers after the first of a step")
 def unprefetched_gather_share(m: Measured) -> Value:
-    """All-gathers that begin while no kernel runs: nobody asked for them before the layer before was done."""
+    """All-gathers that begin while no kernel runs: they were not requested before the previous layer was done."""
     gpu, windows = m.timeline.gpu, m.attribution.windows
     start = m.messages.start[m.messages.gathers]
     step = np.searchsorted(windows[:, 0], start, side="right")

@@ -1,4 +1,4 @@
-"""Late ranks: what they cost, what their cure buys, and what makes them late."""
+"""Late ranks: their cost, the gain of their cure, and their causes."""
 
 from collections.abc import Mapping
 

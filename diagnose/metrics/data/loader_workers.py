@@ -83,9 +83,11 @@ def most_data_wait_left_share(m: Measured) -> Value:
 
 
 def _left(m: Measured, without_room: float, worst: bool) -> Value:
-    """A batch takes the wait to load without workers, and as many steps as there are workers with them.
+    """The share of the wait that is left: a batch takes the wait to load without workers, and as many steps as workers
+    with them.
 
-    Of the worst case, handing batches over makes the rest of the step longer, and so much less of the batch is left.
+    In the worst case, handing batches over makes the rest of the step longer, which leaves less of the loading to wait
+    for.
     """
     wait, advised, running = m.share("data-wait"), advised_loader_workers(m), _running(m)
     if isinstance(advised, Unknown):

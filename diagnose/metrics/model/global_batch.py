@@ -1,4 +1,4 @@
-"""The samples and tokens of an optimizer step over all ranks, and the batch beyond which more buys little."""
+"""The samples and tokens of an optimizer step over all ranks, and the batch beyond which more gains little."""
 
 from diagnose.facts import Unknown, Value, analysis_option, capture_setting, nothing_helps
 from diagnose.metrics.communication.ddp import uses_ddp

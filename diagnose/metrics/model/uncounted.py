@@ -1,4 +1,4 @@
-"""Matrix kernels of which nobody counted the FLOPs: what a numerator made of the operators that ran leaves out."""
+"""Matrix kernels without counted FLOPs, which a numerator made of the operators that ran leaves out."""
 
 import msgspec
 import numpy as np

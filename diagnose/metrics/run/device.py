@@ -1,4 +1,4 @@
-"""The device: its name, who makes it, and what it can do at most."""
+"""The device: its name, its maker, and its peak rates."""
 
 import re
 from collections import Counter

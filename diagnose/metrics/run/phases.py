@@ -53,7 +53,7 @@ def rewards_share(m: Measured) -> Value:
 def log_probabilities_share(m: Measured) -> Value:
     """The step while the log-probabilities of samples are computed, by the model as it was or the reference model.
 
-    Those of which the loss is made count in the update.
+    Log-probabilities for the loss count in the update.
     """
     return _share(m, _LOG_PROBABILITIES)
 

@@ -41,9 +41,9 @@ class BlockActivations:
 
 
 def block_activations(plan: JobPlan) -> BlockActivations:
-    """Bytes for each token; tensor parallelism has divided what it divides.
+    """Bytes per token on one rank, after division by tensor parallelism.
 
-    With sequence parallelism what lies between the matrices is divided by tp, too (Korthikanti et al., section 4.2.2).
+    With sequence parallelism, tensors between the matrices are divided by tp, too (Korthikanti et al., section 4.2.2).
     """
     tp = plan.sharding.tp
     between = tp if plan.sharding.sequence_parallel else 1

@@ -49,7 +49,7 @@ class HostLedger:
 
     @property
     def communicates(self) -> bool:
-        """Whether a collective holds up the host."""
+        """Whether a collective delays the host."""
         return bool(self.each_ns.get(EXPOSED, np.zeros(0)).any())
 
     def step_ns(self, change: Change) -> float:

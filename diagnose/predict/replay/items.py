@@ -1,8 +1,8 @@
-"""The step as one sequence of items, in an order in which each comes after all it waits for.
+"""The step as one sequence of items, in an order in which each comes after everything it waits for.
 
-An item is a host call with the GPU activity it launched, a host call alone, or an activity alone. Calls stand alone
-that wait or end a step; activities do that are later kernels of a graph, that the trace does not link, or that their
-stream holds back.
+An item is a host call with the GPU activity it launched, a host call alone, or an activity alone. Calls that wait or
+end a step are alone; so are activities that are later kernels of a graph, that the trace does not link, or that their
+stream delays.
 """
 
 from collections.abc import Hashable

@@ -183,7 +183,7 @@ def _standing_for_all(timeline: Timeline, lengths: Ints) -> tuple[int, ...]:
 
 
 def _stand_for_all(lengths: Ints, steps: tuple[int, ...]) -> bool:
-    """Whether the mean of these steps is that of all, about which the report speaks."""
+    """Whether these steps have about the mean of all steps, which the report is about."""
     return bool(abs(lengths[list(steps)].mean() - lengths.mean()) <= ALIKE_SHARE * lengths.mean()) if steps else True
 
 
@@ -217,9 +217,10 @@ def _host_windows(timeline: Timeline, steps: tuple[int, ...]) -> Ints:
 
 
 def _measured_ns(timeline: Timeline, steps: tuple[int, ...]) -> float:
-    """Mean device step. One without a step before it ends on the device before the host is done: it lasts as the host.
+    """Mean device step. A step without one before it ends on the device before the host is done, so it counts as long
+    as on the host.
 
-    What the host does after its last launch delays the device in the next step, which such a trace may not hold.
+    The host's work after its last launch delays the device in the next step, which such a trace may not hold.
     """
     device, host = timeline.steps.device[list(steps)], timeline.steps.host[list(steps)]
     lengths, on_host = device[:, 1] - device[:, 0], host[:, 1] - host[:, 0]

@@ -73,9 +73,9 @@ def slow_links(ranks: Sequence[RankDigest], matched: Match, node: Sequence[int] 
 
 
 def _blaming(links: Sequence[SlowLink]) -> list[SlowLink]:
-    """The links, each with the ranks that it is of: one rank's own is slow in all of its groups.
+    """The links, each with the ranks to blame: one rank's own link is slow in all of its groups.
 
-    What most of the slow groups have in common explains those, then what most of the others have.
+    The member that most of the slow groups have in common explains these, then the one that most of the others have.
     """
     left = {frozenset(link.members) for link in links}
     common: dict[frozenset[int], tuple[int, ...]] = {}

@@ -277,7 +277,7 @@ def waiting_by_rank(evidence: LatenessEvidence, named: Sequence[int]) -> Ints:
 
 
 def transient_delays(evidence: LatenessEvidence, named: Sequence[int]) -> list[tuple[int, int]]:
-    """Ranks and positions of steps in which an unnamed rank held up the job as if it were a straggler.
+    """Ranks and positions of steps in which an unnamed rank delayed the job as if it were a straggler.
 
     Nothing when it happens in more than a third of the steps: then it is an imbalance.
     """

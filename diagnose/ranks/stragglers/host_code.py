@@ -91,8 +91,8 @@ def _weighted_median(values: Floats, weights: Floats) -> float:
 def _place(rank: RankDigest, peers: Sequence[RankDigest], extra_ns: float, *, more_often: bool = False) -> Place | None:
     """The tightest place that accounts for half of the excess: a function of the job first, then a range, an operator.
 
-    Time includes what runs inside, so the callers of that place account for it too, and take longer. With `more_often`
-    only what the rank runs more often than the other ranks.
+    Time includes what runs inside, so the callers of that place account for it too, and take longer. With `more_often`,
+    only places that the rank runs more often than the other ranks.
     """
     found = {
         key: ran.ns / max(rank.steps, 1)

@@ -90,7 +90,7 @@ def _whole_host(late_rank: RankLateness, job: Job) -> int:
 
 
 def passing_of(job: Job) -> tuple[Straggler, ...]:
-    """The ranks that held up single steps and are not accused."""
+    """The ranks that delayed single steps and are not named as stragglers."""
     return tuple(_straggler(b, job, (), None) for b in job.lateness if b.persistence == "transient")
 
 
@@ -130,7 +130,7 @@ def suspecting(job: Job) -> Job:
 
 
 def _may_be_missed(job: Job) -> tuple[int, int]:
-    """Nanoseconds of all ranks in exposed collectives that a missing one may hold up: seen as transfer, and as waiting.
+    """Nanoseconds of all ranks in exposed collectives that a missing one may delay: seen as transfer, and as waiting.
 
     In a group whose ranks are all there one of them comes last; if it waited itself, in a group with others, it is no
     present rank that the rest wait for.

@@ -39,7 +39,7 @@ class RankLateness:
         stands_out: whether it is named.
         steps: numbers of the steps in which it is late.
         of_steps: number of the steps that were judged.
-        persistence: "transient" for a rank that held up the job and is not named, "suspected" for one that causes most
+        persistence: "transient" for a rank that delayed the job and is not named, "suspected" for one that causes most
             of the waiting of too few steps.
         own_ns: how far it is behind by its own doing, mean over those steps.
         waiting_share: share of all the waiting in collectives that it causes.

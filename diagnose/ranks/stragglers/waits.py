@@ -138,7 +138,7 @@ class _Chain:
     def _is_messenger(self, number: int) -> Mask:
         """Mask of a group's collectives whose last rank is behind by its communication more than by its own doing.
 
-        Of messages those whose sender's own lateness is less than half of what is waited for it.
+        For messages, those whose sender's own lateness is less than half of the waiting for it.
         """
         group, excess = self._matched[number], self._excess[number]
         late, at = group.members[group.last], np.arange(len(group.call))

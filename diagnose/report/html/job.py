@@ -1,4 +1,4 @@
-"""The post-mortem of a job under the heat map: who is late and what it costs, hosts, collectives, changes, clocks."""
+"""The post-mortem of a job under the heat map: late ranks and their cost, hosts, collectives, changes, clocks."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

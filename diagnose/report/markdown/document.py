@@ -144,7 +144,7 @@ def _planned(number: int, change: Change, to: Writer) -> str:
 
 
 def _headline(number: str, told: Headline, to: Writer) -> Inline:
-    """The change with what it buys, then the fault."""
+    """The change with its gain, then the fault."""
     action = to.text(told.action) if told.fault else to.code(told.action)
     gain = f" ({told.gain})" if told.gain else ""
     return spaced((Inline(f"{bold(Inline(f'{number}{action}'))}{gain}"), to.code(told.fault)))

@@ -1,4 +1,4 @@
-"""The ranks of a job in Markdown: a heat map of the worst, the hosts, the collectives, and what changes would buy."""
+"""The ranks of a job in Markdown: a heat map of the worst, the hosts, the collectives, and the gain of changes."""
 
 from diagnose.diagnosis import Diagnosis
 from diagnose.diagnosis.postmortem import Postmortem, Traffic

@@ -59,7 +59,7 @@ def _together(page: Page, view: PlanView) -> None:
 
 
 def _headline(told: Headline, severity: Severity) -> Text:
-    """The change with what it buys, then the fault and how severe it is."""
+    """The change with its gain, then the fault and how severe it is."""
     return joined([_action(told), plain(told.fault), Text(severity, SEVERITY_STYLE[severity])])
 
 
@@ -91,7 +91,7 @@ def _full(page: Page, full: Full, details: bool) -> None:
 
 
 def _brief(told: Headline, says: str) -> Text:
-    """The change with what it buys, then the fault in a sentence."""
+    """The change with its gain, then the fault in a sentence."""
     return joined([_action(told), plain(told.fault), says])
 
 

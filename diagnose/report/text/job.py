@@ -63,7 +63,7 @@ def _passing(page: Page, job: Postmortem, details: bool) -> None:
 
 
 def print_job(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
-    """The hosts, the collectives, what changes would buy and the clocks; nothing for a single rank."""
+    """Print the hosts, the collectives, the gain of changes and the clocks; nothing for a single rank."""
     if len(diagnosis.ranks) < 2:
         return
     job, details = diagnosis.postmortem, extent.details

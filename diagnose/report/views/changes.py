@@ -20,7 +20,7 @@ class Headline(msgspec.Struct, frozen=True):
 
     @property
     def line(self) -> str:
-        """The change with what it buys."""
+        """The change with its gain."""
         return f"{self.action} ({self.gain})" if self.gain else self.action
 
 

@@ -114,7 +114,7 @@ def beyond(straggler: Straggler) -> str:
 
 
 def passing_line(straggler: Straggler) -> str:
-    """A rank that held up single steps and is not accused."""
+    """A sentence on a rank that delayed single steps and is not named as a straggler."""
     held = f"{named(straggler)} held up {counted(straggler.steps_late, 'step')} {lateness(straggler)}"
     return "; ".join(filter(None, (held, plain(straggler.because))))
 

@@ -8,7 +8,7 @@ from diagnose.series.not_told import NotTold
 class MachineMove(msgspec.Struct, frozen=True, kw_only=True):
     """A quantity that changed together with the step time: medians of the readings of one rank before and after it.
 
-    `held_by` is what held the clock down in most readings of the slower side. That both came together proves no cause.
+    `held_by` is what limited the clock in most readings of the slower side. The coincidence does not prove a cause.
     """
 
     what: str

@@ -1,4 +1,6 @@
-"""Exports of Nsight Systems (SQLite) to the columns of a trace. What reads them loads when a file is one."""
+"""Read exports of Nsight Systems (SQLite) into the columns of a trace. The readers are imported only for such a
+file.
+"""
 
 from pathlib import Path
 

@@ -1,8 +1,8 @@
-"""An SQLite database that somebody else wrote, read so that nothing in it runs.
+"""An untrusted SQLite database, read so that nothing in it runs.
 
-It is opened read-only and as a file that nobody changes, without its journals. Only plain tables are read, by columns
-that they have: no view, no virtual table, no generated column, no trigger. Work is bounded by the size of the file: a
-damaged or hostile tree of pages that leads in circles ends with a message.
+It is opened read-only and as an immutable file, without its journals. Only plain tables are read, by columns that they
+have: no view, no virtual table, no generated column, no trigger. Work is bounded by the size of the file: a damaged or
+hostile tree of pages that leads in circles ends with a message.
 """
 
 import sqlite3
@@ -138,7 +138,9 @@ class Database:
             raise self._unusable(error) from error
 
     def _is_enough(self) -> bool:
-        """Asked between operations. What a signal handler raises here would be lost: it is kept for `_guarded`."""
+        """Asked between operations. An exception of a signal handler would be lost here, so it is kept for
+        `_guarded`.
+        """
         try:
             self._looks_left -= 1
             return self._looks_left < 0

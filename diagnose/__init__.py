@@ -1,4 +1,4 @@
-"""Why a training job is slow, what to change next, and how much that buys."""
+"""Diagnose why a training job is slow, what to change next, and how much that gains."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -16,12 +16,13 @@ CaptureKind = Literal["nothing", "option", "setting", "run"]
 
 
 class Capture(msgspec.Struct, frozen=True, kw_only=True):
-    """What makes an unknown measurement known.
+    """A way to make an unknown measurement known.
 
     Attributes:
-        kind: "nothing": no capture helps, `what` says why; "option": of the analysis, `what` is to be passed to it;
-            "setting": of the capture, `what` is to be captured with; "run": another run, `what` is a clause of its own.
-        or_else: the other way; of "nothing" the way where `what` is not the case.
+        kind: "nothing": no capture helps, and `what` is the reason; "option": `what` is an option to pass to the
+            analysis; "setting": `what` is a setting to capture with; "run": another run is needed, and `what` is a
+            clause.
+        or_else: an alternative; for "nothing", the way to take if `what` is not the case.
     """
 
     kind: CaptureKind
@@ -40,14 +41,14 @@ class Capture(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def sentence(self) -> str:
-        """What to do, as a clause: "capture with diagnose run, or pass --tokens-per-step"."""
+        """The action as a clause: "capture with diagnose run, or pass --tokens-per-step"."""
         if self.kind == "setting":
             return f"capture with {self.wanted}"
         return self.wanted
 
     @property
     def wanted(self) -> str:
-        """The same where a heading says that it is to be captured: "diagnose run, or pass --tokens-per-step"."""
+        """The action without its verb, for use under a heading: "diagnose run, or pass --tokens-per-step"."""
         if self.kind == "nothing":
             return f"nothing for {self.what}; else {self.or_else.sentence}" if self.or_else else f"nothing: {self.what}"
         first = f"pass {self.what}" if self.kind == "option" else self.what
@@ -60,22 +61,22 @@ def nothing_helps(why: str, or_else: Capture | None = None) -> Capture:
 
 
 def analysis_option(option: str, or_else: Capture | None = None) -> Capture:
-    """The same files tell with another option, such as "--network-gbs", or with further files."""
+    """A Capture that reads the same files with another option, such as "--network-gbs", or with further files."""
     return Capture(kind="option", what=option, or_else=or_else)
 
 
 def capture_setting(setting: str, or_else: Capture | None = None) -> Capture:
-    """The same steps tell when captured with the setting: "diagnose run", "record_shapes=True"."""
+    """A Capture that records the same steps with a setting: "diagnose run", "record_shapes=True"."""
     return Capture(kind="setting", what=setting, or_else=or_else)
 
 
 def another_run(do: str, or_else: Capture | None = None) -> Capture:
-    """A run or window of another kind tells, or a measurement elsewhere: "capture three steps or more"."""
+    """A Capture that needs another kind of run or window, or a measurement elsewhere: "capture three steps or more"."""
     return Capture(kind="run", what=do, or_else=or_else)
 
 
 def to_do(captures: Iterable[Capture]) -> str:
-    """What all of the captures together ask for, each a clause."""
+    """The actions of all captures as clauses joined by semicolons."""
     return "; ".join(capture.sentence for capture in captures)
 
 
@@ -88,7 +89,7 @@ class Unknown(msgspec.Struct, frozen=True):
 
     Attributes:
         because: the reason, one clause.
-        capture: what makes it known; None where nobody is told of it.
+        capture: what makes it known; None if the report does not advise on it.
     """
 
     because: str
@@ -96,7 +97,7 @@ class Unknown(msgspec.Struct, frozen=True):
 
     @property
     def capture_next(self) -> str:
-        """What to do so that it is known, as a clause; "" where nobody is told."""
+        """The action that makes it known, as a clause; "" if there is no capture to advise."""
         return self.capture.sentence if self.capture else ""
 
 
@@ -139,7 +140,7 @@ Facts = Mapping[str, Fact]
 
 
 def spoken(value: Scalar | None, unit: str) -> str:
-    """The value as people say it: `0.396, "share"` is "39.6 %", `174e6, "ns"` is "174.0 ms"."""
+    """The value formatted for sentences: `0.396, "share"` is "39.6 %", `174e6, "ns"` is "174.0 ms"."""
     if value is None:
         return "unknown"
     if isinstance(value, bool):

@@ -18,9 +18,9 @@ _BLOCK = 1 << 16  # events whose columns stay in the processor's cache
 
 
 def intervals(starts: Ints, ends: Ints) -> Intervals:
-    """The union of the given, possibly overlapping, intervals. Empty and reversed ones vanish.
+    """Return the union of possibly overlapping intervals. Empty and reversed ones are dropped.
 
-    In order of start, one begins a new piece exactly where it starts behind every end so far, the running maximum.
+    In order of start, an interval begins a new piece exactly if it starts after the running maximum of all ends so far.
     """
     keep = ends > starts
     if not keep.all():
@@ -30,7 +30,7 @@ def intervals(starts: Ints, ends: Ints) -> Intervals:
     if (starts[1:] < starts[:-1]).any():
         order = np.argsort(starts, kind="stable")
         starts, ends = starts[order], ends[order]
-        del order  # of millions of events, the largest of what is held at once
+        del order  # with millions of events this is the largest array in memory
     if (ends[1:] < ends[:-1]).any():
         ends = np.maximum.accumulate(ends)
     behind = starts[1:] > ends[:-1]
@@ -83,7 +83,7 @@ def union(*sets: Intervals) -> Intervals:
 def intersect(a: Intervals, b: Intervals) -> Intervals:
     """Every instant that is in both sets.
 
-    Of the larger set, the intervals that overlap one of the smaller stand in a row.
+    In the larger set, the intervals that overlap one of the smaller are contiguous.
     """
     if not len(a) or not len(b):
         return EMPTY
@@ -136,9 +136,9 @@ def holds(a: Intervals, times: Ints) -> Mask:
 
 
 def which_holds(a: Intervals, times: Ints) -> Ints:
-    """For each time the number of the interval that holds it, -1 for none; of several the last that has begun.
+    """Return for each time the index of the interval that contains it, -1 for none; of several, the last to begin.
 
-    Ascending times stand in a row in each interval, so that these are looked up among the times.
+    Ascending times are contiguous in each interval, so the intervals are looked up among the times.
     """
     if (times[1:] < times[:-1]).any() or len(times) <= len(a):
         begun = np.searchsorted(a[:, 0], times, side="right") - 1
@@ -151,7 +151,7 @@ def which_holds(a: Intervals, times: Ints) -> Ints:
 
 
 def covered_before(a: Intervals, times: Ints) -> Ints:
-    """For each time, how many nanoseconds of the set lie before it."""
+    """Nanoseconds of the set before each time."""
     return _Covered(a).before(times)
 
 
@@ -175,7 +175,7 @@ def coverages(a: Intervals, starts: Sequence[Ints], ends: Sequence[Ints]) -> lis
 
 
 class _Covered:
-    """How much of a set lies before a time.
+    """The length of a set of intervals before a time.
 
     That is the length of all intervals begun by then, less what the last of them has still to run: the earlier ones
     have ended, since they are disjoint. The difference of two times is the coverage of any window, without a loop.
@@ -199,9 +199,9 @@ def covered_share(a: Intervals, starts: Ints, ends: Ints) -> Floats:
 
 
 def exclusive(starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
-    """For intervals sorted by start, the part of each that no earlier one covers; the parts are disjoint.
+    """For intervals sorted by start, return the part of each that no earlier one covers; the parts are disjoint.
 
-    What earlier ones cover of an interval is all before their latest end, since none of them starts behind its start.
+    Earlier intervals cover exactly the part before their latest end, since none of them starts after this one.
     """
     reached = np.concatenate(([np.iinfo(np.int64).min], np.maximum.accumulate(ends)[:-1])) if len(ends) else ends
     uncovered = np.maximum(starts, reached)

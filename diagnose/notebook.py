@@ -28,10 +28,10 @@ _DTYPES = {str: "string", int: "Int64", float: "float64", bool: "boolean"}
 
 
 class Analysis:
-    """A diagnosis that shows itself: the whole page in a notebook, the terminal's report elsewhere.
+    """A diagnosis that displays as the whole page in a notebook, and as the terminal's report elsewhere.
 
     Attributes:
-        diagnosis: the Diagnosis; its attributes can be read from the analysis too, where no table has their name.
+        diagnosis: the Diagnosis; its attributes can also be read from the analysis, unless a table has their name.
     """
 
     def __init__(self, diagnosis: Diagnosis) -> None:
@@ -39,7 +39,7 @@ class Analysis:
 
     @property
     def facts(self) -> "DataFrame":
-        """Every measurement, by name; the value of one that is not known is missing, with the reason beside it."""
+        """Every measurement by name; an unknown one has a missing value and the reason in another column."""
         return self.table("facts").set_index("fact")
 
     @property
@@ -112,11 +112,11 @@ class Analysis:
 
 
 def analyze(path: str | Path, *, options: analysis.Options | None = None, **stated: Any) -> Analysis:
-    """Diagnoses the traces at `path`, a file, a folder with one file for each rank, or the URL of one.
+    """Diagnose the traces at `path`, a file, a folder with one file for each rank, or the URL of one.
 
     Args:
         path: the trace or folder.
-        options: what is known of the run beside its traces.
+        options: what is known about the run in addition to its traces.
         stated: single fields of `diagnose.analysis.Options` by name, such as `flops_per_step=4.2e15` or `rank=3`.
 
     Raises:

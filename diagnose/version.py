@@ -10,8 +10,10 @@ IMPORTED_NS = time.time_ns()
 
 
 def compiled(name: str, version: int) -> ModuleType | None:
-    """The compiled module of a name; None where it was built without a compiler or for another Python, and where it is
-    of another version, since an editable installation may hold what was compiled of an older source.
+    """Return the compiled module of a name, or None.
+
+    None if it was built without a compiler or for another Python, or is of another version: an editable installation
+    may hold a module compiled from older source.
     """
     try:
         module = importlib.import_module(name)

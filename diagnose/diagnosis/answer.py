@@ -1,4 +1,4 @@
-"""What every command's answer has: the version of its keys, its JSON, and the schema that this keeps to."""
+"""The base of every command's answer: the version of its keys, its JSON, and the JSON schema."""
 
 import re
 from typing import Any, ClassVar

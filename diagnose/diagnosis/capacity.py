@@ -1,4 +1,4 @@
-"""What a job takes of device memory by the sizes of its model, held against what was recorded."""
+"""The device memory that a job needs, counted from the sizes of its model and compared with the recorded peaks."""
 
 import msgspec
 
@@ -24,10 +24,11 @@ class Room(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlannedRoom(msgspec.Struct, frozen=True, kw_only=True):
-    """What a change of the plan does to memory, made after those before it; changes that do nothing are left out.
+    """The effect on memory of one change of the plan, after the changes before it; changes without effect are left out.
 
-    `freed_bytes` is negative where the change needs memory, `total_bytes` the ledger with it, at the `micro_batch` that
-    the plan has then. All are null where `because` says why its memory cannot be counted, as of all changes after it.
+    `freed_bytes` is negative if the change needs memory; `total_bytes` is the memory estimate with the change, at the
+    plan's `micro_batch` at that point. All are null if the memory cannot be counted, for the reason in `because`; so
+    are those of all later changes.
     """
 
     rule: str
@@ -40,10 +41,10 @@ class PlannedRoom(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OptimizerStates(msgspec.Struct, frozen=True, kw_only=True):
-    """What an optimizer keeps: the job's own where `in_use`, else one that it may be changed for.
+    """The states that an optimizer keeps: the job's own if `in_use`, else those of an alternative.
 
-    `parameter_bytes` are of states and master weight of each parameter, before ranks divide them; `state_bytes` are of
-    the rank, and `total_bytes` the ledger with them. `numerics` is what the change does to training.
+    `parameter_bytes` are the bytes of states and master weight per parameter, before sharding; `state_bytes` are those
+    on the rank, and `total_bytes` is the memory estimate with them. `numerics` is the effect of the change on training.
     """
 
     name: str
@@ -57,11 +58,11 @@ class OptimizerStates(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MemoryCount(msgspec.Struct, frozen=True, kw_only=True):
-    """The memory ledger of a rank against the recorded peaks of torch's allocator.
+    """The memory estimate of a rank, compared with the recorded peaks of torch's allocator.
 
     The parts add up to `total_bytes`; the allocator reserves all but the CUDA context, and tensors take all of that but
-    fragmentation. A miss is the counted peak over the recorded one, less one; null where that peak is not recorded.
-    Micro-batches are in sequences of `seq_len` tokens.
+    fragmentation. A miss is (counted peak / recorded peak) - 1; null if that peak is not recorded. Micro-batches are in
+    sequences of `seq_len` tokens.
     """
 
     parts: tuple[MemoryPart, ...]
@@ -83,7 +84,9 @@ class MemoryCount(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Capacity(msgspec.Struct, frozen=True, kw_only=True):
-    """What the job takes of device memory, `counted` by its sizes; null where `because` says what is not known."""
+    """The job's need of device memory, `counted` from its sizes; null if some are unknown, for the reason in
+    `because`.
+    """
 
     counted: MemoryCount | None = None
     because: str = ""

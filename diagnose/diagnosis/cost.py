@@ -1,4 +1,4 @@
-"""What the job costs, in money, energy and emissions."""
+"""The cost of the job in money, energy and emissions."""
 
 import msgspec
 
@@ -6,7 +6,7 @@ from diagnose.diagnosis.terms import Estimate, Speedup
 
 
 class Money(msgspec.Struct, frozen=True, kw_only=True):
-    """Price, energy and emissions as [low, likely, high]; null where no price, power or grid is known."""
+    """Price, energy and emissions as [low, likely, high]; null if no price, power or grid is known."""
 
     price: Estimate | None = None
     kwh: Estimate | None = None
@@ -14,7 +14,7 @@ class Money(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Saving(msgspec.Struct, frozen=True, kw_only=True):
-    """What the next change saves in a day, for the same work; each [low, high], where null is not known."""
+    """The daily saving by the next change for the same work; each [low, high], null if not known."""
 
     rule: str
     action: str
@@ -24,13 +24,13 @@ class Saving(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cost(msgspec.Struct, frozen=True, kw_only=True):
-    """What `gpus` cost in a day, for a billion tokens, and for `tokens` where these were stated.
+    """The cost of `gpus` per day, per billion tokens, and for `tokens` if these were stated.
 
-    Estimates are [low, likely, high], and null is not known. Rates are those of the step without the profiler where
-    the capture timed some, else of the profiled one (`profiled`), and range over what a run and its repetition differ
-    by. `power_w` is of one GPU, stated or, by `power_from`, read once at the end of the capture; `power_most_w` is then
-    its limit, up to which energy and emissions range. `pue` is the energy of the data centre over that of its
-    computers. `because` says why nothing is said of tokens, "" where something is.
+    Estimates are [low, likely, high]; null means not known. Rates are those of steps without the profiler if the
+    capture timed some, else of profiled steps (`profiled`); they range over the difference between repeated runs.
+    `power_w` is of one GPU, either stated or read once at the end of the capture (`power_from`); `power_most_w` is then
+    its power limit, the upper end for energy and emissions. `pue` is the energy of the data centre over that of its
+    computers. `because` is the reason why costs per token are missing, "" if they are there.
     """
 
     gpus: int

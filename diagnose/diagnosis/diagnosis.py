@@ -27,15 +27,15 @@ from diagnose.diagnosis.user_code import UserCode
 
 
 class Diagnosis(Answer, frozen=True, kw_only=True):
-    """Everything any report shows. Serialise with `to_json`.
+    """Everything that any report shows. Serialise with `to_json`.
 
-    `cost` is null where neither a price nor a power is known.
-    `host_operators` are of a job without a GPU. `user_code` is null where nothing looked for its lines.
-    `trains` is whether a backward pass or an optimizer was seen, null where the trace cannot show one.
-    `origin` is when the job ran, and as what.
-    `setup` are the settings of the job that its capture recorded, by their path in the record.
-    `track_records` are added from the user's own ledger of promises by who shows the diagnosis; an analysis has none.
-    With `rank`, all but `ranks`, `stragglers`, `postmortem` and `trace` is of that rank alone; null is the whole job.
+    `cost` is null if neither a price nor a power is known. `host_operators` are those of a job without a GPU.
+    `user_code` is null if nothing looked for its lines. `trains` is whether a backward pass or an optimizer was seen,
+    null if the trace cannot show one. `origin` is the start time of the counted steps and the job's Slurm number.
+    `setup` are the settings of the job that its capture recorded, by their path in the record. `track_records` come
+    from the user's own record of predictions and are added by whatever shows the diagnosis; an analysis has none. If
+    `rank` is set, everything except `ranks`, `stragglers`, `postmortem` and `trace` is about that rank alone; null is
+    the whole job.
     """
 
     on_one_line = COUNTS

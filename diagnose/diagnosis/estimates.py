@@ -1,4 +1,4 @@
-"""Amounts of tokens, hours, money and energy, and their ranges, as people say them."""
+"""Format amounts of tokens, hours, money and energy, and their ranges, for sentences."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,7 @@ _SCALES = ((1e12, "T"), (1e9, "B"), (1e6, "M"))
 
 
 def number(value: float) -> str:
-    """To three digits at least: 12.3, 1,234, 1.33M."""
+    """The value with at least three digits: 12.3, 1,234, 1.33M."""
     for scale, letter in _SCALES:
         if abs(value) >= scale:
             return f"{value / scale:,.3g}{letter}" if value < 1000 * scale else f"{value / scale:,.0f}{letter}"
@@ -30,7 +30,7 @@ def hours_text(hours: float) -> str:
 
 
 def between(estimate: Estimate, words: Callable[[float], str]) -> str:
-    """The likely value and its range where they differ as people say them: "2.4 (2.33 to 2.48) days"."""
+    """The likely value, with its range if the formatted ends differ: "2.4 (2.33 to 2.48) days"."""
     said = [words(value) for value in estimate]
     (low, _), (likely, unit), (high, _) = (text.partition(" ")[::2] for text in said)
     if said[0] == said[2]:

@@ -6,17 +6,17 @@ from diagnose.diagnosis.ledger import LedgerEntry, Verdict
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
-    """When the counted steps began, in UTC to the second, and the job's number in Slurm; "" where nothing says it."""
+    """The start of the counted steps, in UTC to the second, and the job's number in Slurm; "" if not recorded."""
 
     began: str = ""
     slurm_job: str = ""
 
 
 class RankReport(msgspec.Struct, frozen=True, kw_only=True):
-    """Verdict and ledger of one rank over its counted steps; `host` is "" when nothing says it.
+    """Verdict and ledger of one rank over its counted steps; `host` is "" if not recorded.
 
-    `clock_held_by` is what held the clock of its GPU down while it worked ("heat", "its power limit", ...), empty where
-    nothing did; null where no reading tells.
+    `clock_held_by` are the causes that limited the clock of its GPU while it worked ("heat", "its power limit", ...),
+    empty if there were none; null if not read.
     """
 
     rank: int
@@ -29,9 +29,9 @@ class RankReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HistoryChange(msgspec.Struct, frozen=True, kw_only=True):
-    """The step time of the run moved to another level, by the step times that lie beside the traces.
+    """A lasting change of the run's step time, found in the step times recorded next to the traces.
 
-    `change_share` is of the median step time before; positive is slower. `diagnose series` tells all there is.
+    `change_share` is of the median step time before; positive is slower. `diagnose series` shows all changes.
     """
 
     since_step: int
@@ -43,7 +43,7 @@ class HistoryChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Loss(msgspec.Struct, frozen=True, kw_only=True):
-    """What of the files could not be used."""
+    """The part of the files that could not be used."""
 
     events: int
     bytes: int
@@ -54,10 +54,10 @@ class Loss(msgspec.Struct, frozen=True, kw_only=True):
 class TraceSummary(msgspec.Struct, frozen=True, kw_only=True):
     """The input: files, events read, bytes of JSON, and the loss.
 
-    `missing_ranks` are those of the job's world of which there is no trace. `left_out` counts the events of Python
-    functions that were not kept to save memory. `copies` are files that hold the same as one of `files`.
-    `skipped` are pipes, sockets and devices beside them. `unreadable` are files named like the others that hold no
-    trace. `shapes_of` are the execution traces that shapes were taken from.
+    `missing_ranks` are ranks of the job without a trace. `left_out` is the number of Python function events dropped to
+    save memory. `copies` are files with the same content as one of `files`. `skipped` are pipes, sockets and devices in
+    the same folder. `unreadable` are files named like the others that hold no trace. `shapes_of` are the execution
+    traces that shapes were taken from.
     """
 
     files: tuple[str, ...]

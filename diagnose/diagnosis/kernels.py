@@ -1,4 +1,4 @@
-"""What the device ran, by kernel, family and operator, and what bounds it."""
+"""The work of the device by kernel, family and operator, and the bound of each."""
 
 import msgspec
 
@@ -9,12 +9,12 @@ class KernelRow(msgspec.Struct, frozen=True, kw_only=True):
     """GPU activities of one name on a typical rank, per step; the last row sums up `names` others and has no name.
 
     `ns` counts the whole of each activity that begins in the counted steps, so rows of streams that run together can
-    add up to more than the step; `share` is of the step. `operator` launched most of the time, "" when not known.
-    `above_roof_ns` is time above max(FLOPs / peak, bytes / bandwidth), null where that is unknown.
+    add up to more than the step; `share` is of the step. `operator` is the one that launched most of the time, "" if
+    not known. `above_roof_ns` is time above max(FLOPs / peak, bytes / bandwidth), null if that is unknown.
 
-    `occupancy` are the warps that a multiprocessor holds at once, of those that it can hold, `waves` how often the
-    blocks fill the device, and `tail_share` is the share of its time in which the last wave leaves multiprocessors
-    idle. They are of the launches that Kineto describes, null where there are none.
+    `occupancy` is the share of a multiprocessor's warps that are resident at once, `waves` how many times the blocks
+    fill the device, and `tail_share` the share of the time in which the last wave leaves multiprocessors idle. They
+    cover the launches that Kineto describes, and are null if there are none.
     """
 
     name: str
@@ -36,9 +36,9 @@ class KernelRow(msgspec.Struct, frozen=True, kw_only=True):
 class OperatorRow(msgspec.Struct, frozen=True, kw_only=True):
     """Operators of one name on a typical rank without a GPU, per step; the last row sums up `names` others.
 
-    `ns` is their own time, without the operators that they call, on all threads of the process: so rows can add up to
-    more than the step, of which `share` is one. `shapes` are the sizes of the inputs that took most of it, such as
-    "512x1024, 1024x4096", "" where they were not recorded.
+    `ns` is their own time, without the operators that they call, on all threads of the process, so rows can add up to
+    more than the step; `share` is of the step. `shapes` are the sizes of the inputs that took most of it, such as
+    "512x1024, 1024x4096", "" if they were not recorded.
     """
 
     name: str
@@ -51,11 +51,11 @@ class OperatorRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RooflineEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """Kernels of one family, direction and precision on the first rank, per step; or of one operator, by its sizes.
+    """Kernels of one family, direction and precision on the first rank, per step; or those of one operator and size.
 
     `intensity` (FLOP per byte) is an upper bound and `gbs` a lower one: `bytes` is the least that has to move.
-    `above_roof_ns` is time above max(FLOPs / peak, bytes / bandwidth). A figure is null where shapes or peaks are
-    unknown; rates are over the part of the time whose cost is known.
+    `above_roof_ns` is time above max(FLOPs / peak, bytes / bandwidth). A figure is null if shapes or peaks are unknown;
+    rates are over the part of the time whose cost is known.
     """
 
     family: str
@@ -74,7 +74,7 @@ class RooflineEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Peak(msgspec.Struct, frozen=True, kw_only=True):
-    """Dense FLOP/s that the device does at most in one precision, and who says so."""
+    """The highest dense FLOP/s of the device in one precision, and the source of that figure."""
 
     precision: str
     flops_per_s: float
@@ -82,7 +82,7 @@ class Peak(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Roofs(msgspec.Struct, frozen=True, kw_only=True):
-    """What bounds the kernels of `roofline`; `hbm_bytes_per_s` is null, and `hbm_source` the reason, when unknown."""
+    """The bounds of the kernels in `roofline`; if `hbm_bytes_per_s` is null, `hbm_source` is the reason."""
 
     hbm_bytes_per_s: float | None
     hbm_source: str

@@ -1,4 +1,4 @@
-"""Where the time of a step goes: verdict, causes, and the way from the peak to MFU."""
+"""Data types of the step time breakdown: verdict, causes, and the way from the peak to MFU."""
 
 import msgspec
 
@@ -6,7 +6,7 @@ from diagnose.diagnosis.terms import CauseClass, Confidence, Nanoseconds, Share,
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What bounds the step. `between` holds two classes when the call between them is close."""
+    """The class that bounds the step. `between` holds two classes if they are too close to choose."""
 
     class_: VerdictClass = msgspec.field(name="class")
     between: tuple[VerdictClass, ...] = ()
@@ -15,9 +15,9 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LightPart(msgspec.Struct, frozen=True, kw_only=True):
-    """What of a step without the profiler the training thread spent in a range, those within it left out.
+    """The time that the training thread spent in a range, without nested ranges, in a step without the profiler.
 
-    `range` is "" for what lies in none.
+    `range` is "" for time outside all ranges.
     """
 
     range: str
@@ -28,18 +28,18 @@ class LightPart(msgspec.Struct, frozen=True, kw_only=True):
 class Steps(msgspec.Struct, frozen=True, kw_only=True):
     """Totals over the counted steps of all analysed ranks; `device_time_ns` is null without GPU activity.
 
-    `numbers` are those of the counted steps, as the job or its profiler counts; empty where nothing numbers them.
-    `uncounted_ns` is the start of the capture, outside the steps: all before the first counted step, and in a capture
-    without step marks all before the first GPU activity. `each_ns` are the counted steps in order, on the clock of the
-    ledger, each the mean of the ranks; empty where the ranks count different steps. `unprofiled_ns` are the steps that
-    the capture timed without the profiler before and after its window, on the host's clock or by events of the device.
+    `numbers` are the step numbers as the job or its profiler counts them; empty if they are not numbered.
+    `uncounted_ns` is the start of the capture, outside the steps: the time before the first counted step or, without
+    step marks, before the first GPU activity. `each_ns` are the counted steps in order, on the clock of the ledger,
+    each the mean of the ranks; empty if the ranks count different steps. `unprofiled_ns` are the steps that the capture
+    timed without the profiler before and after its window, on the host's clock or by events of the device.
 
-    `light_parts` are the parts of the mean one of these on the host, largest first: they add up to it. Empty where no
-    range was timed.
+    `light_parts` are the host's parts of the mean unprofiled step, largest first; they add up to it. Empty if no range
+    was timed.
 
-    Where the profiler makes a step three times as long or more, `distortion` says how many times, else it is null. No
-    share of such steps is stated: `time_ns` and `device_time_ns` are those of as many steps without the profiler, and
-    so is the ledger, in which "distorted" is what nobody knows the cause of.
+    `distortion` is the profiled over the unprofiled step time if that is 3 or more, else null. Shares of such steps are
+    not reported: `time_ns`, `device_time_ns` and the ledger are those of as many steps without the profiler, and the
+    ledger entry "distorted" is time of unknown cause.
     """
 
     source: str
@@ -55,12 +55,13 @@ class Steps(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One cause's part of the steps. All `ns` add up to `device_time_ns`, else to `time_ns`; `share` is of that.
+    """The time of the steps that one cause takes. All `ns` add up to `device_time_ns`, else to `time_ns`; `share` is of
+    that.
 
-    Exposed communication is exposed transfer and exposed waiting. Where the fact `transfer_share` is known, the cause
+    Exposed communication is exposed transfer and exposed waiting. If the fact `transfer_share` is known, the cause
     "exposed-communication" is the transfer alone, and the waiting is in "late-rank-..."; else it is both. `by_step_ns`
-    is its part of each counted step, all ranks together: it adds up to `ns`. It is empty in the ledger of a single rank
-    among others, and where the ranks count different steps.
+    is its part of each counted step, summed over the ranks; it adds up to `ns`. It is empty in the ledger of a single
+    rank among several, and if the ranks count different steps.
     """
 
     cause: str
@@ -92,15 +93,15 @@ class Convention(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Mfu(msgspec.Struct, frozen=True, kw_only=True):
-    """Model FLOPs per step over peak FLOP/s times the step; `value` is null with a `reason` when it is unknown.
+    """Model FLOPs per step over (peak FLOP/s times step time); if unknown, `value` is null and `reason` is why.
 
-    `conventions` holds the declared numerator first. `executed_value` (HFU) counts the FLOPs of the operators that
-    ran, recomputation included. `goodput_value` is of the tokens that are not padding. `own_value` is against
-    `own_peak_flops`, the peak of `own_precision`, in which most matrix work ran. `check` says how far the numerator
-    and the operators that ran are apart, and why; `missing` what ran in a step and is not counted, so that `value` is
-    the least that MFU can be; `unused_option` which option of the user could not be used, and why. `peak_device` and
-    `peak_precision` name the row of the GPU table that the peak is of, "" for another source, and `peak_is_verified`
-    whether that row is trusted. `or_pass` are options beside the `reason` that MFU lacks.
+    `conventions` holds the declared numerator first. `executed_value` (HFU) counts the FLOPs of the operators that ran,
+    recomputation included. `goodput_value` counts only tokens that are not padding. `own_value` is against
+    `own_peak_flops`, the peak of `own_precision`, in which most matrix work ran. `check` states the difference between
+    the numerator and the operators that ran, and its reason; `missing` names work in a step that is not counted, which
+    makes `value` a lower bound of MFU; `unused_option` names an option of the user that could not be used, and why.
+    `peak_device` and `peak_precision` name the row of the GPU table that the peak comes from, "" for another source,
+    and `peak_is_verified` is whether that row is trusted. `or_pass` are further options that would make MFU known.
     """
 
     value: float | None

@@ -1,4 +1,4 @@
-"""What is known of a job of several ranks beyond its ledger; part of the Diagnosis, and as frozen as it is."""
+"""Results for a job of several ranks beyond its ledger; part of the Diagnosis, and as frozen as it is."""
 
 from typing import Literal
 
@@ -12,7 +12,7 @@ NO_DATA_WAIT = "no data wait"
 
 
 class Excess(msgspec.Struct, frozen=True, kw_only=True):
-    """What a late rank spent on one cause beyond the other ranks, nanoseconds per step."""
+    """The time that a late rank spent on one cause beyond the other ranks, in nanoseconds per step."""
 
     cause: str
     ns: int
@@ -23,24 +23,25 @@ class Straggler(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         rank: its number in the job.
-        host: the machine it runs on, "" when nothing says.
+        host: the machine it runs on, "" if not recorded.
         cause: what made it late.
         because: one sentence with the numbers the cause rests on.
         waiting_ns_caused: sum over the other ranks and the counted steps.
-        share: of the other ranks' steps that they wait for it, some of it even were it punctual where other ranks are
-            nearly as late or stages of a pipeline wait for each other; what the job gains is among the `changes`.
+        share: the part of the other ranks' steps that they wait for it. Some of it would remain if the rank were
+            punctual, where other ranks are nearly as late or pipeline stages wait for each other; the job's gain is in
+            `changes`.
         steps_late: counted steps in which it caused most of the waiting.
-        persistence: whether it is late all the time; "suspected" where too few steps tell.
-        host_code: of a rank that its host makes late, whether it runs more code than the others, or the same code
-            slower; "none" where something else makes it late.
-        where: the function, range or operator that accounts for most of it, "" where none is known.
+        persistence: whether it is late all the time; "suspected" if the steps are too few.
+        host_code: for a rank that its host makes late, whether it runs more code than the others or the same code
+            slower; "none" if something else makes it late.
+        where: the function, range or operator that accounts for most of it, "" if none is known.
         waiting_share: of all the waiting of the ranks for each other, what it causes.
         last_at: matched collectives of the judged steps at which it arrived last.
-        of_collectives: those that it took part in.
-        excess: what it spent beyond the others, largest first.
+        of_collectives: the number of those that it took part in.
+        excess: the time it spent beyond the others by cause, largest first.
         explained_share: part of its lateness that the excess accounts for, null when that is unknown.
         first_diverging: the first operation of the step that ran unlike the other ranks', "" when none was found.
-        gpu_hours_per_day: what the job's GPUs lose by it in a day of training at least; null without GPUs.
+        gpu_hours_per_day: GPU-hours that the job loses by it in a day of training, at least; null without GPUs.
         cost_per_day: the same in the currency of the stated price of a GPU-hour; null without a price.
     """
 
@@ -65,9 +66,9 @@ class Straggler(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Clock(msgspec.Struct, frozen=True, kw_only=True):
-    """How a rank's clock stands to that of the first rank: add `offset_ns` to its times; drift in parts per million.
+    """The offset of a rank's clock from the first rank's: add `offset_ns` to its times; drift in parts per million.
 
-    `residual_ns` is the median distance of the aligned ends of shared collectives; null where none is shared.
+    `residual_ns` is the median distance of the aligned ends of shared collectives; null if none is shared.
     """
 
     rank: int
@@ -88,10 +89,10 @@ class Mismatch(msgspec.Struct, frozen=True, kw_only=True):
 class Traffic(msgspec.Struct, frozen=True, kw_only=True):
     """Collectives of one kind, group and message size over the counted steps.
 
-    `bytes`, `algbw_gbs`, `busbw_gbs` (GB/s) and `expected_busbw_gbs` (of the size curve for this topology) are null
-    where sizes or the topology are unknown; times are per collective, medians. `exposed_share` is exposed
-    communication, of the steps of the ranks: exposed transfer and exposed waiting. The latter is
-    `exposed_waiting_share`, null where the ranks could not be matched or some of the group have no trace.
+    `bytes`, `algbw_gbs`, `busbw_gbs` (GB/s) and `expected_busbw_gbs` (of the size curve for this topology) are null if
+    sizes or the topology are unknown; times are per collective, medians. `exposed_share` is the share of the ranks'
+    steps in exposed communication, both transfer and waiting. The waiting alone is `exposed_waiting_share`, null if the
+    ranks could not be matched or some of the group have no trace.
     """
 
     kind: str
@@ -110,7 +111,7 @@ class Traffic(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobChange(msgspec.Struct, frozen=True, kw_only=True):
-    """What the job's step would take after a change, by the joined replay of all ranks; `speedup` is [low, high]."""
+    """The job's predicted gain by a change, from the joint replay of all ranks; `speedup` is [low, high]."""
 
     change: str
     says: str
@@ -123,19 +124,19 @@ class Postmortem(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         matched: collectives that could be matched across ranks, all instances.
-        missing_ranks: ranks of the job whose traces are not there.
+        missing_ranks: ranks of the job without a trace.
         clocks: of each rank against the first.
-        clocks_agree: whether waiting by start times, on aligned clocks, agrees with waiting by durations; null when
-            the clocks could not be aligned well enough to tell.
-        mismatches: what the ranks disagree on.
+        clocks_agree: whether waiting by start times, on aligned clocks, agrees with waiting by durations; null if the
+            clocks could not be aligned well enough.
+        mismatches: calls or settings that differ between the ranks.
         traffic: collectives by kind, group and size, those with most exposed time first.
         changes: what-ifs of the whole job that gain 0.5 % or more at best.
         changes_error: largest distance of the joint replay, unchanged, from a rank's measured step, of that step; null
             when the ranks could not be replayed together.
-        no_changes_because: why nothing is predicted, "" when something could be.
+        no_changes_because: the reason why nothing is predicted, "" if something is.
         measured_ranks: ranks on which the rules were judged; all of a small job.
-        passing: ranks that held up single steps and are not accused; `steps_late` says how many.
-        suspected: the rank that causes most of the waiting, where the steps are too few to name it.
+        passing: ranks that delayed `steps_late` single steps and are not named as stragglers.
+        suspected: the rank that causes most of the waiting, if the steps are too few to name it.
     """
 
     matched: int = 0

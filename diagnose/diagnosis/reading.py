@@ -1,4 +1,4 @@
-"""A diagnosis read back from what `analyze --json` wrote, and what tells it from other JSON."""
+"""Read a diagnosis back from the JSON of `analyze --json`, and recognise it among other JSON."""
 
 from pathlib import Path
 from typing import Literal
@@ -31,7 +31,7 @@ def diagnosis_in(content: bytes, path: Path) -> Diagnosis:
 
 
 class _Keys(msgspec.Struct):
-    """What tells the kinds of JSON apart."""
+    """Keys by which the kinds of JSON are recognised."""
 
     schema_version: msgspec.Raw = _ABSENT
     verdict: msgspec.Raw = _ABSENT
@@ -39,7 +39,7 @@ class _Keys(msgspec.Struct):
 
 
 def kind_of(content: bytes) -> Literal["diagnosis", "trainer state", ""]:
-    """What a JSON file holds by its keys; "" where it is something else, or no JSON."""
+    """The kind of a JSON file by its keys; "" if it is another kind, or not JSON."""
     try:
         keys = msgspec.json.decode(content, type=_Keys)
     except UNREADABLE:

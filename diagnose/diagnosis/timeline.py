@@ -6,7 +6,7 @@ from diagnose.diagnosis.terms import LaneKind, Nanoseconds, SliceClass
 
 
 class SliceLabel(msgspec.Struct, frozen=True, kw_only=True):
-    """What a slice of a timeline is, and the class it counts in; "" where it counts in none."""
+    """The name of a timeline slice and its class; "" if it counts in none."""
 
     name: str
     class_: SliceClass = msgspec.field(name="class")
@@ -29,10 +29,11 @@ class Lane(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SlowStep(msgspec.Struct, frozen=True, kw_only=True):
-    """A step that took much longer than the median one, `factor` times that.
+    """A step that took much longer than the median step, `factor` times as long.
 
-    `recorded` tells those of the window, under the profiler, from those that the capture only timed. Of a recorded one
-    `cause` is the cause of the ledger that grew most, by `cause_ns` against the median of the others; "" is unknown.
+    `recorded` is true for steps of the window, under the profiler, and false for steps that the capture only timed. For
+    a recorded step, `cause` is the cause of the ledger that grew most, by `cause_ns` over the median of the others; ""
+    if unknown.
     """
 
     step: int
@@ -47,7 +48,7 @@ class SlowStep(msgspec.Struct, frozen=True, kw_only=True):
 class StepTimeline(msgspec.Struct, frozen=True, kw_only=True):
     """The step of median length of a typical rank, on the clock of its device.
 
-    `merged_below_ns` is the length below which neighbours share a slice, 0 where every activity has its own;
+    `merged_below_ns` is the length below which neighbours share a slice, 0 if every activity has its own;
     `lanes_left_out` counts streams and threads that have no lane.
     """
 

@@ -1,4 +1,4 @@
-"""What earlier predictions came to: one held against its measurement, and all of a rule."""
+"""Track records of a rule's earlier predictions, and how one measurement compares with its prediction."""
 
 from typing import Literal
 
@@ -6,15 +6,16 @@ import msgspec
 
 from diagnose.diagnosis.terms import Speedup
 
-NOT_TOLD_APART = 0.005  # what two printed factors cannot tell apart
+NOT_TOLD_APART = 0.005  # printed factors that differ by less look equal
 Standing = Literal["less", "as", "more"]
 
 
 class TrackRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """How the promises of a rule turned out, by the user's ledger of promises; of all rules where `rule` is "".
+    """The outcome of a rule's predictions, by the user's own record of them; of all rules if `rule` is "".
 
-    Of `promises` that were put to the test `inside` fell in the predicted range. `achieved_of_predicted` is the median
-    of the achieved speedup over the middle of the range (1 is as predicted), `newest` the UTC date of the last one.
+    `promises` is the number of predictions tested, `inside` the number measured inside the predicted range.
+    `achieved_of_predicted` is the median of the achieved speedup over the middle of the range (1 is as predicted),
+    `newest` the UTC date of the last one.
     """
 
     rule: str
@@ -25,7 +26,7 @@ class TrackRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def standing(achieved: float, predicted: Speedup) -> Standing:
-    """How a measured speedup stands to the predicted range."""
+    """Whether a measured speedup is less than, as, or more than predicted."""
     low, high = predicted
     if achieved < low - NOT_TOLD_APART:
         return "less"

@@ -26,15 +26,16 @@ class UserFunction(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UserCode(msgspec.Struct, frozen=True, kw_only=True):
-    """Where Python is, on a typical rank: the functions with most time first, their `share` in parts of what `of` says.
+    """Functions in which a typical rank spends its Python time, longest first, with their `share` of the total that
+    `of` names.
 
     Attributes:
-        functions: at most a hundred; empty where the lines are unknown, for the reason in `because`.
-        of: the samples of the stack, or the time of the recorded calls, that the shares are of.
-        other_share: the rest of the same: functions that are not listed, and no code of the user at all.
-        cost_share: what the sampling took of the steps in which it was done; null where nothing was sampled.
-        because: why the lines are unknown, "" where they are known.
-        capture_next: what makes them known.
+        functions: at most a hundred; empty if the lines are unknown, for the reason in `because`.
+        of: the total that shares refer to: samples of the stack, or time of the recorded calls.
+        other_share: the rest of that total: functions that are not listed, and code that is not the user's.
+        cost_share: the share of the sampled steps that sampling itself took; null if nothing was sampled.
+        because: why the lines are unknown, "" if they are known.
+        capture_next: what to capture to make them known.
     """
 
     functions: tuple[UserFunction, ...] = ()

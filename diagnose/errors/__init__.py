@@ -1,4 +1,4 @@
-"""The one error a user ever sees: what failed, where, why, and what to do about it."""
+"""The only error that users see: what failed, where, why, and what to do about it."""
 
 import os
 
@@ -52,12 +52,12 @@ def pass_over(error: Exception) -> None:
 
 
 def passed_over() -> int:
-    """How many files counted as not there so far, in this process."""
+    """Number of files that this process has counted as missing so far."""
     return len(_passed_over)
 
 
 def to_install(extra: str) -> str:
-    """What to type for an extra of the project: no index has it, so that it comes from a checkout."""
+    """The command that installs an extra of the project from a checkout, since no index has the package."""
     return f'pip install ".[{extra}]" in a checkout of diagnose'
 
 

@@ -1,6 +1,6 @@
-"""The last net: what fails inside one metric, rule or section leaves the rest of the report whole, and is said.
+"""The last safety net: a failure inside one metric, rule or section is reported and leaves the rest whole.
 
-It is for what nobody thought of. `DIAGNOSE_DEFECTS=raise` takes it away: tests and the fuzzer see what it holds.
+It catches unforeseen errors only. `DIAGNOSE_DEFECTS=raise` disables it, so that tests and the fuzzer see the error.
 """
 
 import os
@@ -18,12 +18,12 @@ Value = TypeVar("Value")
 
 
 def netted(name: str, action: Callable[[], Value], otherwise: Callable[[str], Value]) -> Value:
-    """What `action` returns; where it fails what `otherwise` makes of the sentence that says so.
+    """Return `action()` or, if it fails, `otherwise` of the sentence that reports the failure.
 
     Args:
         name: the metric, rule or section.
         action: computes it.
-        otherwise: stands in for it.
+        otherwise: makes the value to use instead.
 
     Raises:
         UserError, click.Abort, MemoryError: they are no defects.

@@ -1,4 +1,4 @@
-"""How often to save: the time that goes into checkpoints against the work that a failure loses."""
+"""The checkpoint interval that balances the time of checkpoints against the work that a failure loses."""
 
 import math
 
@@ -18,9 +18,9 @@ def published_mtbf_s(gpus: int) -> tuple[float, float]:
 
 
 def best_interval_s(cost_s: float, mtbf_s: float) -> float:
-    """Seconds of work between two checkpoints for which least is lost: sqrt(2 · cost · MTBF) (Young 1974).
+    """Seconds of work between two checkpoints that lose least: sqrt(2 · cost · MTBF) (Young 1974).
 
-    Daly 2006 adds terms that matter where a checkpoint takes more than a tenth of the time between failures.
+    Daly 2006 adds terms that matter if a checkpoint takes more than a tenth of the time between failures.
     """
     return math.sqrt(2 * cost_s * mtbf_s)
 

@@ -1,4 +1,4 @@
-"""What a larger global batch costs in samples, and how the learning rate follows it."""
+"""The cost in samples of a larger global batch, and the learning rate that goes with it."""
 
 from typing import Literal, NamedTuple
 

@@ -5,12 +5,12 @@ from collections.abc import Iterable
 
 
 def cores_of_rank(usable: float, local_ranks: float, together: Iterable[float | None]) -> float:
-    """CPU cores of one rank: its affinity, and at most its even share of each of what the ranks have together.
+    """CPU cores of one rank: those of its affinity, at most its even share of each limit that the ranks have in common.
 
     Args:
         usable: cores that the affinity of the rank allows.
         local_ranks: ranks on this host.
-        together: cores of the host and of the cgroup's quota, None where one is not known.
+        together: cores of the host and of the cgroup's quota; None for one that is not known.
     """
     return min([usable, *(cores / max(local_ranks, 1) for cores in together if cores is not None)])
 

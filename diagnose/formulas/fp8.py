@@ -1,4 +1,4 @@
-"""What a linear layer's products take in fp8, over their time in half precision."""
+"""The time of a linear layer's products in fp8 over their time in half precision."""
 
 from typing import TypeVar
 
@@ -7,7 +7,7 @@ from diagnose.arrays import Floats
 Numbers = TypeVar("Numbers", float, Floats)
 
 CAST_BYTES = 5.0  # of an element: read in bf16 for the largest value, read again and written in fp8
-FUSED_CASTS = 1.0 / CAST_BYTES  # of these bytes only the result is left where casts fuse into the kernel before them
+FUSED_CASTS = 1.0 / CAST_BYTES  # if casts fuse into the previous kernel, only the result is written
 REACHED = 0.7  # of the peak of half precision, by large products
 OPERANDS = 3  # input, weight and gradient, each cast once for the two of the three products that it takes part in
 WORST_OVER_PEAK, WORST_CASTS = (

@@ -1,4 +1,4 @@
-"""How Kineto writes times and spreads a kernel over the device (libkineto, output_json.cpp)."""
+"""Kineto's arithmetic: how it writes times and spreads a kernel over the device (libkineto, output_json.cpp)."""
 
 import math
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ _ROUNDED = 1e-3  # of a wave: blocks per multiprocessor are written to six digit
 
 
 def nanoseconds(us: Floats) -> Ints:
-    """Microseconds with three decimals to exact integer nanoseconds, NO_TIME where |us| < 2**43 does not hold.
+    """Convert microseconds with three decimals to exact integer nanoseconds; NO_TIME unless |us| < 2**43.
 
     The whole and the fractional part are scaled apart: their product with 1000 is exact, that of the sum is not.
     """
@@ -29,16 +29,16 @@ def blocks_per_sm(grid: Sequence[int], sms: int) -> float:
 
 
 def waves(blocks_per_sm: Floats, block_threads: Ints, occupancy_percent: Ints, multiprocessor_threads: int) -> Floats:
-    """Times that a kernel fills the device with blocks; 1 or less where one filling suffices, NaN where unknown.
+    """How many times a kernel's blocks fill the device; 1 or less if they fit at once, NaN if unknown.
 
-    Kineto's estimate of the occupancy is of the blocks that a multiprocessor holds at once, by CUDA's occupancy
-    calculator from registers and shared memory, or of all there are where these are fewer.
+    Kineto estimates occupancy from the blocks that a multiprocessor holds at once, by CUDA's occupancy calculator from
+    registers and shared memory, or from all blocks if these are fewer.
 
     Args:
         blocks_per_sm: all blocks over the multiprocessors.
         block_threads: threads of a block.
-        occupancy_percent: warps that a multiprocessor holds at once, of those that it can hold.
-        multiprocessor_threads: that a multiprocessor can hold.
+        occupancy_percent: resident warps of a multiprocessor over those that it can hold.
+        multiprocessor_threads: threads that a multiprocessor can hold.
     """
     known = (block_threads > 0) & (occupancy_percent > 0) & (blocks_per_sm > 0)
     held = np.rint(occupancy_percent / 100 * multiprocessor_threads / np.maximum(block_threads, 1))
@@ -49,7 +49,7 @@ def waves(blocks_per_sm: Floats, block_threads: Ints, occupancy_percent: Ints, m
 def tail_share(waves: Floats) -> Floats:
     """Share of a kernel's time in which the last wave leaves multiprocessors idle: (ceil(w) - w) / ceil(w).
 
-    0 up to one wave, where the kernel is short of blocks from its beginning, and NaN where the waves are unknown.
+    0 up to one wave, because the kernel is then short of blocks from its beginning, and NaN if the waves are unknown.
     NVIDIA, Matrix Multiplication Background, section 3.2 (wave quantisation).
     """
     with np.errstate(invalid="ignore", divide="ignore"):

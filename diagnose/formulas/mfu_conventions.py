@@ -1,6 +1,6 @@
-"""Whose MFU a figure is: what each project counts as model FLOPs, and the peak that it divides by.
+"""Conventions of MFU: what each project counts as model FLOPs, and the peak that it divides by.
 
-The same run is at 31 % or 43 % by two of them, so that figures of different tables do not compare as they stand.
+Two of them put the same run at 31 % and 43 %, so figures of different tables cannot be compared directly.
 """
 
 from collections.abc import Mapping
@@ -14,12 +14,12 @@ Peak = Literal["half", "own"]
 
 
 class MfuConvention(msgspec.Struct, frozen=True):
-    """How a project counts.
+    """One project's MFU convention.
 
     Attributes:
         flops: its model FLOPs of a token, as `flops_per_token` names them; none of them counts what is computed again.
         peak: "half" divides by the dense bf16 peak whatever runs, "own" by the dense peak of the precision that runs.
-        source: where its count stands.
+        source: where the project defines its count.
     """
 
     flops: Convention

@@ -75,13 +75,13 @@ class ModelShape:
     def from_config(
         cls, model_type: str, config: Mapping[str, Any], class_name: str | None = None
     ) -> "ModelShape | None":
-        """The shape that a transformers configuration describes; None where it does not describe one for certain.
+        """The shape that a transformers configuration describes; None if it does not describe one for certain.
 
         Args:
             model_type: `config.model_type`, such as "llama".
             config: the configuration's entries; those of the capture record suffice for every known type but qwen2_moe.
-            class_name: the model's class, which tells a language model from a bare or classifying one. Without it a
-                language model is meant. A classifying head and a pooler are not part of the shape.
+            class_name: the model's class: a language model, a bare or a classifying one. Without it a language model is
+                assumed. A classifying head and a pooler are not part of the shape.
         """
         fields = shape_fields(model_type, config, class_name)
         return None if fields is None else cls(**fields)

@@ -1,7 +1,7 @@
-"""What the model types of transformers have in common: which parts exist, and which configuration entry sizes them.
+"""Parts that transformers' model types have, and the configuration entries that size them.
 
-A type is listed when its parameter counts equal those of the model that transformers builds. Read off the modeling
-code of transformers 5.23.
+A type is listed when its parameter counts equal those of the model that transformers builds. Read off the modeling code
+of transformers 5.23.
 """
 
 import re
@@ -110,7 +110,7 @@ def _experts(model_type: str, config: Mapping[str, Any]) -> Fields | None:
 
 
 def _with_head(fields: Fields, model_type: str, class_name: str | None) -> Fields | None:
-    """With or without logits over the vocabulary, as the class has them; None for a class not of transformers."""
+    """The fields with or without logits over the vocabulary, as in the class; None for a class not of transformers."""
     if class_name is None or class_name.endswith(_LANGUAGE_MODELS):
         return fields
     bare = class_name.lower() == re.sub("[_-]", "", model_type) + "model"
@@ -120,7 +120,7 @@ def _with_head(fields: Fields, model_type: str, class_name: str | None) -> Field
 
 
 def _window(model_type: str, config: Mapping[str, Any]) -> Fields | None:
-    """The sliding window and how many layers have it; None when which ones do is not told."""
+    """The sliding window and how many layers have it; None if the windowed layers are unknown."""
     window, layers = _first(config, ("sliding_window",)), _first(config, _ALIASES["layers"])
     if not window or config.get("use_sliding_window") is False:
         return {}

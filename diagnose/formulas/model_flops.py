@@ -93,9 +93,9 @@ def flops_per_token(shape: ModelShape, tokens: float, convention: Convention = "
 
 
 def partly_frozen_flops_per_token(frozen_parameters: float, trained_parameters: float) -> float:
-    """4·N_frozen + 6·N_trained: a frozen weight gets no gradient, but passes one on to what lies before it.
+    """4·N_frozen + 6·N_trained: a frozen weight gets no gradient, but passes one on to earlier layers.
 
-    An upper bound where frozen layers lie before the first trained one: those need no backward pass at all.
+    An upper bound if frozen layers come before the first trained one: those need no backward pass at all.
     """
     return (FORWARD + BACKWARD_OF_FROZEN) * frozen_parameters + dense_flops_per_token(trained_parameters)
 

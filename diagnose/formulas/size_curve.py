@@ -1,7 +1,7 @@
-"""How fast a collective of a given size can be: short messages pay latency, only long ones reach the links' rate.
+"""Bandwidth to expect of a collective by size: short messages pay latency, only long ones reach the links' rate.
 
-Measured points are of all-reduces on eight GPUs behind NVSwitch (nccl-tests as published by ml-engineering). Elsewhere
-the α-β model t = α + f·S/B holds, with the share of a link's rate that those boards reach.
+Measured points are of all-reduces on eight GPUs behind NVSwitch (nccl-tests as published by ml-engineering). For other
+links the α-β model t = α + f·S/B holds, with the share of a link's rate that those boards reach.
 """
 
 import math
@@ -23,14 +23,14 @@ HOPPER, A100 = "hopper-nvswitch", "a100-nvswitch"  # nodes that were measured
 
 
 class Links(msgspec.Struct, frozen=True):
-    """What a group of ranks communicates over.
+    """The links over which a group of ranks communicates.
 
     Attributes:
-        node: the measured node that this one is like, HOPPER or A100; "" none.
-        one_way_gbs: of a GPU's links inside the node, one direction, GB/s; None without any that are known.
-        ranks: of the group.
-        nodes: it spans.
-        node_gbs: of a node's network, one direction, GB/s; None when it is not known.
+        node: the measured node that this one resembles, HOPPER or A100; "" if none.
+        one_way_gbs: rate of a GPU's links inside the node, one direction, GB/s; None if unknown.
+        ranks: number of ranks in the group.
+        nodes: number of nodes that it spans.
+        node_gbs: rate of a node's network, one direction, GB/s; None if unknown.
     """
 
     node: str
@@ -46,7 +46,7 @@ class Links(msgspec.Struct, frozen=True):
 
     @property
     def asymptote_gbs(self) -> float | None:
-        """Bus bandwidth that messages of any size stay below, None where the links are not known."""
+        """Bus bandwidth that messages of any size stay below; None if the links are not known."""
         if self.nodes > 1:
             return self._network_gbs("allreduce")
         if self.node == A100 and self.ranks == FULL_NODE:
@@ -58,10 +58,10 @@ class Links(msgspec.Struct, frozen=True):
         return LINK_SHARE * self.one_way_gbs if self.one_way_gbs else None
 
     def bus_gbs(self, kind: str, message_bytes: float) -> float | None:
-        """Bus bandwidth to expect, GB/s; None where the links are not known.
+        """Bus bandwidth to expect, GB/s; None if the links are not known.
 
         Args:
-            kind: of the collective, as `bus_factor` takes it.
+            kind: the kind of collective, as `bus_factor` takes it.
             message_bytes: the full buffer of a sharded collective.
         """
         if self.ranks < 2 or message_bytes <= 0:
@@ -90,7 +90,7 @@ class Links(msgspec.Struct, frozen=True):
 
     @property
     def half_bandwidth_bytes(self) -> float | None:
-        """Size of an all-reduce from which on it reaches half the asymptote; None where the links are not known."""
+        """Size of an all-reduce that reaches half the asymptote; None if the links are not known."""
         limit = self.asymptote_gbs
         if limit is None or self.ranks < 2:
             return None
@@ -114,7 +114,7 @@ class Links(msgspec.Struct, frozen=True):
 
 
 def _on_curve(message_bytes: float) -> float:
-    """Between the points linear in the logarithm of the size; below the first one latency alone counts."""
+    """Bus bandwidth, interpolated over the logarithm of the size; latency alone counts below the first point."""
     first, last = HOPPER_NVSWITCH[0], HOPPER_NVSWITCH[-1]
     size = message_bytes / MIB
     if size <= first[0]:

@@ -1,4 +1,4 @@
-"""What is known of the device of one run: what the user states, what the capture recorded, then the table."""
+"""The device of one run, from three sources in this order: what the user states, the capture record, the table."""
 
 import math
 from collections.abc import Mapping
@@ -32,14 +32,14 @@ class Recorded(Protocol):
 
 
 class Device(msgspec.Struct, frozen=True):
-    """The device of one run. FLOP/s and bytes/s; a figure is None when it is unknown, and its source says why.
+    """The device of one run, in FLOP/s and bytes/s. If a figure is unknown, it is None and its source is the reason.
 
     Attributes:
-        name: as the trace or the capture record gives it, "" when neither does.
-        gpu: its row of the table, None when name, memory and multiprocessors fit none, or several.
-        because: why `gpu` is None, "" when it is known.
-        capture: what to pass or capture instead, None when `gpu` is known.
-        given_flops: the peak that the user stated.
+        name: as the trace or the capture record gives it, "" if neither does.
+        gpu: its row of the table, None if name, memory and multiprocessors fit no row, or several.
+        because: why `gpu` is None, "" if it is known.
+        capture: what to pass or capture instead, None if `gpu` is known.
+        given_flops: the peak stated by the user.
         hbm_bytes_per_s: peak bandwidth of the device memory.
         achievable_matrix_flops: best bf16 matrix product measured on such a board; never assumed.
         achievable_hbm_bytes_per_s: measured on such a board, else an assumed share of the peak.
@@ -68,7 +68,7 @@ class Device(msgspec.Struct, frozen=True):
         return None if tflops is None else tflops * 1e12
 
     def peak_source(self, precision: str) -> str:
-        """Where `peak(precision)` comes from, or why it is unknown."""
+        """The source of `peak(precision)`, or the reason why it is unknown."""
         tflops = self.gpu.tflops(precision) if self.gpu else None
         if self._is_given(precision, tflops):
             return "--peak-tflops"
@@ -100,7 +100,7 @@ class Device(msgspec.Struct, frozen=True):
 
     @property
     def matrix_peak_source(self) -> str:
-        """Where `matrix_peak` comes from, or why it is unknown."""
+        """The source of `matrix_peak`, or the reason why it is unknown."""
         return self.peak_source(self.matrix_precision)
 
     def ridge(self, precision: str) -> float | None:
@@ -116,11 +116,11 @@ def resolve(
     peak_tflops: float | None = None,
     hbm_gbs: float | None = None,
 ) -> Device:
-    """The device with Kineto's properties, completed by the capture record of the same rank.
+    """Return the device with Kineto's properties, completed by the capture record of the same rank.
 
     Args:
         properties: one entry of a trace's `deviceProperties` (name, totalGlobalMem in bytes, numSms); may be empty.
-        record: what was captured beside the trace; one of another device is left aside.
+        record: the capture record next to the trace; a record of another device is ignored.
         peak_tflops: stated dense peak, TFLOP/s.
         hbm_gbs: stated memory bandwidth, GB/s.
 
@@ -200,7 +200,7 @@ def _achievable_hbm(gpu: Gpu | None, hbm: float | None, source: str) -> Figure:
 
 
 def _unknown(known: Mapping[str, Any]) -> tuple[str, Capture]:
-    """Why no row was found, and what to do."""
+    """The reason why no row was found, and what to do."""
     name, memory = str(known.get("name") or ""), positive(known.get("totalGlobalMem"))
     sms = positive(known.get("numSms"))
     boards = [gpu for gpu in named(name) if name]

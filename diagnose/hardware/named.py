@@ -11,12 +11,12 @@ _SEEN_OVER_MARKETED = 1.03  # memory that a board reports, over its figure in 10
 
 
 def gpu_named(name: str) -> Gpu:
-    """The board of that key or name; of several that have every word of it, the first of the table.
+    """Return the board of that key or name; if several contain every word of it, the first in the table.
 
-    "H100" is the 80 GB SXM board, "H100-80GB (as printed)" too: words in brackets say nothing.
+    "H100" is the 80 GB SXM board, "H100-80GB (as printed)" too: words in brackets are ignored.
 
     Raises:
-        UserError: no board is meant; the message has the nearest.
+        UserError: no board matches; the message has the nearest.
     """
     exact = [gpu for gpu in table() if name.casefold() in {gpu.key.casefold(), *map(str.casefold, gpu.names)}]
     if exact:

@@ -1,4 +1,4 @@
-"""The table of boards: dense peaks, memory, links, what was measured, and where each row comes from.
+"""The table of boards: dense peaks, memory, links, measured figures, and the source of each row.
 
 A row is found by name, memory and multiprocessor count together, because boards share names.
 """
@@ -17,7 +17,8 @@ _BYTES_PER_MARKETED_GB = (0.955e9, 1.105e9)  # GDDR boards lose a little to ECC,
 
 
 class Gpu(msgspec.Struct, frozen=True):
-    """One row. Rates are dense (no 2:4 sparsity), in TFLOP/s and GB/s; None is a unit the board lacks or nobody states.
+    """One row. Rates are dense (no 2:4 sparsity), in TFLOP/s and GB/s; None means that the board lacks the unit or that
+    its rate is not published.
 
     Attributes:
         names: what torch and Kineto call the board; with `prefix`, how those names begin.
@@ -68,7 +69,7 @@ class Gpu(msgspec.Struct, frozen=True):
 
     @property
     def matrix_tflops(self) -> float | None:
-        """Dense bf16 tensor-core peak; fp16 where the device has no bf16 units."""
+        """Dense bf16 tensor-core peak; fp16 if the device has no bf16 units."""
         return self.bf16_tflops or self.fp16_tflops
 
     @property
@@ -103,7 +104,7 @@ class Gpu(msgspec.Struct, frozen=True):
         return peaks.get(precision)
 
     def fits(self, memory: float | None, sms: float | None) -> bool:
-        """Whether memory in bytes and multiprocessors, where they are known, can be this board's."""
+        """Whether memory in bytes and multiprocessor count, as far as they are known, fit this board."""
         low, high = _BYTES_PER_MARKETED_GB
         holds = memory is None or any(low * gb <= memory <= high * gb for gb in self.memory_gb)
         return holds and (sms is None or self.sms is None or not self.sms_verified or sms == self.sms)

@@ -1,4 +1,4 @@
-"""What the replay of one rank has to say: the findings with their gains, the plan, and how far it can be trusted."""
+"""The advice for one rank: findings with their gains, the plan, and how far the replay can be trusted."""
 
 from collections.abc import Mapping
 

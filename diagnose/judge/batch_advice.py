@@ -1,4 +1,4 @@
-"""What a change of the batch asks of the learning rate, and what it costs in samples: sentences of its advice."""
+"""Sentences on a change of the batch: the learning rate that goes with it, and its cost in samples."""
 
 from collections.abc import Mapping
 
@@ -26,7 +26,7 @@ def batch_advice(rule: Rule, facts: Facts) -> str:
 
 
 def _growth(patch: Patch | None, facts: Facts) -> float | None:
-    """The global batch with the change over the present one; None where a setting that it multiplies is unknown."""
+    """The global batch with the change over the present one; None if a setting that it multiplies is unknown."""
     growth = 1.0
     for setting, fact in _OF_BATCH.items():
         now = _number(facts, fact)
@@ -50,7 +50,7 @@ def _learning_rate(growth: float | None, facts: Facts) -> str:
 
 
 def _critical(growth: float | None, facts: Facts) -> str:
-    """What the same loss then takes in samples, or how to find out."""
+    """A sentence on the samples that the same loss then takes, or on how to find out."""
     over = _number(facts, "critical_batch_factor")
     if over is None:
         return (

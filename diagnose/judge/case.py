@@ -1,4 +1,4 @@
-"""What one diagnosis rests on."""
+"""The inputs of one diagnosis."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""What the job costs at the price and power that are known, and what the next change saves."""
+"""The cost of the job at the known price and power, and the saving by the next change."""
 
 from msgspec.structs import replace
 
@@ -15,7 +15,7 @@ _NO_TOKENS = "the tokens of a step are not known; pass --tokens-per-step"
 
 
 def cost_of(diagnosis: Diagnosis, settings: Settings) -> Cost | None:
-    """The cost of a job on GPUs; None where neither a price nor a power is known, or no step was counted."""
+    """The cost of a job on GPUs; None if neither a price nor a power is known, or no step was counted."""
     tariff, power_from = _tariff(diagnosis, settings)
     if not tariff.is_known or diagnosis.steps.device_time_ns is None or not diagnosis.steps.count:
         return None
@@ -47,7 +47,7 @@ def cost_of(diagnosis: Diagnosis, settings: Settings) -> Cost | None:
 
 
 def _tariff(diagnosis: Diagnosis, settings: Settings) -> tuple[Tariff, str]:
-    """What is known of a GPU-hour, and where its power is from."""
+    """The tariff of a GPU-hour, and the source of its power."""
     stated = Tariff(settings.gpu_hour_price, settings.power_w, settings.pue or NO_OVERHEAD, settings.kg_per_kwh)
     if stated.power_w is not None:
         return stated, "--power-w"
@@ -66,7 +66,7 @@ def _hours(tokens: float, rate: Estimate) -> Estimate:
 
 
 def _saving(diagnosis: Diagnosis, gpus: int, tariff: Tariff) -> Saving | None:
-    """Of the next change; None where there is none, or nothing is predicted of it."""
+    """The saving by the next change; None if there is none, or nothing is predicted of it."""
     answer = diagnosis.next
     if answer.kind != "change" or answer.predicted_speedup is None:
         return None

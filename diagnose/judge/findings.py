@@ -1,4 +1,4 @@
-"""The rules that fired, with what each change buys, and the order in which to make the changes."""
+"""The rules that fired, with the gain of each change, and the order in which to make the changes."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -21,7 +21,7 @@ _SEVERITY_ORDER = {"critical": 0, "warning": 1, "info": 2}
 
 
 def weights_of(judged: Judged, bound_by: VerdictClass) -> dict[str, Weight]:
-    """How much each fault matters beside what its cure buys, by rule."""
+    """How much each fired rule matters apart from its predicted gain, by rule."""
     fired = [(rule, judgement) for rule, judgement in judged if judgement.fired]
     excluded_by = {rule.id: frozenset(other.id for other, _ in fired if rule.id in other.excludes) for rule, _ in fired}
     return {
@@ -36,7 +36,7 @@ def weights_of(judged: Judged, bound_by: VerdictClass) -> dict[str, Weight]:
 
 
 def _gentler(rule: Rule, fired: Iterable[tuple[Rule, Judgement]]) -> frozenset[str]:
-    """The rules whose changes leave numerics alone, and take no more effort where they are for information."""
+    """The fired rules whose changes leave numerics alone; if they are for information, only those of no more effort."""
     most = EFFORTS.index(rule.effort)
     return frozenset(
         other.id
@@ -48,7 +48,9 @@ def _gentler(rule: Rule, fired: Iterable[tuple[Rule, Judgement]]) -> frozenset[s
 def findings_of(
     judged: Judged, facts: Facts, predictor: Predictor, sections: Sections, weights: Mapping[str, Weight]
 ) -> tuple[Finding, ...]:
-    """The rules that fired: what makes the answer unsafe first, then what bounds the step, then by what a cure buys."""
+    """The rules that fired: what makes the answer unsafe first, then what bounds the step, then by the gain of the
+    cure.
+    """
     findings = [
         sections.part(rule.id, partial(_finding, rule, judgement, facts, predictor), None)
         for rule, judgement in judged
@@ -58,14 +60,15 @@ def findings_of(
 
 
 def in_order(findings: Sequence[Finding], weights: Mapping[str, Weight]) -> tuple[Finding, ...]:
-    """What leads comes first, then what promises most, and the best case between those that promise the same."""
+    """The findings in order: the leading ones, then by predicted gain, then by best case if predictions are equal."""
     return tuple(sorted(findings, key=partial(_precedence, findings, weights)))
 
 
 def _precedence(
     findings: Sequence[Finding], weights: Mapping[str, Weight], finding: Finding
 ) -> tuple[bool, bool, bool, float, bool, float, int, str]:
-    """A severe finding without a prediction stands at a promise of UNKNOWN_AS: its gain is not known to be small.
+    """The sort key of a finding. || A severe finding without a prediction counts as a prediction of UNKNOWN_AS, since
+    its gain is not known to be small. A finding that waits for gentler changes comes after the last of them.
 
     What awaits gentler changes stands behind the last of them.
     """
@@ -118,7 +121,7 @@ def _rests_on(cured: Iterable[Rule], facts: Facts) -> tuple[str, ...]:
 
 
 def _cures(cured: tuple[Rule, ...], facts: Facts) -> str:
-    """What all one change changes, each with its share; "" where it changes what the finding says alone."""
+    """A sentence on the findings that the same change cures, each with its share; "" if there is one finding only."""
     patch = cured[0].patch_for(facts)
     if len(cured) < 2 or patch is None:
         return ""

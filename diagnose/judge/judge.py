@@ -98,14 +98,14 @@ def diagnose(case: Case) -> Diagnosis:
 
 
 def _timeline(measured: Measured) -> StepTimeline | None:
-    """None where the profiler distorts the step: a drawing shows shares."""
+    """The typical step as a timeline; None if the profiler distorts the step, since a drawing shows shares."""
     return None if measured.job.distortion is not None else step_timeline(measured)
 
 
 def _capacity(case: Case, plan: tuple[PlanStep, ...]) -> Capacity:
     if not case.measured[0].record:
         return Capacity(because=WITHOUT_RECORD)
-    from diagnose.judge.capacity import capacity_of  # plans memory, which most traces do not tell
+    from diagnose.judge.capacity import capacity_of  # plans memory, which most traces do not record
 
     by_id = {rule.id: rule for rule in case.rules}
     return capacity_of(case.measured[0], [by_id[step.rule] for step in plan], case.facts)

@@ -1,4 +1,4 @@
-"""What a report shows beside the judgement: the longest kernels, the roofs, one step, and what recorded it."""
+"""Tables that a report shows next to the judgement: the longest kernels, the roofs, and versions."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -98,7 +98,7 @@ class _Grouped:
         return codes[pairs.reshape(len(self.ns), len(codes)).argmax(axis=1)]
 
     def _mean(self, value: Floats) -> Floats:
-        """For each group, the mean by time where it is known, else NaN; the values are written to."""
+        """The time-weighted mean of the known values in each group, else NaN; overwrites `value`."""
         known = ~np.isnan(value)
         weight = np.bincount(self.group, weights=self.time * known)
         total = np.bincount(self.group, weights=self.time * np.nan_to_num(value, copy=False))

@@ -35,7 +35,7 @@ def ledger_of(job: Job, positions: Sequence[int]) -> tuple[LedgerEntry, ...]:
 
 
 def divided_by_step(ledger: tuple[LedgerEntry, ...], job: Job, positions: Sequence[int]) -> tuple[LedgerEntry, ...]:
-    """The ledger of the ranks at the positions with each cause's part of every step, where all count the same steps."""
+    """The ledger of the ranks at the positions, with each cause's part of every step if all count the same steps."""
     if not _in_step([job.ranks[p] for p in positions]):
         return ledger
     sums: dict[str, Ints] = {}
@@ -59,9 +59,9 @@ def _entry(cause: str, ns: int, share: float) -> LedgerEntry:
 
 
 def steps_of(ranks: Sequence[RankDigest], measured: Sequence[Measured]) -> Steps:
-    """The counted steps of the ranks, totals in nanoseconds, and what the measured ranks timed beside them.
+    """The counted steps of the ranks: totals in nanoseconds, and the steps that the measured ranks timed unprofiled.
 
-    Where the profiler distorts them the totals are of as many steps without it.
+    If the profiler distorts the steps, the totals are those of as many steps without it.
     """
     distortion = measured[0].job.distortion
     each = [rank.windows[:, 1] - rank.windows[:, 0] for rank in ranks] if _in_step(ranks) and not distortion else []
@@ -82,14 +82,16 @@ def steps_of(ranks: Sequence[RankDigest], measured: Sequence[Measured]) -> Steps
 
 
 def _unprofiled_ns(measured: Sequence[Measured]) -> tuple[int, ...]:
-    """The mean of the ranks where all timed equally many steps, else the times of the first that timed any."""
+    """Unprofiled step times: the mean over the ranks if all timed equally many, else those of the first that has
+    any.
+    """
     timed = [times for m in measured if (times := unprofiled_ns(m.record))]
     alike = timed if len({len(times) for times in timed}) == 1 else timed[:1]
     return tuple(np.mean(alike, axis=0).round().astype(int).tolist()) if alike else ()
 
 
 def _light_parts(measured: Sequence[Measured]) -> tuple[LightPart, ...]:
-    """Where the host's time goes in the mean step without the profiler, over the ranks that timed their ranges."""
+    """The host's time by range in the mean step without the profiler, over the ranks that timed their ranges."""
     timed = [(ns, range_shares(m.record)) for m in measured if (ns := host_step_ns(m.record)) is not None]
     sums: dict[str, float] = {}
     for ns, shares in timed:
@@ -103,7 +105,7 @@ def _light_parts(measured: Sequence[Measured]) -> tuple[LightPart, ...]:
 
 
 def grounds_of(ranks: Sequence[RankDigest], facts: Facts, distortion: float | None = None) -> Grounds:
-    """What the verdict over the ranks' ledger rests on."""
+    """The grounds for the verdict over the ranks' ledger."""
     size = facts["world_size"].value
     has_gpu = all(rank.has_gpu for rank in ranks)
     return Grounds(
@@ -122,7 +124,7 @@ def grounds_of(ranks: Sequence[RankDigest], facts: Facts, distortion: float | No
 
 
 def _unknown_device(ranks: Sequence[RankDigest]) -> str:
-    """Such as "813 events of hpu_op", by category; "" where every device is known."""
+    """Events of unknown devices by category, such as "813 events of hpu_op"; "" if every device is known."""
     events: Counter[str] = Counter()
     for rank in ranks:
         events.update(rank.unknown_device)

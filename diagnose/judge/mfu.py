@@ -62,14 +62,14 @@ def mfu_of(ranks: Sequence[Measured], work: MatrixTime | None) -> Mfu:
 
 
 def _executed(m: Measured, mfu: float | None, scale: float | None) -> float | None:
-    """The operators that ran; where they are what MFU counts, that very number: a product misses it by a digit."""
+    """MFU by the operators that ran. If MFU counts just these, it is that very number: a product differs in a digit."""
     declared, counted = declared_flops(m), counted_flops(m)
     same = not isinstance(declared, Unknown) and counted == declared[1]
     return mfu if same else _scaled(counted, scale)
 
 
 def _numerator(m: Measured) -> str:
-    """What is counted, in words; "" where nothing can be."""
+    """The name of the numerator; "" if there is none."""
     declared, counted = declared_flops(m), counted_flops(m)
     if isinstance(declared, Unknown):
         return ""
@@ -212,7 +212,7 @@ def _against(mfu: float | None, peak: tuple[float, str] | Unknown, own_peak: flo
 
 
 def _listed_peak(device: Device) -> dict[str, Any]:
-    """Which row of the GPU table the peak is of; nothing where it is stated or unknown."""
+    """The row of the GPU table that the peak comes from; empty if it is stated or unknown."""
     precision = device.matrix_precision
     if device.gpu is None or not device.is_listed(precision):
         return {}
@@ -243,12 +243,12 @@ def _unused_option(m: Measured) -> str:
 
 
 def _missing(m: Measured) -> str:
-    """What the numerator leaves out, though it ran."""
+    """The work that ran but is missing from the numerator."""
     return " and ".join(row.spoken for row in uncounted(m))
 
 
 def _check(m: Measured) -> str:
-    """How the declared numerator compares with the operators that ran; empty when there is nothing to compare."""
+    """A comparison of the declared numerator with the operators that ran; empty if there is nothing to compare."""
     declared, counted = declared_flops(m), counted_flops(m)
     if _unused_option(m) or isinstance(declared, Unknown) or isinstance(counted, Unknown) or declared[0] == "operators":
         return ""

@@ -1,10 +1,10 @@
-"""What to do next: one change, a better capture, or nothing, and why that before everything else."""
+"""Choose what to do next (one change, a better capture, or nothing), and why it comes first."""
 
 from diagnose.diagnosis import Diagnosis, Finding, Recommendation
 from diagnose.facts import spoken
 from diagnose.predict.plan import ALIKE, WORTH_PLANNING, pays, promised
 
-SAME_PROMISE = 0.005  # gains are told with two digits
+SAME_PROMISE = 0.005  # gains are printed with two digits
 AT_ACHIEVABLE = ("model-flops", "padding", "recompute", "lower-precision", "below-datasheet")
 _UNSAFE = "the capture is at fault, which comes before every change"
 _OPENS_PLAN = "no other change gains more in its worst case"
@@ -40,7 +40,7 @@ def recommended(diagnosis: Diagnosis) -> Recommendation:
 
 
 def nothing_pays(diagnosis: Diagnosis) -> bool:
-    """Whether every change is known to buy too little: none is planned, and what is not predicted is no warning."""
+    """Whether every change is known to gain too little: none is planned, and what is not predicted is no warning."""
     if diagnosis.plan or not diagnosis.replay.valid or diagnosis.verdict.class_ == "undecided":
         return False
     if any(_is_unsafe(finding) for finding in diagnosis.findings):
@@ -59,11 +59,11 @@ def _may_pay(finding: Finding) -> bool:
 
 
 def _first(diagnosis: Diagnosis) -> tuple[Finding, str] | None:
-    """What makes the answer unsafe, else what opens the plan, else the first finding that is not about the capture.
+    """The finding to act on: one that makes the answer unsafe, else the plan's first, else one not about the capture.
 
-    A plan of noise opens with nothing: then it is a severe finding of which no gain is known, or None. Such a finding
-    also goes before an info that opens the plan, where it stands before it among the findings.
-    A doubt about the capture precedes what is only for information and of which no gain is known.
+    If the plan gains no more than noise, it is a severe finding without a known gain, or None. Such a finding also
+    precedes an info that opens the plan, if it stands before it among the findings. A doubt about the capture precedes
+    findings that are only for information and have no known gain.
     """
     findings, plan = diagnosis.findings, diagnosis.plan
     if findings and _is_unsafe(findings[0]):
@@ -88,7 +88,7 @@ def _first(diagnosis: Diagnosis) -> tuple[Finding, str] | None:
 
 
 def _why_first(opener: Finding, diagnosis: Diagnosis) -> str:
-    """Why the opener of the plan precedes every other change, also those that buy more in their worst case."""
+    """The reason why the plan's first change precedes all others, also those that gain more in their worst case."""
     surest = promised(opener.predicted_speedup)
     more = [f for f in diagnosis.findings if promised(f.predicted_speedup) > surest + SAME_PROMISE]
     if opener.predicted_speedup is None or not more:
@@ -101,7 +101,7 @@ def _why_first(opener: Finding, diagnosis: Diagnosis) -> str:
 
 
 def _more_steps(diagnosis: Diagnosis) -> Recommendation | None:
-    """That more steps have to tell whether a suspected rank is late, before nothing is said to be left."""
+    """Advice to capture more steps if a rank is suspected to be late; None if no rank is."""
     suspected = diagnosis.postmortem.suspected if diagnosis.postmortem else ()
     if not suspected:
         return None
@@ -115,7 +115,7 @@ def _more_steps(diagnosis: Diagnosis) -> Recommendation | None:
 
 
 def _nothing(diagnosis: Diagnosis) -> Recommendation:
-    """That nothing is left to change, how near the hardware that is, and what could not be judged."""
+    """The answer that nothing is left to change, how near the hardware that is, and what could not be judged."""
     if diagnosis.plan:
         says = "nothing that stands out from the noise of the steps; what the plan has may still pay over a long run"
         return Recommendation(

@@ -1,4 +1,4 @@
-"""What would not help, and what could not be judged."""
+"""Changes that would not help, and rules that could not be judged."""
 
 from diagnose.diagnosis import NotAdvised, NotJudged
 from diagnose.facts import Facts, Unknown, another_run
@@ -7,9 +7,9 @@ from diagnose.patch.worlds import world_of
 
 
 def not_advised(judged: Judged, facts: Facts) -> tuple[NotAdvised, ...]:
-    """Changes that would not help, in the words of what runs the loop, but for those that a finding proposes.
+    """Changes that would not help, named as the training framework names them, except those that a finding proposes.
 
-    What the job refuses, where a fault asks for it, comes first; several rules may ask for one change.
+    Changes that a fault asks for and the job refuses come first; several rules may ask for one change.
     """
     patches = [rule.patch_for(facts) for rule, judgement in judged if judgement.fired]
     proposed = {key for patch in patches if patch for key in patch.set}

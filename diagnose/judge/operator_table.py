@@ -1,4 +1,4 @@
-"""What ran longest where no GPU did: the operators of the counted steps, by their own time."""
+"""The table of the longest operators of a job without a GPU, by their own time in the counted steps."""
 
 import numpy as np
 
@@ -18,9 +18,9 @@ _LONGEST_SHAPES = 120
 
 
 def operator_table(measured: Measured) -> tuple[OperatorRow, ...]:
-    """The operators by name, longest first; those behind the first 200 share the last row.
+    """Return the operators by name, longest first; those after the first 200 share the last row.
 
-    None where a GPU worked, or where the profiler distorts the step: it lengthens small operators most.
+    Empty if a GPU worked, or if the profiler distorts the step: it lengthens small operators most.
     """
     timeline = measured.timeline
     if timeline.has_gpu or timeline.capture_failed or measured.job.distortion is not None:
@@ -45,7 +45,7 @@ def operator_table(measured: Measured) -> tuple[OperatorRow, ...]:
 
 
 def _own_ns(trace: Trace, rows: Ints, windows: Ints) -> tuple[Floats, Floats]:
-    """Time of each operator inside the windows without the operators that it calls, and 1 where it begins in one."""
+    """Own time of each operator inside the windows, without its callees, and 1 if it begins in one."""
     inside, parent = iv.coverage(windows, trace.ts[rows], trace.ends(rows)), parents(trace, rows)
     called = parent != NONE
     below = np.bincount(parent[called], weights=inside[called], minlength=len(rows))
@@ -54,7 +54,7 @@ def _own_ns(trace: Trace, rows: Ints, windows: Ints) -> tuple[Floats, Floats]:
 
 
 def _shapes(trace: Trace, rows: Ints, own: Floats) -> dict[int, str]:
-    """For each name that has sizes, those with most time."""
+    """The sizes with most time for each name that has sizes."""
     sized = trace.shape[rows] >= 0
     if not sized.any():
         return {}

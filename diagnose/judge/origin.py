@@ -1,4 +1,4 @@
-"""When the job ran, and as what: by the clock of its traces and by its capture record."""
+"""The start of the job by the clock of its traces, and its Slurm number by its capture record."""
 
 import datetime
 
@@ -9,7 +9,7 @@ _EARLIEST_S, _LATEST_S = 1_420_070_400, 4_102_444_800  # 2015, before which no t
 
 
 def origin_of(case: Case) -> Origin:
-    """Of the first rank that tells each."""
+    """The origin of the job, each part from the first rank that has it."""
     began = (rank.base_ns + int(rank.windows[0, 0]) for rank in case.job.ranks if rank.steps)
     seconds = (ns // 1_000_000_000 for ns in began)
     slurm = (measured.record.text("slurm.SLURM_JOB_ID") for measured in case.measured)

@@ -70,7 +70,7 @@ def _listed(measured: Measured, named: Sequence[_Named], rows: Sequence[Ints]) -
 
 
 def _on_device(measured: Measured, open_: Sequence[iv.Intervals]) -> Iterable[tuple[int | None, int | None]]:
-    """For each set of instants the time of the activities launched at them, and how long the device idles at them."""
+    """For each set of instants, the time of activities launched then and of the device's idling; None without a GPU."""
     if not measured.timeline.has_gpu:
         return [(None, None)] * len(open_)
     return zip(_launched_ns(measured, open_), _covered(measured.attribution.pieces(*IDLE), open_), strict=True)

@@ -17,7 +17,7 @@ class Sections:
         self.failed: list[NotJudged] = []
 
     def part(self, name: str, action: Callable[[], Value], otherwise: Value) -> Value:
-        """What `action` returns, `otherwise` where it fails."""
+        """Return `action()`, or `otherwise` if it fails."""
 
         def instead(because: str) -> Value:
             if all(entry.rule != name for entry in self.failed):

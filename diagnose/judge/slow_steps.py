@@ -1,4 +1,4 @@
-"""Which steps of the window and of the run were slow, and what of the ledger grew in them."""
+"""Slow steps of the window and of the run, and the ledger's cause that grew most in them."""
 
 from collections.abc import Iterator, Mapping
 
@@ -21,9 +21,9 @@ _WARM = 1.1
 
 
 def slow_steps(case: Case) -> tuple[SlowStep, ...]:
-    """The slowest of them, by number; of a step that is slow on several ranks that of the rank it is slowest on.
+    """The slowest steps, in order of number; for a step that is slow on several ranks, the slowest rank's.
 
-    Of a window that the profiler distorts none: what grew there may be the profiler's.
+    None of a window that the profiler distorts: a growth there may be the profiler's.
     """
     worst: dict[tuple[int, bool], SlowStep] = {}
     measured = [m for m in case.measured if case.only in (None, m.timeline.rank)]
@@ -38,9 +38,9 @@ def slow_steps(case: Case) -> tuple[SlowStep, ...]:
 
 
 def _recorded(job: Job, position: int) -> Iterator[SlowStep]:
-    """Those of the window, each with the cause that grew most against the median of the others.
+    """Yield the slow steps of the window, each with the cause that grew most against the median of the others.
 
-    As the job's ledger has it: what a rank waits for another one is no transfer.
+    Causes are those of the job's ledger: waiting for another rank does not count as transfer.
     """
     rank = job.ranks[position]
     ns = rank.windows[:, 1] - rank.windows[:, 0]
@@ -68,9 +68,9 @@ def _grown(by_step: Mapping[str, Ints], at: int) -> tuple[str, int]:
 
 
 def _timed(m: Measured) -> Iterator[SlowStep]:
-    """Those that the capture timed without the profiler; none in the warm-up, which ends with the first usual step.
+    """Yield the slow steps timed without the profiler; none in the warm-up, which ends with the first usual step.
 
-    Where a device runs behind the host the host's times of single steps say little: those by its events count alone.
+    If a device runs behind the host, host times of single steps are unreliable: only those timed by events count.
     """
     number, ns = timed_steps(m.record, by_events_alone=m.record.text("steps.clock") == "device")
     if len(ns) < _LEAST_TIMED:

@@ -67,9 +67,7 @@ def step_timeline(measured: Measured) -> StepTimeline | None:
 
 
 def _causes(measured: Measured, begin: int, end: int) -> Iterator[_Row]:
-    """The pieces of a window in which no kernel runs but the device idles or waits for others; none where that is not
-    known.
-    """
+    """Yield the pieces of a window in which the device idles or waits and no kernel runs; none if that is unknown."""
     if measured.timeline.capture_failed:
         return
     pieces = measured.attribution
@@ -116,7 +114,7 @@ def _threads(measured: Measured, begin: int, end: int) -> tuple[list[_Row], int]
 
 
 def _time_by_thread(pid: Ints, tid: Ints, ns: Ints) -> Counter[tuple[int, int]]:
-    """The sum of `ns` for each thread; added up first where calls of one thread follow each other."""
+    """The sum of `ns` for each thread; consecutive calls of one thread are added up first."""
     by_thread: Counter[tuple[int, int]] = Counter()
     turns = thread_turns(pid, tid)
     if len(turns):
@@ -218,7 +216,8 @@ def _merged(row: _Row, below: int) -> tuple[Ints, Ints, Ints, Ints]:
 def _first_of_merged(row: _Row, below: int) -> Mask:
     """Mask of the slices that are not merged with the one before them.
 
-    What begins in different cells of a grid of `below` stays apart, so that a long run of short slices keeps its shape.
+    Slices that begin in different cells of a grid of `below` stay apart, so that a long run of short slices keeps its
+    shape.
     """
     if not below or not len(row.start):
         return np.ones(len(row.start), bool)

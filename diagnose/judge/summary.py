@@ -1,4 +1,4 @@
-"""What was read and measured, as the diagnosis records it."""
+"""The input and the measurements as the diagnosis records them."""
 
 from collections.abc import Sequence
 

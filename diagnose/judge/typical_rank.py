@@ -9,7 +9,7 @@ STRAGGLER = "straggler"
 
 
 def predictor_of(case: Case, judged: Judged) -> Predictor:
-    """Of the first rank that is no straggler and can be replayed: curing the late one is a change of its own."""
+    """The predictor of the first rank that can be replayed and is no straggler, whose cure is a change of its own."""
     fired = [rule for rule, judgement in judged if judgement.fired and not _is_own(rule, case)]
     late = {straggler.rank for straggler in case.job.stragglers}
     typical = [m for m in case.measured if m.timeline.rank not in late] or case.measured[:1]
@@ -23,7 +23,7 @@ def _is_own(rule: Rule, case: Case) -> bool:
 
 
 def replay_report(predictor: Predictor) -> ReplayReport:
-    """How far the replay of the unchanged step is from the measured one."""
+    """The difference between the replay of the unchanged step and the measured step."""
     replay = predictor.replay
     return ReplayReport(
         measured_ns=replay.measured_ns,

@@ -1,8 +1,8 @@
-"""The class of a ledger: what bounds the step, how sure that is, and what it is close to.
+"""The class of a ledger: what bounds the step, how sure that is, and which class is close.
 
-Which class leads is told by `attribution/leading`. What the trace does not show is moved to every class that it may
-be of: where the class depends on it, nothing is decided. Every sentence that quotes a threshold reads it here, those of
-the documentation included.
+`attribution/leading` decides which class leads. Unobserved time is moved to every class that it may belong to; if the
+class depends on it, the verdict stays open. Every sentence that quotes a threshold reads it here, including those of
+the documentation.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,12 +25,12 @@ from diagnose.attribution.leading import (
 from diagnose.diagnosis import Confidence, LedgerEntry, Verdict, VerdictClass
 from diagnose.facts import spoken
 
-MUCH_UNOBSERVED = 0.10  # of the step: from there on a verdict is less sure, and says so
+MUCH_UNOBSERVED = 0.10  # of the step: above it a verdict is less sure, and says so
 TOO_MANY_LOST = 0.20  # of the kernel launches: nothing is decided
 MANY_LOST = 0.02  # of the kernel launches: no verdict is sure
 ODD_FACTOR = 2.0  # times the median step: a longer one is another kind of step
 ODD_SHARE = 1 / 3  # of the steps at most: more of them are what the job does
-FEW_ODD = 2  # steps, which do not tell how often they come
+FEW_ODD = 2  # steps, too few to show how often they occur
 MOSTLY_COPIES = 0.90  # of what waits for data
 MOSTLY_SIZED = 0.80  # of the kernel time, judged by the roofline
 
@@ -70,11 +70,11 @@ _SAYS = {
 
 
 class Grounds(msgspec.Struct, frozen=True):
-    """What limits the confidence of a verdict.
+    """The limits on the confidence of a verdict.
 
-    `waiting_apart`: exposed communication holds the transfer alone. `unknown_device`: what of the trace is of a device
-    that diagnose does not know, "" where nothing is. `distortion`: how many times as long the profiler makes the steps,
-    where they say little of the job's own; None where they do.
+    `waiting_apart`: exposed communication holds the transfer alone. `unknown_device`: events of the trace on a device
+    that diagnose does not know, "" if there are none. `distortion`: the profiled over the unprofiled step time, if so
+    large that the steps say little about the job; else None.
     """
 
     of: str
@@ -114,7 +114,7 @@ def verdict_of(ledger: tuple[LedgerEntry, ...], grounds: Grounds) -> Verdict:
 
 
 def is_close(ledger: tuple[LedgerEntry, ...], between: tuple[VerdictClass, ...]) -> bool:
-    """Whether the ledger as it stands is close to both classes, else they are told apart by what is not observed."""
+    """Whether the ledger itself is close to both classes; otherwise unobserved time decides between them."""
     return {_NAMES[class_] for class_ in leader(class_shares(_by_cause(ledger))) if class_} == set(between)
 
 
@@ -123,9 +123,9 @@ def _by_cause(ledger: tuple[LedgerEntry, ...]) -> dict[str, float]:
 
 
 def _odd_steps(ledger: tuple[LedgerEntry, ...], leading: str) -> tuple[int, str]:
-    """How many steps much longer than the others make the class what it is, and that they do; 0 where they do not.
+    """The number of much longer steps that decide the class, and a clause about them; 0 and "" if they do not.
 
-    A checkpoint or an evaluation in a window is a fact of the window, and one or two do not tell how often they come.
+    One or two checkpoints or evaluations in a window do not show how often they occur in the run.
     """
     by_step = {entry.cause: entry.by_step_ns for entry in ledger if entry.by_step_ns}
     each = [sum(parts) for parts in zip(*by_step.values(), strict=True)]
@@ -144,7 +144,7 @@ def _odd_steps(ledger: tuple[LedgerEntry, ...], leading: str) -> tuple[int, str]
 
 
 def _refused(ledger: tuple[LedgerEntry, ...], grounds: Grounds) -> str:
-    """Why the capture decides nothing, "" where it can be trusted."""
+    """The reason why the capture allows no verdict, "" if it can be trusted."""
     if grounds.unknown_device:
         whose = "are of an unknown device, neither CUDA's nor ROCm's"
         return f"{grounds.unknown_device} {whose}: what bounds it is not known"
@@ -156,7 +156,7 @@ def _refused(ledger: tuple[LedgerEntry, ...], grounds: Grounds) -> str:
 
 
 def _unsettled(causes: Mapping[str, float], possible: Sequence[Leaders], grounds: Grounds) -> str:
-    """Why the class is open, "" where it is not: by graph capture, or by which of the `possible` leads."""
+    """The reason why the class is open: graph capture, or the `possible` leaders; "" if it is not open."""
     shares, recording = class_shares(causes), causes.get(GRAPH_CAPTURE, 0.0)
     if recording and leader(shares)[0] == "host" != leader(shares | {"host": shares["host"] - recording})[0]:
         return (
@@ -175,13 +175,13 @@ def _unsettled(causes: Mapping[str, float], possible: Sequence[Leaders], grounds
 
 
 def _of_unknown_kind(causes: Mapping[str, float]) -> str:
-    """What of the step kernels of unknown kind take where that may decide, "" where it is too little."""
+    """The share of the step in kernels of unknown kind, if large enough to matter; else ""."""
     unknown = causes.get(UNKNOWN_KIND, 0.0)
     return f"{100 * unknown:.0f} %" if unknown > NEAR else ""
 
 
 def _beside(unobserved: float, leaders: Leaders, as_it_stands: Leaders, grounds: Grounds) -> str:
-    """What much unobserved time means for the verdict."""
+    """A clause on the effect of much unobserved time on the verdict; "" if there is little."""
     if unobserved <= MUCH_UNOBSERVED and leaders == as_it_stands:
         return ""
     matters = "could not change the class" if leaders == as_it_stands else "decides between the two"
@@ -204,7 +204,9 @@ def _confidence(leader: str, share: float, near: bool, grounds: Grounds) -> Conf
 
 
 def _communication(ledger: tuple[LedgerEntry, ...], grounds: Grounds) -> str:
-    """What the class holds: all of exposed communication, or its transfer with what else the ledger counts there."""
+    """A clause on the causes in the class: all of exposed communication, or its transfer and what else belongs to
+    it.
+    """
     held = {entry.cause for entry in ledger if entry.ns and entry.class_ == "communication"}
     if not grounds.waiting_apart and OTHER_GPU not in held:
         return _SAYS["communication"]
@@ -214,7 +216,7 @@ def _communication(ledger: tuple[LedgerEntry, ...], grounds: Grounds) -> str:
 
 
 def _data(causes: Mapping[str, float], share: float) -> str:
-    """What the class holds: copies may as well be of offloaded weights, which are no data of the job."""
+    """A clause on the data class; mostly copies are named as such, since they may be of offloaded weights."""
     copied = sum(causes.get(cause, 0.0) for cause in _COPIES)
     return "waits for copies to the device" if copied > MOSTLY_COPIES * share else _SAYS["data"]
 

@@ -1,9 +1,9 @@
-"""From 100 % of the peak to MFU: where each nanosecond of the step goes instead.
+"""The waterfall from 100 % of the peak to MFU: each loss with its nanoseconds of the step.
 
 The ledger's matrix kernels are divided into the time their model FLOPs need at the declared peak and named losses;
 every other cause of the ledger is a loss as it stands. Named losses are taken in a fixed order, each at most what is
-left of the matrix kernels, so the parts add up to the step whatever the estimates say. Kernels whose FLOPs nobody
-counted are set apart before: what they reach of the peak is not known.
+left of the matrix kernels, so the parts add up to the step whatever the estimates are. Kernels without counted FLOPs
+are set apart before: their share of the peak is not known.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,17 +18,17 @@ MODEL_FLOPS, PADDING = "model-flops", "padding"
 
 
 class MatrixTime(msgspec.Struct, frozen=True):
-    """What the matrix kernels of all counted steps and ranks had to do, in nanoseconds.
+    """The work of the matrix kernels in all counted steps and ranks, in nanoseconds.
 
     Attributes:
         model_ns: model FLOPs of the tokens that are not padding, at the declared peak.
         padding_ns: model FLOPs of padding, at the declared peak.
         recompute_ns: FLOPs that ran beyond the model's, at the declared peak.
-        precision_ns: what all FLOPs that ran take longer in the precision they ran in than at the declared peak.
-        ceiling_ns: what they take longer at the fastest product measured on this device than at its datasheet peak;
-            None where no such measurement is known.
+        precision_ns: extra time of all FLOPs that ran, in the precision they ran in, over the declared peak.
+        ceiling_ns: their extra time at the fastest product measured on this device over its datasheet peak; None if no
+            such measurement is known.
         uncounted_ns: by cause, the time of kernels whose FLOPs are not known, from which nothing is taken.
-        weights: FLOPs by cause, by which the named losses are taken; from the largest cause where it is empty.
+        weights: FLOPs by cause, by which the named losses are divided; if empty, they are taken from the largest cause.
     """
 
     model_ns: float

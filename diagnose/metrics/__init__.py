@@ -1,4 +1,4 @@
-"""Named measurements of one rank. Each returns a number, a flag or a text, or says why it cannot.
+"""Named measurements of one rank. Each returns a number, a flag or a text, or Unknown with the reason.
 
 A metric is registered by being in this folder or a folder in it: `registered` imports every module here.
 """
@@ -18,7 +18,7 @@ __all__ = ["REGISTRY", "Measured", "Metric", "Settings", "measure", "merged", "u
 
 
 def __getattr__(name: str) -> Any:
-    """What the modules have, on first use: what only takes the settings measures nothing."""
+    """Import the modules' attributes on first use: callers that need only the settings measure nothing."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'registered')}"), name)

@@ -50,10 +50,10 @@ def _cause_metric(
     of_runtime: bool = False,
     watched: Callable[[Measured], bool] = lambda m: False,
 ) -> None:
-    """Registers the share of some causes.
+    """Register the share of some causes.
 
-    Where the trace has no mark of them a share of 0 is unknown instead, unless the capture `watched` for them. So is
-    one that is told by calls `of_runtime`, where the trace holds none.
+    If the trace has no mark of them, a share of 0 becomes unknown, unless the capture `watched` for them. So does a
+    share that is recognised by calls `of_runtime`, if the trace holds none.
     """
     unknown = [cause for cause in causes if cause not in CAUSES]
     assert not unknown, unknown

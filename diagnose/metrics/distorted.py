@@ -28,10 +28,10 @@ TOLD_BY_RANGES = {  # facts by their causes
 
 
 def undistorted(facts: Facts, job: Job, positions: Sequence[int]) -> Facts:
-    """The facts of the ranks at the positions without those that a distorted step decides; all where none is.
+    """The facts of the ranks at the positions, without those that depend on distorted steps, if any are distorted.
 
-    Without a GPU some are told by the ranges of steps without the profiler. What else is of a step, such as MFU, is of
-    the step without it.
+    Without a GPU, some come from the ranges of steps without the profiler. Other facts of a step, such as MFU, are
+    those of the step without it.
     """
     distortion = job.view.distortion
     if distortion is None:
@@ -43,7 +43,7 @@ def undistorted(facts: Facts, job: Job, positions: Sequence[int]) -> Facts:
 
 
 def _told_by_ranges(ranks: Sequence[RankDigest]) -> dict[str, float]:
-    """Means over the ranks, where none has a GPU and each was timed."""
+    """Means over the ranks, if none has a GPU and each was timed; else empty."""
     each = [rank.overhead.told_shares for rank in ranks if not rank.has_gpu]
     alike = len(each) == len(ranks)
     known = {causes: [shares[causes] for shares in each if causes in shares] for causes in TOLD_BY_RANGES}

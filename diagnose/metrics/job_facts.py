@@ -10,7 +10,7 @@ from diagnose.facts import HOST_STEP, STEP, Fact, Facts, Unknown
 def merged(ranks: Sequence[Facts], weights: Sequence[float] | None = None) -> Facts:
     """Facts of the job: numbers are means over the ranks that know them, flags hold if any rank's does.
 
-    What is whole on each rank stays so, and what one rank has the job has: no setting takes 7.5 loader workers.
+    Means of whole numbers are rounded up: no setting takes 7.5 loader workers.
 
     Args:
         ranks: the facts of each.

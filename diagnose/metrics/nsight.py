@@ -1,4 +1,4 @@
-"""What an export of Nsight Systems cannot tell, in its own terms: why, and what to record or pass instead."""
+"""Facts that an export of Nsight Systems cannot give, in its own terms: the reason, and what to do instead."""
 
 from collections.abc import Mapping
 
@@ -49,9 +49,9 @@ _INSTEAD: Mapping[str, Unknown] = {  # by what would be captured with torch's pr
 
 
 def in_terms_of_recorder(value: Value, trace: Trace) -> Value:
-    """The value; what is unknown of an export, and only torch's profiler would make known, with its reason and remedy.
+    """Return the value; if only torch's profiler would make it known, with a reason and remedy for Nsight Systems.
 
-    Other ways that stand beside that stay.
+    Alternative ways to make it known are kept.
     """
     capture = value.capture if isinstance(value, Unknown) else None
     instead = _INSTEAD.get(capture.what) if capture is not None and trace.of_nsight else None

@@ -1,4 +1,4 @@
-"""Why sizes of operators are unknown where recording shapes, or doing so again, would not tell them."""
+"""The reason why sizes of operators are unknown, if recording shapes, or doing so again, would not make them known."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from diagnose.metrics.measured import Measured
 from diagnose.metrics.unknowns import NO_SHAPES
 from diagnose.trace.vocabulary import GRAPH_LAUNCH
 
-_REPLAYED = 0.1  # of the kernel time of the steps: less is no reason for what lacks in all of it
+_REPLAYED = 0.1  # of the kernel time of the steps: less does not explain missing shapes
 _WITHOUT_GRAPHS = another_run("capture some steps without CUDA graphs, with record_shapes=True")
 _OTHERS = nothing_helps("shapes recorded again would tell no more")
 
@@ -37,7 +37,7 @@ def _has_shapes(m: Measured) -> bool:
 
 
 def _replayed_share(m: Measured) -> float:
-    """Of the time of kernels in the counted steps: those that the launch of a graph started."""
+    """Share of the kernel time in the counted steps that graph launches started."""
     gpu, trace = m.timeline.gpu, m.timeline.trace
     of_graphs = np.zeros(len(trace) + 1, bool)
     of_graphs[m.timeline.rows_matching(GRAPH_LAUNCH, "cuda_runtime", "cuda_driver", "runtime")] = True

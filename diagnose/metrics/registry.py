@@ -14,7 +14,7 @@ from diagnose.metrics.recorded_shapes import where_recorded
 
 
 class Metric(msgspec.Struct, frozen=True):
-    """A named measurement; `of` is the denominator of a share, where STEP is the host step of a job without a GPU."""
+    """A named measurement; `of` is the denominator of a share; STEP is the host step for a job without a GPU."""
 
     name: str
     unit: Unit
@@ -44,12 +44,12 @@ REGISTRY: dict[str, Metric] = {}
 def metric(
     unit: Unit, of: str = "", *, needs_gpu: bool = True
 ) -> Callable[[Callable[[Measured], Value]], Callable[[Measured], Value]]:
-    """Registers a function as the metric of its name; its docstring is the metric's page.
+    """Register a function as the metric of its name; its docstring is the metric's page.
 
     Args:
-        unit: one of `Unit`, which the name ends with where it is no flag, text, count or version.
+        unit: one of `Unit`; the name ends with it unless it is a flag, text, count or version.
         of: the denominator of a share.
-        needs_gpu: unknown in a trace without GPU activity.
+        needs_gpu: whether it is unknown in a trace without GPU activity.
     """
 
     def register(function: Callable[[Measured], Value]) -> Callable[[Measured], Value]:

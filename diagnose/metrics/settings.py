@@ -1,4 +1,4 @@
-"""What the user states of the run."""
+"""The user's statements about the run."""
 
 import re
 from typing import TYPE_CHECKING
@@ -13,29 +13,29 @@ if TYPE_CHECKING:
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """What the user states of the run.
+    """The user's statements about the run.
 
     Attributes:
         flops_per_step: model FLOPs of one step on one rank.
         params: parameters that a token is multiplied with.
         seq_len: tokens of one sequence.
         tokens_per_step: tokens of one step on one rank, padding included.
-        mfu_as: whose count of model FLOPs MFU is stated by, one of `MFU_AS`; None for PaLM's.
+        mfu_as: the project whose convention of model FLOPs MFU uses, one of `MFU_AS`; None for PaLM's.
         peak_tflops: dense half-precision peak of one device, TFLOP/s.
         hbm_gbs: memory bandwidth of one device, GB/s.
-        gpu: the device by its name in the table of boards, where the trace does not tell it, or tells another.
-        step_range: what finds the ranges that are steps, by name; None for those that are known to be.
-        step: number of the one step to count; None counts all that the window holds whole.
-        gpu_hour_price: of one GPU, in any currency.
-        power_w: of one GPU, with its part of the host where that is meant too.
+        gpu: the device by its name in the table of boards, if the trace does not name it, or names another.
+        step_range: pattern for the names of ranges that are steps; None for the known ones.
+        step: number of the one step to count; None counts all whole steps of the window.
+        gpu_hour_price: price of an hour of one GPU, in any currency.
+        power_w: power of one GPU, with its part of the host if that is to be included.
         pue: energy of the data centre over that of its computers.
         kg_per_kwh: kilograms of CO2e of a kilowatt-hour.
-        tokens: to train on.
-        mtbf_hours: between two failures of the whole job.
-        critical_batch: above which a larger global batch buys little.
-        network_gbs: of a node's network, all its cards together, one direction, GB/s.
-        monitored: what a monitor has kept of the job's GPUs.
-        torch_traces: what torch.compile has told of its work.
+        tokens: number of tokens to train on.
+        mtbf_hours: mean hours between two failures of the whole job.
+        critical_batch: global batch above which a larger one gains little.
+        network_gbs: rate of a node's network, all its cards together, one direction, GB/s.
+        monitored: a monitor's records of the job's GPUs.
+        torch_traces: torch.compile's logs of its work.
     """
 
     flops_per_step: float | None = None

@@ -1,1 +1,1 @@
-"""Changes of a configuration: put together, written and read as files, and held against what they gained."""
+"""Changes of a configuration: put together, written and read as files, and compared with their measured gain."""

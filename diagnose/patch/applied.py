@@ -1,4 +1,4 @@
-"""A patch put to the test: what was predicted of it, carried with the run, beside what the run measured."""
+"""Compare a tested patch's prediction, which travels with the run, with what the run measured."""
 
 import math
 import re
@@ -18,7 +18,7 @@ _CAME_ALONE = (
 
 
 def expected_of(diagnosis: Mapping[str, Any], rule: str) -> dict[str, Any]:
-    """What a diagnosis, as JSON, predicts of a rule's change alone, and the step times that it predicts it from."""
+    """The speedup that a diagnosis, as JSON, predicts for a rule's change alone, and the step times it is based on."""
     changes = [*_listed(diagnosis, "findings"), *_listed(diagnosis, "plan")]
     change_of_rule = next((change for change in changes if change.get("rule") == rule), {})
     facts = {fact.get("name"): fact.get("value") for fact in _listed(diagnosis, "facts")}
@@ -71,7 +71,7 @@ def applied_of(record: CaptureRecord, facts: Facts) -> Applied | None:
 
 
 def _times(expected: Mapping[str, Any], facts: Facts) -> tuple[str, float | None, float | None]:
-    """Which steps are compared, and their medians before and after: those without the profiler where both are known."""
+    """The kind of step that is compared and its medians before and after: without the profiler if both are known."""
     before, after = _number(expected.get("unprofiled_step_ns")), _fact(facts, "unprofiled_step_time_ns")
     if before is not None and after is not None:
         return WITHOUT_PROFILER, before, after
@@ -82,7 +82,7 @@ def _times(expected: Mapping[str, Any], facts: Facts) -> tuple[str, float | None
 
 
 def _work(patches: tuple[Patch, ...], expected: Mapping[str, Any], facts: Facts) -> float | Unknown:
-    """Samples of a step over those before, where the patch changes their number; 1 where it does not."""
+    """Samples per step over those before, if the patch changes their number; else 1."""
     if not any(key in patch.set for patch in patches for key in _SAMPLES):
         return 1.0
     before = _number(expected.get("samples_per_step"))

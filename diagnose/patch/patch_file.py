@@ -33,12 +33,12 @@ _ALLOCATOR = (ALLOCATOR, ALLOCATOR_BEFORE)  # each torch reads one of them, or b
 
 @dataclass(frozen=True)
 class Request:
-    """What of a patch can be asked for.
+    """The part of a patch that a run may set.
 
     Attributes:
         wanted: the allowed values, by target and key.
         refused: target, key and reason of the others.
-        expected: what the diagnosis that proposes the patch predicts, and the step time that it rests on.
+        expected: the prediction of the diagnosis that proposes the patch, and the step time it is based on.
     """
 
     wanted: Mapping[str, Mapping[str, Any]]
@@ -46,7 +46,7 @@ class Request:
     expected: Mapping[str, Any] | None = None
 
     def to_json(self) -> str:
-        """What the training process reads."""
+        """The request as JSON for the training process."""
         return json.dumps({"set": self.wanted, "refused": self.refused, "expected": self.expected})
 
     def variables(self, inherited: Mapping[str, str]) -> dict[str, str]:
@@ -138,7 +138,7 @@ def _patches(given: Any, path: Path) -> list[tuple[str, str, Any]]:
 
 
 def _by_run(patch: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
-    """What a run sets in the place of lines to type, by target; the lines where it can set nothing."""
+    """The values that a run sets instead of lines to type, by target; the lines themselves if it can set nothing."""
     by_run = patch.get("by_run")
     given = by_run.items() if isinstance(by_run, dict) else ()
     return [(where, keys) for where, keys in given if isinstance(keys, dict)] or [(patch["target"], patch["set"])]

@@ -1,1 +1,1 @@
-"""What a change buys: a rank's step replayed with it, and the order in which changes pay."""
+"""Predict the gain of a change: replay a rank's step with it, and put changes in the order in which they pay."""

@@ -1,8 +1,8 @@
-"""What the ledger books on the work that a change touches: the part of a gain that nobody has to be told about.
+"""The time that the ledger attributes to the work that a change touches: the part of a gain that needs no replay.
 
-A step is as long as its longest chain of work. Work that passes beside other work is in the chain, too, where the host
-is behind: shortening it shortens the step, though the ledger books that time on what the device waits for in the end.
-Such a gain rests on the replay alone. What is promised does not.
+A step is as long as its longest chain of work. If the host is behind, work that overlaps with other work is in that
+chain too: shortening it shortens the step, although the ledger attributes the time to whatever the device waits for in
+the end. Such a gain rests on the replay alone; the low end of a prediction leaves it out.
 """
 
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ class Booked(msgspec.Struct, frozen=True):
 
 
 def booked_on(measured: Measured, change: Change) -> Booked:
-    """What the ledger books on the kernels, collectives and host causes that the change shortens.
+    """The time that the ledger attributes to the kernels, collectives and host causes that the change shortens.
 
     Pieces of different causes are disjoint.
     """

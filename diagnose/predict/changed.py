@@ -1,4 +1,4 @@
-"""A change to the replayed step with the speed that it brings beside it, where that comes from, and two made one."""
+"""A change to the replayed step with its further gain, the source of its saving, and the combination of two changes."""
 
 import msgspec
 import numpy as np
@@ -8,7 +8,7 @@ from diagnose.predict.replay import Change
 
 
 class Changed(msgspec.Struct, frozen=True):
-    """A change to the replayed step, and the factor on its speed beside it: more tokens, a share that goes."""
+    """A change to the replayed step, and its further factor on speed: more tokens, or a share that disappears."""
 
     change: Change
     gain: float = 1.0
@@ -18,10 +18,10 @@ NOTHING = Changed(Change())
 
 
 class Saving(msgspec.Struct, frozen=True):
-    """Where the time that a change saves in its best case comes from, as shares of the step.
+    """The sources of the time that a change saves in its best case, as shares of the step.
 
-    `booked`: what the ledger books on the work that it touches. `hidden`: what it saves beyond that, which passes
-    beside other work and holds up the step all the same.
+    `booked`: the time that the ledger attributes to the work that it touches. `hidden`: the saving beyond that, by work
+    that overlaps with other work and still delays the step.
     """
 
     booked: float

@@ -1,4 +1,4 @@
-"""What GPU-hours cost, in money, energy and emissions, at what is known of them."""
+"""The cost of GPU-hours in money, energy and emissions, as far as prices are known."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -14,14 +14,14 @@ NO_OVERHEAD = 1.0  # a power usage effectiveness: the energy of the data centre 
 
 
 class Tariff(msgspec.Struct, frozen=True):
-    """What is known of a GPU-hour. None is not known.
+    """The price, power and emissions of a GPU-hour. None means unknown.
 
     Attributes:
-        gpu_hour_price: of one GPU, in any currency.
-        power_w: of one GPU, with its part of the host where that is meant too.
+        gpu_hour_price: price for one GPU, in any currency.
+        power_w: power of one GPU, with its part of the host if that is to be included.
         pue: energy of the data centre over that of its computers.
         kg_per_kwh: kilograms of CO2e of a kilowatt-hour.
-        power_most_w: what a GPU takes at most, where `power_w` is a reading.
+        power_most_w: the highest power of a GPU, if `power_w` is a reading.
     """
 
     gpu_hour_price: float | None = None
@@ -32,12 +32,12 @@ class Tariff(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, stated: Mapping[str, Any]) -> "Tariff":
-        """From the options of the command line, by their names."""
+        """Build a tariff from the options of the command line, by their names."""
         return cls(stated["gpu_hour_price"], stated["power_w"], stated["pue"] or NO_OVERHEAD, stated["kg_per_kwh"])
 
     @property
     def is_known(self) -> bool:
-        """Whether anything can be said."""
+        """Whether a price or a power is known."""
         return self.gpu_hour_price is not None or self.power_w is not None
 
     def price(self, gpus: int, hours: float) -> float | None:
@@ -55,7 +55,7 @@ def hours_of(tokens: float, tokens_per_s: float) -> float:
 
 
 def money_of(tariff: Tariff, gpus: int, hours: Estimate) -> Money:
-    """What so many GPUs cost over [low, likely, high] hours."""
+    """The cost of a number of GPUs over [low, likely, high] hours."""
     kwh = _kwh(tariff, gpus, hours)
     grid = tariff.kg_per_kwh
     return Money(
@@ -66,7 +66,7 @@ def money_of(tariff: Tariff, gpus: int, hours: Estimate) -> Money:
 
 
 def _kwh(tariff: Tariff, gpus: int, hours: Estimate) -> Estimate | None:
-    """At the known power, and at the high end at what a GPU takes at most."""
+    """Energy at the known power; the high end at the highest power of a GPU."""
     estimate = _each(tariff.kwh(gpus, h) for h in hours)
     if estimate is None or tariff.power_w is None:
         return None

@@ -1,7 +1,7 @@
-"""How the time of a step grows with the GPUs: what a few measured sizes say of others, as a range.
+"""Growth of the step time with the GPUs: extrapolate from a few measured sizes to others, as a range.
 
 The model is t(N) = a·(w(N) + q·f_p(N)). w is the work of a GPU, 1 at the smallest run; f_p(N) = (N^p - 1)/p (Box and
-Cox 1964) is 0 for a GPU alone. It holds what the time of a collective does with its ranks: p = -1 is 1 - 1/N, a ring
+Cox 1964) is 0 for a GPU alone. It covers how the time of a collective grows with its ranks: p = -1 is 1 - 1/N, a ring
 whose links carry the bytes; p = 0 is ln N, a tree that pays latency; p = 1 is N - 1, a ring that pays latency. Every
 (p, q) that the runs do not rule out stays, and the answer is the range over all of them.
 """
@@ -16,7 +16,7 @@ from diagnose.diagnosis.terms import Estimate
 RUN_NOISE = 0.016  # standard deviation of a run: benchmarks/ladder.csv, six sizes that were each run twice
 _RULED_OUT = 4.0  # chi-square above the best one: two standard deviations of one quantity
 _SHAPES = np.linspace(-1.0, 1.0, 21)
-# what grows, over the rest, at the largest run
+# the growing part over the rest, at the largest run
 _SHARES = np.concatenate([np.linspace(0.0, 0.3, 121), np.geomspace(0.3, 1e2, 481)[1:]])
 _FREE = 3  # a, p and q
 _ENDLESS = 1e18
@@ -68,13 +68,13 @@ class Growth:
 
 
 def fitted(gpus: Floats, work: Floats, seconds: Floats, noise: Floats) -> Growth | None:
-    """The members that the runs do not rule out; None where they have fewer than two sizes.
+    """Fit the members of the model that the runs do not rule out; None if they have fewer than two sizes.
 
     Args:
-        gpus: of each run, shape (runs,).
-        work: of a GPU in a step, over that of the smallest run, shape (runs,).
-        seconds: of a step, shape (runs,).
-        noise: standard deviation of each, a share of it, shape (runs,).
+        gpus: GPUs of each run, shape (runs,).
+        work: work of a GPU in a step over that of the smallest run, shape (runs,).
+        seconds: seconds of a step, shape (runs,).
+        noise: standard deviation of each step time, as a share of it, shape (runs,).
     """
     if len(np.unique(gpus)) < 2:
         return None
@@ -93,7 +93,7 @@ def fitted(gpus: Floats, work: Floats, seconds: Floats, noise: Floats) -> Growth
 
 
 def _grown(shape: Floats, gpus: Floats | float) -> Floats:
-    """f_p(N): ln N where p is 0."""
+    """Return f_p(N), which is ln N if p is 0."""
     flat = np.abs(shape) < 1e-9
     power = np.where(flat, 1.0, shape)
     return np.minimum(np.where(flat, np.log(gpus), (np.power(gpus, power) - 1) / power), _ENDLESS)

@@ -1,4 +1,4 @@
-"""One run of a job at one number of GPUs, whatever told of it."""
+"""One run of a job at one number of GPUs, from whatever source."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,25 +9,25 @@ from diagnose.diagnosis.terms import Estimate
 from diagnose.predict.growth import RUN_NOISE
 
 _CONFIDENT = 2.0  # standard deviations
-MOST_GPUS = 10_000_000  # of a job; who states more is damaged
+MOST_GPUS = 10_000_000  # of a job: a larger number means a damaged file
 
 
 @dataclass(frozen=True)
 class Run:
-    """What is known of a run. None is not known.
+    """A run of a job. None means unknown.
 
     Attributes:
-        source: the file, folder or row that told.
-        gpus: of the job.
-        nodes: they are in.
+        source: the file, folder or row that it was read from.
+        gpus: GPUs of the job.
+        nodes: nodes that they are in.
         step_s: seconds of a step.
-        tokens_per_step: of the whole job.
-        samples_per_step: of the whole job: how much work a step is, where nobody tells its tokens.
-        tokens_per_s: of the whole job.
-        noise_share: standard deviation of `step_s`, a share of it.
-        parts_s: seconds of a step by what they went to; they add up to `step_s`. Empty where no diagnosis tells.
-        communication_s: of a step, communication that no work hides, waiting for late ranks included.
-        power_w: of one GPU.
+        tokens_per_step: tokens of the whole job.
+        samples_per_step: samples of the whole job: the work of a step if its tokens are unknown.
+        tokens_per_s: rate of the whole job.
+        noise_share: standard deviation of `step_s`, as a share of it.
+        parts_s: seconds of a step by part; they add up to `step_s`. Empty without a diagnosis.
+        communication_s: exposed communication of a step, including waits for late ranks.
+        power_w: power of one GPU.
     """
 
     source: str
@@ -67,8 +67,8 @@ class Ladder:
     """Runs of one job at several sizes.
 
     Attributes:
-        name: the settings that tell this ladder from the others that were read, or what was read.
-        runs: by GPUs.
+        name: the settings in which it differs from the others that were read, or the input's name.
+        runs: the runs in order of GPUs.
     """
 
     name: str

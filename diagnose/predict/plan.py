@@ -12,18 +12,18 @@ from diagnose.rule import Rule
 WORTH_PLANNING = 1.02
 MOST_PLANNED = 5
 EFFORTS = ("setting", "code", "cluster")
-ALIKE = 0.02  # of a speedup: nobody tells gains apart that lie closer
+ALIKE = 0.02  # of a speedup: closer gains count as equal
 
 _Merit = tuple[bool, bool, bool, float, float, int, bool, str]
 
 
 class Weight(msgspec.Struct, frozen=True):
-    """How much a fault matters beside what its cure buys: its severity, and whether it is of what bounds the step.
+    """How much a fault matters apart from its predicted gain: its severity, and whether its class bounds the step.
 
-    `yields_to` are the rules that fired and that exclude its own: where one of them promises more, severity gives
-    no precedence, since both speak of the same time.
-    `gentler` are, of a change of numerics that is for information, the rules that fired and leave numerics alone: such
-    a change is an option, and no fault of the job. Only the severe ones may take more effort than it.
+    `yields_to` are the fired rules that exclude its own: if one of them is predicted to gain more, severity gives no
+    precedence, since both are about the same time. `gentler`, for a change of numerics that is for information, are the
+    fired rules that leave numerics alone: such a change is an option and not a fault of the job. Only severe ones may
+    take more effort than it.
     """
 
     severity: str = "info"
@@ -32,28 +32,28 @@ class Weight(msgspec.Struct, frozen=True):
     gentler: frozenset[str] = frozenset()
 
     def yields(self, gain: Speedup | None, ranges: Mapping[str, Speedup | None]) -> bool:
-        """Whether a rule that excludes this one promises more: in the worst case, to two digits, else in the best."""
+        """Whether a rule that excludes this one gains more: in the worst case, to two digits, else in the best."""
         promised = [_to_compare(ranges.get(name)) for name in self.yields_to]
         return max(promised, default=_to_compare(None)) > _to_compare(gain)
 
     def leads(self, gain: Speedup | None) -> bool:
-        """Whether the fault is critical, and its cure pays, or may pay where the fault is of what bounds the step."""
+        """Whether the fault is critical, and its cure pays, or may pay if the fault's class bounds the step."""
         if gain is None or self.severity != "critical":
             return False
         return gain[0] >= WORTH_PLANNING or (self.bounds_step and pays(gain))
 
     def promise(self, gain: Speedup | None) -> float:
-        """The worst case; the best one where that alone is known of a critical fault of what bounds the step."""
+        """The worst case; or the best case, if only that is known for a critical fault whose class bounds the step."""
         worst = promised(gain)
         return _most(gain) if self.leads(gain) and worst < WORTH_PLANNING else worst
 
     def follows(self, gain: Speedup | None, others: Iterable[tuple["Weight", Speedup | None]]) -> bool:
-        """Whether the fault is for information, and a critical one's cure may buy more than its own at best."""
+        """Whether the fault is for information, and a critical one's cure may gain more than its own at best."""
         critical = [_most(each) for weight, each in others if weight.severity == "critical"]
         return self.severity == "info" and max(critical, default=1.0) > _most(gain)
 
     def awaited(self, weights: Mapping[str, "Weight"], ranges: Mapping[str, Speedup | None]) -> list[Speedup]:
-        """What the gentler changes buy that come first: sure to pay, or able to and a cure of more than information."""
+        """Gains of the gentler changes that come first: those sure to pay, or able to pay and more than information."""
         stated = ((weights[name], ranges[name]) for name in self.gentler & ranges.keys())
         known = ((weight, gain) for weight, gain in stated if gain is not None and pays(gain))
         return [gain for weight, gain in known if weight.severity != "info" or gain[0] >= WORTH_PLANNING]
@@ -71,20 +71,20 @@ class Planned(msgspec.Struct, frozen=True):
 def plan_of(
     predictor: Predictor, fired: Sequence[Rule], noise_share: float = 0.0, weights: Mapping[str, Weight] | None = None
 ) -> tuple[Planned, ...]:
-    """The best remedy, then the best of the rest with it in place, until none buys 2 %.
+    """Plan the best remedy, then the best of the rest with it in place, until none gains 2 %.
 
-    What is critical comes first where it pays, or may pay and is of what bounds the step, unless another change is
-    sure to buy more than it can; what is for information comes after a critical fault whose cure may buy more, and,
-    where it alters numerics, after each gentler change that pays. The best of those that are left is the one that
-    promises most; ties go to the best case, the least effort and unchanged numerics. A change of numerics comes after
-    one of like gain that leaves them alone and takes no more effort. What buys less than the noise comes after what
-    buys more; how far steps lie apart says nothing about what is saved over the run. A remedy that another excludes,
-    or that sets what another sets, is not planned beside it.
+    A critical fault comes first if its cure pays, or may pay and its class bounds the step, unless another change is
+    sure to gain more than it can. A change for information comes after a critical fault whose cure may gain more and,
+    if it alters numerics, after each gentler change that pays. Of the rest, the best is the one with the highest worst
+    case; ties go to the best case, the least effort and unchanged numerics. A change of numerics comes after one of
+    similar gain that leaves them alone and takes no more effort. Gains below the noise come after gains above it; the
+    spread of steps is no measure for savings over the run. A remedy that another one excludes, or that sets the same
+    key, is not planned together with it.
 
     Args:
-        predictor: predicts.
+        predictor: predicts the gains.
         fired: the rules whose faults are there.
-        noise_share: how far steps lie apart, of the median one.
+        noise_share: spread of the steps over the median one.
         weights: how much each fault matters, by rule.
     """
     weight = {rule.id: (weights or {}).get(rule.id, Weight()) for rule in fired}
@@ -111,7 +111,7 @@ def plan_of(
 
 
 def pays(gain: Speedup) -> bool:
-    """Whether the best case buys 2 %, or nobody knows what it buys."""
+    """Whether the best case gains 2 % or is unknown."""
     return gain[1] is None or gain[1] >= WORTH_PLANNING
 
 
@@ -121,23 +121,23 @@ def _is_noise(gain: Speedup | None, noise_share: float) -> bool:
 
 
 def _both(one: Speedup, other: Speedup) -> Speedup:
-    """What two changes buy together, worst cases with worst cases and best with best."""
+    """The gain of two changes together: worst case times worst case, best times best."""
     return one[0] * promised(other), None if one[1] is None or other[1] is None else one[1] * other[1]
 
 
 def excluded(one: Rule, other: Rule) -> bool:
-    """Whether the two are not done together: one says so, or both set the same key."""
+    """Whether the two cannot be combined: one excludes the other, or both set the same key."""
     keys = [set(rule.patch.values) if rule.patch else set() for rule in (one, other)]
     return one.id in other.excludes or other.id in one.excludes or bool(keys[0] & keys[1])
 
 
 def _most(gain: Speedup | None) -> float:
-    """The best case, the worst where it is unknown."""
+    """The best case, or the worst if the best is unknown."""
     return 1.0 if gain is None else gain[1] or gain[0]
 
 
 def promised(gain: Speedup | None) -> float:
-    """What a change buys in its worst case: nothing where it slows the step, since it is taken back then."""
+    """The gain of a change in its worst case: none if it slows the step, since it would then be undone."""
     return 1.0 if gain is None else max(gain[0], 1.0)
 
 
@@ -146,13 +146,13 @@ def _to_compare(gain: Speedup | None) -> tuple[float, float]:
 
 
 def _surpassed(gain: Speedup | None, ranges: Iterable[Speedup | None]) -> bool:
-    """Whether another change buys more in its worst case than this one at best."""
+    """Whether another change gains more in its worst case than this one at best."""
     best = None if gain is None else gain[1]
     return best is not None and any(other is not None and other[0] > best for other in ranges)
 
 
 def _is_gentler(rule: Rule, best: Rule, ranges: Mapping[str, Speedup | None], merit: Callable[[Rule], _Merit]) -> bool:
-    """Whether the rule's change buys as much as that of the best one, which alters numerics, with less to be tried."""
+    """Whether the rule's change gains about as much as the best one, which alters numerics, with no more effort."""
     if rule.numerics or not best.numerics or EFFORTS.index(rule.effort) > EFFORTS.index(best.effort):
         return False
     (worst, most), (least, other) = ((promised(ranges[each.id]), _most(ranges[each.id])) for each in (best, rule))
@@ -163,7 +163,9 @@ def _is_gentler(rule: Rule, best: Rule, ranges: Mapping[str, Speedup | None], me
 def _merit(
     ranges: Mapping[str, Speedup | None], noise: Mapping[str, float], weights: Mapping[str, Weight], rule: Rule
 ) -> _Merit:
-    """What is not noise, what leads and what does not follow, then worst and best case to two digits, then effort."""
+    """Sort key: above the noise, leading, waiting for no other change, worst and best case to two digits, then
+    effort.
+    """
     gain, weight = ranges[rule.id], weights[rule.id]
     others = ((weights[name], each) for name, each in ranges.items())
     return (

@@ -19,11 +19,11 @@ from diagnose.trace.vocabulary import RUNTIME, SYNCHRONISATION
 
 
 class Remedies:
-    """What remedies change about the step of one rank.
+    """The changes that remedies make to the step of one rank.
 
     Args:
         measured: the rank.
-        facts: of the job, which the factors are computed from.
+        facts: facts of the job, from which the factors are computed.
     """
 
     def __init__(self, measured: Measured, facts: Facts) -> None:
@@ -33,7 +33,7 @@ class Remedies:
         self._no_wait: dict[tuple[Waits, Case], Mask | None] = {}
 
     def changed(self, remedy: Remedy | None, case: Case) -> Changed | None:
-        """The change in the best or the worst case; None where a fact or a group of kernels is unknown."""
+        """The change in the best or the worst case; None if a fact or a group of kernels is unknown."""
         factors = remedy.factors(self.facts, case) if remedy else None
         if remedy is None or factors is None:
             return None
@@ -92,7 +92,9 @@ class Remedies:
         return self._groups[name]
 
     def _merged(self, remedy: Remedy, case: Case) -> Mask | Unknown | None:
-        """None in the worst case: one operator written in Python costs the host as much as the chain it replaces."""
+        """Mask of activities that fuse; None in the worst case: one Python operator can cost the host as much as the
+        chain.
+        """
         if case == "worst" or not remedy.fuses or not len(self.measured.timeline.gpu):
             return None
         merged = np.zeros(len(self.measured.timeline.gpu), bool)

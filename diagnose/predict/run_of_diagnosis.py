@@ -16,9 +16,10 @@ _TRANSFER_FACT = "transfer_share"
 
 
 def run_of(diagnosis: Diagnosis, source: str) -> Run:
-    """The run that the diagnosis is of.
+    """The run that the diagnosis is about.
 
-    A step without the profiler counts where the capture timed some; the parts of the profiled one keep their shares.
+    Step times without the profiler are used if the capture timed some; the parts keep their shares of the profiled
+    step.
 
     Raises:
         UserError: no step was counted.

@@ -1,4 +1,4 @@
-"""What the join of a job's ranks needs of each: kilobytes, so that thousands of ranks fit where one trace does."""
+"""The data that joining ranks needs of each rank: kilobytes, so that thousands of ranks fit where one trace does."""
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -30,9 +30,9 @@ Work = Mapping[str, tuple[float, float, float, float]]  # of families of kernels
 
 
 class Source(msgspec.Struct, frozen=True):
-    """Where a digest comes from, what of it could not be read, and how many events were left out as asked.
+    """The trace of a digest, the part that could not be read, and the number of events left out on request.
 
-    `shapes_of` is the execution trace that its operators have their shapes from, "" where they have their own, or none.
+    `shapes_of` is the execution trace that supplied its operators' shapes, "" if they have their own, or none.
     """
 
     path: str
@@ -49,9 +49,9 @@ class Source(msgspec.Struct, frozen=True):
 class Families(msgspec.Struct, frozen=True):
     """Kernels of each family that start in each counted step, shape (steps, names): time, number, and work.
 
-    Without a GPU the one family is the operators that ran. `elements` adds up the sizes of the tensors that the
-    kernels' operators were given and `flops` what these compute, once for each kernel, 0 where shapes were not
-    recorded: they measure work against other ranks only.
+    Without a GPU the one family is the operators that ran. `elements` adds up the sizes of the tensor arguments of the
+    kernels' operators and `flops` their FLOPs, once for each kernel, 0 if shapes were not recorded: they only serve to
+    compare ranks.
     """
 
     names: tuple[str, ...]
@@ -62,7 +62,7 @@ class Families(msgspec.Struct, frozen=True):
 
 
 class RankDigest(msgspec.Struct, frozen=True, dict=True, weakref=True):
-    """One rank of a job, reduced to what the join and the report need.
+    """One rank of a job, reduced to the data that the join and the report need.
 
     Times are nanoseconds of the rank's own clock; `base_ns + time` is its wall clock. Arrays over steps are in the
     order of `numbers`.
@@ -70,19 +70,19 @@ class RankDigest(msgspec.Struct, frozen=True, dict=True, weakref=True):
     Attributes:
         rank: its number in the job.
         source: the file it comes from.
-        host: name of the machine, "" when nothing says.
+        host: name of the machine, "" if not recorded.
         device: name of the GPU, "CPU" without one.
-        world_size: ranks of the job as the trace states it, None when it does not.
+        world_size: ranks of the job as the trace states it, None if it does not.
         base_ns: wall clock at time 0.
         has_gpu: whether time is accounted on the device.
-        capture_failed: kernels were launched and none was recorded.
+        capture_failed: whether kernels were launched and none was recorded.
         step_source: how the steps are marked.
-        numbers: of the counted steps, by which ranks agree on a step.
+        numbers: numbers of the counted steps, by which ranks agree on a step.
         windows: the counted steps that time is accounted on, shape (steps, 2).
         host_ns: length of the counted steps on the host.
-        device_ns: and on the device.
-        causes: of the attribution.
-        cause_ns: by step and cause, shape (steps, causes); a row adds up to the step.
+        device_ns: their length on the device.
+        causes: causes of the attribution.
+        cause_ns: nanoseconds by step and cause, shape (steps, causes); a row adds up to the step.
         exposed: the instants of exposed communication.
         calls: the collectives.
         spent: for each collective and cause, nanoseconds from the beginning of the first counted step until the rank
@@ -93,10 +93,10 @@ class RankDigest(msgspec.Struct, frozen=True, dict=True, weakref=True):
         listed_gpus: GPUs that the trace lists of its machine.
         host_work: functions, ranges and operators of the host with most time in the counted steps.
         unknown_device: events of a device that is neither CUDA's nor ROCm's, by category.
-        uncounted_ns: of the capture before the first counted step, on the clock that time is accounted on.
-        overhead: the profiled step against the one without the profiler.
-        clock: of the GPU while it worked; None where the record does not say.
-        refused: what its record says that the job refuses of changes.
+        uncounted_ns: length of the capture before the first counted step, on the clock that time is accounted on.
+        overhead: the profiled step compared with the one without the profiler.
+        clock: clock of the GPU while it worked; None if not recorded.
+        refused: changes that the job refuses, by its record.
     """
 
     rank: int
@@ -139,14 +139,14 @@ class RankDigest(msgspec.Struct, frozen=True, dict=True, weakref=True):
         return len(self.windows)
 
     def work_per_step(self, numbers: Sequence[int] = ()) -> Work:
-        """Time, number, elements and FLOPs of each family's kernels in one of these steps; in any where it has none."""
+        """Time, number, elements and FLOPs of each family's kernels per given step; per any if it has none of these."""
         if (known := self._work.get(key := tuple(numbers))) is None:
             known = self._work[key] = self._work_in(key)
         return known
 
     @cached_property
     def _work(self) -> dict[tuple[int, ...], Work]:
-        """What was asked for so far: each late rank asks all the others."""
+        """Cache of the results so far: each late rank asks all the others."""
         return {}
 
     def _work_in(self, numbers: tuple[int, ...]) -> Work:
@@ -208,7 +208,7 @@ def digest_of(
 
 
 def families_of(timeline: Timeline) -> Families:
-    """What ran in each counted step, collectives and copies left out."""
+    """Kernels of each family in each counted step, without collectives and copies."""
     trace, gpu = timeline.trace, timeline.gpu
     if not timeline.has_gpu:
         rows = np.flatnonzero(trace.rows_of(*OPS))
@@ -245,13 +245,13 @@ def _families(names: tuple[str, ...], ran: Ran, windows: Ints) -> Families:
 
 
 def _summable(values: Ints) -> Ints:
-    """The values, cut where their sum would not fit 63 bits: of sizes that were not understood."""
+    """The values, capped if their sum would not fit 63 bits, as with sizes that were misread."""
     fits = values.sum(dtype=np.float64) < _LARGEST_SUM
     return values if fits else np.minimum(values, _LARGEST_SUM // len(values))
 
 
 def _flops(timeline: Timeline, operators: Ints) -> Ints:
-    """FLOPs of the operators in these rows, 0 where they are not counted."""
+    """FLOPs of the operators in these rows, 0 if they are not counted."""
     priced = counted(timeline)
     if priced is None or not len(priced.rows):
         return np.zeros(len(operators), np.int64)
@@ -260,7 +260,7 @@ def _flops(timeline: Timeline, operators: Ints) -> Ints:
 
 
 def _elements(trace: Trace, operators: Ints) -> Ints:
-    """Elements of the tensor arguments of the operators in these rows, 0 where they are not recorded."""
+    """Elements of the tensor arguments of the operators in these rows, 0 if they are not recorded."""
     shape = np.where(operators >= 0, trace.shape[operators], -1) if len(trace) else operators
     used, which = numbered(shape)
     size = np.array([tensor_elements(trace.shapes[s][0]) if s >= 0 else 0 for s in used.tolist()], np.int64)

@@ -1,8 +1,8 @@
-"""A job whose steps the profiler makes much longer: what of its ledger is told all the same, of the step without it.
+"""A job whose steps the profiler makes much longer: the part of its ledger that is still known for unprofiled steps.
 
-The profiler lengthens what the host does, most of all where it calls small operators, and never what the device
-computes. So kernels and copies keep their time; without a GPU the ranges of steps without the profiler tell some of it.
-The rest of the step without the profiler is not told apart.
+The profiler lengthens what the host does, most of all if it calls small operators, and never what the device computes.
+So kernels and copies keep their time; without a GPU, ranges in steps without the profiler give some of it. The rest of
+the step without the profiler is not divided by cause.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,9 +14,9 @@ from diagnose.trace.distortion import Overhead, is_distorted
 
 
 def distortion_of(ranks: Sequence[RankDigest]) -> float | None:
-    """How many times as long the profiler makes the steps of the median rank; None where their shares can be trusted.
+    """Profiled over unprofiled step time of the median rank; None if shares of its steps can be trusted.
 
-    Where nothing is known of a device there are no shares to begin with.
+    None, too, if the device's activity is unknown, since there are no shares then.
     """
     if any(rank.capture_failed for rank in ranks):
         return None
@@ -42,10 +42,10 @@ def undistorted(rank: RankDigest, distortion: float) -> dict[str, int]:
 
 
 def _on_host(overhead: Overhead, total: int) -> dict[str, int]:
-    """What ranges without the profiler tell; where a GPU works, it may work meanwhile."""
+    """Nanoseconds by cause from the ranges without the profiler; causes of ranges that combine several are left out."""
     return {causes[0]: int(share * total) for causes, share in overhead.told_shares.items() if len(causes) == 1}
 
 
 def _on_device(cause_ns: Mapping[str, int]) -> dict[str, int]:
-    """What kernels and copies take; a collective also waits for ranks that the profiler holds up."""
+    """Nanoseconds of kernels and copies; not of collectives, which also wait for ranks that the profiler delays."""
     return {cause: ns for cause, ns in cause_ns.items() if ns and cause not in WITHOUT_KERNELS}

@@ -1,4 +1,4 @@
-"""What the host of one rank ran in its counted steps, by name: for the comparison with other ranks."""
+"""The host's work in the counted steps of one rank, by name, for the comparison with other ranks."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -42,7 +42,7 @@ def host_work_of(timeline: Timeline) -> HostWork:
 
 
 def _by_name(timeline: Timeline, marked: Mask) -> tuple[Ints, Ints]:
-    """Of the marked events that begin in a counted step, time and number by name id; block by block."""
+    """Time and number by name id of the marked events that begin in a counted step; computed block by block."""
     trace, windows, names = timeline.trace, timeline.steps.host, len(timeline.trace.names)
     ns, count = np.zeros(names, np.int64), np.zeros(names, np.int64)
     for block in iv.blocks(len(trace), names):

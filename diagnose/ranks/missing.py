@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from diagnose.ranks.digest import RankDigest
 
-_LARGEST_WORLD = 1 << 17  # what a damaged file states is not counted up to
+_LARGEST_WORLD = 1 << 17  # a damaged file may state any size; it is not counted up to
 
 
 def missing_ranks(ranks: Sequence[RankDigest], others: Sequence[int] = ()) -> tuple[int, ...]:

@@ -14,9 +14,9 @@ from diagnose.ranks.stragglers.straggler_report import passing_of, suspected_of
 
 
 def postmortem_of(job: Job, measured_ranks: Sequence[int], network_gbs: float | None = None) -> Postmortem | None:
-    """What is known of the job beyond its ledger; None for a single rank.
+    """The results on the job beyond its ledger; None for a single rank.
 
-    Where the profiler distorts steps, that is no waiting and no traffic: ranks wait for those that it holds up.
+    If the profiler distorts steps, they include no waiting and no traffic, since ranks wait for those that it delays.
 
     Args:
         job: the joined ranks.

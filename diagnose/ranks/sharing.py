@@ -11,7 +11,7 @@ _Value = TypeVar("_Value", bound=Hashable)
 
 
 class Shared:
-    """What the digests so far hold. Without it the memory of a job would grow with the square of its ranks."""
+    """Share equal values between digests; without it the memory of a job would grow with the square of its ranks."""
 
     def __init__(self) -> None:
         self._known: dict[Hashable, Hashable] = {}

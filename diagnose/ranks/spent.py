@@ -1,4 +1,4 @@
-"""How much of its time a rank has spent on each cause by some instants."""
+"""Time that a rank has spent on each cause up to given instants."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Findings as annotations of a GitHub workflow: lines that its runner shows beside the code."""
+"""Findings as annotations of a GitHub workflow: lines that its runner shows next to the code."""
 
 from collections.abc import Callable
 from itertools import islice
@@ -16,8 +16,8 @@ def annotations(diagnosis: Diagnosis, here: Callable[[str], str]) -> list[str]:
     """A notice with the verdict, then each finding at its line of code; critical ones are errors.
 
     Args:
-        diagnosis: what is told.
-        here: a file of the job by its path in the checkout, "" where it is not there.
+        diagnosis: the diagnosis to annotate.
+        here: maps a file of the job to its path in the checkout, "" if it is not there.
     """
     found = [_annotation(full, here) for full in findings_view(diagnosis)]
     lines = [command_line("notice", "diagnose", brief(diagnosis))]
@@ -34,7 +34,7 @@ def _annotation(full: Full, here: Callable[[str], str]) -> str:
 
 
 def command_line(level: str, title: str, text: str, at: tuple[str, int] | None = None) -> str:
-    """The line that tells a workflow's runner of `text`, `at` a file and a line.
+    """The workflow command that shows `text` at a file and a line.
 
     Args:
         level: "error", "warning" or "notice".
@@ -44,7 +44,7 @@ def command_line(level: str, title: str, text: str, at: tuple[str, int] | None =
 
 
 def _data(text: str) -> str:
-    """On one line, in which nothing is another command."""
+    """The text on one line, escaped so that nothing in it is another command."""
     return plain(text).replace("%", "%25")
 
 

@@ -1,4 +1,4 @@
-"""What each kernel computes and moves at least, against what its device can do."""
+"""The least work and traffic of each kernel, compared with the peaks of its device."""
 
 from diagnose.roofline.kernels import Roofline, roofline_of
 from diagnose.roofline.rows import MatrixWork, RooflineRow

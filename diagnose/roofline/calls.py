@@ -1,4 +1,4 @@
-"""What a trace records of one operator call: its name, and the sizes, types and values of its arguments.
+"""The record of one operator call in a trace: its name, and the sizes, types and values of its arguments.
 
 A tensor argument has its sizes in `dims` and its element type in `types`; a list of tensors has a list of sizes and the
 type "TensorList", so the element type of its tensors is not recorded. Scalars, lists of numbers and absent arguments

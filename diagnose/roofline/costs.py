@@ -1,8 +1,8 @@
-"""What every kernel has to compute and to move: its share of the operator that launched it.
+"""The work and traffic of every kernel: its share of the operator that launched it.
 
-The cost of an operator is counted once and shared over its kernels by their time. Of a matrix operator the matrix
-kernels share it, and its auxiliary kernels (layout copies, fills) have none. An operator that is not modelled hands its
-kernels to the counted operator it runs inside of, if there is one; otherwise their cost is unknown.
+The cost of an operator is counted once and divided among its kernels by their time. For a matrix operator, only the
+matrix kernels share it; its auxiliary kernels (layout copies, fills) have none. An operator that is not modelled passes
+its kernels to the counted operator around it, if there is one; otherwise their cost is unknown.
 """
 
 from typing import NamedTuple
@@ -21,7 +21,7 @@ from diagnose.timeline.kernel_names import AUXILIARY, COMPUTE_FAMILIES, element_
 
 _FEWER_OPERATIONS = ("winograd", "fft")  # tags of kernels
 UNSETTLED = "float"  # tensors are float, and the kernel may be TF32 or fp32
-_SINGLE = {True: "tf32", False: "fp32", None: UNSETTLED}  # what float tensors are multiplied in, on tensor cores or not
+_SINGLE = {True: "tf32", False: "fp32", None: UNSETTLED}  # precision of float products, on tensor cores or not
 
 
 class Costs(msgspec.Struct, frozen=True):
@@ -87,9 +87,9 @@ def costs_of(timeline: Timeline, operator: Ints) -> Costs:
 
 
 def _priced_owners(timeline: Timeline, at: Ints, operator: Ints, work: _Counted) -> tuple[Ints, Ints, Ints, _Priced]:
-    """The operator itself where its cost is known, else the innermost counted one that it runs inside of.
+    """The operator itself if its cost is known, else the innermost counted one around it.
 
-    With the groups of the kernels by owner, and the price of each.
+    Also returns the groups of the kernels by owner, and the price of each.
     """
     which, lead = _groups(timeline, at, operator)
     rows = operator[lead]
@@ -123,12 +123,14 @@ def _groups(timeline: Timeline, at: Ints, owner: Ints) -> tuple[Ints, Ints]:
     longest = np.flatnonzero(long == np.maximum.reduceat(long, first)[group])
     which, lead = np.empty(len(at), np.int64), np.empty(len(first), np.int64)
     which[order] = group
-    lead[group[longest]] = order[longest]  # of several the last
+    lead[group[longest]] = order[longest]  # the last of several
     return which, lead
 
 
 def _price(timeline: Timeline, rows: Ints, lead: Ints, work: _Counted) -> _Priced:
-    """The cost of each operator row (-1 has none); `lead` is the activity whose name tells the type of its lists."""
+    """The cost of each operator row (-1 has none); the name of activity `lead` gives the element type of tensor
+    lists.
+    """
     trace = timeline.trace
     item = _item_bytes(timeline)[trace.name[timeline.gpu.row[lead]]]
     named = np.where(rows >= 0, trace.name[rows], -1)
@@ -154,7 +156,7 @@ def _or_nan(value: float | None) -> float:
 
 
 def _own_flops(rows: Ints, operators: Counted | None) -> Floats:
-    """What each operator computes beyond the counted ones inside it, of causal attention what its mask lets through."""
+    """FLOPs of each operator beyond those of counted ones inside it; of causal attention, those within its mask."""
     if operators is None or not len(operators.rows):
         return np.full(len(rows), np.nan)
     at = np.minimum(np.searchsorted(operators.rows, rows), len(operators.rows) - 1)
@@ -178,7 +180,7 @@ def _weights(time: Ints, which: Ints, matrix: Mask, of_matrix: Mask) -> tuple[Fl
 
 
 def _precisions(timeline: Timeline, at: Ints, lead: Ints, which: Ints, matrix: Mask, priced: _Priced) -> Labels:
-    """By the name of the operator's longest matrix kernel, else by the type of its data."""
+    """Precision by the name of the operator's longest matrix kernel, else by the type of its data."""
     gpu = timeline.gpu
     kind = gpu.kind[at]
     named = np.where(priced.matrix[which] & matrix, lead[which], np.arange(len(at)))
@@ -195,7 +197,7 @@ def _indirect(timeline: Timeline, at: Ints, owner: Ints, which: Ints) -> Mask:
 
 
 def _item_bytes(timeline: Timeline) -> Ints:
-    """By name id, the bytes of an element as the names of GPU activities tell them; 0 unknown."""
+    """Bytes of an element by name id, from the names of GPU activities; 0 if unknown."""
     item = np.zeros(len(timeline.trace.names), np.int64)
     for name in distinct(timeline.trace.name[timeline.gpu.row]).tolist():
         item[name] = element_bytes(timeline.trace.names[name])

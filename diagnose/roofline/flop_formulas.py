@@ -1,9 +1,9 @@
 """Floating-point operations of one operator call, by operator name.
 
-Covered are matrix products, convolutions and scaled-dot-product attention, forward and backward: 2 FLOPs for each
+It covers matrix products, convolutions and scaled-dot-product attention, forward and backward: 2 FLOPs for each
 multiply-add, attention without a causal discount, as `torch.utils.flop_counter` counts them. Only leaves are in the
 table: `aten::linear`, `aten::matmul` and `aten::einsum` run as one of them. A convolution is counted as the direct
-algorithm, so Winograd and FFT kernels do fewer operations than this says.
+algorithm, so Winograd and FFT kernels do fewer operations than counted.
 """
 
 import math
@@ -18,7 +18,7 @@ Formula = Callable[[Call, Outputs], float]
 
 
 def flops_of(call: Call, outputs: Outputs) -> float | None:
-    """FLOPs of one call; None for an operator that is not counted, or whose sizes do not say."""
+    """FLOPs of one call; None for an operator that is not counted, or if its sizes are insufficient."""
     formula = FORMULAS.get(call.name)
     try:
         flops = 0.0 if formula is None else float(formula(call, outputs))
@@ -28,7 +28,7 @@ def flops_of(call: Call, outputs: Outputs) -> float | None:
 
 
 def causal_share(call: Call) -> float:
-    """Share of the counted FLOPs that causal attention needs: (T + 1) / 2T for T tokens; 1 where it is not causal.
+    """Share of the counted FLOPs that causal attention needs: (T + 1) / 2T for T tokens; 1 if it is not causal.
 
     Causal attention of unequal query and key lengths is not discounted, since its mask depends on the alignment; nor is
     a sliding window.
@@ -152,7 +152,7 @@ def _convolution(call: Call, outputs: Outputs) -> float:
 
 
 def output_sizes(call: Call, outputs: Outputs) -> Dims:
-    """Sizes of the result of a forward convolution; KeyError when neither its arguments nor a gradient say."""
+    """Sizes of the result of a forward convolution; KeyError if neither its arguments nor a gradient give them."""
     x, w = call.dims[0], call.dims[1]
     layout = _LAYOUTS[call.name]
     settings = [call.scalar(at) for at in layout[:3]]
@@ -183,7 +183,7 @@ def _cudnn_backward(call: Call, outputs: Outputs) -> float:
 
 
 def gradient_mask(call: Call) -> list[Any] | None:
-    """Flags of a convolution's gradients by input, weight and bias; None where values are not recorded: two count."""
+    """Flags of a convolution's gradients by input, weight and bias; None if values are not recorded: then two count."""
     mask = call.scalar(len(call.concrete) - 1)
     return mask if isinstance(mask, list) and len(mask) > 1 else None
 

@@ -1,8 +1,8 @@
 """Floating-point operations of the operators in a trace, once per operator however many kernels it launches.
 
-Where one counted operator runs inside another, the outer one's operations are counted and the inner one's are not
-added again. FLOPs that a kernel reports itself (`kernel_flop` of Triton) are not used: they repeat what the operator
-does, for every kernel of it.
+If one counted operator runs inside another, the outer one's operations are counted and the inner one's are not added
+again. FLOPs that a kernel reports itself (`kernel_flop` of Triton) are not used: they repeat the operator's FLOPs for
+every kernel of it.
 """
 
 import math
@@ -72,9 +72,9 @@ def count_within(timeline: Timeline, spans: iv.Intervals) -> float:
 
 
 def counted(timeline: Timeline) -> Counted | None:
-    """Every counted operator of the trace with its own FLOPs; None when none carries shapes that tell them.
+    """Every counted operator of the trace with its own FLOPs; None if none has shapes to count by.
 
-    What is called while a graph is captured computes nothing, and is left out; so is what another GPU computes.
+    Calls during graph capture compute nothing and are left out; so are those that another GPU computes.
     """
     return timeline.once(_counted)
 
@@ -136,7 +136,7 @@ def _with_pairs(sized: Counted, rows: Ints, forward: Ints) -> Counted:
 
 
 def _beyond_nested(total: Floats, parent: Ints) -> Floats:
-    """What is left of each total after the counted operators inside it; never negative."""
+    """The rest of each total after the counted operators inside it; never negative."""
     depth = _depth(parent)
     by_depth = np.argsort(depth, kind="stable")
     levels = np.split(by_depth, np.cumsum(np.bincount(depth))[:-1]) if len(depth) else []
@@ -147,7 +147,7 @@ def _beyond_nested(total: Floats, parent: Ints) -> Floats:
 
 
 def _depth(parent: Ints) -> Ints:
-    """How many operators each one lies inside; every round looks twice as far up."""
+    """Number of operators around each one; every round looks twice as far up."""
     depth, up = (parent >= 0).astype(np.int64), parent
     while (nested := up >= 0).any():
         depth = depth + np.where(nested, depth[up], 0)

@@ -1,4 +1,4 @@
-"""Gradients whose work their operators' arguments do not tell: what their forward pass, or their kernels, say of it."""
+"""Gradients whose work is not in their operators' arguments, from their forward pass or their kernels."""
 
 from typing import NamedTuple
 
@@ -30,14 +30,14 @@ def says_no_mask(call: Call) -> bool:
 
 
 def convolution_gradients(timeline: Timeline, rows: Ints, operator: Ints) -> Ints:
-    """How many of the gradients by input and by weight the backward operators in `rows` computed: 1 or 2.
+    """Number of gradients, by input and by weight, that the backward operators in `rows` computed: 1 or 2.
 
-    The first convolution of a network has no input gradient where its input needs none. Old versions of PyTorch run
-    an operator for each gradient; else one matrix kernel computes one gradient, and cuDNN's names say which. 2 where
-    neither tells.
+    The first convolution of a network has no input gradient if its input needs none. Old versions of PyTorch run an
+    operator for each gradient; else one matrix kernel computes one gradient, and cuDNN's names show which. It is 2 if
+    neither helps.
 
     Args:
-        timeline: of the trace.
+        timeline: the timeline of the trace.
         rows: the backward operators, ascending.
         operator: aligned with the activities, as `owners.operators` returns it.
     """
@@ -48,13 +48,13 @@ def convolution_gradients(timeline: Timeline, rows: Ints, operator: Ints) -> Int
 
 
 def _inside(timeline: Timeline, rows: Ints, pattern: str) -> Mask:
-    """Of which of the rows an operator whose name matches runs inside."""
+    """Mask of the rows with an operator inside whose name matches."""
     inner = timeline.rows_matching(pattern, *OPS)
     return among(rows, owners.around(timeline.trace, rows, inner))
 
 
 def _gradient_kernels(timeline: Timeline, rows: Ints, operator: Ints) -> tuple[Ints, Mask]:
-    """Of each operator the number of its matrix kernels, and whether their names say that all are of one gradient."""
+    """The number of matrix kernels of each operator, and whether by their names all compute the same gradient."""
     gpu = timeline.gpu
     at = np.flatnonzero(gpu.of_family(*COMPUTE_FAMILIES) & ~gpu.tagged(AUXILIARY) & (operator >= 0))
     around = owners.around(timeline.trace, rows, operator[at])
@@ -75,11 +75,11 @@ def _counts(chosen: Mask, place: Ints, length: int) -> Ints:
 def attention_pairs(timeline: Timeline, operator: Ints, known: Ints) -> Paired:
     """The attention backward passes of unknown work, each with the forward pass that it undoes.
 
-    Backward passes undo forward passes last first, recomputed ones included, so that each takes the last forward pass
-    which none has taken. Where one operator launched several, as a compiled function does, none is paired.
+    Backward passes undo forward passes in reverse order, recomputed ones included, so each takes the last forward pass
+    that is not taken yet. If one operator launched several, as a compiled function does, none is paired.
 
     Args:
-        timeline: of the trace.
+        timeline: the timeline of the trace.
         operator: aligned with the activities, as `owners.operators` returns it.
         known: rows of the operators whose FLOPs are known, ascending.
     """

@@ -1,7 +1,7 @@
-"""Which events of a thread run inside which.
+"""The nesting of a thread's events.
 
-Events are told in nested order: by thread, then by begin, then the longer first, so that each comes after all that it
-is inside of. What is around each is then found in one pass, by compiled code where it is installed (`native/nests.c`).
+Events are given in nested order: by thread, then by begin, then the longer first, so that each comes after all that
+contain it. The event around each is then found in one pass, by compiled code if it is installed (`native/nests.c`).
 """
 
 import numpy as np
@@ -83,8 +83,9 @@ def _by_stack(end: Ints, is_first: Mask) -> Ints:
 
 
 def nearest(marked: Mask, up: Ints) -> Ints:
-    """For each event in nested order, of which `up` are the enclosing ones, itself where it is marked, else the nearest
-    marked one around it; -1 without one.
+    """For each event in nested order, itself if marked, else the nearest marked one around it; -1 if there is none.
+
+    `up` are the enclosing events.
     """
     if _nests is not None and up.dtype == np.int32:
         found = np.empty_like(up)
@@ -94,7 +95,9 @@ def nearest(marked: Mask, up: Ints) -> Ints:
 
 
 def _nearest_by_rounds(marked: Mask, up: Array) -> Array:
-    """The same without compiled code: each round looks twice as far, and only from where the last one got further."""
+    """`nearest` without compiled code: each round looks twice as far, and continues only where the last one
+    advanced.
+    """
     found = rows_in(np.append(np.where(marked, np.arange(len(up)), up), NONE), len(up))
     left = rows_in(np.flatnonzero(~marked & (up >= 0)), len(up))
     while len(left):

@@ -33,7 +33,7 @@ def operator_rows_of(work: Work, device: Device) -> tuple[RooflineRow, ...]:
 
 
 def _precision(work: Work, chosen: Ints) -> str:
-    """That of the longest of the kernels that the operator launched."""
+    """The precision of the longest kernel that the operator launched."""
     longest = np.argmax(work.ns[chosen])
     return work.costs.precision[chosen[longest : longest + 1]].tolist()[0]
 

@@ -1,4 +1,4 @@
-"""Which operator launched a kernel, and which operators run inside which."""
+"""The operator that launched each kernel, and the nesting of operators."""
 
 from collections.abc import Iterator
 
@@ -11,15 +11,14 @@ from diagnose.timeline import Timeline
 from diagnose.trace import Trace
 from diagnose.trace.vocabulary import OPS
 
-_ROUNDS = 32  # of candidates handed on; what is left then lies behind deep nests
+_ROUNDS = 32  # of candidates passed on; those left then are in deep nests
 
 
 def operators(timeline: Timeline) -> Ints:
-    """For each GPU activity, the row of the innermost recorded operator that launched it, -1 when it is not known.
+    """For each GPU activity, the row of the innermost recorded operator that launched it, -1 if not known.
 
-    The external id says it where that operator was running at the launch, or where nothing but ids tells of the launch.
-    Traces of old versions carry other numbers there; their operator is the innermost one that was running on the
-    launching thread.
+    The external id decides if that operator was running at the launch, or if only ids identify the launch. Traces of
+    old versions have other numbers there; their operator is the innermost one that was running on the launching thread.
     """
     return timeline.once(_narrow_operators)
 
@@ -56,7 +55,7 @@ def _by_id(timeline: Timeline, rows: Ints) -> Ints:
 def directly_inside(trace: Trace, outer: Ints, rows: Ints) -> Iterator[tuple[int, Ints]]:
     """Each of `outer`, of one thread, and the `rows` of that thread, `outer` among them, that are directly inside it.
 
-    Those end behind all that is inside it and began before them.
+    These end after everything inside them that began before.
     """
     rows = rows[ordered(trace.ts[rows], -trace.dur[rows])]
     begin, end = trace.ts[rows], trace.ends(rows)
@@ -68,7 +67,7 @@ def directly_inside(trace: Trace, outer: Ints, rows: Ints) -> Iterator[tuple[int
 
 
 def around(trace: Trace, outer: Ints, inner: Ints) -> Ints:
-    """For each row of `inner`, the innermost row of `outer` that was running when it began, on its thread; -1."""
+    """For each row of `inner`, the innermost row of `outer` running on its thread when it began; -1 if none."""
     found = np.full(len(inner), NONE, np.int64)
     held = np.flatnonzero(holds(intervals(trace.ts[outer], trace.ends(outer)), trace.ts[inner]))
     if len(held):
@@ -78,7 +77,7 @@ def around(trace: Trace, outer: Ints, inner: Ints) -> Ints:
 
 
 def _running(trace: Trace, rows: Ints, pid: Ints, tid: Ints, time: Ints) -> Ints:
-    """For each instant of a thread, the innermost of `rows` that was running there; what ends then no longer runs."""
+    """For each instant of a thread, the innermost of `rows` running there, unless it ends at that instant."""
     if not len(rows):
         return np.full(len(time), NONE, np.int64)
     rows = rows[nested_order(trace, rows)]
@@ -107,7 +106,7 @@ def _last_begun(trace: Trace, rows: Ints, pid: Ints, tid: Ints, time: Ints) -> I
 
 
 def _threads(pid: Ints, tid: Ints) -> Iterator[tuple[tuple[int, int], slice]]:
-    """The threads of columns that are sorted by them, each with where it stands."""
+    """The threads of columns that are sorted by thread, each with its slice."""
     if not len(pid):
         return
     first = np.flatnonzero((np.diff(pid, prepend=pid[:1] - 1) != 0) | (np.diff(tid, prepend=tid[:1] - 1) != 0))
@@ -124,7 +123,7 @@ def _still_running(end: Ints, up: Ints, at: Ints, time: Ints) -> Ints:
 
 
 def _ladder(up: Ints) -> list[Ints]:
-    """The enclosing event 1, 2, 4, ... levels up, the outermost where there are fewer, as long as there are more."""
+    """The enclosing events 1, 2, 4, ... levels up, or the outermost if there are fewer, until nothing changes."""
     top = np.where(up >= 0, up, np.arange(len(up)))
     steps = [top]
     while not np.array_equal(further := top[top], top):

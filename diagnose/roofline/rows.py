@@ -22,21 +22,21 @@ class RooflineRow(msgspec.Struct, frozen=True):
 
     Attributes:
         family: kind of kernel, as in the ledger.
-        direction: "forward" or "backward" of convolutions and attention, "" where operators do not say.
-        precision: "bf16", "fp16", "tf32", "fp32", "fp8", ...; of kernels that multiply no matrices the type of their
+        direction: "forward" or "backward" of convolutions and attention, "" if operators do not show it.
+        precision: "bf16", "fp16", "tf32", "fp32", "fp8", ...; for kernels that multiply no matrices, the type of their
             data; "" unknown.
         ns: their time that no earlier kernel covers; the rows add up to the ledger's kernel time.
-        sized_ns: the part of `ns` whose cost is known; what follows is over this part.
-        kernels: how many began in the counted steps.
-        flops: executed FLOPs, None when no cost is known.
-        bytes: least bytes moved, None when no cost is known.
+        sized_ns: the part of `ns` whose cost is known; the following fields are over this part.
+        kernels: number of kernels that began in the counted steps.
+        flops: executed FLOPs, None if no cost is known.
+        bytes: least bytes moved, None if no cost is known.
         intensity: FLOPs per byte, an upper bound.
         tflops: TFLOP/s reached; None for kernels whose FLOPs are not counted.
         gbs: GB/s reached, a lower bound.
         class_: "compute" or "memory", by the larger part of the time; "" unknown.
-        bound: what most of the time is bound by: compute, memory, latency, under-filled or unknown.
-        above_roof_ns: time above the lower bound max(FLOPs / peak, bytes / bandwidth); None when it is unknown.
-        note: how to read figures that look wrong, "" when there is nothing to say.
+        bound: the bound of most of the time: compute, memory, latency, under-filled or unknown.
+        above_roof_ns: time above the lower bound max(FLOPs / peak, bytes / bandwidth); None if unknown.
+        note: how to read figures that look wrong, "" if they do not.
     """
 
     family: str

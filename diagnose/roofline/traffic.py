@@ -2,8 +2,8 @@
 
 Every argument is read once and every result is written once, at their element types. That is a lower bound: a kernel
 that reads its input twice, spills or converts moves more, so FLOPs over these bytes is an upper bound of the arithmetic
-intensity, and these bytes over a kernel's time a lower bound of its bandwidth. It fails where operands already lie in
-the cache, when a kernel can be faster than memory. What else the model leaves out:
+intensity, and these bytes over a kernel's time a lower bound of its bandwidth. It fails if operands are already in the
+cache, since a kernel can then be faster than memory. The model also leaves out:
 
 - statistics of normalisations, random states and the results of reductions and pooling, which are small;
 - lookups (embedding, gather, index_select) move the rows they return, not the table, and repeated rows count each time;
@@ -22,9 +22,9 @@ MOST_BYTES = 1e16
 
 
 def bytes_of(call: Call, outputs: Outputs) -> float | None:
-    """Least bytes of one call; None for an operator that is not modelled, or whose sizes or types do not say.
+    """Least bytes of one call; None for an operator that is not modelled, or if its sizes or types are insufficient.
 
-    A call that would move nothing, or more than any memory holds, has sizes that were not understood.
+    A result of zero bytes, or more than any memory holds, means that the sizes were misread: None, too.
     """
     model = _model(call.name)
     try:

@@ -1,4 +1,4 @@
-"""What one call moves at least, by kind of operator: the bytes of the tensors it reads, and of those it writes."""
+"""Least traffic of one call by kind of operator: the bytes of the tensors it reads, and of those it writes."""
 
 from collections.abc import Callable
 from math import prod
@@ -97,13 +97,13 @@ def batch_norm_backward(call: Call, outputs: Outputs) -> float:
 
 
 def softmax(call: Call, outputs: Outputs) -> float:
-    """The input is read; the result is written at its type, or as float where the call asks for that."""
+    """The input is read; the result is written at its type, or as float if the call asks for that."""
     to_float = call.scalar(2) is True
     return call.size_bytes(0) + prod(call.dims[0]) * (ITEM_BYTES["float"] if to_float else call.item_bytes(0))
 
 
 def softmax_backward(call: Call, outputs: Outputs) -> float:
-    """Gradient and result are read; the gradient of the input is written at the type that the last argument says."""
+    """Gradient and result are read; the gradient of the input is written at the type that the last argument gives."""
     item = SCALAR_TYPE_BYTES.get(call.scalar(3), call.item_bytes(0))
     return _reads(call, 0, 1) + prod(call.dims[0]) * item
 
@@ -157,7 +157,7 @@ def gather(call: Call, outputs: Outputs) -> float:
 
 
 def product(first: int, out_dtype: int | None = None) -> Traffic:
-    """A product of arguments `first` and `first + 1`; argument 0 is added where `first` is 1, unless beta is 0."""
+    """A product of arguments `first` and `first + 1`; argument 0 is added if `first` is 1, unless beta is 0."""
 
     def traffic(call: Call, outputs: Outputs) -> float:
         a, b = call.dims[first], call.dims[first + 1]
@@ -171,7 +171,7 @@ def product(first: int, out_dtype: int | None = None) -> Traffic:
 
 
 def grouped(out_dtype: int, offsets: int) -> Traffic:
-    """A product for each group; arguments `out_dtype` and `offsets` say the result's type and the groups."""
+    """A product for each group; arguments `out_dtype` and `offsets` give the result's type and the groups."""
 
     def traffic(call: Call, outputs: Outputs) -> float:
         a, b = call.dims[0], call.dims[1]
@@ -204,6 +204,6 @@ def attention(call: Call, outputs: Outputs) -> float:
 
 
 def attention_backward(call: Call, outputs: Outputs) -> float:
-    """What the forward pass read and wrote, and the result's gradient, are read; three gradients are written."""
+    """The inputs and the result of the forward pass and the result's gradient are read; three gradients are written."""
     rows = prod(call.dims[1][:-1])
     return 2 * _reads(call, 0, 1, 2, 3) + 4.0 * rows

@@ -13,7 +13,7 @@ __all__ = ["SEVERITIES", "Judgement", "Rule", "builtin_rules", "filled", "load_r
 
 
 def __getattr__(name: str) -> Any:
-    """What `rule` and `loading` have, on first use: an answer that is kept needs no rule."""
+    """Import the attributes of `rule` and `loading` on first use: a cached answer needs no rule."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     home = "loading" if name.startswith("load_") else "rule"

@@ -10,9 +10,9 @@ from diagnose.rule.rule import Instead, Refusing, Rule
 
 
 def bound(rule: Rule, facts: Facts, standing: Standing) -> Rule:
-    """The rule with what stands against its change, and with its other advice in the place of one that is refused.
+    """Return the rule with the job's refusals of its change, and with its alternative advice if the change is refused.
 
-    Where only some of the advice is refused, and there is no change to set, the rest of it stands.
+    If only some of the advice is refused and there is no change to set, the rest of the advice stays.
     """
     patch = rule.patch_for(facts)
     because = standing.against(patch) if patch is not None else ""

@@ -69,7 +69,7 @@ class Condition:
         return cls(text, kind, frozenset(_names(tree)), tree)
 
     def value(self, facts: Facts) -> Scalar | None:
-        """The value, or None where a fact that decides it is unknown, a divisor is zero, or a number overflows."""
+        """The value, or None if a fact that decides it is unknown, a divisor is zero, or a number overflows."""
         answer: Scalar | None = _value(self.tree, facts)
         return answer
 

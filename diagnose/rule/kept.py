@@ -1,7 +1,7 @@
-"""What rule files say, as an earlier process has parsed it: that takes longer than to judge a small trace by them.
+"""A cache of parsed rule files: parsing takes longer than judging a small trace.
 
-Kept is what TOML and `RuleFile` make of a text, known by a hash of it: whoever changes a file changes its hash. Nothing
-that is kept is code, and it is decoded as strictly as a file is. All else is checked in each process.
+It holds the result of TOML and `RuleFile` under a hash of the text, so a changed file changes its key. It holds no
+code, and is decoded as strictly as a file. Everything else is checked in each process.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ class KeptFiles:
         self._asked: dict[str, RuleFile] = {}
 
     def parsed(self, text: str, path: Path) -> RuleFile:
-        """What the text of the rule file at `path` says.
+        """Parse the text of the rule file at `path`, or return the cached result.
 
         Raises:
             RuleError: as `parsed` of `rule_file` does.
@@ -36,7 +36,7 @@ class KeptFiles:
         return self._asked[key]
 
     def keep(self) -> None:
-        """Writes what was asked for, where some of it is new and there is room."""
+        """Write the parsed files to the cache, if some are new and there is room."""
         if self._asked.keys() - self._before.keys():
             self._before = dict(self._asked)
             with contextlib.suppress(OSError):
@@ -45,13 +45,13 @@ class KeptFiles:
 
 @functools.cache
 def kept_files(folder: Path) -> KeptFiles:
-    """Those in the folder of a cache."""
+    """The parsed rule files in a cache folder."""
     return KeptFiles(CacheFolder(folder))
 
 
 @functools.cache
 def _name() -> str:
-    """Of the note: another for other code that parses."""
+    """The name of the cache note; it changes with the code that parses."""
     code = Path(rule_file.__file__).read_bytes()
     return hashlib.sha256(f"{sys.version} {msgspec.__version__} ".encode() + code).hexdigest()[:40]
 

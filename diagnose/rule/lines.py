@@ -1,4 +1,4 @@
-"""Which lines of the user's code the finding of a rule names."""
+"""The lines of the user's code that a rule's finding names."""
 
 import msgspec
 
@@ -33,7 +33,7 @@ class Lines(msgspec.Struct, frozen=True):
 
     @property
     def told(self) -> str:
-        """Which lines these are, in words."""
+        """A description of these lines."""
         doing, calls = (" or ".join(sorted(names)) for names in (self.doing, self.calls))
         parts = (doing and f"of {doing}", calls and f"that call {calls}", self.excess and "beyond the other ranks")
         told = " ".join(part for part in parts if part)

@@ -18,15 +18,15 @@ from diagnose.trace.cache_folder import default_folder
 
 
 def load_rules(dirs: Iterable[Path], known: Mapping[str, str], *, cache: bool = False) -> tuple[Rule, ...]:
-    """The builtin rules and those in `dirs`, by name; a file replaces one of the same stem in an earlier folder.
+    """Load the builtin rules and those in `dirs`, by name; a file replaces one of the same stem in an earlier folder.
 
-    The user's rules are held to their examples. The tests hold the builtin ones to theirs, which takes longer than to
-    read them.
+    The user's rules are checked against their examples. The builtin ones are checked by the tests, since that takes
+    longer than reading them.
 
     Args:
         dirs: the user's folders of rule files.
         known: the unit of every fact.
-        cache: whether what the builtin rules' files say is taken from the user's cache, and kept there.
+        cache: whether parsed builtin rules are read from the user's cache and written to it.
     """
     files: dict[str, Path] = {}
     builtin = builtin_rules()
@@ -47,9 +47,9 @@ def load_rules(dirs: Iterable[Path], known: Mapping[str, str], *, cache: bool = 
 
 
 def load_rule(path: Path, known: Mapping[str, str], *, tried: bool = True) -> Rule:
-    """Read and check one rule file; `known` holds the unit of every fact, `tried` says whether examples are held.
+    """Read and check one rule file; `known` holds the unit of every fact, `tried` is whether to check the examples.
 
-    The same text is checked once in a process: that takes longer than to judge a small trace by it.
+    The same text is checked once per process, because that takes longer than judging a small trace.
     """
     return _loaded(path, known, tried, None)
 

@@ -1,4 +1,4 @@
-"""What a job must be for a rule to be about it: where something trains, on whose GPUs, or on none."""
+"""Preconditions of rules on the job: whether something trains, on whose GPUs, or on none."""
 
 from collections.abc import Iterable, Mapping
 
@@ -19,7 +19,7 @@ def lacks(needs: Iterable[Need], facts: Facts) -> bool:
 
 
 def untold(needs: Iterable[Need], facts: Facts) -> list[str]:
-    """The facts that would say whether the needs are met, where they are unknown."""
+    """The facts that decide whether the needs are met, but are unknown."""
     return [name for name, _ in map(NEEDS.__getitem__, needs) if not _known(name, facts)]
 
 

@@ -1,4 +1,4 @@
-"""What a rule's change does to a step, as written in its `[whatif]`, with its factors computed from facts."""
+"""The effect of a rule's change on a step, as written in its `[whatif]`, with its factors computed from facts."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
@@ -28,23 +28,23 @@ class Factors(msgspec.Struct, frozen=True):
 
 
 class Remedy(msgspec.Struct, frozen=True):
-    """What a change does to a step; every factor has a best and a worst case.
+    """The effect of a change on a step; every factor has a best and a worst case.
 
     Attributes:
-        removes: the share of the step that goes; it needs no replay.
+        removes: the share of the step that disappears; it needs no replay.
         kernels: factor on the time of each group of kernels.
-        fuses: groups whose kernels become one; in the worst case their launches cost the host what they cost now.
+        fuses: groups whose kernels become one; in the worst case their launches still cost the host the same.
         host: factor on host time by cause of the ledger.
         launches: factor on the host time of every launch outside the optimizer's step.
         communication: factor on the time of collectives.
-        hides: collectives hold no kernel back.
-        waits: the calls that no longer wait for the device.
+        hides: whether collectives delay no kernel.
+        waits: the calls that stop waiting for the device.
         batch: factor on the tokens of a step.
-        over: what the share is of: "run" for what comes once in many steps, which few steps next to each other say
-            nothing about.
-        beyond_transfers: whole collectives go, with the host's work for them: the time that transfers take is no bound.
-        assumes: what the factors rest on, in words.
-        source: where the factors come from.
+        over: the denominator of the share: "run" for something that occurs once in many steps, which a few consecutive
+            steps do not show.
+        beyond_transfers: whether whole collectives disappear with their host work, so that transfer time is no bound.
+        assumes: the assumptions behind the factors, in words.
+        source: the source of the factors.
     """
 
     removes: Values | None = None
@@ -63,13 +63,13 @@ class Remedy(msgspec.Struct, frozen=True):
 
     @property
     def replayed(self) -> bool:
-        """Whether it says what changes in a step, and not only what share goes."""
+        """Whether it has changes to replay, and not only a share that disappears."""
         return bool(self.kernels or self.host or self.waits or self.hides) or any(
             values is not None for values in (self.launches, self.communication, self.batch)
         )
 
     def factors(self, facts: Facts, case: Case) -> Factors | None:
-        """The factors of a case; None where a fact that one rests on is unknown."""
+        """The factors of the best or the worst case; None if a fact that one needs is unknown."""
         at = 0 if case == "best" else 1
         kernels = {name: _number(values[at], facts) for name, values in self.kernels.items()}
         host = {name: _number(values[at], facts) for name, values in self.host.items()}
@@ -91,7 +91,7 @@ class Remedy(msgspec.Struct, frozen=True):
 def remedy_of(
     table: WhatIfTable, where: str, parse: Parse, groups: frozenset[str], causes: Mapping[str, tuple[str, ...]]
 ) -> Remedy:
-    """The table checked: groups and causes that exist, factors that are numbers or expressions over facts.
+    """Turn the table into a Remedy: groups and causes must exist, and factors be numbers or expressions over facts.
 
     Args:
         table: as written.

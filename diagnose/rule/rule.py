@@ -1,4 +1,4 @@
-"""A rule: when it fires, what it says, and what is done about the fault."""
+"""A rule: when it fires, what it says, and what to do about the fault."""
 
 import re
 from ast import literal_eval
@@ -27,12 +27,12 @@ PLACEHOLDER = re.compile(
 
 
 class Judgement(msgspec.Struct, frozen=True):
-    """What a rule answers.
+    """A rule's answer.
 
     Attributes:
-        answer: a severity when the rule fires, else "quiet", "unknown" or "not_advised".
-        because: for "unknown" why the facts it needs are unknown, for "not_advised" the sentence that says why not.
-        captures: for "unknown" all that is to be captured so that it can be judged.
+        answer: a severity if the rule fires, else "quiet", "unknown" or "not_advised".
+        because: for "unknown" the reason why the facts it needs are unknown, for "not_advised" the reason why not.
+        captures: for "unknown" everything to capture so that it can be judged.
         evidence: the facts in the comparisons that held.
     """
 
@@ -50,7 +50,7 @@ class Judgement(msgspec.Struct, frozen=True):
 class Unless(msgspec.Struct, frozen=True):
     """A condition and the sentence that goes with it: a precondition, advice, or the text of negative advice.
 
-    `what` is that remedy in a few words, "" where there are none.
+    `what` is the remedy in a few words, "" if there is none.
     """
 
     holds: Condition | None
@@ -59,9 +59,9 @@ class Unless(msgspec.Struct, frozen=True):
 
 
 class PatchTemplate(msgspec.Struct, frozen=True):
-    """A change of configuration whose values may be computed from facts; offered where `holds` is absent or true.
+    """A change of configuration whose values may be computed from facts; offered if `holds` is absent or true.
 
-    Where one of `not_when` holds instead, its sentence says why the change would not help.
+    If one of `not_when` holds instead, its sentence is the reason why the change would not help.
     """
 
     target: Target
@@ -70,14 +70,14 @@ class PatchTemplate(msgspec.Struct, frozen=True):
     not_when: tuple[Unless, ...] = ()
 
     def withheld(self, facts: Facts) -> str:
-        """The template of the sentence that says why the change would not help; "" where it may."""
+        """The template of the sentence on why the change would not help; "" if it may help."""
         if self.holds is not None and not self.holds.evaluate(facts):
             return ""
         return next((each.because for each in self.not_when if each.holds and each.holds.evaluate(facts)), "")
 
 
 class Instead(msgspec.Struct, frozen=True):
-    """What to do where the job refuses the change, the same in a few words, and what that does to a step."""
+    """The alternative if the job refuses the change: advice, the same in a few words, and its effect on a step."""
 
     do: str
     action: str
@@ -85,13 +85,13 @@ class Instead(msgspec.Struct, frozen=True):
 
 
 class Refusing(msgspec.Struct, frozen=True):
-    """What speaks against a rule's change in a job.
+    """A job's objections to a rule's change.
 
     Attributes:
         what: the settings of the change, or of its advice.
-        because: why it is not to be made; "" where it may be.
-        has_other: whether the rule, as it is bound, says what to do instead.
-        by_run: why no run makes the change, which can be typed; "" where one does.
+        because: why it must not be made; "" if it may be.
+        has_other: whether the rule, as it is bound, has an alternative.
+        by_run: why `--apply` cannot make the change, though it can be typed; "" if it can.
     """
 
     what: str = ""
@@ -101,13 +101,13 @@ class Refusing(msgspec.Struct, frozen=True):
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """A fault, how it is recognised, and what is done about it. `conditions` are in falling severity.
+    """A fault, how it is recognised, and what to do about it. `conditions` are in falling severity.
 
-    `instead` is what is done where a job refuses that, and `refusing` what a job says to it (`bound`).
+    `instead` is the alternative if a job refuses the change, and `refusing` the job's objections (`bound`).
 
-    `memory` is how the change divides the training state where no setting says it: the fields of a job's sharding.
+    `memory` is how the change shards the training state, if no setting says so: the fields of a job's sharding.
 
-    Where one of `needs` is known not to be met the rule is quiet, whatever its conditions say, and has no advice.
+    If one of `needs` is known not to be met, the rule is quiet whatever its conditions, and has no advice.
     """
 
     id: str
@@ -182,7 +182,7 @@ class Rule(msgspec.Struct, frozen=True):
         return Patch(target=self.patch.target, set=known) if known else None
 
     def memory_for(self, facts: Facts) -> dict[str, int] | None:
-        """The fields of `memory` with their values; None where one is unknown."""
+        """The fields of `memory` with their values; None if one is unknown."""
         values = {key: _computed(value, facts) for key, value in self.memory.items()}
         known = {key: int(value) for key, value in values.items() if value is not None}
         return known if len(known) == len(values) else None
@@ -211,12 +211,12 @@ class Rule(msgspec.Struct, frozen=True):
         return NotAdvised(what=self.negative.what, because=self.sentence(self.negative.because, facts))
 
     def advised(self, facts: Facts) -> str:
-        """What to do: the first advice whose condition holds, else the rule's own."""
+        """The advice: the first whose condition holds, else the rule's own."""
         advice = self._advice(facts)
         return self.sentence(advice.because if advice else self.do, facts)
 
     def action_for(self, facts: Facts) -> str:
-        """The same in a few words, "" where the rule has none."""
+        """The advice in a few words, "" if the rule has none."""
         advice = self._advice(facts)
         return self.sentence((advice and advice.what) or self.action, facts)
 
@@ -231,7 +231,7 @@ class Rule(msgspec.Struct, frozen=True):
         return next((each for each in self.advice if each.holds and each.holds.evaluate(facts)), None)
 
     def sentence(self, template: str, facts: Facts) -> str:
-        """The template with each fact as people say it, and each setting as this job makes it."""
+        """The template filled in: each fact formatted for sentences, each setting as this job makes it."""
         world = world_of(facts)
 
         def told(setting: str, value: str | None) -> str:
@@ -241,9 +241,9 @@ class Rule(msgspec.Struct, frozen=True):
 
 
 def filled(template: str, speak: Callable[[str, bool], str], told: Callable[[str, str | None], str]) -> str:
-    """The sentence with what `speak` makes of each fact's name, given whether its denominator is asked for.
+    """Fill in the template: `speak` gets each fact's name and whether its denominator is asked for.
 
-    `told` makes the words of each setting, given its name and the literal of its value, if it has one.
+    `told` gets each setting's name and the literal of its value, if it has one.
     """
 
     def words(place: re.Match[str]) -> str:
@@ -255,7 +255,7 @@ def filled(template: str, speak: Callable[[str, bool], str], told: Callable[[str
 
 
 def names_in(template: str) -> frozenset[str]:
-    """The facts that a sentence speaks of."""
+    """The facts that a sentence mentions."""
     return frozenset(place["fact"] for place in PLACEHOLDER.finditer(template) if not place["setting"])
 
 

@@ -28,10 +28,10 @@ Span = tuple[Factor, Factor]
 
 
 class WhatIfTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the change does to a step: `removes` (a share that goes), or factors for the replay.
+    """The effect of the change on a step: `removes` (a share that disappears), or factors for the replay.
 
-    A factor is given as [best, worst]; a text that starts with "=" is an expression over facts. `removes` goes at most,
-    `removes_at_least` (nothing where it is absent) in the worst case, of a step or `over` the run.
+    A factor is given as [best, worst]; a text that starts with "=" is an expression over facts. `removes` is the best
+    case and `removes_at_least` (nothing if absent) the worst case, of a step or `over` the run.
     """
 
     removes: Text | None = None
@@ -51,9 +51,9 @@ class WhatIfTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class AdviceTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What to do in the place of the rule's `do` while a condition holds; the first that holds counts.
+    """Advice that replaces the rule's `do` if a condition holds; the first that holds counts.
 
-    Its `action`, if it has one, stands in the place of the rule's.
+    Its `action`, if it has one, replaces the rule's.
     """
 
     do: Text
@@ -71,7 +71,7 @@ class NotWhenTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class PatchTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The change as configuration; a text in `set` that starts with "=" is an expression over facts.
 
-    Where the `if` of one of `not_when` holds, the patch is withheld and becomes negative advice; the finding stays.
+    If the `if` of one of `not_when` holds, the patch is withheld and becomes negative advice; the finding stays.
     """
 
     target: Target
@@ -81,9 +81,9 @@ class PatchTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RefusedTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What to do in the place of the change where the job refuses it, or has it set already.
+    """The alternative if the job refuses the change, or has it set already.
 
-    What that does to a step is in its own `whatif`, or what the rule's says where it `keeps_whatif`, or not predicted.
+    Its effect on a step is its own `whatif`, the rule's if it `keeps_whatif`, or else not predicted.
     """
 
     do: Text
@@ -93,10 +93,11 @@ class RefusedTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class MemoryTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the change does to the division of the training state, where no setting of the patch says it.
+    """The effect of the change on the sharding of the training state, if no setting of the patch says so.
 
-    `zero` is what data-parallel ranks divide: 0 nothing, 1 optimizer states, 2 gradients too, 3 weights too; `replicas`
-    are copies that are sharded each by itself. A text that starts with "=" is an expression over facts.
+    `zero` is the ZeRO stage: data-parallel ranks shard 0 nothing, 1 optimizer states, 2 gradients too, 3 weights too;
+    `replicas` is the number of copies that are each sharded separately. A text that starts with "=" is an expression
+    over facts.
     """
 
     zero: Factor | None = None
@@ -104,9 +105,9 @@ class MemoryTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LinesTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which lines of the user's code a finding names: by what they are for, what they call, or one rank's excess.
+    """The lines of the user's code that a finding names: by what they do, what they call, or one rank's excess.
 
-    With `if` they are only named where that holds.
+    With `if`, they are named only if that holds.
     """
 
     doing: tuple[Doing, ...] = ()
@@ -175,7 +176,7 @@ TABLES: dict[str, type[msgspec.Struct]] = {
 
 
 def text_of(path: Path) -> str:
-    """What one rule file says."""
+    """The text of one rule file."""
     try:
         if path.stat().st_size > _LARGEST_BYTES:
             raise RuleError("no rule file is this large", where=path)
@@ -185,7 +186,7 @@ def text_of(path: Path) -> str:
 
 
 def parsed(text: str, path: Path) -> RuleFile:
-    """The text of the rule file at `path` by its keys, or what is wrong with it and where."""
+    """Parse the text of the rule file at `path`; raise RuleError with what is wrong and where."""
     import tomllib  # rules that are kept need no parser
 
     try:

@@ -1,4 +1,4 @@
-"""Step times of a whole job, read from whatever tells them, and their changes."""
+"""Step times of a whole job, read from any source that has them, and their changes."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -32,7 +32,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """What a module has, on first use: most traces have no log beside them."""
+    """Import the modules' attributes on first use: most traces have no log next to them."""
     home = next((home for home, names in _HOMES.items() if name in names), None)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

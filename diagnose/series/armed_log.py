@@ -37,23 +37,23 @@ _COLUMNS = {
 
 
 class ArmedLog(msgspec.Struct):
-    """What one rank logged.
+    """The log of one rank.
 
     Attributes:
-        rank: as its file is named.
-        host: of the last process that wrote it.
+        rank: the rank in its file's name.
+        host: host of the last process that wrote it.
         world_size: ranks of the job.
-        begins: loops that began, each resumed one among them.
-        blocks: of steps without the profiler: the first step, the steps of a sample, their microseconds (0: unknown),
-            and when the last one ended, in seconds since 1970.
-        told: windows and what became of them, in order; "loop" counts the loops that have begun.
+        begins: number of loops that began, resumed ones included.
+        blocks: blocks of steps without the profiler: the first step, the steps of a sample, their microseconds (0:
+            unknown), and the end of the last one, in seconds since 1970.
+        told: windows and their outcome, in order; "loop" counts the loops that have begun.
         memory: "rss" and "device" in bytes, by step.
-        readings: of the machine, in the order of the lines.
+        readings: readings of the machine, in the order of the lines.
         of_gpu: links and errors of the GPU, likewise.
-        why_no_gpu: why there are none of a GPU, "" where there are.
-        why_no_readings: why there are none of the machine, or no more; "" where nothing is told.
-        unread: lines that could not be read.
-        ended: the last loop ended by itself, and said so.
+        why_no_gpu: why there are none of a GPU, "" if there are.
+        why_no_readings: why there are none of the machine, or no more; "" if the log gives no reason.
+        unread: number of lines that could not be read.
+        ended: whether the last loop ended by itself and logged its end.
     """
 
     rank: int
@@ -101,7 +101,7 @@ def all_ended(folder: Path) -> bool:
 
 
 def read_armed_log(path: Path) -> ArmedLog:
-    """What a rank logged.
+    """Read the log of a rank.
 
     Raises:
         UserError: the file cannot be read, or is no step log.
@@ -189,7 +189,7 @@ def _rows(block: tuple[int, int, Ints, float], covers: int) -> tuple[Floats, Flo
     clock = at - (took.sum() - np.cumsum(took)) / 1e6
     times = max(covers // own, 1)
     whole = len(us) // times * times
-    if whole < len(us) and times > 1:  # what is left is less than a sample of the others
+    if whole < len(us) and times > 1:  # the rest is less than a sample of the others
         us, took, clock = us[:whole], took[:whole], clock[:whole]
     timed = (us > 0).reshape(-1, times).sum(axis=1)
     mean = us.reshape(-1, times).sum(axis=1) / np.maximum(timed, 1)

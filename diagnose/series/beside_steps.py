@@ -1,4 +1,4 @@
-"""What the cells of a row tell beside a step and its time: whose run it is of, and what else happened."""
+"""The cells of a row other than step and time: the run that it belongs to, and other events."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -27,14 +27,14 @@ class Labels:
 
 
 class Told:
-    """What the cells of a row tell beside its time: an evaluation, another epoch, words."""
+    """Events in the cells of a row: an evaluation, another epoch, words."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self.places = event_columns(names)
         self.epoch: float | None = None
 
     def take(self, row: Sequence[Any], count: int, events: list[Event]) -> None:
-        """Add to `events` what the row tells; `count` rows came before."""
+        """Add the row's events to `events`; `count` rows came before."""
         for at, kind in self.places.items():
             cell = _cell(row, at)
             if not cell or cell.lower() in ("nan", "none", "null"):

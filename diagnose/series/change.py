@@ -1,4 +1,4 @@
-"""A change of the step time, as every answer that tells of it holds it."""
+"""The data type of a change of the step time, shared by every answer that reports one."""
 
 from typing import Literal
 
@@ -11,9 +11,9 @@ Confidence = Literal["high", "medium", "low"]
 
 
 class PartChange(msgspec.Struct, frozen=True, kw_only=True):
-    """How much of a step a logged part takes, before and after, in seconds: the median over the medians of ranks.
+    """The time of a logged part of a step, before and after, in seconds: the median over the medians of ranks.
 
-    The ranks are those that the others wait for, where the change names them, else those affected.
+    The ranks are those that the others wait for if the change names them, else those affected.
     """
 
     part: str
@@ -25,11 +25,11 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     """The step time moved to another level, or drifted to it.
 
     `change_share` is of `before_s`, the median step time of the steps from `before_from_step` to `since_step` - 1;
-    positive is slower. The level lasts until `until_step`. `since_between` are the steps that could as well be the
-    first. `ranks` and `hosts` are those affected, all of them when `scope` is "job"; "unknown" when the source does not
-    tell ranks apart. `named_by` says which logged part tells the rank that the others wait for, "" where none does.
-    `lost_s` is what the change cost one rank until `until_step`. `machine` is what changed on the machine with it, None
-    where the source has no readings.
+    positive is slower. The level lasts until `until_step`. `since_between` are the steps that could equally be the
+    first. `ranks` and `hosts` are those affected, all of them if `scope` is "job"; it is "unknown" if the source does
+    not distinguish ranks. `named_by` is the logged part that shows the rank that the others wait for, "" if none does.
+    `lost_s` is the time that the change cost one rank until `until_step`. `machine` is what changed on the machine at
+    the same time, None if the source has no readings.
     """
 
     kind: Literal["level", "drift"]

@@ -93,10 +93,10 @@ def _with_drifts(values: Floats, shifts: list[Shift]) -> tuple[Shift, ...]:
 
 
 def _drift(values: Floats, shifts: list[Shift]) -> Shift | None:
-    """A straight line in the place of the shifts, where Schwarz's criterion (BIC, 1978) prefers it.
+    """A straight line instead of the shifts, if Schwarz's criterion (BIC, 1978) prefers it; else None.
 
-    That is the logarithm of the misfit, and for each free number of the model as much as chance would gain by it: two
-    for a line; a level for each stretch and a place for each shift.
+    The criterion is the logarithm of the misfit plus, for each free number of the model, as much as chance would gain
+    by it: two for a line; a level for each stretch and a place for each shift.
     """
     begin, end = shifts[0].begin, shifts[-1].end
     count = min(end - begin, 200)

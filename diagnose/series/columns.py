@@ -1,4 +1,4 @@
-"""Which column of a log is what, told by its name, and in which unit."""
+"""Recognise the columns of a log by their names, and their units."""
 
 import re
 from collections.abc import Sequence
@@ -55,7 +55,7 @@ class Column(msgspec.Struct, frozen=True):
 
 
 class Stated(msgspec.Struct, frozen=True):
-    """What the user says about a log: its column of steps, its column of times, and the unit of times."""
+    """The user's statements about a log: its column of steps, its column of times, and the unit of times."""
 
     step: str | None = None
     time: str | None = None
@@ -71,7 +71,7 @@ NOTHING_STATED = Stated()
 
 
 def column(at: int, name: str) -> Column | None:
-    """The column called `name`, None when it says nothing about step times."""
+    """The column called `name`, None if it is not about step times."""
     role, unit = _told_by(name)
     if role is None and _SECTION.match(name):
         role, unit = _told_by(_SECTION.sub("", name, count=1))
@@ -80,7 +80,7 @@ def column(at: int, name: str) -> Column | None:
 
 
 def _told_by(name: str) -> tuple[str | None, str]:
-    """The role that a name tells, and the unit that it ends with."""
+    """The role that a name stands for, and the unit that it ends with."""
     words = re.sub(r"^(?:it|iter|steps)_(?:s|sec)$", "its", _words(name))
     if words in _ROLE_OF:
         return _ROLE_OF[words], ""
@@ -98,7 +98,7 @@ def columns(names: Sequence[str], stated: Stated = NOTHING_STATED) -> dict[str, 
     """The first column of each role; what the user stated comes first, and W&B's count of log calls last.
 
     Raises:
-        ValueError: a stated column is not among the names, or tells no times; the message says which.
+        ValueError: a stated column is not among the names, or holds no times; the message names it.
     """
     of_role: dict[str, Column] = {}
     if stated.step is not None:
@@ -122,7 +122,7 @@ def _at(names: Sequence[str], stated: str) -> int:
 
 
 def _of_times(at: int, name: str) -> Column:
-    """A column that is said to hold times: what its name tells, else a clock where it grows with the step."""
+    """A column stated to hold times: the role by its name, else a duration, or a clock if it grows with the step."""
     role, unit = _told_by(_SECTION.sub("", name, count=1))
     if role in _TIMES:
         return Column(at, name, role, unit)
@@ -138,7 +138,7 @@ def label_columns(names: Sequence[str]) -> tuple[list[int], list[int]]:
 
 
 def event_columns(names: Sequence[str]) -> dict[int, str]:
-    """Columns whose cells tell what else happened: by place, "evaluation", "epoch", or "" where the cell is words."""
+    """Columns with other events: by position, "evaluation", "epoch", or "" if the cell is words."""
     told: dict[int, str] = {}
     for at, name in enumerate(names):
         if len(told) == _MOST_EVENT_COLUMNS:
@@ -154,7 +154,7 @@ def event_columns(names: Sequence[str]) -> dict[int, str]:
 
 
 def timed(of_role: dict[str, Column]) -> Column | None:
-    """The column that tells step times: a duration before a rate before a clock."""
+    """The column of step times: a duration before a rate before a clock."""
     return next((of_role[role] for role in _TIMES if role in of_role), None)
 
 

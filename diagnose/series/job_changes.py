@@ -24,7 +24,7 @@ def changes(series: Series) -> tuple[Change, ...]:
 
 
 def points_of(series: Series) -> list[ChangePoints]:
-    """What was found in each track that has samples enough."""
+    """The change points of each track that has enough samples."""
     tracks = [track for track in series.tracks if len(track) >= 2 * MARGIN]
     blocks = max(_BLOCKS_IN_ALL // max(len(tracks), 1), _LEAST_BLOCKS)
     return [search(track, ALPHA / len(tracks), min(blocks, MOST_BLOCKS)) for track in tracks]
@@ -44,7 +44,7 @@ def changes_at(series: Series, of_run: Mapping[str, Sequence[ChangePoints]]) -> 
 
 
 def surest(found: Sequence[Change]) -> tuple[Change, ...]:
-    """Those that chance explains least, in order."""
+    """The changes least likely by chance, in order of step."""
     return tuple(sorted(sorted(found, key=lambda c: c.p_value)[:MOST_CHANGES], key=lambda c: c.since_step))
 
 

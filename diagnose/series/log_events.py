@@ -1,4 +1,4 @@
-"""What a line of a log that is no step tells: a checkpoint, an evaluation, and what else may stand near a slow step."""
+"""Lines of a log that are no step: a checkpoint, an evaluation, or another event that may be near a slow step."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,7 @@ LONGEST_TEXT = 160
 
 
 def kind_of(line: str) -> str | None:
-    """What a line, or a cell, is about; None where it is about nothing that slows a step."""
+    """The kind of event in a line, or a cell; None if it is nothing that slows a step."""
     low = line.lower()
     return next((kind for kind, told in _TOLD if told(low)), None)
 

@@ -1,7 +1,7 @@
-"""How the lines of steps look in the logs of training loops: one row of the table for each form.
+"""Formats of step lines in the logs of training loops: one row of the table for each.
 
-Patterns are bounded and begin with fixed words, so that a line costs time in proportion to its length, whatever
-stands in it.
+Patterns are bounded and begin with fixed words, so that a line costs time in proportion to its length, whatever it
+contains.
 """
 
 import re
@@ -17,11 +17,11 @@ class LineFormat:
     """A form of a line of steps.
 
     Attributes:
-        name: what writes it.
-        marks: texts that have to be in the line, small letters; a cheap test before the patterns.
+        name: the program that writes it.
+        marks: texts that have to be in the line, in lower case; a cheap test before the patterns.
         step: its first group is the count of steps.
-        duration: its first group is the time of one step; a second group, where there is one, its unit.
-        unit: of the duration where no group states it.
+        duration: its first group is the time of one step; a second group, if there is one, its unit.
+        unit: unit of the duration if no group states it.
     """
 
     name: str

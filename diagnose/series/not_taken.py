@@ -1,4 +1,4 @@
-"""What the user says of a log, where there is nothing that it could be said of."""
+"""Errors for statements of the user about a log that do not apply to the input."""
 
 from pathlib import Path
 
@@ -11,17 +11,17 @@ class UnitNotTaken(WrongUsage):
 
 
 def unit_not_taken(where: object, why: str) -> UnitNotTaken:
-    """Of the file or folder `where`."""
+    """The error for the file or folder `where`."""
     return UnitNotTaken("--unit has no effect", where=where, why=why, do="leave it out")
 
 
 def refuse_unit(stated: Stated, where: Path, why: str = "its times are in a unit of their own") -> None:
-    """Raises WrongUsage where a unit is stated."""
+    """Raise WrongUsage if a unit is stated."""
     if stated.unit is not None:
         raise unit_not_taken(where, why)
 
 
 def refuse_names(stated: Stated, path: Path) -> None:
-    """Raises WrongUsage where columns are named."""
+    """Raise WrongUsage if columns are named."""
     if stated.names:
         raise WrongUsage("no columns to name", where=path, why="only logs have them: .csv .tsv .jsonl")

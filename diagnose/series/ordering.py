@@ -1,4 +1,4 @@
-"""From a table to tracks: rows by rank, in the order of their steps, resumed and repeated steps told and taken once."""
+"""Turn a table into tracks: rows by rank, in the order of their steps, with resumed and repeated steps taken once."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -24,14 +24,14 @@ _TICKS = 20  # of the clock, that a sample is long
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """How the times of a table are read.
+    """The interpretation of a table's times.
 
     Attributes:
         kind: "duration", "rate" or "clock".
         seconds: the values in seconds, shape (rows,); a rate is in steps per second.
-        says: both in words.
-        unit: what the user says of times whose column states no unit.
-        clock_s: a clock beside durations or rates, in seconds, where the table has one.
+        says: a description of both.
+        unit: the user's unit for times whose column states none.
+        clock_s: a clock in addition to durations or rates, in seconds, if the table has one.
     """
 
     kind: str
@@ -42,7 +42,7 @@ class Reading(msgspec.Struct, frozen=True):
 
 
 def reading_of(table: Table, unit: str | None = None) -> Reading:
-    """How the times of the table are read; `unit` is that of a column whose name states none."""
+    """Interpret the times of the table; `unit` is that of a column whose name states none."""
     chosen = timed(table.columns)
     assert chosen is not None
     kind, factor, says = _reading(table, chosen, unit)
@@ -54,7 +54,7 @@ def reading_of(table: Table, unit: str | None = None) -> Reading:
 
 
 def takes_unit(table: Table) -> bool:
-    """Whether a unit that is stated beside the table says how any of its times are read."""
+    """Whether a unit that the user states applies to any of the table's times."""
     chosen = timed(table.columns)
     times = [table.columns[role] for role in PARTS if role in table.columns]
     if chosen is not None and chosen.role != "rate" and not table.dated:
@@ -63,14 +63,14 @@ def takes_unit(table: Table) -> bool:
 
 
 def tracks_of(table: Table, read: Reading, told: Told, rank: int | None, of_run: Mask) -> tuple[Track, ...]:
-    """The tracks of a run; what is set right is added to `told`.
+    """Return the tracks of a run; corrections are added to `told`.
 
     Args:
         table: the rows.
-        read: how their times are read.
-        told: what was set right.
-        rank: the rank of the whole table, where its file is named after one.
-        of_run: the rows that are of the run, shape (rows,).
+        read: the interpretation of their times.
+        told: the corrections so far.
+        rank: the rank of the whole table, if its file is named after one.
+        of_run: mask of the rows that belong to the run, shape (rows,).
 
     Raises:
         UserError: more ranks than a job has.
@@ -152,7 +152,7 @@ def _rises(table: Table, values: Floats) -> bool:
 
 
 def _by_rank(table: Table, usable: Mask, rank: int | None) -> list[tuple[Ints, int | None, str]]:
-    """(rows, rank, host) of each track: by rank where it is logged, else by host, else all rows as one."""
+    """(rows, rank, host) of each track: by rank if it is logged, else by host, else all rows as one."""
     hosts = np.array(table.hosts, object) if table.hosts else None
     numbers = table.values.get("rank")
     if numbers is not None and rank is None:
@@ -192,7 +192,7 @@ def _track(
         good[:1] = True  # the first row only starts the clock
         told.unusable += int(np.sum(~good))
         good[:1] = False
-        good[1:] &= np.diff(attempt) == 0  # what passed while the job was down is no step
+        good[1:] &= np.diff(attempt) == 0  # time while the job was down is not a step
     else:
         with np.errstate(divide="ignore", over="ignore"):
             seconds = 1 / value if kind == "rate" else value
@@ -240,7 +240,7 @@ def stray(step: Ints) -> Mask:
 
 
 def _ticking(clock: Floats, told: Told) -> Ints:
-    """Every k-th row, where single rows are shorter than 20 ticks of a clock that often stands still."""
+    """Every k-th row, if single rows are shorter than 20 ticks of a clock that often stands still."""
     rows = np.flatnonzero(np.isfinite(clock))
     apart = np.diff(clock[rows])
     moving = apart[apart > 0]

@@ -1,4 +1,4 @@
-"""Where the series of a run are: its folders and logs, by their names."""
+"""Locate the series of a run: its folders and logs, by their names."""
 
 import os
 import re
@@ -20,7 +20,7 @@ def is_window(name: object) -> bool:
 
 
 def step_logs(folder: Path) -> list[Path]:
-    """The step logs in the folder of an armed run, by rank; none where it is another folder."""
+    """The step logs in the folder of an armed run, by rank; none if it is another folder."""
     try:
         found = {rank_in(path.name, STEP_LOG): path for path in folder.iterdir() if path.is_file()}
     except OSError as error:
@@ -30,7 +30,7 @@ def step_logs(folder: Path) -> list[Path]:
 
 
 def may_hold_series(path: Path) -> bool:
-    """Whether anything beside a trace, or in the folder of traces, is called as what holds step times is."""
+    """Whether any file next to a trace, or in the folder of traces, is named like a source of step times."""
     folder = path if path.is_dir() else path.parent
     try:
         names = os.listdir(folder)

@@ -1,4 +1,4 @@
-"""From a table to its runs: the tracks of each, and its rows as they were logged."""
+"""Split a table into its runs: the tracks of each, and its rows as they were logged."""
 
 import numpy as np
 from msgspec.structs import replace
@@ -38,7 +38,7 @@ def runs_of(table: Table, unit: str | None = None, rank: int | None = None) -> t
 
 
 def _names(labels: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """(job, run) as they are shown: cells that all share are left out, and of a run the shortest cell that tells it."""
+    """(job, run) as shown: without cells that all share, and for a run the shortest cell that identifies it."""
     if len(labels) < 2:
         return [("", "")] * len(labels)
     jobs = _telling([job.split(SEPARATOR) for job, _ in labels])
@@ -58,7 +58,7 @@ def _telling(cells: list[list[str]]) -> list[str]:
 
 
 def _counts_per_step(table: Table, rows: Mask) -> float:
-    """The global batch size where the log counts samples: all its counts are whole batches, one apart."""
+    """The global batch size if the log counts samples (all its counts are whole batches, one apart), else 1."""
     if "batch" not in table.values:
         return 1.0
     batch, step = np.asarray(table.values["batch"])[rows], np.asarray(table.values["step"])[rows]
@@ -71,7 +71,7 @@ def _counts_per_step(table: Table, rows: Mask) -> float:
 
 
 def _gpus(table: Table, rows: Mask, tracks: int) -> int | None:
-    """The GPUs of the run: as the log says, else its ranks where it has several."""
+    """The GPUs of the run: as the log states, else its ranks if it has several."""
     stated = np.asarray(table.values.get("gpus", ()), np.float64)
     stated = stated[rows] if len(stated) else stated
     stated = stated[np.isfinite(stated) & (stated >= 1) & (stated < 1e7)]
@@ -81,7 +81,7 @@ def _gpus(table: Table, rows: Mask, tracks: int) -> int | None:
 
 
 def _log(table: Table, read: Reading, rows: Mask) -> StepLog | None:
-    """The rows of the run's first rank, where they have a clock."""
+    """The rows of the run's first rank, if they have a clock."""
     clock = _clock(table, read)
     if clock is None:
         return None

@@ -1,4 +1,6 @@
-"""Whom a change affects: the tracks' changes put together, all ranks, a host, or some ranks; and who causes it."""
+"""Whom a change affects: the tracks' changes put together, all ranks, a host, or some ranks; and the cause among
+them.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -151,10 +153,10 @@ def _part(track: Track, name: str, group: Group) -> tuple[float, float] | None:
 
 
 def culprits(tracks: Sequence[Track], group: Group) -> tuple[str, tuple[int, ...]]:
-    """Which logged part tells who makes all ranks slower, and the tracks that do; ("", ()) when none tells.
+    """The logged part that shows who makes all ranks slower, and the tracks that do; ("", ()) if none does.
 
-    A rank whose compute or data time grew by half of the step's change while the others' did not; or that does not
-    wait longer while the others wait for half of the change.
+    That is a rank whose compute or data time grew by half of the step's change while the others' did not; or one that
+    does not wait longer while the others wait for half of the change.
     """
     grown = group.after_s - group.before_s
     if grown <= 0 or len(tracks) < 2:

@@ -1,9 +1,13 @@
-"""Where a series of values moves to another level: splits of seeded intervals, tested on ranks, then tested again.
+"""Find where a series of values moves to another level: splits of seeded intervals, tested on ranks, then tested again.
+|| The intervals are those of seeded binary segmentation (Kovács, Bühlmann, Li and Munk, Biometrika 2023): lengths fall
+by sqrt(2), and each length covers the series with half overlap. So every change is alone, and well inside, in one of
+them, where a test for one change finds it; the chance of a false one is divided among all intervals (Bonferroni). All
+of it is deterministic.
 
 The intervals are those of seeded binary segmentation (Kovács, Bühlmann, Li and Munk, Biometrika 2023): lengths fall by
 sqrt(2), each length is laid over the series with half overlap. So every change lies alone, and well inside, in one of
-them, where a test for one change finds it; the chance of a false one is shared out over all intervals (Bonferroni).
-All of it is deterministic.
+them, where a test for one change finds it; the chance of a false one is shared out over all intervals (Bonferroni). All
+of it is deterministic.
 """
 
 from dataclasses import dataclass
@@ -33,9 +37,9 @@ def splits(values: Floats, alpha: float, least: float, most_blocks: int = MOST_B
 
     Args:
         values: logarithms of step times, shape (n,).
-        alpha: chance to find any change where there is none.
+        alpha: probability of finding any change if there is none.
         least: the least difference of the medians on both sides that counts.
-        most_blocks: more values than this are looked at as medians of blocks first.
+        most_blocks: more values than this are first reduced to medians of blocks.
     """
     size = -(-len(values) // most_blocks)
     blocks = _medians(values, size)
@@ -82,7 +86,7 @@ def _chosen(values: Floats, alpha: float, least: float) -> list[int]:
 
 
 def _confirmed(values: Floats, chosen: list[int], alpha: float, least: float) -> list[tuple[int, float]]:
-    """The splits that also divide the levels around them, each moved to where it does so best."""
+    """The splits that also divide the levels around them, each moved to its best place."""
     tests = len(_intervals(len(values)))
     while chosen:
         edges = [0, *chosen, len(values)]
@@ -104,7 +108,7 @@ def _confirmed(values: Floats, chosen: list[int], alpha: float, least: float) ->
 def _misfit(values: Floats) -> Floats:
     """Squared misfit of two levels, for each place k = 1 ... n-1 of the second; far values are drawn in.
 
-    Of one level the misfit is the sum of squares less the squared sum over the number, so running sums give all places.
+    The misfit of one level is the sum of squares less the squared sum over the number, so running sums give all places.
     """
     middle = np.median(values)
     reach = 3 * max(robust_deviation(values), 1e-9)
@@ -117,7 +121,7 @@ def _misfit(values: Floats) -> Floats:
 
 
 def _best_place(values: Floats, at: int) -> int:
-    """Where two levels fit best, `at` when the values are too few."""
+    """The place at which two levels fit best, or `at` if the values are too few."""
     margin = min(MARGIN, len(values) // 2)
     if len(values) < 2 * margin or margin < 1:
         return at

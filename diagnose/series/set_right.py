@@ -1,10 +1,10 @@
-"""What was set right on the way from a log to its tracks."""
+"""Corrections made on the way from a log to its tracks."""
 
 import msgspec
 
 
 class Told(msgspec.Struct):
-    """What was set right on the way."""
+    """Corrections to a log."""
 
     restarts: set[int] = msgspec.field(default_factory=set)
     unusable: int = 0

@@ -1,4 +1,4 @@
-"""Where step times come from: a log, a trainer state, what the probe recorded, or several traces of one run."""
+"""Sources of step times: a log, a trainer state, the probe's records, or several traces of one run."""
 
 import os
 import re
@@ -48,11 +48,11 @@ def read_series(
     Args:
         path: the file or folder, as text or a path.
         unit: "s", "ms", "us" or "ns", for times whose column states none.
-        step_column: the column of a log that counts the steps; told by its name where None.
-        time_column: the column of a log that tells their times; told by its name where None.
+        step_column: the column of a log that counts the steps; if None, recognised by its name.
+        time_column: the column of a log with their times; if None, recognised by its name.
 
     Raises:
-        UserError: nothing there tells step times, or it cannot be read.
+        UserError: nothing there has step times, or it cannot be read.
         WrongUsage: it has no such columns, or takes no unit.
     """
     path = Path(path)
@@ -164,7 +164,7 @@ def _of_file(path: Path, stated: Stated) -> Series:
 
 
 def _suffix(path: Path) -> str:
-    """What the name ends with before it was packed, small."""
+    """The suffix of the name before compression, in lower case."""
     return (Path(path.stem) if path.suffix.lower() in _PACKED else path).suffix.lower()
 
 
@@ -215,7 +215,7 @@ def _of_tables(tables: Sequence[tuple[Path, Table]], unit: str | None, kind: str
         named = _RANK_IN_NAME.search(path.name) if len(tables) > 1 else None
         tracks_read, runs_read, read, told_here = runs_of(table, unit, int(named[1]) if named else None)
         tracks += tracks_read
-        runs += runs_read if not runs or not named else []  # of ranks with a log each, the first one's
+        runs += runs_read if not runs or not named else []  # if each rank has a log, those of the first
         reads.append(read)
         reserved += [one for one in reservations(table) if one not in reserved]
         told = told.joined(told_here)

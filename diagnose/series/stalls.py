@@ -1,9 +1,9 @@
-"""Single slow samples and short bursts: which stand out of what the other samples of the job do.
+"""Find single slow samples and short bursts that stand out from the job's other samples.
 
-Each sample is held against the running median around it. How far the others reach by themselves is read from their own
-tail: the largest of them are fitted by a power law (Hill, Annals of Statistics 1975), whose index grows with the
-weight of the tail, so that a job whose steps vary much has to show more. What stands above all that this tail would
-reach by chance is a stall. Bursts are told from medians over 5 to 65 samples.
+Each sample is compared with the running median around it. The reach of the others is estimated from their own tail: the
+largest of them are fitted by a power law (Hill, Annals of Statistics 1975), whose index grows with the weight of the
+tail, so that a job whose steps vary much has to show more. A sample above everything that this tail would reach by
+chance is a stall. Bursts are found in medians over 5 to 65 samples.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,16 +18,16 @@ from diagnose.series.tracks import Track
 ALPHA = 0.01  # samples beyond a stall that the tail of the others may give
 _ALPHA_IN_LOGS = 0.1
 LEAST_EXCESS = 0.2  # of the step time around
-LEAST_SHARE = 0.002  # of the time of all steps: what costs less is not worth a finding
+LEAST_SHARE = 0.002  # of the time of all steps: less is not worth a finding
 _WINDOW = 51  # samples of the running median
-_WIDTHS = (5, 9, 17, 33, 65)  # samples of the medians that tell bursts
+_WIDTHS = (5, 9, 17, 33, 65)  # samples of the medians that show bursts
 _TIMES_AS_WIDE = 4  # as a burst is the running median that it is held against
 LONGEST_WINDOW = _TIMES_AS_WIDE * _WIDTHS[-1] + 1
 _MOST_WINDOWED = 50_000_000  # values that are sorted for a running median: wider ones are left out for long series
-_RARE = 0.02  # of the samples may be stalls: what comes more often is how the job runs
+_RARE = 0.02  # of the samples may be stalls: anything more frequent is normal for the job
 _TAILS = (0.02, 0.05)  # of the samples make a tail
 _LEAST_TAIL = 10
-_SEVERAL = 4  # that many where none is expected are surer than one
+_SEVERAL = 4  # if none is expected, that many are surer than one
 _MOST_COUNTS = 100  # numbers of stalls that are tried
 _FINEST = 0.02  # of the step time: differences below are no tail
 _LEAST_INDEX = 0.15  # of the power law, for tails that end abruptly
@@ -152,12 +152,12 @@ def _together(excess: Floats, begin: int, end: int) -> bool:
 
 
 def _caution(tail: Floats) -> float:
-    """What raises the index of a tail by its standard error."""
+    """Factor that raises the index of a tail by its standard error."""
     return 1 + 1 / float(np.sqrt(len(tail) - 1))
 
 
 def _beyond(values: Floats, expected: Callable[[float, Floats], float], least_most: int = 1) -> Ints:
-    """Places of the largest values of which the tail of the others gives none by chance: as many as can be told.
+    """Places of as many of the largest values as the tail of the others would not give by chance.
 
     They are few of all values, or at most `least_most`, as many as one burst makes.
     """

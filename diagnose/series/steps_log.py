@@ -32,16 +32,16 @@ _DO = (
 
 
 class Table(msgspec.Struct):
-    """The columns of a log that tell of step times, shape (rows,) each; a cell that is no number is NaN.
+    """The columns of a log with step times, shape (rows,) each; a cell that is not a number is NaN.
 
     Attributes:
-        columns: by role; `values` holds their numbers, `hosts` the text of the host column. "wall" is a clock that the
-            time of evaluations is not taken off.
-        name: what the log is, "" for columns that say it by their names.
-        labels: (job, run) that rows can be of; `label` is the place of each row's, empty where no column tells.
-        events: what happened between the rows.
-        dated: the clock holds dates, read as seconds since 1970.
-        cut: the log has more rows than are read.
+        columns: columns by role; `values` holds their numbers, `hosts` the text of the host column. "wall" is a clock
+            that includes the time of evaluations.
+        name: the kind of log, "" if the names of its columns show it.
+        labels: the (job, run) pairs of the rows; `label` is the index of each row's, empty if no column has them.
+        events: events between the rows.
+        dated: whether the clock holds dates, read as seconds since 1970.
+        cut: whether the log has more rows than are read.
     """
 
     columns: dict[str, Column]
@@ -55,7 +55,7 @@ class Table(msgspec.Struct):
     cut: bool = False
 
     def take(self, rows: Iterable[Sequence[Any]], names: Sequence[str] = ()) -> "Table":
-        """Read `rows`, at most `MOST_ROWS`; `names` are all columns, for those that tell runs and events."""
+        """Read `rows`, at most `MOST_ROWS`; `names` are all columns, which are searched for runs and events."""
         labelled, told = Labels(names), Told(names)
         numbers = [(self.values.setdefault(r, array("d")), c.at) for r, c in self.columns.items() if r in _NUMERIC]
         host, known = self.columns.get("host"), dict[str, str]()

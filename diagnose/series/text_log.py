@@ -41,7 +41,7 @@ class _Row(NamedTuple):
 
 @dataclass
 class _Read:
-    """What was read so far; events count the rows of all forms before them."""
+    """The lines read so far; events count the rows of all forms before them."""
 
     rows: "array[float]" = field(default_factory=lambda: array("d"))  # of each row its six numbers
     events: list[Event] = field(default_factory=list)
@@ -56,13 +56,13 @@ class _Read:
 
 
 def read_text(path: Path) -> Table:
-    """The table of a text log of training.
+    """Read a text log of training into a table.
 
-    Columns are `step`, `duration` where the lines state the time of a step, `clock` where they begin with one, and
-    `rank`; `batch` and `gpus` are constants. Lines are cut to 4,096 characters.
+    Columns are `step`, `duration` if the lines state the time of a step, `clock` if they begin with one, and `rank`;
+    `batch` and `gpus` are constants. Lines are cut to 4,096 characters.
 
     Raises:
-        UserError: it cannot be read, or no line tells a step.
+        UserError: it cannot be read, or no line has a step.
     """
     read = _Read()
     for line in lines_of(path, LONGEST):

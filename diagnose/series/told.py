@@ -1,4 +1,4 @@
-"""What a file or folder tells of a run without its traces: a diagnosis as JSON, or a log of steps."""
+"""Read a file or folder about a run without its traces: a diagnosis as JSON, or a log of steps."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ _LOGS = (".csv", ".tsv", ".jsonl", ".ndjson", ".txt", ".log")
 
 
 def told_without_traces(path: Path) -> Diagnosis | Series | None:
-    """The diagnosis or the log at `path`; None where it holds traces, or nothing that this can tell from them.
+    """The diagnosis or the log at `path`; None if it holds traces, or anything else.
 
     Raises:
         UserError: there is nothing, or it cannot be read.

@@ -11,20 +11,19 @@ from diagnose.series.machine.readings import MachineReadings
 
 
 class Track(msgspec.Struct, frozen=True):
-    """The step times of one rank, or of the job where the source does not tell ranks apart.
+    """The step times of one rank, or of the job if the source does not distinguish ranks.
 
     Attributes:
-        rank: the rank, None when the source names none.
-        host: the host or node, "" when the source names none.
+        rank: the rank, None if the source names none.
+        host: the host or node, "" if the source names none.
         step: the last step that each sample covers, shape (n,), increasing.
         seconds: time of one step, shape (n,), positive and finite.
-        covers: steps that a sample covers, as the median.
-        parts: seconds per step of "compute", "wait" and "data" where the source has them, shape (n,), NaN for missing.
-        files: the file of each sample where they differ, shape (n,), as positions in `Series.files`.
-        run: the run, "" where the source holds one only.
-        counts_per_step: what the log counts in one optimizer step: the samples of a batch where it counts samples,
-            else 1.
-        rows: the row of the log that each sample ends with, shape (n,), where the source has rows.
+        covers: median number of steps that a sample covers.
+        parts: seconds per step of "compute", "wait" and "data" if the source has them, shape (n,), NaN for missing.
+        files: the file of each sample if they differ, shape (n,), as positions in `Series.files`.
+        run: the run, "" if the source holds only one.
+        counts_per_step: the log's counts in one optimizer step: the samples of a batch if it counts samples, else 1.
+        rows: the row of the log that each sample ends with, shape (n,), if the source has rows.
     """
 
     rank: int | None
@@ -64,13 +63,13 @@ class Track(msgspec.Struct, frozen=True):
 
 
 class Event(msgspec.Struct, frozen=True):
-    """Something else than a step that a log tells: its kind (`log_events.KINDS`), its words, and when it was.
+    """An event in a log that is not a step: its kind (`log_events.KINDS`), its words, and its time.
 
     Attributes:
-        kind: what it is.
-        text: the line, or what tells it.
-        row: rows of steps before it.
-        clock_s: seconds, None where the line has no clock.
+        kind: its kind.
+        text: the line, or the cell's words.
+        row: number of rows of steps before it.
+        clock_s: time in seconds, None if the line has no clock.
     """
 
     kind: str
@@ -83,10 +82,10 @@ class StepLog(msgspec.Struct, frozen=True):
     """The rows of one rank as they were logged, restarts and all, shape (n,) each; NaN for missing.
 
     Attributes:
-        row: their places in the log, increasing; `Event.row` and `Track.rows` count alike.
-        step: as the log counts.
-        clock_s: seconds when the row was logged.
-        duration_s: seconds of one step, where the log states it.
+        row: their places in the log, increasing; `Event.row` and `Track.rows` count in the same way.
+        step: the steps as the log counts them.
+        clock_s: time in seconds at which the row was logged.
+        duration_s: seconds of one step, if the log states it.
     """
 
     row: Ints
@@ -96,14 +95,14 @@ class StepLog(msgspec.Struct, frozen=True):
 
 
 class Run(msgspec.Struct, frozen=True):
-    """One run of a job: its name and its job's, how many GPUs it has where that is known, and what was logged.
+    """One run of a job: its name and its job's, its number of GPUs if known, and its log.
 
     Attributes:
-        name: "" where the source holds one run only; `Track.run` says the same.
-        job: runs of the same job are compared; "" where nothing tells jobs apart.
-        gpus: None where nothing tells.
+        name: "" if the source holds only one run; equal to `Track.run`.
+        job: runs of the same job are compared; "" if nothing distinguishes jobs.
+        gpus: number of GPUs; None if unknown.
         log: the rows of its first rank.
-        events: what happened between the rows, in order.
+        events: events between the rows, in order.
     """
 
     name: str = ""
@@ -114,18 +113,18 @@ class Run(msgspec.Struct, frozen=True):
 
 
 class Series(msgspec.Struct, frozen=True):
-    """What one source tells of the step times of a job.
+    """The step times of a job from one source.
 
     Attributes:
         kind: "csv", "jsonl", "text", "tensorboard", "trainer_state", "capture" or "windows".
         files: the files read.
         unit: how the times were read, such as "step_time_ms, in milliseconds".
-        tracks: one for each rank, by rank and host; empty when `unknown` says why.
+        tracks: one for each rank, by rank and host; empty if `unknown` is set.
         restarts: steps at which the job was resumed.
-        notes: what was left out or set right, one sentence each.
-        unknown: why no step times could be had.
-        runs: the runs that the tracks are of; empty where the source has neither rows nor several runs.
-        machines: what the ranks read of their machines; None where the source is none that could hold it.
+        notes: omissions and corrections, one sentence each.
+        unknown: why there are no step times.
+        runs: the runs that the tracks belong to; empty if the source has neither rows nor several runs.
+        machines: the ranks' readings of their machines; None if such a source cannot hold any.
     """
 
     kind: str

@@ -1,4 +1,4 @@
-"""The activities of one rank's GPU, each linked to its launch and told of which kind it is."""
+"""The activities of one rank's GPU, each with its launch and its kind."""
 
 import re
 from dataclasses import dataclass
@@ -29,12 +29,12 @@ _COPY_ALIASES = {  # of ROCm, and of XPU, which calls memory of the host M where
 class Activities:
     """GPU activities of one device sorted by start; times in nanoseconds, `launch` is a row of the trace or -1.
 
-    Rows take 32 bits where they fit, and kinds as few as they need.
+    Rows take 32 bits if they fit, and kinds as few as they need.
 
     `kind` indexes `kinds`. `launcher` is the row of the launch, else of the operator that launched the activity by its
-    external id, else -1. `launch_start` and `launch_end` are when it was launched: the times of its launcher, else of
-    that of the previous activity on its stream with one, else the smallest integer for the head that was launched
-    before the window.
+    external id, else -1. `launch_start` and `launch_end` are the times of its launcher, else those of the previous
+    activity on its stream that has one, else the smallest integer for the head of the stream that was launched before
+    the window.
     """
 
     row: Ints
@@ -120,14 +120,15 @@ def _busiest(device: Ints, dur: Ints) -> int:
 
 
 def _linked(trace: Trace, rows: Ints, launch_rows: Ints) -> Ints:
-    """For each GPU row, the runtime call with its correlation, else -1."""
+    """The runtime call with the correlation of each GPU row, else -1."""
     at = first_of(trace.correlation[launch_rows], trace.correlation[rows])
     return np.where(at >= 0, np.append(launch_rows, NOT_LAUNCHED)[at], NOT_LAUNCHED)
 
 
 def _launchers(trace: Trace, rows: Ints, launch: Ints) -> Ints:
-    """For each GPU row its launch, else the operator that launched it, else -1; the launches themselves where no
-    operator is told.
+    """The launch of each GPU row, else the operator that launched it, else -1.
+
+    If no operator is known, these are the launches themselves.
     """
     unlinked = np.flatnonzero(launch == NOT_LAUNCHED)
     operator = operators_by_id(trace, rows[unlinked])

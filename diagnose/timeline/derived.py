@@ -1,4 +1,4 @@
-"""What several stages need of one thing is derived when it is asked for first."""
+"""Caches values that several stages derive from the same object."""
 
 from collections.abc import Callable
 from functools import cached_property
@@ -8,10 +8,10 @@ T = TypeVar("T")
 
 
 class Derived:
-    """Something of which results are remembered. Nobody writes to them."""
+    """An object whose derived results are cached. Callers must not modify the results."""
 
     def once(self, derive: Callable[[Self], T]) -> T:
-        """What `derive` makes of this, made at the first call."""
+        """The result of `derive` for this object, computed at the first call."""
         if derive not in self._derived:
             self._derived[derive] = derive(self)
         found: T = self._derived[derive]

@@ -1,8 +1,8 @@
-"""A device whose times lie before those of the host: how far at least, and the trace with them on the host's clock.
+"""Move the times of a device whose clock is behind the host's to the host's clock, by the least shift that is needed.
 
-No activity begins before the call that launches it does. Where some do, the device's clock is behind the host's by as
-much at least. Whether it drifts is told by activities that an idle device begins: those do not queue, so how long after
-their launch they begin changes with the clocks alone.
+No activity begins before the call that launches it. If some seem to, the device's clock is behind the host's by at
+least as much. A drift shows in activities that begin on an idle device: these do not queue, so the time from their
+launch to their begin changes with the clocks alone.
 """
 
 from dataclasses import replace
@@ -19,15 +19,15 @@ _FEW = 2  # that may be early of how few ever
 _IN_ORDER = 0.95  # of the linked activities of a stream, which runs them as they were launched
 _IDLE_NS = 5_000
 _ENOUGH = 20  # activities that an idle device begins, of the first and of the last third of these
-_NEARLY_AT_ONCE = 0.9  # of these begin later after their launch than the one by which drift is told
+_NEARLY_AT_ONCE = 0.9  # of these begin later after their launch than the one that shows the drift
 _ROUNDS = 4  # each brings what is left of the drift within a third down to a fraction
 
 
 def on_hosts_clock(trace: Trace, gpu: Activities) -> Trace:
-    """The trace with its device's times later by the least for which no more than one linked activity in a hundred
-    begins before its launch.
+    """The trace with its device's times moved so that at most one linked activity in a hundred begins before its
+    launch.
 
-    The same trace where none has to be, or the links are not to be trusted: streams would not run in launch order.
+    The same trace if no shift is needed, or if the links are unreliable: streams would not run in launch order.
     """
     linked = np.flatnonzero(gpu.launch >= 0)
     early = gpu.launch_start - gpu.start
@@ -54,7 +54,7 @@ def _are_few(early: Mask) -> bool:
 
 
 def _in_order(gpu: Activities, linked: Ints) -> Ints:
-    """Those launched before all that run behind them on their stream: of a wrong link nothing is proved."""
+    """The linked activities launched before all later ones on their stream; others may have a wrong link."""
     by_stream = linked[np.argsort(gpu.stream[linked], kind="stable")]
     queues = np.split(by_stream, np.flatnonzero(np.diff(gpu.stream[by_stream])) + 1)
     before_all = [gpu.launch_start[q] <= np.minimum.accumulate(gpu.launch_start[q][::-1])[::-1] for q in queues]
@@ -69,7 +69,7 @@ def _runs_in_order(gpu: Activities, linked: Ints) -> bool:
 
 
 def _drift(gpu: Activities, early: Ints) -> float:
-    """Nanoseconds by which the device's clock falls behind in one; 0 where too few activities tell it."""
+    """Nanoseconds by which the device's clock falls behind per nanosecond; 0 if too few activities show it."""
     begun = np.flatnonzero(_on_idle_device(gpu) & (gpu.launch >= 0))
     first, _, last = np.array_split(begun, 3)
     drift, time = 0.0, gpu.start - gpu.start[0]

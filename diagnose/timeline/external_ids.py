@@ -1,8 +1,8 @@
-"""What the `External id` of events means, and what it tells of GPU activities that have no correlation.
+"""The meaning of the `External id` of events, and its use for GPU activities that have no correlation.
 
-Kineto writes two numbers under this name. Mostly it is that of the operator that was running, which a runtime call and
-its activities carry as well. Old versions, and those for ROCm, write the correlation there, of calls and activities
-alike, some of them nowhere else; operators then have numbers of another series.
+Kineto writes two numbers under this name. Mostly it is the number of the operator that was running, which a runtime
+call and its activities carry as well. Old versions, and those for ROCm, write the correlation there, for calls and
+activities alike, some of them nowhere else; operators then have numbers of another series.
 """
 
 import re
@@ -21,10 +21,10 @@ _STARTS_WORK = re.compile(r"(cuda|hip|cu)\w*(Launch|Memcpy|Memset)")
 
 
 def correlated(trace: Trace) -> Trace:
-    """The trace, with correlations where it states none: those of the calls that alone carry their external id.
+    """Return the trace with correlations if it has none: the external ids of calls that no other call shares.
 
-    Of calls that start work on the device only: the one that carries the number of an activity started it, whichever
-    of both numbers it is. Calls that share a number are told apart by nothing, so they stay without.
+    Only calls that start work on the device count: the call with the number of an activity started it, whichever of the
+    two numbers it is. Calls that share a number cannot be distinguished, so they get none.
     """
     host, device = trace.rows_of(*RUNTIME), trace.rows_of(*GPU_CATEGORIES)
     if not device.any() or (trace.correlation[host | device] > 0).any():
@@ -48,7 +48,7 @@ def correlated(trace: Trace) -> Trace:
 def operators_by_id(trace: Trace, activities: Ints) -> Ints:
     """For each GPU activity, the row of the operator whose external id it carries; -1 without one.
 
-    None where the ids are other numbers, or where activities would begin before their operators.
+    All are -1 if the ids are other numbers, or if activities would begin before their operators.
     """
     operator = np.full(len(activities), _NONE, np.int64)
     with_id = np.flatnonzero(trace.external_id[activities] > 0)
@@ -66,7 +66,7 @@ def operators_by_id(trace: Trace, activities: Ints) -> Ints:
 def _are_of_operators(trace: Trace) -> bool:
     """Whether the external ids of runtime calls are numbers of operators: nearly each call is inside the one it names.
 
-    Nothing speaks against it where no call names one.
+    It is true if no call names an operator.
     """
     calls = np.flatnonzero(trace.rows_of(*RUNTIME) & (trace.external_id > 0))
     operator = _carriers(trace, calls)

@@ -1,7 +1,7 @@
-"""Where the host captures GPU graphs: what it launches meanwhile is recorded for the graph and does not run.
+"""Intervals in which the host captures GPU graphs: launches during them are recorded for the graph and do not run.
 
 A capture lasts from its begin to its end on one thread, where captures of several streams may nest. Other threads of
-the process, such as autograd's, launch into it too; what runs all the same, on another stream, has its activity in the
+the process, such as autograd's, launch into it too; a launch that does run, on another stream, has its activity in the
 trace.
 """
 

@@ -1,8 +1,8 @@
-"""What the names of kernels say, by the one table of them: `data/kernel_names.toml`.
+"""Classify kernels by their names, with the table `data/kernel_names.toml`.
 
-The operation is told first, and the precision separately: `fused_rope_bf16_kernel` is no product because it names a
-type. Template arguments mislead (`fbgemm` contains "gemm", routing kernels carry `cutlass::bfloat16_t`), so the order
-of the rows counts. Prefixes such as `ampere_` name the generation of the code, not the GPU.
+The operation is found first, and the precision separately: `fused_rope_bf16_kernel` is not a product just because it
+names a type. Template arguments mislead (`fbgemm` contains "gemm", routing kernels carry `cutlass::bfloat16_t`), so the
+order of the rows counts. Prefixes such as `ampere_` name the generation of the code, not the GPU.
 """
 
 import re
@@ -22,15 +22,16 @@ AUXILIARY, VECTOR = "auxiliary", "vector"  # tags of kernels of a matrix family 
 
 
 class Kind(NamedTuple):
-    """What a kernel does.
+    """The work of a kernel.
 
     Attributes:
-        family: "gemm", "conv", "attention", "norm", "comm", ...; "other" when no row of the table matches.
-        sub: which kernel of the family; the family again where the table does not divide it.
-        tensor_core: whether tensor cores do the work of a matrix kernel; None when the name does not say.
-        precision: what a matrix kernel computes in: "bf16", "fp16", "tf32", "fp32", "fp64", "fp8", "fp4" or "int8";
-            "" when the name does not say. "" for other kernels, too: the types in their names are those of their data.
-        tags: what single metrics ask for, such as "flash-2"; the table lists them.
+        family: "gemm", "conv", "attention", "norm", "comm", ...; "other" if no row of the table matches.
+        sub: the kernel within the family; the family again if the table does not divide it.
+        tensor_core: whether tensor cores do the work of a matrix kernel; None if the name does not show it.
+        precision: type in which a matrix kernel computes: "bf16", "fp16", "tf32", "fp32", "fp64", "fp8", "fp4" or
+            "int8"; "" if the name does not show it. "" for other kernels, too: the types in their names are those of
+            their data.
+        tags: properties that single metrics need, such as "flash-2"; the table lists them.
     """
 
     family: str
@@ -58,7 +59,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
 
     @cached_property
     def exception(self) -> re.Pattern[str] | None:
-        """What must not be found, compiled; None where the row makes no exception."""
+        """The compiled pattern that must not occur; None if the row makes no exception."""
         return re.compile(self.without) if self.without else None
 
     @cached_property
@@ -67,13 +68,13 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
         return "".join(f"{len(part)}{part}" for part in self.within.split("::") if part)
 
     def search(self, name: str) -> re.Match[str] | None:
-        """Where the row matches this name, None where it does not."""
+        """The match of the row in this name, None if it does not match."""
         match = self.expression.search(name) if self.within in name or self.mangled in name else None
         return None if match and self.exception and self.exception.search(name) else match
 
 
 class Operation(Row, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
-    """What the kernels of a name do, with the fields of `Kind`."""
+    """The work of the kernels with a matching name, in the fields of `Kind`."""
 
     family: str
     sub: str = ""
@@ -82,14 +83,14 @@ class Operation(Row, frozen=True, kw_only=True, forbid_unknown_fields=True, dict
 
 
 class Precision(Row, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
-    """What the matrix kernels of a name compute in, and whether tensor cores do."""
+    """The type in which matrix kernels with a matching name compute, and whether tensor cores do the work."""
 
     precision: str
     tensor_cores: bool | None = None
 
 
 class Element(Row, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
-    """The type of the data that a name holds, "" where it tells the size alone, and the bytes of an element."""
+    """The type of the data in a name, "" if the name only gives its size, and the bytes of an element."""
 
     type: str
     bytes: int
@@ -151,7 +152,7 @@ def element_bytes(name: str) -> int:
 
 @lru_cache(_MOST_NAMES)
 def collective_kind(name: str) -> str:
-    """Which collective a kernel or an annotation runs, such as "allreduce"; "collective" when its name does not say."""
+    """The collective of a kernel or an annotation, such as "allreduce"; "collective" if its name does not show it."""
     row = leftmost_match(table().collective, name.lower())
     return row.kind if row else "collective"
 
@@ -170,7 +171,8 @@ def leftmost_match(rows: Sequence[AnyRow], name: str) -> AnyRow | None:
 def multiplies_in(kind: Kind, *precisions: str) -> bool:
     """Whether kernels of this kind are matrix products, convolutions or attention in one of the precisions.
 
-    What prepares or finishes their work is none, and neither is a matrix times a vector, which memory bounds.
+    Kernels that prepare or finish their work do not count, nor do products of a matrix and a vector, which memory
+    bounds.
     """
     matrix = kind.family in COMPUTE_FAMILIES and kind.tags.isdisjoint((AUXILIARY, VECTOR))
     return matrix and kind.precision in precisions
@@ -179,7 +181,7 @@ def multiplies_in(kind: Kind, *precisions: str) -> bool:
 def bound_by(kind: Kind) -> str:
     """`compute` for matrix, convolution and attention kernels, `memory` for all others.
 
-    The default when no shapes say better: it cannot tell a memory-bound matrix product from a compute-bound one.
+    The default if there are no shapes: it cannot distinguish a memory-bound matrix product from a compute-bound one.
     """
     if kind.family == "inductor" and kind.sub == "template":
         return "compute"

@@ -1,4 +1,4 @@
-"""Which calls launch kernels, and which of these ran."""
+"""The calls that launch kernels, and those of them that ran."""
 
 import re
 from dataclasses import dataclass
@@ -51,6 +51,6 @@ def launches_of(trace: Trace, launch_rows: Ints, captures: GraphCaptures) -> Lau
 
 
 def _last_that_ran(trace: Trace, launches: Ints) -> int:
-    """When the last of the launches with an activity was made; the end of time where none has one."""
+    """Time of the last launch that has an activity; the largest integer if none has one."""
     ran = among(trace.correlation[launches], trace.correlation[trace.rows_of(*GPU_CATEGORIES)])
     return int(trace.ts[launches[ran]].max()) if ran.any() else int(np.iinfo(np.int64).max)

@@ -35,7 +35,7 @@ def stated_ranges(trace: Trace, pattern: re.Pattern[str]) -> Ints:
 
 
 def ranges_called_steps(trace: Trace) -> Ints:
-    """Rows of the ranges whose names say that they are steps, by start; none unless they cover what lies between."""
+    """Rows of the ranges named like steps, in order of start; none unless they cover most of the time between them."""
     called = trace.named_in(_CALLED_STEP.fullmatch, "user_annotation")
     rows = _outermost(trace, np.flatnonzero(called))
     if len(rows) < 2:
@@ -45,7 +45,7 @@ def ranges_called_steps(trace: Trace) -> Ints:
 
 
 def numbers_of(trace: Trace, rows: Ints) -> Ints:
-    """The first number in each name where these count upwards, else the place of each."""
+    """The first number in each name if these count upwards, else the index of each."""
     found = [_NUMBER.search(trace.names[name]) for name in trace.name[rows].tolist()]
     numbers = np.array([int(each[0]) if each else -1 for each in found], np.int64)
     counted = bool((numbers >= 0).all()) and bool((np.diff(numbers) > 0).all())
@@ -53,7 +53,7 @@ def numbers_of(trace: Trace, rows: Ints) -> Ints:
 
 
 def _outermost(trace: Trace, rows: Ints) -> Ints:
-    """Those of the thread with most of their time, by start, without what begins before the one before has ended."""
+    """The ranges of the thread with most of their time, in order of start, without those that begin inside another."""
     if not len(rows):
         return rows
     threads, which = np.unique(trace.tid[rows], return_inverse=True)

@@ -1,4 +1,4 @@
-"""Which events are on given threads."""
+"""The events on given threads."""
 
 from collections.abc import Set as AbstractSet
 

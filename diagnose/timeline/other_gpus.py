@@ -1,4 +1,4 @@
-"""The other GPUs that the process drives, beside the one whose time is accounted."""
+"""The other GPUs that the process uses, apart from the one whose time is accounted."""
 
 from dataclasses import dataclass, field
 
@@ -10,7 +10,7 @@ from diagnose.timeline.activities import Activities
 from diagnose.trace import Trace
 from diagnose.trace.vocabulary import GPU_CATEGORIES, RUNTIME
 
-LEAST_SHARE = 0.05  # of the busiest GPU's time: a GPU that does less is only touched, as by a context of its own
+LEAST_SHARE = 0.05  # of the busiest GPU's time: a GPU with less is hardly used, as by a mere context
 
 
 def _none() -> Ints:
@@ -19,7 +19,7 @@ def _none() -> Ints:
 
 @dataclass(frozen=True)
 class OtherGpus:
-    """How many other GPUs work for the process, when any of them does, and the calls that launch on them."""
+    """The number of other GPUs that work for the process, when any does, and the calls that launch on them."""
 
     count: int = 0
     busy: iv.Intervals = field(default_factory=lambda: iv.EMPTY)
@@ -27,7 +27,7 @@ class OtherGpus:
 
 
 def other_gpus_of(trace: Trace, gpu: Activities) -> OtherGpus:
-    """The GPUs beside that of the activities."""
+    """Other GPUs than that of the activities."""
     rows = np.flatnonzero(trace.rows_of(*GPU_CATEGORIES))
     if len(rows) == len(gpu):
         return OtherGpus()

@@ -15,7 +15,7 @@ _MOST_CANDIDATES = 64
 
 
 def round_ends(trace: Trace) -> Ints:
-    """When the last kernel of each round has ended; none without a period. What is cut off at the edges is in none."""
+    """The end of the last kernel of each round; empty without a period. Incomplete rounds at the edges are left out."""
     kernels = np.flatnonzero(trace.rows_of("kernel"))
     kernels = kernels[np.argsort(trace.ts[kernels], kind="stable")]
     copies = trace.named_in(lambda name: "DtoH" in name, "gpu_memcpy")

@@ -1,7 +1,8 @@
-"""Step marks of two profilers in one trace, told apart.
+"""Separate the step marks of two profilers in one trace.
 
-A profiler of torch writes its ProfilerStep ranges whether it records or not, so a trace can hold those of another one.
-One profiler's ranges follow each other and count upwards; ranges that overlap, or count back, are of two.
+A profiler of torch writes its ProfilerStep ranges whether it records or not, so a trace can hold those of another
+profiler. The ranges of one profiler follow each other and count upwards; ranges that overlap, or count back, come from
+two.
 """
 
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ _ROUNDED_NS = 2000
 
 @dataclass
 class _Series:
-    """Ranges of one profiler: their places among the marks, where the last ends, and its number."""
+    """Ranges of one profiler: their places among the marks, the end of the last, and its number."""
 
     at: list[int] = field(default_factory=list)
     end: int = 0
@@ -27,14 +28,14 @@ class _Series:
 
 
 def counted_series(trace: Trace, rows: Ints, numbers: Ints) -> Ints:
-    """The places of the marks that are counted: all of them, where they are one series.
+    """The places of the marks that are counted: all of them if they are one series.
 
-    Of several series the probe's own is counted, where the trace tells which that is; else the one that covers most.
+    Of several series, the probe's own is counted if the trace identifies it; else the one that covers most.
 
     Args:
         trace: the rank's trace.
-        rows: of the marks, by start.
-        numbers: that each mark goes by.
+        rows: rows of the marks, in order of start.
+        numbers: the number of each mark.
     """
     begin, end = trace.ts[rows], trace.ends(rows)
     if bool((begin[1:] >= end[:-1] - _overlap_allowed(end - begin)).all()) and bool((np.diff(numbers) > 0).all()):
@@ -46,7 +47,7 @@ def counted_series(trace: Trace, rows: Ints, numbers: Ints) -> Ints:
 
 
 def _overlap_allowed(lasted: Ints) -> Ints:
-    """Of each two neighbours, how far times that were rounded may overlap."""
+    """For each two neighbours, the overlap that rounding of their times can cause."""
     shorter = np.minimum(lasted[1:], lasted[:-1])
     return np.asarray(np.maximum(shorter // 20, np.minimum(_ROUNDED_NS, shorter // 2)), np.int64)
 

@@ -1,4 +1,4 @@
-"""Which steps a trace holds, when each ran on the host, and when on the device."""
+"""The steps in a trace, with their windows on the host and on the device."""
 
 import re
 from dataclasses import dataclass, field, replace
@@ -23,7 +23,7 @@ _MAY_MISS = 0.01  # of the launches of a step
 
 @dataclass(frozen=True)
 class StepMarks:
-    """Where the steps come from, their host windows in order, shape (n, 2), and the number each goes by.
+    """The source of the steps, their host windows in order, shape (n, 2), and the number of each.
 
     `others` are the numbers of marks that another profiler left in the trace.
     """
@@ -127,15 +127,15 @@ def whole_steps(marks: StepMarks, launched: Ints, cut: Mask) -> Mask:
 def device_steps(trace: Trace, marks: StepMarks, start: Ints, end: Ints, launched: Ints, whole: Mask) -> StepWindows:
     """Step k ends on the device when the last activity launched during host steps up to k ends.
 
-    Only whole steps count, where any of them does work.
+    Only whole steps count, if any of them has work.
 
     Args:
         trace: the rank's trace.
         marks: its steps on the host.
-        start: when each GPU activity starts, in order.
-        end: when each ends.
-        launched: when each was launched, the smallest integer when that is not known.
-        whole: which steps have all their activities.
+        start: start of each GPU activity, in order.
+        end: end of each.
+        launched: launch time of each, the smallest integer if not known.
+        whole: mask of the steps that have all their activities.
     """
     inside = launched >= marks.host[0, 0]
     if marks.source in ("window", *BY_DEVICE) or not inside.any():
@@ -259,6 +259,6 @@ def _whole_window(trace: Trace) -> Ints:
 
 
 def _used(trace: Trace) -> Mask:
-    """Mask of the events of host and device, where there is none of all."""
+    """Mask of the events of host and device, or of all events if there are none of these."""
     used = trace.rows_of(*GPU_CATEGORIES, *RUNTIME, *ANNOTATIONS, *PYTHON)
     return used if used.any() else np.ones(len(trace), bool)

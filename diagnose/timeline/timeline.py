@@ -34,10 +34,10 @@ from diagnose.trace.vocabulary import (
 class Timeline(Derived):
     """One rank: its trace, the activities of its busiest device, the threads that launched them, and its steps.
 
-    `launches` are those that run: the ones of `captures`, where graphs are captured, do not. `unknown_device` counts
-    the events in categories of other devices than CUDA's and ROCm's, where no activity of a known category ran: one
-    whose kernels are in Kineto's own words, as XPU's, is accounted like any other. `clock_shift_ns` is by how much
-    later each activity is than the file has it, where the device's clock is behind the host's.
+    `launches` counts launches that run; those in `captures`, during graph capture, do not. `unknown_device` counts
+    events by category of devices other than CUDA's and ROCm's, if no activity of a known category ran; a device whose
+    kernels have Kineto's own categories, such as XPU, is accounted like any other. `clock_shift_ns` is the shift of
+    each activity to later than in the file, if the device's clock is behind the host's.
     """
 
     trace: Trace
@@ -54,7 +54,7 @@ class Timeline(Derived):
 
     @cached_property
     def other_gpus(self) -> OtherGpus:
-        """The GPUs that the process drives beside the busiest."""
+        """The GPUs that the process uses, apart from the busiest."""
         return other_gpus_of(self.trace, self.gpu)
 
     @property
@@ -75,7 +75,7 @@ class Timeline(Derived):
 
     @property
     def device_name(self) -> str:
-        """The GPU's name, "CPU" without one, "" when the trace does not say."""
+        """The GPU's name, "CPU" without one, "" if the trace does not name it."""
         if not self.has_gpu:
             return "CPU" if not self.capture_failed else str(self.device_properties.get("name", ""))
         return str(self.device_properties.get("name", ""))
@@ -105,7 +105,7 @@ class Timeline(Derived):
 
     @cached_property
     def _rows_matching(self) -> dict[tuple[str, tuple[str, ...]], Ints]:
-        """Those of `rows_matching`: stages and metrics ask for the same few patterns."""
+        """Cache of `rows_matching`: stages and metrics ask for the same few patterns."""
         return {}
 
     def launched_under(self, pattern: str) -> Mask:
@@ -119,7 +119,7 @@ class Timeline(Derived):
 
     @cached_property
     def _launched_under(self) -> dict[str, Mask]:
-        """Those of `launched_under`: the backward pass is asked for again and again."""
+        """Cache of `launched_under`: the backward pass is asked for many times."""
         return {}
 
     def launched_in(self, instants: iv.Intervals) -> Mask:
@@ -136,7 +136,7 @@ class Timeline(Derived):
 
     @cached_property
     def _on_threads(self) -> dict[frozenset[tuple[int, int]], Mask]:
-        """Those of `on_threads`: several stages ask for the threads that launch."""
+        """Cache of `on_threads`: several stages ask for the threads that launch."""
         return {}
 
     @cached_property
@@ -164,10 +164,11 @@ class Timeline(Derived):
 
 
 def timeline_of(trace: Trace, rank: int, step_range: re.Pattern[str] | None = None) -> Timeline:
-    """Links and steps of one rank's trace; `step_range` finds the ranges that are steps, where the user states them.
+    """Link the events of one rank's trace and find its steps; `step_range`, if stated, matches the ranges that are
+    steps.
 
     Raises:
-        UserError: it finds none.
+        UserError: `step_range` matches none.
     """
     trace = correlated(trace)
     captures = graph_captures(trace)
@@ -191,8 +192,10 @@ def timeline_of(trace: Trace, rank: int, step_range: re.Pattern[str] | None = No
 
 
 def _launching_threads(trace: Trace, gpu: Activities, launches: Launches) -> frozenset[tuple[int, int]]:
-    """The threads of launches and of operators that launch. Where none is known, any that calls the runtime may launch,
-    and where no such call is recorded, any that runs operators.
+    """The threads of launches and of operators that launch.
+
+    If there are none, any thread that calls the runtime may launch, and if no such call is recorded, any that runs
+    operators.
     """
     used = np.concatenate((gpu.launcher[gpu.launcher >= 0], launches.recorded))
     for categories in (RUNTIME, OPS):

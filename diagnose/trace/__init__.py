@@ -1,4 +1,4 @@
-"""Trace files to columns: streamed, repaired where they are broken, with what was lost stated."""
+"""Read trace files into columns: streamed, repaired if they are damaged, with the losses stated."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -49,7 +49,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """What a module has, on first use: who finds an answer that is kept reads no trace."""
+    """Import the modules' attributes on first use: a command that finds a cached answer reads no trace."""
     home = next((home for home, names in _HOMES.items() if name in names), None)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

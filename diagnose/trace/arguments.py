@@ -1,6 +1,6 @@
 """The recorded arguments of operator calls as JSON of known form: sizes a tensor can have, types and values as text.
 
-What has another form is as an argument that was not recorded. Sound JSON stays as it is, byte for byte.
+Arguments of another form count as not recorded. Valid JSON stays as it is, byte for byte.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Work that a thread does beside what asks for it: a command that is interrupted does not wait for it."""
+"""Run work in a background daemon thread: an interrupted command does not wait for it."""
 
 import contextlib
 import threading
@@ -13,9 +13,9 @@ T = TypeVar("T")
 
 
 def beside(work: Callable[[], T]) -> "Future[T] | None":
-    """Begins the work in a daemon thread; what the caller may not do, such as leave some folders, it may not either.
+    """Begin the work in a daemon thread; limits on the caller, such as folders it may not leave, hold there, too.
 
-    None where the system gives no thread.
+    None if the system gives no thread.
     """
     from concurrent.futures import Future  # small traces need no thread
 
@@ -29,7 +29,7 @@ def beside(work: Callable[[], T]) -> "Future[T] | None":
 
 @contextlib.contextmanager
 def second_thread() -> "Iterator[Executor | None]":
-    """A thread that does one call after another, for the length of a `with`; None where the system gives none."""
+    """A thread that runs one call after another, within a `with`; None if the system gives none."""
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(1) as thread:

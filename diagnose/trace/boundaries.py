@@ -1,4 +1,4 @@
-"""Where one event ends and the next begins, told from a few bytes of text in whatever layout.
+"""Find where one event ends and the next begins, from a few bytes of text in any layout.
 
 Space is matched possessively, so that no run of blanks is looked at twice.
 """
@@ -27,9 +27,9 @@ def leading(text: bytes | memoryview) -> int:
 
 
 def event_size(text: bytes, start: int, ends: list[int], at: int, *, last: bool) -> int | None:
-    """Bytes of the JSON object at `start`, 0 when there is none, None when only the text that follows can tell.
+    """Bytes of the JSON object at `start`, 0 if there is none, None if that depends on the text that follows.
 
-    `ends[at]` is the first boundary behind `start`; with `last`, no text follows.
+    `ends[at]` is the first boundary after `start`; with `last`, no text follows.
     """
     begin = start + leading(text[start : ends[at]])
     for lookahead in _LOOKAHEADS:
@@ -42,7 +42,7 @@ def event_size(text: bytes, start: int, ends: list[int], at: int, *, last: bool)
 
 
 def past_junk(text: bytes, start: int) -> int:
-    """Where the short values end that begin at `start` and are no objects, each with the comma before it."""
+    """The end of the short values that begin at `start` and are not objects, each with the comma before it."""
     while True:
         begin = start + leading(text[start : start + BOUNDARY_BYTES])
         size = length_of_junk(text[begin : begin + _LARGEST_JUNK])

@@ -58,23 +58,23 @@ class Interner(dict[Any, int]):
 
 
 class Names(Interner):
-    """Those of events; of a long one only the beginning counts."""
+    """Interned names of events; only the beginning of a long name counts."""
 
     def __missing__(self, key: str) -> int:
         return super().__missing__(key) if len(key) <= _MAX_NAME else self[key[:_MAX_NAME]]
 
 
 class ColumnBuilder:
-    """Collects chunks of events; `trace` joins them.
+    """Collect chunks of events; `trace` joins them.
 
     Args:
         held_bytes: columns that grow larger are written to disk, None keeps all of them in memory.
         left_out: categories, in lower case, whose events are not kept.
 
     Attributes:
-        seen: events that are not complete ones.
-        not_finite: complete events dropped because their time is no number.
-        without_phase: objects that do not say what they are.
+        seen: number of events that are not complete events.
+        not_finite: complete events dropped because their time is not a number.
+        without_phase: objects without a phase.
         skipped: events of the categories left out, by category.
     """
 
@@ -97,7 +97,7 @@ class ColumnBuilder:
         return self._rows
 
     def scanning(self, ahead: bool = False) -> Scanning | None:
-        """What reads chunks for `put`, while the next is read if `ahead`; None where each has to be one of `add`."""
+        """A reader of chunks for `put`, in parallel if `ahead`; None if each chunk has to go through `add`."""
         return scanning_of((self._names, self._cats, self._shapes), sorted(self._left_out), ahead)
 
     def add(self, chunk: Chunk) -> None:
@@ -168,7 +168,7 @@ class ColumnBuilder:
         self._hold_calls(enumerate(args))
 
     def _put_device(self, args: Sequence[Args]) -> None:
-        """What activities of the device have, and few other events."""
+        """Add the arguments that activities of the device have, and few other events."""
         rows = [
             row
             for row, a in enumerate(args)
@@ -199,7 +199,7 @@ class ColumnBuilder:
     def _hold_calls(self, of_chunk: Iterable[tuple[int, Args]]) -> None:
         """Notes the collectives among rows of the chunk at hand until there are many.
 
-        What is noted is plain: arguments as they were decoded keep the text of the whole chunk.
+        It keeps plain values, because decoded arguments keep the text of the whole chunk in memory.
         """
         for row, args in of_chunk:
             if args.collective is not None:
@@ -280,7 +280,7 @@ def _held(text: str) -> str:
 
 
 def _block_threads(warps_per_sm: Floats, blocks_per_sm: Floats) -> Ids:
-    """Threads of a block, ABSENT where they are not told: Kineto spreads warps of 32, and blocks, over one device."""
+    """Threads of a block, ABSENT if unknown: Kineto spreads warps of 32, and blocks, over one device."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         threads = np.rint(32 * warps_per_sm / blocks_per_sm)
     sound = (threads >= 1) & (threads <= _MOST_BLOCK_THREADS)

@@ -39,10 +39,10 @@ _LOADED_BY = ("trace", "formulas/kineto.py", "decoding/__init__.py", "arrays.py"
 
 @dataclass(frozen=True)
 class Key:
-    """The content of a file, which `hashed` gives: `state` tells whether the file has been written to since.
+    """The content of a file, as the hash from `hashed`; `state` shows whether the file has been written to since.
 
-    `settled` tells whether nobody had written to it for a while before it is hashed. `is_new` tells that no file of its
-    size has an entry, so that this one has none either; it is hashed when somebody asks for its content.
+    `settled` is whether nothing had written to it for a while before it is hashed. `is_new` is whether no file of its
+    size has an entry, so that this one has none either; it is then hashed on demand.
     """
 
     hashed: Callable[[], str]
@@ -61,7 +61,7 @@ class Key:
 
     @property
     def name(self) -> str:
-        """Of its entry."""
+        """The name of its entry."""
         return f"{self.content}-{_kind(self.state)}"
 
 
@@ -73,7 +73,7 @@ class Cache(CacheFolder):
         self._contents = Contents(folder)
 
     def key(self, path: Path) -> Key | None:
-        """What the content of `path` is stored under, None for a file that is too small to gain or unreadable."""
+        """The key of the content of `path`, None for a file that is unreadable or too small to gain."""
         try:
             before = state_of(path)
             if not path.is_file() or path.stat().st_size < SMALLEST_FILE_BYTES:
@@ -122,9 +122,9 @@ class Cache(CacheFolder):
 
     @contextlib.contextmanager
     def keeping(self, key: Key, path: Path) -> Iterator[Callable[[Trace], None]]:
-        """Stores the trace that the block hands over, in a thread, which hashes the file meanwhile.
+        """Store the trace that the block hands over, in a thread, which hashes the file in the meantime.
 
-        What the block does with the trace after that goes on beside the storing. A block that fails waits for nothing.
+        The block's further work with the trace runs in parallel to the storing. A block that fails does not wait.
         """
         from concurrent.futures import Future  # small traces are not kept
 
@@ -150,7 +150,7 @@ class Cache(CacheFolder):
 
 
 def _as_read(trace: Trace) -> Trace:
-    """The same trace, apart from the losses that whoever uses it adds."""
+    """The same trace, apart from losses that its users add."""
     return replace(trace, loss=copy.deepcopy(trace.loss))
 
 
@@ -161,7 +161,7 @@ def digest(path: Path, threads: int = 1) -> str:
         return _joined(map(hashed, segments))
     from concurrent.futures import ThreadPoolExecutor  # small traces are not hashed
 
-    with contextlib.suppress(RuntimeError), ThreadPoolExecutor(threads) as pool:  # raised where no thread can be had
+    with contextlib.suppress(RuntimeError), ThreadPoolExecutor(threads) as pool:  # raised if no thread is available
         return _joined(pool.map(hashed, segments))
     return _joined(map(hashed, segments))
 
@@ -181,7 +181,7 @@ def _segment(path: Path, begin: int) -> bytes:
 
 
 def _kind(state: State) -> str:
-    """How the names of entries end that the file may have: its size, and what reads it."""
+    """The ending of the entry names that the file may have: its size, and the reader."""
     return f"{state[2]:x}-{_loader(reader_in_use())}{ENDING}"
 
 
@@ -197,5 +197,5 @@ def _loader(reader: str) -> str:
 
 
 def _code_in(folder: Path) -> Iterator[Path]:
-    """What is written in Python, and what is compiled."""
+    """The Python sources and the compiled modules in a folder."""
     return (path for path in folder.rglob("*") if path.suffix in (".py", ".so"))

@@ -1,8 +1,9 @@
-"""The folder in which what was made of traces is kept on disk, beside files that may be the user's.
+"""The cache folder for results from traces, which may also hold files of the user.
 
-Entries appear under their name only when they are complete. An entry that cannot be used is as good as none. Only the
-user's own are believed: a folder or an entry that belongs to another, or that others may write to, is not used. And
-only our own are removed: files that are named like entries, belong to the user and begin or end as entries do.
+Entries appear under their name only when they are complete. An unusable entry counts as missing. Only the user's own
+entries are trusted: a folder or an entry that belongs to another user, or that others may write to, is not used. And
+only the cache's own files are removed: those that are named like entries, belong to the user and begin or end as
+entries do.
 """
 
 import contextlib
@@ -48,7 +49,7 @@ class CacheFolder:
         self.folder, self.limit = folder, limit
 
     def note(self, name: str, kind: Kind) -> bytes | None:
-        """What was kept under the name, 40 hexadecimal digits; None where it is not as it was written."""
+        """The content stored under the name, 40 hexadecimal digits; None if it is missing or has changed."""
         with contextlib.suppress(OSError):
             if is_own_folder(self.folder):
                 with own_file(self.folder / f"{name}.{kind}") as file:
@@ -74,7 +75,7 @@ class CacheFolder:
 
     @contextlib.contextmanager
     def entry(self, name: str) -> Iterator[BinaryIO]:
-        """What is written to it appears under its name when it is complete, and there is room for it.
+        """A file to write; it appears under its name once it is complete, after room has been made for it.
 
         Raises:
             OSError: it cannot be written, or the folder is not the user's alone.
@@ -130,7 +131,7 @@ def is_own_folder(folder: Path) -> bool:
 
 def _own(folder: Path, named: re.Pattern[str]) -> Iterator[tuple[Path, os.stat_result]]:
     """Our own files of such a name."""
-    from diagnose.trace.packing import is_marked  # what only looks for an entry needs no arrays
+    from diagnose.trace.packing import is_marked  # looking for an entry needs no arrays
 
     for path in [each for each in folder.iterdir() if named.fullmatch(each.name)]:
         with contextlib.suppress(OSError), own_file(path) as file:

@@ -1,4 +1,4 @@
-"""What the user may choose about how traces are loaded."""
+"""The user's choices for loading traces."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -7,16 +7,16 @@ import msgspec
 
 
 class Loading(msgspec.Struct, frozen=True):
-    """What the user may choose about loading. Only the last two change what is loaded.
+    """The user's choices for loading. Only the last two change what is loaded.
 
     Attributes:
         cache: whether loaded traces are kept on disk and taken from there.
-        jobs: how many processes parse: a trace each, or a share each of a single one, which by compiled code two cores
-            read in one process; None lets size and idle cores decide.
-        watch: told which file is read, how many of its bytes have been, and how many it has.
-        memory_bytes: how much memory loading may take, None for as much as it needs. Columns are then kept on disk in
-            the folder for temporary files, and neither cache nor further processes are used.
-        python_functions: whether events of Python functions are kept when `memory_bytes` is given.
+        jobs: number of parsing processes: a trace each, or a share each of a single one, which compiled code reads with
+            two cores in one process; None lets size and idle cores decide.
+        watch: called with the file that is read, its bytes read so far, and its size.
+        memory_bytes: limit on the memory of loading, None for no limit. With a limit, columns are kept on disk in the
+            folder for temporary files, and neither cache nor further processes are used.
+        python_functions: whether events of Python functions are kept if `memory_bytes` is given.
     """
 
     cache: bool = False

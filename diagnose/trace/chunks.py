@@ -46,10 +46,10 @@ class Chunks:
         self.put_held()
 
     def settled(self) -> bytes:
-        """Adds the chunk that was begun, if any.
+        """Add the chunk that was begun, if any.
 
         Returns:
-            Its text where not all of its events are sound, and then none of them is added; else nothing.
+            Its text if not all of its events are sound, and then none of them is added; else nothing.
         """
         begun, self._begun = self._begun, None
         if begun is None:

@@ -21,7 +21,7 @@ NSIGHT = "ofNsightSystems"  # the top-level key of a trace that comes from an ex
 
 @dataclass
 class Loss:
-    """What was dropped or altered while reading, by kind."""
+    """The losses and alterations of reading, by kind."""
 
     events: int = 0
     bytes: int = 0
@@ -64,11 +64,11 @@ class Collectives:
 class Trace:
     """The complete ("X") events of one file as arrays of equal length, in file order.
 
-    Times are int64 nanoseconds on the file's own clock; absolute time is `base_ns + ts`. `name` and `cat` index
-    `names` and `cats`. `pid`, `tid`, `stream`, `device`, `correlation`, `external_id` and `bytes` are ABSENT (-1)
-    where the event has none, and so are `block_threads` and `occupancy_percent` (Kineto's estimate) of kernels.
-    `shape` indexes `shapes`, each the raw JSON of (input dims, input types, concrete inputs).
-    `left_out` counts the events that were read and, as asked, not kept, by category.
+    Times are int64 nanoseconds on the file's own clock; absolute time is `base_ns + ts`. `name` and `cat` index `names`
+    and `cats`. `pid`, `tid`, `stream`, `device`, `correlation`, `external_id` and `bytes` are ABSENT (-1) if the event
+    has none, and so are `block_threads` and `occupancy_percent` (Kineto's estimate) of kernels. `shape` indexes
+    `shapes`, each the raw JSON of (input dims, input types, concrete inputs). `left_out` counts the events that were
+    read but not kept on request, by category.
 
     `ts` and `dur` are int64, `blocks_per_sm` is float64. Each other column has the narrowest signed type that holds its
     values: it is widened before anything is added to it or multiplied.
@@ -116,11 +116,11 @@ class Trace:
 
     @cached_property
     def distributed(self) -> Distributed | None:
-        """What the file states of the job it is of, None where it states nothing."""
+        """The statements of the file about its job, None if there are none."""
         return distributed_of(self.metadata)
 
     def ends(self, rows: Array) -> Ints:
-        """When the events that `rows` selects end."""
+        """End times of the events that `rows` selects."""
         return self.ts[rows] + self.dur[rows]
 
     def streams(self, rows: Array) -> Array:
@@ -143,7 +143,7 @@ class Trace:
 
     @cached_property
     def _masks(self) -> dict[tuple[int, ...], Array]:
-        """Those of `rows_of`, which is asked for the same few again and again, a bit for each event."""
+        """Cache of `rows_of`, which is called for the same few categories many times; a bit for each event."""
         return {}
 
     def named(self, wanted: Callable[[str], object]) -> Mask:

@@ -1,8 +1,8 @@
-"""What files held when they were hashed: one that nobody has written to since need not be read to find its entry.
+"""A record of the hashes of files: a file that nothing has written to since need not be read to find its entry.
 
-A file is known by its device, number, size and times. Whoever writes to it, whatever he does to its other times, moves
-the time of its last change, which no program sets. What was changed within seconds before it was hashed is not
-remembered: two changes that close may bear one time.
+A file is identified by its device, number, size and times. Any write to it, whatever happens to its other times, moves
+the time of its last change, which no program can set. A file changed within seconds before it was hashed is not
+recorded: two changes that close may have the same time.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ _decode = msgspec.json.Decoder(dict[str, _Hash]).decode
 
 
 def state_of(path: Path) -> State:
-    """What changes when somebody writes to the file: device, number, size, time of the last write, and of the change.
+    """The state of a file, changed by any write to it: device, number, size, and times of the last write and change.
 
     Raises:
         OSError: there is no such file.
@@ -44,11 +44,11 @@ class Contents:
         self._file = folder / NAME
 
     def of(self, state: State) -> str | None:
-        """The hash of the file in this state, None where it is not known."""
+        """The hash of the file in this state, None if not known."""
         return self._known.get(_text(state))
 
     def remember(self, state: State, content: str) -> None:
-        """Keeps the hash, unless a file of the user's stands where it would.
+        """Record the hash, unless a file of the user's has the name of the record.
 
         Raises:
             OSError: the file cannot be written.
@@ -67,14 +67,14 @@ class Contents:
 
     @cached_property
     def _known(self) -> Mapping[str, str]:
-        """What is kept; nothing where it is not as it was written."""
+        """The recorded hashes; empty if the record is damaged."""
         with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):
             return _decode(self._marked) if self._marked else {}
         return {}
 
     @property
     def _marked(self) -> bytes:
-        """What the file holds behind our mark; nothing where it is another's."""
+        """The content of the file after the cache's mark; empty if the file is another's."""
         with contextlib.suppress(OSError), own_file(self._file) as file:
             text = file.read(_MOST_BYTES)
             return text.removeprefix(MARK) if text.startswith(MARK) else b""

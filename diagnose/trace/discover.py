@@ -1,4 +1,4 @@
-"""Which files of a folder are the ranks of one job, and which belong to another run."""
+"""Find which files of a folder are the ranks of one job, and which belong to another run."""
 
 import os
 import re
@@ -70,7 +70,7 @@ def trace_files(folder: Path) -> list[RankFile]:
 
 
 def _looked_into(folder: Path) -> tuple[list[RankFile], list[Path]]:
-    """The trace files, and the files beside them that are called like a trace and are none."""
+    """The trace files, and the other files that are named like a trace but are none."""
     for entries in (folder.iterdir, lambda: folder.rglob("*")):
         try:
             paths = sorted(p for p in entries() if _may_be_trace(p) and p.is_file())
@@ -83,7 +83,7 @@ def _looked_into(folder: Path) -> tuple[list[RankFile], list[Path]]:
 
 
 def traces_among(paths: Iterable[Path]) -> list[RankFile]:
-    """Those of the files that are traces.
+    """The files among the paths that are traces.
 
     Raises:
         UserError: a file cannot be read.
@@ -91,25 +91,25 @@ def traces_among(paths: Iterable[Path]) -> list[RankFile]:
     starts = ((p, _peek(p)) for p in paths)
     traces = [(_identify(p, start), _may_hold_events(start)) for p, start in starts if _looks_like_trace(start)]
     traces = [(file, holds) for file, holds in traces if file.ranks]  # databases of other tools have none
-    return [file for file, holds in traces if holds] or [file for file, _ in traces]  # else one without events is told
+    return [file for file, holds in traces if holds] or [file for file, _ in traces]  # else those without events
 
 
 def _unreadable(run: Run, others: Iterable[Path]) -> tuple[Path, ...]:
-    """Those of the other files that are named as the run's own are, for a rank of which the run has none."""
+    """The other files that are named like the run's own, for a rank that the run does not have."""
     families, ranks = {file.family for file in run.files}, {file.rank for file in run.files}
     named = (_identify(path, b"") for path in others)
     return tuple(f.path for f in named if f.family in families and (f.rank is None or f.rank not in ranks))
 
 
 def _no_files(folder: Path) -> tuple[Path, ...]:
-    """What is called a trace and is there once, so that nobody opens it: a pipe, a socket, a device."""
+    """Pipes, sockets and devices named like a trace: these can be read only once, so they are not opened."""
     return tuple(sorted(p for p in folder.iterdir() if _may_be_trace(p) and is_stream(p)))
 
 
 def _without_copies(files: list[RankFile]) -> tuple[list[RankFile], tuple[Path, ...]]:
-    """The files, and those that a larger one of the same folder, rank and beginning makes needless, whatever its name.
+    """The files, and copies: those with a larger file of the same folder, rank and beginning, under any name.
 
-    Where the beginning holds no time, which no two captures share, the name has to be the same too.
+    If the beginning holds no time, which would be unique to a capture, the name has to be the same too.
     """
     alike: dict[tuple[object, ...], list[RankFile]] = {}
     for f in files:
@@ -223,7 +223,7 @@ def _ranks_in(export: Path) -> int:
 
 
 def _checksum_of_ends(path: Path) -> int:
-    """Of a database, whose first pages are much alike from one to the next."""
+    """A checksum of both ends of a database, since the first pages of databases are much alike."""
     with path.open("rb") as file:
         begin = file.read(_START_BYTES)
         size = file.seek(0, os.SEEK_END)
@@ -252,7 +252,7 @@ def _rank_anywhere(path: Path) -> int | None:
 
 
 def _may_hold_events(start: bytes) -> bool:
-    """Whether there may be an event in the file, or it says of which rank there is none."""
+    """Whether the file may hold an event, or states the rank for which it has none."""
     return start.startswith(MAGIC) or b'"ph"' in start or len(start) >= _PEEK_BYTES or rank_in(start) is not None
 
 

@@ -1,4 +1,4 @@
-"""How much longer the profiler makes a step, and how long the step is without it, as a capture record tells."""
+"""The profiler's slowdown of a step, and the step time without it, from a capture record."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,10 +14,11 @@ _LONGER = another_run("capture steps in which operators take longer: the profile
 
 @dataclass(frozen=True)
 class Overhead:
-    """The profiled step against the one without the profiler; None where the capture did not time it.
+    """The profiled step compared with the one without the profiler; None if the capture did not time it.
 
     `factor` is profiled over unprofiled step time, `step_ns` the median of the steps without the profiler, and
-    `told_shares` what of these the host spent on causes of the ledger that its ranges tell, some of them together.
+    `told_shares` the shares of these that the host spent on causes of the ledger, by its ranges; some causes share a
+    range.
     """
 
     factor: float | None = None
@@ -33,7 +34,7 @@ NOT_TIMED = Overhead()
 
 
 def overhead_of(record: CaptureRecord) -> Overhead:
-    """What the record tells of it."""
+    """The overhead by the record."""
     times = unprofiled_ns(record)
     return Overhead(record.number("overhead_factor"), _median(times) if times else None, told_shares(record))
 
@@ -45,12 +46,12 @@ def _median(times: Sequence[float]) -> float:
 
 
 def is_distorted(factor: float | None) -> bool:
-    """Whether shares of a step that the profiler makes so many times as long say nothing of the job's own."""
+    """Whether the profiler makes a step so many times as long that shares of it are not the job's own."""
     return factor is not None and factor >= DISTORTED
 
 
 def distorted_by(distortion: float) -> Unknown:
-    """Why a share of such steps is not known."""
+    """Unknown, with the reason why shares of such steps are not known."""
     longer = spoken(distortion, "factor")
     because = f"profiled steps take {longer} the time of unprofiled ones, so shares of them are not the job's"
     return Unknown(because, _LONGER)

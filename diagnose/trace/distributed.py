@@ -1,4 +1,4 @@
-"""What a trace says of the job it is of: the `distributedInfo` that torch's profiler writes (torch 1.13 or later)."""
+"""A trace's statements about its job: the `distributedInfo` that torch's profiler writes (torch 1.13 or later)."""
 
 import re
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ class ListedGroup:
 
 @dataclass(frozen=True)
 class Distributed:
-    """What is stated of the job; `rank` and `world_size` are None where they are not.
+    """The statements about the job; `rank` and `world_size` are None if they are missing.
 
     `groups` are the process groups that are listed with their ranks (torch 2.3 or later).
     """
@@ -43,7 +43,7 @@ class Distributed:
 
 
 def distributed_of(metadata: Mapping[str, Any]) -> Distributed | None:
-    """What the top-level keys of a trace say, None where they say nothing."""
+    """Read the top-level keys of a trace; None if they state nothing about the job."""
     info = metadata.get(KEY)
     if not isinstance(info, dict):
         return None
@@ -64,7 +64,7 @@ def _group(config: Mapping[str, Any]) -> ListedGroup:
 
 
 def rank_in(text: bytes) -> int | None:
-    """The rank that a piece of a file's text states, for who does not read the file."""
+    """The rank that a piece of a file's text states, for callers that do not read the file."""
     stated = _RANK_IN_TEXT.search(text)
     return int(stated[1]) if stated else None
 

@@ -65,7 +65,7 @@ class Event(msgspec.Struct, gc=False, tag_field="ph", tag="X"):
 
 
 class Instant(msgspec.Struct, gc=False, tag_field="ph", tag="i"):
-    """What happened at one time, such as an allocation."""
+    """An event at one time, such as an allocation."""
 
     name: str = ""
     args: Args | None = None

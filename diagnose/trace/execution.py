@@ -1,7 +1,7 @@
-"""Execution traces of torch (Chakra): the shapes that a profiler's trace of the same process does not have.
+"""Execution traces of torch (Chakra): they supply shapes that a profiler's trace of the same process lacks.
 
 An operator has one number in both, `rf_id` in the nodes of torch's ExecutionTraceObserver and "Record function id" in a
-trace that was recorded beside it. The process and the names of the operators show whether they belong together.
+trace that was recorded at the same time. The process and the names of the operators show whether they belong together.
 """
 
 import re
@@ -64,9 +64,9 @@ _decode = msgspec.json.Decoder(_Document).decode
 
 
 def with_shapes(trace: Trace) -> Trace:
-    """The trace with the shapes of the execution trace in its folder, where it has none itself and that is of its run.
+    """Return the trace with shapes from the execution trace in its folder, if it has none and both are of one run.
 
-    What is there and cannot be used is booked as lost.
+    An execution trace that cannot be used is counted as lost.
     """
     operators = np.flatnonzero(trace.rows_of("cpu_op") & (trace.external_id > 0))
     if trace.of_nsight or not len(operators) or (trace.shape != ABSENT).any():
@@ -96,7 +96,7 @@ def _beside(path: Path) -> tuple[_File, ...]:
 
 @lru_cache(maxsize=8)
 def _execution_traces(folder: Path, _changed_ns: int) -> tuple[_File, ...]:
-    """Those of the folder, with the process that each is of: looked for once for all ranks of an analysis."""
+    """The execution traces of the folder with their processes: searched once for all ranks of an analysis."""
     files = (path for path in sorted(folder.iterdir()) if path.name.endswith(_SUFFIXES) and path.is_file())
     return tuple(file for path in files if (file := _execution_trace(path)) is not None)
 
@@ -117,7 +117,7 @@ def _execution_trace(path: Path) -> _File | None:
 
 
 def _matched(trace: Trace, operators: Any, file: Path) -> tuple[tuple[Recorded, ...], Ids | None]:
-    """The shapes, and which of them each event has; None where the operators of the file are others."""
+    """The shapes, and the index of each event's; None if the operators of the file do not match."""
     arguments = _arguments_of(file)
     numbers = dict(_numbers_of(Path(trace.path)))
     shapes: dict[Recorded, int] = {}

@@ -40,7 +40,7 @@ _LIMITS = {
 }
 _REASONS = ("DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", "DCGM_FI_DEV_CLOCKS_EVENT_REASONS")
 _READ = frozenset({*_GAUGES, *_COUNTED, *_LIMITS, *_REASONS})
-_IDLE = 0x1  # of the reasons: the clock of an idle GPU says nothing
+_IDLE = 0x1  # of the reasons: the clock of an idle GPU is meaningless
 _AROUND_S = 60.0  # monitors ask every 15 to 60 seconds: as near are readings of the window's
 _LARGEST_BYTES = 256 << 20
 _LINE = re.compile(r"(DCGM_FI_\w{1,80})\{([^}\n]{0,2000})\}[ \t]+(\S{1,40})(?:[ \t]+(\d{1,16}))?[ \t]*$")
@@ -51,7 +51,7 @@ Point = tuple[float, str, float]  # seconds since 1970, the field, its value
 
 @dataclass(frozen=True)
 class Card:
-    """A GPU as the monitor names it: host, number there, address on the PCI bus; "" where it does not say."""
+    """A GPU as the monitor names it: host, number there, address on the PCI bus; "" if not given."""
 
     host: str
     number: str
@@ -60,16 +60,16 @@ class Card:
 
 @dataclass(frozen=True)
 class Monitored:
-    """What a monitor has kept, by GPU, in the order of time; texts without times stand at 0."""
+    """A monitor's records by GPU, in order of time; texts without times are at time 0."""
 
     points: Mapping[Card, tuple[Point, ...]]
 
     def beside(self, record: CaptureRecord, window_s: tuple[float, float] | None) -> CaptureRecord:
-        """The record with the readings of its rank's GPU added; what the capture read itself stays.
+        """Return the record with the readings of its rank's GPU added; the capture's own readings take precedence.
 
         Args:
-            record: of the rank; it says which GPU is its own.
-            window_s: begin and end of the capture, seconds since 1970; None where the trace does not say.
+            record: the record of the rank, which identifies its GPU.
+            window_s: begin and end of the capture, seconds since 1970; None if unknown.
         """
         points = self._of(record)
         if not points:
@@ -90,7 +90,7 @@ class Monitored:
         return CaptureRecord({**record.values, "machine_samples": {**told, **_kept(own)}}, record.lost)
 
     def _of(self, record: CaptureRecord) -> tuple[Point, ...]:
-        """Those of the record's GPU: by its address, else by its number, on its host."""
+        """The points of the record's GPU: by its address, else by its number, on its host."""
         host, address, number = record.text("host"), record.text("device.pci_address"), record.number("device.index")
         here = [card for card in self.points if not host or not card.host or _same_host(card.host, host)]
         by_address = [card for card in here if address and card.address and _same_address(card.address, address)]
@@ -100,7 +100,7 @@ class Monitored:
 
 
 def monitored(path: Path) -> Monitored:
-    """What the file holds.
+    """Read the monitor's file.
 
     Raises:
         UserError: the file cannot be read, or holds none of DCGM's series.

@@ -1,4 +1,4 @@
-"""What the steps without the profiler say of themselves: how long they are, and the ranges that the host was in."""
+"""The steps without the profiler: their times, and the ranges of the host in them."""
 
 import re
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from diagnose.trace.record import CaptureRecord
 from diagnose.trace.vocabulary import DATA_WAIT, LOGGING, OPTIMIZER_STEP
 
 _LATER = 1.05  # times the step: more cannot be of the same steps
-TOLD = {  # the causes of the ledger of a host step that a range tells, together where there are several
+TOLD = {  # causes in the ledger of a host step that a range stands for, jointly if there are several
     ("data-wait",): DATA_WAIT,
     ("logging",): LOGGING,
     ("operator-optimizer", "optimizer-host"): OPTIMIZER_STEP,
@@ -15,7 +15,7 @@ TOLD = {  # the causes of the ledger of a host step that a range tells, together
 
 
 def host_step_ns(record: CaptureRecord) -> float | None:
-    """Mean time of such a step on the host; None where none was timed by range."""
+    """Mean time of such a step on the host; None if none was timed by range."""
     times = _times(record)
     return sum(times) / len(times) if times else None
 
@@ -36,7 +36,7 @@ def range_shares(record: CaptureRecord) -> Mapping[str, float]:
 
 
 def told_shares(record: CaptureRecord) -> Mapping[tuple[str, ...], float]:
-    """Share of the host's step in the ranges that tell causes of the ledger, where such a range was met."""
+    """Share of the host's step in the ranges that stand for causes of the ledger, for each cause with such a range."""
     shares = range_shares(record)
     told = {causes: [name for name in shares if re.match(pattern, name)] for causes, pattern in TOLD.items()}
     return {causes: sum(shares[name] for name in names) for causes, names in told.items() if names}

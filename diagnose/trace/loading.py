@@ -1,4 +1,4 @@
-"""How traces are loaded: from the cache where it has them, else read, and then stored there."""
+"""Load traces: from the cache if it has them, else by reading them and storing the result."""
 
 import contextlib
 from collections.abc import Iterator, Sequence

@@ -21,10 +21,10 @@ def pids_of_rank(rank: Ints, pid: Ints) -> Ints:
 
 
 def ranks_of(trace: Trace) -> dict[int, Trace]:
-    """The trace of each rank by its number; empty when the file holds one rank.
+    """The trace of each rank by its number; empty if the file holds one rank.
 
-    What the file states of memory is of no known rank and left out; the loss is booked on the first rank, and the size
-    is shared out by events.
+    The file's statements about memory belong to no known rank and are left out; the loss counts for the first rank, and
+    the size is divided by events.
     """
     if trace.distributed is not None or not (trace.pid >= _PER_RANK).any():
         return {}

@@ -45,7 +45,7 @@ def top_level_keys(head: bytes, tail: bytes | bytearray | None, loss: Loss) -> d
 
 
 def _typed(keys: dict[str, Any], loss: Loss) -> dict[str, Any]:
-    """The keys, those in `_FIELDS` as these say, and what they cannot be booked as lost; others are not read."""
+    """The keys, those in `_FIELDS` converted to their types; the first value that cannot be is counted as lost."""
     damaged: list[str] = []
     typed = {key: _FIELDS[key](keys[key], key, damaged.append) for key in keys.keys() & _FIELDS.keys()}
     for _ in damaged[:1]:
@@ -54,7 +54,7 @@ def _typed(keys: dict[str, Any], loss: Loss) -> dict[str, Any]:
 
 
 def book_garbage(text: bytes, loss: Loss) -> None:
-    """Books as lost what stands where nothing may stand but space and commas."""
+    """Count as lost any text other than space and commas."""
     if garbage := text.strip(b" \t\r\n,"):
         loss.count("unreadable-text", size=len(garbage))
 

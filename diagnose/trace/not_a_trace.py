@@ -1,4 +1,4 @@
-"""What a file is that is no profiler trace, said so that the user knows what to pass instead."""
+"""Refuse files that are not profiler traces, and explain what to pass instead."""
 
 import re
 from collections.abc import Iterable

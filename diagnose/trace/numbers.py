@@ -59,7 +59,7 @@ def within(values: Ints, most: int) -> Ints:
 
 
 def floats(values: Sequence[Any]) -> Floats:
-    """`as_number` of each value, NaN where there is none."""
+    """`as_number` of each value, NaN if there is none."""
     try:
         values_read = np.fromiter(values, np.float64, len(values))
         finite = np.isfinite(values_read)
@@ -71,7 +71,7 @@ def floats(values: Sequence[Any]) -> Floats:
 
 
 def exact_nanoseconds(digits: Sequence[Any]) -> Ints:
-    """Microseconds in decimal digits, quoted or not, to integer nanoseconds, NO_TIME where there is no number."""
+    """Convert microseconds in decimal digits, quoted or not, to integer nanoseconds, NO_TIME if there is no number."""
     text = b",".join([*digits, b""])
     three = _THREE_DECIMALS.fullmatch(text)
     if not three and not _NO_DECIMALS.fullmatch(text):

@@ -1,4 +1,4 @@
-"""Whose a file is: what others may have written is not believed, what is not the user's is not touched."""
+"""Ownership of files: those that others may have written are not trusted, and those of others are not touched."""
 
 import contextlib
 import os
@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-MARK = b"diagnose packed trace\r\n"  # what every file that is kept begins with, a half-written one too
+MARK = b"diagnose packed trace\r\n"  # the beginning of every cached file, even a half-written one
 _OTHERS_WRITE = modes.S_IWGRP | modes.S_IWOTH
 
 
 def is_users_alone(stat: os.stat_result) -> bool:
-    """Whether it belongs to the user of this process, and nobody else may write to it."""
+    """Whether it belongs to the user of this process, and no other user may write to it."""
     return stat.st_uid == os.geteuid() and not stat.st_mode & _OTHERS_WRITE
 
 

@@ -1,10 +1,10 @@
-"""A trace as a file of its own, whose columns are mapped and not copied, checked when it is read.
+"""Store a trace in a file whose columns are mapped and not copied, and check it when it is read.
 
-After a mark, columns stand one behind the other as they stand in memory, then a JSON footer that describes them, then
-the footer's length and checksum. A column that is constant takes no bytes. Nothing in the file is code: it is numbers
-and JSON.
+After a mark come the columns, one after the other as in memory, then a JSON footer that describes them, then the
+footer's length and checksum. A column that is constant takes no bytes. Nothing in the file is code: it is numbers and
+JSON.
 
-Checksums tell what was damaged, not who wrote it: what a file says of itself is held against what `pack` can write.
+Checksums show damage, not who wrote the file: its footer is checked against what `pack` can write.
 """
 
 import json
@@ -112,13 +112,13 @@ def is_marked(file: BinaryIO) -> bool:
 
 
 def unpack(file: BinaryIO, path: str, most_text_bytes: int = _LARGEST_TEXT, *, is_whole: bool = True) -> Trace:
-    """The trace of the file at `path` as `pack` wrote it to `file`.
+    """Read the trace of the file at `path`, as `pack` wrote it to `file`.
 
     Args:
-        file: what was written.
-        path: what the trace is said to be read from.
-        most_text_bytes: how much text that file can hold.
-        is_whole: whether it is what `read` returns of a file, not a share of one that is still to be checked.
+        file: the packed file.
+        path: the path to name as the trace's source.
+        most_text_bytes: upper bound on the text in that source.
+        is_whole: whether it is the result of `read`, and not a share of a trace that is still to be checked.
 
     Raises:
         Corrupt: the file is not what `pack` writes.
@@ -170,7 +170,7 @@ def _may_be(dtype: str, name: str, wanted: Mapping[str, np.dtype[Any]]) -> bool:
 
 
 def _check_times(trace: Trace) -> None:
-    """What reading would have left out is not in what was read."""
+    """Raise Corrupt if there are times or events that reading would have left out."""
     if any(len(ns) and max(-int(ns.min()), int(ns.max())) > _LATEST_NS for ns in (trace.ts, trace.dur)):
         raise Corrupt("a time is out of range")
     if without_impossible_events(trace) is not trace:

@@ -1,7 +1,7 @@
-"""What is not finished has a name that only this project gives: what a kill left is known by it, and nothing else is.
+"""Names of unfinished files that only this project gives, so that the remains of a killed process can be recognised.
 
-Such a name bears our mark, a random number, and a token that only this number of this user fits. A user's own draft has
-no such name. Who works on a part holds a lock on it; what nobody holds any more was abandoned.
+Such a name has the project's mark, a random number, and a token that only fits this number and this user. A user's own
+draft has no such name. A process that works on a part holds a lock on it; a part without a lock is abandoned.
 """
 
 import contextlib
@@ -37,7 +37,9 @@ def is_part(name: str, of: str | None = None) -> bool:
 
 
 def remove_abandoned(folder: Path, of: str | None = None) -> None:
-    """Removes the parts that this user's processes left in the folder and nobody holds; nothing else. Never fails."""
+    """Removes the parts that this user's processes left in the folder and that no process holds; nothing else. Never
+    fails.
+    """
     with contextlib.suppress(OSError):
         for name in os.listdir(folder):
             if is_part(name, of):
@@ -46,7 +48,7 @@ def remove_abandoned(folder: Path, of: str | None = None) -> None:
 
 
 def held(handle: int) -> bool:
-    """Whether this process holds the part from now on; where the file system knows no locks nobody removes it."""
+    """Lock the part; return whether this process holds it. Without locks in the file system it counts as held."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -57,7 +59,7 @@ def held(handle: int) -> bool:
 
 
 def _remove(part: Path) -> None:
-    """Raises OSError where somebody holds it, or it is another's."""
+    """Remove the part if it is the user's; raise OSError if another process holds it or it cannot be opened."""
     handle = os.open(part, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         stat = os.fstat(handle)

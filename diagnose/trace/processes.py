@@ -1,7 +1,7 @@
 """Plain subprocesses that take tasks over a pipe and answer over another.
 
 Nothing of the caller is forked or imported again, so a script needs no guard around its main code. Tasks and answers
-are pickled between processes of this program alone. Ctrl-C reaches the caller, who ends the processes. They only save
+are pickled between processes of this program alone. Ctrl-C reaches the caller, which ends the processes. They only save
 time: what the system gives none for, or what one dies over, the caller does itself.
 """
 
@@ -25,8 +25,9 @@ _BROKEN = (OSError, EOFError, ValueError, AttributeError, ImportError, IndexErro
 
 
 class Processes(Generic[Task, Answer]):
-    """So many processes that apply a function to tasks, for the length of a `with`; fewer, or none, where the system
-    gives no more processes, threads or descriptors.
+    """A number of processes that apply a function to tasks, within a `with`.
+
+    There are fewer processes, or none, if the system gives no more processes, threads or descriptors.
 
     Args:
         function: of a module, by whose name the processes find it.
@@ -47,7 +48,7 @@ class Processes(Generic[Task, Answer]):
             self._threads.append(thread)
 
     def submit(self, task: Task) -> "Future[Answer | None]":
-        """The answer to the task when there is one; None where no process gave one, which the caller makes up for."""
+        """A future of the answer to the task; None if no process gave one, which the caller then computes."""
         future: Future[Answer | None] = Future()
         if self._threads:
             self._tasks.put((future, task))
@@ -109,7 +110,7 @@ class Worker(Generic[Task, Answer]):
         return self.process is not None
 
     def answer(self, task: Task) -> Answer | None:
-        """What the function makes of the task, None where the process died over it, or there is none."""
+        """The function's result for the task, None if the process died over it, or there is none."""
         process = self.process
         if process is None:
             return None
@@ -135,7 +136,7 @@ class Worker(Generic[Task, Answer]):
             _end(self.process)
 
     def _started(self) -> "subprocess.Popen[bytes] | None":
-        """A process; None where the system gives none, or nothing to speak to it by."""
+        """A process; None if the system gives none, or no pipe to it."""
         try:
             return subprocess.Popen(
                 [sys.executable, "-c", _START, json.dumps(sys.path)],
@@ -159,12 +160,12 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
 
 
 def serve() -> None:
-    """What a process does: takes tasks from its input and answers them on its output, until the input ends.
+    """The main loop of a process: take tasks from its input and answer them on its output, until the input ends.
 
-    A thread reads, so that it is gone as soon as who asked is, in the middle of a task too.
+    A thread reads, so that the process ends as soon as its parent does, even in the middle of a task.
     """
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a library prints must not get between the answers
+    os.dup2(2, 1)  # a library's output must not get between the answers
     tasks: queue.SimpleQueue[Any] = queue.SimpleQueue()
     threading.Thread(target=_take, args=(tasks,), daemon=True).start()
     with contextlib.suppress(BrokenPipeError):
@@ -175,7 +176,7 @@ def serve() -> None:
 
 
 def _take(tasks: "queue.SimpleQueue[Any]") -> None:
-    """The tasks as they come; the process ends where no more can be read."""
+    """Queue the tasks as they arrive; end the process if no more can be read."""
     try:
         while True:
             tasks.put(pickle.load(sys.stdin.buffer))

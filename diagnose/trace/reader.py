@@ -46,17 +46,17 @@ def read(
     left_out: frozenset[str] = NOTHING,
     ahead: bool = False,
 ) -> Trace:
-    """Reads one `.json`, `.json.gz` or `.json.zst` trace, or an SQLite export of Nsight Systems.
+    """Read one `.json`, `.json.gz` or `.json.zst` trace, or an SQLite export of Nsight Systems.
 
     Args:
         path: the file; its content decides how it is unpacked, not its name.
-        watch: told how far reading has come.
+        watch: called with the progress of reading.
         held_bytes: columns that grow larger are kept on disk, in files without a name; None keeps them in memory.
         left_out: categories, in lower case, whose events are not kept; `Trace.left_out` counts them.
         ahead: whether another thread scans a block while this one reads, unpacks and cuts the next.
 
     Raises:
-        UserError: the file cannot be read, is empty, is no profiler trace, or holds no complete event.
+        UserError: the file cannot be read, is empty, is not a profiler trace, or holds no complete event.
     """
     if is_database(path):
         from diagnose.trace.nsight.reading import read_export  # brings SQLite
@@ -233,14 +233,14 @@ class _Reader:
             self.salvage.tail += text[cut:]
 
     def _decode(self, text: bytes) -> bytes:
-        """Decodes whole events; what of them can only be told with the text that follows."""
+        """Decode whole events; return the rest, which depends on the text that follows."""
         self.chunks.begin(text)
         left = self._settled()
         self.chunks.put_held()
         return left
 
     def _settled(self) -> bytes:
-        """Waits for the events begun last; what of them can only be told with the text that follows."""
+        """Wait for the events begun last; return the rest, which depends on the text that follows."""
         odd = self.chunks.settled()
         if not odd:
             return b""

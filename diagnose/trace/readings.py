@@ -1,4 +1,4 @@
-"""What the record says of the machine: readings taken beside the steps, else the one reading when the window ended."""
+"""The record's readings of the machine during the steps, else the single reading at the end of the window."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,14 +18,14 @@ _SPOKEN = {
     "applications_clocks": "a clock that is set for it",
     "sync_boost": "the clocks of other GPUs",
 }
-_MOSTLY = 0.5  # of the readings: less holds no median clock down
+_MOSTLY = 0.5  # of the readings: less does not lower the median clock
 
 Kind = Literal["gauges", "rates"]
 
 
 @dataclass(frozen=True)
 class Reading:
-    """Least, median and most of one quantity in the window, over the run where there is none in the window."""
+    """Least, median and greatest value of one quantity in the window, or over the run if the window has none."""
 
     least: float
     median: float
@@ -34,14 +34,14 @@ class Reading:
 
 @dataclass(frozen=True)
 class Clock:
-    """The clock of a GPU's multiprocessors while it worked, MHz, and what held it down, in words; None: not told."""
+    """The clock of a GPU's multiprocessors while it worked, in MHz, and its limits in words; None if not recorded."""
 
     mhz: float
     held_by: tuple[str, ...] | None = None
 
 
 def reading(record: CaptureRecord, name: str, kind: Kind = "gauges") -> Reading | None:
-    """The quantity of the name; None where it was not read."""
+    """The quantity of that name; None if it was not read."""
     for over in ("window", "run"):
         told = record.get(f"machine_samples.{kind}.{name}.{over}")
         if isinstance(told, Sequence) and len(told) == 3 and None not in told:
@@ -50,17 +50,17 @@ def reading(record: CaptureRecord, name: str, kind: Kind = "gauges") -> Reading 
 
 
 def limit(record: CaptureRecord, name: str) -> float | None:
-    """What stays, such as the highest clock; None where it was not read."""
+    """A constant, such as the highest clock; None if it was not read."""
     return record.number(f"machine_samples.limits.{name}")
 
 
 def total(record: CaptureRecord, name: str) -> float | None:
-    """How much of it was counted over the run; None where it was not read."""
+    """The count of a quantity over the run; None if it was not read."""
     return record.number(f"machine_samples.totals.{name}")
 
 
 def held_share(record: CaptureRecord, reasons: Sequence[str]) -> float | None:
-    """Share of the readings in which one of the reasons holds the clock down, at least; None where unknown."""
+    """Share of the readings in which one of the reasons limits the clock, at least; None if unknown."""
     told = record.get("machine_samples.throttled")
     if isinstance(told, dict):
         return max((_of_window(record, reason) for reason in reasons), default=0.0)
@@ -88,7 +88,7 @@ def highest_clock(record: CaptureRecord) -> float | None:
 
 
 def spoken_reasons(reasons: Sequence[str]) -> tuple[str, ...]:
-    """What holds a clock down in words, each once; reasons that are no brake are left out."""
+    """The limits on a clock in words, each once; reasons that do not slow it are left out."""
     return tuple(dict.fromkeys(_SPOKEN[reason] for reason in reasons if reason in _SPOKEN))
 
 

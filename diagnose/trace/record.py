@@ -1,6 +1,6 @@
-"""What the probe writes beside a trace: settings, sizes and step times that the trace does not hold.
+"""The record that the probe writes next to a trace: settings, sizes and step times that the trace does not hold.
 
-A record is decoded once, here: what is read from it is of the type and in the range that `record_fields` gives it.
+A record is decoded once, here: every value read from it has the type and range that `record_fields` gives it.
 """
 
 import json
@@ -36,7 +36,7 @@ class CaptureRecord:
         return bool(self.values)
 
     def get(self, path: str) -> Any:
-        """The value at `path`, such as "model.attn_implementation"; None where any part is missing or null."""
+        """The value at `path`, such as "model.attn_implementation"; None if any part is missing or null."""
         value: Any = self.values
         for key in path.split("."):
             value = value.get(key) if isinstance(value, Mapping) else None
@@ -101,8 +101,8 @@ def _booked_in(lost: dict[str, None]) -> Told:
 def timed_steps(record: CaptureRecord, by_events_alone: bool = False) -> tuple[Ints, Floats]:
     """Numbers and nanoseconds of the steps without the profiler, before and after the window, in order.
 
-    The steps of the waiting are timed by the host's clock, also where those next to the window are timed by events of
-    the device; `by_events_alone` leaves them out.
+    Steps while waiting for the window are timed by the host's clock, even if those next to the window are timed by
+    events of the device; `by_events_alone` leaves them out.
     """
     waiting, control, warmup, active, after = (
         _times(record, name) for name in ("waiting", "control_before", "warmup", "active", "control_after")

@@ -1,4 +1,4 @@
-"""What `capture-rank{R}.json` may hold: the type and the range of each field that the analysis reads."""
+"""The content of `capture-rank{R}.json`: type and range of each field that the analysis reads."""
 
 from diagnose.decoding import (
     MOST_RANKS,

@@ -1,4 +1,4 @@
-"""What a job refuses of changes, as a rank's record says: asked at its capture, or of the patch that it ran with."""
+"""The changes that a job refuses, by a rank's record: asked at its capture, or of the patch that it ran with."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -24,12 +24,12 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 def refused_by(record: CaptureRecord) -> tuple[Refused, ...]:
-    """All that the record names; nothing of one that does not say what its refusals bind."""
+    """All refusals in the record; none if the record does not give what its refusals bind."""
     return refused_in([*(record.get("refuses") or ()), *(record.get("refused") or ())])
 
 
 def refused_in(entries: Iterable[object]) -> tuple[Refused, ...]:
-    """What the entries name, as the probe writes them."""
+    """The refusals in the entries, as the probe writes them."""
     found = (_refused(entry) for entry in entries if isinstance(entry, Mapping))
     return tuple(dict.fromkeys(each for each in found if each is not None))
 

@@ -1,8 +1,8 @@
-"""Traces that are no files here: s3://, gs://, hf://, ssh://, http:// and whatever else fsspec reaches, and pipes.
+"""Traces that are not local files: s3://, gs://, hf://, ssh://, http:// and whatever else fsspec reaches, and pipes.
 
 Reports of Nsight Systems, which only nsys can export, are like them. They are copied to a temporary folder, record
-files included, and analysed there. Reading them in place would fetch them several times: the ranks are told apart by
-looking into every file first.
+files included, and analysed there. Reading them in place would fetch them several times, because finding the ranks
+means opening every file first.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ _MOST_LISTED = 1_000_000
 
 @dataclass(frozen=True)
 class LocalTraces:
-    """Where a trace lies on this machine, and what to call its files."""
+    """The place of a trace on this machine, and the names to show for its files."""
 
     path: Path
     names: Mapping[str, str] = field(default_factory=dict)
@@ -105,12 +105,12 @@ def start_of(url: str, count: int) -> bytes:
 
 
 def reports_at(path: Path) -> list[Path]:
-    """The reports of Nsight Systems at the path, where it holds nothing that can be read as it is."""
+    """The reports of Nsight Systems at the path, if it holds nothing that can be read directly."""
     return [path] if is_report(path) else reports_in(path, SUFFIXES) if path.is_dir() else []
 
 
 def _here(path: Path, folder: Path) -> LocalTraces:
-    """What comes through a stream, or what nsys exports, as files of the folder."""
+    """The content of a stream, or nsys's exports, as files in the folder."""
     reports = reports_at(path)
     if not reports:
         return _streamed(path, folder)

@@ -9,10 +9,11 @@ from diagnose.errors import WrongUsage, printable
 
 @dataclass(frozen=True)
 class RankFile:
-    """One trace file; `rank` is None when neither its metadata nor its name tells, `world` when its start does not.
+    """One trace file; `rank` is None if neither its metadata nor its name gives it, `world` if its start does not.
 
-    `start` stands for the beginning of its text: files of one capture that differ only in how they are packed, or in
-    where they are cut off, begin alike. `is_timed`: an event is in that beginning. `ranks`: how many it holds.
+    `start` is a checksum of the beginning of its text: files of one capture that differ only in packing, or in where
+    they are cut off, begin alike. `is_timed`: whether an event is in that beginning. `ranks`: number of ranks in the
+    file.
     """
 
     path: Path
@@ -40,10 +41,10 @@ class Run:
 
 
 def called(name: str | None, runs: Sequence[Run], path: Path) -> Run:
-    """The run of that name, or whose files alone are in the folder of that name; the first where none is asked for.
+    """The run of that name, or the only run with files in the folder of that name; the first if no name is given.
 
     Raises:
-        WrongUsage: no run is called so, or several are.
+        WrongUsage: no run has that name, or several have.
     """
     if name is None:
         return runs[0]
@@ -56,7 +57,7 @@ def called(name: str | None, runs: Sequence[Run], path: Path) -> Run:
 
 
 def _folders(run: Run, path: Path) -> set[str]:
-    """The folder below `path` that holds the files of the run, where one does, and a single file itself."""
+    """The folder below `path` with all files of the run, if there is one, and the file itself if it is the only one."""
     folders = {file.path.parent for file in run.files}
     named = {f.path for f in run.files if len(run.files) == 1} | (folders if len(folders) == 1 else set())
     return {place.relative_to(path).as_posix() for place in named if place.is_relative_to(path) and place != path}

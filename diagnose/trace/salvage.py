@@ -31,7 +31,7 @@ class Salvage:
     tail: bytearray | None = None
 
     def events(self, text: bytes, *, last: bool) -> bytes:
-        """Adds the events of the text; what of it can only be told with the text that follows.
+        """Add the events of the text; return the rest, which depends on the text that follows.
 
         Args:
             text: some events, the comma before each included.
@@ -63,9 +63,9 @@ class Salvage:
         return text[start:]
 
     def _damaged(self, text: bytes, start: int, end: int, size: int) -> tuple[ExactEvent | None, int]:
-        """The event at `start`, None when it is lost, and where it ends; sets `tail` where the list ends.
+        """The event at `start`, None if it is lost, and its end; sets `tail` if the list ends.
 
-        `end` is the next boundary; it lies inside the event if the event's `size`, 0 if that is unknown, says so.
+        `end` is the next boundary; it is inside the event if the event's `size` says so, which is 0 if unknown.
         """
         begin = start + leading(text[start:end])
         event = self._repaired(text[begin : begin + size])[0] if size else None
@@ -102,7 +102,7 @@ class Salvage:
         return match is not None
 
     def _lost(self, text: bytes, start: int, end: int) -> int:
-        """Books the piece as lost; where to go on."""
+        """Count the piece as lost; return where to go on."""
         final = end == len(text)
         match = PROBABLE_END.search(text, start) if final else None
         if match is not None:

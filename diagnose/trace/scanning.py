@@ -1,7 +1,7 @@
-"""The events of a chunk to columns by compiled code, where it is installed and understands all of the chunk.
+"""Read the events of a chunk into columns by compiled code, if it is installed and supports all of the chunk.
 
-`diagnose.trace._scanner` makes no object for each event. It reads a part of what `events` reads, and that to the same
-values: what it does not understand is left to `events`, a whole chunk at a time, so that no event is read twice.
+`diagnose.trace._scanner` makes no object for each event. It supports a part of what `events` reads, with the same
+values: a chunk with anything else is left to `events` as a whole, so that no event is read twice.
 """
 
 import os
@@ -24,7 +24,7 @@ _scanner = compiled("diagnose.trace._scanner", _VERSION)
 # apart push each other out of the caches of a core.
 _ROOM = 65_608
 _MOST_EXACT_DIGITS = 15  # of a double
-_LONGEST_KNOWN = 64  # bytes of a text that is kept with what it says
+_LONGEST_KNOWN = 64  # bytes of a text whose number is cached
 _text = msgspec.json.Decoder(str).decode
 
 
@@ -49,7 +49,7 @@ class Scanned(NamedTuple):
 
 
 class _Arrays:
-    """Where a chunk's columns are written."""
+    """The arrays to which a chunk's columns are written."""
 
     def __init__(self, kinds_left_out: int) -> None:
         assert _scanner is not None
@@ -88,9 +88,9 @@ class Scanning:
         self._arrays = deque(_Arrays(len(self._kinds_left_out)) for _ in range(1 + ahead))
 
     def scanned(self, first: bytes, text: memoryview) -> Scanned | None:
-        """What two texts hold, each events with a comma between them; None where the reference reader has to read them.
+        """Scan two texts of events with commas between them; None if the reference reader has to read them.
 
-        The first may be empty: it is the event, mostly, that began in another block.
+        The first may be empty: mostly it is the event that began in another block.
         """
         sizes = [len(each) for each in self._interners]
         self._arrays.rotate()
@@ -133,7 +133,7 @@ def _category(cats: dict[str, int], left_out: tuple[str, ...], raw: bytes) -> in
 
 
 def _integer(raw: bytes) -> int:
-    """What a text in a number's place says.
+    """The number in a text that is in a number's place.
 
     Raises:
         ValueError: how `numbers` reads it depends on what else is in its column.
@@ -152,11 +152,11 @@ _known_integer = lru_cache(maxsize=1024)(_as_integer)
 
 
 def scanning_of(interners: Interners, left_out: Sequence[str] = (), ahead: bool = False) -> Scanning | None:
-    """A reader of chunks; None where it is not installed, or `DIAGNOSE_READER=reference` asks for the other."""
+    """A reader of chunks; None if it is not installed, or `DIAGNOSE_READER=reference` selects the other."""
     return Scanning(interners, left_out, ahead) if reader_in_use() == "compiled" else None
 
 
 def reader_in_use() -> Literal["compiled", "reference"]:
-    """What reads the chunks whose events are all usual."""
+    """The reader of chunks whose events are all usual."""
     asked = os.environ.get("DIAGNOSE_READER")
     return "reference" if _scanner is None or asked == "reference" else "compiled"

@@ -1,6 +1,6 @@
-"""Folders for what is needed for a while: gone with the process, and after a kill with the next one that needs such.
+"""Temporary folders: removed with the process, or after a kill by the next process that needs one.
 
-A folder is locked as long as its process lives. What was killed has left one that nobody holds, which is removed.
+A folder is locked as long as its process lives. A killed process leaves one without a lock, which is removed.
 """
 
 import contextlib

@@ -1,7 +1,7 @@
-"""One file's text divided among processes: shares that begin and end between two events, and the trace put together.
+"""Divide one file's text among processes, in shares that begin and end between two events, and join their traces.
 
-Where a share begins and ends depends on the text alone, so neighbours agree without a word between them. Damage may
-look like a boundary: a share that ends at one must decode in typed passes, or the file is read in one piece.
+Where a share begins and ends depends on the text alone, so neighbours agree without communicating. Damage may look like
+a boundary: a share that ends at one must decode in typed passes, or the file is read in one piece.
 """
 
 import struct
@@ -43,12 +43,12 @@ class ShareText:
     """The text of one share.
 
     Args:
-        share: which.
-        blocks: the file's text, from offset `at` on, which is not behind the share's begin.
+        share: the share.
+        blocks: the file's text, from offset `at` on, which is not after the share's begin.
 
     Attributes:
-        begin: where the share begins, None when it is empty.
-        end: where it ends, None when the file does.
+        begin: offset at which the share begins, None if it is empty.
+        end: offset at which it ends, None if the file ends there.
     """
 
     def __init__(self, share: Share, blocks: Iterator[bytes], at: int) -> None:
@@ -78,7 +78,7 @@ class ShareText:
         self.end = self._cut
 
     def _until(self, offset: int) -> Iterator[bytes]:
-        """The text before the first boundary at or behind `offset`; sets `_cut` to where that is."""
+        """The text before the first boundary at or after `offset`; sets `_cut` to that boundary."""
         self._cut = None
         floor = offset
         while True:
@@ -101,18 +101,18 @@ class ShareText:
 
 @dataclass(frozen=True)
 class Part:
-    """What was read of a share.
+    """The result of reading a share.
 
     Attributes:
         trace: its events, without metadata; `shapes` are the texts of arguments, which are not decoded yet.
         head: the text before the list of events; of the first share only.
-        tail: the text behind the list, None where it does not end here.
-        begin: the offset in the text where it begins, None when it is empty.
-        end: where it ends, None when the file does.
-        truncated: whether the compressed data does so before its own end mark.
-        seen: events that are not complete ones.
+        tail: the text after the list, None if it does not end here.
+        begin: the offset in the text at which it begins, None if it is empty.
+        end: the offset at which it ends, None if the file ends there.
+        truncated: whether the compressed data ends before its own end mark.
+        seen: number of events that are not complete events.
         not_finite: complete events without a time.
-        without_phase: objects that do not say what they are.
+        without_phase: objects without a phase.
     """
 
     trace: Trace

@@ -1,4 +1,4 @@
-"""Blocks of JSON text from a file, whatever its name says about compression."""
+"""Blocks of JSON text from a file; compression is recognised by content, not by name."""
 
 import contextlib
 import errno
@@ -22,7 +22,7 @@ except ImportError:
 
 
 def _zstd() -> ModuleType | None:
-    for name in ("compression.zstd", "backports.zstd"):  # of Python 3.14, and what brings it to older ones
+    for name in ("compression.zstd", "backports.zstd"):  # of Python 3.14, and its backport
         with contextlib.suppress(ImportError):
             return importlib.import_module(name)
     return None
@@ -41,8 +41,8 @@ class Source:
 
     Args:
         path: the file.
-        watch: told how far reading has come.
-        begin: text before this offset is left out where the file need not be unpacked.
+        watch: called with the progress of reading.
+        begin: text before this offset is left out if the file need not be unpacked.
 
     Attributes:
         bytes_read: decompressed bytes delivered, or left out, so far.
@@ -118,7 +118,7 @@ class Source:
 
 
 def is_packed(path: Path) -> bool:
-    """Whether the file holds compressed text; False where it cannot be read."""
+    """Whether the file holds compressed text; False if it cannot be read."""
     try:
         with opened(path) as file:
             return file.read(len(ZSTD_MAGIC)).startswith((GZIP_MAGIC, ZSTD_MAGIC))

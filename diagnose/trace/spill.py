@@ -41,7 +41,7 @@ class Growing:
 
     @property
     def held_bytes(self) -> int:
-        """What of it is in memory."""
+        """Bytes of it in memory."""
         return self._rows * self._dtype.itemsize
 
     def append(self, piece: Array) -> None:
@@ -55,7 +55,7 @@ class Growing:
         self._rows = rows
 
     def _move(self, room: int) -> None:
-        """To where there is room for so many entries; the system gives memory for what is written alone."""
+        """Move to a new array with room for that many entries; the system only provides memory for what is written."""
         held, self._held = self._held, np.empty(room, self._dtype)
         self._held[: self._rows] = held[: self._rows]
 

@@ -1,4 +1,4 @@
-"""The stack samples of a record: where Python was, in steps of their own before the window."""
+"""The stack samples of a record: where Python was, in separate steps before the window."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,10 +22,10 @@ class Stack:
     """A stack that was seen in `samples` samples.
 
     Attributes:
-        frames: the user's own, the outermost first; none where no code of the user was on the stack.
-        doing: "loading", "backward", "forward", "optimizer" or "step"; "" where it is not said.
-        calls: the function of C or of a library that the innermost frame was calling, by the name that its line has for
-            it (`item`, `dumps`); "" where none or not known.
+        frames: the user's own frames, the outermost first; none if no code of the user was on the stack.
+        doing: "loading", "backward", "forward", "optimizer" or "step"; "" if unknown.
+        calls: the function of C or of a library that the innermost frame was calling, by the name in that line (`item`,
+            `dumps`); "" if none or unknown.
     """
 
     frames: tuple[Frame, ...]
@@ -39,14 +39,14 @@ class StackSamples:
     """The samples of one rank's training thread.
 
     Attributes:
-        samples: taken, of which `in_user_code` have a frame of the user's.
-        steps: of the job, in which they were taken.
-        interval_ms: between two samples.
-        wall_ms: of those steps, from the first sample's wait to the last one.
+        samples: number of samples, of which `in_user_code` have a frame of the user's.
+        steps: number of the job's steps in which they were taken.
+        interval_ms: time between two samples.
+        wall_ms: time in those steps, from the first sample's wait to the last one.
         cost_ms: CPU time of the sampling within `wall_ms`.
-        stacks: the most frequent first; their samples may be fewer than `samples`.
-        workers: those of loader workers.
-        why_none: why there are no samples; "" where there are.
+        stacks: the stacks, the most frequent first; their samples may be fewer than `samples`.
+        workers: stacks of loader workers.
+        why_none: why there are no samples; "" if there are.
     """
 
     samples: int
@@ -61,7 +61,7 @@ class StackSamples:
 
 
 def stack_samples(record: CaptureRecord) -> StackSamples | None:
-    """The samples in the record; None where it has no such field, as those of other versions."""
+    """The samples in the record; None if it has no such field, like records of other versions."""
     found = record.get("stack_samples")
     if not isinstance(found, Mapping):
         return None
@@ -80,7 +80,7 @@ def stack_samples(record: CaptureRecord) -> StackSamples | None:
 
 
 def _stacks(found: Mapping[str, Any]) -> tuple[Stack, ...]:
-    """Those whose frames and number of samples are sound, the most frequent first."""
+    """The stacks whose frames and number of samples are valid, the most frequent first."""
     whole = (each for each in entries(found.get("stacks")) if each.get("frames") is not None and each.get("samples"))
     stacks = (
         Stack(

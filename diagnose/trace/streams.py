@@ -1,6 +1,7 @@
-"""Input that is no file (standard input, a pipe, `<(zcat trace.json.gz)`), copied to one, since it is read repeatedly.
+"""Input that is not a file (standard input, a pipe, `<(zcat trace.json.gz)`), copied to one, since it is read
+repeatedly.
 
-Nothing is waited for in vain: a pipe that nobody writes to, or in which nothing comes, is given up.
+Waiting ends: a pipe without a writer, or without data, is given up after a while.
 """
 
 import errno
@@ -37,7 +38,7 @@ def is_stream(path: str | Path) -> bool:
 
 
 def shown(path: str | Path) -> str:
-    """What the user knows the stream by."""
+    """The stream's name for the user."""
     return "standard input" if str(path) == STDIN else str(path)
 
 
@@ -78,7 +79,7 @@ def _opened(path: str | Path) -> BinaryIO:
 
 
 def _pieces(handle: int, path: str | Path) -> Iterator[bytes]:
-    """What comes, until the last writer is gone; a pipe that never had one is told by the time it stays so."""
+    """Yield pieces until the last writer is gone; a pipe that never had a writer is recognised by a timeout."""
     begun, came = time.monotonic(), False
     while True:
         piece = _read(handle, path)
@@ -94,7 +95,7 @@ def _pieces(handle: int, path: str | Path) -> Iterator[bytes]:
 
 
 def _read(handle: int, path: str | Path) -> bytes:
-    """The next piece, empty where there is no writer."""
+    """The next piece, empty if there is no writer."""
     until = time.monotonic() + NOTHING_COMES_S
     ready = select.poll()
     ready.register(handle, select.POLLIN)

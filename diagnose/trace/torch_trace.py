@@ -35,7 +35,7 @@ class TorchTraces:
 
 
 def torch_traces(path: Path) -> TorchTraces:
-    """What the folder, or a file of it, holds.
+    """Read the folder, or a file of it.
 
     Raises:
         UserError: it cannot be read, or holds no compilation.

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 GZIP_MAGIC = b"\x1f\x8b"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _ZSTD_SKIPPED = b"\x2a\x4d\x18"  # behind a first byte of any value: a frame that holds no data
-_STEP_BYTES = 1 << 14  # of gzip in and text out: what is lost before the place where it is damaged
+_STEP_BYTES = 1 << 14  # of gzip in and text out: at most so much is lost before damage
 
 
 class Unpacker(Protocol):
@@ -37,11 +37,11 @@ class Frames:
 
     @property
     def complete(self) -> bool:
-        """As of any unpacker."""
+        """Whether the compressed stream is complete."""
         return bool(self._stream.eof) and not self._broken
 
     def feed(self, block: bytes) -> Iterator[bytes]:
-        """As of any unpacker."""
+        """Yield the decompressed text of a block."""
         if self._broken:
             return
         for piece in self._cuts.pieces(block):
@@ -57,7 +57,7 @@ class Frames:
 
 
 class _Cuts:
-    """Where the parts of zstd frames end: header, blocks, checksum (RFC 8878, section 3.1)."""
+    """The ends of the parts of zstd frames: header, blocks, checksum (RFC 8878, section 3.1)."""
 
     def __init__(self) -> None:
         self._head, self._left, self._ended = b"", 0, False
@@ -122,11 +122,11 @@ class Members:
 
     @property
     def complete(self) -> bool:
-        """As of any unpacker."""
+        """Whether the compressed stream is complete."""
         return bool(self._stream.eof) and not self._broken
 
     def feed(self, block: bytes) -> Iterator[bytes]:
-        """As of any unpacker."""
+        """Yield the decompressed text of a block."""
         for at in range(0, len(block), _STEP_BYTES):
             yield from self._step(block[at : at + _STEP_BYTES])
 
@@ -143,4 +143,4 @@ class Members:
                 if out:
                     yield out
         except (zlib.error, ValueError, getattr(self._library, "error", zlib.error)):
-            self._broken = True  # what was decompressed so far is sound; the rest counts as cut off
+            self._broken = True  # the text so far is sound; the rest counts as cut off

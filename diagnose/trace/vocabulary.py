@@ -29,7 +29,7 @@ _OF_ASCEND = ("enqueue", "dequeue")  # of torch_npu's host, whose activities on 
 
 COMMUNICATION_RANGES = r"gloo:|mpi:|ucc:"
 COLLECTIVE_RANGES = rf"nccl:|rccl:|xccl:|hccl:|cncl:|{COMMUNICATION_RANGES}"
-TORCH_RANGES = (  # which torch opens by itself
+TORCH_RANGES = (  # ranges that torch opens by itself
     r"Optimizer\.|enumerate\(Data(Loader|Pipe)\)|(Distributed|FullySharded)?DataParallel\.|FSDP::|torch[.:]"
     r"|.* \(dynamo_timed\)|Torch-Compiled Region"
     r"|TorchDynamo|Compiled(Fx|AOT)|CompiledFunction|AOTDispatcher|Pregraph|Inductor|## "
@@ -41,7 +41,7 @@ _FETCHES = "".join(f"{each.fetches}|" for each in FRAMEWORKS if each.fetches)
 DATA_WAIT = rf"enumerate\(Data(Loader|Pipe)\)#|{_FETCHES}{re.escape(protocol.DATA_WAIT_RANGE)}"
 SAVE, EVAL, CLIP = (re.escape(name) for name in (protocol.SAVE_RANGE, protocol.EVAL_RANGE, protocol.CLIP_RANGE))
 LOGGING = rf"{re.escape(protocol.LOG_RANGE)}|{EVAL}|{SAVE}|## log"
-BACKWARD = r"autograd::engine::evaluate_function"  # what autograd's engine calls, one after the other
+BACKWARD = r"autograd::engine::evaluate_function"  # functions that autograd's engine calls, one after the other
 AUTOGRAD = (
     rf"(?:{BACKWARD}: )?(?:\w+Backward\d+|torch::autograd::\w+)$"  # nodes of torch; those of the user's have no number
 )

@@ -1,7 +1,7 @@
 """Traces, or shares of one, loaded at once by several processes that hand their columns over in packed files.
 
 A trace, or what is left of a share, is too large for the pipe between processes; a file is mapped and checked as the
-cache's files are. Nothing is lost with a process but its time: who asked reads the file himself.
+cache's files are. A lost process costs only its time: the caller then reads the file itself.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ WORTHWHILE_TEXT_BYTES = 64 << 20  # below, a process starts for longer than it w
 
 @dataclass(frozen=True)
 class _Task:
-    """A file, or a share of it, and where its columns are packed."""
+    """A file, or a share of it, and the path at which to pack its columns."""
 
     path: Path
     packed: Path
@@ -34,7 +34,7 @@ class _Task:
 
 
 def worthwhile(paths: Sequence[Path]) -> int:
-    """How many processes to load the traces with: one, unless they take long. A single trace is divided."""
+    """Number of processes to load the traces with: one, unless they take long. A single trace is divided."""
     text = 0
     for path in paths:
         with contextlib.suppress(OSError):
@@ -100,7 +100,7 @@ def parsed_in_shares(path: Path, jobs: int, watch: Watch | None = None) -> Trace
 
 
 def _pack(task: _Task) -> UserError | str:
-    """What a process does: it packs the trace, or the share; why the file cannot be used, "" where it can."""
+    """The work of a process: pack the trace, or the share; return the error if the file cannot be used, else ""."""
     try:
         columns = _unwrapped(read_part(task.path, task.share)) if task.share else read(task.path)
     except UserError as error:

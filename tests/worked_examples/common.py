@@ -1,4 +1,4 @@
-"""What the rows share: their types, the units they print, and the constants that their texts name."""
+"""Types, printed units and constants that the rows of worked examples share."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -21,7 +21,7 @@ MEASURED_HBM_BYTES_PER_S = 1.45e12  # the ladder's H100 64 GB at equal reads and
 
 
 def model(x: Inputs) -> ModelShape:
-    """The named model of a row, Llama-3.2-1B where it names none."""
+    """The model that a row names, Llama-3.2-1B if it names none."""
     return NAMED_MODELS[x.get("model", LLAMA)]
 
 

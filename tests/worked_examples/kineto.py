@@ -1,4 +1,4 @@
-"""How Kineto derives the figures of its events (libkineto, output_json.cpp)."""
+"""Kineto's formulas for the figures of its events (libkineto, output_json.cpp)."""
 
 import math
 from collections.abc import Sequence

@@ -1,11 +1,11 @@
-"""How others score a slow rank and a changed step time."""
+"""Other tools' scores for a slow rank and a changed step time."""
 
 from collections.abc import Sequence
 from statistics import median
 
 
 def relative_scores(durations: Sequence[float]) -> list[float]:
-    """For each rank, the median duration over its own: below 1 is slower (NVIDIA Resiliency Extension)."""
+    """The median duration over each rank's own: below 1 is slower (NVIDIA Resiliency Extension)."""
     typical = median(durations)
     return [typical / duration for duration in durations]
 

@@ -1,1 +1,1 @@
-"""What ranks exchange, what that costs, and who is late."""
+"""Metrics of communication: what ranks exchange, its cost, and late ranks."""

@@ -65,7 +65,7 @@ def buckets_rebuilt(m: Measured) -> Value:
 
 
 def _links(m: Measured) -> Links | Unknown:
-    """What collectives of all ranks travel over."""
+    """The links that collectives of all ranks use."""
     count, size = nodes(m), world_size(m)
     if isinstance(count, Unknown) or isinstance(size, Unknown):
         return count if isinstance(count, Unknown) else NO_SIZES

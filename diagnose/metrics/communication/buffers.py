@@ -20,7 +20,9 @@ STEPS = (PACKING, "aten::unflatten_dense_tensors", "aten::copy_", "record_param_
 
 @metric("share", STEP)
 def buffer_sync_share(m: Measured) -> Value:
-    """Time of DDP's broadcast of buffers: the device idles beside it, communicates for it alone, or copies for it."""
+    """Time that DDP's broadcast of buffers costs: the device idles during it, communicates for it alone, or copies for
+    it.
+    """
     spans, gpu, sent = m.once(_spans), m.timeline.gpu, m.messages
     launched = m.in_steps & iv.holds(spans, gpu.launch_start)
     kernels = launched & ~gpu.is_communication
@@ -62,8 +64,8 @@ def _windows(m: Measured) -> iv.Intervals:
 def _spans(m: Measured) -> iv.Intervals:
     """The instants on the host at which buffers are packed, sent and unpacked.
 
-    Told by DDP's own function where stacks were recorded; else, in the forward range of the wrapper, by the operators
-    around a broadcast that pack and unpack, as far as no other operator comes between.
+    Recognised by DDP's own function if stacks were recorded; else, in the forward range of the wrapper, by the
+    operators around a broadcast that pack and unpack, up to the first other operator.
     """
     trace, line = m.timeline.trace, m.timeline
     in_python = line.rows_matching(IN_PYTHON, *PYTHON)
@@ -73,7 +75,9 @@ def _spans(m: Measured) -> iv.Intervals:
 
 
 def _runs_with_broadcasts(m: Measured) -> iv.Intervals:
-    """From the first to the last operator of each run that packs and broadcasts, directly inside a forward range."""
+    """From the first to the last operator of each run that packs and broadcasts, directly inside a forward range:
+    the intervals.
+    """
     trace = m.timeline.trace
     rows, forward = _directly_in_forwards(m)
     sends = m.timeline.matching(BROADCAST, *ANNOTATIONS)[rows]

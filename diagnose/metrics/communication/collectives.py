@@ -49,7 +49,7 @@ def passing_waiting_share(m: Measured) -> Value:
 
 @metric("share", "communication time")
 def overlapped_communication_share(m: Measured) -> Value:
-    """Part of the collectives' time that runs beside kernels."""
+    """Part of the collectives' time that overlaps with kernels."""
     gpu = m.timeline.gpu
     comm = iv.intervals(gpu.start[gpu.is_communication & m.in_steps], gpu.end[gpu.is_communication & m.in_steps])
     overlapped = overlapped_share(comm, iv.intervals(gpu.start[m.kernels], gpu.end[m.kernels]))

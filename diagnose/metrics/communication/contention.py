@@ -1,4 +1,4 @@
-"""What collectives do to the kernels that run beside them."""
+"""The slowdown of kernels by the collectives that overlap with them."""
 
 import numpy as np
 
@@ -48,14 +48,14 @@ def _alike(*keys: Array) -> list[Ints]:
 
 @metric("factor")
 def overlap_slowdown_factor(m: Measured) -> Value:
-    """How much longer a kernel takes beside a collective than the same one, of the same shapes, alone."""
+    """Duration of a kernel that overlaps with a collective over that of the same kernel, of the same shapes, alone."""
     slowed = m.once(_slowed)
     return slowed if isinstance(slowed, Unknown) else slowed[0] / slowed[1]
 
 
 @metric("share", STEP)
 def overlap_slowdown_share(m: Measured) -> Value:
-    """Time that kernels take beside collectives above what they take alone, of those that can be compared."""
+    """Time that kernels take longer while they overlap with collectives than alone, of those that can be compared."""
     slowed = m.once(_slowed)
     if isinstance(slowed, Unknown):
         return slowed

@@ -18,7 +18,7 @@ from diagnose.trace.vocabulary import ANNOTATIONS, COMMUNICATION_RANGES, OPS
 SEARCH = r".*reducer::search_unused_parameters"
 _OF_MAPS = "int"  # the type of a map of parameters; gradients are of no such type
 _HIDDEN_BY_ORDER = 0.1  # of exposed communication, an estimate
-_ENTRY, _ON_ENTRY = r"aten::select$", r"aten::(fill_|item)$"  # of a map, and what marks and reads it
+_ENTRY, _ON_ENTRY = r"aten::select$", r"aten::(fill_|item)$"  # an entry of a map, and operators that mark and read it
 
 
 @metric("flag", needs_gpu=False)
@@ -71,7 +71,7 @@ def gradients_are_bucket_views(m: Measured) -> Value:
 
 @metric("flag", needs_gpu=False)
 def static_graph(m: Measured) -> Value:
-    """Whether DDP is told that the graph never changes (static_graph)."""
+    """Whether DDP is set to assume that the graph never changes (static_graph)."""
     recorded = m.record.flag("ddp.static_graph")
     why = Unknown("no capture record says whether DDP's graph is static", DIAGNOSE_RUN)
     return why if recorded is None else recorded
@@ -93,9 +93,10 @@ def unused_search_share(m: Measured) -> Value:
 
 @metric("share", STEP, needs_gpu=False)
 def unused_map_share(m: Measured) -> Value:
-    """Exposed communication without a GPU in which DDP's map of unused parameters is reduced beside gradients.
+    """Exposed communication without a GPU in which DDP's map of unused parameters is reduced at the same time as
+    gradients.
 
-    Whether the gradients wait for the map or it for them, the trace does not show.
+    The trace does not show whether the gradients wait for the map or the map for them.
     """
     if m.device_unseen:
         return m.device_unseen
@@ -125,8 +126,9 @@ def unused_mark_share(m: Measured) -> Value:
 
 @metric("share", STEP, needs_gpu=False)
 def most_unused_search_share(m: Measured) -> Value:
-    """What goes without the search at best: with all that is reduced beside the map, at least a tenth of the exposed
-    communication by buckets in the order of the gradients, and of a step that the profiler lengthens but for these.
+    """Share of the step that disappears at best without the search for unused parameters: the graph walk, everything
+    reduced at the same time as the map (at least a tenth of the exposed communication, since buckets then follow the
+    order of the gradients), and the marks. The profiler is taken to lengthen the step, but not the walk and the map.
     """
     walk, beside, marks = unused_search_share(m), unused_map_share(m), unused_mark_share(m)
     if isinstance(walk, Unknown):
@@ -142,7 +144,7 @@ def _or_none(share: Value) -> float:
 
 
 def _map_size(sizes: Json, types: Json) -> int | None:
-    """Elements of the map that is the first argument; None where that is no map."""
+    """Elements of the map that is the first argument; None if that is no map."""
     first = tensor_sizes(sizes)[:1]
     return first[0][0] if first and len(first[0]) == 1 and listed(types)[:1] == [_OF_MAPS] else None
 

@@ -1,4 +1,4 @@
-"""How data-parallel ranks reduce gradients: in which type, how often, behind the backward pass or after it."""
+"""Gradient reduction of data-parallel ranks: in which type, how often, during the backward pass or after it."""
 
 import numpy as np
 
@@ -53,14 +53,16 @@ def computes_in_half(m: Measured) -> Value:
 
 
 def _product_ns(m: Measured, *precisions: str) -> int:
-    """Time of the matrix kernels whose names tell one of the precisions."""
+    """Time of the matrix kernels whose names show one of the precisions."""
     gpu = m.timeline.gpu
     told = np.array([multiplies_in(kind, *precisions) for kind in gpu.kinds], bool)
     return int(m.own_time[told[gpu.kind]].sum())
 
 
 def _tails(m: Measured) -> tuple[iv.Intervals, int] | Unknown:
-    """From the last kernel of the backward pass to the end of the last reduction, and how many reductions end there."""
+    """Intervals from the end of the backward pass to the end of the last reduction, and the number of reductions
+    ending there.
+    """
     sent = m.messages
     reductions = sent.reduces_gradients & sent.in_backward
     backward = m.kernels & m.timeline.launched_under(BACKWARD)
@@ -111,7 +113,7 @@ def last_reduction_bytes(m: Measured) -> Value:
 
 
 def _micro_steps(m: Measured) -> tuple[Mask, int] | Unknown:
-    """Of the forward passes of whole updates: whether each one's gradients are reduced; and how many updates."""
+    """Whether the gradients are reduced in each forward pass of whole updates, and the number of updates."""
     starts = m.ranges(FORWARD)[:, 0]
     if not len(starts):
         return Unknown(
@@ -153,7 +155,7 @@ def reduced_micro_steps_per_update(m: Measured) -> Value:
 
 @metric("share", STEP)
 def overlap_room_share(m: Measured) -> Value:
-    """Kernels of the backward pass beside which no collective runs: at most so much more can be hidden."""
+    """Kernels of the backward pass that overlap with no collective: the most that can still be hidden."""
     backward = m.kernels & m.timeline.launched_under(BACKWARD)
     if not backward.any():
         return NO_BACKWARD

@@ -1,4 +1,4 @@
-"""How many ranks and machines the job has."""
+"""The number of ranks and machines of the job."""
 
 import math
 

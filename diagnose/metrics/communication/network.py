@@ -36,8 +36,8 @@ def expected_bus_bytes_per_s(m: Measured) -> Value:
 
 @metric("share", "bus bandwidth to expect of the links at these sizes")
 def curve_rate_share(m: Measured) -> Value:
-    """Bus bandwidth of large collectives over `expected_bus_bytes_per_s`, in the group where they take longest; in a
-    job of several nodes of the groups that span some.
+    """Bus bandwidth of large collectives over `expected_bus_bytes_per_s`, in the group where they take longest. In a
+    job of several nodes, only groups that span several count.
     """
     reached = m.job.bus_reached
     return reached if isinstance(reached, Unknown) else reached.measured / reached.expected

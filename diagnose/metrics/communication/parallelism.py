@@ -1,4 +1,4 @@
-"""Which kind of parallelism the exposed collectives are of: experts, tensors, or the stages of a pipeline."""
+"""The kind of parallelism that the exposed collectives serve: experts, tensors, or the stages of a pipeline."""
 
 import numpy as np
 
@@ -29,8 +29,8 @@ def send_receive_share(m: Measured) -> Value:
 
 @metric("share", STEP)
 def pipeline_share(m: Measured) -> Value:
-    """`send_receive_share` where that is more than half of the exposed communication: then the stages of a pipeline
-    wait for each other, which their schedule asks for and no late rank is the reason of; else 0.
+    """`send_receive_share` if that is more than half of the exposed communication: then the stages of a pipeline wait
+    for each other, which their schedule requires and no late rank causes; else 0.
     """
     sent = send_receive_share(m)
     return sent if isinstance(sent, Unknown) or 2 * float(sent) > m.share(EXPOSED, *WAITING) else 0.0
@@ -51,7 +51,7 @@ def forward_reduction_share(m: Measured) -> Value:
 
 
 def _untold(m: Measured) -> Unknown | None:
-    """Why sends are not told from all-to-all, which NCCL makes of them: kernels without the fields of a collective."""
+    """The reason why sends cannot be distinguished from all-to-all: kernels lack the fields of a collective."""
     sent = m.messages
     return NO_SIZES if ((sent.kind == SEND_RECEIVE) & (sent.ranks == NOT_RECORDED)).any() else None
 

@@ -60,7 +60,7 @@ def first_gather_share(m: Measured) -> Value:
 
 @metric("share", "the parameters that a forward pass gathers")
 def first_unit_share(m: Measured) -> Value:
-    """What the first all-gather of a step carries; 1 where the whole model is one unit."""
+    """Share of the parameters in the first all-gather of a step; 1 if the whole model is one unit."""
     sent, first = m.messages, _first_gathers(m)
     if first.any() and (first == (sent.gathers & ~sent.in_backward)).all():
         return 1.0
@@ -84,7 +84,7 @@ def backward_gather_share(m: Measured) -> Value:
 
 @metric("share", "all-gathers after the first of a step")
 def unprefetched_gather_share(m: Measured) -> Value:
-    """All-gathers that begin while no kernel runs: nobody asked for them before the layer before was done."""
+    """All-gathers that begin while no kernel runs: they were not requested before the previous layer was done."""
     gpu, windows = m.timeline.gpu, m.attribution.windows
     start = m.messages.start[m.messages.gathers]
     step = np.searchsorted(windows[:, 0], start, side="right")

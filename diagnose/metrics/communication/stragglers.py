@@ -1,4 +1,4 @@
-"""Late ranks: what they cost, what their cure buys, and what makes them late."""
+"""Late ranks: their cost, the gain of their cure, and their causes."""
 
 from collections.abc import Mapping
 
@@ -15,7 +15,7 @@ NOWHERE = Unknown(
     ),
 )
 
-ONE_RANK = 0.8  # of the waiting, from which on it is one rank that the others wait for
+ONE_RANK = 0.8  # of the waiting: above it, a single rank counts as the cause
 _TURNS: Mapping[str, str] = {
     waiting_for("data"): "data",
     waiting_for("host"): "host code",
@@ -39,10 +39,10 @@ def straggler_share(m: Measured) -> Value:
 
 @metric("share", STEP, needs_gpu=False)
 def straggler_cure_share(m: Measured) -> Value:
-    """What goes of the step when the late ranks are as fast as the median of the others, by replaying all ranks
-    together: less than the others wait for them where further ranks are nearly as late, and in a pipeline, whose stages
-    wait anyway. Where that replay misses the measured step, what the others wait for them, or how far one late
-    rank is behind by its own doing where that is more, since waiting hides behind other work.
+    """Share of the step saved if the late ranks ran at the median speed of the others, by replaying all ranks together.
+    This is less than the others wait for them if further ranks are nearly as late, and in a pipeline, whose stages wait
+    anyway. If that replay misses the measured step, it is the others' wait for them, or one late rank's own lag if that
+    is more, since waiting hides behind other work.
     """
     if m.device_unseen:
         return m.device_unseen
@@ -53,9 +53,9 @@ def straggler_cure_share(m: Measured) -> Value:
 
 @metric("share", STEP, needs_gpu=False)
 def least_straggler_cure_share(m: Measured) -> Value:
-    """What goes of the step when the late ranks are as fast as the slowest of the others, by replaying all ranks
-    together. Where that replay misses the measured step, how far they are behind the slowest of the others by their own
-    doing, as far as the others are seen waiting for them; 0 in a pipeline.
+    """Share of the step saved if the late ranks ran at the speed of the slowest of the others, by replaying all ranks
+    together. If that replay misses the measured step, it is their own lag behind the slowest of the others, as far as
+    the others are seen waiting for them; 0 in a pipeline.
     """
     return _unless_suspected(m, m.job.straggler_cure_share[0])
 
@@ -78,7 +78,9 @@ def _single_process(m: Measured) -> bool:
 
 @metric("text", needs_gpu=False)
 def straggler_cause(m: Measured) -> Value:
-    """What makes the worst rank late: data, host, slower_kernels, more_work, gc, checkpoint, link, unknown or none."""
+    """The cause that makes the worst rank late: data, host, slower_kernels, more_work, gc, checkpoint, link, unknown or
+    none.
+    """
     if _single_process(m):
         return "none"
     return m.job.undivided or m.job.straggler_cause
@@ -86,8 +88,8 @@ def straggler_cause(m: Measured) -> Value:
 
 @metric("share", STEP, needs_gpu=False)
 def straggler_own_cure_share(m: Measured) -> Value:
-    """`straggler_cure_share` as far as no other change takes it along: 0 where every rank waits for data, whose cure is
-    that of the late ranks too.
+    """`straggler_cure_share` unless another change also brings it: 0 if every rank waits for data, since that cure is
+    the late ranks' too.
     """
     if m.job.cured_by_data:
         return 0.0
@@ -96,8 +98,9 @@ def straggler_own_cure_share(m: Measured) -> Value:
 
 @metric("share", STEP, needs_gpu=False)
 def shared_data_wait_share(m: Measured) -> Value:
-    """What goes of the step beside the rank's own wait for data when no rank waits for data, by replaying all ranks
-    together: waits for the ranks whose data comes later. 0 where only one rank waits for data, or nothing is replayed.
+    """Share of the step saved, apart from the rank's own wait for data, if no rank waited for data, by replaying all
+    ranks together: the waits for ranks whose data comes later. 0 if only one rank waits for data, or nothing is
+    replayed.
     """
     return m.job.shared_data_wait_share
 
@@ -110,8 +113,8 @@ def waiting_for_data_share(m: Measured) -> Value:
 
 @metric("share", STEP, needs_gpu=False)
 def shared_data_waiting_share(m: Measured) -> Value:
-    """`waiting_for_data_share` where most ranks wait for data themselves, so that faster loading on all of them cures
-    it; 0 where it is only now and then, or only some ranks', that data comes late.
+    """`waiting_for_data_share` if most ranks wait for data themselves, so that faster loading on all of them cures it;
+    0 if data comes late only at times, or only on some ranks.
     """
     return waiting_for_data_share(m) if m.job.data_waits_shared else 0.0
 
@@ -124,7 +127,9 @@ def waiting_for_host_share(m: Measured) -> Value:
 
 @metric("share", "the waiting in collectives", needs_gpu=False)
 def most_waited_rank_share(m: Measured) -> Value:
-    """What the rank causes that causes most of the waiting in collectives, late steadily or now and then."""
+    """Share of the waiting in collectives caused by the rank that causes most of it, whether always late or now and
+    then.
+    """
     if m.job.undivided:
         return m.job.undivided
     if m.job.most_waited_for is None:
@@ -134,7 +139,7 @@ def most_waited_rank_share(m: Measured) -> Value:
 
 @metric("text", needs_gpu=False)
 def late_in_turn(m: Measured) -> Value:
-    """Who is waited for where no rank is late steadily, and what makes it late, in words."""
+    """The rank that others wait for if no rank is always late, and what makes it late, in words."""
     share = most_waited_rank_share(m)
     if isinstance(share, Unknown) or m.job.most_waited_for is None:
         return share
@@ -146,7 +151,7 @@ def late_in_turn(m: Measured) -> Value:
 
 @metric("text", needs_gpu=False)
 def straggler_reason(m: Measured) -> Value:
-    """What makes the worst rank late, in words: its cause, and what tells the cure."""
+    """The cause that makes the worst rank late, in words, with what decides the cure."""
     cause = straggler_cause(m)
     if m.job.cured_by_data:
         return "its data, for which the other ranks wait, too (cured by data-wait)"
@@ -159,8 +164,8 @@ def straggler_reason(m: Measured) -> Value:
 
 @metric("text", needs_gpu=False)
 def straggler_host_code(m: Measured) -> Value:
-    """Whether the worst rank, where its host makes it late, runs "more" code than the others or the same code "slower";
-    "unknown" where operators to compare are missing, "none" where its host is not the reason.
+    """Whether the worst rank, if its host makes it late, runs "more" code than the others or the same code "slower";
+    "unknown" if the operators to compare are missing, "none" if its host is not the reason.
     """
     if _single_process(m):
         return "none"

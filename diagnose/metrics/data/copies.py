@@ -1,4 +1,4 @@
-"""What is copied to the device: batches, or what a job keeps on the host for want of device memory."""
+"""Copies to the device: batches, or data that a job offloads to the host for want of device memory."""
 
 import numpy as np
 
@@ -23,11 +23,11 @@ _NO_STEPS = Unknown(
 
 @metric("share", "bytes copied to the device")
 def copied_amid_passes_share(m: Measured) -> Value:
-    """Host-to-device bytes that a forward or backward pass or the optimizer's step copies: no batch of the step, but
-    weights, activations or states that are offloaded to the host.
+    """Share of host-to-device bytes copied during the forward pass, the backward pass or the optimizer's step:
+    offloaded weights, activations or states, not the input batch.
 
-    A batch is copied before the products of its forward pass. What is copied inside a function of the backward pass, in
-    the optimizer's step, or behind a product of the forward pass belongs to them.
+    A batch is copied before the products of its forward pass. Copies inside a function of the backward pass, in the
+    optimizer's step, or after a product of the forward pass belong to these.
     """
     gpu, copies = m.timeline.gpu, np.flatnonzero(copies_to_device(m))
     size = np.maximum(m.timeline.trace.bytes[gpu.row[copies]], 0)

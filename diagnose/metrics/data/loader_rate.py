@@ -1,4 +1,4 @@
-"""How fast the loader gives samples, as far as a job that trains meanwhile shows it."""
+"""The loader's rate of samples, as far as a training job shows it."""
 
 import statistics
 
@@ -7,7 +7,7 @@ from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 from diagnose.metrics.run.setup import accumulation_steps, micro_batch_size
 
-LEAST_WAIT = 0.1  # of the step: from there on it is the loader that sets the pace
+LEAST_WAIT = 0.1  # of the step: above it the loader sets the pace
 MEASURE = another_run("measure it with diagnose data")
 KEEPS_UP = Unknown(
     "the loader has batches ready before steps ask for them: how much faster it could be does not show", MEASURE
@@ -17,8 +17,8 @@ UNTIMED = Unknown("no batch was timed", MEASURE)
 
 @metric("samples_per_s", needs_gpu=False)
 def loader_samples_per_s(m: Measured) -> Value:
-    """Samples that the loader gives: without workers those of a micro-batch over the mean time of its fetch; with
-    workers what steps take, where they wait for data.
+    """Samples per second that the loader gives. Without workers: the samples of a micro-batch over the mean time of its
+    fetch. With workers: the samples that steps take, if they wait for data.
     """
     batch, workers = micro_batch_size(m), m.record.number("loading.workers")
     if isinstance(batch, Unknown) or workers is None:

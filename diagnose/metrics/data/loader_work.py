@@ -1,4 +1,4 @@
-"""What bounds the loader: the CPU time of whoever loads, over the time for which a batch is waited for."""
+"""The limit of the loader: CPU time of the loading process over the time for which a batch is waited for."""
 
 from diagnose.facts import DIAGNOSE_RUN, Unknown, Value
 from diagnose.metrics.data.cores import cores_per_rank
@@ -30,7 +30,7 @@ def loader_cpu_share(m: Measured) -> Value:
 
 @metric("text", needs_gpu=False)
 def loader_bound(m: Measured) -> Value:
-    """What bounds the loader: "cpu"; "io": it sleeps, or waits for disk or network; "both"; "gil": threads of the
+    """The limit of the loader: "cpu"; "io": it sleeps, or waits for disk or network; "both"; "gil": threads of the
     training process load, and take turns in one interpreter.
     """
     share = loader_cpu_share(m)
@@ -42,7 +42,7 @@ def loader_bound(m: Measured) -> Value:
 
 
 def bound_by(share: float) -> str:
-    """What bounds whoever loads, by the CPU time that it takes, as a share of the time: "cpu", "io" or "both"."""
+    """The limit of a loading process by its CPU time, as a share of the time: "cpu", "io" or "both"."""
     return "cpu" if share >= COMPUTES else "io" if share <= WAITS else "both"
 
 

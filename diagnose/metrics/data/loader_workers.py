@@ -16,11 +16,11 @@ from diagnose.trace.record import unprofiled_ns
 LEAST_THAT_GOES = 0.2  # of the wait, when loading has to leave the run: an estimate
 LEAST_SPARE_CORES = 0.25  # while the training thread waits; workers that only wait need no more
 LEAST_CPU_SHARE = 0.02  # of a core: handing a batch over takes time as well
-NEARLY_A_WORKER = 0.05  # what is measured of a core is no more exact: 100.3 % of one is a whole one
+NEARLY_A_WORKER = 0.05  # shares of a core are measured no better: 100.3 % is a whole one
 LOST_TO_EACH, LEAST_EFFICIENCY = 0.1, 0.7  # workers that use the same disk, network and cores, at worst: an estimate
 PROFILED = 1.5  # times as long the host's work may take under the profiler, unseen while the step waits for workers
 HANDING_OVER = 1.3  # slower host at worst, by a pair of traces with 0 and 4 workers
-HANDING_OVER_CROWDED = 1.5  # where they leave no core idle: an estimate
+HANDING_OVER_CROWDED = 1.5  # if they leave no core idle: an estimate
 HALF_A_CORE = 0.5  # at worst, of a worker that computes with no core idle: a guest may take two threads for cores
 MOST_WAITING = 0.95  # of a step: it works a little, too
 MOST_WORKERS, MOST_GROWTH = 16, 4  # each takes memory of the host, and files that are open
@@ -29,8 +29,8 @@ NO_WAIT = Unknown("the step does not wait for data", nothing_helps("there is no 
 
 @metric("count", needs_gpu=False)
 def loader_worker_room(m: Measured) -> Value:
-    """DataLoader workers that the cores of one rank can feed, all but the one that trains: each takes what a loader is
-    measured to take of a core, and a whole one where that is not known.
+    """DataLoader workers that the cores of one rank can feed, with one core left for training: each takes the measured
+    share of a core, or a whole one if that is not known.
     """
     cores, share = cores_per_rank(m), loader_cpu_share(m)
     if isinstance(cores, Unknown):
@@ -41,12 +41,12 @@ def loader_worker_room(m: Measured) -> Value:
 
 
 def workers_fed(cores: float, share: float | None = None, waits: bool = False) -> int:
-    """Workers that so many cores feed, all but the one that trains.
+    """Workers that a number of cores feed, with one core left for training.
 
     Args:
-        cores: of a rank.
-        share: what a worker takes of a core; a whole one where it is not known.
-        waits: whether workers mostly wait, so that they find a part of a core in any host.
+        cores: cores of a rank.
+        share: share of a core that a worker takes; a whole one if not known.
+        waits: whether workers mostly wait, so that any host has enough of a core for them.
     """
     if share is None:
         return max(floor(cores) - 1, 0)
@@ -67,24 +67,27 @@ def advised_loader_workers(m: Measured) -> Value:
 
 @metric("share", "the wait for data", needs_gpu=False)
 def least_data_wait_left_share(m: Measured) -> Value:
-    """What is left of the wait for data with the advised workers; 0 where loading has to leave the run instead, or
-    where the cores are not known.
+    """Share of the wait for data that remains with the advised workers, at least; 0 if loading has to leave the run
+    instead, or if the cores are not known.
     """
     return _left(m, without_room=0.0, worst=False)
 
 
 @metric("share", "the wait for data", needs_gpu=False)
 def most_data_wait_left_share(m: Measured) -> Value:
-    """The same with workers that hinder each other, with a single one where the cores are not known, and most of the
-    wait where loading has to leave the run: how much of it the host's disk or network takes is not known.
+    """Share of the wait for data that remains at most: with workers that hinder each other, with a single one if the
+    cores are not known, and most of the wait if loading has to leave the run, since the part of the host's disk or
+    network is not known.
     """
     return _left(m, without_room=1 - LEAST_THAT_GOES, worst=True)
 
 
 def _left(m: Measured, without_room: float, worst: bool) -> Value:
-    """A batch takes the wait to load without workers, and as many steps as there are workers with them.
+    """The share of the wait that is left: a batch takes the wait to load without workers, and as many steps as workers
+    with them.
 
-    Of the worst case, handing batches over makes the rest of the step longer, and so much less of the batch is left.
+    In the worst case, handing batches over makes the rest of the step longer, which leaves less of the loading to wait
+    for.
     """
     wait, advised, running = m.share("data-wait"), advised_loader_workers(m), _running(m)
     if isinstance(advised, Unknown):
@@ -115,8 +118,8 @@ def _share_without_profiler(m: Measured, wait: float) -> float:
 
 @metric("factor", needs_gpu=False)
 def least_host_time_factor(m: Measured) -> Value:
-    """Host time of a step with the advised workers over that of now, at best: where workers run, the profiler may
-    lengthen the host's work without lengthening the step, which waits for them.
+    """Host time of a step with the advised workers over the present one, at best. If workers already run, the profiler
+    may lengthen the host's work without lengthening the step, which waits for them.
     """
     advised = advised_loader_workers(m)
     return advised if isinstance(advised, Unknown) else (1 / PROFILED if _running(m) else 1.0)
@@ -133,8 +136,8 @@ def most_host_time_factor(m: Measured) -> Value:
 
 @metric("share", STEP, needs_gpu=False)
 def worker_hand_over_share(m: Measured) -> Value:
-    """What it takes at worst to hand over the batches of the advised workers, beyond those that run, of a step whose
-    host works as it does; 0 where no more are advised.
+    """Share of the step that handing over the batches of the advised workers, beyond those that run, costs at worst; 0
+    if no more workers are advised.
     """
     advised = advised_loader_workers(m)
     if isinstance(advised, Unknown):

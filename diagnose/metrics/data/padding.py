@@ -41,7 +41,7 @@ def padding_beyond_longest_share(m: Measured) -> Value:
 
 @metric("text", needs_gpu=False)
 def padding_kind(m: Measured) -> Value:
-    """How batches are padded: "static" to one length that all have and no sample needs, else "dynamic" to the longest
+    """The padding of batches: "static" to one length that all have and no sample needs, else "dynamic" to the longest
     sample of each batch.
     """
     batches = m.record.number("batch.padding.batches")
@@ -58,8 +58,8 @@ def padding_kind(m: Measured) -> Value:
 
 @metric("share", "tokens of the batches seen", needs_gpu=False)
 def least_padding_cured_share(m: Measured) -> Value:
-    """Tokens that need not be computed in the worst case: what padding to the longest sample takes away where all
-    batches have one length; three quarters of the padding by grouping; half of it where its kind is not known.
+    """Tokens saved in the worst case: all padding beyond the longest sample if all batches have one length; three
+    quarters of the padding by grouping; half of it if its kind is not known.
     """
     share, kind = padding_share(m), padding_kind(m)
     if isinstance(share, Unknown):

@@ -29,5 +29,5 @@ def flash_2_attention(m: Measured) -> Mask:
 
 @group("single-attention")
 def single_attention(m: Measured) -> Mask:
-    """Fused attention over fp32, told by kernel name: flash kernels do not take it."""
+    """Fused attention over fp32, by kernel name: flash kernels do not support it."""
     return m.kernels & of_kind(m, lambda kind: kind.family == "attention" and multiplies_in(kind, "tf32", "fp32"))

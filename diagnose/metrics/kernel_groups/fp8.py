@@ -16,9 +16,9 @@ LONG_NS = 100_000  # so long a product is large, whatever its sizes
 
 
 class Fp8Products(msgspec.Struct, frozen=True):
-    """Mask of the GPU activities that are products that gain, and of each their time in fp8 over that as they are.
+    """Mask of the GPU activities that are products faster in fp8, and their time in fp8 over their present time.
 
-    `best` and `worst` are NaN where the sizes, the peaks or the bandwidth are not known.
+    `best` and `worst` are NaN if the sizes, the peaks or the bandwidth are not known.
     """
 
     gains: Mask
@@ -30,7 +30,7 @@ class Fp8Products(msgspec.Struct, frozen=True):
 def gaining_products(m: Measured) -> Mask:
     """Half-precision products of linear layers that fp8 makes faster, casts included: not small ones, nor the head.
 
-    Where sizes are not recorded, products of 100 us or more.
+    If sizes are not recorded: products of 100 us or more.
     """
     return m.once(fp8_products).gains
 
@@ -51,15 +51,15 @@ def fp8_products(m: Measured) -> Fp8Products:
 
 
 def peak_ratio(m: Measured) -> float | None:
-    """Dense peak of half precision over that of fp8; None where one is not known."""
+    """Dense peak of half precision over that of fp8; None if one is not known."""
     half, fp8 = m.device.peak(m.device.matrix_precision), m.device.peak("fp8")
     return share(half, fp8)
 
 
 def _seconds(m: Measured, at: Ints, bytes_per_s: float) -> tuple[Floats, Floats, Floats]:
-    """Of each kernel's product: its casts, its FLOPs at full rate, and what it takes.
+    """Seconds of each kernel's product: its casts, its FLOPs at full rate, and its measured time.
 
-    The first two are NaN where sizes are not recorded, casts also where it is no linear layer's.
+    The first two are NaN if sizes are not recorded; casts also if it is not a linear layer's.
     """
     operators, signature = launching(m).signatures, launching(m).of_activity[at]
     peak, heads = m.device.peak(m.device.matrix_precision) or np.nan, _vocabularies(m)

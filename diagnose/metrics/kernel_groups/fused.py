@@ -28,7 +28,7 @@ _MIN_TOKENS, _MIN_VOCABULARY = 64, 4096
 def eager_attention(m: Measured) -> Group:
     """Kernels of attention that materialises its scores: softmax, its products, masks, casts and dropout.
 
-    Recognised by operators with an argument or a result of tokens x tokens, where the token counts are those of the
+    Recognised by operators with an argument or a result of tokens x tokens, if the token counts are those of the
     softmax operators.
     """
     softmax = m.kernels & m.timeline.gpu.of_family("softmax")

@@ -1,6 +1,6 @@
-"""Kernels told by the operators that launched them, by their kind or by their name.
+"""Groups of kernels by the operators that launched them, by their kind or by their name.
 
-Few distinct operators are called again and again: what their name and sizes tell is asked once of each signature.
+Few distinct operators are called many times, so each signature's name and sizes are examined once.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,15 +17,16 @@ from diagnose.roofline import owners
 from diagnose.timeline.kernel_names import Kind
 from diagnose.trace.arguments import tensor_sizes
 
-NEAR = 4  # operators on either side of one that tell what it is part of
+NEAR = 4  # operators on either side of one that show what it belongs to
 Members = Callable[[Sequence[str], int], Iterator[int]]
 NOT_LINKED = Unknown("kernels are not linked to operators", another_run("capture CPU and CUDA activities together"))
 
 
 class Signature(msgspec.Struct, frozen=True):
-    """What many calls of an operator share: its name and the sizes of its tensor arguments, none where not recorded.
+    """The signature of many calls of an operator: its name and the sizes of its tensor arguments, none if not recorded.
 
-    `shape` indexes `Trace.shapes`, -1 where nothing is recorded. `calls` launched kernels in the counted steps.
+    `shape` indexes `Trace.shapes`, -1 if nothing is recorded. `calls` is the number of calls that launched kernels in
+    the counted steps.
     """
 
     name: str
@@ -66,12 +67,12 @@ def _launching(m: Measured) -> Launching:
 
 
 def sizes_of(m: Measured, shape: int) -> tuple[tuple[int, ...], ...]:
-    """Sizes of the tensor arguments in a row of `Trace.shapes`; empty for -1, where they are not recorded."""
+    """Sizes of the tensor arguments in a row of `Trace.shapes`; empty for -1, if they are not recorded."""
     return tensor_sizes(m.timeline.trace.shapes[shape][0]) if shape >= 0 else ()
 
 
 def signatures(m: Measured, of_name: Callable[[str], bool] = bool) -> list[Signature]:
-    """Signatures of the operators that launched kernels in the counted steps, those `of_name` where that is given."""
+    """Signatures of the operators that launched kernels in the counted steps, filtered by `of_name` if given."""
     return [signature for signature in launching(m).signatures if of_name(signature.name)]
 
 
@@ -117,7 +118,8 @@ def _dispatched(m: Measured) -> Ints:
 def found_near(name: Array, names: Sequence[str], is_anchor: Callable[[str], bool], members: Members) -> Ints:
     """Positions that `members` finds near each anchor in a sequence, of which `name` indexes `names`.
 
-    It is asked once for each different surrounding of NEAR names on either side, "" where the sequence has ended.
+    `members` is called once for each distinct neighbourhood of NEAR names on either side, with "" beyond the ends of
+    the sequence.
     """
     anchor = np.flatnonzero(marked(np.array([is_anchor(each) for each in names], bool), name))
     if not len(anchor):

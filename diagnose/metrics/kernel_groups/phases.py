@@ -60,8 +60,8 @@ def clipping(m: Measured) -> Mask:
 def recomputed(m: Measured) -> Group:
     """Kernels launched by a forward pass that runs again inside the backward pass.
 
-    Told by ranges of torch.utils.checkpoint where stacks were recorded, else by operators that only a forward pass
-    calls: what runs from the first to the last of them inside one function of the backward pass; and by reentrant
+    Recognised by ranges of torch.utils.checkpoint if stacks were recorded, else by operators that only a forward pass
+    calls: everything from the first to the last of them inside one function of the backward pass; and by reentrant
     checkpoints, which run forward before they call the backward pass of their block.
     """
     spans = m.once(recompute_spans)
@@ -69,7 +69,7 @@ def recomputed(m: Measured) -> Group:
 
 
 def recompute_spans(m: Measured) -> iv.Intervals | Unknown:
-    """The instants on the host at which a forward pass runs again; how they are told is said by `recomputed`."""
+    """The instants on the host at which a forward pass runs again; `recomputed` explains how they are recognised."""
     line = m.timeline
     stacks = line.rows_matching(RECOMPUTE, *PYTHON)
     if len(stacks):
@@ -91,7 +91,7 @@ def _forward_spans(m: Measured, backward: Ints) -> iv.Intervals:
 
 
 def _reentrant_spans(m: Measured, backward: Ints) -> iv.Intervals:
-    """From the begin of each checkpoint to the first function of the backward pass that it calls."""
+    """Intervals from the begin of each checkpoint to the first function of the backward pass that it calls."""
     trace, checkpoints = m.timeline.trace, m.timeline.rows_matching(CHECKPOINT, *ANNOTATIONS)
     begin, end = trace.ts[checkpoints], trace.ends(checkpoints)
     inside = owners.around(trace, checkpoints, backward)

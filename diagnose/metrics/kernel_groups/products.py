@@ -25,7 +25,7 @@ _HALF = ("bf16", "fp16")
 
 @group("fp32-products")
 def fp32_products(m: Measured) -> Mask:
-    """Matrix products in fp32 without tensor cores, told by kernel name."""
+    """Matrix products in fp32 without tensor cores, by kernel name."""
     return _products_in(m, "fp32") & of_kind(m, lambda kind: kind.tensor_core is False)
 
 
@@ -37,13 +37,13 @@ def matrix(m: Measured) -> Mask:
 
 @group("tf32-products")
 def tf32_products(m: Measured) -> Mask:
-    """Matrix products in TF32, told by kernel name."""
+    """Matrix products in TF32, by kernel name."""
     return _products_in(m, "tf32")
 
 
 @group("half-products")
 def half_products(m: Measured) -> Mask:
-    """Matrix products in bf16 or fp16, told by kernel name."""
+    """Matrix products in bf16 or fp16, by kernel name."""
     return _products_in(m, "bf16", "fp16")
 
 
@@ -99,7 +99,7 @@ def misaligned_products(m: Measured) -> Group:
 
 
 def product_sizes(product: Signature) -> tuple[int, ...]:
-    """Rows, inner size and columns of a matrix product, batches first; empty where they are not recorded."""
+    """Rows, inner size and columns of a matrix product, batches first; empty if they are not recorded."""
     dims = [d for d in product.dims if len(d) >= 2]
     if len(dims) < 2 or dims[-2][-1] != dims[-1][-2]:
         return ()
@@ -107,9 +107,10 @@ def product_sizes(product: Signature) -> tuple[int, ...]:
 
 
 def misaligned_sizes(m: Measured) -> dict[Signature, tuple[int, ...]]:
-    """By product, batches left out: sizes of 64 or more, along which memory is read, that are no multiple of 8.
+    """For each product, the sizes of 64 or more along which memory is read and that are no multiple of 8; batches left
+    out.
 
-    The number of tokens, the rows of activations, is no such size: tensor cores load along rows, not across them.
+    The number of tokens, the rows of activations, is not such a size: tensor cores load along rows, not across them.
     """
     right = _right_operands(m)
     weights = {size for size in right if size[::-1] in right}  # there forward and, transposed, backward
@@ -122,7 +123,7 @@ def misaligned_sizes(m: Measured) -> dict[Signature, tuple[int, ...]]:
 
 
 def _read_along(sizes: tuple[int, ...], weights: set[tuple[int, ...]]) -> tuple[int, ...]:
-    """Of rows, inner size and columns those that are contiguous in memory.
+    """The sizes among rows, inner size and columns that are contiguous in memory.
 
     The gradient of a weight is the product of two activations, both read across: its inner size is the tokens.
     """
@@ -134,5 +135,5 @@ def _read_along(sizes: tuple[int, ...], weights: set[tuple[int, ...]]) -> tuple[
 
 @group("fp32-convolutions")
 def fp32_convolutions(m: Measured) -> Mask:
-    """Convolutions in fp32 without tensor cores, as far as cuDNN's names tell."""
+    """Convolutions in fp32 without tensor cores, as far as cuDNN's names show it."""
     return m.kernels & of_kind(m, lambda kind: kind.family == "conv" and multiplies_in(kind, "fp32"))

@@ -15,7 +15,7 @@ GROUPS: dict[str, Grouping] = {}
 
 
 def group(name: str) -> Callable[[Own], Own]:
-    """Registers a function as the group of that name; it says which activities of the GPU belong."""
+    """Register a function as the group of that name; it returns which activities of the GPU belong."""
 
     def register(function: Own) -> Own:
         GROUPS[name] = function

@@ -1,1 +1,1 @@
-"""What the device runs: kernels by what they do, how they do it, and what calls them."""
+"""Metrics of kernels: what they do, how they do it, and what calls them."""

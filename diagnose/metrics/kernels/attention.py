@@ -28,7 +28,7 @@ def attention_implementation(m: Measured) -> Value:
 
 @metric("flag", needs_gpu=False)
 def flash_attention_installed(m: Measured) -> Value:
-    """Whether the flash-attn package is installed where the job ran."""
+    """Whether the flash-attn package is installed in the job's environment."""
     if not isinstance(m.record.get("versions"), dict):
         return m.unrecorded
     return m.record.text("versions.flash_attn") is not None
@@ -42,7 +42,7 @@ def math_attention_share(m: Measured) -> Value:
 
 @metric("share", STEP)
 def efficient_attention_share(m: Measured) -> Value:
-    """Memory-efficient attention kernels (CUTLASS), which scaled_dot_product_attention takes where flash cannot run."""
+    """Memory-efficient attention kernels (CUTLASS), which scaled_dot_product_attention uses if flash cannot run."""
     return m.share_of(efficient_attention(m))
 
 
@@ -60,7 +60,8 @@ def unfused_rope_share(m: Measured) -> Value:
 
 @metric("text")
 def flash_blocked_by(m: Measured) -> Value:
-    """What keeps attention off flash kernels: "old GPU", "fp32", "head size", "mask" (an explicit one), or "nothing".
+    """The reason why attention is off flash kernels: "old GPU", "fp32", "head size", "mask" (an explicit one), or
+    "nothing".
 
     Read from the arguments of most calls that take another path.
     """

@@ -73,7 +73,7 @@ def touched_rows_share(m: Measured) -> Value:
 
 
 def _lookups(m: Measured) -> list[tuple[tuple[tuple[int, ...], ...], int]]:
-    """Sizes of the arguments of lookups in the counted steps, none where not recorded, and how many have them."""
+    """Sizes of lookups' arguments in the counted steps, none if not recorded, and the number of lookups of each."""
     each, times = np.unique(m.timeline.trace.shape[_rows(m, _LOOKUP)], return_counts=True)
     return [(sizes_of(m, shape), n) for shape, n in zip(each.tolist(), times.tolist(), strict=True)]
 

@@ -27,7 +27,7 @@ def has_fp8(m: Measured) -> Value:
 
 @metric("share", STEP)
 def fp8_share(m: Measured) -> Value:
-    """Matrix products in fp8, told by kernel name."""
+    """Matrix products in fp8, by kernel name."""
     return m.share_of(m.kernels & of_kind(m, lambda kind: kind.family == "gemm" and multiplies_in(kind, "fp8")))
 
 
@@ -52,7 +52,7 @@ def fp8_worst_factor(m: Measured) -> Value:
 
 
 def _mean(m: Measured, gains: Mask, factor: Floats) -> Value:
-    """The factor over the products that gain, by their time; unknown where it is so for one of them."""
+    """The factor over the products that gain, weighted by time; unknown if it is unknown for one of them."""
     if not gains.any():
         return _NONE_GAINS
     mean = float(np.average(factor, weights=m.own_time[gains]))

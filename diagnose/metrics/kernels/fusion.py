@@ -27,7 +27,7 @@ _NO_EAGER = Unknown("attention does not write its scores", nothing_helps("nothin
 def eager_attention_share(m: Measured) -> Value:
     """Attention that materialises its scores: softmax over tokens x tokens, its products, masks, casts and dropout.
 
-    Recognised by operators with an argument or a result of tokens x tokens, where the token counts are those of the
+    Recognised by operators with an argument or a result of tokens x tokens, if the token counts are those of the
     softmax operators.
     """
     return m.share_of(m.once(eager_attention))
@@ -53,8 +53,8 @@ def unfused_loss_share(m: Measured) -> Value:
 
 @metric("share", "the time of the kernels that a compiler fuses")
 def least_fusible_left_share(m: Measured) -> Value:
-    """What a compiler leaves at least of elementwise, norm, softmax and copy kernels: of neighbours on a stream in a
-    step, with no other kernel between them, the longest one, whose bytes are still read and written.
+    """Share of the time of elementwise, norm, softmax and copy kernels that a compiler leaves at least: of neighbours
+    on a stream in a step, with no other kernel between them, the longest one, whose bytes are still read and written.
     """
     gpu, at = m.timeline.gpu, np.flatnonzero(m.kernels)
     at = at[np.argsort(gpu.stream[at], kind="stable")]  # activities are in order of start
@@ -70,13 +70,17 @@ def least_fusible_left_share(m: Measured) -> Value:
 
 @metric("share", "the time of attention that writes its scores")
 def least_fused_attention_left_share(m: Measured) -> Value:
-    """What one fused kernel leaves of it at least: the FLOPs of half of the scores, at the best rate published."""
+    """Share of its time that one fused kernel leaves at least: the FLOPs of half of the scores, at the best rate
+    published.
+    """
     return _fused_attention(m, CAUSAL / FASTEST)
 
 
 @metric("share", "the time of attention that writes its scores")
 def most_fused_attention_left_share(m: Measured) -> Value:
-    """What one fused kernel leaves of it at most: the FLOPs of all scores, which a mask needs, at a low rate."""
+    """Share of its time that one fused kernel leaves at most: the FLOPs of all scores, which a mask needs, at a low
+    rate.
+    """
     return _fused_attention(m, 1 / SLOWEST)
 
 

@@ -50,11 +50,10 @@ def allocations_per_step(m: Measured) -> Value:
 
 @metric("flag")
 def allocator_caches(m: Measured) -> Value:
-    """Whether the caching allocator keeps what is freed.
+    """Whether the caching allocator keeps freed memory.
 
-    It does not where the record says that it is switched off, and where each step allocates for most new tensors, or as
-    often as it launches, and frees about as often: a cache that is emptied at times fills again with fewer, larger
-    pieces.
+    It does not if the record shows that it is switched off, or if each step allocates for most new tensors, or as often
+    as it launches, and frees about as often: a cache that is emptied at times fills again with fewer, larger pieces.
     """
     if any(m.record.text(name) not in (None, "0") for name in _CACHING_OFF):
         return False

@@ -1,4 +1,4 @@
-"""How the optimizer updates, and what clipping and updating cost."""
+"""The form of the optimizer, and the cost of clipping and updating."""
 
 import numpy as np
 
@@ -14,7 +14,7 @@ _MANY_KERNELS, _SINGLE_SHARE = 50, 0.8
 
 @metric("text")
 def optimizer_kind(m: Measured) -> Value:
-    """How the optimizer updates: "fused", "foreach", "single" (a loop over parameters), or "none seen"."""
+    """The form of the optimizer's update: "fused", "foreach", "single" (a loop over parameters), or "none seen"."""
     kinds = m.timeline.gpu.kinds
     fused = np.array([k.family == "optimizer" and k.sub == "fused" for k in kinds], bool)[m.timeline.gpu.kind]
     many = np.array([k.family == "optimizer" for k in kinds], bool)[m.timeline.gpu.kind]
@@ -47,5 +47,5 @@ def single_tensor_optimizer_share(m: Measured) -> Value:
 
 @metric("share", STEP)
 def clip_share(m: Measured) -> Value:
-    """Kernels that clip gradients; 0 where no range marks them."""
+    """Kernels that clip gradients; 0 if no range marks them."""
     return m.share("clip")

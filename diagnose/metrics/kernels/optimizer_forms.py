@@ -1,4 +1,4 @@
-"""Which optimizer runs, which faster form torch.optim has of it, and what that form leaves of its kernels."""
+"""The optimizer that runs, the faster form that torch.optim has of it, and the kernel time that that form leaves."""
 
 import re
 
@@ -35,7 +35,7 @@ class FusedForm(msgspec.Struct, frozen=True):
 
     Attributes:
         since: the first torch that has it.
-        certain: whether it is there where torch's version is not known: it has been for years.
+        certain: whether to assume it if torch's version is not known, because torch has had it for years.
         least: the part of the kernels' time that it leaves at least, by the accesses per parameter.
         most: the part that it leaves at most.
     """
@@ -84,7 +84,7 @@ def _by_range(m: Measured) -> str | None:
 
 
 def _innermost(trace: Trace, rows: Ints) -> Mask:
-    """Those of the ranges in which no other one of them begins."""
+    """Mask of the ranges in which no other one of them begins."""
     order = rows[np.lexsort((-trace.dur[rows], trace.ts[rows], trace.tid[rows], trace.pid[rows]))]
     after = order[1:]
     same = (trace.tid[after] == trace.tid[order[:-1]]) & (trace.pid[after] == trace.pid[order[:-1]])
@@ -101,7 +101,8 @@ def _by_update(m: Measured) -> str | None:
 def optimizer_faster_form(m: Measured) -> Value:
     """The form of the optimizer that torch.optim has and that is faster than what runs: "fused", "foreach", "none".
 
-    By the torch of the record; where that is not known, what torch has had for years counts as there.
+    Decided by the torch version of the record; if that is not known, a form that torch has had for years is assumed to
+    be there.
     """
     kind, name = m.once(optimizer_kind), m.once(optimizer_name)
     if kind == "fused":
@@ -115,20 +116,20 @@ def optimizer_faster_form(m: Measured) -> Value:
 
 
 def is_since(version: tuple[int, int], torch: str | None, unknown: bool) -> bool:
-    """Whether this torch is of that version or newer; `unknown` where nothing says which it is."""
+    """Whether this torch is of that version or newer; `unknown` if its version is not given."""
     numbers = re.match(r"(\d+)\.(\d+)", torch or "")
     return unknown if numbers is None else (int(numbers[1]), int(numbers[2])) >= version
 
 
 @metric("share", _KERNELS)
 def least_optimizer_left_share(m: Measured) -> Value:
-    """What the faster form leaves of the optimizer's kernels at least, by a count of its memory accesses."""
+    """Share of the optimizer's kernels that the faster form leaves at least, by a count of its memory accesses."""
     return _left(m, "least", _LEAST_OF_FOREACH)
 
 
 @metric("share", _KERNELS)
 def most_optimizer_left_share(m: Measured) -> Value:
-    """What the faster form leaves of the optimizer's kernels at most."""
+    """Share of the optimizer's kernels that the faster form leaves at most."""
     return _left(m, "most", 1.0)
 
 

@@ -1,4 +1,4 @@
-"""The optimizer of a job without a GPU, where its operators and its Python are parts of the host step."""
+"""The optimizer of a job without a GPU, if its operators and its Python are parts of the host step."""
 
 from diagnose.attribution.causes import OPTIMIZER_OPERATORS
 from diagnose.facts import STEP, Unknown, Value, nothing_helps
@@ -20,7 +20,9 @@ def cpu_optimizer_share(m: Measured) -> Value:
 
 @metric("text", needs_gpu=False)
 def cpu_optimizer_form(m: Measured) -> Value:
-    """How the optimizer updates without a GPU: "fused", "foreach", or "single", an operator for each tensor."""
+    """The form of the optimizer's update without a GPU: "fused", "foreach", or "single", an operator for each
+    tensor.
+    """
     if elsewhere := _elsewhere(m):
         return elsewhere
     names = m.timeline.trace.names_of(*OPS)

@@ -19,19 +19,19 @@ _SHORT = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
 
 @metric("share", STEP)
 def tf32_share(m: Measured) -> Value:
-    """Matrix products in TF32, told by kernel name."""
+    """Matrix products in TF32, by kernel name."""
     return m.share_of(tf32_products(m))
 
 
 @metric("share", STEP)
 def fp32_convolution_share(m: Measured) -> Value:
-    """Convolutions in fp32 without tensor cores, as far as cuDNN's kernel names tell."""
+    """Convolutions in fp32 without tensor cores, as far as cuDNN's kernel names show it."""
     return m.share_of(fp32_convolutions(m))
 
 
 @metric("share", STEP)
 def half_product_share(m: Measured) -> Value:
-    """Matrix products in bf16 or fp16, told by kernel name."""
+    """Matrix products in bf16 or fp16, by kernel name."""
     return m.share_of(half_products(m))
 
 
@@ -49,7 +49,7 @@ def weight_unpacking_share(m: Measured) -> Value:
 
 @metric("text", needs_gpu=False)
 def weights_precision(m: Measured) -> Value:
-    """What most of the model's parameters are stored in: fp32, bf16 or fp16."""
+    """The data type of most of the model's parameters: fp32, bf16 or fp16."""
     dtypes = m.record.get("model.dtypes")
     if not isinstance(dtypes, dict) or not dtypes:
         return m.unrecorded
@@ -59,13 +59,13 @@ def weights_precision(m: Measured) -> Value:
 
 @metric("share", STEP)
 def fp32_simt_share(m: Measured) -> Value:
-    """Matrix products in fp32 without tensor cores, told by kernel name."""
+    """Matrix products in fp32 without tensor cores, by kernel name."""
     return m.share_of(fp32_products(m))
 
 
 @metric("share", "the time of matrix-product and attention kernels")
 def tensor_core_share(m: Measured) -> Value:
-    """Part of the matrix-product and attention time that runs on tensor cores, told by kernel name."""
+    """Part of the matrix-product and attention time that runs on tensor cores, by kernel name."""
     kinds = m.timeline.gpu.kinds
     known = np.array([k.family in ("gemm", "attention") and k.tensor_core is not None for k in kinds], bool)
     yes = np.array([bool(k.tensor_core) for k in kinds], bool)

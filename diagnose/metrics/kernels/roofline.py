@@ -12,7 +12,7 @@ KERNEL_TIME = "kernel time without collectives and copies"
 
 
 def _unjudged(m: Measured) -> Unknown | None:
-    """Why no kernel can be held against the roofline; None when some can."""
+    """The reason why no kernel can be compared with the roofline; None if some can."""
     if not m.roofline.sized_share:
         return NO_SHAPES
     if m.device.hbm_bytes_per_s is None:
@@ -31,7 +31,7 @@ def roofline_sized_share(m: Measured) -> Value:
 
 @metric("share", KERNEL_TIME)
 def roofline_judged_share(m: Measured) -> Value:
-    """Time of the kernels that are told compute- from memory-bound by FLOPs and bytes, not by their kind."""
+    """Time of the kernels that are classed as compute- or memory-bound by FLOPs and bytes, not by their kind."""
     return m.roofline.judged_share
 
 

@@ -1,4 +1,4 @@
-"""What the kernels do, as shares of the step on the device, how many they are and how large."""
+"""Kernels by what they do, as shares of the step on the device, with their number and size."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Who makes the host wait for the device: an operator that reads a value, a copy, loss scaling, or the loop itself."""
+"""The call that makes the host wait for the device: an operator reading a value, a copy, loss scaling, or the loop."""
 
 import msgspec
 import numpy as np
@@ -24,7 +24,7 @@ _NO_WAITS = Unknown("no call waits for the device", nothing_helps("the host runs
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """The calls of one kind that take the host longest: their name, and who makes them, None where that is not told."""
+    """The kind of call that takes the host longest: its name, and its caller, None if that is not known."""
 
     call: str
     by: str | None
@@ -39,9 +39,8 @@ def sync_call(m: Measured) -> Value:
 
 @metric("text")
 def sync_by(m: Measured) -> Value:
-    """Who makes that call: "an operator" that reads a value of the device, "GradScaler", which does so before each step
-    of an optimizer that is not fused, "a copy to the device" that blocks, or "the loop", as with
-    torch.cuda.synchronize().
+    """The caller: "an operator" that reads a value of the device, "GradScaler", which does so before each step of an
+    optimizer that is not fused, "a copy to the device" that blocks, or "the loop", as with torch.cuda.synchronize().
     """
     wait = m.once(_longest)
     return (wait.by or _NO_OPERATORS) if wait else _NO_WAITS
@@ -69,7 +68,7 @@ def _waits(m: Measured) -> Ints:
 
 
 def _copies_to_device(m: Measured, operators: Ints) -> Ints:
-    """Those of the operators that copy to the device, by themselves."""
+    """The operators among these that directly copy to the device."""
     gpu = m.timeline.gpu
     up = np.array([kind.sub == "HtoD" for kind in gpu.kinds], bool)[gpu.kind] & (gpu.launch >= 0)
     return owners.around(m.timeline.trace, operators, gpu.launch[up])

@@ -1,4 +1,4 @@
-"""How kernels fill the device: warps that it holds at once, waves of blocks, and the part of the last wave."""
+"""Utilisation of the device by kernels: resident warps, waves of blocks, and the part of the last wave."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,7 @@ from diagnose.intervals import blocks
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 
-MOST = 0.8  # of the kernels' time: of less a mean says nothing of the step
+MOST = 0.8  # of the kernels' time: a mean over less does not represent the step
 NOT_DESCRIBED = Unknown(
     "the trace does not describe how most of its kernels were launched",
     capture_setting("a CUDA build of PyTorch 2.0 or later, which writes blocks, warps and occupancy"),
@@ -25,7 +25,9 @@ def occupancy_of(m: Measured, at: Ints) -> Floats:
 
 
 def waves_of(m: Measured, at: Ints) -> Floats:
-    """How often these activities fill the device with blocks, by what Kineto writes of their launches; NaN unknown."""
+    """How many times these activities fill the device with blocks, by Kineto's record of their launches; NaN if
+    unknown.
+    """
     trace, row, found = m.timeline.trace, m.timeline.gpu.row, np.full(len(at), np.nan)
     threads = m.timeline.device_properties.get("maxThreadsPerMultiprocessor")
     if isinstance(threads, int) and threads > 0:
@@ -47,7 +49,7 @@ def tail_share_of(often: Floats) -> Floats:
 
 
 def _described(m: Measured, of: Callable[[Measured, Ints], Floats]) -> tuple[Floats, Ints] | Unknown:
-    """The values of the kernels that have one and their nanoseconds, where these are most of the time."""
+    """The values of the kernels that have one and their nanoseconds, if these are most of the time; else Unknown."""
     at = np.flatnonzero(m.kernels)
     value, ns = of(m, at), m.own_time[at]
     known = ~np.isnan(value)

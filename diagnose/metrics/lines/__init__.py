@@ -1,1 +1,1 @@
-"""Lines of the user's code: where the training thread is, by samples of its stack or by its recorded calls."""
+"""Lines of the user's code on which the training thread spends time, by samples of its stack or recorded calls."""

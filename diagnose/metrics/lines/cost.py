@@ -1,4 +1,4 @@
-"""What it cost to look at the stack."""
+"""The cost of sampling the stack."""
 
 from diagnose.facts import Unknown, Value, capture_setting
 from diagnose.metrics.measured import Measured

@@ -12,11 +12,11 @@ from diagnose.trace.stacks import StackSamples, stack_samples
 
 
 class RankCode(msgspec.Struct, frozen=True):
-    """What is known of the user's code on one rank.
+    """The user's code on one rank, as far as known.
 
     Attributes:
-        training: the training thread's, why it is unknown, or None where nothing ever looked for it.
-        samples: the record's samples, None where it has none.
+        training: the training thread's code, Unknown with the reason, or None if nothing ever looked for it.
+        samples: the record's samples, None if it has none.
     """
 
     training: ThreadWork | Unknown | None = None
@@ -24,14 +24,14 @@ class RankCode(msgspec.Struct, frozen=True):
 
     @property
     def cost_share(self) -> float | None:
-        """CPU time of the sampling, of the steps in which it was done; None where none was done."""
+        """CPU time of the sampling over the sampled steps; None if none was done."""
         if self.samples is None or not self.samples.samples or not self.samples.wall_ms:
             return None
         return min(self.samples.cost_ms / self.samples.wall_ms, 1.0)
 
 
 def code_of(timeline: Timeline, record: CaptureRecord) -> RankCode:
-    """The samples of the record, else the calls of the trace; a record without samples says why it has none."""
+    """The user's code by the samples of the record, else by the calls of the trace, else the record's reason."""
     samples = stack_samples(record)
     by_samples = sampled(samples) if samples is not None else None
     training = by_samples if isinstance(by_samples, ThreadWork) else recorded(timeline) or by_samples

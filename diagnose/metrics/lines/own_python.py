@@ -1,4 +1,4 @@
-"""How much of the Python outside of operators is at lines of the user's own."""
+"""Share of the Python outside of operators that is at lines of the user's own."""
 
 from collections.abc import Sequence
 
@@ -31,7 +31,9 @@ def own_python_share(m: Measured) -> Value:
 
 
 def _seen(m: Measured) -> tuple[Sequence[Spent], float] | Unknown:
-    """What the training thread did in the user's code, and of how much: few samples of it are many of libraries."""
+    """The stacks of the training thread in the user's code, and the total they are of; accepts fewer samples than
+    elsewhere, since libraries may have the rest.
+    """
     code, samples = m.user_code.training, m.user_code.samples
     if isinstance(code, ThreadWork):
         return code.stacks, code.whole

@@ -1,4 +1,4 @@
-"""Where the user's code was, by the calls that torch.profiler recorded with `with_stack=True` in the counted steps."""
+"""The user's code by the calls that torch.profiler recorded with `with_stack=True` in the counted steps."""
 
 from collections.abc import Iterator
 from functools import cached_property
@@ -55,7 +55,7 @@ class _Calls(msgspec.Struct, frozen=True, dict=True):
 
     @classmethod
     def of(cls, timeline: Timeline) -> "_Calls":
-        """Those that are partly in the counted steps."""
+        """The calls that are at least partly in the counted steps."""
         trace, windows = timeline.trace, timeline.steps.host
         rows = np.flatnonzero(trace.rows_of(*PYTHON))
         inside = np.empty(len(rows), np.int64)
@@ -67,7 +67,7 @@ class _Calls(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def name(self) -> Ints:
-        """Which of `names` each call has."""
+        """The index into `names` for each call."""
         return self._numbered[1]
 
     @cached_property
@@ -81,7 +81,7 @@ class _Calls(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def frames(self) -> list[Frame | None]:
-        """What of the user's code each name is."""
+        """The frame of the user's code that each name stands for; None for other names."""
         return [user_frame(name) for name in self.names]
 
     @cached_property
@@ -107,7 +107,9 @@ class _Calls(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def doing(self) -> Array:
-        """What each is done for, as a place in DOINGS: by itself and all calls around it, the first of the list."""
+        """The purpose of each call as an index into DOINGS: the first in the list among itself and all calls around
+        it.
+        """
         told = np.array([DOINGS.index(doing_of(name) or DOINGS[-1]) for name in self.names], np.int8)[self.name]
         found = np.full(len(self.rows), _OTHERWISE, np.int8)
         for doing in range(_OTHERWISE - 1, -1, -1):
@@ -146,9 +148,9 @@ class _Calls(msgspec.Struct, frozen=True, dict=True):
             yield Spent(stacks[stack], DOINGS[doing], called(self.names[by]) if by >= 0 else "", weight)
 
     def _stacks(self, chosen: Mask) -> tuple[Ints, list[tuple[Frame, ...]]]:
-        """For each of the user's calls the number of its stack, and the stacks: its own frame behind those around it.
+        """Return the stack number of each of the user's calls, and the stacks: its own frame after those around it.
 
-        A call stands behind the one that made it, so that one pass finds the stack around each.
+        A call comes after its caller, so one pass finds the stack around each.
         """
         users = np.flatnonzero(chosen & self.is_user)
         made = self.parent[users]

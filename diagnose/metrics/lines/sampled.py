@@ -1,4 +1,4 @@
-"""Where the user's code was by the samples that `diagnose run` took of the stack, after its window."""
+"""The user's code by the samples that `diagnose run` took of the stack, after its window."""
 
 from math import ceil
 
@@ -43,7 +43,7 @@ def _doing(stack: Stack) -> str:
 
 
 def _more(steps: int, in_user_code: int, whole: int) -> Capture:
-    """More steps where these gave few samples; where many samples show other code, the calls themselves."""
+    """The capture to advise: more steps if there were few samples; recorded calls if many samples show other code."""
     if whole >= _ENOUGH:
         return WITH_STACK
     wanted = min(ceil(_ENOUGH * max(steps, 1) / max(in_user_code, 1)), _MOST_STEPS)

@@ -1,4 +1,4 @@
-"""What the batch decides: which part of a step it does not change, how much larger it may be, and recomputation."""
+"""Effects of the batch size: the part of a step that does not grow with it, how much it may grow, recomputation."""
 
 import math
 
@@ -13,13 +13,15 @@ from diagnose.metrics.run.setup import accumulation_steps, micro_batch_size
 
 MOST_GROWTH = 4.0
 FILLED = 0.9  # of the device memory: the rest is for fragments, the CUDA context and longer batches
-MOST_STATES = 0.8  # of the peak; more leaves no activations that could be told from it
+MOST_STATES = 0.8  # of the peak: with more, activations could not be separated
 _BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8}
 
 
 @metric("share", STEP)
 def fixed_share(m: Measured) -> Value:
-    """What a larger batch does not lengthen: optimizer, clipping, exposed collectives, and idle time but for input."""
+    """Share of the step that a larger batch does not lengthen: optimizer, clipping, exposed collectives, and idle time
+    except for input.
+    """
     host = [cause for cause in IDLE if cause not in IDLE_FOR_INPUT]
     return m.share("optimizer", "clip", EXPOSED, *host)
 
@@ -44,10 +46,10 @@ def model_state_bytes(m: Measured) -> Value:
 
 @metric("factor")
 def larger_batch_factor(m: Measured) -> Value:
-    """How much larger the micro-batch can be until nine tenths of the device memory are held, at most four times.
+    """Factor by which the micro-batch can grow until nine tenths of the device memory are used, at most four.
 
-    Activations grow with the batch, weights, gradients and optimizer states do not; without their size all of the
-    peak is taken to grow. A whole number of samples where the micro-batch is known.
+    Activations grow with the batch; weights, gradients and optimizer states do not. If their size is unknown, all of
+    the peak is assumed to grow. The result is a whole number of samples if the micro-batch is known.
     """
     peak, total = memory_peak_bytes(m), memory_total_bytes(m)
     if isinstance(peak, Unknown) or isinstance(total, Unknown):
@@ -83,7 +85,9 @@ def fewer_accumulation_steps(m: Measured) -> Value:
 
 @metric("factor")
 def optimizer_repeats_factor(m: Measured) -> Value:
-    """Optimizer steps for the tokens that larger_micro_batch adds: 1 without accumulation, more where it is lowered."""
+    """Optimizer steps for the tokens that larger_micro_batch adds: 1 without accumulation, more if accumulation is
+    lowered.
+    """
     factor, fewer, steps = larger_batch_factor(m), fewer_accumulation_steps(m), accumulation_steps(m)
     if isinstance(factor, Unknown):
         return factor

@@ -15,8 +15,8 @@ from diagnose.roofline import owners
 from diagnose.trace.vocabulary import ANNOTATIONS, BACKWARD
 
 _EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts")
-_WEIGHT = {"aten::mm": 1, "aten::addmm": 2}  # which argument the weight is; the rows are those of the one before
-FEWEST = 16  # products with one weight's sizes in a step: of fewer nothing is told
+_WEIGHT = {"aten::mm": 1, "aten::addmm": 2}  # position of the weight argument; the rows are those of the previous one
+FEWEST = 16  # products with one weight's sizes in a step: fewer are not judged
 _CHANGES = 0.5  # of products after each other, how many have other rows; of a dense model one for all of its layers
 NO_EXPERTS = Unknown("no experts run one by one", nothing_helps("the model has none, or they run in grouped products"))
 
@@ -56,13 +56,13 @@ def active_parameter_share(m: Measured) -> Value:
 
 
 def _expert_rows(m: Measured) -> tuple[Ints, Ints] | Unknown:
-    """Rows of the operators that multiply with one expert each, and how many tokens each has.
+    """Rows of the operators that multiply with one expert each, and the number of tokens of each.
 
-    Products with weights of the same sizes belong to experts where those after each other have other numbers of rows:
-    the tokens that were routed there. In a dense model these change from micro-batch to micro-batch alone. Only the
-    forward pass tells: the gradients of a dense layer's weights share their right operand, the layer's input, and
-    their rows are the outputs of one layer and the next. Of the backward pass the products with the experts' weights
-    count, which lie transposed there.
+    Products with weights of the same sizes belong to experts if consecutive ones have different numbers of rows: the
+    tokens that were routed there. In a dense model these change only from micro-batch to micro-batch. Only the forward
+    pass is used to recognise them: the gradients of a dense layer's weights share their right operand, the layer's
+    input, and their rows are the outputs of one layer and the next. In the backward pass, products with the experts'
+    transposed weights count.
     """
     found, fewest = launching(m), FEWEST * max(m.timeline.steps.count, 1)
     operands = [_operands(operator) for operator in found.signatures]
@@ -108,7 +108,7 @@ def _operands(operator: Signature) -> tuple[int, tuple[int, ...]] | None:
 
 @metric("count")
 def expert_products_per_step(m: Measured) -> Value:
-    """Products of single experts in a step, forward and for the gradients of inputs; 0 where none runs by itself."""
+    """Products of single experts in a step, forward and for the gradients of inputs; 0 if none runs separately."""
     found = m.once(_expert_rows)
     return found if isinstance(found, Unknown) else m.timeline.steps.each(len(found[0]))
 
@@ -132,9 +132,9 @@ def mean_expert_product_ns(m: Measured) -> Value:
 
 @metric("factor")
 def expert_load_factor(m: Measured) -> Value:
-    """Tokens of the fullest expert's product over those of the mean one; 1 would be an even load.
+    """Tokens of the fullest expert's product over the mean; 1 is an even load.
 
-    Of experts in grouped products no trace tells the tokens: capture the router's counts (output_router_logits).
+    No trace shows the tokens of experts in grouped products: capture the router's counts (output_router_logits).
     """
     found = m.once(_expert_rows)
     if isinstance(found, Unknown):

@@ -42,9 +42,9 @@ ONCE = ", those of a forward pass that runs again in the backward pass left out"
 def model_flops(m: Measured) -> Mapping[str, float] | Unknown:
     """FLOPs of one step on one GPU by convention, the declared numerator first.
 
-    What the user states comes first, then the count that he names (`Settings.mfu_as`), then PaLM's where the model's
-    sizes and the tokens are known, then 6N with a stated number of parameters, then the operators that ran,
-    recomputation left out.
+    The user's stated figure comes first, then the convention that the user names (`Settings.mfu_as`), then PaLM's if
+    the model's sizes and the tokens are known, then 6N with a stated number of parameters, then the operators that ran,
+    without recomputation.
     """
     if captures_graphs_alone(m):
         return GRAPHS_CAPTURED
@@ -72,14 +72,14 @@ def needed_flops(m: Measured) -> float | Unknown:
 
 
 def _recomputed_flops(m: Measured) -> float | Unknown:
-    """FLOPs of one step that are done again; unknown where the record says that some are, and the trace shows none."""
+    """FLOPs of one step that are recomputed; unknown if the record says that some are and the trace shows none."""
     spans = m.once(recompute_spans)
     again = 0.0 if isinstance(spans, Unknown) else count_within(m.timeline, spans)
     return _HIDDEN if not again and m.record.flag("model.gradient_checkpointing") else again
 
 
 def counted_flops(m: Measured) -> float | Unknown:
-    """FLOPs of the operators of one step, recomputation included; unknown where too few matrix kernels have shapes."""
+    """FLOPs of the operators of one step, recomputation included; unknown if too few matrix kernels have shapes."""
     if captures_graphs_alone(m):
         return GRAPHS_CAPTURED
     counted = m.flops
@@ -127,9 +127,9 @@ def _frozen_flops_per_token(m: Measured, shape: ModelShape, tokens: float) -> fl
 
 
 def model_shape(m: Measured) -> ModelShape | None:
-    """The recorded model's sizes; None without a record, and where the configuration does not give its parameters.
+    """The recorded model's sizes; None without a record, or if the configuration does not give its parameter count.
 
-    Adapters add parameters that a configuration does not tell: a model with frozen weights may have more.
+    Adapters add parameters that are not in the configuration, so a model with frozen weights may have more.
     """
     kind, config = m.record.text("model.model_type"), m.record.get("model.config")
     if kind is None or not isinstance(config, Mapping):

@@ -1,4 +1,4 @@
-"""The samples and tokens of an optimizer step over all ranks, and the batch beyond which more buys little."""
+"""The samples and tokens of an optimizer step over all ranks, and the batch beyond which more gains little."""
 
 from diagnose.facts import Unknown, Value, analysis_option, capture_setting, nothing_helps
 from diagnose.metrics.communication.ddp import uses_ddp
@@ -28,8 +28,8 @@ _NO_RULE = ("adamax",)
 
 @metric("text", needs_gpu=False)
 def learning_rate_rule(m: Measured) -> Value:
-    """How the learning rate follows the global batch: "linear" for SGD (Goyal et al. 2017), "square root" for Adam and
-    RMSprop (Malladi et al. 2022); unknown for other optimizers.
+    """The scaling of the learning rate with the global batch: "linear" for SGD (Goyal et al. 2017), "square root" for
+    Adam and RMSprop (Malladi et al. 2022); unknown for other optimizers.
     """
     name = m.once(optimizer_name)
     if isinstance(name, Unknown):

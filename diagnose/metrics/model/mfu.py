@@ -51,7 +51,7 @@ def _of_peak(m: Measured, flops: float | Unknown, numerator: str) -> Value:
 
 
 def _above(m: Measured, value: float, peak: float, numerator: str) -> Unknown:
-    """Why it is above the peak: most FLOPs ran in a precision that has a higher one, or a figure is wrong."""
+    """The reason why MFU is above the peak: most FLOPs ran in a precision with a higher one, or a figure is wrong."""
     precision, own = own_peak(m)
     if own is not None and value * peak <= own:
         return Unknown(

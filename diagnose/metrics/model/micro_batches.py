@@ -19,16 +19,17 @@ from diagnose.trace.record import unprofiled_ns
 from diagnose.trace.vocabulary import OPS
 
 MOST_GROWTH = 16
-LARGER_CALL = 1.5  # times as long takes a call for several samples beside the arithmetic, at most: an estimate
-SLOW_FLOPS_PER_S, SLOW_BYTES_PER_S = 1e10, 4e9  # of one slow core, so that the work is rather taken for too long
+LARGER_CALL = 1.5  # at most, a call for several samples over one for a single one, apart from arithmetic: an estimate
+SLOW_FLOPS_PER_S, SLOW_BYTES_PER_S = 1e10, 4e9  # of one slow core, so that the work is over- rather than underestimated
 _BYTES_MOVED = 8  # for an element of fp32: read and written once
 _PER_LAUNCH = tuple(row.name for row in CAUSES.values() if row.per_launch)
 
 
 @metric("factor", needs_gpu=False)
 def micro_batch_growth_factor(m: Measured) -> Value:
-    """How much larger micro-batches can be for as many fewer of them: the largest divisor of the accumulation steps, up
-    to 16, for which nine tenths of the device memory suffice; as if it fits without a GPU, or where memory is unknown.
+    """Factor by which micro-batches can grow if there are as many times fewer of them: the largest divisor of the
+    accumulation steps, up to 16, for which nine tenths of the device memory suffice. Without a GPU, or if memory is
+    unknown, all fit.
     """
     steps, room = accumulation_steps(m), _memory_growth(m)
     if isinstance(steps, Unknown):
@@ -38,7 +39,7 @@ def micro_batch_growth_factor(m: Measured) -> Value:
 
 
 def _memory_growth(m: Measured) -> float:
-    """How much larger what grows with the batch may be."""
+    """Factor by which memory that grows with the batch may grow; infinite if unknown or without a GPU."""
     if m.without_gpu:
         return inf
     peak, total, states = memory_peak_bytes(m), memory_total_bytes(m), model_state_bytes(m)
@@ -68,8 +69,9 @@ def shrunk_accumulation_steps(m: Measured) -> Value:
 
 @metric("share", STEP, needs_gpu=False)
 def micro_batch_overhead_share(m: Measured) -> Value:
-    """What micro-batches take however few samples they have: the device idles for Python, dispatch and launches;
-    without a GPU Python, dispatch, and operators beyond what their arithmetic and bytes take on a slow core.
+    """Share of the step that micro-batches take however few samples they have. On a GPU: the device idles for Python,
+    dispatch and launches. Without one: Python, dispatch, and operators beyond the time of their arithmetic and bytes on
+    a slow core.
     """
     if m.timeline.has_gpu:
         return m.share(*_PER_LAUNCH)
@@ -95,8 +97,8 @@ def most_operator_time_factor(m: Measured) -> Value:
 
 
 def _work_share(m: Measured) -> float | Unknown:
-    """Of the step without a GPU, unprofiled where that is known: the time that arithmetic and bytes of its operators
-    take on a slow core.
+    """Share of the step without a GPU, unprofiled if that is known, that the arithmetic and bytes of its operators take
+    on a slow core.
     """
     flops = m.flops
     if flops is None:

@@ -46,7 +46,9 @@ def _recorded(m: Measured) -> Tokens | None:
 
 
 def _looked_up(m: Measured) -> Tokens | None:
-    """Indices of the largest embedding table, where that table is also a matrix product's width: a vocabulary."""
+    """Tokens looked up in the largest embedding table, if it is a vocabulary: its size is a matrix product's width,
+    too.
+    """
     trace, steps = m.timeline.trace, m.timeline.steps
     rows = np.flatnonzero(trace.named_in(lambda name: name == "aten::embedding", *OPS) & (trace.shape >= 0))
     trains = iv.subtract(steps.host, m.ranges(EVAL))  # an evaluation's tokens are no step's

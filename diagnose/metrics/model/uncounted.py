@@ -1,4 +1,4 @@
-"""Matrix kernels of which nobody counted the FLOPs: what a numerator made of the operators that ran leaves out."""
+"""Matrix kernels without counted FLOPs, which a numerator made of the operators that ran leaves out."""
 
 import msgspec
 import numpy as np
@@ -31,14 +31,14 @@ class Uncounted(msgspec.Struct, frozen=True):
 
     @property
     def spoken(self) -> str:
-        """What they are, in words."""
+        """A description of them in words."""
         passes = f"attention {'backward' if self.is_backward else 'forward'} passes"
         what = passes if self.cause == "attention" else CAUSES[self.cause].spoken
         return f"{self.per_step:,.3g} {what}"
 
 
 def uncounted(m: Measured) -> tuple[Uncounted, ...]:
-    """What the operators that ran leave out of MFU, longest first; empty where MFU counts something else.
+    """The work that MFU by operators does not count, longest first; empty if MFU counts something else.
 
     Kernels without a launch in the trace are left out: their operators ran before it, as others' kernels run after.
     """

@@ -114,7 +114,7 @@ def most_checkpoint_run_share(m: Measured) -> Value:
 
 
 def slowed_by_profiler(m: Measured) -> float:
-    """Profiled over unprofiled step time, 1 where it is not known."""
+    """Profiled over unprofiled step time, 1 if not known."""
     slowed = profiler_overhead_factor(m)
     return 1.0 if isinstance(slowed, Unknown) else max(float(slowed), 1.0)
 

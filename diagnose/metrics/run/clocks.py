@@ -1,4 +1,4 @@
-"""How fast the GPU's clock runs and what holds it down, how its memory and links fare, and who else is on it."""
+"""The GPU during the capture: its clock and what limits it, its memory errors and links, and other processes on it."""
 
 from collections.abc import Sequence
 
@@ -52,7 +52,7 @@ def gpu_clock_max_mhz(m: Measured) -> Value:
 
 @metric("share", "the GPU's highest clock")
 def lost_clock_share(m: Measured) -> Value:
-    """How far the clock of the GPU's multiprocessors is below its highest while it works."""
+    """How far the clock of the GPU's multiprocessors is below its maximum while it works."""
     clock, highest = clock_of(m.record), highest_clock(m.record)
     return read(m, 1 - min(clock.mhz / highest, 1.0) if clock and highest else None)
 
@@ -76,7 +76,7 @@ def thermal_throttle_share(m: Measured) -> Value:
 
 @metric("share", READINGS)
 def power_throttle_share(m: Measured) -> Value:
-    """Readings in which the power limit holds the GPU's clock down; usual where matrix products keep the GPU busy."""
+    """Readings in which the power limit lowers the GPU's clock; usual if matrix products keep the GPU busy."""
     return _held(m, POWER_CAP)
 
 
@@ -95,7 +95,9 @@ def power_limit_share(m: Measured) -> Value:
 
 @metric("share", "what GPU and slot can do")
 def lost_pcie_share(m: Measured) -> Value:
-    """What the GPU's PCIe link lacks, by lanes and generation of the fastest reading: an idle link slows down."""
+    """Share of the possible PCIe bandwidth that the GPU's link lacks, by lanes and generation of the fastest reading:
+    an idle link slows down.
+    """
     now = _pcie(*(getattr(reading(m.record, f"pcie_{of}"), "most", None) for of in ("generation", "width")))
     most = _pcie(*(limit(m.record, f"pcie_{of}_max") for of in ("generation", "width")))
     return read(m, 1 - min(now / most, 1.0) if now and most else None)

@@ -1,4 +1,4 @@
-"""What torch.compile did with the job's code: where graphs end, what is compiled again, and what runs as it was."""
+"""Results of torch.compile on the job's code: graph breaks, recompilations, and code that fell back to eager."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +17,7 @@ Row = Mapping[str, Any]
 
 
 def _compiled(m: Measured) -> Sequence[Row] | Unknown:
-    """The compilations; none where it is known that nothing is compiled."""
+    """The compilations; none if it is known that nothing is compiled."""
     listed = m.record.get("compilations.compiled")
     if isinstance(listed, list):
         return [row for row in listed if row.get("file") and row.get("function")]
@@ -25,9 +25,9 @@ def _compiled(m: Measured) -> Sequence[Row] | Unknown:
 
 
 def _broken(rows: Sequence[Row]) -> Counter[str]:
-    """Places at which a graph ends before its function does, with what follows compiled by itself.
+    """Places of graph breaks after which the rest of the function is compiled separately.
 
-    Why it ends there is told by the compilation before, of the code that leads there.
+    The reason for a break is in the previous compilation, of the code that leads there.
     """
     places: dict[str, str] = {}
     before: dict[tuple[object, object], Row] = {}
@@ -68,7 +68,7 @@ def _most_again(rows: Sequence[Row]) -> int:
 
 
 def _from(m: Measured, told: Callable[[Sequence[Row]], Value]) -> Value:
-    """What the compilations tell, where they are known."""
+    """The value that `told` computes from the compilations, if they are known; else Unknown."""
     rows = _compiled(m)
     return rows if isinstance(rows, Unknown) else told(rows)
 
@@ -81,29 +81,29 @@ def graph_breaks(m: Measured) -> Value:
 
 @metric("text", needs_gpu=False)
 def graph_break_lines(m: Measured) -> Value:
-    """Where these are, and torch's reason."""
+    """The lines of these graph breaks, and torch's reason for each."""
     return _from(m, lambda rows: _told(_broken(rows)))
 
 
 @metric("count", needs_gpu=False)
 def recompilations(m: Measured) -> Value:
-    """How often the same code was compiled again, since what it rests on has changed: of that for which it was most."""
+    """Recompilations of the same code, because an assumption of it has changed: the number for the code with most."""
     return _from(m, _most_again)
 
 
 @metric("text", needs_gpu=False)
 def recompiled_lines(m: Measured) -> Value:
-    """Which code that is, and what has changed."""
+    """The code that was recompiled, and the reason."""
     return _from(m, lambda rows: _told(_again(rows)))
 
 
 @metric("count", needs_gpu=False)
 def failed_compilations(m: Measured) -> Value:
-    """Compilations that failed: their code runs as it was written, and nothing says so."""
+    """Compilations that failed: their code runs uncompiled, without any message."""
     return _from(m, lambda rows: sum(_failed(rows).values()))
 
 
 @metric("text", needs_gpu=False)
 def failed_compilation_lines(m: Measured) -> Value:
-    """Which code that is, and the kind of the error."""
+    """The code that failed to compile, and the kind of the error."""
     return _from(m, lambda rows: _told(_failed(rows)))

@@ -1,4 +1,4 @@
-"""The device: its name, who makes it, and what it can do at most."""
+"""The device: its name, its maker, and its peak rates."""
 
 import re
 from collections import Counter
@@ -32,7 +32,9 @@ _BY_KERNEL: Vendors = {  # kernels of a vendor's own libraries
 
 @metric("text")
 def gpu_vendor(m: Measured) -> Value:
-    """Who makes the device: "AMD", "NVIDIA" or "Intel", by its name, else by the calls that launch, by kernels."""
+    """The maker of the device: "AMD", "NVIDIA" or "Intel", by its name, else by the launching calls, else by
+    kernels.
+    """
     line, board = m.timeline, m.gpu_info
     calls = line.trace.name[line.gpu.launch[line.gpu.launch >= 0]]
     vendor = (
@@ -45,7 +47,7 @@ def gpu_vendor(m: Measured) -> Value:
 
 
 def _told(vendors: Vendors, names: Iterable[str]) -> str:
-    """The vendor whose pattern most of the names match; "" where none does."""
+    """The vendor whose pattern most of the names match; "" if none does."""
     counts = Counter(vendor for name in names for vendor, pattern in vendors.items() if pattern.search(name))
     return max(counts, key=lambda vendor: counts[vendor], default="")
 
@@ -63,7 +65,7 @@ def compute_capability(m: Measured) -> Value:
 
 
 def peak_flops(m: Measured) -> tuple[float, str] | Unknown:
-    """Peak FLOP/s of one device and where it comes from."""
+    """Peak FLOP/s of one device and its source."""
     device = m.device
     if device.given_flops is None and m.without_gpu is not None:
         return m.without_gpu

@@ -28,7 +28,7 @@ _FUNCTION = r"autograd::engine::evaluate_function: "
 
 
 def variable(m: Measured, name: str) -> str | Unknown | None:
-    """The value of a variable that the capture records; None where it is not set."""
+    """The value of a variable that the capture records; None if it is not set."""
     if not m.record:
         return NO_RECORD
     return m.record.text(f"environment.{name}") if isinstance(m.record.get("environment"), dict) else UNTOLD

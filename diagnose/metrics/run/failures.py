@@ -1,4 +1,4 @@
-"""How often to save a checkpoint: by what one takes, and by how often such a job fails."""
+"""The checkpoint interval to advise, from the cost of a checkpoint and the failure rate of such a job."""
 
 from collections.abc import Callable
 
@@ -72,7 +72,7 @@ def best_save_interval_ns(m: Measured) -> Value:
 
 
 def _step_s(m: Measured) -> float:
-    """Of the steps between two checkpoints, without the profiler where that is known."""
+    """Seconds of the steps between two checkpoints, without the profiler if that is known."""
     return max(plain_step_ns(m), 1.0) / slowed_by_profiler(m) / 1e9
 
 
@@ -87,9 +87,9 @@ def _steps(m: Measured, mtbf_s: float) -> float | Unknown:
 
 @metric("share", RUN, needs_gpu=False)
 def least_spared_run_share(m: Measured) -> Value:
-    """Part of the run that best_save_interval_steps spares at least, work done again included; 0 where it spares none.
+    """Part of the run that best_save_interval_steps saves at least, repeated work included; 0 if it saves none.
 
-    Checkpoints are a fifth shorter than the one in the window, and the failure rate is the less favourable one.
+    Assumes checkpoints a fifth shorter than the one in the window, and the less favourable failure rate.
     """
     return _spared(m, WRITTEN_FAST, 1.0, min)
 

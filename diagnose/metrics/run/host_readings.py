@@ -1,4 +1,4 @@
-"""The host beside the steps: who waits for a core, what else runs there, swapping, and how far the GPU is."""
+"""The host during the steps: waiting for cores, other processes, swapping, and the distance to the GPU."""
 
 from diagnose.facts import Value
 from diagnose.formulas.accounting import share
@@ -28,7 +28,7 @@ def _share(rate: Reading | None) -> float | None:
 
 @metric("share", "the cores of the process", needs_gpu=False)
 def others_cpu_share(m: Measured) -> Value:
-    """CPU time on the cores of the process that neither it nor its children take; unknown where ranks share a host."""
+    """CPU time on the process's cores that neither it nor its children use; unknown if ranks share a host."""
     cores = limit(m.record, "cores_allowed")
     busy, own, workers = (
         reading(m.record, name, "rates") for name in ("allowed_cores_cpu_ns", "process_cpu_ns", "workers_cpu_ns")
@@ -68,7 +68,9 @@ def storage_wait_share(m: Measured) -> Value:
 
 @metric("bytes_per_s", needs_gpu=False)
 def storage_read_bytes_per_s(m: Measured) -> Value:
-    """What the process and its loader workers read from storage; the median second of the window."""
+    """Bytes per second that the process and its loader workers read from storage, in the median second of the
+    window.
+    """
     rates = [reading(m.record, name, "rates") for name in ("disk_read_bytes", "workers_disk_read_bytes")]
     known = [rate.median for rate in rates if rate is not None]
     return read(m, sum(known) if known else None)
@@ -76,13 +78,17 @@ def storage_read_bytes_per_s(m: Measured) -> Value:
 
 @metric("bytes_per_s", needs_gpu=False)
 def dropped_cache_bytes_per_s(m: Measured) -> Value:
-    """What is read from storage again because the page cache dropped it; the median second of the window."""
+    """Bytes per second read from storage again because the page cache dropped them, in the median second of the
+    window.
+    """
     again = reading(m.record, "read_again_bytes", "rates")
     return read(m, None if again is None else again.median)
 
 
 @metric("bytes_per_s", needs_gpu=False)
 def network_received_bytes_per_s(m: Measured) -> Value:
-    """What the host's network cards receive, InfiniBand left out; the median second of the window."""
+    """Bytes per second that the host's network cards receive, without InfiniBand, in the median second of the
+    window.
+    """
     received = reading(m.record, "network_received_bytes", "rates")
     return read(m, None if received is None else received.median)

@@ -1,8 +1,8 @@
-"""What of a step its phases take, where a job learns from what its model writes: generation, rewards, the update.
+"""Shares of the step by phase in jobs that learn from generated text: generation, rewards, the update.
 
-The step is cut where a phase begins and ends on the host. On the device a phase lasts until the last activity is done
-that was launched before its end, and where the device is done earlier, until its end on the host: what waits for the
-host counts in the phase in which the host is. So the phases, and what lies between them, add up to the step.
+The step is divided at the phases' begins and ends on the host. On the device a phase lasts until the last activity
+launched before its end is done or, if the device is done earlier, until its end on the host: idle time counts in the
+phase of the host. So the phases, and the time between them, add up to the step.
 """
 
 import re
@@ -53,14 +53,14 @@ def rewards_share(m: Measured) -> Value:
 def log_probabilities_share(m: Measured) -> Value:
     """The step while the log-probabilities of samples are computed, by the model as it was or the reference model.
 
-    Those of which the loss is made count in the update.
+    Log-probabilities for the loss count in the update.
     """
     return _share(m, _LOG_PROBABILITIES)
 
 
 @metric("share", STEP, needs_gpu=False)
 def update_share(m: Measured) -> Value:
-    """The step in forward and backward passes, clipping and the optimizer, where the trainer generates, too."""
+    """Share of the step in forward and backward passes, clipping and the optimizer, for trainers that also generate."""
     return _share(m, _UPDATE) if len(_on_host(m, _GENERATION)) else _NOT_MARKED
 
 

@@ -1,4 +1,4 @@
-"""How the run is set up, from the record that `diagnose run` writes beside the trace."""
+"""The setup of the run, from the record that `diagnose run` writes next to the trace."""
 
 import json
 from functools import lru_cache
@@ -48,9 +48,10 @@ def liger_asked(m: Measured) -> Value:
 
 @metric("flag", needs_gpu=False)
 def is_compiled(m: Measured) -> Value:
-    """Whether the model is compiled with torch.compile: by the record, else by what the trace shows of compiled code.
+    """Whether the model is compiled with torch.compile, by the record, else by compiled code in the trace.
 
-    That has to launch at least a tenth of the kernels outside the optimizer: less is a function beside the model.
+    Compiled code has to launch at least a tenth of the kernels outside the optimizer; less is some function outside the
+    model.
     """
     recorded = m.record.flag("compiled")
     if recorded is not None:
@@ -65,7 +66,7 @@ def is_compiled(m: Measured) -> Value:
 
 @metric("text", needs_gpu=False)
 def precision(m: Measured) -> Value:
-    """What products run in: "bf16", "fp16" (autocast or weights), else "fp32"."""
+    """The precision of products: "bf16", "fp16" (autocast or weights), else "fp32"."""
     for name in ("bf16", "fp16"):
         if m.record.flag(f"training_arguments.{name}"):
             return name
@@ -96,8 +97,8 @@ def micro_batch_size(m: Measured) -> Value:
 
 @metric("count", needs_gpu=False)
 def accumulation_steps(m: Measured) -> Value:
-    """Micro-batches of one optimizer step: as the trainer is set, else the batches that loaders gave in each step,
-    where as many backward passes began and one optimizer stepped.
+    """Micro-batches of one optimizer step: the trainer's setting, else the batches that loaders gave in each step, if
+    as many backward passes began and one optimizer stepped.
     """
     set_to = m.record.number("training_arguments.gradient_accumulation_steps")
     return m.recorded(m.once(_batches_with_gradients) if set_to is None else set_to)
@@ -117,7 +118,7 @@ def _batches_with_gradients(m: Measured) -> float | None:
 
 
 def _in_each_step(m: Measured, starts: Ints) -> float | None:
-    """How many of the starts each counted step holds; None where steps differ, or hold none."""
+    """The number of starts in each counted step; None if steps differ, or have none."""
     host, at = m.timeline.steps.host, np.sort(starts)
     counts = np.unique(np.searchsorted(at, host[:, 1]) - np.searchsorted(at, host[:, 0]))
     return float(counts[0]) if len(counts) == 1 and counts[0] else None
@@ -137,7 +138,7 @@ def filters_nan_losses(m: Measured) -> Value:
 
 @metric("text", needs_gpu=False)
 def compile_mode(m: Measured) -> Value:
-    """The mode that the Trainer compiles with; "default" where none is set."""
+    """The mode that the Trainer compiles with; "default" if none is set."""
     arguments = m.record.get("training_arguments")
     if not isinstance(arguments, dict) or "torch_compile_mode" not in arguments:
         return m.unrecorded

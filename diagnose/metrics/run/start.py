@@ -1,4 +1,4 @@
-"""What of the capture lies before the first counted step, and what it went into."""
+"""The part of the capture before the first counted step, and its largest cause."""
 
 from dataclasses import replace
 
@@ -23,13 +23,13 @@ _COUNTED = Unknown("most of the capture is counted", nothing_helps("its causes a
 
 @metric("share", "the capture", needs_gpu=False)
 def start_of_capture_share(m: Measured) -> Value:
-    """What of the capture lies before the first counted step, of all until the last one ends."""
+    """Share of the capture, up to the end of the last counted step, that comes before the first one."""
     return _share(m)
 
 
 @metric("text", needs_gpu=False)
 def start_of_capture_cause(m: Measured) -> Value:
-    """The largest cause of the time before the first counted step, where that is most of the capture."""
+    """The largest cause of the time before the first counted step, if that is most of the capture."""
     if _share(m) <= MOST:
         return _COUNTED
     if m.device_unseen:

@@ -33,8 +33,8 @@ _HIDDEN_BY_GRAPHS = Unknown(
 def trains(m: Measured) -> Value:
     """Whether a backward pass or an optimizer is seen, in the record or the trace.
 
-    Kernels tell it only where operators cannot: without operators or behind CUDA graphs. Unknown there, unless kernels
-    of gradients or optimizers run, or of attention, whose gradients have kernels of their own.
+    Kernels decide only if operators cannot: without operators, or behind CUDA graphs. It is unknown then, unless
+    kernels of gradients or optimizers run, or of attention, whose gradients have kernels of their own.
     """
     if m.record.text("optimizer.class") or isinstance(m.record.get("training_arguments"), dict) or _seen(m):
         return True

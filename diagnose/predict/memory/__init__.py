@@ -1,1 +1,1 @@
-"""What the memory of a job consists of, and what a change makes of it."""
+"""The parts of a job's memory, and the effect of a change on them."""

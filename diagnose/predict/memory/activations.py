@@ -1,4 +1,4 @@
-"""What the forward pass keeps for the backward pass: bytes for each token of a block, by part, and the loss's chain.
+"""Activations that the forward pass keeps for the backward pass: bytes per token of a block, by part, and of the loss.
 
 Counted as Korthikanti et al. 2022 (Reducing Activation Recomputation in Large Transformer Models, section 4) count:
 each operator keeps what its own gradient needs. Which tensors those are is read off autograd's saved tensors for the
@@ -41,9 +41,9 @@ class BlockActivations:
 
 
 def block_activations(plan: JobPlan) -> BlockActivations:
-    """Bytes for each token; tensor parallelism has divided what it divides.
+    """Bytes per token on one rank, after division by tensor parallelism.
 
-    With sequence parallelism what lies between the matrices is divided by tp, too (Korthikanti et al., section 4.2.2).
+    With sequence parallelism, tensors between the matrices are divided by tp, too (Korthikanti et al., section 4.2.2).
     """
     tp = plan.sharding.tp
     between = tp if plan.sharding.sequence_parallel else 1

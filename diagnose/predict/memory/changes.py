@@ -14,12 +14,12 @@ _HALF_OF_WEIGHTS = {"bfloat16": "bf16", "float16": "fp16"}
 
 
 def changed(plan: JobPlan, rule: Rule, facts: Facts) -> JobPlan | str:
-    """The job with the rule's change, the same one where no setting of it touches memory; or why that is not known.
+    """Return the job with the rule's change, unchanged if no setting affects memory, or why it is unknown.
 
     Args:
         plan: the job as it is.
-        rule: whose change is made.
-        facts: of the job, which the values of settings are computed from.
+        rule: the rule whose change is made.
+        facts: facts of the job, from which values of settings are computed.
     """
     patch = rule.patch_for(facts)
     asked = patch.set if patch else {}

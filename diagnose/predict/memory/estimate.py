@@ -29,11 +29,11 @@ class Part:
 
 @dataclass(frozen=True)
 class MemoryLedger:
-    """What the ranks of one pipeline stage hold at their fullest moment. The parts add up to `total_bytes`.
+    """The peak memory of the ranks of one pipeline stage. The parts add up to `total_bytes`.
 
     Attributes:
         stage: the pipeline stage, from 0.
-        parts: in the order of a report; a part that the job has not is left out.
+        parts: the parts in the order of a report, without those that the job does not have.
         capacity_bytes: memory of the GPU.
     """
 
@@ -48,17 +48,17 @@ class MemoryLedger:
 
     @property
     def reserved_bytes(self) -> int:
-        """What torch's allocator reserves: all but the CUDA context."""
+        """Bytes that torch's allocator reserves: all but the CUDA context."""
         return self.total_bytes - self.bytes_of("CUDA context")
 
     @property
     def allocated_bytes(self) -> int:
-        """What tensors take: all but the CUDA context and fragmentation. nanotron logs that of the first stage."""
+        """Bytes of tensors: all but the CUDA context and fragmentation. nanotron logs those of the first stage."""
         return self.reserved_bytes - self.bytes_of("fragmentation")
 
     @property
     def headroom_bytes(self) -> int:
-        """Memory of the GPU that is left; negative where the job does not fit."""
+        """Memory of the GPU that is left; negative if the job does not fit."""
         return self.capacity_bytes - self.total_bytes
 
     @property
@@ -114,12 +114,11 @@ def stage_parameters(plan: JobPlan, stage: int) -> float:
 
 
 def _training_state(plan: JobPlan, stage: int) -> dict[str, float]:
-    """Weights, gradients, master weights and optimizer states, divided as the ZeRO stage says (Rajbhandari et al. 2020,
-    section 5).
+    """Weights, gradients, master weights and optimizer states by ZeRO stage (Rajbhandari et al. 2020, section 5).
 
-    Gradients that are summed up in a wider type exist in the type of the backward pass as well. Autocast keeps a
-    16-bit copy of each weight from its first use to the end of the backward pass. So does FSDP's SHARD_GRAD_OP of what
-    it gathers, and divides the weights themselves.
+    Gradients that are summed up in a wider type exist in the type of the backward pass as well. Autocast keeps a 16-bit
+    copy of each weight from its first use to the end of the backward pass. FSDP's SHARD_GRAD_OP keeps a copy of what it
+    gathers in the same way, and shards the weights themselves.
     """
     precision, sharding = plan.precision, plan.sharding
     parameters = stage_parameters(plan, stage)
@@ -149,7 +148,7 @@ def micro_batches_in_flight(plan: JobPlan, stage: int) -> int:
 
 
 def _activations(plan: JobPlan, stage: int) -> dict[str, float]:
-    """Of all blocks and micro-batches in flight; with checkpointing what is kept of them, and one block in full."""
+    """Activations of all blocks and micro-batches in flight; with checkpointing, checkpoints and one block in full."""
     block = block_activations(plan)
     kept = plan.layers_per_stage[stage] * micro_batches_in_flight(plan, stage) * plan.micro_batch_tokens
     checkpoint = {"none": 0.0, "selective": block.selected, "full": block.boundary}[plan.checkpointing]
@@ -164,7 +163,7 @@ def _activations(plan: JobPlan, stage: int) -> dict[str, float]:
 
 
 def _loss(plan: JobPlan, stage: int) -> float:
-    """Of the last stage. Liger computes the head's gradient in the forward pass and keeps it beside the others."""
+    """Bytes of the loss in the last stage, else 0. Liger computes and keeps the head's gradient in the forward pass."""
     if stage < plan.sharding.pp - 1:
         return 0
     head = plan.model.head_weights / plan.sharding.tp * plan.precision.weight_bytes if plan.liger else 0
@@ -172,10 +171,10 @@ def _loss(plan: JobPlan, stage: int) -> float:
 
 
 def _communication_buffers(plan: JobPlan, stage: int) -> float:
-    """What collectives need beside the tensors that they serve.
+    """Bytes that collectives need in addition to the tensors they work on.
 
-    Tensor parallelism: copies of the micro-batch at full width. ZeRO-3: the weights of two blocks and of what belongs
-    to no block, gathered in the type of the products, and a block's gradients before they are scattered.
+    Tensor parallelism: copies of the micro-batch at full width. ZeRO-3: the weights of two blocks and of everything
+    outside the blocks, gathered in the type of the products, and a block's gradients before they are scattered.
     """
     sharding, precision, model = plan.sharding, plan.precision, plan.model
     width = plan.micro_batch_tokens * model.hidden * precision.compute_bytes

@@ -16,24 +16,24 @@ Schedule = Literal["1f1b", "afab"]
 ATTENTIONS: tuple[Attention, ...] = get_args(Attention)
 CHECKPOINTINGS: tuple[Checkpointing, ...] = get_args(Checkpointing)
 SCHEDULES: tuple[Schedule, ...] = get_args(Schedule)
-MOST = 10_000_000  # of anything that is counted in a job: nobody has more, and arithmetic with less stays finite
+MOST = 10_000_000  # of anything counted in a job: no job has more, and arithmetic with less stays finite
 ZERO_STAGES = {0: "DDP", 1: "ZeRO-1", 2: "ZeRO-2 or FSDP SHARD_GRAD_OP", 3: "ZeRO-3 or FSDP FULL_SHARD"}
 
 
 @dataclass(frozen=True)
 class Sharding:
-    """How a job is divided among its GPUs: dp x tp x pp of them.
+    """The parallelism of a job over dp x tp x pp GPUs.
 
     Attributes:
         dp: data-parallel ranks, each with a micro-batch of its own.
         tp: ranks that share every block's matrices (tensor parallelism).
         pp: stages of blocks (pipeline parallelism).
-        zero: what data-parallel ranks divide: 0 nothing, 1 optimizer states, 2 gradients too, 3 weights too.
-        replicas: copies that are sharded each by itself (HSDP); ZeRO divides by dp / replicas.
-        sequence_parallel: what lies between the matrices of a tensor-parallel block is divided by tp as well.
+        zero: the state that data-parallel ranks shard: 0 nothing, 1 optimizer states, 2 gradients too, 3 weights too.
+        replicas: number of copies that are each sharded separately (HSDP); ZeRO divides by dp / replicas.
+        sequence_parallel: whether tensors between the matrices of a tensor-parallel block are divided by tp as well.
         schedule: "1f1b" keeps at most pp micro-batches in flight, "afab" (all forward, all backward) all of them.
-        uneven_stages: stages are cut by the work of blocks and head, as nanotron cuts them, so that the first ones have
-            more blocks than the last; else pp has to divide the blocks.
+        uneven_stages: whether stages are cut by the work of blocks and head, as nanotron cuts them, so that the first
+            ones have more blocks than the last; else pp has to divide the blocks.
     """
 
     dp: int = 1
@@ -52,7 +52,7 @@ class Sharding:
 
     @property
     def shards(self) -> int:
-        """Ranks among which ZeRO divides what its stage says."""
+        """Number of ranks among which ZeRO shards the state."""
         return self.dp // self.replicas
 
 
@@ -114,13 +114,14 @@ class JobPlan:
 
     @property
     def optimizer_states(self) -> Optimizer:
-        """What its optimizer keeps."""
+        """The states that its optimizer keeps."""
         return optimizer_of(self.optimizer)
 
     @property
     def gathers_once(self) -> bool:
-        """Whether the weights are divided, and gathered for the forward pass and kept for the backward pass: FSDP's
-        SHARD_GRAD_OP, which stage 2 is wherever no master weights are kept beside.
+        """Whether the weights are sharded, gathered for the forward pass and kept for the backward pass.
+
+        That is FSDP's SHARD_GRAD_OP, which stage 2 is if there are no separate master weights.
         """
         sharding = self.sharding
         return sharding.zero == 2 and sharding.shards > 1 and not self.precision.master_bytes
@@ -154,8 +155,9 @@ class JobPlan:
 
 
 def stages_by_work(model: ModelShape, pp: int) -> tuple[int, ...]:
-    """Blocks of each stage where a stage ends with the first block that takes it beyond its share of the multiplied
-    weights, those of the head included (nanotron, `NanotronModel` set-up of pipeline blocks).
+    """Blocks of each stage, if a stage ends with the first block that exceeds its share of the multiplied weights.
+
+    The weights include those of the head (nanotron, `NanotronModel` set-up of pipeline blocks).
     """
     block = model.attention_weights + model.feed_forward_weights(model.experts_per_token)
     whole = model.layers * block + model.vocab * model.hidden
@@ -164,10 +166,10 @@ def stages_by_work(model: ModelShape, pp: int) -> tuple[int, ...]:
 
 
 def check_sharding(model: ModelShape, sharding: Sharding) -> None:
-    """Nothing, when the model can be divided so.
+    """Check that the model can be sharded in this way.
 
     Raises:
-        UserError: it cannot; the message says what is allowed.
+        UserError: it cannot; the message lists what is allowed.
     """
     if sharding.zero not in ZERO_STAGES:
         stages = ", ".join(f"{stage} ({name})" for stage, name in ZERO_STAGES.items())

@@ -1,4 +1,4 @@
-"""What other optimizers leave of a job's memory, by the bytes of their states."""
+"""Memory of the job with other optimizers, by the bytes of their states."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

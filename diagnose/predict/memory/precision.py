@@ -1,4 +1,4 @@
-"""What a number type costs: the bytes of each weight, gradient and optimizer state, and of an activation."""
+"""Bytes of number types: of each weight, gradient and optimizer state, and of an activation."""
 
 from dataclasses import dataclass
 from typing import TypeVar
@@ -51,12 +51,12 @@ weights and updates fp32 copies (DeepSpeed); with "-fp32-grads" gradients are su
 
 @dataclass(frozen=True)
 class Optimizer:
-    """What an optimizer keeps of each parameter.
+    """The states that an optimizer keeps per parameter.
 
     Attributes:
-        moments: values in the type of what it updates.
-        fixed_bytes: bytes of each parameter whatever that type is; those of 8-bit moments hold their scales.
-        factored: the second moment of a matrix is a row and a column of it.
+        moments: number of values in the type of the updated weights.
+        fixed_bytes: bytes per parameter whatever that type is; those of 8-bit moments include their scales.
+        factored: whether the second moment of a matrix is stored as a row and a column.
     """
 
     moments: int

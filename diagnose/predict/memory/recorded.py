@@ -1,4 +1,4 @@
-"""The job that was captured, as a plan: what its record says of model, batch, number types and sharding."""
+"""The captured job as a plan: the model, batch, number types and sharding in its record."""
 
 from typing import TypeVar
 
@@ -25,7 +25,7 @@ _ZERO_OF_STRATEGY = {"NO_SHARD": 0, "SHARD_GRAD_OP": 2, "FULL_SHARD": 3}
 
 
 class NotTold(Exception):
-    """What of the job the record does not tell."""
+    """A part of the job that the record does not contain."""
 
 
 def recorded_plan(m: Measured) -> JobPlan | str:

@@ -48,7 +48,7 @@ def _fits(plan: JobPlan, micro_batch: int, taken: float) -> bool:
 
 
 def remedies(plan: JobPlan) -> tuple[Remedy, ...]:
-    """What makes room, the change that admits the largest micro-batch first; what frees nothing is left out."""
+    """Changes that free memory, the one that admits the largest micro-batch first; others are left out."""
     now = memory_ledger(plan).total_bytes
     found = []
     for name, changed in _changes(plan):
@@ -59,13 +59,13 @@ def remedies(plan: JobPlan) -> tuple[Remedy, ...]:
 
 
 def together(plan: JobPlan, zero_stages: Collection[int]) -> tuple[tuple[str, ...], JobPlan]:
-    """Changes until one sequence fits, each time the one that frees most, and the job with them.
+    """Add the change that frees most until one sequence fits; return the changes and the job with them.
 
-    Where it still does not fit they are all that frees anything.
+    If it still does not fit, they are all changes that free anything.
 
     Args:
         plan: the job.
-        zero_stages: that its stack has.
+        zero_stages: ZeRO stages that its framework has.
     """
     made: tuple[str, ...] = ()
     job = replace(plan, micro_batch=1)
@@ -101,7 +101,7 @@ def _changes(plan: JobPlan) -> list[tuple[str, JobPlan]]:
 
 
 def _zero_stages(plan: JobPlan) -> list[tuple[str, JobPlan]]:
-    """The higher ZeRO stages; beside a pipeline only the first, since gradients are not scattered per micro-batch."""
+    """The higher ZeRO stages; with a pipeline only the first, since gradients are not scattered per micro-batch."""
     sharding = plan.sharding
     if sharding.shards == 1:
         return []

@@ -1,4 +1,4 @@
-"""What a remedy changes about a step: factors on durations, waits that vanish, and how collectives behave."""
+"""A remedy's change to a step: factors on durations, waits that vanish, and how collectives behave."""
 
 import hashlib
 from collections.abc import Hashable, Mapping
@@ -19,20 +19,20 @@ class Change:
 
     Attributes:
         kernels: factor on the duration of each GPU activity, aligned with `timeline.gpu`. An activity with factor 0
-            vanishes together with its launch and the operator time that issued it, as far as `host` does not say what
-            is left of that time.
-        merge: mask over `timeline.gpu` of activities that fuse: of each run of neighbours on a stream only the first
-            is launched, as above. Durations follow `kernels`.
-        host: factor on host time by cause of the ledger ("data-wait", "dispatch", "python", ...); "launch-latency"
-            and "kernel-gap" scale those two. "sync" scales what the calls take beside waiting; `no_wait` takes the
-            wait away. Without a GPU the causes are those of that ledger, operators and waiting for ranks included.
+            vanishes together with its launch and the operator time that issued it, unless `host` gives the rest of that
+            time.
+        merge: mask over `timeline.gpu` of activities that fuse: of each run of neighbours on a stream only the first is
+            launched, as above. Durations follow `kernels`.
+        host: factor on host time by cause of the ledger ("data-wait", "dispatch", "python", ...); "launch-latency" and
+            "kernel-gap" scale those two. "sync" scales the time of the calls apart from waiting; `no_wait` removes the
+            wait. Without a GPU the causes are those of that ledger, operators and waiting for ranks included.
         no_wait: mask over the events of `timeline.trace`: blocking calls that no longer wait for the device.
         launches: factor on the host time of every launch outside the optimizer's step: the call and the operator time
             that issued it.
         communication: factor on the duration of collectives.
-        overlap: collectives hold no later kernel back: they run on streams of their own that no kernel waits for.
-        communication_keeps: "duration": a collective takes as long as it does now. "end": the other ranks do not
-            change, so that a step with collectives takes at least as long as now.
+        overlap: whether collectives delay no later kernel: they run on streams of their own that no kernel waits for.
+        communication_keeps: "duration": a collective takes as long as before the change. "end": the other ranks do not
+            change, so that a step with collectives takes at least as long as before.
         host_speeds: factors on host time from the profiled to the unprofiled speed.
 
     Raises:
@@ -68,7 +68,7 @@ class Change:
     def content(self, activity: Ints, calls: Ints, communicates: bool) -> Hashable:
         """Equal for changes that do the same to steps with these activities and calls, rows of the trace.
 
-        `communicates` tells whether the steps hold collectives.
+        `communicates` is whether the steps hold collectives.
         """
         speeds = self.host_speeds
         return (

@@ -34,12 +34,12 @@ class Costs:
 
     @cached_property
     def host(self) -> Floats:
-        """What each item takes of the host."""
+        """Nanoseconds of the host for each item."""
         return self.before + self.own
 
     @cached_property
     def busy(self) -> Floats:
-        """What each item takes of its stream."""
+        """Nanoseconds of its stream for each item."""
         return self.gap + self.duration
 
     @cached_property
@@ -108,9 +108,9 @@ def _needed(items: Items, unlaunched: Mask) -> Mask:
 def _host(items: Items, change: Change, needed: Mask) -> tuple[Floats, Floats]:
     """Host time before each item and in it.
 
-    `change.launches` is of what operators dispatch, not of the launches of the optimizer's step. A call that is not
-    needed goes together with what issued it. Where `change.host` says what is left of the host's
-    issuing, that is left: who states it has counted the launches that go.
+    `change.launches` applies to what operators dispatch, not to launches of the optimizer's step. A call that is not
+    needed vanishes together with what issued it. If `change.host` gives the rest of the host's issuing time, that rest
+    stays: whoever states it has counted the launches that vanish.
     """
     calls, factors, called = items.calls, change.factors(CAUSES), items.call >= 0
     speeds = change.speeds(CAUSES)
@@ -135,7 +135,7 @@ def _issued(times: ByCause, factors: Floats) -> Floats:
 
 
 def _links(gpu: Activities, items: Items, overlap: bool, released: Ints) -> Links:
-    """What the items wait for, but for those released: the same object for changes that leave the same."""
+    """The dependencies of the items without those released: the same object for changes that leave the same ones."""
     changed = partial(_changed_links, gpu, items, overlap, released)
     return lately(items.known_links, (overlap, released.tobytes()), changed)
 

@@ -1,7 +1,7 @@
-"""What decides when a GPU activity starts: its stream and the gap, its launch and the latency, another stream.
+"""The start of GPU activities: after its stream and the gap, its launch and the latency, or another stream.
 
-Gaps and latencies are medians over the trace, by stream and pair of kinds where there are enough of them. No activity
-keeps the delay it was measured with: a replay that did would reproduce any step and prove nothing.
+Gaps and latencies are medians over the trace, by stream and pair of kinds if there are enough of them. No activity
+keeps its measured delay: a replay that kept it would reproduce any step and prove nothing.
 """
 
 from collections.abc import Sequence
@@ -31,12 +31,12 @@ class Starts:
 
     Attributes:
         previous: the activity before it on its stream, or NONE.
-        due: when the last of it and all before it on its stream was launched, in host time.
-        gap_ns: from the end of `previous`.
-        latency_ns: from the start of its launch call.
+        due: host time of the last launch among it and all before it on its stream.
+        gap_ns: typical time from the end of `previous`.
+        latency_ns: typical time from the start of its launch call.
         edge: the activity of another stream that it waits for, or NONE.
         edge_is_whole: whether `edge` is the last that its stream held at the launch.
-        edge_ns: from the end of `edge`.
+        edge_ns: typical time from the end of `edge`.
     """
 
     previous: Ints
@@ -74,7 +74,7 @@ def starts_of(gpu: Activities, call_name: Array, wait_calls: Ints) -> Starts:
 def medians(values: Ints, use: Mask, keys: Sequence[Array], otherwise: float) -> Floats:
     """For each row the median of `values` among the rows in `use` that share its first key with ENOUGH of them.
 
-    The last key takes whatever there is; a row for which there is nothing gets `otherwise`.
+    The last key needs only one row; a row without any match gets `otherwise`.
     """
     middle, used = np.full(len(values), np.nan), values[use]
     for at_least, key in zip([ENOUGH] * (len(keys) - 1) + [1], keys, strict=True):
@@ -104,7 +104,7 @@ def _previous(gpu: Activities) -> Ints:
 
 
 def _due(gpu: Activities) -> Ints:
-    """When the last of each activity and all before it on its stream was launched."""
+    """For each activity, the latest launch among it and all before it on its stream."""
     due = gpu.launch_start.copy()
     for queue in grouped(gpu.stream):
         due[queue] = np.maximum.accumulate(due[queue])
@@ -112,7 +112,7 @@ def _due(gpu: Activities) -> Ints:
 
 
 def _latencies(gpu: Activities, call_name: Array, use: Mask) -> Floats:
-    """Launch to start where the device had nothing else to do, by name of the call."""
+    """Typical time from launch to start when the device has nothing else to do, by name of the call."""
     busy_until = np.concatenate(([LONG_AGO], np.maximum.accumulate(gpu.end)[:-1])) if len(gpu) else gpu.end
     idle = use & (gpu.launch >= 0) & (busy_until <= gpu.launch_start) & (gpu.start >= gpu.launch_start)
     idle &= gpu.start <= gpu.launch_end + LATENCY_AT_MOST_NS
@@ -140,9 +140,9 @@ def _group_medians(values: Ints, group: Array, groups: int, at_least: int) -> Fl
 
 
 def _in_groups(values: Ints, group: Array, groups: int, places: Ints) -> Ints:
-    """What stands at the places where the values are ordered by group and in each ascend.
+    """The values at the places, when ordered by group and ascending within each.
 
-    By one sort of numbers where 64 bits hold both.
+    Sorts single numbers if 64 bits hold both group and value.
     """
     if not len(values):
         return np.zeros_like(places)
@@ -156,12 +156,12 @@ def _in_groups(values: Ints, group: Array, groups: int, places: Ints) -> Ints:
 
 
 def _edges(gpu: Activities, due: Ints, late: Mask, told: Mask) -> tuple[Ints, Mask]:
-    """The activity of another stream that each one waits for, and whether that is all its stream held at the launch.
+    """The activity of another stream that each one waits for, and whether it was its stream's last at the launch.
 
     It is the last one launched before, if it ended just before a late start (of several streams, the one that ended
-    last). A collective may start later still: it also needs free multiprocessors. Where the host made a stream wait,
-    it may have ended any time before (of several streams, the one launched on last). Of very many streams only the
-    busiest are looked at, since each activity is compared with each stream.
+    last). A collective may start later still: it also needs free multiprocessors. If the host made a stream wait, it
+    may have ended any time before (of several streams, the one launched on last). If there are very many streams, only
+    the busiest are examined, since each activity is compared with each stream.
     """
     edge, whole = rows_in(np.full(len(gpu), NONE, np.int64), len(gpu)), np.zeros(len(gpu), bool)
     best = np.full(len(gpu), LONG_AGO)

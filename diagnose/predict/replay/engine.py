@@ -13,10 +13,10 @@ _CONVERGED = 1e-6
 
 
 def period_ns(costs: Costs) -> float:
-    """How long one pass over the items takes when passes follow each other for ever.
+    """Nanoseconds of one pass over the items when passes repeat for ever.
 
-    Runs of items bound it from above with their shorter queue and from below with an endless one. Only where these
-    differ the items are looped over one by one.
+    Runs of items bound it from above with their shorter queue and from below with an endless one. Only if these differ
+    are the items looped over one by one.
     """
     if (runs := runs_of(costs)) is None:
         return by_items_ns(costs)

@@ -1,7 +1,7 @@
 """One logical host timeline: the calls that launch or block, and the host time before and inside them by cause.
 
-Main and autograd threads hand over to each other, so the calls of all launching threads form one sequence; where two
-calls overlap, the time counts once.
+Main and autograd threads hand over to each other, so the calls of all launching threads form one sequence; if two calls
+overlap, the time counts once.
 """
 
 import re
@@ -126,7 +126,7 @@ def _rows(timeline: Timeline, windows: Ints, synchronises: Mask) -> tuple[Ints, 
 
 
 def _reached(step: Ints, returned: Ints, windows: Ints) -> Ints:
-    """When all earlier calls of the same step have returned."""
+    """The time at which all earlier calls of the same step have returned."""
     reached = np.empty(len(returned), np.int64)
     first = np.searchsorted(step, np.arange(len(windows) + 1))
     for number, begin in enumerate(windows[:, 0]):

@@ -44,12 +44,12 @@ class HostLedger:
 
     @property
     def steps(self) -> int:
-        """How many there are."""
+        """Number of steps in the ledger."""
         return max((len(ns) for ns in self.each_ns.values()), default=0)
 
     @property
     def communicates(self) -> bool:
-        """Whether a collective holds up the host."""
+        """Whether a collective delays the host."""
         return bool(self.each_ns.get(EXPOSED, np.zeros(0)).any())
 
     def step_ns(self, change: Change) -> float:

@@ -1,7 +1,7 @@
-"""How fast the host is without the profiler, by what it does: the profiler takes a time for each event that it records.
+"""The host's speed without the profiler, by cause: the profiler adds time for each event that it records.
 
-So what calls many small operators gets longer by much, what computes for long in one operator hardly, and what records
-nothing, such as a collection of garbage, not at all.
+So code that calls many small operators gets much longer, long computations in one operator hardly longer, and work that
+records nothing, such as garbage collection, not longer at all.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,7 +16,7 @@ from diagnose.intervals import Intervals
 from diagnose.trace import Trace
 from diagnose.trace.vocabulary import ANNOTATIONS, PYTHON, RUNTIME
 
-SLOWEST_PROFILER = 0.3  # of the profiled time: a control step that asks for less is not believed
+SLOWEST_PROFILER = 0.3  # of the profiled time: a control step that implies less is not trusted
 MOST_EVENT_NS = 10_000.0  # an event takes 2 to 6 us; a difference that asks for more is the machine's
 _STEPS = 8  # bisections: to a 256th of the range
 
@@ -45,13 +45,13 @@ AS_PROFILED = HostSpeeds()
 
 @dataclass(frozen=True)
 class Recorded:
-    """What the host did by one cause in the replayed steps: nanoseconds of a step, and events that begin in these."""
+    """The host's work for one cause in the replayed steps: nanoseconds per step, and events that begin in it."""
 
     ns: float
     events: float
 
     def speed(self, event_ns: float) -> float:
-        """What is left of its time where each event costs so much."""
+        """Factor on its time without the profiler, if each event costs that much."""
         left = 1 - event_ns * self.events / self.ns if self.ns > 0 else 1.0
         return max(left, SLOWEST_PROFILER)
 
@@ -59,7 +59,7 @@ class Recorded:
 def recorded_by(trace: Trace, pieces: Mapping[str, Intervals], steps: int) -> dict[str, Recorded]:
     """Time and events of each cause per step, from the disjoint instants of each.
 
-    An event counts where it begins from: its shapes and its name are collected before its time begins to run.
+    An event counts for the cause just before it begins: its shapes and its name are collected before its time starts.
     """
     bounds = [bound for instants in pieces.values() if len(instants) for bound in (instants[0, 0], instants[-1, 1])]
     first, last = (int(min(bounds)), int(max(bounds))) if bounds else (0, 0)
@@ -81,16 +81,16 @@ def as_the_rest(recorded: Mapping[str, Recorded], cause: str) -> Recorded:
 
 
 def _points_in(points: Ints, instants: Intervals) -> int:
-    """How many of the sorted points lie in the disjoint instants."""
+    """Number of the sorted points in the disjoint instants."""
     return int((np.searchsorted(points, instants[:, 1]) - np.searchsorted(points, instants[:, 0])).sum())
 
 
 def speeds_that_fit(
     recorded: Mapping[str, Recorded], told: Mapping[str, float], fits: Callable[[HostSpeeds], bool]
 ) -> HostSpeeds:
-    """The slowest speeds at which the step `fits` the steps without the profiler; causes that are `told` keep theirs.
+    """The slowest speeds at which the step `fits` the steps without the profiler; causes in `told` keep theirs.
 
-    Each event takes equally long. What is more than `MOST_EVENT_NS` for each slows everything evenly.
+    Each event costs the same. Time beyond `MOST_EVENT_NS` per event slows everything evenly.
     """
 
     def by_events(event_ns: float, others: float = 1.0) -> HostSpeeds:
@@ -106,7 +106,7 @@ def speeds_that_fit(
 
 
 def _least(enough: Callable[[float], bool], low: float, high: float) -> float:
-    """The least value between the two that is enough; `high` where none is."""
+    """The least value between the two that is enough; `high` if none is."""
     for _ in range(_STEPS):
         middle = (low + high) / 2
         low, high = (low, middle) if enough(middle) else (middle, high)

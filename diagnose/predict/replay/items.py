@@ -1,8 +1,8 @@
-"""The step as one sequence of items, in an order in which each comes after all it waits for.
+"""The step as one sequence of items, in an order in which each comes after everything it waits for.
 
-An item is a host call with the GPU activity it launched, a host call alone, or an activity alone. Calls stand alone
-that wait or end a step; activities do that are later kernels of a graph, that the trace does not link, or that their
-stream holds back.
+An item is a host call with the GPU activity it launched, a host call alone, or an activity alone. Calls that wait or
+end a step are alone; so are activities that are later kernels of a graph, that the trace does not link, or that their
+stream delays.
 """
 
 from collections.abc import Hashable
@@ -25,7 +25,7 @@ _STREAM_WAITS = r"(cuda|hip)StreamWaitEvent|cuStreamWaitEvent"
 
 @dataclass(frozen=True)
 class Items:
-    """Columns of equal length; item numbers refer to other items, NONE where there is none.
+    """Columns of equal length; item numbers refer to other items, NONE if there is none.
 
     Attributes:
         call: row of `calls`, or NONE for an activity alone.
@@ -33,20 +33,20 @@ class Items:
         owner: the item whose call launched the activity: itself, an earlier one, or NONE.
         stream: number of the stream, counted from 0.
         previous: the activity before it on its stream, a row of `timeline.gpu` or NONE.
-        gap_ns: typically from the end of `previous`.
-        latency_ns: typically from the start of the launch call.
+        gap_ns: typical time from the end of `previous`.
+        latency_ns: typical time from the start of the launch call.
         source: the activity of another stream that it waits for, a row of `timeline.gpu` or NONE.
-        edge: the item of `source`, or ONE_STREAM - stream for all that holds.
+        edge: the item of `source`, or ONE_STREAM - stream for everything in that stream.
         wait: the item whose activity the call waits for, or ALL_STREAMS, or ONE_STREAM - stream.
-        own_ns: what the call takes of the host beside waiting.
-        duration_ns: how long the activity took; as `gap_ns` 0 without one.
+        own_ns: host time of the call apart from waiting.
+        duration_ns: duration of the activity; 0 without one, like `gap_ns`.
         is_communication: mask of the activities that are collectives.
         queue: launches that a stream holds before the next one blocks.
-        streams: how many streams there are.
-        edge_ns: typically from the end of `source`.
-        activities: how many the timeline has.
-        events: how many events the trace has.
-        known_links: what the items wait for under changes, by what these take away.
+        streams: number of streams.
+        edge_ns: typical time from the end of `source`.
+        activities: number of activities in the timeline.
+        events: number of events in the trace.
+        known_links: cache of the items' dependencies under changes, by what the changes remove.
     """
 
     call: Ints
@@ -101,12 +101,12 @@ class Items:
 
     @cached_property
     def dispatched_ns(self) -> tuple[Floats, Floats]:
-        """What operators take of the host to dispatch, before the call and in it."""
+        """Host time of dispatching by operators, before the call and in it."""
         return self.calls.before.of(DISPATCH)[self.call], self.calls.inside.of(DISPATCH)[self.call]
 
     @cached_property
     def call_ns(self) -> Floats:
-        """What the call took of the host, by all causes."""
+        """Host time of the call by all causes."""
         return np.asarray(self.calls.inside.total()[self.call])
 
 

@@ -1,4 +1,4 @@
-"""What many changes have in common is computed once."""
+"""A four-entry LRU cache for results that many changes share."""
 
 from collections.abc import Callable, Hashable
 from typing import TypeVar
@@ -10,7 +10,7 @@ Found = TypeVar("Found")
 
 
 def lately(known: dict[Key, Found], key: Key, made: Callable[[], Found]) -> Found:
-    """What is known of the key, else what is made of it; what was asked for last is kept for the next."""
+    """Return the cached value of the key, else compute and cache it; evicts the least recently used of five."""
     found = known.pop(key) if key in known else made()
     known[key] = found
     if len(known) > _FEW:

@@ -1,4 +1,4 @@
-"""What the items wait for, whatever they take of time, and the runs that they form: the same under most changes."""
+"""The dependencies of the items, whatever their durations, and the runs that they form: the same under most changes."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -55,11 +55,11 @@ class Runs:
 
     Attributes:
         first: the first item of each run, shape (runs,).
-        lengths: how many items each has, shape (runs,).
+        lengths: number of items of each run, shape (runs,).
         opening: the first item of each run with an activity, its first item for one without, shape (runs,).
         used: mask of the runs with an activity, shape (runs,).
-        caller: for each item the one whose call launched its activity, where that is of its own run, else NONE.
-        links: of the runs as items of their own. The queue holds runs.
+        caller: for each item the one whose call launched its activity, if that is in the same run, else NONE.
+        links: links of the runs as items of their own. The queue holds runs.
     """
 
     first: Ints

@@ -1,4 +1,4 @@
-"""Passes over the items: by compiled code where it is installed, else in Python, to the same clocks bit for bit.
+"""Passes over the items: by compiled code if it is installed, else in Python, with bitwise equal results.
 
 `diagnose.predict.replay._loop` holds the loop alone; the arrays are made here.
 """
@@ -31,7 +31,7 @@ def passes(costs: Costs) -> Iterator[Floats]:
 
 
 def loop_in_use() -> Literal["compiled", "reference"]:
-    """What goes over the items; `DIAGNOSE_REPLAY=reference` asks for Python where both are there."""
+    """The implementation in use; `DIAGNOSE_REPLAY=reference` selects Python if both are there."""
     asked = os.environ.get("DIAGNOSE_REPLAY")
     return "reference" if _loop is None or asked == "reference" else "compiled"
 
@@ -41,9 +41,9 @@ def _takes_a_place(costs: Costs) -> Mask:
 
 
 def _queues(streams: Ints, places: int) -> dict[int, deque[float]]:
-    """When each of a stream's last launches started, the one that has to for the next to find a place being first.
+    """Start times of each stream's last launches; the next launch finds a place once the first has started.
 
-    The first of a queue that is not full has started long ago.
+    In a queue that is not full, the first counts as started long ago.
     """
     return {stream: deque([-math.inf], places) for stream in np.unique(streams).tolist()}
 
@@ -102,11 +102,11 @@ def compiled_passes(costs: Costs) -> Iterator[Floats]:
 
 
 def arrays_of(costs: Costs) -> dict[str, Array]:
-    """What the compiled loop takes, in its order: the columns, then what it writes to and `first`.
+    """The arguments of the compiled loop in order: the columns, then the arrays that it writes to, and `first`.
 
     `called` and `ended` are times of each item. `clocks` are the host's, the streams' and the latest of the streams'.
     `begun` are the starts of the last launches: places `first[s]` to `first[s + 1]` for the queue of stream s, of which
-    the next launch takes `following[s]`. What is at a place before has started long ago.
+    the next launch takes `following[s]`. The initial value of a place is a start long ago.
     """
     links, takes_a_place = costs.links, _takes_a_place(costs)
     first = _first_places(links, takes_a_place)
@@ -124,7 +124,7 @@ def arrays_of(costs: Costs) -> dict[str, Array]:
 
 
 def _first_places(links: Links, takes_a_place: Mask) -> Ints:
-    """Where the places of each stream's queue begin, and where the last ends: no more of them than launches in all."""
+    """The first place of each stream's queue, and the end of the last: no more places than launches in all."""
     stream = np.clip(links.stream[takes_a_place], -1, links.streams)
     launches = np.bincount(stream + 1, minlength=links.streams + 2)[1 : links.streams + 1]
     return np.concatenate(([0], np.cumsum(np.minimum(launches * PASSES, links.queue))))

@@ -20,10 +20,10 @@ from diagnose.timeline.steps import host_steps
 STEPS = 3
 MOST_ACTIVITIES = 100_000  # of several steps: a replay walks all of them, tens of times
 STRICT_ERROR_LIMIT = 0.05
-BETWEEN_STEPS_SHARE = 0.1  # of a step: a longer pause before it is no part of it
+BETWEEN_STEPS_SHARE = 0.1  # of a step: a longer pause before it is not part of it
 DEVICE_BOUND_SHARE = 0.02
 ALIKE_SHARE = 0.05  # of the mean step: replayed steps that lie further apart from it predict for other steps
-ODD_FACTOR = 2.0  # of the median step: one that is longer may not fall on the device as soon as in the trace again
+ODD_FACTOR = 2.0  # of the median step: a longer one may not recur on the device as soon as in the trace
 LINKED_AT_LEAST = 0.5  # of the activities of the replayed steps
 
 NOT_SHOWN = "kernels wait for something the trace does not show: another process on the GPU, or other ranks"
@@ -41,10 +41,10 @@ class Replay:
     """Steps of one rank that can be replayed with a change.
 
     Attributes:
-        steps: the replayed ones, as rows of the counted steps: on a device those that stand for all.
-        measured_ns: mean time of these steps, on the device where there is one.
+        steps: the replayed steps, as rows of the counted steps: on a device, a sample of them.
+        measured_ns: mean time of these steps, on the device if there is one.
         waits: rows of the trace of the calls in them that wait for the device, for `Change.no_wait`.
-        recorded: what the host did in such a step by each cause, as far as `Change.host_speeds` scales it.
+        recorded: the host's work in such a step by cause, as far as `Change.host_speeds` scales it.
     """
 
     steps: tuple[int, ...]
@@ -59,8 +59,10 @@ class Replay:
 
     @classmethod
     def of(cls, timeline: Timeline, attribution: Attribution) -> "Replay":
-        """Prepares at most STEPS steps, fewer where they are large. Without a GPU a step is its ledger of host time:
-        all counted steps, which cost nothing to replay, so that the shares of the report are those of the prediction.
+        """Prepare at most STEPS steps, fewer if they are large.
+
+        Without a GPU a step is its ledger of host time. All counted steps are then replayed, at no cost, so that the
+        shares of the report are those of the prediction.
         """
         if not timeline.has_gpu:
             return _on_host(timeline, attribution)
@@ -68,7 +70,7 @@ class Replay:
 
     @classmethod
     def failed(cls, because: str) -> "Replay":
-        """One that predicts nothing, and says why."""
+        """A replay that predicts nothing, for the given reason."""
         return cls((), 0.0, np.zeros(0, np.int64), lambda change: 0.0, False, because)
 
     def step_ns(self, change: Change | None = None) -> float:
@@ -81,13 +83,13 @@ class Replay:
 
     @property
     def draws(self) -> bool:
-        """Whether `drawn_ns` tells anything."""
+        """Whether `drawn_ns` returns draws."""
         return self._drawn_ns is not None
 
     def drawn_ns(self, change: Change) -> Floats | None:
-        """The step with the change in other draws of the same steps, shape (draws,): how far the steps tell it.
+        """Step times with the change in resampled draws of the same steps, shape (draws,).
 
-        None where steps are not drawn: on a device, and where there is only one.
+        None if steps are not drawn: on a device, or if there is only one.
         """
         return None if self._drawn_ns is None else self._drawn_ns(change)
 
@@ -97,7 +99,7 @@ class Replay:
 
     @property
     def strict_error(self) -> float:
-        """How far the unchanged replay is from the measured steps, as a share of these."""
+        """Relative difference between the unchanged replay and the measured steps."""
         return abs(self._unchanged_ns / self.measured_ns - 1) if self.measured_ns else np.inf
 
     @property
@@ -107,7 +109,7 @@ class Replay:
 
     @property
     def because(self) -> str:
-        """Why predictions are withheld, "" when they are not."""
+        """The reason why predictions are withheld, "" if they are not."""
         if self._obstacle or self.strict_error <= STRICT_ERROR_LIMIT:
             return self._obstacle
         return self._unseen if self._unchanged_ns < self.measured_ns else NOT_STEADY
@@ -118,12 +120,12 @@ def host_speeds_for(
 ) -> HostSpeeds:
     """The factors on host time at which the unchanged replay takes as long as a step without the profiler.
 
-    All 1.0 when the device bounds the step anyway: a factor is not read from less than DEVICE_BOUND_SHARE of the step.
+    All 1.0 if the device bounds the step anyway: no factor is derived from less than DEVICE_BOUND_SHARE of the step.
 
     Args:
         replay: the profiled steps.
         unprofiled_step_ns: the step without the profiler.
-        told_ns: time of causes in that step, where something else told it.
+        told_ns: time of causes in that step, if known from another source.
     """
     known = {cause: ns / replay.recorded[cause].ns for cause, ns in (told_ns or {}).items() if cause in replay.recorded}
     fastest = replay.step_ns(Change(host_speeds=HostSpeeds(SLOWEST_PROFILER, known)))
@@ -157,7 +159,7 @@ def _on_device(timeline: Timeline, lengths: Ints) -> Replay:
 
 
 def _what_kernels_wait_for(timeline: Timeline, lengths: Ints) -> str:
-    """Why the steps take longer than the same ones that follow each other for ever."""
+    """The reason why the steps take longer than the same steps repeated for ever."""
     if timeline.other_gpus.count:
         return ELSEWHERE
     return NOT_ALIKE if lengths.max() > ODD_FACTOR * np.median(lengths) else NOT_SHOWN
@@ -181,7 +183,7 @@ def _standing_for_all(timeline: Timeline, lengths: Ints) -> tuple[int, ...]:
 
 
 def _stand_for_all(lengths: Ints, steps: tuple[int, ...]) -> bool:
-    """Whether the mean of these steps is that of all, about which the report speaks."""
+    """Whether these steps have about the mean of all steps, which the report is about."""
     return bool(abs(lengths[list(steps)].mean() - lengths.mean()) <= ALIKE_SHARE * lengths.mean()) if steps else True
 
 
@@ -205,7 +207,7 @@ def _remembered(replayed_ns: Callable[[Change], float], items: Items, communicat
 
 
 def _host_windows(timeline: Timeline, steps: tuple[int, ...]) -> Ints:
-    """Host windows of the steps, each from the end of the step before it where that is near."""
+    """Host windows of the steps, each from the end of the step before it if that is near."""
     host = timeline.steps.host[list(steps)]
     ends = np.sort(host_steps(timeline.trace).host[:, 1])
     earlier = ends[np.maximum(np.searchsorted(ends, host[:, 0], side="right") - 1, 0)]
@@ -215,9 +217,10 @@ def _host_windows(timeline: Timeline, steps: tuple[int, ...]) -> Ints:
 
 
 def _measured_ns(timeline: Timeline, steps: tuple[int, ...]) -> float:
-    """Mean device step. One without a step before it ends on the device before the host is done: it lasts as the host.
+    """Mean device step. A step without one before it ends on the device before the host is done, so it counts as long
+    as on the host.
 
-    What the host does after its last launch delays the device in the next step, which such a trace may not hold.
+    The host's work after its last launch delays the device in the next step, which such a trace may not hold.
     """
     device, host = timeline.steps.device[list(steps)], timeline.steps.host[list(steps)]
     lengths, on_host = device[:, 1] - device[:, 0], host[:, 1] - host[:, 0]

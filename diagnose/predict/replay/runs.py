@@ -8,12 +8,12 @@ from diagnose.predict.replay.links import Runs
 
 
 def runs_of(costs: Costs) -> Costs | None:
-    """The runs of the items as items of their own, with a queue that holds runs; None for a queue too short for that.
+    """The runs of the items as items, with a queue that holds runs; None if the queue is too short for that.
 
-    Nothing waits inside a run, so what it does to the clocks of host and stream is one sum and one maximum of sums: in
-    max-plus algebra a product of matrices, which may be taken in any grouping.
-    Unless queues fill, the clocks at the ends of the runs are those of the items. Where they do the clocks of the runs
-    are no earlier: a run has to wait before its first call for all that its last one could find in the queue.
+    Nothing waits inside a run, so its effect on the clocks of host and stream is one sum and one maximum of sums: in
+    max-plus algebra a product of matrices, which may be taken in any grouping. Unless queues fill, the clocks at the
+    ends of the runs are those of the items. If they do fill, the clocks of the runs are no earlier: a run has to wait
+    before its first call for everything that its last one could find in the queue.
     """
     if (runs := costs.links.runs) is None:
         return None
@@ -31,10 +31,10 @@ def runs_of(costs: Costs) -> Costs | None:
 
 
 def _launched_end(costs: Costs, busy: Floats, runs: Runs) -> Floats:
-    """When the run of each item ends if the item starts as soon as its launch allows, after the call that the run's
-    launches count from: its own first one, or that of the item that launched all of it.
+    """The end of each item's run if the item starts as soon as its launch allows, relative to the call that the run's
+    launches count from: its own first call, or that of the item that launched all of it.
 
-    `busy` is what the stream takes for each run.
+    `busy` is the stream's time for each run.
     """
     called = _sum_before(costs.host, runs) + costs.before - np.repeat(costs.before[runs.first], runs.lengths)
     after = np.repeat(busy, runs.lengths) - _sum_before(costs.busy, runs) - costs.busy

@@ -1,7 +1,7 @@
-"""What a host call waits for, and what it takes of the host beside that.
+"""The target that a host call waits for, and its host time apart from waiting.
 
-Synchronisations, copies from and to pageable memory, and launches on a full queue wait. How long is the replay's to
-say; what they take beside is a median, never the call's own.
+Synchronisations, copies from and to pageable memory, and launches on a full queue wait. The replay computes how long;
+the time apart from waiting is a median, never the call's own.
 """
 
 import re
@@ -30,7 +30,7 @@ _FREES = re.compile(r".*Free$")
 
 @dataclass(frozen=True)
 class Waits:
-    """For each call: an activity, ALL_STREAMS, ONE_STREAM - stream, or NONE; and the host time it takes beside."""
+    """For each call: an activity, ALL_STREAMS, ONE_STREAM - stream, or NONE; and its host time apart from waiting."""
 
     target: Ints
     own_ns: Floats
@@ -38,9 +38,9 @@ class Waits:
 
 @dataclass(frozen=True)
 class Queue:
-    """How many launches a stream holds before the next one blocks.
+    """The number of launches that a stream holds before the next one blocks.
 
-    `most_ns` is what each call takes of the host at most, beside waiting for room: infinite where there was room.
+    `most_ns` is an upper bound on the host time of each call apart from waiting for room: infinite if there was room.
     """
 
     launches: int
@@ -58,7 +58,7 @@ def queue_of(timeline: Timeline, launched: Ints, stream: Ints) -> Queue:
 
 
 def waits_of(timeline: Timeline, calls: Calls, starts: Starts, launched: Ints, stream: Ints, most_ns: Floats) -> Waits:
-    """What each of `calls` waits for.
+    """Return the target that each of `calls` waits for.
 
     Args:
         timeline: one rank with GPU activities.
@@ -66,7 +66,7 @@ def waits_of(timeline: Timeline, calls: Calls, starts: Starts, launched: Ints, s
         starts: the order of the activities on their streams.
         launched: the first activity that each call launched, or NONE.
         stream: the number of each activity's stream.
-        most_ns: what each call takes at most beside waiting.
+        most_ns: upper bound on each call's time apart from waiting.
     """
     target, own_ns = np.full(len(calls), NONE, np.int64), (calls.end - calls.start).astype(float)
     whole, frees = _named(timeline, calls, _WHOLE_DEVICE), _named(timeline, calls, _FREES)
@@ -95,10 +95,11 @@ def _typical(ns: Floats) -> float:
 
 
 def _synchronised(gpu: Activities, calls: Calls, starts: Starts, stream: Ints, rows: Ints) -> tuple[Ints, Ints]:
-    """What each synchronisation waits for, and when that had ended.
+    """The target that each synchronisation waits for, and its end.
 
-    The trace does not say which stream a call waits for: it is the one whose work ended just before the call did, or,
-    when nothing was left to wait for, the one launched on last. Of very many streams only the busiest are looked at.
+    The trace does not show which stream a call waits for. It is taken to be the one whose work ended just before the
+    call did or, if nothing was left to wait for, the one launched on last. If there are very many streams, only the
+    busiest are examined.
     """
     begin, until = calls.start[rows], calls.end[rows] + _RETURN_NS
     streams = busiest(grouped(stream))
@@ -130,7 +131,8 @@ def _blocking_copies(timeline: Timeline, calls: Calls, launched: Ints) -> Ints:
 
 
 def _full_queue(timeline: Timeline, stream: Ints) -> tuple[int, Mask, Floats]:
-    """How many launches a stream holds; the activities whose call met a full queue, and what it takes beside waiting.
+    """The launches that a stream holds, the activities launched on a full queue, and the calls' time apart from
+    waiting.
 
     A full queue shows in many calls that last long and return when the same number of launches is left to start.
     """

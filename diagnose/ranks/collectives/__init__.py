@@ -1,1 +1,1 @@
-"""The same collective on every rank: what a call is, which calls belong together, and what their clocks say."""
+"""The same collective on every rank: the fields of a call, which calls belong together, and the clocks they align."""

@@ -1,6 +1,6 @@
-"""Transfer and waiting by start times on aligned clocks, held against those by durations, which need no clocks.
+"""Transfer and waiting by start times on aligned clocks, compared with those by durations, which need no clocks.
 
-By durations is what the ledger uses: the two differ where ranks do not end a collective together.
+The ledger uses durations; the two differ if ranks do not end a collective together.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,7 +32,7 @@ class ByStart(msgspec.Struct, frozen=True):
 
 
 def by_start(ranks: Sequence[RankDigest], group: GroupMatch, alignment: Alignment) -> ByStart | None:
-    """Transfer and waiting on aligned clocks; None where a member's clock is not aligned, or not known how well."""
+    """Transfer and waiting on aligned clocks; None if a member's clock is not aligned, or its error is unknown."""
     error = RESIDUALS * _OF_TWO * float(alignment.residual[group.members].max())
     if not np.isfinite(error):
         return None
@@ -45,7 +45,7 @@ def by_start(ranks: Sequence[RankDigest], group: GroupMatch, alignment: Alignmen
 def agreement(ranks: Sequence[RankDigest], matched: Match, alignment: Alignment) -> float | None:
     """Part of all waiting above three residuals on which durations and start times agree within three residuals.
 
-    None where no waiting is that long, or no clock is aligned that well.
+    None if no waiting is that long, or no clock is aligned that well.
     """
     parts = [_compared(group, waits) for group, waits in _aligned(ranks, matched, alignment)]
     claimed, agreed = sum(c for c, _ in parts), sum(a for _, a in parts)

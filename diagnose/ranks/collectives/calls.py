@@ -1,4 +1,4 @@
-"""The collectives of one rank in its counted steps, as columns that travel to where the ranks are joined."""
+"""The collectives of one rank in its counted steps, as columns that are passed to where the ranks are joined."""
 
 from collections.abc import Hashable, Sequence
 from typing import TypeVar
@@ -110,7 +110,7 @@ def _host_ranges(timeline: Timeline) -> tuple[Ints, Ints, Ints, Ints, Fields]:
 def _launched_in(timeline: Timeline, activity: Ints) -> Ints:
     """The number of the counted step that launched each activity, NOT_RECORDED outside.
 
-    The launch says it better than the device, which may end a collective of the next step before the last of this one.
+    The launch decides rather than the device, which may end a collective of the next step before the last of this one.
     """
     gpu, steps = timeline.gpu, timeline.steps
     on_device = _step_at(timeline, gpu.end[activity])
@@ -144,7 +144,9 @@ def _kinds(timeline: Timeline, rows: Ints, known: Fields) -> list[str]:
 
 
 def _kind(timeline: Timeline, row: int, at: int, around: int) -> str:
-    """By the fields, else the annotation, since NCCL runs several collectives in one kernel; else by its own name."""
+    """The kind by the fields, else by the annotation (NCCL runs several collectives in one kernel), else by its own
+    name.
+    """
     trace = timeline.trace
     if not timeline.has_gpu:
         shape = trace.shape[row]

@@ -1,7 +1,7 @@
-"""How the ranks' clocks stand to each other, by the ends of the collectives that they share; host clocks say nothing.
+"""Align the ranks' clocks by the ends of the collectives that they share; host clocks are not reliable enough.
 
 No rank can end an all-reduce, all-gather, reduce-scatter or all-to-all before all have begun it, and all end it
-together but for the last hop. Ranks that share no process group with the first one are reached through others.
+together except for the last hop. Ranks that share no process group with the first one are reached through others.
 """
 
 from collections import deque
@@ -26,15 +26,15 @@ _UNIFORM = 12**0.5  # span over standard deviation of times spread evenly
 
 
 class Alignment(msgspec.Struct, frozen=True):
-    """The clocks of a job's ranks against that of the first; arrays of shape (ranks,).
+    """The clocks of a job's ranks relative to the first rank's; arrays of shape (ranks,).
 
     Attributes:
         known: ranks that a chain of shared collectives joins to the first.
         offset: nanoseconds to add to a rank's absolute time at its `origin`.
-        drift: change of that for each nanosecond, 0 where it cannot be told from none.
+        drift: change of the offset per nanosecond, 0 if it is not significant.
         origin: absolute time of the rank's own clock.
-        residual: median distance in nanoseconds of the aligned ends, NaN of fewer than three shared collectives.
-        drifts: ranks whose drift is seen.
+        residual: median distance in nanoseconds of the aligned ends, NaN for fewer than three shared collectives.
+        drifts: ranks with a significant drift.
     """
 
     known: Mask
@@ -75,10 +75,10 @@ def align(ranks: Sequence[RankDigest], matched: Match) -> Alignment:
 
 
 def align_all(ranks: Sequence[RankDigest], matched: Match) -> Alignment:
-    """As `align`, and what it leaves over by whatever else the ranks share; for an order, not for a residual.
+    """Like `align`, then align the other ranks by anything that they share; good for an order, not for residuals.
 
     A broadcast or a send may end on one rank before another: that sets a clock to within its duration. A rank that
-    nothing joins to the first begins its trace with it, and sets the clocks of those it is joined with.
+    nothing joins to the first is assumed to begin its trace with it, and sets the clocks of those it is joined with.
     """
     alignment, base = align(ranks, matched), bases_of(ranks)
     by_groups = _ByGroups(alignment, base, [group for group in matched if len(group.call)])
@@ -116,14 +116,15 @@ class _ByGroups:
 
 
 def bases_of(ranks: Sequence[RankDigest]) -> Ints:
-    """Absolute time at time 0 of each rank's trace; 0 where what the trace states is no time."""
+    """Absolute time at time 0 of each rank's trace; 0 if the stated time is implausible."""
     return np.array([rank.base_ns if abs(rank.base_ns) < _NO_TIME else 0 for rank in ranks], np.int64)
 
 
 def _extend(alignment: Alignment, group: GroupMatch, base: Ints) -> list[int]:
-    """Aligns the group's members that are not yet aligned with those that are; which ones those were.
+    """Align the group's members that are not yet aligned with those that are; return the newly aligned ones.
 
-    By its symmetric collectives where it has any. The reference is the middle one of the aligned members' ends.
+    It uses the group's symmetric collectives if there are any. The reference is the middle one of the aligned members'
+    ends.
     """
     telling = group.symmetric if group.symmetric.any() else np.ones(len(group.call), bool)
     ends = group.end[telling] + base[group.members]
@@ -141,10 +142,10 @@ def _extend(alignment: Alignment, group: GroupMatch, base: Ints) -> list[int]:
 
 
 def _fitted(reference: Ints, ends: Ints) -> _Fit:
-    """Offset, and drift where it is seen, of each column of ends, shape (instances, members), to the reference.
+    """Offset, and drift if significant, of each column of ends, shape (instances, members), to the reference.
 
-    Medians, because a rank that leaves a collective late errs to one side only and now and then by much. What is left
-    of the first distance is small enough for floats to hold each nanosecond.
+    It uses medians, because a rank that leaves a collective late errs to one side only and at times by much. The rest
+    after subtracting the first distance is small enough for floats to hold each nanosecond.
     """
     distance = reference[:, None] - ends
     offset = np.median(distance - distance[:1], axis=0)

@@ -1,7 +1,7 @@
 """The fields of each collective kernel: its own, else those of the host's record that launched it.
 
 RCCL and some versions of Kineto leave the fields on the host's `record_param_comms` alone. Before torch 2.3 there are
-none, and only the annotation around the launch tells which collective a kernel belongs to. A batch of sends and
+none, and only the annotation around the launch shows which collective a kernel belongs to. A batch of sends and
 receives is recorded call by call and launched as one kernel after the last.
 """
 
@@ -20,12 +20,12 @@ _ANNOTATION = r"(nccl|rccl|xccl|hccl|cncl):"
 
 
 class Fields(msgspec.Struct, frozen=True):
-    """What is known of some GPU activities, columns of equal length, each ABSENT where nothing is.
+    """The fields of some GPU activities, columns of equal length; ABSENT if unknown.
 
     Attributes:
         field: index of the trace's `collectives`.
         annotation: row of the annotation around the launch.
-        messages: shape (messages, 3): which of the activities, its sender and its receiver, ranks of the job.
+        messages: shape (messages, 3): index of the activity, and the ranks of its sender and receiver in the job.
     """
 
     field: Ints
@@ -68,7 +68,7 @@ def _records(trace: Trace) -> Ints:
 
 
 def _around(trace: Trace, ranges: Ints, launch: Ints) -> Ints:
-    """Which of the ranges, none within another, each launch lies in on its own thread."""
+    """The index of the range around each launch on its own thread, ABSENT if none; ranges do not nest."""
     at = _last_before(trace, ranges, launch)
     if not len(ranges):
         return at
@@ -78,7 +78,7 @@ def _around(trace: Trace, ranges: Ints, launch: Ints) -> Ints:
 
 
 def _last_before(trace: Trace, ranges: Ints, calls: Ints) -> Ints:
-    """Which of the ranges began last before each call, in order of thread and time.
+    """The index of the range that began last before each call, in order of thread and time.
 
     Both are sorted as one list, in which the latest range before a place is a running maximum of places of ranges.
     """
@@ -106,9 +106,9 @@ def _batches(trace: Trace, records: Ints, launch: Ints, field: Ints) -> tuple[In
 
 
 def _next_after(trace: Trace, rows: Ints, calls: Ints) -> Ints:
-    """Which of the calls comes first after each event, in order of thread and time; the last one when none does.
+    """The index of the first call after each event, in order of thread and time; the last call if there is none.
 
-    As in `_last_before`, from the end: the nearest call behind a place is a running minimum of places of calls.
+    As in `_last_before`, from the end: the nearest call after a place is a running minimum of places of calls.
     """
     both = np.concatenate((rows, calls))
     is_call = np.arange(len(both)) >= len(rows)

@@ -17,14 +17,14 @@ class GroupCalls(msgspec.Struct, frozen=True):
     """Collectives of one process group, those of the first member first, each member's in order of start.
 
     Attributes:
-        group: its name and, where known, its ranks.
+        group: its name and, if known, its ranks.
         members: positions of its ranks in the job, shape (members,).
-        member: which of the members each call is of; columns of equal length from here on.
+        member: index into `members` for each call; columns of equal length from here on.
         call: row of that member's `calls`.
         step: number of the step.
-        seq: number in the process group, ABSENT when not recorded.
+        seq: number in the process group, ABSENT if not recorded.
         kind: index of `kinds`.
-        bytes: of the message, ABSENT when not recorded.
+        bytes: bytes of the message, ABSENT if not recorded.
     """
 
     group: Group
@@ -39,13 +39,13 @@ class GroupCalls(msgspec.Struct, frozen=True):
 
     @property
     def has_seq(self) -> bool:
-        """Whether every call carries its number in the group, and these tell most calls apart."""
+        """Whether every call carries its number in the group, and these numbers distinguish most calls."""
         distinct = len(np.unique(code_of(self.member, self.seq)))
         return bool((self.seq >= 0).all()) and 2 * distinct > len(self.seq)
 
     @property
     def is_told(self) -> bool:
-        """Whether every call says of what kind it is."""
+        """Whether the kind of every call is known."""
         return not any(is_untold(kind) for kind in self.kinds)
 
 
@@ -76,11 +76,11 @@ def _joined(columns: Sequence[Ints], rows: Mapping[int, Ints]) -> Ints:
 
 
 class AlignedCalls(msgspec.Struct, frozen=True):
-    """What the members ran at each place of a group's collectives.
+    """The members' calls at each place of a group's collectives.
 
     Attributes:
         number: the Seq or the step of each place, shape (places,).
-        at: index of the group's calls by place and member, shape (places, members), ABSENT where a member has none.
+        at: index of the group's calls by place and member, shape (places, members), ABSENT if a member has none.
     """
 
     number: Ints

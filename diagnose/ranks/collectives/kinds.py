@@ -1,4 +1,4 @@
-"""What a collective is called, what its kind implies, and how wide its elements are."""
+"""Names of collectives, properties of their kinds, and widths of their elements."""
 
 from functools import lru_cache
 
@@ -15,12 +15,12 @@ _ITEM_BYTES = (
 
 
 def plain_kind(kind: str) -> str:
-    """The kind without the dimensions that follow it where there are no fields."""
+    """The kind without the dimensions that follow it if there are no fields."""
     return kind.partition(" ")[0]
 
 
 def is_untold(kind: str) -> bool:
-    """Whether the kind says nothing of what the ranks do."""
+    """Whether the kind leaves open what the ranks do."""
     return plain_kind(kind) in UNTOLD
 
 

@@ -1,11 +1,11 @@
-"""Which collective on one rank is the same as on another.
+"""Match the collectives of different ranks.
 
-Instances match by process group and Seq where every rank of the group recorded them. A process group numbers its
-collectives alike on all its ranks, and NCCL hangs where they are not issued in one order, so of a job that runs a
-number or a place in the order means the same collective. Without Seq the order within a step, group and kind is taken,
-and trusted only in steps in which every rank has equally many of each, of equal sizes: one that is missing on a rank
-would shift all behind it. Steps that some of the group's ranks did not capture, whose traces are shorter or cut off,
-match between the others. Sends match receives between two ranks alone.
+Instances match by process group and Seq if every rank of the group recorded them. A process group numbers its
+collectives alike on all its ranks, and NCCL hangs if they are not issued in one order, so in a job that runs, a number
+or a place in the order means the same collective. Without Seq the order within a step, group and kind is taken, and
+trusted only in steps in which every rank has equally many of each, of equal sizes: a call missing on one rank would
+shift all later ones. Steps that some of the group's ranks did not capture, whose traces are shorter or cut off, match
+between the others. Sends match receives between two ranks alone.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -46,15 +46,15 @@ class GroupMatch(msgspec.Struct, frozen=True, dict=True):
     """The collectives of one process group that all its analysed ranks took part in.
 
     Attributes:
-        group: its name and, where known, its ranks.
+        group: its name and, if known, its ranks.
         members: positions of its ranks in the job, shape (members,).
-        call: for each instance the row of each member's `calls`, shape (instances, members), in order of start on
-            the first member.
+        call: for each instance the row of each member's `calls`, shape (instances, members), in order of start on the
+            first member.
         start: nanoseconds of each rank's own clock, as `end`, of the same shape.
         symmetric: whether no member can end an instance before all have begun it, shape (instances,).
-        paired: the instances are sends and their receives, and the members sender and receiver.
-        absent: ranks of the group without a trace of these steps, 0 where their number is not known. Any of them may
-            have come last, so that the shortest duration is no more than a bound on the transfer.
+        paired: whether the instances are sends and their receives, and the members sender and receiver.
+        absent: ranks of the group without a trace of these steps, 0 if their number is not known. Any of them may have
+            come last, so the shortest duration is only an upper bound on the transfer.
     """
 
     group: Group
@@ -91,7 +91,7 @@ Match = tuple[GroupMatch, ...]
 
 
 def match(ranks: Sequence[RankDigest]) -> Match | Unknown:
-    """Joins the collectives of several ranks group by group, or says why none can be joined."""
+    """Match the collectives of several ranks group by group, or return the reason why none can be matched."""
     if len(ranks) < 2:
         return ALONE
     if not any(len(rank.calls) for rank in ranks):
@@ -124,7 +124,7 @@ def groups_of(ranks: Sequence[RankDigest]) -> Iterator[GroupCalls]:
 
 
 def _resolved(group: Group, rank: int, listed: Mapping[str, set[Group]]) -> Group:
-    """The group by the same name that holds the rank, where other ranks list it and this one does not."""
+    """The group of the same name that contains the rank, if other ranks list its members and this one does not."""
     if group.ranks:
         return group
     candidates = [g for g in listed.get(group.name, ()) if rank in g.ranks]
@@ -207,7 +207,7 @@ def _instances(
 
 
 def _size(group: Group, members: Ints, call: Ints, ranks: Sequence[RankDigest]) -> int:
-    """How many ranks the group has: as listed, as recorded, else all of the job."""
+    """Number of ranks in the group: as listed, as recorded, else all of the job."""
     if group.ranks or not len(call):
         return len(group.ranks)
     first = ranks[int(members[0])]
@@ -216,7 +216,7 @@ def _size(group: Group, members: Ints, call: Ints, ranks: Sequence[RankDigest]) 
 
 
 def _pairs(ranks: Sequence[RankDigest]) -> Iterator[GroupMatch]:
-    """The sends of one rank to another, each with its receive: in order, where a step has equally many of both."""
+    """The sends of one rank to another, each with its receive: in order, if a step has equally many of both."""
     position = {rank.rank: p for p, rank in enumerate(ranks)}
     ends: dict[tuple[int, int, str], dict[int, Ints]] = {}
     for p, rank in enumerate(ranks):

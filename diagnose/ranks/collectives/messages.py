@@ -22,12 +22,13 @@ class Messages(msgspec.Struct, frozen=True):
     Attributes:
         activity: row of `timeline.gpu`.
         kind: "allreduce", "allgather", "reducescatter", "broadcast" and so on.
-        dtype: "float", "bfloat16" and so on; "" when neither the kernel's name nor its fields say.
-        elements: of the whole message, the full buffer of a sharded collective; NOT_RECORDED without its fields.
-        bytes: of the same; NOT_RECORDED without its fields.
-        ranks: of its group; NOT_RECORDED without its fields.
-        start: nanoseconds, as `end` and `launched`.
-        in_backward: launched while the backward pass runs.
+        dtype: "float", "bfloat16" and so on; "" if neither the kernel's name nor its fields show it.
+        elements: elements of the whole message, the full buffer of a sharded collective; NOT_RECORDED without its
+            fields.
+        bytes: bytes of the same; NOT_RECORDED without its fields.
+        ranks: number of ranks in its group; NOT_RECORDED without its fields.
+        start: nanoseconds, like `end` and `launched`.
+        in_backward: whether it was launched while the backward pass ran.
     """
 
     activity: Ints
@@ -54,7 +55,7 @@ class Messages(msgspec.Struct, frozen=True):
     def reduces_gradients(self) -> Mask:
         """Mask of the reductions launched in the backward pass that are not known to be small or of whole numbers.
 
-        Where the trace does not show the backward pass, of all such reductions.
+        If the trace does not show the backward pass, the mask covers all such reductions.
         """
         large = (self.bytes >= LEAST_BYTES) | (self.bytes == NOT_RECORDED)
         found: Mask = np.isin(self.kind, REDUCTIONS) & large & ~np.isin(self.dtype, ("int", "long", "byte"))

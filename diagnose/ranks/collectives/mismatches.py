@@ -1,8 +1,8 @@
-"""Where the ranks of a process group disagree on what they run: counts, kinds, sizes, or no call at all.
+"""Mismatches between the ranks of a process group: counts, kinds, sizes, or no call at all.
 
-What the edges of a capture cut off is no disagreement: only steps that all the ranks captured are compared, and a rank
-may lack the end of its last step and the beginning of its first. Collectives of which the traces do not say which
-ranks take part are not compared.
+Calls cut off at the edges of a capture are no mismatch: only steps that all the ranks captured are compared, and a rank
+may lack the end of its last step and the beginning of its first. Collectives whose ranks are not in the traces are not
+compared.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ from diagnose.ranks.digest import RankDigest
 
 
 def mismatches_of(ranks: Sequence[RankDigest]) -> tuple[Mismatch, ...]:
-    """What the ranks disagree on: for each group its silent ranks, and the first place where the others differ."""
+    """The mismatches of the ranks: for each group its silent ranks, and the first place where the others differ."""
     position = {rank.rank: p for p, rank in enumerate(ranks)}
     return tuple(
         mismatch

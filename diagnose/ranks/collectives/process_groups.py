@@ -1,4 +1,4 @@
-"""Which process group a collective belongs to: its name and its ranks, since groups of different ranks share names."""
+"""The process group of a collective: its name and its ranks, since groups of different ranks share names."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -20,8 +20,8 @@ _EXPERT = re.compile(r"(^|[^a-z])ep([^a-z]|$)|expert(?!.*data)")
 class Group(msgspec.Struct, frozen=True):
     """A process group as a trace names it.
 
-    `ranks` is empty where the trace does not list them; `ambiguous` then says that other ranks may mean another group
-    by the same name.
+    `ranks` is empty if the trace does not list them; `ambiguous` is then true if other ranks may mean another group by
+    the same name.
     """
 
     name: str

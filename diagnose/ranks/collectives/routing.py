@@ -1,4 +1,4 @@
-"""How evenly all-to-alls spread what they carry, such as the tokens of a mixture of experts."""
+"""The balance of all-to-alls, which carry for example the tokens of a mixture of experts."""
 
 from collections.abc import Sequence
 
@@ -16,8 +16,8 @@ ALL_TO_ALL = "alltoall"
 def routed(ranks: Sequence[RankDigest], matched: Match, position: int) -> float | None:
     """Elements that all-to-alls brought to a rank's experts, over the median of the other ranks of its group.
 
-    On the way there the ranks send alike and receive unalike, on the way back the reverse: the uneven side counts.
-    None where the rank takes part in none whose sizes were recorded.
+    On the way there the ranks send equal and receive unequal amounts, on the way back the reverse: the uneven side
+    counts. None if the rank takes part in none whose sizes were recorded.
     """
     loads = [
         (load, group) for group in matched if position in group.members and (load := _load(ranks, group)) is not None

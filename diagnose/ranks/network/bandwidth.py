@@ -1,4 +1,4 @@
-"""How fast large messages travel between the ranks, once waiting is taken out."""
+"""Bandwidth of large messages between the ranks, without waiting."""
 
 from collections.abc import Iterator, Sequence
 
@@ -26,7 +26,7 @@ NO_GPUS = Unknown("the collectives did not run on GPUs", nothing_helps("the rank
 
 
 class Reached(msgspec.Struct, frozen=True):
-    """Bus bandwidth of the large messages of one group beside what its links do at these sizes, bytes/s.
+    """Bus bandwidth of the large messages of one group, measured and expected of its links at these sizes, bytes/s.
 
     `groups` are the process groups of as many ranks on as many nodes, itself included.
     """
@@ -62,9 +62,10 @@ def bus_rate(ranks: Sequence[RankDigest], matched: Match) -> float | Unknown:
 
 
 def reached(ranks: Sequence[RankDigest], matched: Match, topology: Topology) -> Reached | Unknown:
-    """What the best large collectives reach of what their links do, in the group whose large ones take longest.
+    """Measured and expected bandwidth of the best large collectives, in the group whose large ones take longest.
 
-    In a job of several nodes of the groups that span some. Messages between two ranks use one card of a node's.
+    In a job of several nodes, only groups that span several count. Messages between two ranks are left out: they use
+    one card of a node's.
     """
     if not ranks[0].has_gpu:
         return NO_GPUS
@@ -95,7 +96,7 @@ def _unstated(large: _Large) -> Unknown:
 
 
 def _rated(large: _Large, links: Links) -> tuple[float, float] | None:
-    """Of the messages the one that reaches most of what is expected, but for the best tenth: both rates."""
+    """Measured and expected rate of the message at the ninetieth percentile of their ratio."""
     expected = [links.ring_gbs(kind, size) for kind, size, *_ in large.messages]
     pairs = [(rate, 1e9 * gbs) for rate, gbs in zip(large.rates, expected, strict=True) if gbs]
     pairs.sort(key=lambda pair: pair[0] / pair[1])

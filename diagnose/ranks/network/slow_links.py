@@ -43,16 +43,17 @@ class SlowLink(msgspec.Struct, frozen=True):
 
 
 def slow_links(ranks: Sequence[RankDigest], matched: Match, node: Sequence[int] = ()) -> list[SlowLink]:
-    """The groups whose typical transfer is 1.5 times that of the others alike; needs two groups to compare.
+    """Groups whose typical transfer is 1.5 times that of comparable groups; needs two groups to compare.
 
-    Not where a rank of the group has no trace: it may be the one that the others wait for.
+    Groups with a rank without a trace are left out: it may be the one that the others wait for.
 
-    With one group a slow link cannot be told from the speed of all of it, since every rank waits for the slowest.
+    With one group a slow link cannot be distinguished from the speed of the whole group, since every rank waits for the
+    slowest.
 
     Args:
-        ranks: of the job.
+        ranks: ranks of the job.
         matched: their collectives by group.
-        node: number of each rank's machine, empty when nothing says.
+        node: number of each rank's machine, empty if unknown.
     """
     alike: dict[Alike, list[Typical]] = defaultdict(list)
     for number, group in enumerate(matched):
@@ -63,7 +64,7 @@ def slow_links(ranks: Sequence[RankDigest], matched: Match, node: Sequence[int] 
         keys = np.stack((calls.kind[rows], calls.bytes[rows]))
         for kind, size in np.unique(keys, axis=1).T.tolist():
             if size < 0 and plain_kind(calls.kinds[kind]) == calls.kinds[kind]:
-                continue  # of unknown sizes nobody can say that they are alike
+                continue  # collectives of unknown sizes cannot be compared
             instances = np.flatnonzero((keys[0] == kind) & (keys[1] == size))
             entry = (number, float(np.median(group.transfer[instances])), instances)
             alike[(calls.kinds[kind], size, len(group.members), nodes)].append(entry)
@@ -72,9 +73,9 @@ def slow_links(ranks: Sequence[RankDigest], matched: Match, node: Sequence[int] 
 
 
 def _blaming(links: Sequence[SlowLink]) -> list[SlowLink]:
-    """The links, each with the ranks that it is of: one rank's own is slow in all of its groups.
+    """The links, each with the ranks to blame: one rank's own link is slow in all of its groups.
 
-    What most of the slow groups have in common explains those, then what most of the others have.
+    The member that most of the slow groups have in common explains these, then the one that most of the others have.
     """
     left = {frozenset(link.members) for link in links}
     common: dict[frozenset[int], tuple[int, ...]] = {}
@@ -127,7 +128,7 @@ def _medians_of_others(values: Sequence[float]) -> list[float]:
 
 
 def extra_of(links: Sequence[SlowLink]) -> dict[int, int]:
-    """By position, what the slow links of a rank cost it in each step; of several the worst."""
+    """Nanoseconds per step that a rank's slowest link costs it, by position."""
     extra: dict[int, int] = {}
     for link in links:
         for member in link.blamed:
@@ -136,9 +137,10 @@ def extra_of(links: Sequence[SlowLink]) -> dict[int, int]:
 
 
 def passed_to_blamed(caused_ns: Ints, own_ns: Ints, links: Sequence[SlowLink]) -> Ints:
-    """What the others wait for each rank, shape (ranks, steps), where a slow link of one rank makes others late.
+    """The waiting caused by each rank, shape (ranks, steps), moved to the rank whose slow link makes others late.
 
-    The other members of its groups are as late by it; where one is later by its own doing it stays with it.
+    The other members of its groups are equally late by it; a member that is later than that by its own doing keeps its
+    waiting.
     """
     passed = caused_ns.copy()
     for link in links:

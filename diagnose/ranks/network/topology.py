@@ -1,4 +1,4 @@
-"""Which ranks share a machine, and over what a group of them communicates."""
+"""The machines of the ranks, and the links over which a group of them communicates."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -26,9 +26,9 @@ class Topology(msgspec.Struct, frozen=True):
     """Machines of a job's ranks.
 
     Attributes:
-        node: number of each rank's machine, empty when nothing says.
-        boards: rows of the table that the ranks' GPUs may be; several where a name stands for more than one.
-        node_gbs: of a node's network, one direction, GB/s; None when it is not known.
+        node: number of each rank's machine, empty if unknown.
+        boards: rows of the table that match the ranks' GPUs; several if a name stands for more than one.
+        node_gbs: rate of a node's network, one direction, GB/s; None if unknown.
         is_whole: whether all ranks of the job are among these.
     """
 
@@ -38,7 +38,7 @@ class Topology(msgspec.Struct, frozen=True):
     is_whole: bool = True
 
     def links(self, members: Sequence[int]) -> Links | Unknown:
-        """What the ranks at these positions communicate over; of a node's network the part of its ranks among them."""
+        """The links between the ranks at these positions; of a node's network, the part of its ranks among them."""
         if not self.boards:
             return NO_LINKS
         if not self.node:
@@ -67,10 +67,10 @@ class Topology(msgspec.Struct, frozen=True):
 
 
 def topology_of(ranks: Sequence[RankDigest], node_gbs: float | None = None) -> Topology:
-    """By the hosts' names where all are known, else by consecutive ranks over the GPUs that the traces list.
+    """The topology by the hosts' names if all are known, else by consecutive ranks over the GPUs that the traces list.
 
     Args:
-        ranks: of the job.
+        ranks: ranks of the job.
         node_gbs: stated rate of a node's network, one direction, GB/s.
     """
     devices = {rank.device for rank in ranks}

@@ -1,4 +1,4 @@
-"""What the collectives of a job carry, how fast, and how fast they should be."""
+"""The job's collectives: bytes, bandwidth, and the bandwidth to expect."""
 
 from collections.abc import Iterator, Sequence
 
@@ -22,7 +22,7 @@ LATENCY_BOUND = "latency-bound: below the size at which half the bandwidth is re
 MODELLED = "expected by a model: 45 us and 80 % of the links' rate, or what such nodes reach at best"
 HIERARCHICAL = "expected by a model: what has to cross each node's boundary, over its network's rate"
 UNEVEN_STEPS = "of ranks that count {} to {} steps: per step of a rank"
-RATED_BYTES = 64 << 10  # of a smaller message the duration says nothing about bandwidth
+RATED_BYTES = 64 << 10  # durations of smaller messages do not show bandwidth
 
 
 class Sample(msgspec.Struct, frozen=True):
@@ -71,7 +71,7 @@ def _matched(ranks: Sequence[RankDigest], matched: Match) -> Iterator[Sample]:
 def _exposed(ranks: Sequence[RankDigest], matched: Match) -> list[Ints]:
     """For each group the exposed nanoseconds of its collectives and of the waiting in them, shape (2, instances).
 
-    Each rank's exposed time is looked through once for all its groups.
+    Each rank's exposed time is searched once for all its groups.
     """
     waiting = held_up_ns(ranks, matched)
     sums = [np.zeros((2, len(group.call)), np.int64) for group in matched]

@@ -1,4 +1,4 @@
-"""What a change would do to the step of the whole job, by the joint replay of its ranks."""
+"""Predict the effect of changes on the step of the whole job, by the joint replay of its ranks."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +22,7 @@ from diagnose.ranks.replay.rank_work import RankWork
 from diagnose.ranks.replay.rounds import Case
 
 MOST_ERROR = 0.05
-LEAST_GAIN = 1.005  # of the best case; less is no change worth a line
+LEAST_GAIN = 1.005  # of the best case; less is not worth a line
 LATENCY_NS: dict[Case, float] = {"worst": 40_000.0, "best": 10_000.0}  # of a collective, which no bandwidth shortens
 CONTENTION: dict[Case, float] = {"worst": 0.2, "best": 0.0}  # kernels last longer by so much of what they newly hide
 CASES: tuple[Case, Case] = ("worst", "best")
@@ -45,7 +45,9 @@ HYBRID = (
 
 
 class Changes(msgspec.Struct, frozen=True):
-    """What was predicted. `error` is the distance of the unchanged replay, None without one; `because` if withheld."""
+    """Predicted changes. `error` is that of the unchanged replay, None without one; `because` is why they are
+    withheld.
+    """
 
     changes: tuple[JobChange, ...] = ()
     error: float | None = None
@@ -55,13 +57,13 @@ class Changes(msgspec.Struct, frozen=True):
 def changes_of(
     ranks: Sequence[RankDigest], matched: Match, late: Sequence[int], topology: Topology, slow: Sequence[SlowLink] = ()
 ) -> Changes:
-    """What the job's step would gain from each change; withheld where the replay misses a rank's step by 5 %.
+    """The gain of the job's step by each change; withheld if the replay misses a rank's step by 5 %.
 
     Args:
-        ranks: of the job.
+        ranks: ranks of the job.
         matched: their collectives.
-        late: positions of the ranks that stand out by what they do.
-        topology: of the job.
+        late: positions of the ranks that stand out by their own work.
+        topology: topology of the job.
         slow: links that make ranks stand out.
     """
     if not matched:
@@ -92,7 +94,7 @@ def _cures(matched: Match, late: Sequence[int], slow: Sequence[SlowLink], joint:
 
 
 def _loaded(ranks: Sequence[RankDigest], joint: Joint) -> Iterator[Candidate]:
-    """The job without waits for data, where most ranks have some."""
+    """The job without waits for data, if most ranks have some."""
     if waited_by_most(ranks):
         loaded = without_data_waits(joint, ranks)
         yield NO_DATA_WAIT, LOADED, lambda case: loaded.job_step_ns(case)
@@ -142,7 +144,7 @@ def mended(joint: Joint, matched: Match, slow: Sequence[SlowLink]) -> Joint:
 
 
 def _peer(joint: Joint, position: int, late: Sequence[int], case: Case) -> RankWork:
-    """The rank's own part where no other with the same calls is ready earlier."""
+    """The work of another rank with the same calls that is ready earlier, or the rank's own if there is none."""
     own_work = joint.work[position]
     peers = [work for p, work in enumerate(joint.work) if p not in late and work.signature == own_work.signature]
     earlier = sorted((work for work in peers if _reach(work) < _reach(own_work)), key=_reach)
@@ -152,7 +154,7 @@ def _peer(joint: Joint, position: int, late: Sequence[int], case: Case) -> RankW
 
 
 def _reach(work: RankWork) -> float:
-    """When the rank would have done its steps without any waiting."""
+    """The time at which the rank would end its steps without any waiting."""
     return work.start + work.own_ns
 
 

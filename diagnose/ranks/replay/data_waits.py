@@ -11,11 +11,11 @@ from diagnose.ranks.replay.joint import Joint
 from diagnose.ranks.replay.rank_work import RankWork
 
 DATA_WAIT = "data-wait"
-TELLING = 0.05  # of the step, from which a rank waits for data
+TELLING = 0.05  # of the step: above it a rank waits for data
 
 
 def data_wait_ns(rank: RankDigest) -> int:
-    """What the rank waits for data in the counted steps."""
+    """Nanoseconds that the rank waits for data in the counted steps."""
     return rank.ns().get(DATA_WAIT, 0)
 
 
@@ -55,7 +55,7 @@ def _without(work: RankWork, rank: RankDigest) -> RankWork:
 
 
 def _waited(work: RankWork, rank: RankDigest) -> tuple[Floats, float]:
-    """What the rank waited for data until it reached each collective, and in all the steps that are replayed."""
+    """The rank's wait for data until it reached each collective, and in all replayed steps."""
     at, numbers = rank.causes.index(DATA_WAIT), np.array(rank.numbers, np.int64)
     replayed = np.isin(numbers, np.arange(work.step.min(), work.step.max() + 1))
     left_out = np.concatenate(([0], np.cumsum(np.where(replayed, 0, rank.cause_ns[:, at]))))

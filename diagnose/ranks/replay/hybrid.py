@@ -47,7 +47,7 @@ class Hybrid(msgspec.Struct, frozen=True):
 
 
 def hybrid_of(ranks: Sequence[RankDigest], matched: Match, joint: Joint, topology: Topology) -> Hybrid | None:
-    """What HSDP would change; None where nothing is sharded over equal nodes, or the links inside are not known."""
+    """The effect of HSDP; None if nothing is sharded over equal nodes, or the links inside a node are not known."""
     on_node = Counter(topology.node)
     nodes, sizes = len(on_node), set(on_node.values())
     if nodes < 2 or len(sizes) != 1 or sizes == {1}:

@@ -1,9 +1,9 @@
-"""All ranks of a job replayed together, from their digests.
+"""Replay all ranks of a job together, from their digests.
 
 A rank works by itself and reaches its collectives at points of that work. A collective ends on all its ranks when the
-last has come and the transfer is done. Where a rank had nothing else to run, its work waits for that end. What a rank
-waits for the others is no input, it follows. A collective that began as its stream's previous one ended was queued: it
-was ready before, and the ranks that did not wait show when.
+last has come and the transfer is done. If a rank had nothing else to run, its work waits for that end. The waits for
+other ranks are no input: they result from the replay. A collective that began as its stream's previous one ended was
+queued: it was ready before, and the ranks that did not wait show when.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,11 +29,11 @@ class Joint(msgspec.Struct, frozen=True, dict=True):
     """The ranks and their collectives.
 
     Attributes:
-        work: of each rank.
+        work: work of each rank.
         collective: for each rank the collective of each of its events.
         transfer: nanoseconds of each collective once all have come.
         steps: number of steps in the work.
-        ordered: the same work in the order of replay, where that is known already.
+        ordered: the same work in the order of replay, if that is already known.
     """
 
     work: tuple[RankWork, ...]
@@ -49,10 +49,10 @@ class Joint(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def strict_error(self) -> float:
-        """Largest distance of a rank's replayed steps from its measured ones, of the measured ones.
+        """Largest relative difference between a rank's replayed and measured steps.
 
-        From the starts that the ranks had; where there are two steps or more also in the rhythm that lasts. Infinite
-        where a rank's steps take no time.
+        It is taken from the ranks' measured starts and, for two steps or more, also from the steady rhythm. Infinite if
+        a rank's steps take no time.
         """
         if not self.measured_ns.min() > 0:
             return np.inf
@@ -158,7 +158,7 @@ def _collectives(ranks: Sequence[RankDigest], rows: Sequence[Ints], matched: Mat
 
 
 def _position_of(count: int, rows: Ints) -> Ints:
-    """Where each of `count` calls stands among the rows, NONE where it does not."""
+    """The position of each of `count` calls among the rows, NONE if it is not there."""
     place = np.full(count, NONE, np.int64)
     place[rows] = np.arange(len(rows))
     return place

@@ -1,8 +1,8 @@
-"""One rank's share of the joint replay: its own work, and where in it the collectives are.
+"""One rank's share of the joint replay: its own work, and the places of the collectives in it.
 
-Time is told in two parts. What the rank did by itself is its work, the same whatever the others do; the exposed
-communication that a collective's end ended is waiting, and is left out. Every event is put at the work that was done
-when it happened, so that the replay adds the waiting anew.
+Time has two parts. The rank's own work is the same whatever the others do; the exposed communication that a
+collective's end ended is waiting, and is left out. Every event is placed at the amount of work done when it happened,
+so that the replay adds the waiting anew.
 """
 
 from functools import cached_property
@@ -25,23 +25,24 @@ class RankWork(msgspec.Struct, frozen=True, dict=True):
     """One rank's share of the replay; events are its collectives in the job's order, times are of its own work.
 
     Attributes:
-        row: of the rank's `calls`, shape (events,).
+        row: row of the rank's `calls`, shape (events,).
         step: number of the step of each event.
         at: own work done when each collective began, nanoseconds since the first step began, shape (events,).
         previous: event before it on the same stream, NONE for the first.
         ready: own work after which each was ready, at the latest and at the earliest, shape (2, events).
         lasted: nanoseconds of each collective on this rank, no longer than the work waited for it.
-        queued: whether it began as that one ended.
-        gap: nanoseconds between the two where it was queued, else 0.
+        queued: whether it began as `previous` ended.
+        gap: nanoseconds between the two if it was queued, else 0.
         block_before: for each time that work stopped for a collective, the next event; `events` after the last.
         block_on: the event whose end it waited for.
         block_at: own work done until then.
         blocked: nanoseconds it stopped.
-        start: when the first step began, on a clock that all ranks share as far as their collectives end together.
+        start: time at which the first step began, on a clock that all ranks share as far as their collectives end
+            together.
         own_ns: own work in all the steps.
         measured_ns: length of all the steps.
-        signature: what the rank calls, equal for ranks that do the same job.
-        alike: the events by kind, size and then order: those at one place of ranks of one signature do the same.
+        signature: the rank's calls, equal for ranks that do the same job.
+        alike: the events by kind, size and then order: at equal places, ranks of one signature do the same.
     """
 
     row: Ints
@@ -167,7 +168,7 @@ def _own_work(times: Ints, windows: Ints, blocks: iv.Intervals) -> Floats:
 def _previous(group: Ints, kind: Ints, start: Ints, end: Ints) -> Ints:
     """For each call the one before it on its stream, NONE for the first.
 
-    A group has one stream, or one for each kind where its calls overlap; what still overlaps follows on none.
+    A group has one stream, or one for each kind if its calls overlap; calls that still overlap have no previous one.
     """
     previous = np.full(len(group), NONE, np.int64)
     for number in np.unique(group):

@@ -1,11 +1,11 @@
 """The collectives of all ranks in an order in which they can be replayed, and the replay of that order.
 
-Every time in it is a maximum of sums: a rank comes at what it did before plus its own work, and a collective ends
-when the last rank has come plus the transfer. Such a max-plus system is solved by one sweep in any order that respects
-what waits for what. A round takes the next collective of every rank, where all of its ranks have come to it. All ranks
-have their collectives in one order, so the first of those left is always complete and no round is empty. Swept again
-from where it ended, the system settles into the rhythm of its slowest circle (Baccelli et al., Synchronization and
-Linearity, 1992): the mean step of steps that follow each other.
+Every time in it is a maximum of sums: a rank comes at what it did before plus its own work, and a collective ends when
+the last rank has come plus the transfer. Such a max-plus system is solved by one sweep in any order that respects the
+dependencies. A round takes the next collective of every rank, if all of its ranks have come to it. All ranks have their
+collectives in one order, so the first of those left is always complete and no round is empty. Swept again from its end
+state, the system settles into the rhythm of its slowest circle (Baccelli et al., Synchronization and Linearity, 1992):
+the mean step of steps that follow each other.
 """
 
 from collections.abc import Sequence
@@ -84,7 +84,7 @@ class JobEvents:
         return clock - before
 
     def _pass(self, clock: Floats, ready: Floats, transfer: Floats) -> Floats:
-        """When each rank ends its steps, from when it begins them."""
+        """The end times of the ranks' steps, from their begin times."""
         clock, worked = clock.copy(), np.zeros(len(clock))
         end = np.zeros(len(self.at) + 1)
         end[-1] = -np.inf  # of the collective before a group's first
@@ -122,9 +122,9 @@ class JobEvents:
     def ready(self) -> tuple[Floats, ...]:
         """For each rank the own work after which each of its events was ready, at the latest and at the earliest.
 
-        A queued one was ready as long after its stream's previous one as on the rank that came last and so did not
-        wait; at the earliest as long after as on a rank that did not queue. Where all did, that is at once for the
-        first: of two in a row nobody can say it of both.
+        A queued event was ready as long after its stream's previous one as on the rank that came last and so did not
+        wait; at the earliest, as long after as on a rank that did not queue. If all ranks queued, the first event is
+        ready at once; of two such events in a row, only the first can be assumed to be.
         """
         late, early = np.append(self.at, 0.0), np.append(self.at, 0.0)
         everywhere = np.zeros(len(late), bool)

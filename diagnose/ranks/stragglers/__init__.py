@@ -1,1 +1,1 @@
-"""Which rank the others wait for, since when, and for what."""
+"""Late ranks: which rank the others wait for, since when, and why."""

@@ -1,4 +1,4 @@
-"""The clock of a late rank's GPU beside those of the others: why kernels of the same work take longer."""
+"""Compare the clock of a late rank's GPU with the others': a reason why kernels of the same work take longer."""
 
 from collections.abc import Sequence
 from statistics import median
@@ -9,7 +9,7 @@ LOWER = 0.97  # of the others' clock: less apart is the usual spread of GPUs
 
 
 def clock_told(rank: RankDigest, peers: Sequence[RankDigest]) -> str:
-    """The clock of the rank's GPU and of the others', and what holds it down; "" where it was not read."""
+    """A clause on the clock of the rank's GPU and the others', and its limits; "" if it was not read."""
     if rank.clock is None:
         return ""
     others = [peer.clock.mhz for peer in peers if peer.clock is not None]

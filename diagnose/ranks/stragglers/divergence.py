@@ -34,7 +34,7 @@ class Walk(msgspec.Struct, frozen=True):
 
 
 class Divergence(msgspec.Struct, frozen=True):
-    """A segment that diverges: `usual_ns` is the longest of the typical ranks, None where they have no such segment.
+    """A segment that diverges: `usual_ns` is the longest of the typical ranks, None if they have no such segment.
 
     `after` is the operation before a gap, "" at the beginning of the step.
     """
@@ -48,7 +48,7 @@ class Divergence(msgspec.Struct, frozen=True):
 
 
 def first_diverging(late_rank: RankLateness, timelines: Sequence[Timeline], late_ranks: Collection[int]) -> str:
-    """The first diverging operation of a late rank in words, "" where none is found or the rank was not measured."""
+    """The first diverging operation of a late rank in words, "" if none is found or the rank was not measured."""
     timeline = next((t for t in timelines if t.rank == late_rank.rank), None)
     typical = [t for t in timelines if t.rank not in late_ranks and t.has_gpu == (timeline is None or timeline.has_gpu)]
     if timeline is None or not typical or not late_rank.steps:

@@ -23,7 +23,7 @@ _KINDS: tuple[HostKind, ...] = ("function", "range", "operator")
 
 
 class HostEvidence(msgspec.Struct, frozen=True):
-    """What the host of a late rank does unlike the others: `where` names the place with most of the excess, else ""."""
+    """How a late rank's host differs from the others': `where` is the place with most of the excess, "" if none."""
 
     code: HostCode
     says: str = ""
@@ -42,11 +42,11 @@ NOTHING = Ran(0, 0)
 
 
 def host_evidence(rank: RankDigest, peers: Sequence[RankDigest], extra_ns: float) -> HostEvidence:
-    """What makes a rank's host late by so many nanoseconds per step.
+    """Find what makes a rank's host late by that many nanoseconds per step.
 
     A host that is slower takes longer for each of the operators that the other ranks run too, in proportion to how much
-    longer its whole step is. Where they take as long, it runs something that the others do not; so it does where too
-    few operators are compared and one place that they do not run accounts for half of the lateness.
+    longer its whole step is. If they take the same time, it runs something that the others do not; the same holds if
+    too few operators are compared and one place that they do not run accounts for half of the lateness.
     """
     slower, place = _slower(rank, peers), _place(rank, peers, extra_ns)
     if slower is None:
@@ -60,7 +60,7 @@ def host_evidence(rank: RankDigest, peers: Sequence[RankDigest], extra_ns: float
 
 
 def more_code(rank: RankDigest, peers: Sequence[RankDigest], extra_ns: float) -> HostEvidence:
-    """Where a rank runs what the others do not, of which it is known that it runs more."""
+    """Evidence for a rank that is known to run more code: the place where it runs code that the others do not."""
     return HostEvidence("more", where=_told(_place(rank, peers, extra_ns, more_often=True), rank, peers))
 
 
@@ -91,8 +91,8 @@ def _weighted_median(values: Floats, weights: Floats) -> float:
 def _place(rank: RankDigest, peers: Sequence[RankDigest], extra_ns: float, *, more_often: bool = False) -> Place | None:
     """The tightest place that accounts for half of the excess: a function of the job first, then a range, an operator.
 
-    Time includes what runs inside, so the callers of that place account for it too, and take longer. With `more_often`
-    only what the rank runs more often than the other ranks.
+    Time includes what runs inside, so the callers of that place account for it too, and take longer. With `more_often`,
+    only places that the rank runs more often than the other ranks.
     """
     found = {
         key: ran.ns / max(rank.steps, 1)
@@ -110,7 +110,7 @@ def _place(rank: RankDigest, peers: Sequence[RankDigest], extra_ns: float, *, mo
 
 
 def _usual(key: Place, peers: Sequence[RankDigest]) -> Usual:
-    """What the median of the other ranks has in one step."""
+    """Time and number of the place in one step of the median of the other ranks."""
     each = [(peer.host_work.get(key, NOTHING), max(peer.steps, 1)) for peer in peers]
     ns, count = (float(np.median(values)) for values in zip(*((r.ns / n, r.count / n) for r, n in each), strict=True))
     return Usual(ns, count)

@@ -1,4 +1,4 @@
-"""How far each rank is behind the others at a collective, by its own doing or by its communication. Needs no clocks."""
+"""Lateness of each rank at a collective, by its own doing or by its communication. Needs no clocks."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -19,17 +19,18 @@ _TO_ONE = "sendrecv"
 
 
 class Excess(msgspec.Struct, frozen=True):
-    """What the members of a group spent until they reached each collective, above the median of the other members.
+    """The time of a group's members until they reached each collective, above the median of the other members.
 
-    Counted on each rank's own clock from the end of the group's last collective of an earlier step, where all were
-    together; without one, from the beginning of that step on each rank.
+    It is counted on each rank's own clock from the end of the group's last collective of an earlier step, at which all
+    were together; without one, from the beginning of that step on each rank.
 
     Attributes:
-        step: number of each collective's step, in order: one that another stream delays into the next counts there.
-        causes: of any member's attribution.
-        ns: shape (instances, members, causes); negative where a member spent less.
-        began_later_ns: how much later than the median of the others a member began what is counted, shape (instances,
-            members): what delayed it there is not in `ns`. 0 where all were together.
+        step: number of each collective's step, in order: a collective that another stream delays into the next step
+            counts there.
+        causes: causes of any member's attribution.
+        ns: shape (instances, members, causes); negative if a member spent less.
+        began_later_ns: how much later than the median of the others a member began the counted time, shape (instances,
+            members): that delay is not in `ns`. 0 if all were together.
     """
 
     step: Ints
@@ -54,15 +55,15 @@ class Excess(msgspec.Struct, frozen=True):
 
 
 class Lateness(msgspec.Struct, frozen=True, dict=True):
-    """How far each rank is behind the others in each step, by its own doing or by that of others.
+    """The time that each rank is behind the others in each step, by its own doing or by that of others.
 
-    Of the groups of a rank the one in which it is furthest behind by its own doing counts.
+    For each rank, the group in which it is furthest behind by its own doing counts.
 
     Attributes:
-        numbers: of the steps in which collectives were matched. The first of three or more is left out where ranks
-            begin it apart, as host steps always do: what delays the beginning of one happens at the end of the step
+        numbers: numbers of the steps in which collectives were matched. The first of three or more is left out if ranks
+            begin it apart, as they always do with host steps: a step's beginning is delayed at the end of the step
             before.
-        causes: of any rank's attribution.
+        causes: causes of any rank's attribution.
         ns: shape (ranks, steps, causes), above the median of the other members.
         group: place of the group in the match, shape (ranks, steps); NOBODY without one.
     """
@@ -82,7 +83,7 @@ class Lateness(msgspec.Struct, frozen=True, dict=True):
         return np.searchsorted(self._numbers, steps)
 
     def judges(self, steps: Ints) -> Mask:
-        """Mask of the steps by their numbers that are told of."""
+        """Mask of the steps, given by number, that are judged."""
         at = np.minimum(self.at(steps), len(self._numbers) - 1)
         return np.asarray(self._numbers[at] == steps) if len(self._numbers) else np.zeros(len(steps), bool)
 
@@ -92,7 +93,7 @@ class Lateness(msgspec.Struct, frozen=True, dict=True):
 
 
 def excess_of(ranks: Sequence[RankDigest], group: GroupMatch) -> Excess:
-    """What each member of a group spent until each collective above the median of the others."""
+    """The time of each member of a group until each collective, above the median of the others."""
     causes = _causes([ranks[p] for p in group.members.tolist()])
     step = np.maximum.accumulate(ranks[int(group.members[0])].calls.step[group.call[:, 0]])
     before = np.searchsorted(step, step, side="left") - 1
@@ -111,8 +112,10 @@ def _by_the_step(rank: RankDigest, step: Ints) -> Ints:
 
 
 def _began_later(ranks: Sequence[RankDigest], group: GroupMatch, step: Ints) -> Ints:
-    """Of the first collective, which follows none: all leave it together, so who was in the step for a shorter time by
-    then began it later. Nobody where a rank does not count the step.
+    """How much later each member began the step of the first collective, which has none before it.
+
+    All leave the collective together, so a member that was in the step for a shorter time began it later. It is 0 if a
+    rank does not count the step.
     """
     later = np.zeros(group.call.shape, np.int64)
     if len(step) and not group.paired:
@@ -134,10 +137,10 @@ def _communicates(causes: Sequence[str]) -> Mask:
 
 
 def median_of_others(values: Ints) -> Ints:
-    """For each entry along axis 1 the median of the other entries.
+    """For each entry along axis 1, the median of the other entries.
 
-    One sort serves all: without the entry at a place, the sorted others are those before it, and those behind it moved
-    up by one.
+    One sort is enough: without the entry at a place, the sorted others are those before it, and those after it moved up
+    by one.
     """
     count, order = values.shape[1], np.sort(values, axis=1)
     place = np.argsort(np.argsort(values, axis=1, kind="stable"), axis=1)
@@ -159,7 +162,7 @@ def is_point_to_point(ranks: Sequence[RankDigest], group: GroupMatch) -> bool:
 
 
 def lateness_of(ranks: Sequence[RankDigest], matched: Match, excess: Sequence[Excess]) -> Lateness:
-    """How far each rank is behind at the last collective of each step."""
+    """The time that each rank is behind at the last collective of each step."""
     causes = _causes(ranks)
     numbers = _judged_steps(ranks, matched, excess)
     shape = (len(ranks), max(len(numbers), 1))
@@ -171,7 +174,7 @@ def lateness_of(ranks: Sequence[RankDigest], matched: Match, excess: Sequence[Ex
 
 
 def _judged_steps(ranks: Sequence[RankDigest], matched: Match, excess: Sequence[Excess]) -> tuple[int, ...]:
-    """The steps that are told of: of one that no two ranks share nobody knows who is late in it."""
+    """The steps that can be judged: a step that no two ranks share does not show who is late in it."""
     both = zip(matched, excess, strict=True)
     of_groups = [group_excess for group, group_excess in both if not is_point_to_point(ranks, group)]
     shared = {number for group_excess in of_groups for number in group_excess.step.tolist()}
@@ -190,9 +193,10 @@ def _begins_apart(ranks: Sequence[RankDigest], excess: Sequence[Excess], number:
 
 
 def _further(lateness: Lateness, number: int, group: GroupMatch, excess: Excess) -> None:
-    """Takes over what a group says of the ranks and steps in which they are further behind in it than elsewhere.
+    """Copy a group's lateness for the ranks and steps in which they are further behind in it than in other groups.
 
-    By their own doing: of two ranks the punctual one would seem as far ahead as the other is behind.
+    Only their own doing counts: of two ranks, the punctual one would otherwise seem as far ahead as the other is
+    behind.
     """
     last = np.flatnonzero(np.append(excess.step[1:] != excess.step[:-1], True) & lateness.judges(excess.step))
     place = np.ix_(group.members, lateness.at(excess.step[last]))

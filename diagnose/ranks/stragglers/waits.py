@@ -1,8 +1,8 @@
-"""Who waits for whom inside the collectives, when, and for what the late rank did meanwhile.
+"""The waits inside collectives: who waits for whom, when, and what the late rank did meanwhile.
 
 A rank that comes late because it waited for another one elsewhere, as tensor-parallel ranks do inside data-parallel
-groups, is a messenger: its own time is like the others', its communication is not. What is waited for it counts for
-the rank at the beginning of the chain. The stages of a pipeline wait for each other by design, which counts for nobody.
+groups, is a messenger: its own time is like the others', its communication is not. Waiting for it counts for the rank
+at the beginning of the chain. The stages of a pipeline wait for each other by design, which counts for nobody.
 """
 
 from collections.abc import Collection, Sequence
@@ -24,10 +24,9 @@ LONGEST_CHAIN = 16
 
 
 class WaitedFor(msgspec.Struct, frozen=True):
-    """For each collective of a group: position in the job of the rank that is waited for, and why.
+    """For each collective of a group, the position in the job of the rank that is waited for, and the reason.
 
-    `class_` is that of its reason, or BEGINNING. `late` is NOBODY where a rank was waited for that waited itself, for
-    whom is not known.
+    `class_` is the class of the reason, or BEGINNING. `late` is NOBODY if that rank itself waited for an unknown one.
     """
 
     late: Ints
@@ -68,14 +67,15 @@ def waited_for(
     lateness: Lateness,
     slow: Collection[int] = (),
 ) -> list[WaitedFor]:
-    """Who is waited for in each collective: the rank that came last, or the one that this rank waited for itself.
+    """The rank that is waited for in each collective: the last to come, or the one that it waited for itself.
 
     Args:
-        ranks: of the job.
+        ranks: ranks of the job.
         matched: their collectives by group.
-        excess: of each group.
+        excess: excess of each group.
         lateness: how far each rank is behind in each step.
-        slow: positions of ranks whose own links are slow; they are behind by their communication and no messengers.
+        slow: positions of ranks whose own links are slow; they are behind by their communication and are not
+            messengers.
     """
     chain = _Chain(ranks, matched, excess, lateness, slow)
     parts = [
@@ -86,7 +86,7 @@ def waited_for(
 
 
 def _traced_back(chain: "_Chain", number: int, parts: Sequence[WaitedFor]) -> WaitedFor:
-    """Of a group, with the rank at the beginning of the chain in the place of each messenger."""
+    """The waits of a group, with each messenger replaced by the rank at the beginning of its chain."""
     late, classes = parts[number].late.copy(), list(parts[number].class_)
     for instance in np.flatnonzero(chain.messengers[number]).tolist():
         origin = chain.origin(number, instance)
@@ -96,9 +96,10 @@ def _traced_back(chain: "_Chain", number: int, parts: Sequence[WaitedFor]) -> Wa
 
 
 def _main_classes(excess: Excess, last: Ints) -> tuple[str, ...]:
-    """For each collective the class in which the last rank has most excess, communication where that exceeds its own.
+    """For each collective, the class in which the last rank has most excess, or communication if that exceeds its own.
 
-    BEGINNING where it began the step later by more than its own: what delayed it there lies before the capture.
+    It is BEGINNING if the rank began the step later by more than its own excess: that delay comes from before the
+    capture.
     """
     classes = [class_of(cause) for cause in excess.causes]
     names = tuple(dict.fromkeys(classes))
@@ -116,7 +117,7 @@ def _main_classes(excess: Excess, last: Ints) -> tuple[str, ...]:
 
 
 class _Chain:
-    """For whom the last rank of a collective waited itself, in an earlier collective of the same step."""
+    """Find the rank that the last rank of a collective itself waited for, in an earlier collective of the same step."""
 
     def __init__(
         self,
@@ -138,7 +139,7 @@ class _Chain:
     def _is_messenger(self, number: int) -> Mask:
         """Mask of a group's collectives whose last rank is behind by its communication more than by its own doing.
 
-        Of messages those whose sender's own lateness is less than half of what is waited for it.
+        For messages, those whose sender's own lateness is less than half of the waiting for it.
         """
         group, excess = self._matched[number], self._excess[number]
         late, at = group.members[group.last], np.arange(len(group.call))
@@ -150,7 +151,7 @@ class _Chain:
         return self._relays[late] & (passed_on > np.maximum(own_ns, 0))
 
     def origin(self, number: int, instance: int) -> tuple[int, int] | None:
-        """Group and instance at the beginning of the chain; None where it is lost."""
+        """Group and instance at the beginning of the chain; None if the chain is lost."""
         for _ in range(LONGEST_CHAIN):
             place = self._longest_wait(number, instance)
             if place is None or not self.messengers[place[0]][place[1]]:
@@ -175,15 +176,15 @@ class _Chain:
 
 
 def waits_of(ranks: Sequence[RankDigest], matched: Match, late_ranks: Sequence[WaitedFor]) -> tuple[Waits, ...]:
-    """The waiting of each rank; of collectives that overlap the one that began first has the time.
+    """The waiting of each rank; where collectives overlap, the time belongs to the one that began first.
 
-    It ends when the last rank has come, or when that one waits for the transfer, too: what it still does beside it
-    holds the others up, whose own work had ended, and a transfer that took no time would not help.
+    Waiting ends when the last rank has come, or when that rank waits for the transfer, too: other work that it still
+    does during the collective delays the others, whose own work had ended, and a transfer of zero time would not help.
 
     Args:
-        ranks: of the job.
+        ranks: ranks of the job.
         matched: their collectives by group.
-        late_ranks: for each group what `waited_for` returns.
+        late_ranks: the result of `waited_for`.
     """
     classes = tuple(sorted({class_ for entry in late_ranks for class_ in entry.class_}))
     parts: list[list[Ints]] = [[np.zeros((0, 4), np.int64)] for _ in ranks]
@@ -196,12 +197,11 @@ def waits_of(ranks: Sequence[RankDigest], matched: Match, late_ranks: Sequence[W
 
 
 def held_up_ns(ranks: Sequence[RankDigest], matched: Match) -> list[Ints]:
-    """Of each group the nanoseconds that each rank of each collective waits for the last one, shape (instances,
-    members).
+    """For each group, nanoseconds that each rank waits for the last one, shape (instances, members).
 
-    Until that one comes, and what it does not wait for the transfer itself. Of messages until it comes alone: a stage
-    waits for their transfer, whatever the sender does meanwhile. So without a GPU, where a host that works looks like
-    one that waits.
+    That is the time until the last rank comes, and the time in which that rank does other work instead of waiting for
+    the transfer. For messages, and without a GPU, only the time until it comes counts: a stage waits for the transfer
+    whatever the sender does meanwhile, and a host that works looks like one that waits.
     """
     held = [group.waiting.copy() for group in matched]
     came_last: dict[int, list[tuple[int, int]]] = {}
@@ -219,8 +219,8 @@ def held_up_ns(ranks: Sequence[RankDigest], matched: Match) -> list[Ints]:
 
 
 def _beside_ns(rank: RankDigest, matched: Match, places: Sequence[tuple[int, int]]) -> list[Ints]:
-    """For each place, a group and the rank's column in it: how long the rank does something else inside the
-    collectives to which it came last, shape (those,).
+    """For each place (a group and the rank's column in it), the time that the rank does other work inside the
+    collectives to which it came last, shape (those collectives,).
     """
     lasts = [matched[number].last == m for number, m in places]
     start = [matched[number].start[last, m] for (number, m), last in zip(places, lasts, strict=True)]

@@ -1,4 +1,4 @@
-"""The post-mortem of a job under the heat map: who is late and what it costs, hosts, collectives, changes, clocks."""
+"""The post-mortem of a job under the heat map: late ranks and their cost, hosts, collectives, changes, clocks."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -38,7 +38,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """What a table shows; the columns in `texts` are no numbers, and `more` says what is not shown."""
+    """A table: the columns in `texts` are not numbers, and `more` is a note on rows that are not shown."""
 
     caption: str
     heads: tuple[str, ...]
@@ -73,7 +73,7 @@ class Job:
 
 
 def job_view(diagnosis: Diagnosis) -> Job | None:
-    """The post-mortem; None where the ranks were not joined."""
+    """The post-mortem; None if the ranks were not joined."""
     postmortem = diagnosis.postmortem
     if postmortem is None:
         return None
@@ -106,7 +106,7 @@ def _table(
 
 
 def _stragglers(diagnosis: Diagnosis) -> Table | None:
-    """What late ranks cost; a column of which nothing is known is left out."""
+    """The cost of late ranks; columns without any known value are left out."""
     late, step = diagnosis.stragglers, basis(diagnosis).name
     columns = [
         ("rank", [f"rank {straggler.rank}" for straggler in late]),

@@ -13,7 +13,7 @@ _FAMILIES = {"comm": "collectives", "memcpy": "copies"}
 
 @dataclass(frozen=True)
 class KernelView:
-    """One kernel as shown; `row` keeps the numbers that columns are sorted by, `full` is "" where `short` is all."""
+    """One kernel as shown; `row` keeps the numbers that columns are sorted by, `full` is "" if `short` is all."""
 
     row: KernelRow
     short: str

@@ -1,4 +1,6 @@
-"""The step divided: one bar of classes, and the waterfall as a table whose bars start where the one above ends."""
+"""The breakdown of the step: a bar of classes, and the waterfall as a table whose bars start where the one above
+ends.
+"""
 
 from dataclasses import dataclass
 
@@ -36,7 +38,9 @@ class Bar:
 
 @dataclass(frozen=True)
 class LedgerView:
-    """`heading` says of what every share is; `bars` are the terminal's rows, `every` all; `outside` is no part."""
+    """The ledger as drawn: `heading` names the denominator of the shares; `bars` are the terminal's rows, `every`
+    all rows; `outside` is time outside the step.
+    """
 
     heading: str
     segments: list[Segment]
@@ -69,7 +73,7 @@ def _segments(diagnosis: Diagnosis) -> list[Segment]:
 
 
 def _bars(diagnosis: Diagnosis, listed: list[Row]) -> list[Bar]:
-    """Each class begins where the one before ended, and its parts within it."""
+    """Bars for the rows: each class begins where the one before ended, and its parts lie within it."""
     of, bars = basis(diagnosis), []
     x = inner = 0.0
     key = ""

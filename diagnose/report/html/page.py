@@ -89,7 +89,7 @@ _PLACED: dict[str, Part | LeftOut] = {  # in the order of the page; what is not 
 }
 SECTIONS: dict[str, Part | LeftOut] = {
     **_PLACED,
-    **{  # whose template draws the first field as it is
+    **{  # parts whose template draws the first field unchanged
         name: Part(attrgetter(fields[0]))
         for name, fields in ALL_SECTIONS.items()
         if name not in (*_PLACED, "provenance")
@@ -105,7 +105,7 @@ def page(diagnosis: Diagnosis, about: About) -> str:
 
 
 def context_of(diagnosis: Diagnosis, about: About) -> dict[str, Any]:
-    """What the templates draw from: the view of each section by its name, and the frame of the page."""
+    """The context of the templates: the view of each section by its name, and the frame of the page."""
     failed: list[str] = []
     parts = {name: part for name, part in SECTIONS.items() if isinstance(part, Part)}
     views = {name: netted(spelled(name), partial(part.view, diagnosis), failed.append) for name, part in parts.items()}
@@ -143,7 +143,7 @@ def environment(folder: Path = _TEMPLATES) -> Environment:
     """The templates, each compiled once for all pages of the process, with filters that spell values.
 
     Args:
-        folder: holds the page's own template, beside those that all pages include.
+        folder: holds the page's own template, in addition to those that all pages include.
     """
     templates = Environment(
         loader=FileSystemLoader([folder, _TEMPLATES]),

@@ -36,7 +36,7 @@ class Tick:
 
 @dataclass(frozen=True)
 class Roof:
-    """What bounds from above; a line from (x1, y1) to (x2, y2) with its name at (x, y)."""
+    """An upper bound in the chart: a line from (x1, y1) to (x2, y2) with its name at (x, y)."""
 
     x1: float
     y1: float
@@ -78,7 +78,7 @@ class Figures:
 
 @dataclass(frozen=True)
 class RooflineView:
-    """`chart` is None, for the reason in `missing`, where nothing can be drawn; `rates` is whether any is known."""
+    """The roofline as drawn: if `chart` is None, `missing` is the reason; `rates` is whether any rate is known."""
 
     chart: Chart | None
     missing: str
@@ -169,7 +169,7 @@ def _chart(diagnosis: Diagnosis, drawn: Sequence[RooflineEntry]) -> Chart:
 
 
 def _peaks(diagnosis: Diagnosis, drawn: Sequence[RooflineEntry]) -> list[Peak]:
-    """The peaks of the precisions that ran, highest first; of all where none of those is known."""
+    """The peaks of the precisions that ran, highest first; of all if none of those is known."""
     assert diagnosis.roofs is not None
     ran = {entry.precision for entry in drawn}
     known = sorted(diagnosis.roofs.peaks, key=lambda peak: -peak.flops_per_s)

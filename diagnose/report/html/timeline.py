@@ -24,7 +24,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class LaneView:
-    """One lane as drawn; `summary` says in words what it holds."""
+    """One lane as drawn; `summary` describes its content in words."""
 
     name: str
     kind: str

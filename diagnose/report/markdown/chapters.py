@@ -16,9 +16,9 @@ Body = str | tuple[str, ...]  # blocks, or items of a list that goes on with tho
 
 @dataclass(frozen=True)
 class Part:
-    """A section of the document under its title, "" where it goes on with what stands above.
+    """A section of the document under its title, or "" if it continues the section above.
 
-    What `folds` is shown closed where it is long.
+    If it `folds`, it is collapsed when long.
     """
 
     title: str

@@ -34,13 +34,13 @@ _TOO_LONG = LeftOut(f"the document stays below {MOST_TOKENS:,} tokens; --html ha
 
 
 def markdown(diagnosis: Diagnosis, about: About, most: int = MOST_TOKENS, only: Collection[str] | None = None) -> str:
-    """The document, at most `most` tokens: the longer the lists and names, the more of them are cut.
+    """Write the document in at most `most` tokens: the longer the lists and names, the more of them are cut.
 
     Args:
-        diagnosis: what it tells.
-        about: what wrote it.
-        most: tokens, as `tokens` counts them.
-        only: names of sections, where not all of them are wanted.
+        diagnosis: the diagnosis to show.
+        about: the program that writes it.
+        most: number of tokens, as `tokens` counts them.
+        only: names of sections, if not all of them are wanted.
     """
     chosen = {name: section for name, section in SECTIONS.items() if only is None or name in only}
     return shortened(most, lambda writer: put_together(Draft(diagnosis, about, writer), chosen))
@@ -94,7 +94,7 @@ def _notes(draft: Draft) -> tuple[str, ...]:
 
 
 def _steps(draft: Draft) -> tuple[str, ...]:
-    """What was counted, and how MFU was."""
+    """The counted steps, and how MFU was computed."""
     view = verdict_view(draft.diagnosis)
     return f"Steps: {steps_line(draft.diagnosis)}", view.warning, *(view.mfu_details or [view.mfu_line])
 
@@ -144,7 +144,7 @@ def _planned(number: int, change: Change, to: Writer) -> str:
 
 
 def _headline(number: str, told: Headline, to: Writer) -> Inline:
-    """The change with what it buys, then the fault."""
+    """The change with its gain, then the fault."""
     action = to.text(told.action) if told.fault else to.code(told.action)
     gain = f" ({told.gain})" if told.gain else ""
     return spaced((Inline(f"{bold(Inline(f'{number}{action}'))}{gain}"), to.code(told.fault)))
@@ -202,7 +202,7 @@ def _not_advised(draft: Draft) -> str:
 
 
 def _not_judged(draft: Draft) -> str:
-    """What to capture, the rules that can be judged then, and why they could not be."""
+    """A table of captures, the rules that can then be judged, and why they could not be."""
     to, listed = draft.to, []
     for capture in captures_view(draft.diagnosis):
         names = [to.code(rule) for rule, _ in capture.rules]
@@ -223,7 +223,7 @@ def _provenance(draft: Draft) -> str:
 
 
 def _place(source: Sequence[str]) -> int:
-    """Where a source stands: versions of other software come last."""
+    """The order of a source: versions of other software come last."""
     return _SOURCES.index(source[0]) if source[0] in _SOURCES else len(_SOURCES)
 
 

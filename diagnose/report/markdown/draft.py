@@ -1,4 +1,4 @@
-"""What a section of the document is written from."""
+"""The input of a section of the document."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from diagnose.report.views.summary import About
 
 @dataclass(frozen=True)
 class Draft:
-    """The document at one length: what it tells, what wrote it, and how much of it fits."""
+    """The document at one length: the diagnosis, the program that writes it, and the writer that limits its length."""
 
     diagnosis: Diagnosis
     about: About
@@ -18,5 +18,5 @@ class Draft:
 
 
 def blocks(each: Sequence[str]) -> str:
-    """Those that are not empty, with an empty line between them."""
+    """Join the blocks that are not empty, with an empty line between them."""
     return "\n\n".join(block for block in each if block)

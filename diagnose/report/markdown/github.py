@@ -83,7 +83,7 @@ _SMALLEST = Writer(rows=1, prose=40, name=16)
 
 
 def shortened(most: int, written: Callable[[Writer], str], longest: Writer | None = None) -> str:
-    """What is written with the most room that leaves it at most so many tokens, `longest` being tried first."""
+    """The text written with the most room that stays within that many tokens; `longest` is tried first."""
     for writer in (*filter(None, (longest,)), *_WRITERS):
         text = written(writer)
         if tokens(text) <= most:
@@ -97,12 +97,12 @@ def bold(value: Inline) -> Inline:
 
 
 def spaced(values: Iterable[str]) -> Inline:
-    """Those that are not empty, with points between them."""
+    """Join the values that are not empty, with middle dots between them."""
     return Inline(" · ".join(value for value in values if value))
 
 
 def _cut(text: str, most: int) -> str:
-    """At most so many bytes: a letter beyond ASCII costs a language model as much as several."""
+    """Cut the text to at most that many bytes: a letter beyond ASCII costs a language model as much as several."""
     raw = text.encode()
     return text if len(raw) <= most else f"{raw[: most - 3].decode(errors='ignore').rstrip()}…"
 

@@ -1,4 +1,4 @@
-"""The ranks of a job in Markdown: a heat map of the worst, the hosts, the collectives, and what changes would buy."""
+"""The ranks of a job in Markdown: a heat map of the worst, the hosts, the collectives, and the gain of changes."""
 
 from diagnose.diagnosis import Diagnosis
 from diagnose.diagnosis.postmortem import Postmortem, Traffic
@@ -38,7 +38,7 @@ def ranks(draft: Draft) -> str:
 
 
 def job(draft: Draft) -> str:
-    """What the ranks say together; nothing where they were not joined."""
+    """The results of joining the ranks; "" if they were not joined."""
     diagnosis, to = draft.diagnosis, draft.to
     postmortem = diagnosis.postmortem
     if len(diagnosis.ranks) < 2 or postmortem is None:

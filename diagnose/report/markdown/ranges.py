@@ -8,7 +8,7 @@ _HEADS = ("range", "opened by", "count", "time", "share", "GPU work", "idle")
 
 
 def ranges_table(draft: Draft) -> str:
-    """What the host is in while the device idles, and a table of the ranges with most time."""
+    """A sentence on the ranges in which the device idles, and a table of the ranges with most time."""
     rows, to = ranges_view(draft.diagnosis), draft.to
     if not rows:
         return ""

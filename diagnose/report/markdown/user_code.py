@@ -1,4 +1,4 @@
-"""Where Python is, in Markdown: the user's functions with their shares, or why they are unknown."""
+"""The user's functions with their share of Python time, in Markdown, or why they are unknown."""
 
 from diagnose.report.markdown.draft import Draft, blocks
 from diagnose.report.views.user_code import user_code_view

@@ -8,7 +8,7 @@ from diagnose.report.views.capacity import Table, capacity_view
 
 
 def print_capacity(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
-    """What the job takes of device memory by its sizes; only a part of the details."""
+    """Print the job's need of device memory by its sizes, as a part of the details."""
     view = capacity_view(diagnosis)
     if not extent.details or view is None:
         return

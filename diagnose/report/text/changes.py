@@ -1,4 +1,4 @@
-"""What to change next, what comes after it, what would not help, and what could not be judged."""
+"""Print the next change, those after it, what would not help, and what could not be judged."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -49,7 +49,7 @@ def print_next(page: Page, diagnosis: Diagnosis) -> None:
 
 
 def _together(page: Page, view: PlanView) -> None:
-    """What the whole plan buys, or why nothing is predicted."""
+    """Print the gain of the whole plan, or why nothing is predicted."""
     if view.withheld:
         why = f"no gain that needs a replay is predicted: {plain(view.withheld)}"
         page.paragraph(why, label="" if view.plan else "gains:")
@@ -59,7 +59,7 @@ def _together(page: Page, view: PlanView) -> None:
 
 
 def _headline(told: Headline, severity: Severity) -> Text:
-    """The change with what it buys, then the fault and how severe it is."""
+    """The change with its gain, then the fault and how severe it is."""
     return joined([_action(told), plain(told.fault), Text(severity, SEVERITY_STYLE[severity])])
 
 
@@ -91,12 +91,12 @@ def _full(page: Page, full: Full, details: bool) -> None:
 
 
 def _brief(told: Headline, says: str) -> Text:
-    """The change with what it buys, then the fault in a sentence."""
+    """The change with its gain, then the fault in a sentence."""
     return joined([_action(told), plain(told.fault), says])
 
 
 def print_findings(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
-    """With `details` every finding but the next change in full, else those with no place elsewhere."""
+    """Print findings: with `details` all except the next change in full, else those that have no place elsewhere."""
     view = plan_view(diagnosis)
     if not extent.details:
         _also(page, view.also)
@@ -131,7 +131,7 @@ def print_not_advised(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
 
 
 def print_not_judged(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
-    """What to capture for which rules; with `details` every reason."""
+    """Print what to capture for which rules; with `details` every reason."""
     if extent.details:
         _every_reason(page, diagnosis.not_judged)
     else:
@@ -149,7 +149,7 @@ def _to_capture(page: Page, captures: Sequence[Capture]) -> None:
 
 
 def _capture_line(page: Page, capture: str, rules: Sequence[str]) -> Text:
-    """As many rules as fit the line, at least one, and how many more there are."""
+    """A line with as many rules as fit, at least one, and the number of the rest."""
     room = page.width - LABEL
     for shown in range(len(rules), 0, -1):
         more = f", +{len(rules) - shown}" if shown < len(rules) else ""

@@ -8,7 +8,9 @@ from diagnose.report.text.page import Page
 
 
 class Column(msgspec.Struct, frozen=True):
-    """A column of so many cells, shown where the console has at least `least`; words stand left, numbers right."""
+    """A table column of `cells` width, shown if the console has `least` or more; words are aligned left, numbers
+    right.
+    """
 
     name: str
     cells: int

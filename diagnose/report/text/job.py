@@ -47,7 +47,7 @@ def print_late_ranks(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
 
 
 def print_missing(page: Page, diagnosis: Diagnosis, _: Extent) -> None:
-    """Ranks without a trace, and where those with one disagree."""
+    """Print the ranks without a trace, and mismatches between the others."""
     if missing_line(diagnosis):
         page.paragraph(Text(missing_line(diagnosis), "yellow"), label="missing:", most=2)
     for i, mismatch in enumerate(diagnosis.postmortem.mismatches if diagnosis.postmortem else ()):
@@ -63,7 +63,7 @@ def _passing(page: Page, job: Postmortem, details: bool) -> None:
 
 
 def print_job(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
-    """The hosts, the collectives, what changes would buy and the clocks; nothing for a single rank."""
+    """Print the hosts, the collectives, the gain of changes and the clocks; nothing for a single rank."""
     if len(diagnosis.ranks) < 2:
         return
     job, details = diagnosis.postmortem, extent.details

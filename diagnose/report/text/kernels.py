@@ -20,7 +20,7 @@ _OF_OPERATORS = (*_FIGURES, Column("shapes", 34, least=100, is_word=True))
 
 
 def print_kernels(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
-    """As many of the longest by name as were asked for; says so where there are none."""
+    """Print as many of the longest kernels by name as requested, or that there are none."""
     rows = diagnosis.kernels
     if not extent.kernels or (not rows and diagnosis.host_operators):
         return
@@ -39,7 +39,7 @@ def print_kernels(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
 
 
 def print_host_operators(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
-    """As many of the longest as of kernels; a job without operators, or with kernels, has none."""
+    """Print the longest operators, as many as requested of kernels, for jobs with operators and without kernels."""
     rows, of = diagnosis.host_operators, basis(diagnosis).name
     if not extent.kernels or not rows:
         return
@@ -60,7 +60,7 @@ def _named(rows: Sequence[Row]) -> list[Row]:
 
 
 def _rest(page: Page, rows: Sequence[KernelRow | OperatorRow], most: int) -> None:
-    """How many names are not listed, and their time."""
+    """Print the number of names that are not listed, and their time."""
     hidden = [row for at, row in enumerate(rows) if at >= most or not row.name]
     if hidden:
         names, spent = sum(row.names for row in hidden), sum(row.ns for row in hidden)

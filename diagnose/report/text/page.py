@@ -18,7 +18,7 @@ _HELD = "\ue000"  # one cell wide, and never in printable text
 
 
 class Extent(msgspec.Struct, frozen=True):
-    """How much of a section is printed: with `details` everything, and the `kernels` longest kernels."""
+    """How much of a section to print: everything with `details`, and the `kernels` longest kernels."""
 
     details: bool = False
     kernels: int = 0
@@ -57,7 +57,7 @@ class Page:
             self.line(Text.assemble((head, "bold"), part))
 
     def entries(self, label: str, texts: Sequence[Text], hidden: int = 0, most: int = 0) -> None:
-        """Print paragraphs under one label, then how many more there are, on the last line where it fits."""
+        """Print paragraphs under one label, then the number of hidden ones, on the last line if it fits."""
         more = Text(f"+{hidden} more: --details", "dim") if hidden else Text()
         listed = list(texts)
         if hidden and (not listed or joined([listed[-1], more]).cell_len > self.width - LABEL):

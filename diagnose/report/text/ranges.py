@@ -1,4 +1,4 @@
-"""The named ranges as printed: where the job's own ones hold up the device, and with `details` all of them."""
+"""Print the named ranges: those of the job in which the device idles; with `details` all of them."""
 
 from rich.text import Text
 
@@ -16,7 +16,7 @@ _BY = Column("opened by", 11, least=100, is_word=True)
 
 
 def print_ranges(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
-    """One line, where the device idles in a range of the job's; with `details` every range."""
+    """Print one line if the device idles in a range of the job; with `details` every range."""
     rows, says = ranges_view(diagnosis), idle_line(diagnosis)
     if rows and extent.details:
         _listed(page, diagnosis, rows)

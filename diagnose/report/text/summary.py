@@ -45,19 +45,19 @@ def print_verdict(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
 
 
 def print_steps(page: Page, diagnosis: Diagnosis, _: Extent) -> None:
-    """What was counted."""
+    """Print which steps were counted."""
     page.paragraph(steps_line(diagnosis), label="steps:")
 
 
 def print_applied(page: Page, diagnosis: Diagnosis, _: Extent) -> None:
-    """What the patch bought that the run was started with."""
+    """Print the gain by the patch that the run was started with."""
     view = applied_view(diagnosis)
     if view is not None:
         page.paragraph(Text(view.line, "bold yellow" if view.slower else "bold"), label="applied:")
 
 
 def print_notes(page: Page, diagnosis: Diagnosis, _: Extent) -> None:
-    """What makes the numbers less certain, a line each."""
+    """Print the findings that make the numbers less certain, a line each."""
     for finding in notes_of(diagnosis):
         severity = Text(finding.severity, SEVERITY_STYLE[finding.severity])
         says = first_sentence(finding.says)
@@ -65,7 +65,7 @@ def print_notes(page: Page, diagnosis: Diagnosis, _: Extent) -> None:
 
 
 def print_history(page: Page, diagnosis: Diagnosis, _: Extent) -> None:
-    """How the step time changed over the run."""
+    """Print the changes of the step time over the run."""
     for i, says in enumerate(history_lines(diagnosis)):
         page.paragraph(Text(plain(says), "yellow"), label="" if i else "history:", most=2)
 
@@ -79,14 +79,14 @@ def print_slow_steps(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
 
 
 def print_cost(page: Page, diagnosis: Diagnosis, _: Extent) -> None:
-    """What the job costs, a sentence each, where a price or a power is known."""
+    """Print the cost of the job, a sentence each, if a price or a power is known."""
     lines = cost_lines(diagnosis) or []
     for i, line in enumerate(lines):
         page.paragraph(Text(line, "dim" if line is lines[-1] else ""), label="" if i else "cost:")
 
 
 def print_provenance(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
-    """What was lost, left out and read."""
+    """Print what was lost, left out and read."""
     trace = diagnosis.trace
     if loss_line(trace):
         page.paragraph(Text(loss_line(trace), "yellow"), label="lost:")

@@ -1,4 +1,4 @@
-"""Where Python is, as printed: the user's functions with their share of the samples or of the recorded calls."""
+"""Print the user's functions by Python time, with their share of the samples or of the recorded calls."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ _COLUMNS = (Column("own", 9), Column("with calls", 12, least=64), Column("doing"
 
 
 def print_user_code(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
-    """With `details`, or where the host bounds the step."""
+    """Print the user's functions, with `details` or if the host bounds the step."""
     view = user_code_view(diagnosis)
     if view is None or not (extent.details or diagnosis.verdict.class_ == "host-bound"):
         return

@@ -1,1 +1,1 @@
-"""What text, HTML, Markdown and tables share: the diagnosis in the words, rows and sentences that people read."""
+"""Views shared by text, HTML, Markdown and tables: the diagnosis as words, rows and sentences."""

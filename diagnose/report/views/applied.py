@@ -1,4 +1,4 @@
-"""What a patch that was put to the test bought, beside what was predicted of it."""
+"""The gain of a tested patch, compared with its prediction."""
 
 import msgspec
 
@@ -12,7 +12,7 @@ _STANDING = {"less": "less than predicted", "as": "as predicted", "more": "more 
 
 
 class AppliedView(msgspec.Struct, frozen=True):
-    """What the patch bought in a line, and whether the run is slower with it."""
+    """The gain of a tested patch in one line, and whether the run is slower with it."""
 
     line: str
     slower: bool
@@ -53,12 +53,12 @@ def _compared(applied: Applied) -> str:
 
 
 def _judged(applied: Applied) -> str:
-    """How the measurement stands to the prediction, and to the noise of the steps."""
+    """A clause that compares the measurement with the prediction, and with the noise of the steps."""
     measured, noise = applied.measured_speedup or 1.0, applied.noise_share or 0.0
     within = abs(1 - 1 / measured) < noise
     told = f"; the difference is within the {spoken(noise, 'share')} that steps of this run lie apart" if within else ""
     if got_slower(applied):
         return f": slower than before{told}"
-    if applied.predicted_speedup is None or applied.refused:  # what is in use is less than what was predicted of
+    if applied.predicted_speedup is None or applied.refused:  # less is in use than the prediction was for
         return told
     return f": {_STANDING[standing(measured, applied.predicted_speedup)]}{told}"

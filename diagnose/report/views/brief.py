@@ -1,4 +1,4 @@
-"""A diagnosis in one line, for who reads no report."""
+"""A diagnosis in one line, for users who read no report."""
 
 from diagnose.diagnosis import Diagnosis
 from diagnose.report.views.changes import Full, plan_view

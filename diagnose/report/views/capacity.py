@@ -1,4 +1,4 @@
-"""What the job takes of device memory, in words."""
+"""The job's need of device memory, in words."""
 
 import msgspec
 
@@ -8,13 +8,13 @@ from diagnose.facts import spoken
 from diagnose.report.views.changes import headline
 
 Row = tuple[str, ...]
-_FAR = 0.25  # of the recorded peak: more than twice as far off as jobs are that the ledger was held against
+_FAR = 0.25  # of the recorded peak: more than twice the error of the jobs that the estimate was tested on
 
 
 class Table(msgspec.Struct, frozen=True):
-    """Rows under a caption; the first cell of a row is what it is about, the others are amounts.
+    """Rows under a caption; the first cell of a row is a name, the others are amounts.
 
-    The column `prose` holds clauses instead; 0 where none does.
+    The column `prose` holds clauses instead; 0 if none does.
     """
 
     caption: str
@@ -36,7 +36,7 @@ class CapacityView(msgspec.Struct, frozen=True):
 
 
 def capacity_view(diagnosis: Diagnosis) -> CapacityView | None:
-    """The ledger; None for what trains nothing on a GPU, where nobody asks for one."""
+    """The memory estimate; None for a job that trains nothing on a GPU, for which it has no use."""
     count = diagnosis.capacity.counted
     if count is None:
         lines = [f"not counted: {diagnosis.capacity.because}", *_never_used(diagnosis)]
@@ -95,7 +95,7 @@ def _recorded(count: MemoryCount) -> list[str]:
 
 
 def _far_off(count: MemoryCount) -> list[str]:
-    """What a count is worth that is far from the recorded peak; nothing where it is near."""
+    """A caution about a count that is far from the recorded peak; empty if it is near."""
     miss, seen = count.allocated_miss, count.recorded_allocated_bytes
     if miss is None or seen is None or abs(miss) <= _FAR:
         return []
@@ -118,7 +118,7 @@ def _batch(count: MemoryCount) -> str:
 
 
 def _sequences(likely: int, span: tuple[int, int]) -> str:
-    """The count, and its range where the ledger's error makes one: "14 (12 to 16)"."""
+    """The count, and its range if the error of the estimate makes one: "14 (12 to 16)"."""
     least, most = span
     return f"{likely:,}" if least == most else f"{likely:,} ({least:,} to {most:,})"
 
@@ -148,7 +148,7 @@ def _fused(diagnosis: Diagnosis) -> list[str]:
 
 
 def _never_used(diagnosis: Diagnosis) -> list[str]:
-    """The headroom by what torch's allocator held, where that is known."""
+    """The headroom by the peak of torch's allocator, if that is known."""
     peak, total = _fact(diagnosis, "memory_peak_bytes"), _fact(diagnosis, "memory_total_bytes")
     if not isinstance(peak, int | float) or not isinstance(total, int | float):
         return []

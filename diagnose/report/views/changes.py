@@ -1,4 +1,4 @@
-"""What to change, what would not help, and what could not be judged, as every report tells it."""
+"""Views of what to change, what would not help, and what could not be judged, for every report."""
 
 import msgspec
 
@@ -20,15 +20,15 @@ class Headline(msgspec.Struct, frozen=True):
 
     @property
     def line(self) -> str:
-        """The change with what it buys."""
+        """The change with its gain."""
         return f"{self.action} ({self.gain})" if self.gain else self.action
 
 
 class Change(msgspec.Struct, frozen=True):
     """One change with its own gain, that of the plan so far, and the lines to copy, `flags` for a script.
 
-    `where` are the lines of the user's code that it is about, `record` what such gains came to before, "" where that is
-    not known; `apply` is the command that runs the job with it, the script unedited, "" where no run can.
+    `where` are the lines of the user's code that it is about, `record` how such predictions turned out before, "" if
+    unknown; `apply` is the command that runs the job with it, with the script unedited, "" if no run can.
     """
 
     rule: str
@@ -47,9 +47,9 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class Full(msgspec.Struct, frozen=True):
-    """A finding with everything that is known of it; `where` are the lines of code, `no_line` why there are none.
+    """A finding in full; `where` are its lines of code, `no_line` the reason why there are none.
 
-    `record` is what such gains came to before, "" where that is not known.
+    `record` is how such predictions turned out before, "" if unknown.
     """
 
     finding: Finding
@@ -63,7 +63,7 @@ class Full(msgspec.Struct, frozen=True):
 
 
 class Capture(msgspec.Struct, frozen=True):
-    """What to capture, so many `things`, and the rules that can be judged then, each with why it could not."""
+    """What to capture, `things` items, and the rules that can then be judged, each with the reason why it could not."""
 
     what: str
     things: int
@@ -71,10 +71,10 @@ class Capture(msgspec.Struct, frozen=True):
 
 
 class PlanView(msgspec.Struct, frozen=True):
-    """`nothing` says why there is no next change, "" where there is one; `is_judged` whether that was decided.
+    """The next change, if `is_judged`, and the plan. `nothing` is why there is no next change, "" if there is one.
 
-    `together` is what the whole plan buys and `numerics` the rules of it that can change the training's results;
-    `withheld` says why nothing is predicted that needs a replay. `also` are the findings with no place elsewhere.
+    `together` is the gain of the whole plan and `numerics` its rules that can change the training's results; `withheld`
+    is the reason why nothing that needs a replay is predicted. `also` are the findings with no place elsewhere.
     """
 
     nothing: str
@@ -89,7 +89,7 @@ class PlanView(msgspec.Struct, frozen=True):
 
 
 def plan_view(diagnosis: Diagnosis) -> PlanView:
-    """The next change, the plan and all that stands beside it."""
+    """The next change, the plan, and the findings that are in neither."""
     answer, plan, replay = diagnosis.next, diagnosis.plan, diagnosis.replay
     told = {step.rule for step in plan} | {answer.rule}
     chosen = next((finding for finding in diagnosis.findings if finding.rule == answer.rule), None)
@@ -125,7 +125,7 @@ def _full(finding: Finding, diagnosis: Diagnosis) -> Full:
 
 
 def _record_line(diagnosis: Diagnosis, rule: str) -> str:
-    """What earlier promises of the rule came to, by the user's own ledger; "" where it quotes none."""
+    """How earlier predictions of the rule turned out, by the user's own record; "" if there are none."""
     own = next((record for record in diagnosis.track_records if record.rule == rule), None)
     return f"on this machine {own.inside} of {own.promises} such gains fell in the predicted range" if own else ""
 
@@ -180,13 +180,13 @@ def _change(diagnosis: Diagnosis, at: int) -> Change:
 
 
 def _planned_gain(step: PlanStep) -> str:
-    """What the change buys in its place of the plan, and whether that is less than the noise."""
+    """The gain of the change at its place in the plan, with a note if that is less than the noise."""
     gain = speedup(step.predicted_speedup)
     return f"{gain}, below the noise" if step.below_noise and gain else gain
 
 
 def _noise_line(diagnosis: Diagnosis) -> str:
-    """What "below the noise" means here, "" where no change of the plan is."""
+    """An explanation of "below the noise" for this job, "" if no change of the plan is."""
     noise = next((fact.value for fact in diagnosis.facts if fact.name == "step_noise_share"), None)
     if noise is None or not any(step.below_noise for step in diagnosis.plan):
         return ""

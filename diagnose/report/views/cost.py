@@ -1,4 +1,4 @@
-"""What the job costs, as every report tells it: a sentence each."""
+"""The cost of the job for every report: a sentence each."""
 
 from diagnose.diagnosis import Diagnosis
 from diagnose.diagnosis.cost import Cost, Money, Saving
@@ -8,7 +8,7 @@ from diagnose.report.views.words import counted
 
 
 def cost_lines(diagnosis: Diagnosis) -> list[str] | None:
-    """None where neither a price nor a power is known."""
+    """Sentences on the cost of the job; None if neither a price nor a power is known."""
     cost = diagnosis.cost
     if cost is None:
         return None
@@ -48,7 +48,7 @@ def _range(amount: tuple[float, float | None]) -> str:
 
 
 def _rests_on(cost: Cost) -> list[str]:
-    """Where the rates come from."""
+    """A sentence on the sources of the rates."""
     parts = []
     if cost.gpu_hour_price is not None:
         parts.append(f"{cost.gpu_hour_price:g} per GPU-hour")

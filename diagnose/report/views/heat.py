@@ -71,7 +71,7 @@ class HostRow(msgspec.Struct, frozen=True):
 
 
 def by_host(ranks: Sequence[RankReport]) -> list[HostRow]:
-    """The hosts that are named, the one that waits least first: the late host waits for nobody."""
+    """The hosts that are named, the one that waits least first: the late host waits for no other."""
     by_name: dict[str, list[RankReport]] = {}
     for rank in sorted(ranks, key=lambda r: r.rank):
         if rank.host:

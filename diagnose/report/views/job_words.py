@@ -1,4 +1,4 @@
-"""What a report says of a job's ranks: who is late, what that costs, what is missing, the collectives, the clocks."""
+"""Sentences on a job's ranks: late ranks and their cost, missing ranks, the collectives, the clocks."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ from diagnose.report.views.words import cause_name, counted, spans
 _HOST = {"more": "because it runs more host code", "slower": "because its host is slower"}
 EXCESS_SHOWN = 4
 SMALLEST_EXCESS = 0.01  # of the largest
-MOST_OF_IT = 0.8  # of the waiting for a late rank that goes with it, but for jitter
+MOST_OF_IT = 0.8  # of the waiting for a late rank: if more disappears with it, the rest is jitter
 TRAFFIC_HEADS = (
     "collective",
     "size",
@@ -29,14 +29,14 @@ TRAFFIC_HEADS = (
 
 
 def lateness(straggler: Straggler) -> str:
-    """What makes a rank late, in words that follow "is late"."""
+    """The cause of a late rank, in words that follow "is late"."""
     if straggler.cause == "host" and straggler.host_code in _HOST:
         return _HOST[straggler.host_code]
     return LATENESS[straggler.cause]
 
 
 def told(straggler: Straggler, diagnosis: Diagnosis, of: Basis) -> str:
-    """Why a rank is late, what each other rank waits for it, what that costs, and what it rests on."""
+    """A sentence on a late rank: its cause, each other rank's wait for it, the cost, and the evidence."""
     others = [rank for rank in diagnosis.ranks if rank.rank != straggler.rank]
     each = waited_share(straggler, diagnosis) * _step_ns(others)
     share = spoken(waited_share(straggler, diagnosis), "share")
@@ -60,7 +60,7 @@ def waited_share(straggler: Straggler, diagnosis: Diagnosis) -> float:
 
 
 def waits_anyway(straggler: Straggler, diagnosis: Diagnosis) -> str:
-    """What curing the late ranks takes off the job's step where that is less than the waiting for one, else ""."""
+    """A clause on how much curing the late ranks saves, if that is less than the wait for one, else ""."""
     postmortem = diagnosis.postmortem
     if postmortem is None or postmortem.changes_error is None or postmortem.no_changes_because:
         return ""
@@ -78,7 +78,7 @@ def named(straggler: Straggler) -> str:
 
 
 def cost(straggler: Straggler) -> str:
-    """What the rank costs the others in a day, "" where that is unknown."""
+    """A clause on the daily cost of the late rank to the job, "" if unknown."""
     if straggler.gpu_hours_per_day is None:
         return ""
     price = "" if straggler.cost_per_day is None else f", {money(straggler.cost_per_day)} at the stated price"
@@ -103,7 +103,7 @@ def excess(straggler: Straggler) -> list[tuple[str, str]]:
 
 
 def beyond(straggler: Straggler) -> str:
-    """What the rank spent beyond the others and how much of its lateness that explains, "" where nothing is known."""
+    """The late rank's time beyond the others and the explained part of its lateness, "" if nothing is known."""
     spent = ", ".join(f"{cause} {time}" for cause, time in excess(straggler))
     explained = straggler.explained_share
     parts = [
@@ -115,13 +115,13 @@ def beyond(straggler: Straggler) -> str:
 
 
 def passing_line(straggler: Straggler) -> str:
-    """A rank that held up single steps and is not accused."""
+    """A sentence on a rank that delayed single steps and is not named as a straggler."""
     held = f"{named(straggler)} held up {counted(straggler.steps_late, 'step')} {lateness(straggler)}"
     return "; ".join(filter(None, (held, plain(straggler.because))))
 
 
 def suspected_line(straggler: Straggler) -> str:
-    """A rank that causes most of the waiting of too few steps, with the numbers, and what would tell."""
+    """A sentence on a rank that causes most of the waiting in too few steps, with the numbers, and how to decide."""
     told = [
         f"{named(straggler)} may be late {lateness(straggler)}",
         f"last at {straggler.last_at:,} of {counted(straggler.of_collectives, 'collective')}",
@@ -133,7 +133,7 @@ def suspected_line(straggler: Straggler) -> str:
 
 
 def missing_line(diagnosis: Diagnosis) -> str:
-    """The ranks of a joined job without a trace, "" where all are there."""
+    """The ranks of a joined job without a trace, "" if all are there."""
     missing = diagnosis.trace.missing_ranks
     if not missing or diagnosis.postmortem is None:
         return ""
@@ -142,14 +142,14 @@ def missing_line(diagnosis: Diagnosis) -> str:
 
 
 def change_line(change: JobChange) -> str:
-    """What a change of the whole job assumes, and what it saves where that is known."""
+    """The assumption of a change of the whole job, and its saving if that is known."""
     saved = change.gpu_hours_per_day
     saves = "" if saved is None else f"; saves at least {hours(saved)} GPU-hours per day"
     return f"{plain(change.says)}{saves}"
 
 
 def replay_line(postmortem: Postmortem) -> str:
-    """What the changes rest on, or why nothing is predicted; "" where nothing is known of either."""
+    """The basis of the predicted changes, or why nothing is predicted; "" if there is neither."""
     if postmortem.no_changes_because:
         return f"nothing is predicted: {plain(postmortem.no_changes_because)}"
     if postmortem.changes_error is None:
@@ -159,7 +159,7 @@ def replay_line(postmortem: Postmortem) -> str:
 
 
 def traffic_cells(traffic: Traffic) -> tuple[str, ...]:
-    """The figures under `TRAFFIC_HEADS`, medians per collective; what is not known says so."""
+    """The figures under `TRAFFIC_HEADS`, medians per collective; unknown ones are marked so."""
     return (
         plain(traffic.kind),
         spoken(traffic.bytes, "bytes"),
@@ -174,7 +174,7 @@ def traffic_cells(traffic: Traffic) -> tuple[str, ...]:
 
 
 def exposed_parts(traffic: Traffic, of: str = "") -> str:
-    """The share of exposed communication, and what of it is transfer and waiting where that is known."""
+    """The share of exposed communication, with its transfer and waiting if they are known."""
     whole, waiting = spoken(traffic.exposed_share, "share") + of, traffic.exposed_waiting_share
     if waiting is None:
         return whole
@@ -187,7 +187,7 @@ def rate(gbs: float | None) -> str:
 
 
 def clocks_line(postmortem: Postmortem) -> str:
-    """How far the clocks are apart, how well they could be aligned, and what that means; "" where none could."""
+    """A sentence on the clocks' distance, how well they could be aligned, and what that means; "" if none could."""
     known = [clock for clock in postmortem.clocks if clock.offset_ns is not None and clock.residual_ns is not None]
     if not known:
         return ""

@@ -27,7 +27,7 @@ _BEYOND_MFU = "compute-bound work beyond MFU"
 
 
 class Basis(msgspec.Struct, frozen=True):
-    """What every share of the ledger is a share of: `total_ns` over `count` steps, or as many of their `median`."""
+    """The denominator of every share of the ledger: `total_ns` over `count` steps, or as many times their `median`."""
 
     name: str
     total_ns: int
@@ -41,7 +41,7 @@ class Basis(msgspec.Struct, frozen=True):
 
     @property
     def average(self) -> str:
-        """Which average of which steps one is; "" of a single one."""
+        """The kind of average that one step is; "" for a single step."""
         return "median" if self.median else f"mean of {self.count:,}" if self.count > 1 else ""
 
     def per_step(self, ns: int) -> str:
@@ -51,7 +51,7 @@ class Basis(msgspec.Struct, frozen=True):
 
 
 def basis(diagnosis: Diagnosis) -> Basis:
-    """The device step, or the host step when there was no GPU activity; without the profiler where that distorts it."""
+    """The device step, or the host step without GPU activity; without the profiler if that distorts it."""
     steps = diagnosis.steps
     distorts = steps.distortion is not None
     which = " without the profiler" if distorts else ""
@@ -70,9 +70,9 @@ class Row(msgspec.Struct, frozen=True):
 
 
 def rows(parts: Sequence[WaterfallPart], details: bool = False, named: Named = cause_name) -> list[Row]:
-    """The model's FLOPs at the peak where MFU is known, then the classes by size, each with its parts by size.
+    """Rows of the ledger: the model's FLOPs at the peak if MFU is known, then the classes and their parts by size.
 
-    Every class and part that took time has a row with `details`. Without it the small parts of a class share one,
+    With `details`, every class and part that took time has a row. Without it, the small parts of a class share one row,
     and a class that would print as 0.0 % has none. Unexplained time always has one.
     """
     by_class: dict[str, list[WaterfallPart]] = defaultdict(list)
@@ -86,7 +86,7 @@ def rows(parts: Sequence[WaterfallPart], details: bool = False, named: Named = c
 
 
 def outside_line(diagnosis: Diagnosis) -> str:
-    """The start of a capture without step marks, an entry of its own outside the step; "" where there is none."""
+    """A line on the start of a capture without step marks, which is outside the step; "" if there is none."""
     steps, of = diagnosis.steps, basis(diagnosis)
     if steps.source not in WHOLE or steps.uncounted_ns < SHOWN_FROM * of.total_ns:
         return ""

@@ -1,4 +1,4 @@
-"""The named ranges of the code as every report tells them."""
+"""Views of the named ranges of the code, for every report."""
 
 import msgspec
 
@@ -10,7 +10,7 @@ from diagnose.report.views.words import counted, times
 
 OF = "the host's step"
 _WORTH_A_LINE = 0.05  # of the step
-_MOST_OF = 0.9  # a range inside another that holds so much of its idle time says more
+_MOST_OF = 0.9  # an inner range with this share of the outer one's idle time is more specific
 
 
 class RangeView(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""The sections of a report. Text, HTML and Markdown each show every one of them, or say why they leave it out."""
+"""The sections of a report. Text, HTML and Markdown each show all of them, or give a reason for leaving one out."""
 
 from collections.abc import Mapping
 
@@ -34,7 +34,7 @@ IN_NO_SECTION = ("schema_version", "facts", "setup")  # findings show the facts 
 
 
 class LeftOut(msgspec.Struct, frozen=True):
-    """In place of a section that a report does not show."""
+    """The reason why a report leaves a section out."""
 
     because: str
 

@@ -8,7 +8,7 @@ from diagnose.report.views.words import causes_named
 
 
 class SlowStepView(msgspec.Struct, frozen=True):
-    """One slow step as shown: its number, its time, how many times the median that is, and why, "" where unknown."""
+    """One slow step as shown: its number, its time, the multiple of the median, and the cause, "" if unknown."""
 
     step: str
     time: str
@@ -22,7 +22,7 @@ class SlowStepView(msgspec.Struct, frozen=True):
 
 
 def slow_steps_view(diagnosis: Diagnosis) -> list[SlowStepView] | None:
-    """The slow steps, by number; None where there is none."""
+    """The slow steps in order of number; None if there are none."""
     several = len(diagnosis.ranks) > 1
     return [_view(diagnosis, step, several) for step in diagnosis.slow_steps] or None
 

@@ -1,4 +1,4 @@
-"""The top and the foot of every report: the verdict with its grounds, and where the numbers come from."""
+"""The top and the foot of every report: the verdict with its grounds, and the sources of the numbers."""
 
 from statistics import median
 
@@ -15,7 +15,7 @@ from diagnose.report.views.words import counted, mfu_details, mfu_line, spans
 NOTHING_TRAINS = (
     "nothing trains here: the capture shows no backward pass and no optimizer, so advice on training is left out"
 )
-LIGHT_FROM = 1.2  # profiled over unprofiled step time from which on the latter's parts are told, too
+LIGHT_FROM = 1.2  # profiled over unprofiled step time: above it the latter's parts are shown, too
 LIGHT_SHOWN = 4
 _FILES_SHOWN = 4
 _STEP_SOURCES = {
@@ -26,7 +26,7 @@ _STEP_SOURCES = {
 
 
 class About(msgspec.Struct, frozen=True):
-    """What wrote a report: the version of diagnose, and the command line, "" when there was none."""
+    """The program that wrote a report: the version of diagnose, and the command line, "" if there was none."""
 
     version: str
     command: str = ""
@@ -38,10 +38,10 @@ class About(msgspec.Struct, frozen=True):
 
 
 class VerdictView(msgspec.Struct, frozen=True):
-    """The verdict and what it rests on.
+    """The verdict and its grounds.
 
-    `key` is the class that colours it, `training` says so where nothing trains, `warning` names an option that was no
-    use.
+    `key` is the class that colours it, `training` a note if nothing trains, `warning` names an option that had no
+    effect.
     """
 
     key: str
@@ -86,18 +86,18 @@ def notes_of(diagnosis: Diagnosis) -> list[Finding]:
 
 
 def history_lines(diagnosis: Diagnosis) -> list[str]:
-    """How the step time changed over the run."""
+    """Sentences on the changes of the step time over the run."""
     return [change.says for change in diagnosis.history]
 
 
 def late_rank_lines(diagnosis: Diagnosis) -> list[str]:
-    """For each rank that is waited for why it is late, and what that costs."""
+    """A sentence for each late rank on why it is late, and its cost."""
     of = basis(diagnosis)
     return [told(straggler, diagnosis, of) for straggler in diagnosis.stragglers]
 
 
 def _why_between(diagnosis: Diagnosis) -> str:
-    """What makes the call close."""
+    """The reason why the two classes are close."""
     verdict = diagnosis.verdict
     if not is_close(diagnosis.ledger, verdict.between):
         return "what the trace does not show decides between them"
@@ -108,7 +108,7 @@ def _why_between(diagnosis: Diagnosis) -> str:
 
 
 def steps_line(diagnosis: Diagnosis) -> str:
-    """How many steps were counted, over how many ranks, and what marked them."""
+    """A sentence on the number of counted steps and ranks, and the marks of the steps."""
     steps = diagnosis.steps
     source = plain(_STEP_SOURCES.get(steps.source, f"marked by {steps.source}"))
     if steps.numbers:
@@ -126,7 +126,7 @@ def steps_line(diagnosis: Diagnosis) -> str:
 
 
 def _light(diagnosis: Diagnosis) -> str:
-    """Where the host's time goes without the profiler; "" where that hardly differs, or was not timed."""
+    """A clause on the host's time without the profiler; "" if that hardly differs, or was not timed."""
     parts, factor = diagnosis.steps.light_parts, _fact(diagnosis, "profiler_overhead_factor")
     if not parts or factor is None or factor < LIGHT_FROM:
         return ""
@@ -168,7 +168,7 @@ class Provenance(msgspec.Struct, frozen=True):
 
 
 def provenance_view(diagnosis: Diagnosis) -> Provenance:
-    """What was read, what was lost of it, and what it ran on."""
+    """The provenance: what was read, what was lost of it, and the devices."""
     trace, replay = diagnosis.trace, diagnosis.replay
     devices = ", ".join(dict.fromkeys(rank.device for rank in diagnosis.ranks))
     error = spoken(replay.strict_error or 0.0, "share")
@@ -188,13 +188,13 @@ def provenance_view(diagnosis: Diagnosis) -> Provenance:
 
 
 def shapes_line(trace: TraceSummary) -> str:
-    """Which execution traces the shapes of the operators are from, "" where they are the traces' own."""
+    """The execution traces that supplied the shapes of the operators, "" if the shapes are the traces' own."""
     several = "s" if len(trace.shapes_of) > 1 else ""
     return f"from the execution trace{several} {', '.join(map(plain, trace.shapes_of))}" if trace.shapes_of else ""
 
 
 def loss_line(trace: TraceSummary) -> str:
-    """What of the files could not be read, "" when nothing was lost."""
+    """The part of the files that could not be read, "" if nothing was lost."""
     return "; ".join(part for part in (_unread_files(trace), _unread_parts(trace)) if part)
 
 
@@ -208,7 +208,7 @@ def _unread_files(trace: TraceSummary) -> str:
 
 
 def _unread_parts(trace: TraceSummary) -> str:
-    """What is missing in the files that were read."""
+    """The part that is missing in the files that were read."""
     loss = trace.loss
     if not (loss.events or loss.bytes or loss.truncated or loss.kinds):
         return ""

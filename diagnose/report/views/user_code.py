@@ -1,4 +1,4 @@
-"""Lines of the user's code as every report tells them."""
+"""Views of lines of the user's code, for every report."""
 
 from collections.abc import Sequence
 from pathlib import PurePosixPath
@@ -24,10 +24,10 @@ class FunctionView(msgspec.Struct, frozen=True):
 
 
 class UserCodeView(msgspec.Struct, frozen=True):
-    """Where Python is: the functions of the training thread, and what their shares are of.
+    """The functions of the training thread by Python time, and the total that their shares refer to.
 
-    `unknown` says why there are none and what to capture, `other` how much is in no function of the list, `cost` what
-    the sampling took.
+    `unknown` is the reason why there are none and what to capture, `other` the share outside the listed functions,
+    `cost` the cost of the sampling.
     """
 
     functions: list[FunctionView]
@@ -38,7 +38,7 @@ class UserCodeView(msgspec.Struct, frozen=True):
 
 
 def user_code_view(diagnosis: Diagnosis) -> UserCodeView | None:
-    """The section; None where nothing looked for lines."""
+    """The section; None if nothing looked for lines."""
     code = diagnosis.user_code
     if code is None:
         return None
@@ -82,7 +82,7 @@ def _inside(line: CodeLine) -> str:
 
 
 def no_line(finding: Finding) -> str:
-    """Why a finding names no line though a capture looked for it, and what would name it; "" elsewhere."""
+    """The reason why a finding names no line though a capture looked for it, and what would name it; "" otherwise."""
     return told_unknown(finding.where_because, finding.where_capture_next)
 
 

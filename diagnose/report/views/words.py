@@ -11,8 +11,8 @@ from diagnose.patch import patches
 from diagnose.report.views.plain import plain
 
 LONGEST_NAME = 100  # of a kernel, in characters
-GUARDS = frozenset({"has_gpu", "world_size", "ranks_analyzed"})  # facts that only say whether a rule applies
-TRANSFER = "transfer_share"  # the fact that is known where transfer and waiting could be told apart
+GUARDS = frozenset({"has_gpu", "world_size", "ranks_analyzed"})  # facts that only decide whether a rule applies
+TRANSFER = "transfer_share"  # the fact that is known if transfer and waiting could be separated
 Named = Callable[[str], str]
 _COUNTED_BY = {
     "given": ", FLOPs as given",
@@ -38,17 +38,17 @@ _NAMESPACES = re.compile(r"\b(?:at::native|at::cuda|at::detail|at|c10|cutlass|st
 
 
 def causes_named(diagnosis: Diagnosis) -> Named:
-    """How the causes of this diagnosis are spelled."""
+    """The labels of causes in this diagnosis."""
     divided = any(fact.name == TRANSFER and fact.value is not None for fact in diagnosis.facts)
     return partial(cause_name, divided=divided)
 
 
 def cause_name(cause: str, divided: bool = False) -> str:
-    """The cause or part spelled for people; one that is not in the table keeps its words.
+    """The label of a cause or part; one that is not in the table keeps its words.
 
     Args:
-        cause: as in the ledger.
-        divided: whether the waiting is told from the transfer, so that exposed communication holds the transfer alone.
+        cause: the cause as in the ledger.
+        divided: whether waiting is split from transfer, so that exposed communication is the transfer alone.
     """
     if divided and cause == EXPOSED:
         return EXPOSED_TRANSFER
@@ -76,7 +76,7 @@ def speedup(predicted: Speedup | None) -> str:
 
 
 def _factor(factor: float) -> str:
-    """To two decimals below ten, to whole numbers above: nobody knows the rest."""
+    """The factor with two decimals below ten, rounded to a whole number above: more digits would not be reliable."""
     return f"{factor:.2f}" if factor < 9.995 else f"{factor:.0f}"
 
 
@@ -91,7 +91,7 @@ def flags_line(patch: Patch | None) -> str:
 
 
 def apply_line(rule: str, patch: Patch | None) -> str:
-    """The command that runs the job with the change, its script unedited; empty where no run can make it."""
+    """The command that runs the job with the change, with its script unedited; empty if no run can make it."""
     return f"diagnose run --apply FILE.json#{plain(rule)} -- COMMAND" if patch and patches.reachable(patch) else ""
 
 
@@ -115,7 +115,7 @@ def mfu_denominator(mfu: Mfu) -> str:
 
 
 def mfu_line(mfu: Mfu, details: bool = False) -> str:
-    """What MFU is a share of, with `details` how it was computed; or why it is unknown and what supplies it."""
+    """The denominator of MFU, with `details` its formula; or why it is unknown and what supplies it."""
     if mfu.value is None:
         return _mfu_unknown(mfu)
     least = f"; a lower bound, since the FLOPs of {mfu.missing} per step are not known" if mfu.missing else ""
@@ -129,7 +129,7 @@ def mfu_line(mfu: Mfu, details: bool = False) -> str:
 
 
 def _once(mfu: Mfu) -> str:
-    """That recomputation is not counted, where the operators that ran are what is counted and some ran again."""
+    """A note that recomputation is not counted, if MFU counts the operators that ran and some ran again; else ""."""
     by_operators = bool(mfu.conventions) and mfu.conventions[0].name == "operators"
     return " once, recomputation left out" if by_operators and mfu.executed_value != mfu.value else ""
 
@@ -166,7 +166,7 @@ def _mfu_unknown(mfu: Mfu) -> str:
 
 
 def to_capture(item: NotJudged) -> str:
-    """What to capture, in the words that stand under such a heading; empty when no capture would help."""
+    """What to capture, worded for use under such a heading; empty if no capture would help."""
     return "; ".join(plain(c.wanted) for c in item.captures) if all(c.helps for c in item.captures) else ""
 
 
@@ -176,7 +176,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def times(count: float) -> str:
-    """How often per step: with a decimal where it is no whole number and small."""
+    """A count per step: with a decimal if it is small and not a whole number."""
     return f"{count:,.{0 if count >= 100 or float(count).is_integer() else 1}f}"
 
 
@@ -203,7 +203,7 @@ def _cut(name: str) -> str:
 
 
 def _arguments_at(name: str) -> int:
-    """Where the list of arguments begins: the first parenthesis outside of template brackets."""
+    """The position of the list of arguments: the first parenthesis outside of template brackets."""
     depth = 0
     for at, character in enumerate(name):
         depth += (character == "<") - (character == ">")

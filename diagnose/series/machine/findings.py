@@ -1,4 +1,4 @@
-"""What the readings of the machine show. Frozen; the reports are pure functions of it."""
+"""Results from the readings of the machine. Frozen; the reports are pure functions of it."""
 
 import msgspec
 
@@ -8,7 +8,7 @@ from diagnose.series.not_told import NotTold
 class MachineMove(msgspec.Struct, frozen=True, kw_only=True):
     """A quantity that changed together with the step time: medians of the readings of one rank before and after it.
 
-    `held_by` is what held the clock down in most readings of the slower side. That both came together proves no cause.
+    `held_by` is what limited the clock in most readings of the slower side. The coincidence does not prove a cause.
     """
 
     what: str
@@ -21,9 +21,9 @@ class MachineMove(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MachineBeside(msgspec.Struct, frozen=True, kw_only=True):
-    """What changed on the machine together with the step time, the most telling first.
+    """The changes on the machine together with the step time, the most telling first.
 
-    With no `moved` and no `not_told` the readings were there, and none of them changed.
+    If `moved` is empty and `not_told` is None, the readings were there and none of them changed.
     """
 
     moved: tuple[MachineMove, ...]
@@ -33,7 +33,7 @@ class MachineBeside(msgspec.Struct, frozen=True, kw_only=True):
 class MachineQuantity(msgspec.Struct, frozen=True, kw_only=True):
     """One quantity over the run: `typical` is the median of all readings, `worst` the worst one, near `worst_step`.
 
-    `worst_is` says whether that is the "least" or the "most". `worst_rank` read it.
+    `worst_is` is whether that is the "least" or the "most". `worst_rank` is the rank that read it.
     """
 
     what: str
@@ -47,7 +47,7 @@ class MachineQuantity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HeldDown(msgspec.Struct, frozen=True, kw_only=True):
-    """What held the clock of a GPU down, and in which share of the readings of the rank that has most of it."""
+    """A cause that limited the clock of a GPU, and its share of the readings of the rank that has most of it."""
 
     by: str
     share: float
@@ -73,8 +73,9 @@ class GpuChange(msgspec.Struct, frozen=True, kw_only=True):
 class MachineReport(msgspec.Struct, frozen=True, kw_only=True):
     """The machine over the run.
 
-    `held_down` is None where no reading tells. `gpu_changes` is what changed for the worse on the GPUs, of what was
-    read twice at least (`gpu_compared`), None where nothing was. `not_told` is what is not known, and why.
+    `held_down` is None if no reading shows it. `gpu_changes` are the changes for the worse on the GPUs among the fields
+    that were read at least twice (`gpu_compared`), None if there are none such. `not_told` are the gaps in the
+    readings, with their reasons.
     """
 
     readings: int

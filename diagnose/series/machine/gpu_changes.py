@@ -1,4 +1,4 @@
-"""What changed for the worse on a GPU during a run: errors that were counted, links that became slower or went down."""
+"""Changes for the worse on a GPU during a run: errors that were counted, links that became slower or went down."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
@@ -26,9 +26,9 @@ WORDS: Mapping[str, str] = {**_COUNTED, **_UP}
 
 
 class GpuReading(msgspec.Struct, frozen=True):
-    """What was new of links and errors of a rank's GPU when the job had `step` steps behind it, in its loop `loop`.
+    """The changed links and errors of a rank's GPU when the job had done `step` steps, in its loop `loop`.
 
-    Of a GPU that is not known to be `awake` the PCIe link, which sleeps while it is idle, does not count.
+    If the GPU is not known to be `awake`, the PCIe link does not count, since it sleeps while it is idle.
     """
 
     loop: int
@@ -38,7 +38,7 @@ class GpuReading(msgspec.Struct, frozen=True):
 
 
 def gpu_reading_of(loop: int, step: int, line: Mapping[str, Any]) -> GpuReading | None:
-    """The reading in a line of the log; None where it has none. What is no whole number from 0 is left out."""
+    """The reading in a line of the log; None if it has none. Values that are not whole numbers from 0 are left out."""
     told, held_by = line.get("gpu"), line.get("held_by")
     if not isinstance(told, dict):
         return None
@@ -48,7 +48,7 @@ def gpu_reading_of(loop: int, step: int, line: Mapping[str, Any]) -> GpuReading 
 
 
 def compared(readings: Sequence[GpuReading]) -> frozenset[str]:
-    """What was read again in a loop in which it was read before: what is new in none has not changed."""
+    """The fields that were read again in a loop in which they were read before; only these can show a change."""
     found: set[str] = set()
     for _, group in groupby(readings, lambda one: one.loop):
         of_loop = list(group)
@@ -60,7 +60,7 @@ def compared(readings: Sequence[GpuReading]) -> frozenset[str]:
 
 
 def changes(rank: int, readings: Sequence[GpuReading], several: bool) -> Iterator[GpuChange]:
-    """What grew or went down, each within its loop: another process may have had another GPU."""
+    """Yield the fields that grew or went down, each within its loop: another process may have had another GPU."""
     for _, group in groupby(readings, lambda one: one.loop):
         of_loop = list(group)
         for name in WORDS:
@@ -75,7 +75,7 @@ def _telling(readings: Sequence[GpuReading], name: str) -> list[GpuReading]:
 
 
 def _grew(seen: Sequence[tuple[int, float]]) -> tuple[int, float, float, float] | None:
-    """By which step, from and to; a counter that begins again is counted from there on."""
+    """The step of the first growth, the values before and after, and the last value; a reset counter counts on."""
     steps = [(step, now - before) for (_, before), (step, now) in pairwise(seen) if now > before]
     if not steps:
         return None
@@ -84,7 +84,7 @@ def _grew(seen: Sequence[tuple[int, float]]) -> tuple[int, float, float, float] 
 
 
 def _went_down(seen: Sequence[tuple[int, float]]) -> tuple[int, float, float, float] | None:
-    """By which step, the most before it and the least after it, and what it was at last."""
+    """The step of the drop, the highest value before it, the lowest after it, and the last value."""
     found = None
     most = 0.0
     for step, now in seen:

@@ -1,4 +1,4 @@
-"""Which quantities the readings of a machine tell, in which unit, and which way each is bad for the step."""
+"""Quantities in a machine's readings, their units, and the direction in which each is bad for the step."""
 
 from typing import Literal
 
@@ -13,12 +13,12 @@ class Quantity(msgspec.Struct, frozen=True):
     """A quantity.
 
     Attributes:
-        name: of its column: as the probe calls it, or one that is made of several.
-        what: in words.
+        name: name of its column: the probe's, or one computed from several.
+        what: its name in words.
         unit: "MHz", "W", "C", "cores", "share" of the time, "bytes", "bytes_per_s" or "count".
-        worse: 1 where more makes steps slower, -1 where less does, 0 where it says nothing by itself.
-        least: the least difference of medians that is named, in its unit; a share of the value before for `relative`.
-        per: a rate is divided by this to be in its unit.
+        worse: 1 if more makes steps slower, -1 if less does, 0 if neither by itself.
+        least: the least difference of medians to report, in its unit; if `relative`, as a share of the value before.
+        per: divisor that converts a rate to its unit.
         on: "gpu" or "host".
     """
 

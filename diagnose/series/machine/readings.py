@@ -31,17 +31,17 @@ class Reading(msgspec.Struct, frozen=True):
 
 
 class MachineReadings(msgspec.Struct, frozen=True):
-    """What one rank read of its machine.
+    """The readings of one rank's machine.
 
     Attributes:
         rank: the rank.
-        step: the steps that the job had behind it, shape (n,), not decreasing.
-        over_s: seconds since the reading before, which rates are over; 0 for a first one, shape (n,).
-        values: by the name of the quantity, in its unit, shape (n,); NaN where it was not read.
-        held_by: what held the clock of the GPU down; None where it was not told.
-        why_no_gpu: why nothing of a GPU was read, "" where it was.
-        of_gpu: what was new of its links and errors, in the order of the lines.
-        why_none: why nothing was read, or no more; "" where nothing is told.
+        step: the steps that the job had done, shape (n,), not decreasing.
+        over_s: seconds since the previous reading, over which rates are taken; 0 for a first one, shape (n,).
+        values: values by the name of the quantity, in its unit, shape (n,); NaN if not read.
+        held_by: what limited the clock of the GPU; None if not recorded.
+        why_no_gpu: why nothing of a GPU was read, "" if it was.
+        of_gpu: changes of its links and errors, in the order of the lines.
+        why_none: why nothing was read, or no more; "" if the log gives no reason.
     """
 
     rank: int
@@ -58,7 +58,7 @@ class MachineReadings(msgspec.Struct, frozen=True):
 
 
 def reading_of(line: Mapping[str, Any]) -> Reading | None:
-    """The reading of a line; None where it is none. Values that are no finite numbers from 0 are left out."""
+    """The reading of a line; None if it is none. Values that are not finite numbers from 0 are left out."""
     step, gauges, rates = line.get("step"), line.get("gauges"), line.get("rates", {})
     if type(step) is not int or not 0 <= step < MOST_COUNT:
         return None

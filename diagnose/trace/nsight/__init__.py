@@ -1,4 +1,6 @@
-"""Exports of Nsight Systems (SQLite) to the columns of a trace. What reads them loads when a file is one."""
+"""Read exports of Nsight Systems (SQLite) into the columns of a trace. The readers are imported only for such a
+file.
+"""
 
 from pathlib import Path
 
@@ -8,7 +10,7 @@ MAGIC = b"SQLite format 3\0"
 
 
 def is_database(path: Path) -> bool:
-    """Whether the file begins as an SQLite database does; not where it cannot be read.
+    """Whether the file begins like an SQLite database; False if it cannot be read.
 
     Raises:
         UserError: it is a pipe, a socket or a device.

@@ -1,4 +1,4 @@
-"""What an export says of its machine and of itself, in the words of a torch trace's top-level keys."""
+"""An export's data about its machine and itself, under the names of a torch trace's top-level keys."""
 
 from typing import Any
 
@@ -20,13 +20,13 @@ def metadata_of(database: Database) -> dict[str, Any]:
     if devices := _devices(database):
         metadata["deviceProperties"] = devices
     epochs = [int(ns) for rows in database.integers(_START, (_EPOCH,)) for ns in rows[:, 0] if 0 < ns < _LATEST_NS]
-    if len(epochs) == 1:  # of an export of several machines there are several
+    if len(epochs) == 1:  # an export of several machines has several
         metadata["baseTimeNanoseconds"] = epochs[0]
     return metadata
 
 
 def _devices(database: Database) -> list[dict[str, Any]]:
-    """The GPUs in the order of the table; a device id counts CUDA's devices where the table tells which that is."""
+    """The GPUs in the order of the table; a device id counts CUDA's devices if the table has their numbers."""
     found: list[dict[str, Any]] = []
     wanted = ("id", "cuDevice", *_OF_DEVICE.values())
     for rows, told in database.texts(_DEVICES, wanted, "name"):

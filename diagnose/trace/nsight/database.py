@@ -1,8 +1,8 @@
-"""An SQLite database that somebody else wrote, read so that nothing in it runs.
+"""An untrusted SQLite database, read so that nothing in it runs.
 
-It is opened read-only and as a file that nobody changes, without its journals. Only plain tables are read, by columns
-that they have: no view, no virtual table, no generated column, no trigger. Work is bounded by the size of the file: a
-damaged or hostile tree of pages that leads in circles ends with a message.
+It is opened read-only and as an immutable file, without its journals. Only plain tables are read, by columns that they
+have: no view, no virtual table, no generated column, no trigger. Work is bounded by the size of the file: a damaged or
+hostile tree of pages that leads in circles ends with a message.
 """
 
 import sqlite3
@@ -17,7 +17,7 @@ import numpy as np
 from diagnose.arrays import Ints
 from diagnose.errors import UserError, printable
 
-MISSING = int(np.iinfo(np.int64).min)  # what is no whole number, or not there
+MISSING = int(np.iinfo(np.int64).min)  # a value that is not a whole number, or is absent
 LONGEST_TEXT = 4096
 
 _ROWS_AT_ONCE = 1 << 14
@@ -33,7 +33,7 @@ class Database:
     """The plain tables of one file, by name; a context manager.
 
     Raises:
-        UserError: from every method, where the file is damaged, or reading it would not end.
+        UserError: from every method, if the file is damaged, or reading it would not end.
     """
 
     def __init__(self, path: Path) -> None:
@@ -65,16 +65,16 @@ class Database:
         return list(self._tables)
 
     def columns(self, table: str) -> frozenset[str]:
-        """The columns of the table; none where there is no such table."""
+        """The columns of the table; empty if there is no such table."""
         return self._tables.get(table, frozenset())
 
     def integers(self, table: str, columns: Sequence[str]) -> Iterator[Ints]:
-        """The rows in blocks of shape (rows, columns), MISSING where a value is no whole number or not there."""
+        """The rows in blocks of shape (rows, columns), MISSING if a value is not a whole number or is absent."""
         for rows in self._blocks(table, [self._integer(table, column) for column in columns]):
             yield np.array(rows, np.int64)
 
     def texts(self, table: str, columns: Sequence[str], text: str) -> Iterator[tuple[Ints, list[str | None]]]:
-        """As `integers`, with the column `text` beside them: its first characters, None where it is no text."""
+        """Like `integers`, with the first characters of the column `text` as well, None if it is not text."""
         wanted = [*(self._integer(table, column) for column in columns), self._text(table, text)]
         for rows in self._blocks(table, wanted):
             *numbers, told = zip(*rows, strict=True)
@@ -123,8 +123,10 @@ class Database:
         return cursor
 
     def _guarded(self, call: Any) -> Any:
-        """What SQLite returns. Whatever else it raises says that the file is unusable: its own errors, those of
-        turning what the file holds into Python's numbers and texts, and those of its messages, which quote the file.
+        """Call SQLite; any other error than a lack of memory means that the file is unusable.
+
+        These are SQLite's own errors, those of converting the file's content to Python's numbers and texts, and those
+        of its messages, which quote the file.
         """
         try:
             return call()
@@ -136,7 +138,9 @@ class Database:
             raise self._unusable(error) from error
 
     def _is_enough(self) -> bool:
-        """Asked between operations. What a signal handler raises here would be lost: it is kept for `_guarded`."""
+        """Asked between operations. An exception of a signal handler would be lost here, so it is kept for
+        `_guarded`.
+        """
         try:
             self._looks_left -= 1
             return self._looks_left < 0

@@ -1,4 +1,4 @@
-"""What runs on a GPU, in the tables of an export: kernels, graphs, copies, fills, and waits for them."""
+"""Activities of a GPU in the tables of an export: kernels, graphs, copies, fills, and waits for them."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -39,7 +39,7 @@ def device_rows(
         database: the export.
         processes: its ranks.
         texts: the names of kernels by their numbers.
-        multiprocessors: of each device, where they are known.
+        multiprocessors: number of multiprocessors of each device, if known.
     """
     name = kernel_name_column(database)
     for block, told in database.texts(KERNELS, (*_ALL, name, *_SHAPE), name):

@@ -1,4 +1,4 @@
-"""What the host did, in the tables of an export: calls of CUDA, and ranges of NVTX."""
+"""Activity of the host in the tables of an export: calls of CUDA, and ranges of NVTX."""
 
 from collections.abc import Iterator, Mapping
 

@@ -1,4 +1,4 @@
-"""What Nsight Systems calls things, in the words of torch's profiler, so that one vocabulary reads both."""
+"""Translate names of Nsight Systems to those of torch's profiler, so that one vocabulary reads both."""
 
 import re
 
@@ -53,7 +53,7 @@ def is_runtime(name: str) -> bool:
 
 
 def range_name(text: str) -> str:
-    """A range without the numbers by which torch's `emit_nvtx` tells calls of an operator apart."""
+    """A range without the numbers by which torch's `emit_nvtx` distinguishes calls of an operator."""
     return _NUMBERS.sub("", text)
 
 

@@ -1,4 +1,4 @@
-"""Which processes of an export are ranks: those that work on a GPU, by device and then by process id."""
+"""The processes of an export that are ranks: those that use a GPU, by device and then by process id."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,17 +16,17 @@ CALLS, RANGES = "CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS"
 _THREAD_BITS = 24
 _THREADS = (1 << _THREAD_BITS) - 1
 _PIDS = (1 << 22) - 1  # of Linux
-_WORKS = 0.01  # of the time of the busiest process: below, a process only looks at the GPU
+_WORKS = 0.01  # of the time of the busiest process: a process with less hardly uses the GPU
 _MOST_NS = 1 << 50  # of one activity, as far as it counts here
 
 
 @dataclass(frozen=True)
 class Processes:
-    """The ranks of an export. A process goes by the upper bits of its serialized ids, which tell machine and process.
+    """The ranks of an export. The upper bits of serialized ids identify machine and process.
 
     Attributes:
-        keys: of the processes that are ranks, in the order of rank.
-        of_device: the process of each device's activities, where these do not name their process.
+        keys: keys of the processes that are ranks, in the order of rank.
+        of_device: the process of each device's activities, if these do not name their process.
     """
 
     keys: tuple[int, ...]
@@ -40,7 +40,7 @@ class Processes:
         return keys
 
     def ranks(self, owners: Ints) -> Ints:
-        """The rank of each process, ABSENT where it is none."""
+        """The rank of each process, ABSENT if it is none."""
         if not self.keys:
             return np.full(len(owners), ABSENT, np.int64)
         keys = np.array(self.keys, np.int64)
@@ -50,7 +50,7 @@ class Processes:
 
 
 def pids(ids: Ints) -> Ints:
-    """The process ids in serialized ids, 0 where there is none."""
+    """The process ids in serialized ids, 0 if there is none."""
     return np.where(ids == MISSING, 0, (ids >> _THREAD_BITS) & _PIDS)
 
 
@@ -87,7 +87,9 @@ def _add(busy: dict[tuple[int, int], int], rows: Ints) -> None:
 
 
 def _devices_without_a_process(database: Database, devices: set[int]) -> dict[int, int]:
-    """Where activities name no process: the one that calls CUDA, or of as many as devices the one at its place."""
+    """The processes of devices whose activities name none: the only caller of CUDA or, of as many, the one at its
+    place.
+    """
     callers = list(_callers(database)) if devices else []
     if len(callers) == 1:
         return dict.fromkeys(devices, callers[0])

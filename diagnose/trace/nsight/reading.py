@@ -32,11 +32,11 @@ _CAPTURE = "nsys profile --trace=cuda,nvtx,osrt COMMAND"
 
 
 def read_export(path: Path, watch: Watch | None = None, *, held_bytes: int | None = None) -> Trace:
-    """The trace of an SQLite export.
+    """Read the trace of an SQLite export.
 
     Args:
         path: the database.
-        watch: told how far reading has come.
+        watch: called with the progress of reading.
         held_bytes: columns that grow larger are kept on disk; None keeps them in memory.
 
     Raises:

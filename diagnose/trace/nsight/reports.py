@@ -1,4 +1,4 @@
-"""Reports of Nsight Systems (`.nsys-rep`), whose format only nsys knows: it exports them, where it is installed."""
+"""Reports of Nsight Systems (`.nsys-rep`), in a format that only nsys reads: it exports them, if it is installed."""
 
 import shutil
 from collections.abc import Mapping, Sequence

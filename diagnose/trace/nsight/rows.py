@@ -14,10 +14,10 @@ Key = TypeVar("Key", bound=Hashable)
 
 @dataclass(frozen=True)
 class Rows:
-    """Some events: times in nanoseconds, MISSING where there is none, and the process of each.
+    """Some events: times in nanoseconds, MISSING if there is none, and the process of each.
 
-    `name` and `cat` index `names` and `cats`; `others` are further columns of the trace, by name. `pid` is a device's
-    number for what runs on a GPU.
+    `name` and `cat` index `names` and `cats`; `others` are further columns of the trace, by name. `pid` is the device's
+    number for activities of a GPU.
     """
 
     begin: Ints
@@ -47,7 +47,7 @@ def spelled(
 
 
 def named(kinds: Ints, name_of: Callable[..., str]) -> tuple[list[str], Ints]:
-    """The name of each row by what tells its kind, shape (rows, any): distinct names, and an index into them."""
+    """The names of rows by the columns that determine their kind, shape (rows, any): distinct names, and an index."""
     if not len(kinds):
         return [], np.zeros(0, np.int64)
     distinct, which = np.unique(kinds, axis=0, return_inverse=True)

@@ -11,9 +11,9 @@ import time
 CONFIG = "PYTHON_DIAGNOSE"
 MARKS = "PYTHON_DIAGNOSE_SEEN"
 PATCH = "PYTHON_DIAGNOSE_APPLY"
-PIPELINE = "PYTHON_DIAGNOSE_PIPELINE"  # what `diagnose data` asks: the job's input is measured, and nothing captured
+PIPELINE = "PYTHON_DIAGNOSE_PIPELINE"  # the request of `diagnose data`: measure the input, capture nothing
 
-NSIGHT = "NSYS_PROFILING_SESSION_ID"  # what Nsight Systems tells the processes that it records
+NSIGHT = "NSYS_PROFILING_SESSION_ID"  # set by Nsight Systems in the processes that it records
 
 # The window, in optimizer steps, wherever nothing else is asked for: by the command, a callback, or in code.
 STEPS = 4  # the first of three or more is not counted: it holds what was launched before the window
@@ -22,7 +22,7 @@ SKIP = 10
 CONTROL = 3
 BUDGET_BYTES = 256_000_000  # of text by each rank, before it is compressed to about a tenth
 SAMPLE_STEPS_TOGETHER = 20  # by ranks that `--stop` ends; elsewhere as many as the samples take
-WARMUP_IN_CODE = 1  # `profile()` opens where the script says, often in a loop hardly longer than the window
+WARMUP_IN_CODE = 1  # `profile()` opens at a place in the script, often in a loop hardly longer than the window
 WAIT_IN_CODE = 0
 
 # Ranges in a trace: around what the job does, and what begins and ends a step.
@@ -42,7 +42,7 @@ LOG_PROBABILITIES_RANGE = "diagnose.log_probabilities"
 OWN_STEPS = "diagnoseSteps"  # the key of a trace under which the first step of the probe stands, and how many
 JOBS_PROFILER = "the job started a profiler of its own"  # why a window ended, as its record has it
 MANY_BATCHES = "many batches came without a step"  # likewise
-BY_TRAINER = "trainer"  # what tells the steps of a capture, as its record has it
+BY_TRAINER = "trainer"  # the source of a capture's steps, as its record has it
 
 # A run that is armed: step times of every step, and windows that open again.
 ARMED = "armed"  # the phase of a session between two windows
@@ -50,10 +50,10 @@ WINDOWS = 8  # that open for slow steps, and as many by count
 WHEN_SLOW = 1.3
 STEP_LOG = "rank{}.steps"
 WINDOW_FOLDER = "step-{}"  # of a window, by its first recorded step
-ANNOUNCED = "windows"  # in the scratch folder, as the next three: which windows open, told by rank 0
+ANNOUNCED = "windows"  # in the scratch folder, as the next three: the windows that open, announced by rank 0
 ASK = "rank{}.ask"  # a rank has seen slow steps
 TRIGGER = "trigger"  # somebody wants a window
-PULSE = "rank{}.pulse"  # which process it is, and how many steps it has behind it
+PULSE = "rank{}.pulse"  # the process, and the number of steps it has done
 
 # What a record holds of sampled stacks, at most.
 MOST_STACKS = 200
@@ -75,7 +75,7 @@ OWNER_PARTIAL = ".owner.part"
 MARKS_FOLDER = "seen"  # one empty file each: these two, and the watched modules that were imported
 PYTHON_MARK = "python"
 FORKED_MARK = "multiprocessing"
-PARTIAL = ".{}.{}.part"  # what a file is called, by a process, until it is complete
+PARTIAL = ".{}.{}.part"  # the name of a file, in a process, until it is complete
 PARENT = "parent-{}"
 CLAIM = "rank{}.claim"
 RAW_FOLDER = "raw-"
@@ -94,7 +94,7 @@ def hooked() -> "tuple[str, ...]":
 
 
 def partial(name: str) -> str:
-    """What a file is called, by this process, until it is complete."""
+    """The name of a file, in this process, until it is complete."""
     return PARTIAL.format(name, os.getpid())
 
 

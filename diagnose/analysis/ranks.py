@@ -1,7 +1,7 @@
-"""From the files of a run to its ranks: every rank as a digest, and a few of them in full.
+"""Analyze the files of a run into ranks: every rank as a digest, and a few of them in full.
 
-The digests are joined; what the metrics and the replay need of a rank beyond its digest is measured on representative
-ranks, so that the memory for a job does not grow with its traces.
+The digests are joined; metrics and the replay that need more than a digest are computed on representative ranks, so
+that the memory for a job does not grow with its traces.
 """
 
 from collections.abc import Sequence
@@ -34,9 +34,9 @@ class AnalyzedRanks(msgspec.Struct, frozen=True):
     kept: tuple[RankAnalysis, ...]
 
     def measured(self, job: Job, positions: Sequence[int], judged: Sequence[int]) -> list[Measured]:
-        """The ranks at the positions of the joined job, in order of rank; read again where they are not in memory.
+        """The ranks at the positions of the joined job, in order of rank; read again if they are not in memory.
 
-        The verdict is on the ledger of the ranks at the positions `judged`.
+        The verdict uses the ledger of the ranks at the positions `judged`.
         """
         judged_ns = job.together(judged)
         wanted = {job.ranks[position].rank: position for position in positions}
@@ -56,7 +56,7 @@ class AnalyzedRanks(msgspec.Struct, frozen=True):
         ]
 
     def _again(self, job: Job, positions: Sequence[int]) -> Loading:
-        """How the ranks at the positions are read again: by this process alone where others would only have started."""
+        """How to read the ranks at these positions again: in this process alone if there is too little to share out."""
         small = sum(job.ranks[position].source.bytes for position in positions) < WORTHWHILE_TEXT_BYTES
         return replace(self.loading, jobs=1) if small else self.loading
 
@@ -66,7 +66,7 @@ class AnalyzedRanks(msgspec.Struct, frozen=True):
 
 
 def analyze_ranks(run: Run, settings: Settings, loading: Loading, scheduler: str | None = None) -> AnalyzedRanks:
-    """Reads every trace of the run: a large one on several processes, each rank by itself.
+    """Read every trace of the run, a large run in several processes; each rank by itself.
 
     Args:
         run: the files.
@@ -97,9 +97,9 @@ def analyze_ranks(run: Run, settings: Settings, loading: Loading, scheduler: str
 
 
 def numbered(run: Run) -> list[tuple[Path, int]]:
-    """The files of the run, each with its rank: as its metadata or name tells, else the first that no other has.
+    """The files of the run, each with its rank: the one in its metadata or name, else the first unused number.
 
-    Where a file holds several ranks that it does not number, it has its first one, counted over the files in order.
+    If a file holds several ranks without numbers, it gets its first one, counted over the files in order.
     """
     if any(f.ranks > 1 for f in run.files):
         firsts = accumulate((f.ranks for f in run.files), initial=0)
@@ -110,10 +110,10 @@ def numbered(run: Run) -> list[tuple[Path, int]]:
 
 
 def _each_once(digests: Sequence[RankDigest]) -> tuple[RankDigest, ...]:
-    """The digests in order of rank, of which each has one.
+    """The digests in order of rank, one for each rank.
 
     Raises:
-        UserError: two files, or parts of them, say that they are of the same rank.
+        UserError: two files, or parts of them, claim to be the same rank.
     """
     of_rank: dict[int, RankDigest] = {}
     for digest in digests:
@@ -129,7 +129,7 @@ def _each_once(digests: Sequence[RankDigest]) -> tuple[RankDigest, ...]:
 
 
 def comparable(digests: Sequence[RankDigest]) -> tuple[tuple[RankDigest, ...], tuple[int, ...]]:
-    """The ranks whose time is accounted alike, and those left out: device steps and host steps do not add up."""
+    """The ranks whose time is accounted in the same way, and those left out: device and host steps do not add up."""
     on_gpu = tuple(d for d in digests if d.has_gpu)
     if not on_gpu:
         return tuple(digests), ()
@@ -149,7 +149,7 @@ def representatives(job: Job) -> list[int]:
 
 
 def weights(job: Job, measured: Sequence[Measured]) -> list[float]:
-    """The time that each measured rank stands for: its own if it is a straggler, else its part of all others'."""
+    """The time that each measured rank stands for: its own if it is a straggler, else its part of the others' time."""
     late = {straggler.rank for straggler in job.stragglers}
     own_ns = [float(m.attribution.total_ns) for m in measured]
     typical = [m.timeline.rank not in late for m in measured]

@@ -1,7 +1,7 @@
-"""What comes from outside as typed, bounded values: a table says what each field may hold, the rest is left out.
+"""Decode outside data into typed, bounded values: a table says what each field may hold, the rest is left out.
 
-A value of the wrong type or outside its range is as good as missing, and its path is told, so that the loss is stated.
-Null is missing, and no loss. Keys that a table does not name are kept where they hold plain, bounded values.
+A value of the wrong type or outside its range is as good as missing, and its path is reported, so that the loss is
+stated. Null is missing, and no loss. Keys that a table does not name are kept if they hold plain, bounded values.
 """
 
 import math
@@ -29,11 +29,11 @@ Kind = Callable[[Any, str, Told], Any]
 
 
 def nothing_told(path: str) -> None:
-    """For who does not want to know what is left out."""
+    """Ignore the path of a value that is left out."""
 
 
 def anything(value: Any, path: str, told: Told) -> Any:
-    """The value as it is, for who checks it himself."""
+    """The value as it is, for callers that check it themselves."""
     return value
 
 
@@ -73,7 +73,7 @@ def text(value: Any, path: str, told: Told) -> Any:
 
 @written_as(lambda: {"type": "string"})
 def name(value: Any, path: str, told: Told) -> Any:
-    """A text; what is beyond `LONGEST_NAME` characters is cut off, since it says no more to a reader."""
+    """A text of at most `LONGEST_NAME` characters; the rest is cut off, since it helps no reader."""
     decoded = text(value, path, told)
     return decoded if decoded is None else decoded[:LONGEST_NAME]
 
@@ -103,7 +103,7 @@ def scalar(value: Any, path: str, told: Told) -> Any:
 
 
 def listed(kind: Kind, most: int = MOST_ENTRIES) -> Kind:
-    """A list of at most `most` entries; each that is none of the kind is left out and told."""
+    """A list of at most `most` entries; each entry of another kind is left out and reported."""
 
     @written_as(lambda: array(schema_of(kind), most=most if most < MOST_ENTRIES else None))
     def decoded(value: Any, path: str, told: Told) -> Any:
@@ -116,7 +116,7 @@ def listed(kind: Kind, most: int = MOST_ENTRIES) -> Kind:
 
 
 def in_order(kind: Kind) -> Kind:
-    """A list whose entries keep their places; what is none of the kind becomes null."""
+    """A list whose entries keep their places; entries of another kind become null."""
 
     @written_as(lambda: array(or_null(schema_of(kind))))
     def decoded(value: Any, path: str, told: Told) -> Any:
@@ -128,7 +128,7 @@ def in_order(kind: Kind) -> Kind:
 
 
 def all_of(kind: Kind, least: int = 0, most: int = MOST_ENTRIES) -> Kind:
-    """A list of `least` to `most` entries, of which not one may be of another kind."""
+    """A list of `least` to `most` entries, all of the kind."""
 
     @written_as(lambda: array(schema_of(kind), least, most if most < MOST_ENTRIES else None))
     def decoded(value: Any, path: str, told: Told) -> Any:
@@ -141,7 +141,7 @@ def all_of(kind: Kind, least: int = 0, most: int = MOST_ENTRIES) -> Kind:
 
 
 def all_whole(low: int = 0, high: int = MOST_COUNT) -> Kind:
-    """As `all_of(whole(low, high))`, for long lists: the ranks of a group are listed in the trace of each of them."""
+    """The same as `all_of(whole(low, high))`, fast on long lists: each trace of a group lists all of its ranks."""
 
     def decoded(value: Any, path: str, told: Told) -> Any:
         if not isinstance(value, list) or len(value) > MOST_ENTRIES:
@@ -173,7 +173,7 @@ def row(*kinds: Kind) -> Kind:
 
 
 def each(kind: Kind) -> Kind:
-    """An object of any keys whose values are of the kind; what is null is not there."""
+    """An object of any keys whose values are of the kind; null values are left out."""
 
     @written_as(lambda: {"type": "object", "additionalProperties": schema_of(kind)})
     def decoded(value: Any, path: str, told: Told) -> Any:
@@ -209,7 +209,7 @@ def table(fields: Mapping[str, Kind], *, optional: Collection[str] = (), open_to
 
 
 def plain(value: Any, path: str, told: Told) -> Any:
-    """Anything that JSON holds, to a depth, its numbers and texts bounded."""
+    """Any JSON value, to a limited depth, with bounded numbers and texts."""
     if path.count(".") > _DEEPEST:
         return _left_out(value, path, told)
     if isinstance(value, Mapping):
@@ -220,15 +220,15 @@ def plain(value: Any, path: str, told: Told) -> Any:
 
 
 def has_endless_number(content: bytes) -> bool:
-    """Whether JSON has a number of so many digits that none of ours can be: a double takes 17, an integer here 19.
+    """Whether JSON has a number of more digits than any of ours: a double takes 17, an integer here 19.
 
-    Of a hundred digits ten are at every tenth byte, which are looked at first: large documents are read in less time.
+    Of a hundred digits ten are at every tenth byte, which are checked first, so that large documents take less time.
     """
     return _AT_EVERY_TENTH.search(content[::10]) is not None and _ENDLESS.search(content) is not None
 
 
 def encodable(value: str) -> str:
-    """`value` with a question mark for each half of a character, which JSON can escape and UTF-8 cannot hold."""
+    """`value` with a question mark for each half of a character, which JSON can escape but UTF-8 cannot encode."""
     return value if value.isascii() else value.encode("utf-8", "replace").decode()
 
 
@@ -240,7 +240,7 @@ def finite(value: object, low: float = -math.inf, high: float = math.inf) -> flo
 
 
 def entries(value: object) -> Sequence[Mapping[str, Any]]:
-    """The objects in a list; none where it is no list."""
+    """The objects in a list; none if it is no list."""
     return [entry for entry in value if isinstance(entry, Mapping)] if isinstance(value, list) else []
 
 

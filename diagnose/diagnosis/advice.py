@@ -1,4 +1,4 @@
-"""What to change, what that buys, and what the answer rests on."""
+"""Data types of the advice: findings, recommended changes, their predicted gains, and the evidence for them."""
 
 from typing import Any, Literal
 
@@ -41,11 +41,11 @@ class CodePlace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CodeLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A function of the user's code that a fault is at, by the line of it with most of that time.
+    """A function of the user's code that causes a fault, with the line in it that takes most of that time.
 
-    `share` is its time, what it calls included, of what `of` says; of a late rank, what it spends there beyond the
-    median of the other ranks. `most_in` is the function of the user that more than half of that is in, null where that
-    is the function itself.
+    `share` is its time, including its callees, as a part of the total that `of` names. For a late rank it is the time
+    spent there beyond the median of the other ranks. `most_in` is the user's function that accounts for more than half
+    of that time, null if that is the function itself.
     """
 
     file: str
@@ -77,19 +77,20 @@ class Patch(msgspec.Struct, frozen=True, kw_only=True):
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """One rule that fired. `predicted_speedup` is [low, high] of the whole step's speed, for this change alone.
 
-    Low is what is promised, and below 1 where the worst case is a slower step; high is the best case, null where only
-    the worst is known. It is null altogether when nothing is predicted; `assumes` says what the range rests on, and
-    without one why none is told, "" where there is no more to say. [1, high] without an assumption is a bound: what the
-    step gains if the fault goes at no cost.
-    `booked_share` is what the ledger books, of the step, on the work that the change touches, and low promises no more;
-    `hidden_share` is what the best case saves beyond it: work that passes beside other work and holds up the step all
-    the same. Both are null where nothing is replayed.
+    Low is the prediction to rely on, below 1 if the worst case is a slower step; high is the best case, null if only
+    the worst is known. The whole range is null if nothing is predicted. `assumes` names the assumptions behind the
+    range or, without a range, the reason why there is none; "" if there is nothing to add. [1, high] without an
+    assumption is a bound: what the step gains if the fault goes at no cost. `booked_share` is the share of the step
+    that the ledger attributes to the work that the change touches; low never exceeds it. `hidden_share` is what the
+    best case saves beyond that: work that overlaps with other work and still delays the step. Both are null if nothing
+    is replayed.
 
-    `action` is the change in a few words: the settings of `patch`, or where nothing is set, an imperative of the rule;
-    "" where the rule has none. `numerics` marks a change that can change the training's results.
+    `action` is the change in a few words: the settings of `patch` or, if nothing is set, an imperative of the rule; ""
+    if the rule has none. `numerics` marks a change that can change the training's results.
 
-    `where` are the lines of the user's code that most of it is at, at most three. Where a capture looked for them in
-    vain, `where_because` says why and `where_capture_next` what to capture. Where none ever looked, all are empty.
+    `where` are the lines of the user's code that account for most of it, at most three. If a capture looked for them
+    and found none, `where_because` is the reason and `where_capture_next` what to capture. If no capture looked, all
+    are empty.
     """
 
     rule: str
@@ -115,7 +116,8 @@ class PlanStep(msgspec.Struct, frozen=True, kw_only=True):
 
     `predicted_speedup` is its own gain then, `cumulative_speedup` that of the plan so far. `effort` is "setting",
     "code" or "cluster"; `numerics` marks a change that can change the training's results. `below_noise`: even the best
-    case buys less than steps of the window lie apart (the fact `step_noise_share`), so that no short run would show it.
+    case gains less than the spread of the window's steps (the fact `step_noise_share`), so that no short run would show
+    it.
     """
 
     rule: str
@@ -128,12 +130,12 @@ class PlanStep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Recommendation(msgspec.Struct, frozen=True, kw_only=True):
-    """What to do next, and why that before everything else.
+    """The next thing to do, and why it comes first.
 
-    `kind` is "change", "capture" (the capture is at fault, and `do` says what to do about it), "nothing", or "unknown"
-    where that was not judged. `rule` names the finding, whose `says`, `where`, `action`, `do`, `patch` and
-    `predicted_speedup` stand here again; without one `rule` is empty and `says` is the whole answer. `worth_doing` are
-    the rules of the plan that buy more than the noise of the steps, in its order.
+    `kind` is "change", "capture" (the capture is at fault, and `do` is the remedy), "nothing", or "unknown" if that was
+    not judged. `rule` names the finding, whose `says`, `where`, `action`, `do`, `patch` and `predicted_speedup` are
+    repeated here; without one `rule` is empty and `says` is the whole answer. `worth_doing` are the rules of the plan
+    that gain more than the noise of the steps, in its order.
     """
 
     kind: Literal["change", "capture", "nothing", "unknown"]
@@ -153,9 +155,9 @@ NOT_RECOMMENDED = Recommendation(kind="unknown", says="what to do next was not j
 
 
 class ReplayReport(msgspec.Struct, frozen=True, kw_only=True):
-    """How far the replay of the unchanged step is from the measured one; predictions are withheld unless `valid`.
+    """The error of the replay of the unchanged step; predictions are withheld unless it is `valid`.
 
-    `strict_error` is null when there was no step to replay.
+    `strict_error` is null if there was no step to replay.
     """
 
     measured_ns: float
@@ -165,7 +167,7 @@ class ReplayReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NotAdvised(msgspec.Struct, frozen=True, kw_only=True):
-    """A change that would not help here, and the number that says so."""
+    """A change that would not help here, and the number that shows it."""
 
     what: str
     because: str
@@ -174,7 +176,7 @@ class NotAdvised(msgspec.Struct, frozen=True, kw_only=True):
 class NotJudged(msgspec.Struct, frozen=True, kw_only=True):
     """A rule that could not be judged, and what to capture to judge it: all of `captures`.
 
-    `capture_next` is the same as a sentence. Where a capture's `kind` is "nothing", no capture helps.
+    `capture_next` is the same as a sentence. If a capture's `kind` is "nothing", no capture helps.
     """
 
     rule: str
@@ -197,11 +199,12 @@ class NotApplied(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Applied(msgspec.Struct, frozen=True, kw_only=True):
-    """A run of `diagnose run --apply`: what of the patch is in use, what was predicted, what was measured.
+    """The outcome of `diagnose run --apply`: the parts of the patch in use, the predicted and the measured speedup.
 
-    Speeds are of the whole step, per sample where the patch changes how many a step has. `before_ns` and `after_ns` are
-    median times of a step, `step` says of which: "step without the profiler", "device step" or "host step". What is not
-    known is null, for the reason in `because`. `noise_share` is how far steps of this run lie apart, of the median one.
+    Speedups are of the whole step, or per sample if the patch changes the samples of a step. `before_ns` and `after_ns`
+    are median step times, and `step` is the kind of step: "step without the profiler", "device step" or "host step".
+    Unknown values are null, and `because` is the reason. `noise_share` is the spread of this run's step times over
+    their median.
     """
 
     patches: tuple[Patch, ...]

@@ -10,7 +10,7 @@ _SHARDED = ("reducescatter", "allgather", "alltoall")
 def bus_factor(kind: str, ranks: int) -> float:
     """Bytes that cross the slowest link for each byte of the message (nccl-tests doc/PERFORMANCE.md).
 
-    2(n-1)/n for allreduce, (n-1)/n where each rank holds or wants a shard, else 1.
+    2(n-1)/n for allreduce, (n-1)/n if each rank holds or wants a shard, else 1.
 
     Args:
         kind: allreduce, reducescatter, allgather, alltoall, broadcast, reduce, sendrecv.
@@ -32,7 +32,7 @@ def latency_and_wire_s(latency_s: float, wire_bytes: float, bytes_per_s: float) 
 
 
 def transfer_s(kind: str, message_bytes: float, ranks: int, bytes_per_s: float, latency_s: float = 0.0) -> float:
-    """Seconds of a collective of which nobody waits for anybody."""
+    """Seconds of a collective without any waiting."""
     return latency_and_wire_s(latency_s, wire_bytes(kind, message_bytes, ranks), bytes_per_s)
 
 
@@ -47,14 +47,16 @@ def bus_bytes_per_s(kind: str, message_bytes: float, seconds: float, ranks: int)
 
 
 def nic_rate(bus_rate: float, nodes: int, ranks: int) -> float:
-    """What each rank puts on the network at a bus bandwidth measured over several nodes: busbw·(k-1)/(n-1)."""
+    """A rank's rate on the network at a bus bandwidth measured over several nodes: busbw·(k-1)/(n-1)."""
     return bus_rate * (nodes - 1) / (ranks - 1)
 
 
 def transfer_by_duration(durations: Array) -> Array:
-    """Transfer of each instance of shape (..., ranks): the last rank to arrive does not wait. Needs no common clock.
+    """Transfer time per instance, by durations of shape (..., ranks): the last rank does not wait.
 
-    The estimate of TraceLens; it equals `transfer_by_start` where the ranks end together.
+    Needs no common clock.
+
+    The estimate of TraceLens; it equals `transfer_by_start` if the ranks end together.
     """
     return durations.min(axis=-1)
 

@@ -14,7 +14,7 @@ from diagnose.predict.plan import Weight
 
 
 class Advice(msgspec.Struct, frozen=True):
-    """Without the replay, whose arrays are as large as those of the tables after it.
+    """The findings, the plan and the replay's report, without the replay: its arrays are as large as the later tables'.
 
     `measured` is the rank that was replayed.
     """

@@ -1,4 +1,4 @@
-"""Where Python is: the user's functions of a typical rank, and the lines that each finding is at."""
+"""The user's functions of a typical rank by Python time, and the lines that cause each finding."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -31,7 +31,7 @@ Known = ThreadWork | Unknown | None
 
 
 def user_code_of(measured: Measured) -> UserCodeReport | None:
-    """The user's functions of one rank, or why they are unknown; None where nothing looked for them."""
+    """The user's functions of one rank, or why they are unknown; None if nothing looked for them."""
     known = measured.user_code
     if known.training is None:
         return None
@@ -48,7 +48,7 @@ def user_code_of(measured: Measured) -> UserCodeReport | None:
 
 
 def _functions(code: ThreadWork) -> tuple[UserFunction, ...]:
-    """Those with most time of their own first, then those with most altogether."""
+    """The functions with most time of their own first, then those with most time including callees."""
     own = {each.function: each for each in code.own}
     listed = sorted(code.altogether, key=lambda each: -own[each.function].weight if each.function in own else 0.0)
     return tuple(_function(own.get(each.function), each, code) for each in listed[:FUNCTIONS_KEPT])
@@ -82,7 +82,7 @@ def _located(finding: Finding, lines: Lines | None, case: Case, typical: Measure
 
 
 def _where(lines: Lines, code: Known, facts: Facts) -> tuple[CodeLine, ...] | Unknown:
-    """The functions whose time the lines of a rule choose; none where nothing looked for them."""
+    """The functions whose time the rule's lines select; none if nothing looked for them."""
     if code is not None and lines.of_loading and facts["loader_workers"].value == "some":
         return _IN_WORKERS
     if not isinstance(code, ThreadWork):
@@ -126,7 +126,7 @@ def _excess(own: ThreadWork, others: Sequence[ThreadWork]) -> list[FunctionTime]
 def _beyond_usual(
     own: ThreadWork, others: Sequence[ThreadWork], times: Callable[[ThreadWork], list[FunctionTime]]
 ) -> dict[Function, float]:
-    """How much more of its time each function has than in a step of the median of the others."""
+    """The time of each function beyond its time in the median step of the others."""
     usual = [{each.function: code.ns(each.weight) for each in times(code)} for code in others]
     return {
         each.function: each.weight - own.weight(float(np.median([ns.get(each.function, 0.0) for ns in usual])))

@@ -1,4 +1,4 @@
-"""What a metric may look at: one rank, its ledger, its roofline and its record."""
+"""The input of metrics: one rank with its ledger, its roofline and its record."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -30,8 +30,8 @@ from diagnose.trace.vocabulary import ANNOTATIONS
 class Measured(Derived):
     """One rank as metrics see it.
 
-    `judged` is its roofline where the attribution used it already. `judged_ns` are the nanoseconds by cause of the
-    ledger that the verdict is on, of all ranks or the one asked for; None where that is the rank's own.
+    `judged` is its roofline if the attribution has already computed it. `judged_ns` are the nanoseconds by cause of the
+    ledger that the verdict is based on, of all ranks or the requested one; None if that is the rank's own.
     """
 
     timeline: Timeline
@@ -74,7 +74,7 @@ class Measured(Derived):
 
     @property
     def step_s(self) -> float:
-        """Mean seconds of a counted step; of one without the profiler where that distorts them."""
+        """Mean seconds of a counted step; without the profiler if that distorts the steps."""
         profiled_ns = self.timeline.steps.each(max(self.attribution.total_ns, 1))
         if self.job.distortion is None:
             return profiled_ns / 1e9
@@ -98,19 +98,19 @@ class Measured(Derived):
 
     @property
     def unrecorded(self) -> Unknown:
-        """Why a setting is not known."""
+        """The reason why a setting is not known."""
         return NOT_RECORDED if self.record else NO_RECORD
 
     @cached_property
     def without_gpu(self) -> Unknown | None:
-        """Why facts of the GPU are unknown, None when they can be measured."""
+        """The reason why facts of the GPU are unknown, None if they can be measured."""
         if self.timeline.has_gpu:
             return None
         return self.device_unseen or NO_GPU
 
     @property
     def device_unseen(self) -> Unknown | None:
-        """Why nothing is known of what a device did that the job ran on, None where it is known or there is none."""
+        """The reason why nothing is known of the device that the job ran on; None if it is known or there is none."""
         if not self.timeline.capture_failed:
             return None
         return UNKNOWN_DEVICE if self.timeline.unknown_device else CAPTURE_FAILED
@@ -154,9 +154,9 @@ class Measured(Derived):
 
     @cached_property
     def operator(self) -> Ints:
-        """For each GPU activity, the row of the innermost operator that launched it, -1 when it is not known.
+        """For each GPU activity, the row of the innermost operator that launched it, -1 if it is not known.
 
-        One operator may own many kernels.
+        One operator may launch many kernels.
         """
         return self.roofline.operator
 
@@ -169,5 +169,5 @@ class Measured(Derived):
 
     @cached_property
     def roofline(self) -> Roofline:
-        """What the kernels compute and move, against what the device can do."""
+        """The work and bytes of the kernels, compared with the peaks of the device."""
         return self.judged or roofline_of(self.timeline, self.device)

@@ -53,7 +53,7 @@ def python_lines(patch: Patch, versions: Versions | None = None) -> list[str]:
 
 
 def reachable(patch: Patch) -> bool:
-    """Whether `diagnose run --apply` can make the whole change, as far as the patch tells; the job may refuse it."""
+    """Whether `diagnose run --apply` can make the whole change, by the patch alone; the job may still refuse it."""
     if patch.typed_because:
         return False
     if patch.by_run or not patch.set:
@@ -95,10 +95,10 @@ def export_lines(patch: Patch, versions: Versions | None = None) -> list[str]:
 
 
 def accelerate_yaml(patch: Patch) -> str:
-    """What of the patch lives in accelerate's config file, as YAML of its `to_yaml_file`; empty when nothing does.
+    """The part of the patch for accelerate's config file, as YAML of its `to_yaml_file`; empty if there is none.
 
     `bf16` and `fp16` are mixed_precision, `torch_compile*` is dynamo_config, and the keys of `fsdp_config` get their
-    prefix `fsdp_`. accelerate reads no other setting of TrainingArguments from there.
+    prefix `fsdp_`. accelerate reads no other setting of TrainingArguments from that file.
     """
     if patch.target != "training_arguments":
         return ""

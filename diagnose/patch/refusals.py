@@ -1,7 +1,7 @@
-"""What a job is known to refuse of a change, and what it has set already: the one place that advice asks.
+"""The settings that a job is known to refuse or to have already; the only place where advice asks for them.
 
-The record says what `diagnose run --apply` would refuse, in the words of the target that would take the value. A rule's
-change is held against it in every form that `data/settings.toml` gives its settings, since each is the same change.
+The record holds what `diagnose run --apply` would refuse, in the words of the target that would take the value. A
+rule's change is checked in every form that `data/settings.toml` gives its settings, since each is the same change.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,18 +23,18 @@ _Form = tuple[str, str, Any]  # target, key, value
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """What stands against the changes of a job: what any of its ranks refuses, and what its record has set."""
+    """Obstacles to a job's changes: refusals of any of its ranks, and settings that its record already has."""
 
     refused: tuple[Refused, ...] = ()
     record: CaptureRecord = msgspec.field(default_factory=CaptureRecord)
 
     @classmethod
     def of(cls, records: Iterable[tuple[Refused, ...]], record: CaptureRecord) -> "Standing":
-        """Of the refusals of all ranks, and the record of one."""
+        """Combine the refusals of all ranks with the record of one."""
         return cls(tuple(dict.fromkeys(one for rank in records for one in rank)), record)
 
     def against(self, patch: Patch) -> str:
-        """Why the change is not to be made here, in whatever way; "" where nothing speaks against it."""
+        """The reason why the change must not be made here in any form; "" if there is none."""
         refusal = self._first(patch, JOB)
         if refusal is not None:
             return refusal.because
@@ -42,12 +42,12 @@ class Standing(msgspec.Struct, frozen=True):
         return ALREADY if in_effect else ""
 
     def against_run(self, patch: Patch) -> str:
-        """Why no run makes the change, though it can be typed; "" where nothing is known to keep one from it."""
+        """The reason why no run can make the change, though it can be typed; "" if none is known."""
         refusal = self._first(patch, PATCH)
         return "" if refusal is None else refusal.because
 
     def against_setting(self, name: str, value: Any = None) -> str:
-        """Why a setting that a sentence names is not to be made here; None stands for any value."""
+        """The reason why a setting named in a sentence must not be made here; a value of None stands for any."""
         target = "model_kwargs" if name in ("attn_implementation", "dtype") else "training_arguments"
         refusal = self._first(Patch(target=target, set={name: value}), JOB)
         return "" if refusal is None else refusal.because
@@ -64,7 +64,7 @@ class Standing(msgspec.Struct, frozen=True):
         return None
 
     def _has(self, target: str, name: str, value: Any) -> bool:
-        """Whether the record says that a setting has the value already."""
+        """Whether the record shows that a setting already has the value."""
         if target == "environment":
             return holds(variable_text(value), self.record.text(f"environment.{self._variable(name)}"))
         if target == "model_kwargs":
@@ -78,7 +78,7 @@ class Standing(msgspec.Struct, frozen=True):
         return any(t in read and _same(self.record.get(f"{t}.{k}"), v) for t, k, v in places) or self._torch(name)
 
     def _argument(self, name: str, value: Any) -> bool | None:
-        """Whether the trainer's argument has the value; None where the record has no such argument."""
+        """Whether the trainer's argument has the value; None if the record has no such argument."""
         known = self.record.get("training_arguments")
         if not isinstance(known, Mapping):
             return None
@@ -86,7 +86,7 @@ class Standing(msgspec.Struct, frozen=True):
         return (name, value) in same if any(key == name for key, _ in same) else None
 
     def _variable(self, name: str) -> str:
-        """What the torch that ran calls the variable."""
+        """The variable's name in the version of torch that ran."""
         return next(iter(spelled(Patch(target="environment", set={name: ""}), self.record.get("versions")).set))
 
     def _torch(self, name: str) -> bool:
@@ -103,7 +103,7 @@ def _forms(patch: Patch, name: str, value: Any) -> Iterator[_Form]:
 
 
 def _other_forms(setting: Setting, value: Any) -> Iterator[_Form]:
-    """What other targets take; one that a way gives a value of its own is the setting switched on."""
+    """Yield the setting's forms for other targets; a form with its own value means the setting switched on."""
     for way in setting.ways.values():
         takes: list[_Form] = [(way.target, way.key, way.value)]
         if way.by_run is not None:

@@ -28,7 +28,7 @@ _OF_MODELS = "transformers_model"  # a way that holds for the models of transfor
 
 
 class ByRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a run sets: `key` of `target`, to the setting's own value where none is given."""
+    """The setting that a run makes: `key` of `target`, with the setting's own value if none is given."""
 
     target: str
     key: str
@@ -36,9 +36,9 @@ class ByRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Way(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a setting is made in one world: by `target` and `key`, or by a line of `code`; by neither it is only said.
+    """One framework's way to make a setting: by `target` and `key`, or a line of `code`; without either, a description.
 
-    `by_run` is what a run of `diagnose run --apply` sets to the same end as the line.
+    `by_run` is what `diagnose run --apply` sets to the same effect as the line.
     """
 
     target: str = ""
@@ -51,7 +51,7 @@ class Way(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class Need(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a value of a setting needs: the fact that tells whether it is `installed`, and what installs it."""
+    """A requirement of a setting's value: the fact that shows whether it is `installed`, and the command to install it."""
 
     value: bool | str
     installed: str
@@ -96,7 +96,7 @@ class World(msgspec.Struct, frozen=True):
         return named(self.loop or BARE_LOOP.name)
 
     def patch(self, patch: Patch) -> Patch | None:
-        """The change as this world makes it, with what is to be installed first; None where it cannot be typed."""
+        """The change as this framework makes it, with the commands to install first; None if it cannot be typed."""
         made = self._made_patch(patch)
         return replace(made, by_run=self._by_run(patch)) if made is not None and made.target == CODE else made
 
@@ -119,7 +119,7 @@ class World(msgspec.Struct, frozen=True):
         return Patch(target=targets.pop(), set={key: value for _, key, value in known}, install=install)
 
     def _by_run(self, patch: Patch) -> dict[str, dict[str, Any]]:
-        """What a run sets to the same end, by target and key: all of the patch, or nothing."""
+        """The settings by which a run makes the same change, by target and key: the whole patch, or nothing."""
         wanted: dict[str, dict[str, Any]] = {}
         for name, value in patch.set.items():
             way = self._way(name)
@@ -130,7 +130,7 @@ class World(msgspec.Struct, frozen=True):
         return wanted
 
     def named(self, name: str) -> str:
-        """What the setting is called here: `dataloader_num_workers`, "num_workers of the DataLoader"."""
+        """The setting's name in this framework: `dataloader_num_workers`, "num_workers of the DataLoader"."""
         way = self._way(name) if name in settings() else None
         if way is None:
             return name
@@ -152,7 +152,7 @@ class World(msgspec.Struct, frozen=True):
         return (way.said if made is None else _line(*made).split("  #")[0].removesuffix(":")) + first
 
     def _way(self, name: str) -> Way | None:
-        """None where the rules' own name is the one to type."""
+        """The framework's way to make the setting; None if the rules' own name is the one to type."""
         setting, framework = settings().get(name), self.framework
         if setting is None or framework.has_own_words:
             return None if setting is None else setting.ways.get(framework.key)
@@ -176,7 +176,7 @@ class World(msgspec.Struct, frozen=True):
         return CODE, way.key, line.replace("{value}", str(value))
 
     def _missing(self, name: str, value: Any, way: Way | None) -> list[str]:
-        """What has to be installed, unless it is known to be there."""
+        """Commands to install what the value needs, unless it is known to be installed."""
         if name not in settings() or (way is not None and value in way.plain):
             return []
         needs = (need for need in settings()[name].needs if need.value == value)

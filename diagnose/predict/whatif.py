@@ -36,12 +36,12 @@ PROFILED_HOST = "the host's time is as profiled, and less without the profiler"
 
 
 class Predictor:
-    """What remedies would do to one rank's step.
+    """Predict the effect of remedies on one rank's step.
 
     Args:
         measured: the rank, one that is no straggler.
-        facts: of the job, which the factors of remedies are computed from.
-        fired: the rules whose faults are there. Those that ask for the same change as another are cured with it.
+        facts: facts of the job, from which the factors of remedies are computed.
+        fired: the rules that fired. Those that ask for the same change as another are cured with it.
     """
 
     def __init__(self, measured: Measured, facts: Facts, fired: Sequence[Rule] = ()) -> None:
@@ -72,7 +72,7 @@ class Predictor:
         return host_speeds_for(self.replay, step_ns, self._told_ns(step_ns))
 
     def _told_ns(self, step_ns: float) -> dict[str, float]:
-        """What ranges tell of a step without profiler and GPU: nanoseconds by cause, divided as in the window."""
+        """Nanoseconds by cause, from the ranges of a step without profiler and GPU, divided as in the window."""
         if self.measured.timeline.has_gpu:
             return {}  # what the host does there may pass beside kernels
         told: dict[str, float] = {}
@@ -88,15 +88,15 @@ class Predictor:
 
     @cached_property
     def _may_be_waiting(self) -> bool:
-        """Whether nobody knows what of the collectives is transfer: a late rank makes no faster transfer help."""
+        """Whether the transfer part of the collectives is unknown: faster transfer does not help against late ranks."""
         fact = self.facts.get("waiting_share")
         return fact is not None and not fact.known
 
     def _without_transfer(self, rule: Rule, after: Sequence[Rule]) -> float:
-        """The speed of a step that waits for ranks and transfers nothing: no change of the transfers buys more.
+        """The speed of a step that waits for ranks and transfers nothing: an upper bound for changes of transfers.
 
-        One that leaves fewer of them leaves fewer places at which ranks wait for each other, too, and gives the cores
-        of a host that sends back to its operators.
+        Fewer collectives also mean fewer places at which ranks wait for each other, and free the cores of a host that
+        sends for its operators.
         """
         fewer, now = rule.remedy is not None and not {*WAITING}.isdisjoint(rule.remedy.host), self._all(after, "best")
         waiting = self._share("passing_waiting_share", "waiting_share") if fewer else 0.0
@@ -108,13 +108,13 @@ class Predictor:
         return now[1] / max(now[1] - gone, 1e-3 * now[1]) if now[1] > 0 else np.inf
 
     def _given_back_ns(self, rule: Rule, now: tuple[Changed, float]) -> float:
-        """What the change saves of operators on the host, in its best case, of a step of `now`."""
+        """Nanoseconds of a step of `now` that the change saves by host operators in its best case."""
         own = self._own(rule, "best")
         factors = {} if own is None else {cause: own.change.host.get(cause, 1.0) for cause in OPERATORS}
         return max(now[1] - self._time(combined(now[0], Changed(Change(host=factors)))), 0.0) if factors else 0.0
 
     def _share(self, *names: str) -> float | None:
-        """The first of the shares that is known; None where none is."""
+        """The first of the shares that is known; None if none is."""
         found = (self.facts.get(name) for name in names)
         known = (fact.value for fact in found if fact is not None and not isinstance(fact.value, Unknown))
         return next((float(value) for value in known), None)
@@ -128,11 +128,11 @@ class Predictor:
         return workers.value == "some" and float(wait.value) > WAITS_FOR_WORKERS
 
     def predict(self, rule: Rule, after: Sequence[Rule] = ()) -> Speedup | None:
-        """[low, high] of the step's speed by the remedy when those of `after` are in place; None where unknown.
+        """[low, high] of the step's speed by the remedy when those of `after` are in place; None if unknown.
 
-        The change cures all of `cured(rule)`. Low promises no more time than the ledger books on what the change
-        touches, and is below 1 where the step is slower in the worst case. High is the best case, None where a fact
-        that it rests on is unknown or nothing of the step is left.
+        The change cures all of `cured(rule)`. Low saves at most the time that the ledger attributes to what the change
+        touches, and is below 1 if the step is slower in the worst case. High is the best case, None if a fact that it
+        needs is unknown or nothing of the step is left.
         """
         if rule.remedy is None or (rule.remedy.replayed and not self.replay.valid):
             return None
@@ -152,7 +152,7 @@ class Predictor:
         return (low if self._is_exact(rule) else max(min(low, high / (1 + REPLAY_ERROR)), least)), high
 
     def saving(self, rule: Rule) -> Saving | None:
-        """Where the best case of the rule's change takes its time from; None where nothing is replayed."""
+        """The sources of the time that the rule's change saves in its best case; None if nothing is replayed."""
         if not (rule.remedy and rule.remedy.replayed and self.replay.valid and self.measured.timeline.has_gpu):
             return None  # without a GPU the replay is the ledger, and nothing passes beside other work
         before, after = self._all((), "best"), self._all((rule,), "best")
@@ -162,10 +162,10 @@ class Predictor:
         return Saving(booked, max(1 - after[1] / before[1] - booked, 0.0))
 
     def cured(self, rule: Rule) -> tuple[Rule, ...]:
-        """The rule, and those that fired, ask for the very same change, and say what it does in the same way.
+        """The rule, and the other fired rules with exactly the same change and the same kind of `[whatif]`.
 
-        The one of them that buys most by itself stands for the change, so that its gain counts once; of the others each
-        stands for its own part.
+        The one of them that gains most by itself represents the change, so that its gain counts once; each of the
+        others represents its own part.
         """
         if rule.id not in self._cured:
             self._cured[rule.id] = self._cured_with(rule)
@@ -183,7 +183,7 @@ class Predictor:
         return (rule, *alike) if first is rule else (rule,)
 
     def _is_hidden(self, rule: Rule, after: Sequence[Rule], best: float) -> bool:
-        """Whether faster kernels or transfers buy nothing only because the host is as slow as the profiler makes it."""
+        """Whether faster kernels or transfers gain nothing only because the profiler makes the host slow."""
         on_device = rule.remedy and (rule.remedy.kernels or rule.remedy.communication)
         if self._is_calibrated or best >= WORTH_TELLING or not on_device:
             return False
@@ -196,7 +196,7 @@ class Predictor:
         return None if together is None else self._time(together[0], HostSpeeds(0.0))
 
     def assumes(self, rule: Rule) -> str:
-        """What the prediction rests on."""
+        """The assumptions of the prediction."""
         remedies = [cured.remedy for cured in self.cured(rule) if cured.remedy]
         each = [remedy.assumes for remedy in remedies]
         if any(remedy.host or remedy.launches for remedy in remedies) and not self._is_calibrated:
@@ -211,7 +211,7 @@ class Predictor:
         return "; ".join(dict.fromkeys(text for text in each if text))
 
     def withheld(self, rule: Rule) -> str:
-        """Why no gain is told of a change that is replayed, "" where there is no such reason."""
+        """The reason why no gain is given for a change that is replayed, "" if there is none."""
         best = self._gain(rule, (), "best")
         return HIDDEN_BY_HOST if best is not None and self._is_hidden(rule, (), best) else ""
 
@@ -220,7 +220,7 @@ class Predictor:
         return bool(self._unprofiled_ns) or not self.measured.timeline.has_gpu
 
     def _is_exact(self, rule: Rule) -> bool:
-        """Whether best and worst case have the same factors, and these say what becomes of the work."""
+        """Whether best and worst case have the same factors, and these describe what becomes of the work."""
         if rule.remedy is None or not rule.remedy.replayed:
             return False
         remedies = [cured.remedy for cured in self.cured(rule) if cured.remedy]
@@ -244,9 +244,9 @@ class Predictor:
         return now / then if then > 0 else np.inf
 
     def _drawn(self, rule: Rule, after: Sequence[Rule], case: Case) -> tuple[float, float]:
-        """How much less and more the change may buy in other draws of the same steps, which nine in ten stay within.
+        """Factors on the gain, low and high, that nine in ten resampled draws of the same steps stay within.
 
-        Factors on the gain; 1 where nothing is replayed or drawn.
+        Both are 1 if nothing is replayed or drawn.
         """
         if not (rule.remedy and rule.remedy.replayed and self.replay.draws):
             return 1.0, 1.0
@@ -291,7 +291,7 @@ class Predictor:
         return self._before[key]
 
     def _own(self, rule: Rule, case: Case) -> Changed | None:
-        """What the rule's change does, to the faults of other rules too; None where that of the rule is unknown."""
+        """The effect of the rule's change, also on other faults that it cures; None if the rule's own is unknown."""
         changed = self._remedies.changed(rule.remedy, case)
         for other in self.cured(rule)[1:]:
             more = self._remedies.changed(other.remedy, case)

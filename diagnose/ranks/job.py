@@ -31,15 +31,15 @@ from diagnose.trace.distortion import distorted_by
 
 
 class JobView(msgspec.Struct, frozen=True):
-    """What a rank's metrics know of the other ranks.
+    """The data on the other ranks that a rank's metrics use.
 
-    `straggler_cure_share` is the least and the most of the step that goes when the late ranks are like the others;
-    `cured_by_data` says that a rank is late for data for which others wait, too, and `shared_data_wait_share` what
-    of the step goes, beside a rank's own wait for data, when no rank waits for data; `data_waits_shared` that most
-    do. `late_rank_missing` says why a rank without a trace may be the late one, `suspicion` why the steps are too
-    few to name one that may be; else None. `most_waited_for` is the rank that causes most of the waiting in
-    collectives, and what part of it. `distortion` is how many times as long the profiler makes a step, where shares
-    of it say nothing of the job's own; else None.
+    `straggler_cure_share` is the least and the most of the step that is saved if the late ranks are like the others;
+    `cured_by_data` is whether a rank is late by data for which others wait, too; `shared_data_wait_share` is the share
+    of the step, apart from a rank's own wait for data, that is saved if no rank waits for data; `data_waits_shared` is
+    whether most ranks do. `late_rank_missing` is the reason why a rank without a trace may be the late one, `suspicion`
+    the reason why the steps are too few to name one; else None. `most_waited_for` is the rank that causes most of the
+    waiting in collectives, and its share. `distortion` is the profiled over the unprofiled step time, if so large that
+    shares are not the job's own; else None.
     """
 
     ranks: int = 1
@@ -62,7 +62,7 @@ class JobView(msgspec.Struct, frozen=True):
 
     @property
     def undivided(self) -> Unknown | None:
-        """Why nobody knows what of the exposed communication is waiting, None where it is known."""
+        """The reason why waiting cannot be split from exposed communication, None if it can."""
         return self.late_rank_missing if self.matched else self.why_unmatched
 
 
@@ -82,9 +82,9 @@ class Job(msgspec.Struct, frozen=True):
         return tuple(rank for rank in self.lateness if rank.stands_out)
 
     def ledger(self, position: int) -> dict[str, int]:
-        """Nanoseconds of the rank at a position by cause, its waiting taken out of the exposed communication.
+        """Nanoseconds of the rank at a position by cause, with waiting split from exposed communication.
 
-        Of the steps without the profiler where that distorts them.
+        If the profiler distorts the steps, it is the ledger of the steps without it.
         """
         if self.view.distortion is not None:
             return undistorted(self.ranks[position], self.view.distortion)
@@ -178,25 +178,25 @@ def join(ranks: Sequence[RankDigest], network_gbs: float | None = None) -> Job:
 
 
 def _distorted(ranks: Sequence[RankDigest], matched: Match, distortion: float) -> Job:
-    """The job, of which nobody knows who waits for whom: where the profiler holds up ranks, others wait for them."""
+    """The job without waits: if the profiler delays ranks, others wait for them, so the job's own waits are unknown."""
     why = distorted_by(distortion)
     view = JobView(len(ranks), matched=True, bus_bytes_per_s=why, bus_reached=why, suspicion=why, distortion=distortion)
     return Job(view, tuple(ranks), matched, changes=Changes(because=why.because))
 
 
 def _stays(ranks: Sequence[RankDigest], by_rank: Sequence[RankLateness], late: Collection[int]) -> float:
-    """What of a late rank's excess each rank has afterwards: its part of the work, which does not go away."""
+    """The part of a late rank's excess that every rank has after the cure: its share of the work."""
     return 1 / len(ranks) if late and by_rank[0].cause == "more_work" else 0.0
 
 
 def _cure_share(changes: Changes, measured: tuple[float, float], stays: float) -> tuple[float, float]:
-    """What of the step goes without stragglers: by the joint replay, else as measured.
+    """Share of the step that is saved without stragglers, least and most: by the joint replay, else as measured.
 
-    At the least what `stays` of it is each rank's afterwards.
+    The least leaves out the part that `stays` as every rank's work.
 
-    Less than the others wait for them where other ranks are nearly as late. As measured it is between the lead of the
-    late ranks over the others, as far as it is seen as waiting, and all that the others lose; the stages of a pipeline
-    wait anyway.
+    It is less than the others wait for them if other ranks are nearly as late. As measured, it is between the lag of
+    the late ranks behind the others, as far as it shows as waiting, and everything that the others lose; the stages of
+    a pipeline wait anyway.
     """
     cured = next((change.speedup for change in changes.changes if change.change == NO_STRAGGLER), (1.0, 1.0))
     least, most = measured if changes.because else (1 - 1 / cured[0], 1 - 1 / cured[1])
@@ -210,9 +210,9 @@ def _cured_by_data(ranks: Sequence[RankDigest], by_rank: Sequence[RankLateness],
 
 
 def _shared_data_wait_share(ranks: Sequence[RankDigest], changes: Changes, late: Collection[int]) -> float:
-    """What goes of the step without any rank's waits for data, beyond the waits of the first rank that is not late.
+    """Share of the step saved if no rank waits for data, beyond the waits for data of the first rank that is not late.
 
-    Its other waits are for ranks that wait for data. By the joint replay; nothing where that is not known.
+    That is its waits for ranks that wait for data, by the joint replay; 0 if there is none.
     """
     loaded = next((change.speedup[0] for change in changes.changes if change.change == NO_DATA_WAIT), None)
     typical = next((rank for p, rank in enumerate(ranks) if p not in late), None)
@@ -223,7 +223,7 @@ def _shared_data_wait_share(ranks: Sequence[RankDigest], changes: Changes, late:
 
 
 def _suspicion(lateness: Sequence[RankLateness]) -> Unknown | None:
-    """Why it is not known whether a rank is late, where one is suspected."""
+    """The reason why it is open whether a rank is late, if one is suspected; else None."""
     suspected = next((late for late in lateness if late.persistence == "suspected"), None)
     if suspected is None:
         return None
@@ -233,7 +233,7 @@ def _suspicion(lateness: Sequence[RankLateness]) -> Unknown | None:
 
 
 def _most_waited_for(lateness: Sequence[RankLateness]) -> tuple[int, float] | None:
-    """The rank that causes most of the waiting, and what part of it; None where nobody waits."""
+    """The rank that causes most of the waiting, and its share; None if nobody waits."""
     most = max(lateness, key=lambda late: late.waiting_ns_caused)
     part = share(most.waiting_ns_caused, sum(late.waiting_ns_caused for late in lateness))
     return None if part is None else (most.rank, part)

@@ -1,15 +1,15 @@
-"""How far each kernel is from what its device can do at best, given what its operator has to compute and to move.
+"""The roofline: each kernel's distance from its device's best, given the work and traffic of its operator.
 
 The work of an operator is counted once (`flop_formulas`, `traffic`) and shared over its kernels by their time. Causal
-attention counts the half of the scores that it needs. Auxiliary kernels of a matrix operator (layout copies, fills)
-get none of it: all their time is above the roof. Precision is that of the operator's longest matrix kernel, by its
-name; where the name does not say, of the operator's half-precision inputs, and float on tensor cores is TF32.
+attention counts the half of the scores that it needs. Auxiliary kernels of a matrix operator (layout copies, fills) get
+none of it: all their time is above the roof. Precision is that of the operator's longest matrix kernel, by its name; if
+the name does not show it, that of the operator's half-precision inputs, and float on tensor cores is TF32.
 
 A kernel's lower bound is max(FLOPs / peak, bytes / memory bandwidth), with the peak of the precision that ran; bytes
-are a lower bound of the traffic, so intensity is an upper bound, and so is every "compute". Time is the ledger's: what
-no kernel that started earlier covers, inside the counted steps.
+are a lower bound of the traffic, so intensity is an upper bound, and so is every "compute". Time is the ledger's: the
+part that no kernel that started earlier covers, inside the counted steps.
 
-Waves are not judged: how many blocks an SM holds at once is not recorded.
+Waves are not judged: the number of blocks that an SM holds at once is not recorded.
 """
 
 from functools import cached_property
@@ -37,19 +37,19 @@ BOUNDS = ("compute", "latency", "memory", "under-filled", "unknown")
 
 
 class Roofline(msgspec.Struct, frozen=True, dict=True):
-    """Aligned with `timeline.gpu`, and summed over the counted steps.
+    """The roofline of one rank, aligned with `timeline.gpu`, and summed over the counted steps.
 
     Attributes:
-        operator: row of the innermost recorded operator that launched the activity, -1 when it is not known.
-        class_: "compute" where FLOPs / peak takes at least as long as bytes / bandwidth, else "memory"; "" where the
-            device or the cost is unknown, and for auxiliary kernels, collectives and copies.
-        bound: "compute" or "memory" where the lower bound is at least half of the kernel's time; else "latency" under
-            10 us, "under-filled" with less than one block per SM, otherwise "unknown".
+        operator: row of the innermost recorded operator that launched the activity, -1 if not known.
+        class_: "compute" if FLOPs / peak takes at least as long as bytes / bandwidth, else "memory"; "" if the device
+            or the cost is unknown, and for auxiliary kernels, collectives and copies.
+        bound: "compute" or "memory" if the lower bound is at least half of the kernel's time; else "latency" under 10
+            us, "under-filled" with less than one block per SM, otherwise "unknown".
         sized: kernels whose cost is known.
         sized_share: share of kernel time (collectives and copies left out) whose operator has a known cost.
-        work: the kernels with their costs and judgements, of which the tables are made when they are asked for: of
-            most ranks of a large job they are not.
-        device: whose peaks they are held against.
+        work: the kernels with their costs and judgements; the tables are computed from it on demand, since most ranks
+            of a large job need none.
+        device: the device whose peaks they are compared with.
     """
 
     operator: Ints
@@ -67,12 +67,12 @@ class Roofline(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def above_roof_ns(self) -> Floats:
-        """That time above the lower bound, NaN where it is unknown."""
+        """Time of each activity above its lower bound, NaN if unknown."""
         return _over_activities(self.work.timeline, self.work.costs.at, self.work.above_ns, np.nan)
 
     @cached_property
     def rows(self) -> tuple[RooflineRow, ...]:
-        """By family, direction and precision; longest first."""
+        """Rows by family, direction and precision; longest first."""
         return rows_of(self.work, self.device)
 
     @cached_property
@@ -82,17 +82,17 @@ class Roofline(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def operators(self) -> tuple[RooflineRow, ...]:
-        """By operator and argument sizes, the longest; `family` holds both."""
+        """Rows by operator and argument sizes, the longest ones; `family` holds both."""
         return operator_rows_of(self.work, self.device)
 
     @property
     def judged_share(self) -> float:
-        """Share of kernel time that is told compute- from memory-bound by cost, not by kind."""
+        """Share of kernel time that is classed as compute- or memory-bound by cost, not by kind."""
         return share(self.work.ns[~self.work.class_.are("")].sum(), self.work.ns.sum()) or 0.0
 
 
 def roofline_of(timeline: Timeline, device: Device) -> Roofline:
-    """The roofline of one rank; every cost is unknown where operators carry no shapes."""
+    """The roofline of one rank; every cost is unknown if operators carry no shapes."""
     operator = owners.operators(timeline)
     costs = _settled(costs_of(timeline, operator), device)
     work = _judged(timeline, costs, device)
@@ -109,7 +109,7 @@ def roofline_of(timeline: Timeline, device: Device) -> Roofline:
 
 
 def _settled(costs: Costs, device: Device) -> Costs:
-    """Float work whose kernel's name does not tell TF32 from fp32: fp32 on a device without TF32, else unknown."""
+    """The costs with float work that may be TF32 or fp32 settled: fp32 on a device without TF32, else unknown."""
     without = device.gpu is not None and device.peak("tf32") is None
     told = costs.precision.but(costs.precision.are(UNSETTLED), "fp32" if without else "")
     return replace(costs, precision=told)

@@ -102,7 +102,7 @@ def _most_regular(track: Track, rows: Ints, chance: float) -> tuple[int, Ints] |
 
 
 def _timed(track: Track, first: int, last: int, every: int, tolerance: int) -> int:
-    """How many of the steps that the period calls for have a sample: those that were recorded have no time."""
+    """Number of the steps due by the period that have a sample: recorded steps have no time."""
     off = track.step[(track.step >= first - tolerance) & (track.step <= last + tolerance)] - first + tolerance
     return len(np.unique(off[off % every <= 2 * tolerance] // every))
 

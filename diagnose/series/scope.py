@@ -1,6 +1,4 @@
-"""Whom a change affects: the tracks' changes put together, all ranks, a host, or some ranks; and the cause among
-them.
-"""
+"""The scope of a change: the tracks' changes merged into all ranks, a host, or some ranks, with the cause."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -27,7 +27,7 @@ def round_ends(trace: Trace) -> Ints:
 
 
 def _period(names: Ids, read: Ints) -> int:
-    """After how many kernels the order of names repeats, by the distances at which results are read; else 0."""
+    """Number of kernels after which the order of names repeats, by the distances at which results are read; else 0."""
     apart = np.unique(read[1:] - read[0]) if len(read) else read
     for period in apart[apart >= _LEAST_KERNELS][:_MOST_CANDIDATES].tolist():
         if _LEAST_ROUNDS * period > len(names):

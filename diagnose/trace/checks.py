@@ -37,7 +37,7 @@ def without_impossible_events(trace: Trace) -> Trace:
 
 
 def _bounded(trace: Trace) -> Trace:
-    """Without what is days away from most events, or so long that the durations could not be added up."""
+    """The trace without events days away from most others, or so long that the durations could not be added up."""
     far, long = np.zeros(len(trace), bool), np.zeros(len(trace), bool)
     if int(trace.ts.max()) - int(trace.ts.min()) > _LONGEST_TRACE_NS // 2:
         middle = int(np.partition(trace.ts, len(trace) // 2)[len(trace) // 2])

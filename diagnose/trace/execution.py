@@ -176,7 +176,7 @@ def _as_recorded(inputs: _Inputs) -> Recorded:
 
 
 def _type(told: str) -> str:
-    """Such as float of "Tensor(float)", and the words of the profiler for what is no tensor."""
+    """The element type of a tensor, as float of "Tensor(float)", or the profiler's word for other values; else ""."""
     if told.startswith("Tensor("):
         return told[len("Tensor(") :].rstrip(")")
     if told.startswith("GenericList["):

@@ -1,7 +1,7 @@
-"""What the name of a Python event says: a line of the user's code, a library's, a function in C, and what it is for.
+"""Read the name of a Python event: a line of the user's code or a library's, a function in C, and its purpose.
 
 torch.profiler with with_stack=True names a call "FILE(LINE): FUNCTION", LINE being where the function begins, or where
-a generator goes on; a call into C is "<built-in method item of Tensor object at 0x...>".
+a generator continues; a call into C is "<built-in method item of Tensor object at 0x...>".
 """
 
 import re
@@ -48,7 +48,7 @@ _DONE_BY = {  # what the name of a call says of all that runs inside it
 
 
 def user_frame(name: str) -> Frame | None:
-    """The line of the user's code that an event of this name is; None where it is a library's, C's, or no call."""
+    """The line of the user's code in an event of this name; None if it is a library's, C's, or no call."""
     call = _CALL.fullmatch(name)
     if call is None or name.startswith("nn.Module: "):
         return None
@@ -67,13 +67,13 @@ def is_of_library(file: str) -> bool:
 
 
 def called(name: str) -> str:
-    """The function that an event of this name is a call of, in C or in Python, "" where it names none."""
+    """The function, in C or in Python, that an event of this name calls, "" if it names none."""
     call = _IN_C.match(name) or _CALL.fullmatch(name)
     return call["function"] if call else ""
 
 
 def doing_of(name: str) -> str:
-    """What all inside a call of this name is done for, "" where the name does not say."""
+    """The purpose of everything inside a call of this name, "" if the name does not show it."""
     return next((doing for doing, made_by in _DONE_BY.items() if made_by.match(name)), "")
 
 

@@ -1,4 +1,4 @@
-"""How long a step takes on one side, and how far that is known from the steps that were seen."""
+"""Mean step time of one side, and its error, from the steps that were seen."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,12 +9,12 @@ from diagnose.arrays import Floats, Mask
 from diagnose.formulas.statistics import draws_of, outliers, t_quantile
 from diagnose.judge.slow_steps import DEVIATIONS, SLOW_FROM
 
-STALL_FROM = 3.0  # times the median, where many steps are slow
+STALL_FROM = 3.0  # times the median, if many steps are slow
 RARE = 0.01  # of the steps
 LEAST_KEPT = 3
 START = 1.5  # times the median: a log begins with its first step below that
 MOST_STEPS = 1000
-STRETCHES = 5  # of a run, which tell how its speed changes
+STRETCHES = 5  # of a run, which show how its speed changes
 _LEAST_IN_STRETCH = 2
 _RESAMPLES = 2000
 _BEYOND = 0.01  # of equal speed-ups lie outside the interval
@@ -26,12 +26,12 @@ class StepTime:
 
     Attributes:
         mean_ns: of the steps that are kept.
-        error: standard error of it, a share of it; None where the steps do not tell.
+        error: standard error of it, a share of it; None if the steps do not show it.
         freedom: degrees of freedom of the error.
         kept: whether each step is kept, shape (steps,); the others are slow and rare.
         noise_share: standard deviation of a step, a share of the mean; None for one step.
         drift_share: how far stretches of the run lie apart beyond what the noise of their steps explains, a share of
-            the mean; 0 where there are too few steps to tell.
+            the mean; 0 if there are too few steps to measure it.
     """
 
     mean_ns: float
@@ -43,21 +43,21 @@ class StepTime:
 
     @property
     def lasts_ns(self) -> float:
-        """How long the steps that are kept take together."""
+        """Duration of all kept steps together, in nanoseconds."""
         return self.steps * self.mean_ns
 
     @property
     def steps(self) -> int:
-        """How many are kept."""
+        """Number of the kept steps."""
         return int(self.kept.sum())
 
 
 def step_time(each_ns: Sequence[float]) -> StepTime:
-    """The mean of the steps, of which those that are slow and rare are left out.
+    """The mean of the steps without those that are slow and rare.
 
-    What happens once in a window, or once in a hundred steps, says little of how often it happens: a pause, a
-    checkpoint, a stall. Slow steps that come more often are part of the job and count. The error is that of a bootstrap
-    over blocks of neighbours, since steps follow each other alike.
+    An event seen once in a window, or once in a hundred steps, says little about its frequency: a pause, a checkpoint,
+    a stall. Slow steps that come more often are part of the job and count. The error is that of a bootstrap over blocks
+    of neighbours, since steps follow each other alike.
     """
     ns = np.asarray(each_ns, np.float64)
     kept = ~_rarely_slow(ns)
@@ -73,7 +73,7 @@ def step_time(each_ns: Sequence[float]) -> StepTime:
 
 
 def _drift(ns: Floats) -> float:
-    """Standard deviation of the means of the stretches, as a share, without what independent steps would show."""
+    """Standard deviation of the means of the stretches, as a share, beyond that of independent steps."""
     each = len(ns) // STRETCHES
     if each < _LEAST_IN_STRETCH:
         return 0.0
@@ -84,14 +84,14 @@ def _drift(ns: Floats) -> float:
 
 
 def of_summary(mean_ns: float, noise_share: float | None, steps: int) -> StepTime:
-    """The same where only the mean, the deviation and the number of the steps are known."""
+    """The step time if only the mean, the deviation and the number of the steps are known."""
     known = noise_share is not None and steps > 1
     error = float(noise_share / np.sqrt(steps)) if known and noise_share is not None else None
     return StepTime(mean_ns, error, max(steps - 1.0, 0.0), np.ones(steps, bool), noise_share if known else None)
 
 
 def _rarely_slow(ns: Floats) -> Mask:
-    """The steps that took much longer than all others, where they are so few: one, or one in a hundred."""
+    """Mask of the steps that took much longer than all others, if they are rare: one, or one in a hundred."""
     none = np.zeros(len(ns), bool)
     if len(ns) <= LEAST_KEPT:
         return none
@@ -126,11 +126,11 @@ def _bootstrap_deviation(ns: Floats, block: int) -> float:
 
 
 def half_width(before: StepTime, after: StepTime, floor_share: float, drifts: bool = False) -> float | None:
-    """Half of the 99 % interval of the logarithm of the speed-up; None where no side tells its noise.
+    """Half of the 99 % interval of the logarithm of the speed-up; None if neither side has a known noise.
 
     Noise of the steps (Welch's t) and the distance beyond which 1 % of equal runs lie add up as squares. A side of one
-    step is taken to be as noisy as the other. Where the machine `drifts`, more steps do not average that out: two runs
-    lie as far apart as two stretches of one.
+    step is taken to be as noisy as the other. If the machine `drifts`, more steps do not average that out: two runs lie
+    as far apart as two stretches of one.
     """
     known = [side for side in (before, after) if side.error is not None and side.noise_share is not None]
     if not known:
@@ -154,13 +154,13 @@ def _welch(errors: Sequence[float], freedoms: Sequence[float]) -> float:
 
 
 def without_start(seconds: Floats) -> Floats:
-    """The steps of a log from its first usual one on: what comes before compiles, fills caches and waits for others."""
+    """The steps of a log from its first usual one on: earlier ones compile, fill caches and wait for others."""
     usual = np.flatnonzero(seconds <= START * np.median(seconds))
     return seconds[usual[0] :] if len(usual) else seconds
 
 
 def means_of_neighbours(ns: Floats) -> Floats:
-    """At most `MOST_STEPS` means of equally many neighbours; the last ones that fill none are left out."""
+    """At most `MOST_STEPS` means of groups of neighbours; the last ones that fill no group are left out."""
     together = -(-len(ns) // MOST_STEPS)
     whole = len(ns) // together * together
     return np.asarray(ns[:whole].reshape(-1, together).mean(axis=1))

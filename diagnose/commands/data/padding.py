@@ -1,7 +1,7 @@
 """Padding of the loaded batches, and the tokens that other ways to batch the same samples would need.
 
-Samples are drawn anew from those that were seen, many times over (bootstrap): the range is from the 5th to the 95th
-percentile of what comes out, so that few samples give a wide one.
+Samples are redrawn from those that were seen, many times (bootstrap): the range is from the 5th to the 95th percentile
+of the results, so that few samples give a wide one.
 """
 
 from bisect import bisect_left, insort
@@ -26,7 +26,7 @@ _PERCENTILES = (5, 50, 95)
 
 
 def padding_of(measured: Measured) -> Padding:
-    """Kind and share of the padding, and what would take it away; unknown where samples have no lengths."""
+    """Kind and share of the padding, and the changes that would remove it; unknown if samples have no lengths."""
     seen = measured.lengths
     if not seen.batches:
         return Padding(kind="unknown", because=seen.because or "no batch was looked at")
@@ -60,12 +60,12 @@ def _kind(lengths: Ints, rows: Ints, tokens: Ints, share: float) -> tuple[Paddin
 
 
 def _longest(lengths: Ints, rows: Ints) -> Ints:
-    """The longest sample of each batch; samples stand in the order of their batches."""
+    """Length of the longest sample of each batch; samples are in the order of their batches."""
     return np.maximum.reduceat(lengths, np.concatenate([[0], np.cumsum(rows)[:-1]]))
 
 
 def _standard_error(lengths: Ints, rows: Ints, tokens: Ints) -> float | None:
-    """Of the share of padding, a ratio of sums over batches; unknown of a single batch."""
+    """Standard error of the share of padding, a ratio of sums over batches; None for a single batch."""
     if len(rows) < 2:
         return None
     all_tokens = rows * tokens
@@ -96,7 +96,7 @@ def _gains(measured: Measured, kind: PaddingKind, lengths: Ints, rows: Ints, tok
 def _factor(
     after: Callable[[np.random.Generator, Ints], Floats], kind: PaddingKind, lengths: Ints, rows: Ints, tokens: Ints
 ) -> Estimate:
-    """Tokens of a sample as it is batched, over those after the change."""
+    """Tokens per sample of the present batches over those after the change, as a range."""
     draw = generator()
     factors = []
     for _ in range(_DRAWS):
@@ -112,18 +112,19 @@ def _drawn(draw: np.random.Generator, lengths: Ints, count: int) -> Ints:
 
 
 def _sets(draw: np.random.Generator, lengths: Ints, together: int) -> Ints:
-    """Rows of as many samples as are sorted together; enough of them that their mean is that of a whole epoch."""
+    """Rows of as many samples as are sorted together; enough rows for the mean of a whole epoch."""
     return draw.choice(lengths, size=(max(_OF_AN_EPOCH // together, 1), together))
 
 
 def _batched(lengths: Ints, size: int) -> Floats:
-    """Tokens of a sample where batches of so many, in this order, are as long as their longest."""
+    """Mean tokens per sample if batches of `size`, in this order, are as long as their longest sample."""
     return np.array([lengths.reshape(-1, size).max(axis=1).mean()])
 
 
 def _packed(lengths: Ints, width: int) -> Floats:
-    """Tokens of a sample in rows of `width`: of whole samples, the longest first and each where it fits best; and of
-    samples that are cut, so that nothing is left.
+    """Tokens per sample in rows of `width`: with whole samples, longest first and best fit; and with cut samples.
+
+    Cut samples leave no padding.
     """
     room: list[int] = []
     for length in np.sort(lengths)[::-1].tolist():

@@ -1,4 +1,4 @@
-"""What the GPU-hours of jobs went to: by cause, group and day, each adding up to the whole."""
+"""Account of the GPU-hours of jobs: by cause, group and day, each adding up to the whole."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ def class_of(cause: str) -> CauseClass:
 
 
 def spent(cause: str) -> Spent:
-    """Whether kernels compute meanwhile; of what is no cause of this version nobody knows."""
+    """The kind of the time: "work" if kernels compute, "lost" if none does, "unknown" if the cause shows neither."""
     if cause in _NOT_TOLD or cause not in CAUSES:
         return "unknown"
     return "work" if class_of(cause) in ("compute", "memory") and cause not in WAITING else "lost"
@@ -29,7 +29,7 @@ def spent(cause: str) -> Spent:
 
 @dataclass(frozen=True)
 class Counted:
-    """A job with its GPU-hours on the basis of the fleet, and what each cause takes of them."""
+    """A job with its GPU-hours on the basis of the fleet, and the GPU-hours of each cause."""
 
     job: Job
     gpu_hours: float
@@ -42,13 +42,13 @@ class Counted:
 
     @property
     def worst(self) -> str:
-        """The cause that most of them went to, "" where none did."""
+        """The cause that most lost GPU-hours went to, "" if none did."""
         lost = {cause: hours for cause, hours in self.causes.items() if spent(cause) == "lost" and hours > 0}
         return max(lost, key=lambda cause: lost[cause], default="")
 
 
 def counted(job: Job, basis: Basis) -> Counted | None:
-    """The job with its GPU-hours; None where it has none, since it has no GPU or nothing says how long it ran."""
+    """The job with its GPU-hours; None if it has none, since it has no GPU or an unknown duration."""
     hours = job.gpus * DAY_H if basis == "day" else job.gpu_hours
     if hours is None or not job.has_gpu:
         return None
@@ -84,19 +84,19 @@ def _cause(cause: str, jobs: Sequence[Counted], whole: float) -> FleetCause:
 
 
 def part_of(part: float, whole: float) -> float:
-    """The share, within its bounds whatever rounding does; 0 of nothing."""
+    """The share, kept within its bounds despite rounding; 0 of nothing."""
     return min(max(accounting.share(part, whole) or 0.0, 0.0), 1.0)
 
 
 def priced(hours: Iterable[tuple[float | None, float]]) -> float | None:
-    """Money for (price, GPU-hours), as far as prices are known; None where none is."""
+    """Money for (price, GPU-hours), as far as prices are known; None if none is."""
     known = [price * amount for price, amount in hours if price is not None]
     return sum(known) if known else None
 
 
 @dataclass
 class _Sum:
-    """A group that is being added up; `jobs` by the digest of their newest window, since names may repeat."""
+    """Sum of a group; `jobs` by the digest of their newest window, since names may repeat."""
 
     jobs: set[str] = field(default_factory=set)
     gpu_hours: float = 0.0
@@ -114,7 +114,7 @@ class _Sum:
 
 
 def groups_of(jobs: Iterable[Counted]) -> tuple[FleetGroup, ...]:
-    """By label, GPU type and host; within each what lost most first."""
+    """Groups by label, GPU type and host; within each kind, the largest loss first."""
     sums: dict[tuple[str, str], _Sum] = {}
     for each in jobs:
         lost = [(cause, hours) for cause, hours in each.causes.items() if spent(cause) == "lost"]
@@ -145,7 +145,7 @@ def _group(kind: str, name: str, own: _Sum) -> FleetGroup:
 
 
 def days_of(jobs: Iterable[Counted]) -> tuple[FleetDay, ...]:
-    """What each cause that loses takes of the jobs by the day of their windows; windows without a date are left out."""
+    """GPU-hours and share of each losing cause, by the day of the windows; windows without a date are left out."""
     whole: dict[str, float] = {}
     lost: dict[tuple[str, str], float] = {}
     for each in jobs:
@@ -161,7 +161,7 @@ def days_of(jobs: Iterable[Counted]) -> tuple[FleetDay, ...]:
 
 
 def _by_day(each: Counted) -> Iterator[tuple[str, float, str, float]]:
-    """Of each window its day and GPU-hours with no cause, then each cause with what it takes."""
+    """For each window, its day and GPU-hours without a cause, then each cause with its GPU-hours."""
     for window, _, share, shares in each.job.pieces():
         if window.began:
             hours = share * each.gpu_hours

@@ -20,12 +20,12 @@ _UNITS = {"run": "GPU-hours", "day": "GPU-hours a day"}
 
 
 def unit(fleet: Fleet) -> str:
-    """What amounts are counted in."""
+    """The unit of the amounts."""
     return _UNITS[fleet.basis]
 
 
 def headline(fleet: Fleet) -> str:
-    """How many jobs there are, what they take, and how much of it is lost."""
+    """Number of jobs, their GPU-hours, and the share that is lost."""
     if not fleet.counted:
         return f"{counted(len(fleet.jobs), 'job')}, and none whose GPU-hours are known"
     if not fleet.gpu_hours:
@@ -36,7 +36,7 @@ def headline(fleet: Fleet) -> str:
 
 
 def unknown_line(fleet: Fleet) -> str:
-    """What captures do not tell, and so may be lost, too; "" where that rounds to nothing."""
+    """Line on GPU-hours that captures do not attribute, which may be lost, too; "" if they round to nothing."""
     unknown = share(fleet.unknown_gpu_hours, fleet.gpu_hours) or 0.0
     if unknown < LEAST_SHARE:
         return ""
@@ -44,7 +44,7 @@ def unknown_line(fleet: Fleet) -> str:
 
 
 def whole_line(fleet: Fleet) -> str:
-    """What the GPU-hours are of."""
+    """Line on what the GPU-hours cover."""
     of = "as long as each ran" if fleet.basis == "run" else "if all run for a day"
     more = len(fleet.jobs) - fleet.counted
     left = f"; {counted(more, 'job')} not counted" if more else ""
@@ -54,7 +54,7 @@ def whole_line(fleet: Fleet) -> str:
 
 
 def money_line(fleet: Fleet) -> str:
-    """What is lost in money, "" where no price is stated."""
+    """Lost money, "" if no price is stated."""
     if fleet.price is None:
         return ""
     of = "" if fleet.priced_share > 0.999 else f", of the {spoken(fleet.priced_share, 'share')} whose price is known"
@@ -62,7 +62,7 @@ def money_line(fleet: Fleet) -> str:
 
 
 def read_line(fleet: Fleet) -> str:
-    """What it was read from."""
+    """Line on the files that were read."""
     parts = [f"{counted(fleet.diagnoses, 'file')} with a diagnosis"]
     if fleet.analysed:
         parts.append(f"{counted(fleet.analysed, 'run')} analysed")
@@ -75,7 +75,7 @@ def read_line(fleet: Fleet) -> str:
 
 @dataclass(frozen=True)
 class CauseRow:
-    """A cause with what it takes; `key` is the class that colours it, `worst` where most of it is."""
+    """A cause with its amount; `key` is the class that colours it, `worst` the jobs with most of it."""
 
     key: str
     name: str
@@ -88,7 +88,7 @@ class CauseRow:
 
 
 def cause_rows(fleet: Fleet, spent: str = "lost") -> list[CauseRow]:
-    """The causes that lose, or that work, the largest first; what rounds to nothing is left out."""
+    """The causes that lose, or that work, the largest first; those that round to nothing are left out."""
     return [_cause_row(row) for row in fleet.causes if row.spent == spent and row.share >= LEAST_SHARE]
 
 
@@ -111,7 +111,7 @@ def names(found: Sequence[str]) -> str:
 
 
 def change_amount(row: FleetChange) -> str:
-    """The range of what it returns."""
+    """The range of the change's return."""
     return between(row.gpu_hours)
 
 
@@ -127,7 +127,7 @@ def between(amount: Speedup | None) -> str:
 
 
 def whole_plans_line(fleet: Fleet) -> str:
-    """What all plans return together, and that as a share."""
+    """Line on what all plans return together, also as a share."""
     if fleet.all_changes is None or not fleet.gpu_hours:
         return "no plan predicts anything"
     low, high = (None if end is None else spoken(end / fleet.gpu_hours, "share") for end in fleet.all_changes)
@@ -136,23 +136,23 @@ def whole_plans_line(fleet: Fleet) -> str:
 
 
 def change_name(row: FleetChange) -> str:
-    """What to change, and whether that changes the numbers that training computes."""
+    """The change, and whether it changes the numbers that training computes."""
     return f"{plain(row.action)}{' (changes numerics)' if row.numerics else ''}"
 
 
 def group_name(row: FleetGroup) -> str:
-    """Its name, or that nothing tells it."""
+    """The group's name, or a text that it is unknown."""
     return plain(row.name) or _UNNAMED[row.kind]
 
 
 def groups(fleet: Fleet, kind: str) -> list[FleetGroup]:
-    """The groups of a kind; none where nothing tells them apart."""
+    """The groups of a kind; empty if they have no names to distinguish them."""
     found = [row for row in fleet.groups if row.kind == kind]
     return [] if all(not row.name for row in found) else found
 
 
 def group_cells(row: FleetGroup) -> tuple[str, ...]:
-    """Jobs, amount, lost, its share, what most of it went to."""
+    """Cells of a group: jobs, amount, lost, its share, the largest loss."""
     lost = number(row.lost_gpu_hours)
     return (
         f"{row.jobs:,}",
@@ -164,7 +164,7 @@ def group_cells(row: FleetGroup) -> tuple[str, ...]:
 
 
 def job_cells(job: FleetJob) -> tuple[str, ...]:
-    """GPUs, amount, lost share, what most of it went to, what to do next."""
+    """Cells of a job: GPUs, amount, lost share, the largest loss, the next change."""
     return (
         f"{job.gpus:,}",
         "unknown" if job.gpu_hours is None else number(job.gpu_hours),
@@ -175,7 +175,7 @@ def job_cells(job: FleetJob) -> tuple[str, ...]:
 
 
 def host_line(row: FleetHost) -> str:
-    """The answer, why it is late or held down, since when, and what others waited for it."""
+    """Line of a host: the answer, the reasons, the days, and the time that others waited for it."""
     parts = [row.because]
     if row.p_value is not None:
         parts.append(f"p {chance(row.p_value)}")
@@ -189,24 +189,24 @@ def host_line(row: FleetHost) -> str:
 
 
 def when(row: FleetHost) -> str:
-    """The days on which it has the fault, "" where nothing dates its jobs."""
+    """The days on which it has the fault, "" if its jobs have no dates."""
     return row.first_day if row.first_day == row.last_day else f"{row.first_day} to {row.last_day}"
 
 
 def waited(row: FleetHost) -> str:
-    """What other ranks waited for it, "" of a fault that tells no such thing."""
+    """GPU-hours that other ranks waited for it, "" for a fault without waits."""
     return "" if row.gpu_hours is None else number(row.gpu_hours)
 
 
 def chance(p_value: float | None) -> str:
-    """A p-value, "" where there is none."""
+    """A p-value, "" if there is none."""
     if p_value is None:
         return ""
     return f"{p_value:.1g}" if p_value >= 1e-9 else "below 1e-9"
 
 
 def hosts_line(fleet: Fleet) -> str:
-    """How many hosts were tested, of what, "" where none was."""
+    """Number of hosts that were tested and of those at fault; unknown if none was tested."""
     late, held = (fleet.hosts_tested.get(fault, 0) for fault in ("late rank", "clock held down"))
     if not late and not held:
         return "unknown: no job with a late rank on one of several hosts, and no clocks of several hosts"
@@ -217,7 +217,7 @@ def hosts_line(fleet: Fleet) -> str:
 
 
 def trend_line(row: FleetTrend) -> str:
-    """Since when it takes more, or less; or why that is not known."""
+    """The day since which a cause takes more, or less; or why it is unknown."""
     if row.answer != "yes" or row.before_share is None or row.after_share is None:
         return f"{cause_name(row.cause)}: {'unknown: ' if row.answer == 'unknown' else ''}{row.because}"
     way = "more" if row.after_share > row.before_share else "less"
@@ -225,12 +225,12 @@ def trend_line(row: FleetTrend) -> str:
 
 
 def trends(fleet: Fleet) -> list[FleetTrend]:
-    """Those that moved; else those that could have been told."""
+    """The trends that show a change."""
     return [row for row in fleet.trends if row.answer == "yes"]
 
 
 def no_trend_line(fleet: Fleet) -> str:
-    """What is said where nothing moved."""
+    """Line for a fleet in which no trend shows a change."""
     if not fleet.trends:
         return "unknown: no cause loses a hundredth of the GPU-hours of dated jobs"
     unknown = [row for row in fleet.trends if row.answer == "unknown"]

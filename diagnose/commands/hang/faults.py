@@ -1,4 +1,4 @@
-"""The first call of a group with which something is wrong: who has not made it, or who calls something else."""
+"""The first faulty call of a group: some ranks have not made it, or call something else."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,16 +15,16 @@ _GOES_ON_ALONE = {"broadcast", "_broadcast_oop", "reduce", "_reduce_oop", "scatt
 
 @dataclass(frozen=True)
 class FoundFault:
-    """A fault before it is told.
+    """A fault before it is put into words.
 
     Attributes:
         kind: what is wrong.
         of: the group.
         number: of the call; of messages that of the first one.
         sides: the ranks by what they call there, each with the call; the side that most ranks are on first.
-        blamed: the ranks that keep others waiting; none where no side is in the majority.
+        blamed: the ranks that keep others waiting; none if no side is in the majority.
         waiting: the ranks whose call is open.
-        ahead: by how many calls the blamed are ahead, where their next calls tell.
+        ahead: by how many calls the blamed are ahead, if their next calls show it.
         parted_at: the first number from which the ranks run different lines.
     """
 
@@ -39,7 +39,7 @@ class FoundFault:
 
 
 def fault_of(of: Matched) -> FoundFault | None:
-    """What is wrong in a group; None where all its ranks that left a dump made the same calls."""
+    """The first fault in a group; None if all its ranks that left a dump made the same calls."""
     behind = None
     for number in of.numbers():
         made = {rank: calls[number] for rank, calls in of.calls.items() if number in calls}
@@ -105,7 +105,7 @@ def _mismatch(of: Matched, number: int, made: Mapping[int, Sequence[Call]], by_c
 
 
 def _kind(of: Matched, number: int, a: int, b: int, ahead: int) -> Kind:
-    """What a difference is: the same calls in another order, another place of the program, or another call."""
+    """Kind of a difference: the same calls in another order, another place of the program, or another call."""
     if _swapped(of, number, a, b):
         return "order"
     here, there = of.calls[a][number], of.calls[b][number]
@@ -121,7 +121,7 @@ def _other_lines(a: Call, b: Call, what: str) -> bool:
 
 
 def _loops(of: Matched, number: int, a: int, b: int) -> bool:
-    """Whether the call of one side came again and again before, on both: a round of a loop that the other left."""
+    """Whether the call of one side was repeated before on both sides: a round of a loop that the other left."""
     return any(
         min(rounds(of, rank, call, number) for rank in (a, b)) >= _ROUNDS_OF_A_LOOP
         for call in (of.calls[a][number][0], of.calls[b][number][0])
@@ -129,7 +129,7 @@ def _loops(of: Matched, number: int, a: int, b: int) -> bool:
 
 
 def rounds(of: Matched, rank: int, call: Call, before: int) -> int:
-    """How often the rank made this call, by its line or else by what it is, with a smaller number."""
+    """Number of earlier calls of the rank that are the same, by line or else by kind."""
     earlier = (made[0] for number, made in of.calls[rank].items() if number < before)
     return sum(_same_place(call, other) for other in earlier)
 
@@ -141,7 +141,7 @@ def _same_place(a: Call, b: Call) -> bool:
 
 
 def _swapped(of: Matched, number: int, a: int, b: int) -> bool:
-    """Whether two sides make the same two calls, one after the other, in another order."""
+    """Whether two sides make the same two calls in opposite order."""
     both = [[of.calls[rank].get(at) for at in (number, number + 1)] for rank in (a, b)]
     (first, second), (third, fourth) = both
     if first is None or second is None or third is None or fourth is None:
@@ -150,9 +150,9 @@ def _swapped(of: Matched, number: int, a: int, b: int) -> bool:
 
 
 def _ahead(of: Matched, number: int, a: int, b: int) -> int:
-    """By how many calls `b` is ahead of `a`: its next calls are those that `a` makes so much later; below 0 behind.
+    """Number of calls that `b` is ahead of `a`, whose calls match `b`'s next ones so much later; negative if behind.
 
-    0 where the calls after this one agree as they are: then this one alone differs.
+    It is 0 if the calls after this one agree as they are: then only this one differs.
     """
     if _follows(of, number + 1, a, b, 0, least=1):
         return 0
@@ -165,14 +165,14 @@ def _ahead(of: Matched, number: int, a: int, b: int) -> int:
 
 
 def _follows(of: Matched, number: int, early: int, late: int, shift: int, least: int = 2) -> bool:
-    """Whether the calls of `early` from `number` on are those of `late` from `shift` later on, as far as both tell."""
+    """Whether the calls of `early` from `number` on are those of `late`, shifted by `shift`, as far as known."""
     pairs = [(of.calls[early].get(at), of.calls[late].get(at + shift)) for at in range(number, number + 8)]
     known = [(a, b) for a, b in pairs if a is not None and b is not None]
     return len(known) >= least and all(difference(a, b) is None for a, b in known)
 
 
 def _parted_at(of: Matched, number: int) -> int | None:
-    """The first number up to this one whose calls are at different lines."""
+    """The first number up to this one at which the ranks call from different lines."""
     for at in of.numbers():
         if at > number:
             break
@@ -183,7 +183,7 @@ def _parted_at(of: Matched, number: int) -> int | None:
 
 
 def _of_messages(of: Matched) -> FoundFault | None:
-    """The first send or receive whose other side is not open: who waits, and whom he waits for."""
+    """The first send or receive whose peer has no matching call open: the rank that waits, and the peer."""
     for rank, calls in of.open_messages.items():
         for call in calls:
             other = _other_end(of, rank, call)
@@ -200,7 +200,7 @@ def _of_messages(of: Matched) -> FoundFault | None:
 
 
 def _other_end(of: Matched, rank: int, call: Call) -> int | None:
-    """The rank that a message goes to or comes from; its place in the group is that of the sorted members."""
+    """The rank that a message goes to or comes from, by its place among the sorted members."""
     if call.message is None:
         return None
     place = call.message[1] if call.op == "send" else call.message[0]

@@ -1,4 +1,4 @@
-"""Which fault comes first, which follow from it, and what that makes of the job."""
+"""Judge which fault comes first, which follow from it, and what they mean for the job."""
 
 from collections.abc import Mapping, Sequence
 
@@ -19,11 +19,11 @@ _DEEPEST_TOLD = 60
 
 
 def judged(folder: FolderContents, earlier: FolderContents | None = None) -> Hang:
-    """What the dumps of a folder say.
+    """Judge the dumps of a folder.
 
     Args:
         folder: the dumps, as `found_in` reads them.
-        earlier: dumps of the same job from before, which tell whether it moves.
+        earlier: dumps of the same job from before, which show whether it moves.
     """
     dumps = folder.dumps
     if not dumps:
@@ -53,7 +53,7 @@ def judged(folder: FolderContents, earlier: FolderContents | None = None) -> Han
 
 
 def _roots(found: Sequence[FoundFault]) -> tuple[list[FoundFault], list[FoundFault]]:
-    """The faults that no other explains, by time, and those that follow: whom they blame waits elsewhere himself."""
+    """The faults that no other explains, by time, and those that follow: the ranks they blame wait elsewhere."""
     waits = [found for found in found if found.waiting]
     causes: list[FoundFault] = []
     follow: list[FoundFault] = []
@@ -68,7 +68,7 @@ def _roots(found: Sequence[FoundFault]) -> tuple[list[FoundFault], list[FoundFau
 
 
 def _circle(faults: Sequence[FoundFault]) -> FoundFault:
-    """Groups whose ranks wait for each other: called in another order, or one line that calls in different groups."""
+    """The fault of groups whose ranks wait for each other: called in another order, or one line for several groups."""
     sides = [(fault.waiting, fault.sides[0][1]) for fault in faults]
     calls = [call for _, call in sides]
     one_line = len({(call.line, call.op) for call in calls}) == 1 and calls[0].line is not None
@@ -113,7 +113,7 @@ def _about_members(name: str, by_list: Mapping[tuple[int, ...], Sequence[int]]) 
 
 
 def _verdict(faults: Sequence[Fault], first: Sequence[FoundFault], progress: Progress | None) -> tuple[Verdict, str]:
-    """By what the dumps say, and before that by whether the job moved between two of them."""
+    """Verdict by the dumps, and before that by whether the job moved between two of them."""
     if progress is not None and progress.moved:
         return "slow", f"Slow, not hung: since the earlier dumps {ranks_text(progress.moved)} made further calls."
     if any(fault.kind in _WAITS_FOREVER for fault in faults):

@@ -1,4 +1,4 @@
-"""The dumps in a folder: each rank's file read as a pickle of plain values or as JSON, and why another was not."""
+"""Read the dumps in a folder: each rank's file as a pickle of plain values or as JSON, with reasons for unread ones."""
 
 import os
 import re
@@ -30,7 +30,7 @@ class Unread:
 
 @dataclass(frozen=True)
 class FolderContents:
-    """What lies in the folder: dumps by rank, files that could not be used, and stacks that py-spy printed, by rank."""
+    """Contents of the folder: dumps by rank, files that could not be used, and stacks that py-spy printed, by rank."""
 
     folder: str
     dumps: dict[int, Dump]
@@ -110,7 +110,7 @@ def _value(path: Path) -> Any:
 
 
 def _stacks(folder: Path) -> dict[int, tuple[str, ...]]:
-    """What `py-spy dump` printed of each rank: the frames of its main thread, the innermost first."""
+    """Stacks that `py-spy dump` printed for each rank: the frames of its main thread, the innermost first."""
     found = {}
     for path in folder.glob("stack*.txt"):
         match = _STACKS.fullmatch(path.name)
@@ -123,7 +123,7 @@ def _stacks(folder: Path) -> dict[int, tuple[str, ...]]:
 
 
 def _main_thread(lines: list[str]) -> tuple[str, ...]:
-    """py-spy names each thread in a line that begins with "Thread", and indents its frames below."""
+    """The frames of the main thread as py-spy prints them: indented below a line that begins with "Thread"."""
     begins = [i for i, line in enumerate(lines) if line.startswith("Thread ")]
     main = next((i for i in begins if "MainThread" in lines[i]), begins[0] if begins else None)
     if main is None:

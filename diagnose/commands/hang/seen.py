@@ -1,4 +1,4 @@
-"""What py-spy saw of ranks, where no dump tells what they called."""
+"""Answer from the stacks that py-spy printed, if no dump shows the calls."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -11,7 +11,7 @@ _WHERE = "where ranks wait for each other, in a call of torch.distributed or the
 
 
 def only_seen(folder: FolderContents) -> Hang:
-    """The answer of a folder that holds stacks and no dump: where each rank was, and which of them waited."""
+    """The answer for a folder with stacks and without dumps: where each rank was, and which of them waited."""
     return Hang(
         folder=folder.folder,
         verdict="unknown",
@@ -27,7 +27,7 @@ def only_seen(folder: FolderContents) -> Hang:
 
 
 def seen_alone(folder: FolderContents) -> Iterator[RankState]:
-    """The ranks of which there are stacks and no dump."""
+    """The ranks with stacks and without a dump."""
     for rank, stack in sorted(folder.stacks.items()):
         if rank not in folder.dumps:
             yield RankState(rank=rank, file="", version="", calls=0, open=0, last=None, stack=stack)
@@ -61,7 +61,7 @@ def _next(stacks: Mapping[int, tuple[str, ...]]) -> Iterator[str]:
 
 
 def _divided(stacks: Mapping[int, tuple[str, ...]]) -> tuple[list[int], list[int]]:
-    """The ranks whose stack has a frame in which a rank waits for others, and those whose stack has none."""
+    """The ranks whose stack has a frame that waits for other ranks, and those without one."""
     waiting = [
         rank
         for rank, stack in sorted(stacks.items())

@@ -75,9 +75,7 @@ def _spans(m: Measured) -> iv.Intervals:
 
 
 def _runs_with_broadcasts(m: Measured) -> iv.Intervals:
-    """From the first to the last operator of each run that packs and broadcasts, directly inside a forward range:
-    the intervals.
-    """
+    """The runs of operators that pack and broadcast, directly inside a forward range, each as one interval."""
     trace = m.timeline.trace
     rows, forward = _directly_in_forwards(m)
     sends = m.timeline.matching(BROADCAST, *ANNOTATIONS)[rows]

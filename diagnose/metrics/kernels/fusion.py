@@ -85,7 +85,7 @@ def most_fused_attention_left_share(m: Measured) -> Value:
 
 
 def _fused_attention(m: Measured, times: float) -> Value:
-    """So many times what the FLOPs of the products take at the peak, of the time that attention takes now."""
+    """Share of attention's present time that a fused kernel takes: `times` the time of its products at the peak."""
     kernels, peak = m.once(eager_attention), peak_flops(m)
     if isinstance(kernels, Unknown):
         return kernels

@@ -1,4 +1,4 @@
-"""Where the user's code spends the time of a thread: one shape for samples of the stack and for recorded calls."""
+"""The user's code and the time that a thread spends in it: one type for samples of the stack and for recorded calls."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -25,9 +25,9 @@ class Spent(msgspec.Struct, frozen=True):
     """Time on one stack of the user's frames.
 
     Attributes:
-        frames: the outermost first, at least one; what the last calls in libraries and in C is part of its time.
+        frames: the outermost first, at least one; calls of the last into libraries and C are part of its time.
         doing: one of `trace.python_frames.DOINGS`.
-        calls: the function of a library or in C that the last frame was calling, "" where none or not known.
+        calls: the function of a library or in C that the last frame was calling, "" if none or unknown.
         weight: samples, or nanoseconds of recorded calls.
     """
 
@@ -43,8 +43,10 @@ class Spent(msgspec.Struct, frozen=True):
 
 
 class FunctionTime(msgspec.Struct, frozen=True):
-    """A function of the user with its time, the line and the doing that most of it goes to, and the function inside
-    which most of it is, None where that is the function itself or no single one.
+    """A function of the user with its time, the line and the purpose of most of it, and the frame inside which most of
+    it is.
+
+    `most_in` is None if that is the function itself or there is no single one.
     """
 
     function: Function
@@ -55,14 +57,14 @@ class FunctionTime(msgspec.Struct, frozen=True):
 
 
 class ThreadWork(msgspec.Struct, frozen=True, dict=True):
-    """What one thread did, of which the user's code is a part.
+    """The activity of one thread, with the user's code as a part of it.
 
     Attributes:
         stacks: those with code of the user.
         whole: samples, or nanoseconds, of the thread altogether.
-        of: what `whole` is, in words.
+        of: a description of `whole`.
         source: SAMPLES or CALLS.
-        step_ns: how long a step took in which this was seen.
+        step_ns: duration of the steps in which this was seen.
     """
 
     stacks: tuple[Spent, ...]
@@ -82,8 +84,9 @@ class ThreadWork(msgspec.Struct, frozen=True, dict=True):
         return summed((frame, stack) for stack in self.stacks for frame in stack.once.values())
 
     def spent_by(self, chosen: Callable[[Spent], bool]) -> list[FunctionTime]:
-        """Time of the chosen stacks by the function that it is of, most first: the outermost one that does little else,
-        or, where each around it does other things, the innermost.
+        """Time of the chosen stacks by the function it is attributed to, most first.
+
+        That is the outermost function that does little else or, if each around it does other things, the innermost.
         """
         stacks = [stack for stack in self.stacks if chosen(stack)]
         inside: dict[Function, float] = defaultdict(float)
@@ -107,7 +110,7 @@ class ThreadWork(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def _called_by_one_line(self) -> dict[Function, float]:
-        """Of the time of each function, how much the line that calls it most has; the outermost have one caller."""
+        """The time of each function when called from the line that calls it most; the outermost have one caller."""
         by_line: dict[Function, dict[Frame | None, float]] = defaultdict(lambda: defaultdict(float))
         for stack in self.stacks:
             callers: dict[Function, Frame | None] = {}
@@ -122,7 +125,7 @@ class ThreadWork(msgspec.Struct, frozen=True, dict=True):
         return min(weight / max(self.whole, 1e-9), 1.0)
 
     def ns(self, weight: float) -> float:
-        """How long the weight is in one step."""
+        """Nanoseconds of one step that the weight amounts to."""
         return weight / max(self.whole, 1e-9) * self.step_ns
 
     def weight(self, ns: float) -> float:
@@ -159,7 +162,7 @@ def _function_time(function: Function, parts: list[tuple[Frame, Spent]]) -> Func
 
 
 def _most(weighted: Iterator[tuple[Key, float]]) -> tuple[Key, float]:
-    """What has most weight altogether, and how much."""
+    """The key with the largest total weight, and that weight."""
     total: dict[Key, float] = defaultdict(float)
     for what, weight in weighted:
         total[what] += weight

@@ -19,7 +19,10 @@ _NO_LINKS = Unknown(
 
 @metric("text", needs_gpu=False)
 def captured_with(m: Measured) -> Value:
-    """What took the trace: "diagnose run", which leaves a record beside it, "Nsight Systems", or "another profiler"."""
+    """The tool that took the trace:
+
+    "diagnose run", which leaves a record next to it, "Nsight Systems", or "another profiler".
+    """
     if m.timeline.trace.of_nsight:
         return "Nsight Systems"
     return "diagnose run" if m.record else "another profiler"
@@ -27,7 +30,9 @@ def captured_with(m: Measured) -> Value:
 
 @metric("text", needs_gpu=False)
 def second_profiler(m: Measured) -> Value:
-    """What a profiler beside the one that took the trace did to the capture, "none" when there is no sign of one."""
+    """The effect on the capture of another profiler than the one that took the trace, "none" if there is no sign of
+    one.
+    """
     others, passed = m.timeline.steps.others, m.record.number("steps.passed")
     did = []
     if others:
@@ -41,7 +46,7 @@ def second_profiler(m: Measured) -> Value:
 
 @metric("text", needs_gpu=False)
 def cut_capture(m: Measured) -> Value:
-    """What of the window was left out to stay within the limits of the capture, "none" when nothing was."""
+    """The part of the window left out to stay within the limits of the capture, "none" if nothing was."""
     cut = []
     asked, recorded = m.record.number("recording.asked_steps"), m.record.number("recording.steps")
     if asked is None or recorded is None:
@@ -75,8 +80,8 @@ def lost_share(timeline: Timeline) -> float:
 
 @metric("ns", needs_gpu=False)
 def clock_shift_ns(m: Measured) -> Value:
-    """By how much at most the GPU's times are taken later than the trace has them: the least by which no more than one
-    linked activity in a hundred begins before its launch, a drift of the clocks followed; 0 where they need none.
+    """The most by which the GPU's times are moved later than in the trace: the least shift that leaves no more than one
+    linked activity in a hundred before its launch, following a drift of the clocks; 0 if no shift is needed.
     """
     shift = m.timeline.clock_shift_ns
     return 0 if shift is None else int(shift.max())
@@ -97,8 +102,8 @@ def early_start_ns(m: Measured) -> Value:
 
 
 def _early_ns(m: Measured) -> Ints | Unknown:
-    """For each GPU activity of the counted steps that is linked to a launch, how long before that it begins, by the
-    times of the trace; of a job without a GPU, which has one clock, 0.
+    """Nanoseconds by which each linked GPU activity of the counted steps begins before its launch, by the times of the
+    trace; 0 for a job without a GPU, which has one clock.
     """
     if m.without_gpu is not None:
         return m.device_unseen or np.zeros(1, np.int64)
@@ -125,7 +130,7 @@ def unknown_device_categories(m: Measured) -> Value:
 
 @metric("share", "the file's bytes", needs_gpu=False)
 def trace_loss_share(m: Measured) -> Value:
-    """Bytes of the file that could not be read. A cut file does not tell how much is missing after the cut."""
+    """Bytes of the file that could not be read. A cut file does not show how much is missing after the cut."""
     return share(m.timeline.trace.loss.bytes, m.timeline.trace.size) or 0.0
 
 

@@ -1,4 +1,4 @@
-"""How many steps, how long, and how even."""
+"""The steps: their number, their time, and how even they are."""
 
 import numpy as np
 
@@ -26,16 +26,18 @@ def step_count(m: Measured) -> Value:
 
 @metric("text", needs_gpu=False)
 def steps_source(m: Measured) -> Value:
-    """What marks the steps: ProfilerStep, diagnose.step, named ranges, Optimizer.step, optimizer kernels, "pattern" (of
-    kernels that repeat), "window" (the whole capture), or "unlinked steps" (the same, since no GPU activity is linked
-    to a launch in the steps that are marked).
+    """The marks of the steps:
+
+    ProfilerStep, diagnose.step, named ranges, Optimizer.step, optimizer kernels, "pattern" (of kernels that repeat),
+    "window" (the whole capture), or "unlinked steps" (the same, because no GPU activity is linked to a launch in the
+    marked steps).
     """
     return m.timeline.steps.source
 
 
 @metric("ns", needs_gpu=False)
 def step_time_ns(m: Measured) -> Value:
-    """Median duration of a counted step: on the device where there is one, else on the host."""
+    """Median duration of a counted step: on the device if there is one, else on the host."""
     return float(np.median(_durations(m)))
 
 
@@ -50,15 +52,16 @@ def unprofiled_step_time_ns(m: Measured) -> Value:
 
 @metric("share", "the steps without the profiler", needs_gpu=False)
 def least_unprofiled_gc_share(m: Measured) -> Value:
-    """Python collects garbage in the steps that the capture took without the profiler, where these are many. Of draws
-    of these steps, all but one in twenty tell more.
+    """Share of the unprofiled steps' time in which Python collects garbage, if there are many such steps.
+
+    All but one in twenty resampled draws of these steps give more.
     """
     return _drawn_gc_share(m, min(ENDS))
 
 
 @metric("share", "the steps without the profiler", needs_gpu=False)
 def most_unprofiled_gc_share(m: Measured) -> Value:
-    """The same, where all but one in twenty draws tell less."""
+    """The same, but all but one in twenty draws give less."""
     return _drawn_gc_share(m, max(ENDS))
 
 
@@ -76,7 +79,7 @@ def _drawn_gc_share(m: Measured, quantile: float) -> Value:
 
 @metric("share", "the median step", needs_gpu=False)
 def step_noise_share(m: Measured) -> Value:
-    """How far counted steps lie from the median one: 1.48 times the median distance, a robust standard deviation."""
+    """Spread of counted steps around the median one: 1.48 times the median distance, a robust standard deviation."""
     lasted = _durations(m)
     if len(lasted) < 2:
         return Unknown("one step is counted", MORE_STEPS)

@@ -1,4 +1,4 @@
-"""What runs the training loop, in whose words changes are told, and what is installed there."""
+"""The framework that runs the training loop, in whose words changes are given, and packages installed there."""
 
 import re
 from functools import cache
@@ -58,13 +58,15 @@ def _marks() -> tuple[tuple[Framework, re.Pattern[str]], ...]:
 
 @metric("flag", needs_gpu=False)
 def liger_installed(m: Measured) -> Value:
-    """Whether Liger (liger-kernel) is installed where the job ran."""
+    """Whether Liger (liger-kernel) is installed in the job's environment."""
     return _installed(m, "liger_kernel")
 
 
 @metric("flag", needs_gpu=False)
 def flash_attention_3_installed(m: Measured) -> Value:
-    """Whether FlashAttention-3 is installed where the job ran, or `kernels`, by which transformers fetches it."""
+    """Whether FlashAttention-3 is installed in the job's environment, or `kernels`, through which transformers fetches
+    it.
+    """
     return _installed(m, "flash_attn_3", "kernels")
 
 
@@ -75,7 +77,7 @@ def uses_liger_loss(m: Measured) -> Value:
 
 
 def _installed(m: Measured, *packages: str) -> Value:
-    """Whether one of them is; unknown where the record does not look for one and shows no other."""
+    """Whether one of the packages is installed; unknown if the record lacks one of them and shows no other."""
     versions = m.record.get("versions")
     known = versions if isinstance(versions, dict) else {}
     if any(known.get(package) for package in packages):

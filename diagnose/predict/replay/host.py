@@ -52,7 +52,7 @@ class ByCause:
         return lately(self._known, factors.tobytes(), lambda: self._weighted(factors))
 
     def _weighted(self, factors: Floats) -> Floats:
-        """Not by BLAS, whose threads keep every core busy as they wait."""
+        """The weighted sums, computed without BLAS, whose threads keep every core busy while they wait."""
         weighted, times = np.empty(self.rows), np.zeros((min(_BLOCK, self.rows), len(CAUSES)))
         for begin in range(0, self.rows, _BLOCK):
             block = times[: self.rows - begin]

@@ -1,1 +1,1 @@
-"""Over what the ranks communicate, how fast, and how fast that should be."""
+"""The links that the ranks communicate over, their speed, and the speed that they should have."""

@@ -1,4 +1,4 @@
-"""Why a rank is late: what it spent beyond the others, and whether its kernels are more, larger or slower."""
+"""The reason why a rank is late: its time beyond the others, and whether its kernels are more, larger or slower."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -49,7 +49,7 @@ class RankLateness(Straggler, frozen=True, kw_only=True):
 class Ratio(msgspec.Struct, frozen=True):
     """A rank's kernels of one family over those of the typical rank: time, number, elements worked on, and FLOPs.
 
-    `elements` and `flops` are None where shapes were not recorded; `ns` is the rank's own time per step.
+    `elements` and `flops` are None if shapes were not recorded; `ns` is the rank's own time per step.
     """
 
     family: str
@@ -61,12 +61,12 @@ class Ratio(msgspec.Struct, frozen=True):
 
     @property
     def size(self) -> float:
-        """By how much larger the work is, by elements or FLOPs; 1 where shapes were not recorded."""
+        """Factor by which the work is larger, by elements or FLOPs; 1 if shapes were not recorded."""
         return max(self.elements or 0.0, self.flops or 0.0) or 1.0
 
     @property
     def work(self) -> float:
-        """By how much the work is more, by number or by size."""
+        """Factor by which the work is more, by number or by size."""
         return max(self.count, self.size)
 
 
@@ -111,7 +111,7 @@ def with_reason(
 def _host(
     cause: LatenessCause, rank: RankDigest, peers: Sequence[RankDigest], more_ns: int, more_operators: bool
 ) -> HostEvidence:
-    """What the host of a rank does unlike the others' where that makes it late: on a CPU slower kernels are its own."""
+    """How the rank's host differs if that makes it late; without a GPU, slower kernels are the host's own."""
     if cause == "host":
         return host_evidence(rank, peers, more_ns)
     if cause == "more_work" and more_operators:
@@ -138,7 +138,7 @@ def _judged(excess: dict[str, int], ratio: Sequence[Ratio], tokens: float | None
 
 
 def _kind_of(cause: str) -> str:
-    """The class, but one for all kernels: whether memory bounds them or not says nothing of a late rank."""
+    """The class of the cause, but one for all kernels: being memory-bound or not does not matter for a late rank."""
     return KERNELS if class_of(cause) in ("compute", "memory") else class_of(cause)
 
 
@@ -151,7 +151,7 @@ def _spoken(excess: dict[str, int], parts: Sequence[str]) -> str:
 def ratios(rank: RankDigest, peers: Sequence[RankDigest], steps: Sequence[int] = ()) -> list[Ratio]:
     """A rank's kernel families over the median of other ranks, per step, those with most time first.
 
-    In the steps with these numbers; in all where there are none.
+    It covers the steps with these numbers; all steps if none are given.
     """
     compared, theirs = [], [peer.work_per_step(steps) for peer in peers]
     for name, mine in rank.work_per_step(steps).items():
@@ -179,7 +179,7 @@ def _more_operators(ratio: Sequence[Ratio]) -> str:
 def _kernels(parts: list[str], ns: int, ratio: Sequence[Ratio], tokens: float | None) -> Judged:
     """More work when more or larger kernels account for half of the longer time, else slower kernels.
 
-    Where no shapes were recorded, more tokens for its experts are more work too.
+    If no shapes were recorded, more tokens for its experts also count as more work.
     """
     if not ratio:
         return "unknown", parts, f"its kernels take {duration(ns)} longer per step"
@@ -213,7 +213,7 @@ def _slower(ratio: Sequence[Ratio], ns: int) -> str:
 
 
 def _pattern(ratio: Sequence[Ratio]) -> str:
-    """What the families that are slower have in common."""
+    """A clause on which families are slower: only the memory-bound ones, or all alike; "" if neither."""
     compute = [r for r in ratio if r.family in COMPUTE_FAMILIES]
     memory = [r for r in ratio if r.family not in COMPUTE_FAMILIES and r.family != OPERATOR]
     if not compute or not memory:

@@ -1,4 +1,4 @@
-"""Which ranks make the others wait: those that are late by more than chance, step after step."""
+"""Decide which ranks make the others wait: those that are late by more than chance, step after step."""
 
 from collections.abc import Mapping, Sequence
 
@@ -30,7 +30,7 @@ MOST_OF_IT = 0.8  # of the waiting, which a rank causes that is suspected
 
 
 class LatenessEvidence(msgspec.Struct, frozen=True):
-    """What the naming rests on; arrays of shape (ranks, steps) unless stated.
+    """The evidence for naming late ranks; arrays of shape (ranks, steps) unless stated otherwise.
 
     Attributes:
         caused_ns: nanoseconds that the others wait for each rank.
@@ -38,11 +38,11 @@ class LatenessEvidence(msgspec.Struct, frozen=True):
         step_ns: length of the step, mean over ranks, shape (steps,).
         noise_share: share of the step below which lateness is noise.
         votes: collectives in which each rank alone comes later than chance allows, shape (ranks,).
-        peers: for each rank those of the groups in which it is furthest behind, mask of shape (ranks, ranks); nobody
-            else waits for it without a messenger between them.
-        work_ns: of each rank what every counted step took it without communication.
-        slowest: of each rank in how many collectives it is the slowest.
-        seen: mask of the ranks and steps that tell of the rank: those in which it is matched with others.
+        peers: for each rank, the ranks of the groups in which it is furthest behind, mask of shape (ranks, ranks);
+            nobody else waits for it without a messenger between them.
+        work_ns: for each rank, the time of every counted step without communication.
+        slowest: for each rank, the number of collectives in which it is the slowest.
+        seen: mask of the ranks and steps that can be judged: those in which the rank is matched with others.
     """
 
     caused_ns: Ints
@@ -68,14 +68,14 @@ def evidence_of(
     caused_ns: Ints,
     by_link: Mapping[int, int] | None = None,
 ) -> LatenessEvidence:
-    """Gathers what tells a late rank from an unlucky one.
+    """Gather the evidence that distinguishes a late rank from an unlucky one.
 
     Args:
-        ranks: of the job.
+        ranks: ranks of the job.
         matched: their collectives by group.
         lateness: how far each is behind at the end of each step.
-        caused_ns: what `waiting_caused` returns.
-        by_link: positions of ranks whose own links are slow, with what that costs them in each step.
+        caused_ns: the result of `waiting_caused`.
+        by_link: positions of ranks whose own links are slow, with the cost to them in each step.
     """
     own_ns = lateness.own_ns.copy()
     for rank, extra in (by_link or {}).items():
@@ -114,10 +114,10 @@ def _step_ns(ranks: Sequence[RankDigest], lateness: Lateness) -> Ints:
 
 
 def votes_of(matched: Match, ranks: int) -> Ints:
-    """For each rank the collectives of five or more ranks in which it alone comes too late for chance.
+    """For each rank, the number of collectives of five or more ranks in which it alone comes later than by chance.
 
-    The last rank has the shortest duration; whether it is apart from the rest tells Dixon's ratio, the gap to the
-    next over the range of all.
+    The last rank has the shortest duration; Dixon's ratio, the gap to the next over the range of all, shows whether it
+    is apart from the rest.
     """
     votes = np.zeros(ranks, np.int64)
     for group in matched:
@@ -134,14 +134,14 @@ def votes_of(matched: Match, ranks: int) -> Ints:
 def stragglers_among(evidence: LatenessEvidence) -> tuple[int, ...]:
     """Positions of the ranks to name, those furthest behind first; none in a healthy job, and at most half of all.
 
-    Each of them is behind by its own doing 5 % of its steps (10 % without a GPU), and that in two thirds of the steps
-    (in all of them when there are three or fewer). It is an outlier among the ranks, and its lead over those that are
-    not named is no chance: one-sided t-test over the steps, 1 % (2.5 % up to three steps). Where three steps or fewer
-    leave that open, a rank far apart in every step is named too, and one that is the slowest of most collectives.
+    Each of them is behind by its own doing by 5 % of its steps (10 % without a GPU), in two thirds of the steps (in all
+    of them if there are three or fewer). It is an outlier among the ranks, and its lag behind those that are not named
+    is significant: one-sided t-test over the steps, 1 % (2.5 % up to three steps). If three steps or fewer leave that
+    open, a rank that is far apart in every step is named too, and so is one that is the slowest in most collectives.
 
-    Together they cause far more of the waiting than their even share, in as many steps, and a third of that lateness
-    is seen as exposed waiting of the ranks of their groups. A single step names one rank at most, by the vote of the
-    collectives. Where the whole window names nobody, its last steps may: a rank gets slower while it runs.
+    Together they cause far more of the waiting than their even share, in as many steps, and a third of that lateness is
+    seen as exposed waiting of the ranks of their groups. A single step names one rank at most, by the vote of the
+    collectives. If the whole window names nobody, its last steps may: a rank gets slower while it runs.
     """
     return _named(evidence) or _named_since(evidence)
 
@@ -175,7 +175,7 @@ def _named(evidence: LatenessEvidence) -> tuple[int, ...]:
 
 
 def _is_behind(evidence: LatenessEvidence, rank: int) -> bool:
-    """Whether the rank is late in enough of the steps that tell of it, and by more than noise in all of them."""
+    """Whether the rank is late in enough of the steps that show it, and by more than noise over all of them."""
     seen = evidence.seen[rank]
     enough = evidence.noise_share * evidence.step_ns[seen].sum()
     return bool(seen.any() and _steady(evidence.late[rank][seen]) and evidence.own_ns[rank][seen].sum() >= enough)
@@ -213,7 +213,7 @@ def _stands_out(evidence: LatenessEvidence, rank: int, named: Ints) -> bool:
 
 
 def _stands_out_of_few(evidence: LatenessEvidence, rank: int, others: Ints, lead: Ints) -> bool:
-    """Whether the effect is so large that few steps tell it."""
+    """Whether the effect is so large that a few steps are enough."""
     peers = [other for other in others.tolist() if evidence.peers[rank, other]]
     step_ns = float(evidence.step_ns.mean())
     apart = is_apart(evidence.work_ns[rank], [evidence.work_ns[p] for p in peers], step_ns)
@@ -224,9 +224,9 @@ def _stands_out_of_few(evidence: LatenessEvidence, rank: int, others: Ints, lead
 
 
 def lead_share(evidence: LatenessEvidence, named: Sequence[int]) -> float:
-    """How far the furthest of the named ranks is behind the furthest of the others by its own doing, of the step.
+    """The lag of the latest named rank behind the latest of the others by its own doing, as a share of the step.
 
-    Counted in each step, so that what a rank is behind in one is not made up by another that is ahead.
+    It is counted per step, so that a lag in one step is not offset by a lead in another.
     """
     others = np.delete(evidence.own_ns, named, axis=0).max(axis=0, initial=0)
     lead = np.maximum(evidence.own_ns[named].max(axis=0, initial=0) - others, 0)
@@ -275,7 +275,7 @@ def waiting_by_rank(evidence: LatenessEvidence, named: Sequence[int]) -> Ints:
 
 
 def transient_delays(evidence: LatenessEvidence, named: Sequence[int]) -> list[tuple[int, int]]:
-    """Ranks and positions of steps in which an unnamed rank held up the job as if it were a straggler.
+    """Ranks and positions of steps in which an unnamed rank delayed the job as if it were a straggler.
 
     Nothing when it happens in more than a third of the steps: then it is an imbalance.
     """

@@ -1,6 +1,6 @@
-"""Late ranks where a test over steps has too few: how far apart a rank is, in how many collectives it is the slowest.
+"""Find late ranks with too few steps for a test: how far apart a rank is, in how many collectives it is the slowest.
 
-Both ask for a large effect: what one step shows may be a long batch or a pause, which comes to every rank in turn.
+Both require a large effect: a single step may show a long batch or a pause, which every rank has at times.
 """
 
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ NEVER = Slowest()
 
 
 def own_steps(rank: RankDigest) -> Ints:
-    """What the rank spent on each counted step without communication, which holds its waiting."""
+    """Nanoseconds of each counted step without communication, which includes waiting."""
     return np.asarray(rank.cause_ns[:, _own(rank)].sum(axis=1))
 
 
@@ -51,16 +51,16 @@ def _own(rank: RankDigest) -> Mask:
 
 
 def slowest_of(ranks: Sequence[RankDigest], matched: Match, lateness: Lateness, least_ns: Ints) -> tuple[Slowest, ...]:
-    """For each rank how often it is the slowest, in that of its groups which has most collectives to tell.
+    """For each rank, how often it is the slowest, in the one of its groups with most collectives to judge by.
 
-    What is compared is the work between two collectives, so that a delay counts once, however many collectives it
-    holds up. Without a GPU nothing counts: the host's scheduler holds up several in a row.
+    It compares the work between two collectives, so that a delay counts once, however many collectives it affects.
+    Without a GPU nothing counts: the host's scheduler delays several in a row.
 
     Args:
-        ranks: of the job.
+        ranks: ranks of the job.
         matched: their collectives by group.
-        lateness: whose steps are judged.
-        least_ns: lead in each of these steps that is noise.
+        lateness: lateness, whose steps are judged.
+        least_ns: lag in each of these steps that is still noise.
     """
     found = [NEVER] * len(ranks)
     if not all(rank.has_gpu for rank in ranks):

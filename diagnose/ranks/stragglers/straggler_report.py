@@ -1,4 +1,4 @@
-"""The named ranks as the Diagnosis holds them, and what is said of those that cannot be named."""
+"""The named ranks as the Diagnosis holds them, and the ranks that cannot be named."""
 
 from collections.abc import Sequence
 
@@ -27,8 +27,9 @@ def stragglers_of(
 
     Args:
         job: the joined ranks.
-        timelines: of the ranks that were measured in full; the first diverging operation is told of those among them.
-        gpu_hour_price: in any currency.
+        timelines: timelines of the ranks that were measured in full; the first diverging operation is given for these
+            only.
+        gpu_hour_price: price in any currency.
     """
     return tuple(_straggler(late_rank, job, timelines, gpu_hour_price) for late_rank in job.stragglers)
 
@@ -48,8 +49,9 @@ def _straggler(late_rank: RankLateness, job: Job, timelines: Sequence[Timeline],
 
 
 def _gpu_hours_per_day(late_rank: RankLateness, job: Job) -> float:
-    """Its part, by the waiting it caused, of what the job loses by all late ranks at least; that is replayed where it
-    can be, since the waiting for one rank is not all saved when the next is nearly as late.
+    """GPU-hours per day that the job loses by this rank: its part, by waiting caused, of the loss by all late ranks.
+
+    The loss is replayed if possible, since the waiting for one rank is not all saved if the next is nearly as late.
     """
     if job.changes.because:
         return late_rank.lost_share * (len(job.ranks) - 1) * HOURS_PER_DAY
@@ -79,24 +81,24 @@ def _whole_host(late_rank: RankLateness, job: Job) -> int:
 
 
 def passing_of(job: Job) -> tuple[Straggler, ...]:
-    """The ranks that held up single steps and are not accused."""
+    """The ranks that delayed single steps and are not named as stragglers."""
     return tuple(
         _straggler(late_rank, job, (), None) for late_rank in job.lateness if late_rank.persistence == "transient"
     )
 
 
 def suspected_of(job: Job) -> tuple[Straggler, ...]:
-    """The rank that causes most of the waiting, where the steps are too few to name it."""
+    """The rank that causes most of the waiting, if the steps are too few to name it."""
     return tuple(
         _straggler(late_rank, job, (), None) for late_rank in job.lateness if late_rank.persistence == "suspected"
     )
 
 
 def missing_suspect(job: Job) -> Unknown | None:
-    """Why a rank without a trace may be the late one, None when nothing speaks for it.
+    """The reason why a rank without a trace may be the late one, None if nothing suggests it.
 
-    The shortest duration over the present ranks is taken for the transfer, and holds what they all wait for others.
-    Of steps that the profiler distorts nobody knows why ranks wait.
+    The shortest duration over the present ranks counts as transfer, and includes their common wait for absent ranks. In
+    steps that the profiler distorts, it is unknown why ranks wait.
     """
     missing = missing_ranks(job.ranks)
     if job.view.distortion is not None or not missing or job.stragglers or len(job.ranks) < 2:
@@ -113,7 +115,7 @@ def missing_suspect(job: Job) -> Unknown | None:
 
 
 def suspecting(job: Job) -> Job:
-    """The job, whose ranks know whether a missing one may be late: then no transfer is told from waiting for it."""
+    """The job, marked if a missing rank may be late: then transfer cannot be split from waiting for that rank."""
     suspect = missing_suspect(job)
     if suspect is None:
         return job
@@ -123,7 +125,7 @@ def suspecting(job: Job) -> Job:
 
 
 def _may_be_missed(job: Job) -> tuple[int, int]:
-    """Nanoseconds of all ranks in exposed collectives that a missing one may hold up: seen as transfer, and as waiting.
+    """Nanoseconds of all ranks in exposed collectives that a missing one may delay: seen as transfer, and as waiting.
 
     In a group whose ranks are all there one of them comes last; if it waited itself, in a group with others, it is no
     present rank that the rest wait for.

@@ -24,7 +24,7 @@ from diagnose.ranks.stragglers.lateness import NOBODY, Lateness, is_point_to_poi
 
 
 class Joined(msgspec.Struct, frozen=True):
-    """The joined ranks, of which lateness is told."""
+    """The joined ranks whose lateness is judged."""
 
     ranks: Sequence[RankDigest]
     match: Match
@@ -34,7 +34,7 @@ class Joined(msgspec.Struct, frozen=True):
 
 
 def rank_lateness_of(joined: Joined) -> list[RankLateness]:
-    """What each rank made the others wait for, worst first."""
+    """The lateness of each rank, worst first."""
     evidence = joined.evidence
     named = stragglers_among(evidence)
     waiting = waiting_by_rank(evidence, named)
@@ -54,7 +54,7 @@ def rank_lateness_of(joined: Joined) -> list[RankLateness]:
 def _rank_lateness(
     joined: Joined, rank: int, caused: tuple[int, float], late: Mask, named: Sequence[int]
 ) -> RankLateness:
-    """Of the rank at a position, which `caused` so many nanoseconds of waiting, and what share of the others' steps."""
+    """The lateness of a rank; `caused` is the waiting it caused, in nanoseconds and as a share of the others' steps."""
     ranks, evidence = joined.ranks, joined.evidence
     caused_ns, of_others = caused
     plain = RankLateness(
@@ -88,7 +88,7 @@ def _rank_lateness(
 
 
 def _arrived_last(joined: Joined, rank: int) -> tuple[int, int]:
-    """At how many matched collectives of the judged steps the rank arrived last, and in how many it took part."""
+    """Number of matched collectives of the judged steps at which the rank arrived last, and in which it took part."""
     last, of = 0, 0
     for group in joined.match:
         if rank in group.members and not is_point_to_point(joined.ranks, group):
@@ -99,7 +99,7 @@ def _arrived_last(joined: Joined, rank: int) -> tuple[int, int]:
 
 
 def _judged_ns(rank: RankDigest, lateness: Lateness) -> int:
-    """Length of the rank's steps that are told of: without a GPU not of the first."""
+    """Length of the rank's judged steps; without a GPU, the first is left out."""
     judged = lateness.judges(np.array(rank.numbers, np.int64))
     return int((rank.windows[:, 1] - rank.windows[:, 0])[judged].sum())
 

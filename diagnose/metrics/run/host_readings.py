@@ -1,7 +1,7 @@
 """The host beside the steps: who waits for a core, what else runs there, swapping, and how far the GPU is."""
 
 from diagnose.facts import Value
-from diagnose.formulas.accounting import share
+from diagnose.formulas import share
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 from diagnose.metrics.run.clocks import read

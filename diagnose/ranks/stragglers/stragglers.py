@@ -8,7 +8,7 @@ import numpy as np
 
 from diagnose.arrays import Mask
 from diagnose.diagnosis.postmortem import LatenessCause, Persistence
-from diagnose.formulas.accounting import share
+from diagnose.formulas import share
 from diagnose.ranks.collectives.matching import Match
 from diagnose.ranks.collectives.routing import routed
 from diagnose.ranks.digest import RankDigest

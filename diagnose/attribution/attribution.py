@@ -25,7 +25,7 @@ from diagnose.attribution.causes import (
 )
 from diagnose.attribution.idle import idle_causes
 from diagnose.diagnosis.terms import CauseClass
-from diagnose.formulas.accounting import share
+from diagnose.formulas import share
 from diagnose.intervals import Intervals
 from diagnose.timeline import Timeline
 from diagnose.timeline.kernel_names import COMMUNICATION, Kind

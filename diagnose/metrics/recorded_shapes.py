@@ -3,7 +3,7 @@
 import numpy as np
 
 from diagnose.facts import Capture, Unknown, Value, another_run, nothing_helps
-from diagnose.formulas.accounting import share
+from diagnose.formulas import share
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.unknowns import NO_SHAPES
 from diagnose.trace.vocabulary import GRAPH_LAUNCH

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from diagnose import intervals as iv
 from diagnose.arrays import Floats, Ints, Mask, among
-from diagnose.formulas.accounting import share
+from diagnose.formulas import share
 from diagnose.roofline import nests, owners
 from diagnose.roofline.calls import call_of
 from diagnose.roofline.flop_formulas import FORMULAS, Outputs, causal_share, flops_of, key

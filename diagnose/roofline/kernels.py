@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from diagnose import intervals as iv
 from diagnose.arrays import Coded, Floats, Ints, Labels, Mask
-from diagnose.formulas.accounting import share
+from diagnose.formulas import share
 from diagnose.hardware import Device
 from diagnose.roofline import owners
 from diagnose.roofline.costs import UNSETTLED, Costs, costs_of

@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 
 from diagnose.arrays import Coded, Floats, Ints, Labels, Mask, shortened
-from diagnose.formulas.accounting import share
+from diagnose.formulas import share
 from diagnose.hardware import Device
 from diagnose.roofline.costs import Costs
 from diagnose.roofline.owners import distinct

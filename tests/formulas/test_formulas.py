@@ -19,6 +19,7 @@ from diagnose.formulas import (
     data_pipeline,
     roofline,
     scaling,
+    share,
     throughput,
 )
 from diagnose.formulas.batch_model import BatchModel
@@ -57,11 +58,11 @@ def test_communication_is_exposed_or_overlapped(comm: list[tuple[int, int]], com
     [(1, 4, 0.25), (5, 4, 1.25), (0, 4, 0.0), (0, 0, None), (3, 0, None), (None, 4, None), (1, None, None)],
 )
 def test_a_share_is_none_if_something_is_missing(part: int | None, whole: int | None, expected: float | None) -> None:
-    assert accounting.share(part, whole) == expected
+    assert share(part, whole) == expected
 
 
 def test_a_share_of_numbers_from_arrays_is_a_plain_number() -> None:
-    found = accounting.share(np.int64(1), np.float64(4))  # type: ignore[arg-type]
+    found = share(np.int64(1), np.float64(4))  # type: ignore[arg-type]
 
     assert type(found) is float
 

@@ -17,7 +17,7 @@ from diagnose.commands.data.question import Question
 from diagnose.commands.data.stages import smallest_of, stages_of
 from diagnose.commands.data.workers import needed, rates_of
 from diagnose.diagnosis.estimates import number
-from diagnose.formulas.accounting import share
+from diagnose.formulas import share
 from diagnose.metrics.data.loader_work import COMPUTES, SEVERAL, TAKES_TURNS
 from diagnose.patch.refusals import Standing
 from diagnose.trace.refused import refused_in

@@ -4,11 +4,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import nlargest
 
+from diagnose import formulas
 from diagnose.attribution.causes import CAUSES, DISTORTED, GPU_ACTIVITY_MISSING, UNKNOWN_DEVICE, WAITING
 from diagnose.commands.fleet.answer import Basis, FleetCause, FleetDay, FleetGroup, Spent
 from diagnose.commands.fleet.jobs import DAY_H, Job
 from diagnose.diagnosis.terms import CauseClass
-from diagnose.formulas import accounting
 
 NOTABLE = 0.02  # of a job: less of a cause is everywhere
 WORST = 3
@@ -85,7 +85,7 @@ def _cause(cause: str, jobs: Sequence[Counted], whole: float) -> FleetCause:
 
 def part_of(part: float, whole: float) -> float:
     """The share, kept within its bounds despite rounding; 0 of nothing."""
-    return min(max(accounting.share(part, whole) or 0.0, 0.0), 1.0)
+    return min(max(formulas.share(part, whole) or 0.0, 0.0), 1.0)
 
 
 def priced(hours: Iterable[tuple[float | None, float]]) -> float | None:

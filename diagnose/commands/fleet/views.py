@@ -8,7 +8,7 @@ from diagnose.commands.fleet.answer import Fleet, FleetCause, FleetChange, Fleet
 from diagnose.diagnosis.estimates import number
 from diagnose.diagnosis.terms import Speedup
 from diagnose.facts import spoken
-from diagnose.formulas.accounting import share
+from diagnose.formulas import share
 from diagnose.report.views.plain import plain
 from diagnose.report.views.words import cause_name, counted
 

@@ -11,7 +11,7 @@ from diagnose.commands.memory.findings import findings_of
 from diagnose.commands.memory.replay import BEFORE, Live, Played, played, used_blocks
 from diagnose.commands.memory.snapshot import NO_STACK, Block, Segment, Snapshot
 from diagnose.commands.memory.usage import usage
-from diagnose.formulas.accounting import share
+from diagnose.formulas import share
 from diagnose.trace.stacks import Frame
 
 LINES_TOLD = 40

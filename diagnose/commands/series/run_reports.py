@@ -7,7 +7,7 @@ import numpy as np
 from diagnose.commands.series.answer import Goodput, RunReport, Stall
 from diagnose.commands.series.goodput import PARTS, goodput, goodput_of
 from diagnose.commands.series.seen_stalls import time_of
-from diagnose.formulas.accounting import share
+from diagnose.formulas import share
 from diagnose.series.change_points import ChangePoints
 from diagnose.series.not_told import NotTold
 from diagnose.series.tracks import Run, Series, Track

@@ -6,7 +6,7 @@ from diagnose import intervals as iv
 from diagnose.arrays import Ints, Mask
 from diagnose.attribution.causes import EXPOSED
 from diagnose.facts import DIAGNOSE_RUN, STEP, Unknown, Value, another_run, nothing_helps
-from diagnose.formulas.accounting import share
+from diagnose.formulas import share
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 from diagnose.metrics.run.setup import precision

@@ -4,7 +4,7 @@ import msgspec
 import numpy as np
 
 from diagnose.arrays import Floats, Ints, Mask, distinct, numbered
-from diagnose.formulas.accounting import share
+from diagnose.formulas import share
 from diagnose.formulas.fp8 import cast_s, full_rate_s, product_factors
 from diagnose.metrics.kernel_groups.operators import launching, signatures
 from diagnose.metrics.kernel_groups.products import half_products, product_sizes

@@ -7,7 +7,7 @@ import numpy as np
 from diagnose import intervals as iv
 from diagnose.arrays import Ints
 from diagnose.facts import STEP, Unknown, Value, capture_setting, nothing_helps
-from diagnose.formulas.accounting import share
+from diagnose.formulas import share
 from diagnose.metrics.kernel_groups.operators import sizes_of
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.model.flops import model_shape

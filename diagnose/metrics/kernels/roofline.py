@@ -3,7 +3,7 @@
 import numpy as np
 
 from diagnose.facts import STEP, Unknown, Value, analysis_option, capture_setting, nothing_helps
-from diagnose.formulas.accounting import share
+from diagnose.formulas import share
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 from diagnose.metrics.unknowns import NO_SHAPES

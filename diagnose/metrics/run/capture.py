@@ -4,7 +4,7 @@ import numpy as np
 
 from diagnose.arrays import Ints, Mask
 from diagnose.facts import DIAGNOSE_RUN, Unknown, Value, another_run, nothing_helps
-from diagnose.formulas.accounting import share
+from diagnose.formulas import share
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 from diagnose.probes.protocol import JOBS_PROFILER

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from diagnose.facts import DIAGNOSE_RUN, Unknown, Value, another_run
-from diagnose.formulas.accounting import share
+from diagnose.formulas import share
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 from diagnose.metrics.unknowns import NO_RECORD

@@ -1,7 +1,7 @@
 """The host during the steps: waiting for cores, other processes, swapping, and the distance to the GPU."""
 
 from diagnose.facts import Value
-from diagnose.formulas.accounting import share
+from diagnose.formulas import share
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 from diagnose.metrics.run.clocks import read

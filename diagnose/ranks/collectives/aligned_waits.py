@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from diagnose.arrays import Ints
-from diagnose.formulas.accounting import share
+from diagnose.formulas import share
 from diagnose.formulas.collectives import transfer_by_start, waiting_by_start
 from diagnose.ranks.collectives.clocks import Alignment, bases_of
 from diagnose.ranks.collectives.matching import GroupMatch, Match

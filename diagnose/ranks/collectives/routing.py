@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from diagnose.arrays import Ints
-from diagnose.formulas.accounting import share
+from diagnose.formulas import share
 from diagnose.ranks.collectives.kinds import plain_kind
 from diagnose.ranks.collectives.matching import GroupMatch, Match
 from diagnose.ranks.digest import RankDigest

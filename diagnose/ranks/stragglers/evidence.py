@@ -7,7 +7,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from diagnose.arrays import Ints, Mask
-from diagnose.formulas.accounting import share
+from diagnose.formulas import share
 from diagnose.formulas.statistics import DIXON_FROM, NORMAL_SPREAD, dixon_critical, robust_deviation, t_quantile
 from diagnose.ranks.collectives.matching import Match
 from diagnose.ranks.digest import RankDigest

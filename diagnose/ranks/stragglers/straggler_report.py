@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from diagnose import intervals as iv
 from diagnose.diagnosis.postmortem import NO_STRAGGLER, Straggler
 from diagnose.facts import Unknown, analysis_option, spoken
-from diagnose.formulas.accounting import share
+from diagnose.formulas import share
 from diagnose.ranks.job import Job
 from diagnose.ranks.missing import missing_ranks
 from diagnose.ranks.replay.changes import Changes

@@ -7,7 +7,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from diagnose.arrays import Mask
-from diagnose.formulas.accounting import share
+from diagnose.formulas import share
 from diagnose.ranks.collectives.matching import Match
 from diagnose.ranks.collectives.routing import routed
 from diagnose.ranks.digest import RankDigest

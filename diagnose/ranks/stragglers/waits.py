@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from diagnose import intervals as iv
 from diagnose.arrays import Ints, Mask
 from diagnose.attribution.causes import BEGINNING, class_of
-from diagnose.formulas.accounting import share
+from diagnose.formulas import share
 from diagnose.ranks.collectives.matching import Match
 from diagnose.ranks.digest import RankDigest
 from diagnose.ranks.replay.rank_work import stopped

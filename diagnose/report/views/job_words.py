@@ -6,7 +6,7 @@ from diagnose.attribution.causes import LATENESS
 from diagnose.diagnosis import Diagnosis, RankReport
 from diagnose.diagnosis.postmortem import NO_STRAGGLER, JobChange, Postmortem, Straggler, Traffic
 from diagnose.facts import duration, spoken
-from diagnose.formulas.accounting import share
+from diagnose.formulas import share
 from diagnose.report.views.ledger import Basis
 from diagnose.report.views.plain import plain
 from diagnose.report.views.words import cause_name, counted, spans

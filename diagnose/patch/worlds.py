@@ -51,7 +51,7 @@ class Way(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class Need(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A requirement of a setting's value: the fact that shows whether it is `installed`, and the command to install it."""
+    """A requirement of a setting's value: the fact that shows if it is `installed`, and the command to install it."""
 
     value: bool | str
     installed: str

@@ -23,9 +23,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from fuzzing import KINDS, kept_cases, loaded, outcome_of
-from fuzzing.running import Tally, bounded_room, fuzz, fuzz_by_processes
-from fuzzing.seeds import begin_with
+from robustness.fuzzing import KINDS, kept_cases, loaded, outcome_of
+from robustness.fuzzing.running import Tally, bounded_room, fuzz, fuzz_by_processes
+from robustness.fuzzing.seeds import begin_with
 
 HEAD = """<!-- Written by `python benchmarks/fuzz.py --write benchmarks/reports`. -->
 # Fuzzing, {today}

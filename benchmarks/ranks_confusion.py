@@ -22,7 +22,7 @@ from typing import get_args
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from rules_once import rules_read_once
+from measuring import rules_read_once
 from simulator import CAUSES, KINDS, Clocks, Fault, Job, Kind, simulate
 from simulator.job import PARALLELISMS
 

@@ -7,12 +7,12 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-import fuzzing
 import msgspec
 import pytest
 from click.testing import CliRunner
-from fuzzing import beside, checks, running, seeds, values
 from kineto import Trace as Job
+from robustness import fuzzing
+from robustness.fuzzing import beside, checks, running, seeds, values
 from trace_files import KERNEL, saved
 
 from diagnose.analysis import analyze

@@ -1,9 +1,8 @@
 """Thresholds in Python are found, moved where they are read, and put back."""
 
 import pytest
-from mutation.rerun import _moved, _readers
-from mutation.threshold import Threshold
-from mutation.thresholds import thresholds
+from robustness.mutation.rerun import Threshold, _moved, _readers
+from robustness.mutation.thresholds import thresholds
 
 from diagnose.predict import plan
 from diagnose.ranks.network import bandwidth, slow_links

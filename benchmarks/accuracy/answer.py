@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rules_once import rules_read_once
+from measuring import rules_read_once
 from simulator import WholeJob, simulate
 from simulator.job import Job, Transport
 

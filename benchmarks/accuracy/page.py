@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from reporting import table
+
 from .corpus import tables
-from .markdown import table
 from .peers import SOURCES
 from .real import Labelled
 from .score import Part, Score

@@ -14,10 +14,10 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from reporting import table
 from simulator import simulate
 
 from .corpus import Case
-from .markdown import table
 from .score import Outcome, Part, part
 
 IDLE, COMMUNICATES = 0.15, 0.10  # of the time, from which it is the bottleneck

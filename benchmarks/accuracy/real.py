@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from rules_once import rules_read_once
+from measuring import rules_read_once
 
 from diagnose.analysis import analyze
 

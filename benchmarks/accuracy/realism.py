@@ -30,13 +30,8 @@ WINDOW = 64  # kernels
 MOST_WINDOWS = 40  # of a trace, so that none outweighs the others
 KINDS = ("kernel length", "launch distance", "gap")
 SIMULATED = (
-    "healthy",
-    "small kernels",
-    "slow host",
-    "loads in the loop",
-    "eager attention",
-    "read-backs in every layer",
-)
+    "healthy", "small kernels", "slow host", "loads in the loop", "eager attention", "read-backs in every layer",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

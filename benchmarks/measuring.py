@@ -1,7 +1,5 @@
 """How benchmarks measure: commands in processes of their own, things that take turns, analyses that share the rules."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

@@ -1,7 +1,5 @@
 """What every benchmark writes: tables in Markdown, the command and the machine that made them, dated reports."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import platform

@@ -1,7 +1,5 @@
 """What the analysis says of a job, as far as it is scored."""
 
-from __future__ import annotations
-
 import json
 import random
 import tempfile

@@ -7,8 +7,6 @@ its linear layers in bf16 is their FLOPs at the rate that large products reach o
 head stays in bf16. What the pair saved, over that time, is the factor that it shows. Needs no GPU.
 """
 
-from __future__ import annotations
-
 import csv
 from dataclasses import dataclass
 from pathlib import Path

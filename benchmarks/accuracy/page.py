@@ -1,7 +1,5 @@
 """The figures in words: a few lines for the terminal, and the page."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from reporting import table

@@ -4,8 +4,6 @@ Neither gives a verdict by itself, so each is read as generously as it can be: w
 either one is right. Needs the extra hta.
 """
 
-from __future__ import annotations
-
 import logging
 import tempfile
 import warnings

@@ -1,7 +1,5 @@
 """Real traces with an expert's label, which are not part of this project: DIAGNOSE_REAL_TRACES names their folder."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator

@@ -8,8 +8,6 @@ nearest-neighbour classifier then tells windows of kernels apart, without window
 guess.
 """
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Iterator, Sequence

@@ -9,8 +9,6 @@ Changed: the step that a change is predicted to leave, from a trace without it, 
 with it. A pair: the same between two traces of one real job.
 """
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Iterator, Sequence

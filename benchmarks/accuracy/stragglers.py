@@ -8,8 +8,6 @@ of a shared machine: they more than double the step. What curing the late rank i
 of the control of the same repeat. Needs torch.
 """
 
-from __future__ import annotations
-
 import gc
 import io
 import os

@@ -8,8 +8,6 @@ FOLDER holds `ultrascale_playbook_h100.csv` (1B to 80B models trained with nanot
 is on the first pipeline stage; torchtitan states what torch reserved.
 """
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ What a row came to stays in compat.csv until it is run again; a row whose interp
 cannot have, says so.
 """
 
-from __future__ import annotations
-
 import argparse
 import csv
 import datetime

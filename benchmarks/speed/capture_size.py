@@ -9,8 +9,6 @@ trace is exported, in which the training thread stands still; memory is the peak
 the window. Text is exact on every machine, seconds hold for one.
 """
 
-from __future__ import annotations
-
 import gzip
 import tempfile
 import time

@@ -1,7 +1,5 @@
 """The runs of all readers on one trace, in turn, and what a trace holds that makes reading it more or less work."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import re

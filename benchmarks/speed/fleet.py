@@ -9,8 +9,6 @@ hosts, dates and users. In them one host is late ten times as often as any other
 Seconds hold for one machine; what holds across machines is that both grow with the number of files alone.
 """
 
-from __future__ import annotations
-
 import random
 import tempfile
 from collections.abc import Sequence

@@ -13,8 +13,6 @@ in use, make objects of all.
 The ratios hold across machines, the seconds do not.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import tempfile

@@ -8,8 +8,6 @@ machines is that CPU time grows as ranks and events do, and that memory grows by
 how far the measured CPU times are from start + ranks + events, and what a term in the square of the ranks would add.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """What reads the trace: diagnose in several ways, the least that any reader has to do, other tools in their Pythons."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence

@@ -10,8 +10,6 @@ not. `clock`: 20 ranges of a step by the probe's own clock, as in the steps with
 60 frames deep as under a Trainer, is read meanwhile in blocks of a fifth of a second.
 """
 
-from __future__ import annotations
-
 import tempfile
 import threading
 import time

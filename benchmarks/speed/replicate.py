@@ -7,8 +7,6 @@ names and shapes than the small one. Its numbers say nothing about training. Lar
 some readers take time for each: a few steps over many copies take the place of those of the small trace.
 """
 
-from __future__ import annotations
-
 import argparse
 import gzip
 import re

@@ -8,8 +8,6 @@ allocates and frees: each allocation and each request to free has a stack of 24 
 completes it shares. Making it takes several times its size in memory.
 """
 
-from __future__ import annotations
-
 import json
 import pickle
 import random

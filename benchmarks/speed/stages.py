@@ -9,8 +9,6 @@ others use. `--functions N` adds the N functions with most time of their own, by
 calls of Python look dearer than they are.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

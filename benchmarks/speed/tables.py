@@ -1,7 +1,5 @@
 """The dated report of how long readers take: its tables, and how far diagnose is from the least that it has to do."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 

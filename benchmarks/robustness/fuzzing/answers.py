@@ -1,7 +1,5 @@
 """Kinds of what `diagnose` itself wrote or is told about jobs: diagnoses, baselines, promises, tables of runs."""
 
-from __future__ import annotations
-
 import json
 import random
 from functools import cache
@@ -15,10 +13,9 @@ from diagnose.commands.compare.side import side_of
 from diagnose.commands.ledger.lines import line_of
 
 from .case import Case
-from .damage import damaged
 from .seeds import ROOT
 from .tree import mutated
-from .written import csv_bytes, json_bytes
+from .written import at_times_damaged, csv_bytes, form, json_bytes, spoilt
 
 _SAMPLES = ("cpu-healthy", "synthetic-memory-bound", "synthetic-tiny-kernels")
 _PLANNED = {"model": "llama-3.1-8b", "gpu": "H100-SXM5-80GB", "gpus": "8", "micro_batch": "2", "seq_len": "4096"}
@@ -45,31 +42,26 @@ def _baseline(name: str) -> bytes:
     return written(kept(side_of(analyze(path), str(path)), "one"))
 
 
-def _spoilt(seeded: random.Random, content: Any) -> bytes:
-    text = json_bytes(mutated(seeded, content))
-    return damaged(seeded, text) if seeded.random() < 0.15 else text
-
-
 def compared(seeded: random.Random) -> Case:
     """Two diagnoses, one of them mutated, held against each other or taken for runs of a ladder."""
     name = seeded.choice(_SAMPLES)
     other = name if seeded.random() < 0.6 else seeded.choice(_SAMPLES)
-    files = {"a.json": _spoilt(seeded, json.loads(_diagnosis(name))), "b.json": _diagnosis(other).encode()}
+    files = {"a.json": spoilt(seeded, json.loads(_diagnosis(name))), "b.json": _diagnosis(other).encode()}
     command = ("compare",) if seeded.random() < 0.7 else ("scaling",)
-    form = ("--json",) if seeded.random() < 0.6 else ()
-    return Case("compared", (*command, "@a.json", "@b.json", *form), files)
+    return Case("compared", (*command, "@a.json", "@b.json", *form(seeded)), files)
 
 
 def fleet(seeded: random.Random) -> Case:
     """Two jobs of which one is mutated, and at times what the accounting says of them."""
     name, other = seeded.choice(_SAMPLES), seeded.choice(_SAMPLES)
-    files = {"runs/me/a.json": _spoilt(seeded, json.loads(_diagnosis(name))), "runs/b.json": _diagnosis(other).encode()}
-    form = ("--json",) if seeded.random() < 0.6 else ("--details",)
+    files = {"runs/me/a.json": spoilt(seeded, json.loads(_diagnosis(name))), "runs/b.json": _diagnosis(other).encode()}
     if seeded.random() < 0.7:
-        return Case("fleet", ("fleet", "@runs", *form), files)
+        return Case("fleet", ("fleet", "@runs", *(form(seeded) or ("--details",))), files)
     rows = mutated(seeded, [{"job": name, "gpu_hours": "8", "gpu_hour_price": "2.5", "label": "x"} for name in "ab"])
     return Case(
-        "fleet", ("fleet", "@runs", "--accounting", "@jobs.csv", *form), files | {"jobs.csv": _table(seeded, rows)}
+        "fleet",
+        ("fleet", "@runs", "--accounting", "@jobs.csv", *form(seeded)),
+        files | {"jobs.csv": _table(seeded, rows)},
     )
 
 
@@ -77,7 +69,7 @@ def baseline(seeded: random.Random) -> Case:
     """A baseline and the trace that is held against it."""
     name = seeded.choice(_SAMPLES)
     trace = (ROOT / "sample_traces" / f"{name}.json.gz").read_bytes()
-    files = {"kept/one.json": _spoilt(seeded, json.loads(_baseline(name))), "trace.json.gz": trace}
+    files = {"kept/one.json": spoilt(seeded, json.loads(_baseline(name))), "trace.json.gz": trace}
     return Case("baseline", ("baseline", "check", "one", "@trace.json.gz", "--dir", "@kept"), files)
 
 
@@ -86,10 +78,8 @@ def ledger(seeded: random.Random) -> Case:
     lines = [line_of(promise(number)).strip() for number in range(seeded.randint(1, 5))]
     at = seeded.randrange(len(lines))
     lines[at] = json_bytes(mutated(seeded, json.loads(lines[at])))
-    text = b"\n".join(lines)
-    text = damaged(seeded, text) if seeded.random() < 0.3 else text
-    form = ("--json",) if seeded.random() < 0.6 else ()
-    return Case("ledger", ("ledger", *form), {"data/promises.jsonl": text})
+    text = at_times_damaged(seeded, b"\n".join(lines))
+    return Case("ledger", ("ledger", *form(seeded)), {"data/promises.jsonl": text})
 
 
 def planned(seeded: random.Random) -> Case:
@@ -97,10 +87,10 @@ def planned(seeded: random.Random) -> Case:
     pick = seeded.random()
     if pick < 0.15:
         command = ("fit", "--model", "llama-3.1-8b", "--gpu", "H100", "--gpus", "8", "--calibrate", "@a.json", "--json")
-        return Case("planned", command, {"a.json": _spoilt(seeded, json.loads(_diagnosis(seeded.choice(_SAMPLES))))})
+        return Case("planned", command, {"a.json": spoilt(seeded, json.loads(_diagnosis(seeded.choice(_SAMPLES))))})
     if pick < 0.45:
         command = ("fit", "--model", "@config.json", "--gpu", "H100", "--gpus", "8", "--json")
-        return Case("planned", command, {"config.json": _spoilt(seeded, MODEL)})
+        return Case("planned", command, {"config.json": spoilt(seeded, MODEL)})
     if pick < 0.7:
         rows = mutated(seeded, [_PLANNED | {"gpus": str(2**each)} for each in range(4)])
         command = ("fit", "--table", "@runs.csv", "--out", "@out/predicted.csv")
@@ -111,5 +101,4 @@ def planned(seeded: random.Random) -> Case:
 
 def _table(seeded: random.Random, rows: Any) -> bytes:
     kept_rows = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
-    text = csv_bytes(kept_rows)
-    return damaged(seeded, text) if seeded.random() < 0.2 else text
+    return at_times_damaged(seeded, csv_bytes(kept_rows))

@@ -1,7 +1,5 @@
 """Sound inputs beside a trace: capture records, patches, settings and logs of steps."""
 
-from __future__ import annotations
-
 import json
 import random
 from functools import cache

@@ -1,7 +1,5 @@
 """A try as it can be kept: the files, and the command that reads them."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What holds of every report, whatever the input was."""
 
-from __future__ import annotations
-
 import json
 import math
 from functools import cache

@@ -1,7 +1,5 @@
 """Damage to bytes, whatever they mean: cut, flipped, repeated, shuffled, inserted, and digits that others replace."""
 
-from __future__ import annotations
-
 import gzip
 import random
 from types import ModuleType

@@ -1,7 +1,5 @@
 """Entries of the cache whose bytes, or whose described columns, are not as they were written."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import random

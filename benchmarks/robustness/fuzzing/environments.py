@@ -1,7 +1,5 @@
 """What surrounds a command: names with large numbers beside its input, odd variables, and limits of the system."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import json

@@ -1,7 +1,5 @@
 """The kinds of input from outside, and how a mutated one of each is built."""
 
-from __future__ import annotations
-
 import json
 import random
 import tomllib
@@ -9,13 +7,13 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from . import answers, beside, environments, recorders, seeds, told, traces
+from . import answers, beside, environments, recorders, seeds, told, traces, written
 from .case import Case
 from .damage import damaged, packed, suffixes
 from .entries import entry_of, spoilt
 from .tree import mutate, mutated
 from .values import odd, toml
-from .written import csv_bytes, json_bytes, log_bytes
+from .written import at_times_damaged, csv_bytes, form, json_bytes, log_bytes
 
 Builder = Callable[[random.Random], Case]
 _OPTIONS: tuple[tuple[str, ...], ...] = (
@@ -94,10 +92,9 @@ def _record(seeded: random.Random) -> Case:
     documents = [seeds.one_rank(seeded)] if seeded.random() < 0.7 else seeds.built("FAULTY", "straggler", True)
     files = {f"rank{rank}.json": json_bytes(document) for rank, document in enumerate(documents)}
     for rank in range(len(documents)):
-        text = json_bytes(mutated(seeded, beside.record(seeded, rank), 4))
-        files[f"capture-rank{rank}.json"] = damaged(seeded, text) if seeded.random() < 0.1 else text
+        files[f"capture-rank{rank}.json"] = written.spoilt(seeded, beside.record(seeded, rank), 4)
     if seeded.random() < 0.15:
-        return Case("record", ("series", "@", *_form(seeded)), files)
+        return Case("record", ("series", "@", *form(seeded)), files)
     return Case("record", shown(seeded, "@"), files)
 
 
@@ -145,8 +142,7 @@ def _patch(seeded: random.Random) -> Case:
         mutate(seeded, given["set"])
     else:
         given = mutated(seeded, given, 2)
-    text = json_bytes(given)
-    content = damaged(seeded, text) if seeded.random() < 0.15 else text
+    content = at_times_damaged(seeded, json_bytes(given))
     rule = seeded.choice(["", "", "#launch-bound", "#host", "#", "#a#b"])
     return Case("patch", (f"@patch.json{rule}",), {"patch.json": content}, "patch")
 
@@ -154,21 +150,12 @@ def _patch(seeded: random.Random) -> Case:
 def _settings(seeded: random.Random) -> Case:
     table = mutated(seeded, beside.settings(seeded))
     own = seeded.random() < 0.7
-    found = (
-        table
-        if own
-        else {"tool": seeded.choice([{"diagnose": table}, {"other": table}, odd(seeded)]), "project": odd(seeded)}
-    )
-    text = toml(found if isinstance(found, dict) else {}).encode("utf-8", "replace")
-    text = damaged(seeded, text) if seeded.random() < 0.2 else text
-    pick = seeded.random()
-    command = (
-        ("run", "--no-report", "--", "true")
-        if pick < 0.06
-        else ("series", "steps.csv")
-        if pick < 0.2
-        else ("analyze", "trace.json")
-    )
+    if not own:
+        table = {"tool": seeded.choice([{"diagnose": table}, {"other": table}, odd(seeded)]), "project": odd(seeded)}
+    text = toml(table if isinstance(table, dict) else {}).encode("utf-8", "replace")
+    text = at_times_damaged(seeded, text)
+    commands = ("run", "--no-report", "--", "true"), ("series", "steps.csv"), ("analyze", "trace.json")
+    command = seeded.choices(commands, (6, 14, 80))[0]
     files = {
         "diagnose.toml" if own else "pyproject.toml": text,
         "trace.json": _small(),
@@ -181,15 +168,10 @@ def _series(seeded: random.Random) -> Case:
     name = seeded.choice(
         ["steps.csv", "steps.tsv", "steps.jsonl", "trainer_state.json", "capture-rank0.json", "train.log"]
     )
-    content = log_bytes(seeded, name)
-    content = damaged(seeded, content) if seeded.random() < 0.25 else content
+    content = at_times_damaged(seeded, log_bytes(seeded, name))
     unit = ("--unit", seeded.choice(["s", "ms", "us", "ns"])) if seeded.random() < 0.2 else ()
     target = f"@{name}" if seeded.random() < 0.8 else "@"
-    return Case("series", ("series", target, *_form(seeded), *unit), {name: content})
-
-
-def _form(seeded: random.Random) -> tuple[str, ...]:
-    return ("--json",) if seeded.random() < 0.7 else ()
+    return Case("series", ("series", target, *form(seeded), *unit), {name: content})
 
 
 def _cached(seeded: random.Random) -> Case:

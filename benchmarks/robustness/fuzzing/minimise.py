@@ -1,7 +1,5 @@
 """Makes a failing case small: fewer options and files, then fewer events and fields, then less text."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import tomllib

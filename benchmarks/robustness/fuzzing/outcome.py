@@ -1,7 +1,5 @@
 """How a case ends: read, refused, or a defect with a name by which it is known again."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

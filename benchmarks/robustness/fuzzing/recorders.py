@@ -2,10 +2,7 @@
 Nsight Systems, execution traces of torch.
 """
 
-from __future__ import annotations
-
 import contextlib
-import io
 import json
 import pickle
 import random
@@ -21,10 +18,9 @@ import nsys_exports
 from diagnose.probes.armed.step_log import StepLog
 
 from .case import Case
-from .damage import damaged
 from .seeds import ROOT, drawn
 from .tree import mutate, mutated
-from .written import json_bytes
+from .written import at_times_damaged, form, json_bytes, spoilt
 
 _HANGS = ("MISSING", "OTHER_ORDER", "OTHER_SIZE", "OTHER_TYPE", "OTHER_GROUP", "LEFT_THE_LOOP", "SLOW", "OLD")
 _FORBIDDEN = (b"cos\nsystem\n(S'true'\ntR", b"\x8c\x02os\x8c\x06system\x93", b"(ios\nsystem\n", b"Pid\n", b"\x82\x01")
@@ -39,7 +35,7 @@ def hang(seeded: random.Random) -> Case:
     for rank in seeded.sample(sorted(dumps), seeded.randint(1, len(dumps))):
         dumps[rank] = mutated(seeded, dumps[rank])
     files = {f"{_name(seeded)}{rank}": _dumped(seeded, content) for rank, content in dumps.items()}
-    return Case("hang", ("hang", "@", *_form(seeded)), files)
+    return Case("hang", ("hang", "@", *form(seeded)), files)
 
 
 def _name(seeded: random.Random) -> str:
@@ -47,8 +43,7 @@ def _name(seeded: random.Random) -> str:
 
 
 def _dumped(seeded: random.Random, content: Any) -> bytes:
-    text = json_bytes(content) if seeded.random() < 0.3 else _pickled(seeded, content)
-    return damaged(seeded, text) if seeded.random() < 0.3 else text
+    return at_times_damaged(seeded, json_bytes(content) if seeded.random() < 0.3 else _pickled(seeded, content))
 
 
 def _pickled(seeded: random.Random, content: Any) -> bytes:
@@ -84,7 +79,7 @@ def memory(seeded: random.Random) -> Case:
     whole = pickle.loads(_snapshot(seeded.choice(["oom", "healthy", "empty-cache"])))
     for _ in range(seeded.randint(1, 3)):
         mutate(seeded, whole)
-    return Case("memory", ("memory", "@oom.pickle", *_form(seeded)), {"oom.pickle": _dumped(seeded, whole)})
+    return Case("memory", ("memory", "@oom.pickle", *form(seeded)), {"oom.pickle": _dumped(seeded, whole)})
 
 
 @cache
@@ -105,7 +100,7 @@ def step_log(slow: bool) -> bytes:
 def armed(seeded: random.Random) -> Case:
     """The folder of an armed run, of one rank or two, read as a run and as a series."""
     files = {f"rank{rank}.steps": _log(seeded) for rank in range(seeded.choice([1, 1, 2]))}
-    command = seeded.choice([("series", "@", *_form(seeded)), ("analyze", "@")])
+    command = seeded.choice([("series", "@", *form(seeded)), ("analyze", "@")])
     return Case("armed", command, files)
 
 
@@ -116,8 +111,7 @@ def _log(seeded: random.Random) -> bytes:
             lines[at] = json_bytes(mutated(seeded, json.loads(lines[at])))
         except ValueError:
             continue
-    text = io.BytesIO(b"\n".join(lines)).getvalue()
-    return damaged(seeded, text) if seeded.random() < 0.3 else text
+    return at_times_damaged(seeded, b"\n".join(lines))
 
 
 @cache
@@ -135,10 +129,9 @@ def _export(processes: int, steps: int) -> bytes:
 def nsight(seeded: random.Random) -> Case:
     """An export of Nsight Systems: its tables, columns and values mutated, or its bytes."""
     tables = json.loads(_export(seeded.choice([1, 2]), seeded.choice([2, 5, 40])))
-    text = _database(mutated(seeded, tables, 4) if seeded.random() < 0.8 else tables)
-    text = damaged(seeded, text) if seeded.random() < 0.25 else text
-    form = seeded.choice([("--json",), ("--json",), ("--details",), ("--json", "--step-range", "iteration")])
-    return Case("nsight", ("analyze", "@export.sqlite", *form), {"export.sqlite": text})
+    text = at_times_damaged(seeded, _database(mutated(seeded, tables, 4) if seeded.random() < 0.8 else tables))
+    shown = seeded.choice([("--json",), ("--json",), ("--details",), ("--json", "--step-range", "iteration")])
+    return Case("nsight", ("analyze", "@export.sqlite", *shown), {"export.sqlite": text})
 
 
 def misspelt(seeded: random.Random) -> Case:
@@ -195,8 +188,7 @@ def execution(seeded: random.Random) -> Case:
     operators = [event for event in trace["traceEvents"] if "Input Dims" in event.get("args", ())]
     nodes = [_node(event, number) for number, event in enumerate(operators, 1000)]
     found = {"schema": "1.1.1-chakra.0.0.4", "pid": operators[0]["pid"], "nodes": nodes}
-    text = json_bytes(mutated(seeded, found, 4))
-    text = damaged(seeded, text) if seeded.random() < 0.25 else text
+    text = spoilt(seeded, found, 4)
     if seeded.random() < 0.3:
         mutate(seeded, trace)
     files = {"trace.json": json_bytes(trace), "execution.json": text}
@@ -210,7 +202,3 @@ def _node(event: dict[str, Any], number: int) -> dict[str, Any]:
     types = ["Tensor(float)" if shape else "Double" for shape in shapes]
     inputs = {"values": [1.0] * len(shapes), "shapes": shapes, "types": types}
     return {"name": event["name"], "inputs": inputs, "attrs": [{"name": "rf_id", "value": number}]}
-
-
-def _form(seeded: random.Random) -> tuple[str, ...]:
-    return ("--json",) if seeded.random() < 0.6 else ()

@@ -1,7 +1,5 @@
 """Thousands of tries in one process or several: what they end in, how long the longest takes, how memory grows."""
 
-from __future__ import annotations
-
 import json
 import random
 import re

@@ -1,7 +1,5 @@
 """Sound small jobs that the mutations begin with: those of the tests, the simulator's, and the sample traces."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import random

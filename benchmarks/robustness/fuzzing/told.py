@@ -1,7 +1,5 @@
 """Kinds of what others tell: monitors, compilers, text logs, the probe of a job's input, a tune so far, an agent."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Callable, Mapping
@@ -22,7 +20,7 @@ from .damage import damaged
 from .seeds import drawn
 from .tree import mutated
 from .values import odd
-from .written import json_bytes
+from .written import at_times_damaged, form, json_bytes
 
 _BEGIN_S = 1_700_000_000
 _CARD = {"gpu": "0", "pci_bus_id": "00000000:3B:00.0", "Hostname": "node7"}
@@ -51,7 +49,7 @@ def monitored(seeded: random.Random) -> Case:
     record = json_bytes(beside.record(seeded))
     files = {"trace/rank0.json": json_bytes(drawn(seeded)), "trace/capture-rank0.json": record}
     told = _metrics(seeded) if seeded.random() < 0.6 else _compilations(seeded)
-    told = damaged(seeded, told) if seeded.random() < 0.25 else told
+    told = at_times_damaged(seeded, told)
     option = ("--metrics", "@metrics.txt") if told.find(b"DCGM") >= 0 else ("--torch-trace", "@torch_trace")
     name = option[1].removeprefix("@") + ("" if "metrics" in option[1] else "/dedicated_log_torch_trace_rank_0_x.log")
     return Case("monitored", ("analyze", "@trace", *option, "--json"), files | {name: told})
@@ -89,16 +87,16 @@ def text_log(seeded: random.Random) -> Case:
     text = "\n".join(lines).encode()
     for _ in range(seeded.choice([1, 1, 5, 20])):
         text = damaged(seeded, text)
-    form = ("--json",) if seeded.random() < 0.7 else ()
-    return Case("text log", ("series", "@train.log", *form), {"train.log": text})
+    return Case("text log", ("series", "@train.log", *form(seeded)), {"train.log": text})
 
 
 def pipeline(seeded: random.Random) -> Case:
     """What the probe measured of a job's input."""
     found = mutated(seeded, msgspec.to_builtins(measured()), 3)
     step = ("--step-ms", "250") if seeded.random() < 0.5 else ()
-    form = ("--json",) if seeded.random() < 0.5 else ()
-    return Case("pipeline", ("data", *step, *form, "--", "true"), {"measured.json": json_bytes(found)}, "not run")
+    return Case(
+        "pipeline", ("data", *step, *form(seeded), "--", "true"), {"measured.json": json_bytes(found)}, "not run"
+    )
 
 
 def tune(seeded: random.Random) -> Case:

@@ -1,7 +1,5 @@
 """What a trace's fields may wrongly hold: shapes, names, links, fields of collectives, metadata."""
 
-from __future__ import annotations
-
 from typing import Any
 
 LINKS = ("correlation", "External id", "stream", "device", "context", "Device Id", "Ev Idx", "Fwd thread id")

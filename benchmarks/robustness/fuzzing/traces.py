@@ -1,7 +1,5 @@
 """Mutations that know what a trace is: its steps, its operators' shapes, its links, its collectives, its clocks."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from typing import Any

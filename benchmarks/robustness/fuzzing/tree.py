@@ -3,8 +3,6 @@
 A field is chosen by its key first, so that one that stands once is met as often as one in every event.
 """
 
-from __future__ import annotations
-
 import copy
 import random
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """Values that stand where others are expected, and the TOML they are written in."""
 
-from __future__ import annotations
-
 import json
 import math
 import random

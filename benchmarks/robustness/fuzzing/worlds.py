@@ -1,7 +1,5 @@
 """What stands around a case: a patch that is read, an agent that asks, a job that is not run."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import io

@@ -1,7 +1,5 @@
 """Trees and rows as the bytes of a file."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -9,7 +7,23 @@ import random
 from typing import Any
 
 from . import beside
+from .damage import damaged
 from .tree import mutate, mutated
+
+
+def form(seeded: random.Random) -> tuple[str, ...]:
+    """The option of a command that its answer is asked for as JSON, more often than not."""
+    return ("--json",) if seeded.random() < 0.6 else ()
+
+
+def at_times_damaged(seeded: random.Random, text: bytes, share: float = 0.25) -> bytes:
+    """The text, in so large a share of the tries with other bytes."""
+    return damaged(seeded, text) if seeded.random() < share else text
+
+
+def spoilt(seeded: random.Random, content: Any, most: int = 3) -> bytes:
+    """Mutated content as JSON, whose bytes are at times damaged."""
+    return at_times_damaged(seeded, json_bytes(mutated(seeded, content, most)), 0.15)
 
 
 def json_bytes(value: Any) -> bytes:

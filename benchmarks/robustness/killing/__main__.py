@@ -10,8 +10,6 @@ same command, run again, answers and removes what the other left. A process that
 documented, without a traceback, and leaves nothing. Otherwise the exit code is 1.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from collections import Counter

@@ -1,7 +1,5 @@
 """The commands that are killed: what each is given, and what it leaves."""
 
-from __future__ import annotations
-
 import csv
 import io
 import pickle

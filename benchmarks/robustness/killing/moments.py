@@ -4,8 +4,6 @@ Python tells a hook of each before it happens. Between two of them a process onl
 opened, so that a kill at each of them is a kill at every moment that a file could tell.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import random

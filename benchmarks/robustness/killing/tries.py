@@ -1,7 +1,5 @@
 """One try: a command is disturbed at a moment, what it left is looked at, and after a kill it runs once more."""
 
-from __future__ import annotations
-
 import importlib
 import mmap
 import os

@@ -1,7 +1,5 @@
 """The folder in which a command runs: what it reads, where it writes, its cache, its promises, its temporary files."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import shutil
@@ -24,7 +22,7 @@ class World:
         like: the world to begin with.
     """
 
-    def __init__(self, place: Path, command: Command, like: World | None = None) -> None:
+    def __init__(self, place: Path, command: Command, like: "World | None" = None) -> None:
         self.place = place
         if like is not None:
             shutil.copytree(like.place, place, symlinks=True)

@@ -8,8 +8,6 @@
 Ends with 1 where more than a twentieth of the changes go unnoticed.
 """
 
-from __future__ import annotations
-
 import sys
 
 from reporting import parser, publish, today

@@ -1,7 +1,5 @@
 """Which mutants the examples of the rules and the table of cases notice."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from diagnose.metrics import units

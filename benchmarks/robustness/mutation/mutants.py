@@ -1,7 +1,5 @@
 """The mutants of a rule: its conditions, one after the other, with a number moved or a comparison negated."""
 
-from __future__ import annotations
-
 import ast
 import copy
 import math

@@ -1,7 +1,5 @@
 """What a rule comes to in a job of which some facts are known, and the table of cases that state it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

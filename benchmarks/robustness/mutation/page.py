@@ -1,7 +1,5 @@
 """What the mutants came to, as a page."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass

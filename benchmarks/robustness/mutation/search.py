@@ -1,7 +1,5 @@
 """Cases that tell a mutant from its rule: just inside and just outside of a threshold, with a flag and without."""
 
-from __future__ import annotations
-
 import ast
 import random
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """Tables of cases by rule, as TOML."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,24 +1,20 @@
-"""Thresholds that are constants of Python, in the packages that judge: each is moved, and the tests that read it run.
+"""Thresholds that are constants of Python, in the packages that judge: each is moved, and tests run until one fails.
 
-Numbers without a name, or several in one assignment, tables of numbers and what is reckoned when a module is imported
-are not moved.
+Numbers without a name, or several in one assignment, and tables of numbers are not moved.
 """
 
-from __future__ import annotations
-
 import ast
-import contextlib
 import importlib
-import json
 import os
 import pkgutil
-import tempfile
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NamedTuple
 
-import pytest
-
-from .rerun import Rerun, Threshold
+from .mutants import moved_by_a_fifth
 
 ROOT = Path(__file__).parents[3]
 JUDGING = (
@@ -32,6 +28,7 @@ TESTS = (  # that state thresholds in numbers, each in a moment
     *(f"tests/test_{of}.py" for of in ("verdict", "slow_steps", "batch_advice", "mfu", "order_of_findings", "padding")),
     *(f"tests/test_{of}.py" for of in ("loader_rate", "loader_room", "optimizer", "experts")),
 )
+HANGS_AFTER_S = 900
 CHOSEN = "not (slow or compat or gpu or capture or browser or long or hypothesis)"
 SHOWN = ("LONGEST", "FINEST", "SHOWN", "KEPT", "NAMED", "LARGEST", "DEEPEST", "HOURS", "HALF", "PASSES")
 NOT_JUDGED = frozenset(
@@ -41,19 +38,52 @@ NOT_JUDGED = frozenset(
      # what bounds work, or lists
      "MOST_NAMES", "MOST_ROWS", "MOST_STREAMS", "MOST_ACTIVITIES", "MOST_COUNTED", "MOST_SETTINGS", "MOST_SEQUENCES",
      "MOST_GPUS", "MOST_PLANNED", "_MOST_BYTES", "_MOST_STEPS", "_MOST_PACKED", "_OF_AN_EPOCH", "_CONVERGED",
-     "_ROUNDING", "_STEPS", "_FEW_THREADS", "_HELD", "_BLOCKS", "_DIGITS", "_HALVINGS", "TYPICAL_RANKS",
-     # read when their modules are imported, and not again
-     "RUN_NOISE", "_BLOCK_OF_8_BIT")
+     "_ROUNDING", "_STEPS", "_FEW_THREADS", "_HELD", "_BLOCKS", "_DIGITS", "_HALVINGS", "TYPICAL_RANKS")
 )  # fmt: skip
+
+
+class Threshold(NamedTuple):
+    """A constant of a module."""
+
+    module: str
+    file: str
+    name: str
+    value: float
+
+    @property
+    def label(self) -> str:
+        """The constant in one line."""
+        return f"{self.module}: {self.name}"
 
 
 def judged_thresholds(below: str = "diagnose") -> list[tuple[str, str]]:
     """Every mutant of the thresholds below a package, and what notices it, "" where nothing does."""
-    with tempfile.TemporaryDirectory() as folder:
-        told = Path(folder) / "noticed.json"
-        _in_a_copy(told, [each for each in thresholds() if each.module.startswith(below)])
-        noticed: list[tuple[str, str]] = [tuple(each) for each in json.loads(told.read_text(encoding="utf-8"))]
-    return noticed
+    found = [each for each in thresholds() if each.module.startswith(below)]
+    mutants = [(each, moved_by_a_fifth(each.value, sign)) for each in found for sign in (1, -1)]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return list(pool.map(lambda mutant: _judged(*mutant), mutants))
+
+
+def _judged(threshold: Threshold, moved: float) -> tuple[str, str]:
+    told = f"{threshold.label}: {threshold.value} is {moved}"
+    noticed = "tests" if fails_with(threshold, moved) else ""
+    sys.stderr.write(f"{noticed or 'unnoticed'}: {told}\n")
+    return told, noticed
+
+
+def fails_with(threshold: Threshold, moved: float, tests: Sequence[str] = TESTS) -> bool:
+    """Whether a test fails, or does not end, where the threshold is another number."""
+    change = "\n".join((threshold.module, threshold.file, threshold.name, repr(moved)))
+    environment = os.environ | {"DIAGNOSE_MOVED": change, "PYTHONPATH": str(ROOT / "benchmarks")}
+    words = ("-x", "-q", "-p", "robustness.mutation.moved", "-p", "no:cacheprovider", "-m", CHOSEN)
+    command = [sys.executable, "-m", "pytest", *words, *tests]
+    try:
+        code = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, timeout=HANGS_AFTER_S).returncode
+    except subprocess.TimeoutExpired:
+        return True
+    if code not in (0, 1, 2):  # 2: a module of tests cannot even be read with it
+        raise SystemExit(f"pytest ends with {code} where {change}")
+    return code != 0
 
 
 def thresholds() -> Iterator[Threshold]:
@@ -67,7 +97,7 @@ def thresholds() -> Iterator[Threshold]:
                 name = node.targets[0].id
                 value = getattr(importlib.import_module(module), name)
                 if name.isupper() and value > 0 and name not in NOT_JUDGED and not any(w in name for w in SHOWN):
-                    yield Threshold(module, name, value)
+                    yield Threshold(module, path, name, value)
 
 
 def _modules() -> Iterator[str]:
@@ -83,22 +113,3 @@ def _is_number(node: ast.expr) -> bool:
     numbers = [each.value for each in ast.walk(node) if isinstance(each, ast.Constant)]
     others = [each for each in ast.walk(node) if not isinstance(each, ast.Constant | ast.BinOp | ast.operator)]
     return bool(numbers) and not others and all(type(each) in (int, float) for each in numbers)
-
-
-def _in_a_copy(told: Path, among: list[Threshold]) -> None:
-    """The tests run in a copy of this process, which imports what pytest could otherwise rewrite."""
-    child = os.fork()
-    if child:
-        if code := os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]):
-            raise SystemExit(f"the tests of the thresholds end with {code}")
-        return
-    code = 1
-    try:
-        rerun = Rerun(among)
-        with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
-            os.chdir(ROOT)
-            plain = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-o", "filterwarnings=default", "-m", CHOSEN)
-            code = pytest.main([*plain, *TESTS], plugins=[rerun])
-        told.write_text(json.dumps(rerun.noticed), encoding="utf-8")
-    finally:
-        os._exit(code)

@@ -3,8 +3,6 @@
 The table states for sets of facts what the remedy of a rule comes to at best and at worst.
 """
 
-from __future__ import annotations
-
 import ast
 import random
 from collections.abc import Iterator, Mapping, Sequence

@@ -21,7 +21,8 @@ from .world import World, emptied
 
 ORPHANS_END_WITHIN_S = 60.0
 _CODES = (0, 1, 2, 3, 130)  # of the pages of the commands: answers, and what the user is told
-_GO_LATER = (
+_EXPECTED = (
+    r"cache/diagnose-contents",  # comes when a file has not changed for seconds, as on a slow machine
     r"cache/diagnose-\w{8}\.part",  # goes with an entry that is made an hour later, since caches are shared by hosts
     r"tmp/[a-z0-9_]{8}",  # with it Python's tempfile tries whether it can write there
 )
@@ -134,8 +135,8 @@ def look(world: World, command: Command, ended: Ended, how: How, usual: set[str]
 
 
 def _beyond(world: World, command: Command, usual: set[str]) -> tuple[str, ...]:
-    """What lies there beyond the usual, and beyond what is known to go later."""
-    kept = re.compile("|".join((command.keeps, *_GO_LATER)))
+    """What lies there beyond the usual, and beyond what is known to come or go by time."""
+    kept = re.compile("|".join((command.keeps, *_EXPECTED)))
     return tuple(sorted(name for name in world.files() - usual if not kept.fullmatch(name)))
 
 

@@ -16,6 +16,12 @@ from diagnose.cli import main
 
 ROOT = Path(__file__).parent.parent
 TASK_FILE = ROOT / "noxfile.py"
+RUN_BY_OTHERS = (
+    "advice_jobs",
+    "gpu",
+    "ladder_row",
+    "on_gpu",
+)  # jobs and parts of a benchmark; CONTRIBUTING names the last
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +69,20 @@ def test_what_the_quick_tests_leave_out_is_there(tasks: ModuleType) -> None:
     assert [
         name for name in modules if not any((ROOT / f"{name}{end}").exists() for end in (".py", "/__main__.py"))
     ] == []
+
+
+def test_the_page_of_benchmarks_names_each_and_no_other() -> None:
+    page = (ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8")
+    named = {
+        word.removesuffix(".py").replace("/", ".") for word in re.findall(r"`python (?:-m )?(benchmarks[\w./]+)", page)
+    }
+    scripts = [
+        p for p in (ROOT / "benchmarks").rglob("*.py") if '__name__ == "__main__"' in p.read_text(encoding="utf-8")
+    ]
+    there = {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__main__") for path in scripts}
+
+    assert sorted(named - there) == []
+    assert [name for name in sorted(there - named) if name.split(".")[1] not in RUN_BY_OTHERS] == []
 
 
 def test_the_page_of_versions_is_that_of_the_rows_and_their_suites_are_there() -> None:

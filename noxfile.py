@@ -57,12 +57,12 @@ def docs(session: nox.Session) -> None:
 @nox.session
 def compat(session: nox.Session) -> None:
     """Tests with other versions of what stands beside, each in an environment of its own: docs/compatibility.md."""
-    session.run("python", "benchmarks/compat.py", *session.posargs)
+    session.run("python", "-m", "benchmarks.robustness.compat", *session.posargs)
 
 
 @nox.session
 def benchmarks(session: nox.Session) -> None:
-    """A minute of each benchmark that needs neither a GPU nor files of others; `benchmarks/*.py` says more."""
+    """A minute of each benchmark that needs neither a GPU nor files of others; `benchmarks/README.md` says more."""
     for script in BENCHMARKS:
         session.run("python", *script)
 
@@ -70,19 +70,18 @@ def benchmarks(session: nox.Session) -> None:
 BENCHMARKS = (
     ("-m", "benchmarks.accuracy", "--subset", "ci"),
     ("benchmarks/calibration.py",),
-    ("benchmarks/overhead.py",),
-    ("benchmarks/sampling_cost.py", "--rounds", "20"),
-    ("benchmarks/armed.py", "--rounds", "20", "--minutes", "0.5"),
-    ("benchmarks/capture_size.py", "--budgets", "16"),
-    ("benchmarks/load.py", "--size", "100M"),
-    ("benchmarks/stages.py", "--size", "100M"),
-    ("benchmarks/ranks.py", "--ranks", "8,64"),
-    ("benchmarks/fleet.py", "--jobs", "200"),
     ("benchmarks/ranks_confusion.py", "--seeds", "2"),
     ("benchmarks/series.py", "--seeds", "5"),
-    ("benchmarks/fit_memory.py",),
-    ("benchmarks/snapshots.py", "--mb", "20"),
+    ("-m", "benchmarks.fitting.memory"),
+    ("-m", "benchmarks.speed.recording", "--rounds", "5"),
+    ("benchmarks/armed.py", "--rounds", "20", "--minutes", "0.5"),
+    ("-m", "benchmarks.speed.capture_size", "--budgets", "16"),
+    ("-m", "benchmarks.speed.load", "--size", "100M"),
+    ("-m", "benchmarks.speed.stages", "--size", "100M"),
+    ("-m", "benchmarks.speed.ranks", "--ranks", "8,64"),
+    ("-m", "benchmarks.speed.fleet", "--jobs", "200"),
+    ("-m", "benchmarks.speed.snapshots", "--mb", "20"),
     ("benchmarks/fuzz.py", "--tries", "1000", "--jobs", "2"),
-    ("benchmarks/kills.py", "--only", "ledger", "baseline save"),
-    ("-m", "benchmarks.mutation"),
+    ("-m", "benchmarks.robustness.killing", "--only", "ledger", "baseline save"),
+    ("-m", "benchmarks.robustness.mutation"),
 )

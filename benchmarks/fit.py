@@ -7,23 +7,21 @@ throughput; a fold leaves out all rows of a model, or of a number of nodes, and 
 report into benchmarks/reports and the rates into diagnose/data/training_stacks.toml.
 """
 
-import argparse
-import datetime
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import fit_pairs
 import numpy as np
-from fit_rates import FIRM, LOOSE, Row, choices, fitted, ratios, steady_ratios
-from fit_rows import SOURCES
-from fit_stalls import stalled, with_odds
+from fitting import pairs
+from fitting.rates import FIRM, LOOSE, Row, choices, fitted, ratios, steady_ratios
+from fitting.rows import SOURCES
+from fitting.stalls import stalled, with_odds
+from reporting import REPORTS, parser, table, today
 
 from diagnose.commands.fit.stacks import RATES, Stack, stacks
 from diagnose.commands.fit.step_time import predict_step, regime
 
-REPORTS = Path(__file__).parent / "reports"
 DATA = Path(__file__).parents[1] / "diagnose" / "data" / "training_stacks.toml"
 LEAST_MFU = 0.15
 FEWEST = 8  # rows of a regime from which on its own span is stated
@@ -50,11 +48,11 @@ FREE = {
 FIRMNESS = {"nanotron": FIRM}
 
 
-def scores(rows: Sequence[Row], predicted: np.ndarray) -> str:
-    """One line of the table: errors of |predicted / measured - 1|."""
+def scores(rows: Sequence[Row], predicted: np.ndarray) -> list[object]:
+    """Cells of the table: errors of |predicted / measured - 1|."""
     errors = np.abs(predicted - 1)
     well = errors[[row.mfu >= LEAST_MFU for row in rows]]
-    return f"{len(rows)} | {_percent(errors, 50)} | {len(well)} | {_percent(well, 50)} | {_percent(well, 90)}"
+    return [len(rows), _percent(errors, 50), len(well), _percent(well, 50), _percent(well, 90)]
 
 
 def _percent(errors: np.ndarray, percentile: int) -> str:
@@ -133,10 +131,9 @@ def within_range(rows: Sequence[Row], stack: Stack) -> float:
 def report(rows: Sequence[Row], stack: Stack, folds: Sequence[Fold]) -> Iterator[str]:
     """The section of a stack."""
     yield f"\n## {stack.name}\n\n{stack.source}.\n"
-    yield "| rows | all | median error | MFU of 15 % or more | median error | 90th percentile |"
-    yield "|---|---|---|---|---|---|"
-    yield f"| fitted on all | {scores(rows, ratios(rows, stack))} |"
-    yield from (f"| without {fold.what}, on it | {scores(fold.rows, fold.predicted)} |" for fold in folds)
+    heads = "rows", "all", "median error", "MFU of 15 % or more", "median error", "90th percentile"
+    blind = [[f"without {fold.what}, on it", *scores(fold.rows, fold.predicted)] for fold in folds]
+    yield table(heads, [["fitted on all", *scores(rows, ratios(rows, stack))], *blind])
     lost = choices(rows, stack)
     worst = [f"{m} on {g} GPUs {100 * lost[m, g]:.0f} %" for m, g in sorted(lost, key=lost.__getitem__)[-3:]]
     typical = 100 * float(np.median(list(lost.values())))
@@ -149,9 +146,9 @@ def report(rows: Sequence[Row], stack: Stack, folds: Sequence[Fold]) -> Iterator
     yield "Measured over predicted, of models that were left out, 10th to 90th percentile without stalls:"
     yield f"{ends}."
     yield f"Runs inside of the predicted range: {100 * within_range(rows, stack):.0f} % of all.\n"
-    yield from fit_pairs.report(rows, stack)
-    yield "| rate | value |\n|---|---|"
-    yield from (f"| {name} | {getattr(stack, name):.3g} |" for name in FREE[stack.name])
+    if of_pairs := pairs.report(rows, stack):
+        yield f"\n{of_pairs}\n"
+    yield table(("rate", "value"), [(name, f"{getattr(stack, name):.3g}") for name in FREE[stack.name]])
 
 
 def updated(text: str, stack: Stack) -> str:
@@ -171,17 +168,16 @@ def updated(text: str, stack: Stack) -> str:
 
 def main() -> None:
     """Fit the stacks that are asked for, and print or write the report."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("tables", type=Path)
-    parser.add_argument("--stack", choices=sorted(SOURCES), action="append")
-    parser.add_argument("--write", action="store_true")
-    options = parser.parse_args()
-    today = datetime.datetime.now(tz=datetime.UTC).date()
-    lines = [f"# Fitted rates of training stacks, {today}", "", "`python benchmarks/fit.py TABLES --write`"]
+    asked = parser(__doc__, writes=False)
+    asked.add_argument("tables", type=Path)
+    asked.add_argument("--stack", choices=sorted(SOURCES), action="append")
+    asked.add_argument("--write", action="store_true")
+    options = asked.parse_args()
+    lines = [f"# Fitted rates of training stacks, {today()}", "", "`python benchmarks/fit.py TABLES --write`"]
     data = DATA.read_text(encoding="utf-8")
     for name in options.stack or SOURCES:
-        table, read = SOURCES[name]
-        rows, start = list(read(options.tables / table)), stacks()[name]
+        source, read = SOURCES[name]
+        rows, start = list(read(options.tables / source)), stacks()[name]
         stack = learned(rows, start)
         by_model = list(left_out(rows, start, "model", lambda row: row.model))
         by_nodes = list(left_out(rows, start, "nodes", lambda row: row.plan.nodes))
@@ -190,7 +186,7 @@ def main() -> None:
         data = updated(data, stack)
     print("\n".join(lines))
     if options.write:
-        (REPORTS / f"fit-{today}.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        (REPORTS / f"fit-{today()}.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
         DATA.write_text(data, encoding="utf-8")
 
 

@@ -13,19 +13,16 @@ the report says has failed; memory must not grow. Otherwise the exit code is 1. 
 --keep what fails is made small and kept as a folder, which --replay and a test run.
 """
 
-from __future__ import annotations
-
 import argparse
-import datetime
 import json
-import shlex
 import sys
 import tempfile
 from pathlib import Path
 
-from fuzzing import KINDS, kept_cases, loaded, outcome_of
-from fuzzing.running import Tally, bounded_room, fuzz, fuzz_by_processes
-from fuzzing.seeds import begin_with
+from reporting import command_line, parser, table, today
+from robustness.fuzzing import KINDS, kept_cases, loaded, outcome_of
+from robustness.fuzzing.running import Tally, bounded_room, fuzz, fuzz_by_processes
+from robustness.fuzzing.seeds import begin_with
 
 HEAD = """<!-- Written by `python benchmarks/fuzz.py --write benchmarks/reports`. -->
 # Fuzzing, {today}
@@ -45,9 +42,8 @@ def page(tally: Tally) -> str:
     tried = {kind for kind, _ in tally.outcomes}
     rows = [[kind, *(f"{tally.outcomes[kind, end]:,}" for end in ends)] for kind in KINDS if kind in tried]
     rows.append(["all", *(f"{sum(n for (_, e), n in tally.outcomes.items() if e == end):,}" for end in ends)])
-    lines = ["| kind | read | refused | defects |", "|---|---|---|---|"]
-    lines += ["| " + " | ".join(row) + " |" for row in rows]
-    lines += ["", f"longest try {tally.longest_s:.1f} s of processor time; memory grew by {tally.growth_mib} MiB"]
+    lines = [table(("kind", "read", "refused", "defects"), rows), ""]
+    lines += [f"longest try {tally.longest_s:.1f} s of processor time; memory grew by {tally.growth_mib} MiB"]
     return "\n".join([*lines, *(f"try {number}: {name}" for number, name in sorted(tally.defects))])
 
 
@@ -89,26 +85,26 @@ def main() -> int:
 
 def _report(folder: Path, text: str) -> None:
     """The dated report with a section more: the command, and what came of it."""
-    today = datetime.date.today().isoformat()
-    to = folder / f"fuzz-{today}.md"
-    before = to.read_text(encoding="utf-8") if to.exists() else HEAD.format(today=today)
-    command = shlex.join(["python", "benchmarks/fuzz.py", *sys.argv[1:]])
-    to.write_text(f"{before}\n## `{command}`\n\n{text}", encoding="utf-8")
+    to = folder / f"fuzz-{today()}.md"
+    before = to.read_text(encoding="utf-8") if to.exists() else HEAD.format(today=today())
+    to.write_text(f"{before}\n## `{command_line()}`\n\n{text}", encoding="utf-8")
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tries", type=int, default=10_000)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--jobs", type=int, default=1, help="processes that share the tries")
-    parser.add_argument("--only", nargs="+", choices=list(KINDS), default=[], help="mutate inputs of these kinds alone")
-    parser.add_argument("--keep", type=Path, help="folder for what ends in a defect")
-    parser.add_argument("--seeds", type=Path, help="folder of sound traces to begin with, beside those made here")
-    parser.add_argument("--replay", type=Path, help="run the kept cases of this folder, and nothing else")
-    parser.add_argument("--write", type=Path, help="folder of the dated report, which gets a section more")
-    parser.add_argument("--share", help=argparse.SUPPRESS)
-    parser.add_argument("--log", type=Path, help=argparse.SUPPRESS)
-    return parser
+    options = parser(__doc__, writes=False)
+    options.add_argument("--tries", type=int, default=10_000)
+    options.add_argument("--seed", type=int, default=1)
+    options.add_argument("--jobs", type=int, default=1, help="processes that share the tries")
+    options.add_argument(
+        "--only", nargs="+", choices=list(KINDS), default=[], help="mutate inputs of these kinds alone"
+    )
+    options.add_argument("--keep", type=Path, help="folder for what ends in a defect")
+    options.add_argument("--seeds", type=Path, help="folder of sound traces to begin with, beside those made here")
+    options.add_argument("--replay", type=Path, help="run the kept cases of this folder, and nothing else")
+    options.add_argument("--write", type=Path, help="folder of the dated report, which gets a section more")
+    options.add_argument("--share", help=argparse.SUPPRESS)
+    options.add_argument("--log", type=Path, help=argparse.SUPPRESS)
+    return options
 
 
 if __name__ == "__main__":

@@ -8,21 +8,17 @@ ranks of one node. Where one process group holds all ranks, every rank moves at 
 right answer is that transfers are slow, and that the traces cannot tell which link.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from rules_once import rules_read_once
+from measuring import rules_read_once
+from reporting import parser, publish, table, today
 from simulator import CAUSES, KINDS, Clocks, Fault, Job, Kind, simulate
 from simulator.job import PARALLELISMS
 
@@ -112,18 +108,14 @@ def _outcome(answer: Diagnosis, faulty: set[int]) -> str:
 def report(judged_cases: Sequence[Case], stated: argparse.Namespace, command: str) -> str:
     """The confusion table, in Markdown."""
     outcomes = [o for o in OUTCOMES if any(c.outcome == o for c in judged_cases) or o in (UNTOLD, NOBODY, ANOTHER)]
-    lines = [
-        f"| fault | true cause | share of the step | {' | '.join(outcomes)} | right |",
-        "|---" * (len(outcomes) + 4) + "|",
-    ]
+    rows = []
     for kind in dict.fromkeys(c.kind for c in judged_cases):
         of_kind = [c for c in judged_cases if c.kind == kind]
         counts = Counter(c.outcome for c in of_kind)
         share = sum(c.slowdown for c in of_kind) / len(of_kind)
-        cells = " | ".join(str(counts[o] or "") for o in outcomes)
         right = f"{sum(c.right for c in of_kind)}/{len(of_kind)}"
-        lines.append(f"| {kind} | {CAUSES[kind] or NOBODY} | {share:.0%} | {cells} | {right} |")
-    return f"""# Ranks and causes named, simulated jobs, {time.strftime("%Y-%m-%d")}
+        rows.append([kind, CAUSES[kind] or NOBODY, f"{share:.0%}", *(counts[o] or "" for o in outcomes), right])
+    return f"""# Ranks and causes named, simulated jobs, {today()}
 
 `{command}`: synthetic traces of {stated.ranks} ranks, {stated.parallelism}, {stated.steps} steps, seeds 0 to
 {stated.seeds - 1}; each host's clock up to {SKEW.offset_ms:g} ms off and drifting up to {SKEW.drift_ppm:g} ppm.
@@ -132,7 +124,7 @@ right answer to a slow link where one process group holds all ranks; nobody; or 
 fault, nobody is right, as it is where the fault makes up less than {WORTH_NAMING:.0%} of the step, which the third
 column holds.
 
-{chr(10).join(lines)}
+{table(["fault", "true cause", "share of the step", *outcomes, "right"], rows)}
 
 {summary(judged_cases)}
 """
@@ -155,16 +147,16 @@ def summary(judged_cases: Sequence[Case]) -> str:
 
 def main() -> None:
     """Runs the cases and prints the table; what was missed goes to the error stream."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=20)
-    parser.add_argument("--ranks", type=int, default=8)
-    parser.add_argument("--steps", type=int, default=5)
-    parser.add_argument("--parallelism", choices=PARALLELISMS, default="ddp")
-    parser.add_argument("--kinds", nargs="*", choices=list(KINDS), help="all of them unless named")
-    parser.add_argument("--gloo", action="store_true", help="jobs on CPUs")
-    parser.add_argument("--no-seq", action="store_true", help="as torch wrote traces before 2.12")
-    parser.add_argument("--report", type=Path, help="folder for the dated report")
-    stated = parser.parse_args()
+    options = parser(__doc__, writes=False)
+    options.add_argument("--seeds", type=int, default=20)
+    options.add_argument("--ranks", type=int, default=8)
+    options.add_argument("--steps", type=int, default=5)
+    options.add_argument("--parallelism", choices=PARALLELISMS, default="ddp")
+    options.add_argument("--kinds", nargs="*", choices=list(KINDS), help="all of them unless named")
+    options.add_argument("--gloo", action="store_true", help="jobs on CPUs")
+    options.add_argument("--no-seq", action="store_true", help="as torch wrote traces before 2.12")
+    options.add_argument("--report", type=Path, help="folder for the dated report")
+    stated = options.parse_args()
     judged_cases = []
     with rules_read_once():
         for case in cases(stated):
@@ -172,12 +164,7 @@ def main() -> None:
             if not case.right:
                 print(case.note, file=sys.stderr, flush=True)
     command = f"python benchmarks/ranks_confusion.py {' '.join(a for a in sys.argv[1:])}"
-    text = report(judged_cases, stated, command)
-    sys.stdout.write(text)
-    if stated.report:
-        stated.report.mkdir(parents=True, exist_ok=True)
-        name = f"ranks-confusion-{stated.parallelism}-{time.strftime('%Y-%m-%d')}.md"
-        (stated.report / name).write_text(text, encoding="utf-8")
+    publish(report(judged_cases, stated, command), stated.report, f"ranks-confusion-{stated.parallelism}")
 
 
 if __name__ == "__main__":

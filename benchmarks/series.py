@@ -9,16 +9,13 @@ within a fifth, a cadence when the stall named has its period. With DIAGNOSE_PUB
 the MLPerf runs there are looked through, too. Everything is seeded: the same command gives the same table.
 """
 
-from __future__ import annotations
-
-import argparse
-from collections.abc import Callable
-from datetime import UTC, datetime
-from itertools import groupby
+from collections.abc import Callable, Iterator
+from itertools import groupby, product
 from os import environ
 from pathlib import Path
 
 import numpy as np
+from reporting import REPORTS, parser, publish, table, today
 
 from diagnose.arrays import Floats
 from diagnose.commands.series.answer import Stall
@@ -75,18 +72,12 @@ def power(kind: str, n: int, shift: float, seeds: int) -> float:
     return hits / seeds
 
 
-def table(seeds: int) -> str:
-    """The Markdown table."""
-    heads = " | ".join(f"+{100 * shift:.0f} % found" for shift in SHIFTS)
-    lines = [f"| noise | steps | false alarms | {heads} |", "|---" * (3 + len(SHIFTS)) + "|"]
-    for n in LENGTHS:
-        for kind in NOISE:
-            shares = [power(kind, n, shift, max(seeds // 4, 1)) for shift in SHIFTS]
-            cells = " | ".join(f"{100 * share:.0f} %" for share in shares)
-            line = f"| {kind} | {n:,} | {100 * false_alarms(kind, n, seeds):.1f} % | {cells} |"
-            print(line, flush=True)
-            lines.append(line)
-    return "\n".join(lines)
+def shifts_found(seeds: int) -> Iterator[list[str]]:
+    """A row for each length and noise: false alarms, and how many of each shift are found."""
+    for n, kind in product(LENGTHS, NOISE):
+        shares = [power(kind, n, shift, max(seeds // 4, 1)) for shift in SHIFTS]
+        alarms = f"{100 * false_alarms(kind, n, seeds):.1f} %"
+        yield [kind, f"{n:,}", alarms, *(f"{100 * share:.0f} %" for share in shares)]
 
 
 STALL_LENGTHS = (60, 300, 3500)
@@ -139,22 +130,17 @@ def tells(stalls: tuple[Stall, ...], what: str, at: list[int], cost: float) -> b
     return abs(sum(one.cost_s for one in near) - cost) <= 0.2 * cost
 
 
-def stalls_table(seeds: int) -> str:
-    """The Markdown table of stalls: false alarms, and how many of each kind planted are found."""
-    lines = [f"| noise | steps | false alarms | {' | '.join(PLANTED)} |", "|---" * (3 + len(PLANTED)) + "|"]
-    for n in STALL_LENGTHS:
-        for kind in NOISE:
-            series = [0.3 * np.exp(NOISE[kind](np.random.default_rng(20_000 + seed), n)) for seed in range(seeds)]
-            alarms = 100 * sum(bool(stalls_in(seconds)) for seconds in series) / seeds
-            cells = []
-            for what, plant in PLANTED.items():
-                fits = n >= _LEAST_LENGTH.get(what, 0)
-                found = [_found(seconds.copy(), what, plant) for seconds in series[: max(seeds // 2, 1)] if fits]
-                cells.append(f"{100 * sum(found) / len(found):.0f} %" if found else "-")
-            line = f"| {kind} | {n:,} | {alarms:.1f} % | {' | '.join(cells)} |"
-            print(line, flush=True)
-            lines.append(line)
-    return "\n".join(lines)
+def stalls_found(seeds: int) -> Iterator[list[str]]:
+    """A row for each length and noise: false alarms, and how many stalls of each kind planted are found."""
+    for n, kind in product(STALL_LENGTHS, NOISE):
+        series = [0.3 * np.exp(NOISE[kind](np.random.default_rng(20_000 + seed), n)) for seed in range(seeds)]
+        alarms = 100 * sum(bool(stalls_in(seconds)) for seconds in series) / seeds
+        cells = []
+        for what, plant in PLANTED.items():
+            fits = n >= _LEAST_LENGTH.get(what, 0)
+            found = [_found(seconds.copy(), what, plant) for seconds in series[: max(seeds // 2, 1)] if fits]
+            cells.append(f"{100 * sum(found) / len(found):.0f} %" if found else "-")
+        yield [kind, f"{n:,}", f"{alarms:.1f} %", *cells]
 
 
 def _found(seconds: Floats, what: str, plant: Callable[[Floats], tuple[list[int], float]]) -> bool:
@@ -168,7 +154,7 @@ def real_runs() -> str:
     if not path.is_file():
         return "Published runs were not looked through: DIAGNOSE_PUBLIC_TABLES names no folder with them."
     report = judged(read_series(path))
-    lines = ["| job | runs | steps logged | stalls | changes |", "|---|---|---|---|---|"]
+    rows = []
     for job, runs in groupby(report.runs, key=lambda run: run.job):
         of_job = list(runs)
         named = [one for one in report.stalls if one.job == job]
@@ -176,49 +162,50 @@ def real_runs() -> str:
         runs_with = f" in {len({one.run for one in named})} runs" if named else ""
         changed = sum(change.run in {run.name for run in of_job} for change in report.changes)
         samples = sum(run.samples for run in of_job)
-        lines.append(f"| {job} | {len(of_job)} | {samples:,} | {at}{runs_with} | {changed} |")
-    text = "\n".join(lines)
-    print(text, flush=True)
-    return text
+        rows.append((job, len(of_job), f"{samples:,}", f"{at}{runs_with}", changed))
+    return table(("job", "runs", "steps logged", "stalls", "changes"), rows)
+
+
+def changes_text(seeds: int) -> str:
+    """The report of changes."""
+    heads = "noise", "steps", "false alarms", *(f"+{100 * shift:.0f} % found" for shift in SHIFTS)
+    return f"""# Change points in step times, {today()}
+
+`python benchmarks/series.py --seeds {seeds} --write`: synthetic series of 300 ms steps, {seeds} seeds for false alarms,
+{max(seeds // 4, 1)} for each shift. The percentage beside a noise is its deviation (its scale where the tails are
+heavy), of the step time. A shift is found when it is named within 10 samples or 2 % of the series of its place. Shifts
+of less than 5 %, rounded, are never named.
+
+{table(heads, shifts_found(seeds))}
+"""
 
 
 def stalls_text(seeds: int) -> str:
     """The report of stalls."""
-    return (
-        f"`python benchmarks/series.py --only stalls --seeds {seeds} --write`: series of 300 ms steps, {seeds} seeds"
-        f" for false alarms,\n{max(seeds // 2, 1)} for each kind of stall. A stall is found when it is named at its"
-        " step with its cost within a fifth; a cadence when a\nstall is named with its period. A burst is a hundredth"
-        " of the steps, 16 at least.\n\n"
-        f"{stalls_table(seeds)}\n\nStep times that MLPerf training runs logged, all in one file, and the stalls of each"
-        f" job:\n\n{real_runs()}\n"
-    )
+    return f"""# Stalls in step times, {today()}
+
+`python benchmarks/series.py --only stalls --seeds {seeds} --write`: series of 300 ms steps, {seeds} seeds for false
+alarms, {max(seeds // 2, 1)} for each kind of stall. A stall is found when it is named at its step with its cost within
+a fifth; a cadence when a stall is named with its period. A burst is a hundredth of the steps, 16 at least.
+
+{table(("noise", "steps", "false alarms", *PLANTED), stalls_found(seeds))}
+
+Step times that MLPerf training runs logged, all in one file, and the stalls of each job:
+
+{real_runs()}
+"""
 
 
 def main() -> None:
     """Print the tables, or write them."""
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = parser(__doc__, writes=False)
     options.add_argument("--seeds", type=int, default=200)
-    options.add_argument("--write", action="store_true")
+    options.add_argument("--write", action="store_const", const=REPORTS)
     options.add_argument("--only", choices=("changes", "stalls"))
     chosen = options.parse_args()
-    day = datetime.now(UTC).date().isoformat()
-    if chosen.only != "changes":
-        text = f"# Stalls in step times, {day}\n\n{stalls_text(chosen.seeds)}"
-        if chosen.write:
-            (Path(__file__).parent / "reports" / f"stalls-{day}.md").write_text(text, encoding="utf-8")
-    if chosen.only == "stalls":
-        return
-    heading = (
-        f"# Change points in step times, {day}\n\n"
-        f"`python benchmarks/series.py --seeds {chosen.seeds} --write`: synthetic series of 300 ms steps,"
-        f" {chosen.seeds} seeds for false alarms,\n{max(chosen.seeds // 4, 1)} for each shift. The percentage beside a"
-        " noise is its deviation (its scale where the tails are heavy), of the\nstep time. A shift is found when it is"
-        " named within 10 samples or 2 % of the series of its place. Shifts of less than\n5 %, rounded, are never"
-        " named.\n\n"
-    )
-    text = heading + table(chosen.seeds) + "\n"
-    if chosen.write:
-        (Path(__file__).parent / "reports" / f"series-{day}.md").write_text(text, encoding="utf-8")
+    for what, stem, text in (("stalls", "stalls", stalls_text), ("changes", "series", changes_text)):
+        if chosen.only in (what, None):
+            publish(text(chosen.seeds), chosen.write, stem)
 
 
 if __name__ == "__main__":

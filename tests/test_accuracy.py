@@ -13,9 +13,9 @@ from accuracy.page import page
 from accuracy.peers import Breakdown
 from accuracy.real_jobs import real_jobs
 from accuracy.realism import distance
+from accuracy.replay import report
 from accuracy.score import Outcome, Score
 from accuracy.truth import Truth, cures, truth_of
-from replay_errors import report
 from simulator import Fault, WholeJob
 from simulator.operators import Shape
 
@@ -174,7 +174,7 @@ def test_parts_of_the_time_are_read_by_published_thresholds(
 
 
 def test_an_iteration_time_is_as_wrong_as_its_prediction() -> None:
-    text = report([outcome(), outcome(replace(SAID, promised={"data-wait": (1.0, 1.21)}))], {}, "", "")
+    text = report([outcome(), outcome(replace(SAID, promised={"data-wait": (1.0, 1.21)}))], {})
 
     middle = (abs(1.3 / (1.2 * 1.4) ** 0.5 - 1) + (1.3 / 1.1 - 1)) / 2
     assert f"| data-wait | 2 | {100 * middle:.2f} % | {100 * (1.3 / 1.21 - 1) / 2:.2f} % |" in text

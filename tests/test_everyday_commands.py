@@ -7,15 +7,21 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-import compat
 import pytest
 import yaml
 from click.testing import CliRunner
+from robustness import compat
 
 from diagnose.cli import main
 
 ROOT = Path(__file__).parent.parent
 TASK_FILE = ROOT / "noxfile.py"
+RUN_BY_OTHERS = (
+    "advice_jobs",
+    "gpu",
+    "ladder_row",
+    "on_gpu",
+)  # jobs and parts of a benchmark; CONTRIBUTING names the last
 
 
 @pytest.fixture(scope="module")
@@ -58,9 +64,25 @@ def test_what_the_quick_tests_leave_out_is_there(tasks: ModuleType) -> None:
     assert all(f"@pytest.mark.{name}:" in registered for name in (*tasks.ELSEWHERE, *tasks.UNHURRIED))
     assert all((ROOT / path).exists() for path in tasks.WITH_TORCH)
     modules = [
-        f"{words[1].replace('.', '/')}/__main__.py" if words[0] == "-m" else words[0] for words in tasks.BENCHMARKS
+        words[1].replace(".", "/") if words[0] == "-m" else words[0].removesuffix(".py") for words in tasks.BENCHMARKS
     ]
-    assert all((ROOT / module).exists() for module in modules)
+    assert [
+        name for name in modules if not any((ROOT / f"{name}{end}").exists() for end in (".py", "/__main__.py"))
+    ] == []
+
+
+def test_the_page_of_benchmarks_names_each_and_no_other() -> None:
+    page = (ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8")
+    named = {
+        word.removesuffix(".py").replace("/", ".") for word in re.findall(r"`python (?:-m )?(benchmarks[\w./]+)", page)
+    }
+    scripts = [
+        p for p in (ROOT / "benchmarks").rglob("*.py") if '__name__ == "__main__"' in p.read_text(encoding="utf-8")
+    ]
+    there = {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__main__") for path in scripts}
+
+    assert sorted(named - there) == []
+    assert [name for name in sorted(there - named) if name.split(".")[1] not in RUN_BY_OTHERS] == []
 
 
 def test_the_page_of_versions_is_that_of_the_rows_and_their_suites_are_there() -> None:

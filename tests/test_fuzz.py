@@ -7,12 +7,12 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-import fuzzing
 import msgspec
 import pytest
 from click.testing import CliRunner
-from fuzzing import beside, checks, running, seeds, values
 from kineto import Trace as Job
+from robustness import fuzzing
+from robustness.fuzzing import beside, checks, running, seeds, values, written
 from trace_files import KERNEL, saved
 
 from diagnose.analysis import analyze
@@ -75,8 +75,9 @@ def test_what_the_mutations_begin_with_is_sound(number: int, tmp_path: Path) -> 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", ["nsight", "execution", "monitored", "text log", "pipeline", "tune"])
 def test_what_is_not_mutated_is_read(kind: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for module in (fuzzing.recorders, fuzzing.told):
+    for module in (fuzzing.recorders, fuzzing.told, written):
         monkeypatch.setattr(module, "mutated", lambda _seeded, tree, most=3: tree)
+    for module in (fuzzing.told, written):
         monkeypatch.setattr(module, "damaged", lambda _seeded, text: text)
     monkeypatch.setattr(fuzzing.recorders, "mutate", lambda _seeded, tree: None)
 

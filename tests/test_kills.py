@@ -10,9 +10,9 @@ import time
 from pathlib import Path
 
 import pytest
-from killing.moments import Moments
-from killing.tries import Ended, look
-from killing.world import World
+from robustness.killing.moments import Moments
+from robustness.killing.tries import Ended, look
+from robustness.killing.world import World
 
 from diagnose.cli.whole_file import whole_file
 from diagnose.trace.parts import part_of
@@ -26,7 +26,7 @@ PATIENCE_S = 900  # longer than any busy machine needs
 @pytest.mark.long
 def test_a_command_that_ends_at_any_moment_loses_and_leaves_nothing() -> None:
     done = subprocess.run(
-        [sys.executable, str(ROOT / "benchmarks" / "kills.py"), "--only", "ledger", "--how", "kill", "full"],
+        [sys.executable, "-m", "robustness.killing", "--only", "ledger", "--how", "kill", "full"],
         capture_output=True, text=True, check=False, timeout=PATIENCE_S, cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT / "benchmarks")},
     )  # fmt: skip
@@ -52,13 +52,13 @@ def test_a_disk_that_is_full_refuses_what_is_new_and_a_read_only_one_every_chang
 
 
 def test_what_is_torn_and_what_stays_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from killing.commands import COMMANDS
+    from robustness.killing.commands import COMMANDS
 
     command = COMMANDS["series"]
     world = World(tmp_path / "world", command)
     (world.place / "out" / "page.html").write_text("<html>")
     (world.place / "tmp" / "left").touch()
-    monkeypatch.setattr("killing.tries.at_moment", lambda *_: Ended(0, "", 0))
+    monkeypatch.setattr("robustness.killing.tries.at_moment", lambda *_: Ended(0, "", 0))
 
     found = look(world, command, Ended(70, "", 0), "full", {"out/page.html"})
     killed = look(world, command, Ended(-9, "", 0), "kill", {"out/page.html"})
@@ -71,7 +71,7 @@ def test_what_is_torn_and_what_stays_is_told(tmp_path: Path, monkeypatch: pytest
 def test_a_finished_run_of_a_tune_that_the_next_one_loses_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from killing.commands import COMMANDS
+    from robustness.killing.commands import COMMANDS
 
     command = COMMANDS["series"]
     world = World(tmp_path / "world", command)
@@ -81,7 +81,9 @@ def test_a_finished_run_of_a_tune_that_the_next_one_loses_is_told(
     told: list[tuple[str, ...]] = []
     for after in ('{"rungs": [1, 2, 3]}', '{"rungs": [1]}'):
         state.write_text('{"rungs": [1, 2]}')
-        monkeypatch.setattr("killing.tries.at_moment", lambda *_, now=after: Ended(0, str(state.write_text(now)), 0))
+        monkeypatch.setattr(
+            "robustness.killing.tries.at_moment", lambda *_, now=after: Ended(0, str(state.write_text(now)), 0)
+        )
         told.append(look(world, command, Ended(-9, "", 0), "kill", usual).wrong)
 
     assert told == [(), ("of 2 finished runs not all are kept",)]

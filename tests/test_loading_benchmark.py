@@ -1,26 +1,21 @@
-"""benchmarks/load.py: what stands in for a run that did not end, what is compared with what, and the drawing."""
+"""benchmarks/speed/load.py: what stands in for a run that did not end, what is compared with what, and the report."""
 
-import argparse
 import os
 import subprocess
 import sys
 import time
-import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from load import SAMPLE, command_of, sizes_of
-from loading import compared
-from loading.compared import Measured, never_again
-from loading.names import free_name
-from loading.plot import Line, Panel, apart, drawn, panels
-from loading.pythons import Interpreter, found, interpreter
-from loading.readers import AGAIN, FLOOR, OURS, Reader, fitting, ours
-from loading.sources import Source
-from loading.tables import bar, in_short, report, table
-from loading.timed import Timed, Untimed, timed
-from replicate import replicate
+from measuring import Timed, Untimed, timed
+from reporting import command_line, free_name
+from speed import compared
+from speed.compared import Measured, Source, never_again
+from speed.load import SAMPLE, sizes_of
+from speed.readers import AGAIN, FLOOR, OURS, Interpreter, Reader, fitting, found, interpreter, ours
+from speed.replicate import replicate
+from speed.tables import bar, in_short, parts, rounds
 
 ROOT = Path(__file__).parent.parent
 PATIENCE_S = 60.0
@@ -62,7 +57,7 @@ def test_a_run_that_takes_too_long_ends_with_all_that_it_started(tmp_path: Path)
 
 def test_a_run_that_takes_the_last_of_the_memory_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     left = iter([5 << 30, 5 << 30])
-    monkeypatch.setattr("loading.timed.free_bytes", lambda: next(left, 1 << 20))
+    monkeypatch.setattr("measuring.free_bytes", lambda: next(left, 1 << 20))
 
     outcome = timed(python("import time; time.sleep(60)"), os.environ, PATIENCE_S)
 
@@ -168,7 +163,7 @@ def test_interpreters_are_named_asked_for_versions_and_left_out_with_a_reason(tm
 def test_rows_are_ratios_of_one_round_and_a_reader_that_was_ended_takes_more_than_so_much() -> None:
     runs = {OURS: seconds(2.0, 3.0), FLOOR: seconds(1.0, 2.0), "hta": [Untimed("more than 60 s", 60.0)]}
 
-    rows = table(runs, 1 << 21, "hta").splitlines()
+    rows = rounds(runs, 1 << 21, "hta").splitlines()
 
     assert rows[2] == f"| {OURS} | 1 | 2.00 | 3.00 | 1 | 0.50 | 2.0x | 1.5x | >30.0x |  |"
     assert rows[4] == "| hta | 1 | more than 60 s |  |  |  |  |  |  |  |"
@@ -190,10 +185,9 @@ def test_the_first_table_has_the_best_rounds_and_names_where_the_bar_is_missed()
     assert bar([Measured(SMALL, 1, {OURS: seconds(1.0), FLOOR: [Untimed("failed")]})]).endswith("It was not measured.")
 
 
-def test_the_report_names_versions_what_is_skipped_and_the_drawing_beside_it() -> None:
-    text = report("# Loading", [measured(3.0)], {"hta": "Python 3, pandas 2"}, {"lens": "not there"}, "load.svg")
+def test_the_report_names_versions_and_what_is_skipped() -> None:
+    text = "\n\n".join(parts([measured(3.0)], {"hta": "Python 3, pandas 2"}, {"lens": "not there"}))
 
-    assert "![wall time against size](load.svg)" in text
     assert "- hta: Python 3, pandas 2\n- skipped: lens, not there\n" in text
     assert (
         "## a.json.gz\n\n20 events in 0.0 MB of text: 3 with operators' shapes, none with Python functions.\n" in text
@@ -201,55 +195,18 @@ def test_the_report_names_versions_what_is_skipped_and_the_drawing_beside_it() -
     assert "### a.json.gz: 2 MB of text\n\n| reader |" in text
 
 
-def test_the_drawing_has_a_panel_for_a_source_and_an_arrow_where_a_reader_was_ended() -> None:
-    other = Source("b <2>.json", 1, 1, ())
-    texts = [
-        measured(3.0),
-        Measured(SMALL, 4_000_000, {OURS: seconds(5.0), "hta": [Untimed("more than 60 s", 60.0)]}),
-        Measured(other, 4_000_000, {OURS: [Untimed("failed: x")], FLOOR: seconds(1.0)}),
-    ]
-    found_panels = panels(texts)
-    kinds = {OURS: "ours", FLOOR: "floor", "hta": "other", "absent": "other"}
-
-    picture = drawn(found_panels, kinds)  # type: ignore[arg-type]
-
-    assert found_panels == [
-        Panel(
-            "a.json.gz",
-            (
-                Line(OURS, ((2_000_000, 3.0), (4_000_000, 5.0))),
-                Line(FLOOR, ((2_000_000, 1.0),)),
-                Line("hta", (), ((4_000_000, 60.0),)),
-            ),
-        ),
-        Panel("b <2>.json", (Line(FLOOR, ((4_000_000, 1.0),)),)),
-    ]
-    texts_drawn = ["".join(node.itertext()) for node in ET.fromstring(picture).iter("{http://www.w3.org/2000/svg}text")]
-    assert {"a.json.gz", "b <2>.json", "2 MB", "4 MB", f"1  {OURS}", f"2  {FLOOR}", "3  hta"} <= {*texts_drawn}
-    assert not [text for text in texts_drawn if "absent" in text]
-    assert picture.count('Z" fill') == 1
-    assert drawn([], {}) == ""
-
-
-def test_numbers_beside_lines_stand_apart_in_their_order() -> None:
-    assert apart([10.0, 50.0, 11.0, 12.0], 10.0) == [1.0, 50.0, 11.0, 21.0]
-    assert apart([], 10.0) == []
-
-
 def test_one_size_stands_beside_a_small_one_and_several_for_themselves() -> None:
     assert sizes_of(["1G"]) == ["14M", "1G"]
     assert sizes_of(["1G", "20M"]) == ["20M", "1G"]
 
 
-def test_the_command_is_told_without_the_places_of_files() -> None:
-    stated = argparse.Namespace(
-        size=["20M", "1G"], source=[Path("/data/a.json.gz")], vs=["hta"], rounds=1, limit=600.0,
-        hta_python=[Interpreter("HTA, pandas 2", "/venv/bin/python"), Interpreter("", "/other/python")],
-    )  # fmt: skip
+def test_the_command_is_told_without_the_places_of_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ["--source", "/data/a.json.gz", "--hta-python", "HTA, pandas 2=/venv/bin/python", "--out", "here/b"]
+    monkeypatch.setattr(sys, "argv", ["/home/me/benchmarks/series.py", *words])
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", None)
 
-    assert command_of(stated) == (
-        "python benchmarks/load.py --size 20M --size 1G --source a.json.gz --vs hta --rounds 1 --limit 600 "
-        "--hta-python 'HTA, pandas 2=PYTHON' --hta-python PYTHON"
+    assert command_line() == (
+        "python benchmarks/series.py --source a.json.gz --hta-python 'HTA, pandas 2=python' --out here/b"
     )
 
 
@@ -261,17 +218,15 @@ def test_a_report_of_the_same_day_is_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_the_whole_comparison_writes_a_report_and_its_drawing(tmp_path: Path) -> None:
+def test_the_whole_comparison_writes_a_report(tmp_path: Path) -> None:
     words = ["--size", "1M", "--size", "2M", "--rounds", "1", "--limit", "120", "--vs", "tracelens"]
 
     subprocess.run(
-        [sys.executable, "benchmarks/load.py", *words, "--report", str(tmp_path)],
+        [sys.executable, "-m", "speed.load", *words, "--write", str(tmp_path)],
         cwd=ROOT, check=True, capture_output=True, env=os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'benchmarks'}"},
     )  # fmt: skip
 
-    (page,), (picture,) = tmp_path.glob("load-*.md"), tmp_path.glob("load-*.svg")
+    (page,) = tmp_path.glob("load-*.md")
     text = page.read_text()
-    assert f"]({picture.name})" in text
     assert text.count("### synthetic-memory-bound.json.gz: ") == 2
     assert "failed" not in text
-    assert ET.parse(picture).getroot().tag.endswith("svg")

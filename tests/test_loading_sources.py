@@ -1,10 +1,10 @@
-"""The sources of benchmarks/load.py: what makes reading a trace more or less work, as its text says."""
+"""The sources of benchmarks/speed/load.py: what makes reading a trace more or less work, as its text says."""
 
 import json
 from pathlib import Path
 
-from load import SAMPLE
-from loading.sources import source_of
+from speed.compared import source_of
+from speed.load import SAMPLE
 
 
 def test_a_source_is_told_by_what_it_holds() -> None:

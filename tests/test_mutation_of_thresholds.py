@@ -1,17 +1,26 @@
-"""Thresholds in Python are found, moved where they are read, and put back."""
+"""Thresholds in Python are found, and moved for all that read them and for nothing else."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
-from mutation.rerun import _moved, _readers
-from mutation.threshold import Threshold
-from mutation.thresholds import thresholds
+from robustness.mutation.thresholds import ROOT, Threshold, fails_with, thresholds
 
-from diagnose.predict import plan
-from diagnose.ranks.network import bandwidth, slow_links
-from diagnose.ranks.stragglers import host_code, lateness
+from diagnose.ranks.network import slow_links
+from diagnose.ranks.stragglers import host_code
 
-pytestmark = pytest.mark.long  # all that judges is imported
+pytestmark = pytest.mark.long  # all that judges is imported, and processes are started
 
-SLOW = Threshold("diagnose.ranks.network.slow_links", "SLOW", 1.5)
+SLOW = Threshold("diagnose.ranks.network.slow_links", slow_links.__file__, "SLOW", 1.5)
+
+
+def printed(moved: str, code: str) -> str:
+    """What the code prints where a constant is moved before it."""
+    environment = {**os.environ, "DIAGNOSE_MOVED": moved, "PYTHONPATH": str(ROOT / "benchmarks")}
+    command = [sys.executable, "-c", f"import robustness.mutation.moved; {code}"]
+    return subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=True).stdout
 
 
 def test_named_numbers_of_what_judges_are_thresholds_and_marks_are_none() -> None:
@@ -23,22 +32,22 @@ def test_named_numbers_of_what_judges_are_thresholds_and_marks_are_none() -> Non
     assert not {name for _, name in names} & {"NOBODY", "ABSENT", "GB", "KERNELS_KEPT", "MOST_ROWS"}
 
 
-def test_a_threshold_is_moved_where_it_is_read_and_back() -> None:
-    with _moved(SLOW, 1.8):
-        assert (slow_links.SLOW, bandwidth.SLOW) == (1.8, 1.8)
+def test_a_threshold_is_moved_for_all_that_read_it() -> None:
+    code = "from diagnose.ranks.network import bandwidth, slow_links; print(slow_links.SLOW, bandwidth.SLOW)"
 
-    assert (slow_links.SLOW, bandwidth.SLOW) == (1.5, 1.5)
+    assert printed(f"{SLOW.module}\n{SLOW.file}\nSLOW\n1.8", code) == "1.8 1.8\n"
 
 
 def test_another_module_s_own_number_of_the_same_name_stays() -> None:
-    with _moved(Threshold("diagnose.ranks.stragglers.host_code", "FEWEST", 3), 4):
-        assert (host_code.FEWEST, lateness.FEWEST) == (4, 3)
+    code = "from diagnose.ranks.stragglers import host_code, lateness; print(host_code.FEWEST, lateness.FEWEST)"
+
+    assert printed(f"{host_code.__name__}\n{host_code.__file__}\nFEWEST\n4", code) == "4 3\n"
 
 
-def test_the_functions_that_read_a_threshold_are_found() -> None:
-    worth = Threshold("diagnose.predict.plan", "WORTH_PLANNING", 1.02)
+def test_a_moved_threshold_is_noticed_by_a_test_that_states_it(tmp_path: Path) -> None:
+    stating = tmp_path / "test_slow.py"
+    stating.write_text(
+        "from diagnose.ranks.network.slow_links import SLOW\n\ndef test_slow():\n    assert SLOW == 1.5\n"
+    )
 
-    found = _readers([SLOW, worth])
-
-    assert found[slow_links._slow.__code__] == [SLOW]
-    assert found[plan.pays.__code__] == [worth]
+    assert [fails_with(SLOW, moved, [str(stating)]) for moved in (1.8, 1.5)] == [True, False]

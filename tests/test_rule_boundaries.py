@@ -1,21 +1,22 @@
 """Each rule just inside and just outside of each of its thresholds, and with and without each of its conditions.
 
-`python -m benchmarks.mutation --renew` writes the cases of `rule_boundaries.toml` and `whatif_factors.toml` anew: read
-the diff.
+`python -m benchmarks.robustness.mutation --renew` writes the cases of `rule_boundaries.toml` and `whatif_factors.toml`
+anew: read the diff.
 """
 
 from pathlib import Path
 
 import pytest
-from mutation import whatifs
-from mutation.judging import judged
-from mutation.mutants import mutants
-from mutation.outcome import Case, outcome_of, stated
-from mutation.page import MOST_SURVIVING
+from robustness.mutation import whatifs
+from robustness.mutation.judging import judged
+from robustness.mutation.mutants import mutants
+from robustness.mutation.outcome import Case, outcome_of, stated
+from robustness.mutation.page import MOST_SURVIVING
 from small_rules import CONDITIONS, EXAMPLES, HEAD, SMALL, facts, known, written
 
 from diagnose.rule import load_rule, load_rules
 
+RENEW = "python -m benchmarks.robustness.mutation --renew"
 RULES = {rule.id: rule for rule in load_rules((), known())}
 TABLE = stated()
 
@@ -38,7 +39,10 @@ def test_hardly_a_change_of_a_rule_goes_unnoticed() -> None:
 
     assert len(outcomes) > 1000
     assert len(unnoticed) <= MOST_SURVIVING * len(outcomes), "\n".join(
-        ["python -m benchmarks.mutation --renew adds a case for each of these, where there is one:", *unnoticed]
+        [
+            f"{RENEW} adds a case for each of these, where there is one:",
+            *unnoticed,
+        ]
     )
 
 
@@ -79,5 +83,8 @@ def test_hardly_a_factor_that_is_moved_goes_unnoticed() -> None:
 
     assert len(outcomes) > 200
     assert len(unnoticed) <= MOST_SURVIVING * len(outcomes), "\n".join(
-        ["python -m benchmarks.mutation --renew adds a case for each of these, where there is one:", *unnoticed]
+        [
+            f"{RENEW} adds a case for each of these, where there is one:",
+            *unnoticed,
+        ]
     )

@@ -5,8 +5,6 @@ python -m benchmarks.accuracy --subset ci                    # one minute; ends 
 python -m benchmarks.accuracy --write benchmarks/reports     # with the dated report, and the page docs/accuracy.md
 """
 
-from __future__ import annotations
-
 import argparse
 import datetime
 import sys

@@ -1,7 +1,5 @@
 """What the analysis says of a job, as far as it is scored."""
 
-from __future__ import annotations
-
 import json
 import random
 import tempfile
@@ -10,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rules_once import rules_read_once
+from measuring import rules_read_once
 from simulator import WholeJob, simulate
 from simulator.job import Job, Transport
 

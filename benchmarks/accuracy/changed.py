@@ -1,7 +1,5 @@
 """A simulated job with some of its fields set as a table says."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, TypeVar

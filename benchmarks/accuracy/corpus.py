@@ -1,7 +1,5 @@
 """The corpus: one row for each job, from the tables of faults."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass

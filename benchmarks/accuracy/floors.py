@@ -1,7 +1,5 @@
 """The floors that a subset has to reach."""
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 

@@ -1,11 +1,10 @@
 """The figures in words: a few lines for the terminal, and the page."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
+from reporting import table
+
 from .corpus import tables
-from .markdown import table
 from .peers import SOURCES
 from .real import Labelled
 from .score import Part, Score

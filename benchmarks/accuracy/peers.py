@@ -4,8 +4,6 @@ Neither gives a verdict by itself, so each is read as generously as it can be: w
 either one is right. Needs the extra hta.
 """
 
-from __future__ import annotations
-
 import logging
 import tempfile
 import warnings
@@ -14,10 +12,10 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from reporting import table
 from simulator import simulate
 
 from .corpus import Case
-from .markdown import table
 from .score import Outcome, Part, part
 
 IDLE, COMMUNICATES = 0.15, 0.10  # of the time, from which it is the bottleneck

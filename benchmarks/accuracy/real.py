@@ -1,14 +1,12 @@
 """Real traces with an expert's label, which are not part of this project: DIAGNOSE_REAL_TRACES names their folder."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from rules_once import rules_read_once
+from measuring import rules_read_once
 
 from diagnose.analysis import analyze
 

@@ -1,7 +1,5 @@
 """Small jobs that ran for real: the newest report of `benchmarks/first_advice.py`, which takes an idle machine."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 REPORTS = Path(__file__).parents[1] / "reports"

@@ -8,8 +8,6 @@ nearest-neighbour classifier then tells windows of kernels apart, without window
 guess.
 """
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -30,13 +28,8 @@ WINDOW = 64  # kernels
 MOST_WINDOWS = 40  # of a trace, so that none outweighs the others
 KINDS = ("kernel length", "launch distance", "gap")
 SIMULATED = (
-    "healthy",
-    "small kernels",
-    "slow host",
-    "loads in the loop",
-    "eager attention",
-    "read-backs in every layer",
-)
+    "healthy", "small kernels", "slow host", "loads in the loop", "eager attention", "read-backs in every layer",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,5 @@
 """Runs the corpus, in several processes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 

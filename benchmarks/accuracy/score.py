@@ -1,7 +1,5 @@
 """The figures: how often class, cause, rank, abstention, range and negative advice are right."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass

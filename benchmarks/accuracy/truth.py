@@ -3,8 +3,6 @@
 Nothing here reads a trace or asks the analysis, so that neither can agree with itself.
 """
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -13,15 +13,5 @@ from .truth import Truth
 from .whole import WholeJob
 
 __all__ = [
-    "CAUSES",
-    "KINDS",
-    "Clocks",
-    "Fault",
-    "Job",
-    "Kind",
-    "Simulated",
-    "Transport",
-    "Truth",
-    "WholeJob",
-    "simulate",
-]
+    "CAUSES", "KINDS", "Clocks", "Fault", "Job", "Kind", "Simulated", "Transport", "Truth", "WholeJob", "simulate",
+]  # fmt: skip

@@ -1,7 +1,5 @@
 """Collectives and point-to-point messages as torch and Kineto record them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The faults of a simulated job as factors and delays of every rank in a step."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from functools import cached_property
 

@@ -1,7 +1,5 @@
 """What happens on the ranks: events, and where they happen."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What can go wrong in a simulated job."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal

@@ -1,7 +1,5 @@
 """A GPU of the public table, and how long it takes for arithmetic and bytes."""
 
-from __future__ import annotations
-
 import csv
 from dataclasses import dataclass
 from functools import cache

@@ -1,7 +1,5 @@
 """Process groups, and how long a collective takes in them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What a simulated job is: its size, its parallelism, its network, its clocks and its faults."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any, Literal
 

@@ -3,8 +3,6 @@
 Left out are flows and the steps' GPU annotations, which repeat what correlations and launches say.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 from typing import Any

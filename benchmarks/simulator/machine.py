@@ -5,8 +5,6 @@ for allow; a collective starts on each rank by itself and ends on all its member
 the true clock, which no trace shows.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -3,8 +3,6 @@
 Bytes are counted as the eager code moves them: each operand read once, each result written once.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """From a job to its traces and the truth about it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from functools import cached_property

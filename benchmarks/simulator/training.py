@@ -1,7 +1,5 @@
 """The training loops: a small transformer, data parallel, sharded, tensor parallel or in a pipeline."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from .communication import collective, message

@@ -1,7 +1,5 @@
 """What a simulated folder's analysis should find."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path

@@ -4,8 +4,6 @@ Each field of a `WholeJob` is one way to make it slow, and one way to make it fa
 by running the job with it. With several ranks gradients are reduced in buckets of a layer, behind the backward pass.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Literal
 

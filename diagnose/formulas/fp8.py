@@ -31,7 +31,7 @@ def product_factors(casts_share: Numbers, busy_share: Numbers, peak_ratio: float
     """Time of a product in fp8 over that in half precision, [best, worst], dynamic scales and casts included.
 
     Calibrated on published pairs of whole jobs, and on the small and the large layer that torchao documents
-    (`benchmarks/fp8.py`).
+    (`benchmarks/accuracy/fp8.py`).
 
     Args:
         casts_share: `cast_s` over the product's time in half precision.

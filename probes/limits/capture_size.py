@@ -1,8 +1,8 @@
 """Predict the size of a window from one step recorded before it, and fit the window to its limits.
 
 A trial step is recorded without shapes, exported and thrown away. Text and time grow with the recorded steps; what
-shapes add, and the memory for each byte of text, is measured (benchmarks/capture_size.py). Times are of this process on
-this machine, taken from the trial itself.
+shapes add, and the memory for each byte of text, is measured (benchmarks/speed/capture_size.py). Times are of this
+process on this machine, taken from the trial itself.
 """
 
 from __future__ import annotations

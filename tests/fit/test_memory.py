@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 from fit_jobs import job
-from fit_memory import TORCHTITAN, ULTRASCALE, absolute_errors, ladder_rows, torchtitan_rows, ultrascale_rows
+from fitting.memory import TORCHTITAN, ULTRASCALE, absolute_errors, ladder_rows, torchtitan_rows, ultrascale_rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from public_tables import public_table

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from fit_megatron import megatron
-from fit_pairs import pairs
-from fit_rates import ratios
-from fit_rows import torchtitan, transformers
+from fitting.megatron import megatron
+from fitting.pairs import pairs
+from fitting.rates import ratios
+from fitting.rows import torchtitan, transformers
 from public_tables import public_table
 
 from diagnose.commands.fit.stacks import stack_of

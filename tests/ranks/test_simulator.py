@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from simulator import CAUSES, KINDS, Clocks, Fault, Job, Simulated, simulate
-from simulator.__main__ import main
 from simulator.events import Row
 from simulator.job import PARALLELISMS
 from simulator.truth import read_truth
@@ -190,16 +189,3 @@ def test_the_same_seed_gives_the_same_bytes_and_another_does_not() -> None:
 def test_an_impossible_job_is_refused(job: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r"multiple|no such rank"):
         Job(**job)  # type: ignore[arg-type]
-
-
-def test_the_command_writes_the_traces_and_the_truth(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = [str(tmp_path), "--ranks", "2", "--steps", "1", "--fault", "slow_kernels", "--late", "1", "--size", "1.5"]
-    monkeypatch.setattr("sys.argv", ["simulator", *words])
-
-    main()
-
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["rank0.json.gz", "rank1.json.gz", "truth.json"]
-    assert [(late.rank, late.size) for late in read_truth(tmp_path).late] == [(1, 1.5)]
-    assert capsys.readouterr().out.startswith("2 traces, ")

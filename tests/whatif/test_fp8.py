@@ -1,16 +1,16 @@
 """Where fp8 pays: by the sizes of products, and against published pairs of one job in bf16 and in fp8."""
 
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+from accuracy import fp8
 from analysed import GEMM, facts, measured
 from kineto import Trace
 
 from diagnose.facts import Unknown, Value
 from diagnose.metrics.kernel_groups.fp8 import gaining_products
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+ROOT = Path(__file__).parents[2]
 LARGE, SMALL = ([16_384, 4096], [4096, 14_336]), ([512, 1024], [1024, 1024])
 HEAD = ([16_384, 4096], [4096, 128_256])
 
@@ -69,38 +69,29 @@ def test_the_table_of_gpus_says_which_have_fp8(gpu: str, has: bool) -> None:
     assert fact(job((LARGE, 9_000), gpu=gpu), "has_fp8") is has
 
 
-@pytest.fixture(scope="module")
-def published() -> ModuleType:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(BENCHMARKS))
-        import fp8
-
-        return fp8
-
-
-def test_published_pairs_gained_at_least_what_the_worst_case_promises(published: ModuleType) -> None:
-    whole = [pair for pair in published.pairs() if pair.recipe != "rowwise"]
+def test_published_pairs_gained_at_least_what_the_worst_case_promises() -> None:
+    whole = [pair for pair in fp8.pairs() if pair.recipe != "rowwise"]
 
     assert len(whole) == 7
     assert all(pair.predicted[0] <= pair.measured for pair in whole)
     assert all(pair.measured / pair.predicted[1] < 1.1 for pair in whole)
 
 
-def test_scales_for_each_row_are_not_what_is_advised(published: ModuleType) -> None:
+def test_scales_for_each_row_are_not_what_is_advised() -> None:
     """They gained nothing where tensor parallelism splits the products; the rule names the other recipe."""
-    rowwise = [pair for pair in published.pairs() if pair.recipe == "rowwise"]
+    rowwise = [pair for pair in fp8.pairs() if pair.recipe == "rowwise"]
 
     assert [round(pair.measured, 2) for pair in rowwise] == [0.85, 1.0]
 
 
-def test_documented_layers_are_within_the_range(published: ModuleType) -> None:
-    for rows, inner, columns, speedup in published.DOCUMENTED:
-        best, worst = published.factors_of(rows, inner, columns)
+def test_documented_layers_are_within_the_range() -> None:
+    for rows, inner, columns, speedup in fp8.DOCUMENTED:
+        best, worst = fp8.factors_of(rows, inner, columns)
         assert 1 / worst - 0.005 <= speedup <= 1 / best
 
 
-def test_the_page_shows_the_tables_that_the_command_prints(published: ModuleType) -> None:
-    page = (BENCHMARKS.parent / "docs" / "whatif.md").read_text(encoding="utf-8")
+def test_the_page_shows_the_tables_that_the_command_prints() -> None:
+    page = (ROOT / "docs" / "whatif.md").read_text(encoding="utf-8")
 
-    assert published.pair_table(published.pairs()) in page, "run python benchmarks/fp8.py"
-    assert published.layer_table() in page
+    assert fp8.pair_table(fp8.pairs()) in page, "run python -m benchmarks.accuracy.fp8"
+    assert fp8.layer_table() in page

@@ -4,7 +4,7 @@ from diagnose.commands.compare.side import Side
 from diagnose.commands.compare.step_time import StepTime
 from diagnose.patch.applied import DEVICE_STEP
 
-FLOOR = 0.015  # 99 % of the pairs of equal runs on GPUs lie closer: benchmarks/compare.py
+FLOOR = 0.015  # 99 % of the pairs of equal runs on GPUs lie closer: benchmarks/accuracy/compare.py
 FLOOR_ELSEWHERE = 0.060  # and windows of different steps of them
 FLOOR_ON_HOST = 0.05  # without a GPU, in addition to how far stretches of one run lie apart: benchmarks/tune.py
 FLOOR_OF_BRIEF = 0.40  # an estimate for steps that take less than BRIEF_NS, which do not show that

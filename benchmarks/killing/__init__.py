@@ -1,6 +1,0 @@
-"""Commands that end at any moment, on a full or read-only disk, or by a clock that jumps: nothing may be lost."""
-
-import sys
-from pathlib import Path
-
-sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[2] / "tests")]

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import more_tables as more
-import tables
+import card_tables as more
+import job_tables as tables
 from told_pages import Call, holding, origin, read
 
 Write = Callable[[Sequence[Call]], str]
@@ -50,7 +50,7 @@ REPORTS = (
         (("", tables.tune), ("What failed", tables.failures)),
     ),
     Report(
-        "faults-gpu", "Known faults", ("faults",),
+        "faults-gpu", "Known faults", ("faults", "faults-rest"),
         "Bare loops with one fault each under `diagnose run`. The remedy is made by hand in a process without the "
         "probe, and its gain is that of throughput. `right` is by the truth in `benchmarks/gpu/fault_table.py`; "
         "`promised` is what the right rule said, wherever among the findings it stood. Each row is one run.",

@@ -22,17 +22,28 @@ class Call:
     tiny: bool
     parts: Sequence[Found]
     found: Found
+    failed: Mapping[str, str]
 
 
 def read(path: Path) -> Call:
     """The summary in that file."""
     page = json.loads(path.read_text(encoding="utf-8"))
-    return Call(str(page["call"]), page["commit"], page["at"][:10], page["tiny"], page["parts"], page["found"])
+    return Call(
+        str(page["call"]), page["commit"], page["at"][:10], page["tiny"], page["parts"], page["found"], page["failed"]
+    )
 
 
 def holding(calls: Sequence[Call], *parts: str) -> list[Call]:
     """The calls that found something in one of the parts."""
     return [call for call in calls if any(part in call.found for part in parts)]
+
+
+def merged(calls: Sequence[Call], *names: str) -> Found:
+    """The rows of parts that share a table."""
+    rows: dict[str, Any] = {}
+    for name in names:
+        rows |= part(calls, name).get("rows", {})
+    return rows
 
 
 def part(calls: Sequence[Call], name: str) -> Any:

@@ -1,4 +1,4 @@
-"""On a real GPU: what `test_cuda_paths` shows without one. `benchmarks/on_gpu.py` runs these."""
+"""On a real GPU: what `test_cuda_paths` shows without one. `nox -s gpu` runs these."""
 
 import json
 import subprocess

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from tables import mark, number, table
+from job_tables import mark, number, table
 from told_pages import Call, part
 
 UNITS = {"FLOP/s": (1e12, "TFLOP/s"), "bytes/s": (1e9, "GB/s"), "us": (1.0, "us")}
@@ -40,9 +40,11 @@ def _ceiling(kind: str, shape: str, value: Any, board: dict[str, str]) -> list[s
     return [title, of, f"{number(value, scale)} {word}", share]
 
 
-def _board(found: Any) -> dict[str, str]:
-    """The row of the table of GPUs for the card."""
+def _board(found: Any) -> dict[str, Any]:
+    """The row of the table of GPUs for the card, its columns by name."""
     constants = found.get("constants") or {}
+    if constants.get("card"):
+        return {name: value for name, value in constants["card"][0].items() if value is not None}
     texts = [text for text in constants.get("gpus", []) if f"'{found.get('device')}'" in text]
     return dict(re.findall(r"(\w+)=([\d.]+)", texts[0])) if texts else {}
 
@@ -55,9 +57,10 @@ def beside_constants(calls: Sequence[Call]) -> str:
     copies = [v for v in found.get("memory, bytes/s", {}).values() if isinstance(v, float)]
     if not board or not products:
         return ""
+    known = [str(board.get(column, "none")) for column in ("measured_gemm_tflops", "measured_hbm_gbs")]
     rows = [
-        ["largest bf16 product, TFLOP/s", board.get("measured_gemm_tflops", "none"), number(max(products), 1e12)],
-        ["largest traffic, GB/s", board.get("measured_hbm_gbs", "none"), number(max(copies), 1e9)],
+        ["largest bf16 product, TFLOP/s", known[0], number(max(products), 1e12)],
+        ["largest traffic, GB/s", known[1], number(max(copies), 1e9)],
     ]
     return table(("what", "the table of GPUs, measured", "reached here"), rows)
 
@@ -149,7 +152,7 @@ def graphs(calls: Sequence[Call]) -> str:
     """Jobs that capture their step in a CUDA graph after so many steps."""
     found, rows = part(calls, "graphs"), []
     for before, told in sorted(found.items(), key=lambda item: int(item[0])):
-        said = told["told"].get("class", "no diagnosis")
+        said = told.get("not run") or told["told"].get("class", "no diagnosis")
         rows.append([before, mark(told["survived"]), said, number(told["told"].get("step_ms"), digits=2)])
     return table(("steps before the capture", "the job survived", "class", "ms of a step"), rows)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from told_pages import Call, Found, part
+from told_pages import Call, Found, merged, part
 
 TOO_LITTLE = 0.03  # of a remedy's gain: below it the fault says nothing about the advice
 
@@ -155,22 +155,27 @@ def fault_times(calls: Sequence[Call]) -> str:
 
 
 def _faults(calls: Sequence[Call]) -> dict[str, Any]:
-    return part(calls, "faults").get("rows", {})
+    return merged(calls, "faults", "faults-rest")
 
 
 def score(calls: Sequence[Call]) -> str:
     """How often class, advice and range were right."""
-    found = part(calls, "faults").get("score")
-    if not found:
+    rows = [row for row in _faults(calls).values() if "class" in row]
+    if not rows:
         return ""
-    right = {key: f"{found[key][0]} of {found[key][1]}" for key in found if key != "ran"}
+    right = {key: _right(rows, key) for key in ("class right", "advice right", "among findings", "inside")}
     missing = [name for name, row in _faults(calls).items() if "class" not in row]
     left = f" Not measured: {', '.join(missing)}." if missing else ""
     return (
-        f"{found['ran']} faults ran. The class was right in {right['class right']}, the first advice in "
+        f"{len(rows)} faults ran. The class was right in {right['class right']}, the first advice in "
         f"{right['advice right']}; the right rule was among the findings in {right['among findings']}; the achieved "
         f"gain lay inside the promised range, widened by 5 %, in {right['inside']}.{left}"
     )
+
+
+def _right(rows: Sequence[Found], key: str) -> str:
+    asked = [row[key] for row in rows if row.get(key) is not None]
+    return f"{sum(asked)} of {len(asked)}"
 
 
 def wrong(calls: Sequence[Call]) -> str:

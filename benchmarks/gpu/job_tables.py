@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from told_pages import Call, Found, merged, part
@@ -85,6 +85,25 @@ def parts_of_step(calls: Sequence[Call], most: int = 6) -> str:
         parts = sorted(told["told"]["waterfall"], key=lambda each: -each[1])[:most]
         rows.append([job, ", ".join(f"{name} {points:.1f}" for name, points in parts)])
     return table(("job", "largest parts of the peak's 100 points"), rows)
+
+
+def findings(calls: Sequence[Call]) -> str:
+    """All that was found in each capture, in order."""
+    told = {job: of["told"] for job, (_, of) in captured(calls).items()}
+    return _found(told)
+
+
+def fault_findings(calls: Sequence[Call]) -> str:
+    """The same of each fault."""
+    return _found({name: row["told"] for name, row in _faults(calls).items() if "told" in row})
+
+
+def _found(told: Mapping[str, Found]) -> str:
+    rows = [
+        [name, ", ".join(f"{rule} {speedup(range_)}" if range_ else rule for rule, range_, _ in of["findings"])]
+        for name, of in told.items()
+    ]
+    return table(("job", "findings, in order, with what is promised"), rows)
 
 
 def tune(calls: Sequence[Call]) -> str:

@@ -4,7 +4,7 @@
 
 `.whl` then holds the wheel of this checkout, for any Python from 3.11 on, and wheels for CPython 3.12 on x86-64 of what
 that machine lacks: all that is required and not in FILE, the output of `pip freeze` there. Without FILE it is taken to
-hold torch, transformers and accelerate with what they require. Nothing of the folder is tracked.
+hold torch, Triton, transformers and accelerate with what they require. Nothing of the folder is tracked.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from wheels import COMPILED, PACKED, built, canonical, commit, compiled, metadat
 
 ROOT = Path(__file__).resolve().parents[2]
 ASKED = ("liger-kernel", "nvtx")  # what the jobs take beside what the product requires
-PRESUMED = ("torch", "transformers", "accelerate")
+PRESUMED = ("torch", "triton", "transformers", "accelerate")
 PLATFORMS = [f"manylinux_2_{n}_x86_64" for n in (39, 35, 34, 31, 28, 27, 24, 17)] + ["manylinux2014_x86_64", "any"]
 THERE = {
     "python_version": "3.12", "python_full_version": "3.12.3", "sys_platform": "linux", "platform_system": "Linux",
@@ -59,7 +59,7 @@ def frozen(path: Path) -> set[str]:
 
 
 def presumed() -> set[str]:
-    """torch, transformers and accelerate, and what they require here."""
+    """What is presumed, and what it requires here."""
     found: set[str] = set()
     left = list(PRESUMED)
     while left:

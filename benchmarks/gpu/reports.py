@@ -24,13 +24,14 @@ ROOT = Path(__file__).parents[2]
 
 @dataclass(frozen=True)
 class Report:
-    """A report: its name, what it is about, the parts behind it, and its sections; the first is on the page too."""
+    """A report: its name, title, parts, what it is about, and its sections; what is beside them is not on the page."""
 
     name: str
     title: str
     parts: tuple[str, ...]
     about: str
     sections: tuple[tuple[str, Write], ...]
+    beside: tuple[tuple[str, Write], ...] = ()
 
 
 CAPTURES = ("captures", "captures-again", "captures-more")
@@ -42,6 +43,7 @@ REPORTS = (
         "is the device's step in the window, `ms without profiler` the step just before it, `factor` their quotient as "
         "the record has it.",
         (("", tables.captures), ("Promised and achieved", tables.pairs), ("Where the peak goes", tables.parts_of_step)),
+        (("All findings", tables.findings),),
     ),
     Report(
         "tune-gpu", "A tune from the slowest form", ("tune-told",),
@@ -56,6 +58,7 @@ REPORTS = (
         "`promised` is what the right rule said, wherever among the findings it stood. Each row is one run.",
         (("", tables.faults), ("Score", tables.score), ("Where the tool was wrong", tables.wrong),
          ("Remedies that bought nothing", tables.too_little), ("Step times", tables.fault_times)),
+        (("All findings", tables.fault_findings),),
     ),
     Report(
         "peaks", "What the card reaches", ("peaks",),
@@ -86,9 +89,9 @@ REPORTS = (
 )  # fmt: skip
 
 
-def sections(report: Report, calls: Sequence[Call], depth: str) -> Iterator[str]:
+def sections(of: Sequence[tuple[str, Write]], calls: Sequence[Call], depth: str) -> Iterator[str]:
     """The sections that have something to say."""
-    for title, write in report.sections:
+    for title, write in of:
         text = write(calls).strip()
         if text:
             yield f"{depth} {title}\n\n{text}" if title else text
@@ -103,7 +106,7 @@ def written(report: Report, calls: Sequence[Call]) -> str:
     """The report as Markdown."""
     of = holding(calls, *report.parts)
     head = f"# {report.title}, {of[-1].date}\n\n{origin(calls, of)}\n\n{filled(report.about)}"
-    return "\n\n".join((head, *sections(report, calls, "##"))) + "\n"
+    return "\n\n".join((head, *sections((*report.sections, *report.beside), calls, "##"))) + "\n"
 
 
 def ladder_of(path: Path, calls: Sequence[Call]) -> str:
@@ -120,7 +123,7 @@ def page(calls: Sequence[Call], ladder: Path | None, date: str) -> str:
     for report in REPORTS:
         if holding(calls, *report.parts):
             about = f"{report.about} [Report](../benchmarks/reports/{report.name}-{date}.md)."
-            parts += [f"## {report.title}", filled(about), *sections(report, calls, "###")]
+            parts += [f"## {report.title}", filled(about), *sections(report.sections, calls, "###")]
     if ladder is not None:
         rows = [line for line in ladder.read_text(encoding="utf-8").splitlines() if line.startswith("|")]
         link = f"[report](../benchmarks/reports/ladder-gpu-{date}.md)"

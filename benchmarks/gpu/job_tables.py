@@ -75,7 +75,8 @@ def pairs(calls: Sequence[Call]) -> str:
          speedup(pair["achieved"]), mark(pair["inside"])]
         for pair in found.values()
     ]  # fmt: skip
-    return table(("change", "rules that promised", "promised together", "achieved", "inside, within 3 %"), rows)
+    header = ("change", "rules that promised", "promised together", "achieved", "inside, within 3 %")
+    return table(header, rows) if rows else ""
 
 
 def parts_of_step(calls: Sequence[Call], most: int = 6) -> str:

@@ -83,8 +83,8 @@ class Call:
 
     def tell(self) -> None:
         """The small summary: how the parts ended, what they found, and the ends of the logs of those that failed."""
-        found = {}
-        for path in sorted(filter(self.new, self.results.glob("*.json"))):
+        found, own = {}, {row["part"] for row in self.rows}
+        for path in sorted(path for path in self.results.glob("*.json") if path.stem in own and self.new(path)):
             with contextlib.suppress(ValueError, OSError):
                 found[path.stem] = json.loads(path.read_text(encoding="utf-8"))
         bad = [row["part"] for row in self.rows if row["end"] not in WELL]

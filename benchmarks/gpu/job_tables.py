@@ -230,6 +230,6 @@ def limits(calls: Sequence[Call]) -> str:
         said, seen = found.get(f"fit {attention}", {}), found.get(f"seen {attention}", {})
         if "fits" in seen:
             peak = max((each.get("reserved") or 0 for each in seen["tries"] if each["ok"]), default=0) or None
-            largest = [str(value) for value in (said.get("largest", "-"), seen["fits"], seen["fails"])]
+            largest = [str(value or "-") for value in (said.get("largest"), seen["fits"], seen["fails"])]
             rows.append([attention, *largest, number(peak, 2**30)])
     return table(("attention", "fit says", "runs", "fails", "GiB reserved at most"), rows) if rows else ""

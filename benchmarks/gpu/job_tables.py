@@ -114,7 +114,7 @@ def tune(calls: Sequence[Call]) -> str:
         return ""
     header = ("run", "change", "outcome", "promised", "achieved (99 %)", "of run 0", "tok/s", "GB", "s")
     rows = [_rung(rung) for rung in told["rungs"]]
-    kept = "\n".join(f"- `{setting}`" for setting in told.get("patch") or [])
+    kept = "\n".join(f"- `{setting}`" for setting in told.get("patch") or ["nothing"])
     left = "; ".join(f"{rule} ({because})" for rule, because, _ in told.get("left", [])) or "nothing"
     return f"{table(header, rows)}\n\nEnded because {told['why_ended']}. Kept:\n\n{kept}\n\nLeft: {left}."
 

@@ -1,4 +1,4 @@
-"""What comes back of a call: at most eight files, each below 16 MiB."""
+"""What comes back of a call: at most eight files of its own, each below 16 MiB."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def pack(out: Path, work: Path, number: str, new: Callable[[Path], bool]) -> Non
     reduced = [path for path in sorted((work / "reduced").glob("*")) if new(path)]
     bundle(out / f"traces-call{number}.tar", reduced, work, "w")
     heavy = [path for pattern in HEAVY for path in below(work, pattern) if new(path) and "reduced" not in path.parts]
-    for count in range(max(FILES - len(list(out.iterdir())), 0)):
+    for count in range(max(FILES - len(list(out.glob(f"*-call{number}*"))), 0)):
         taken = filled(heavy)
         if not taken:
             break

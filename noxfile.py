@@ -61,6 +61,19 @@ def compat(session: nox.Session) -> None:
 
 
 @nox.session
+def gpu(session: nox.Session) -> None:
+    """Tests that need a GPU; without one each is skipped with the reason."""
+    session.run("python", "-m", "pytest", "-m", "gpu", *session.posargs)
+
+
+@nox.session
+def gpu_kit(session: nox.Session) -> None:
+    """The kit that measures a GPU, on a CPU with tiny models, which takes half an hour; `-- 1` is its first call."""
+    for call in session.posargs or ("1", "2", "3", "4"):
+        session.run("bash", "benchmarks/gpu/call.sh", call, env={"TINY": "1", "PYTHON": "python"}, external=True)
+
+
+@nox.session
 def benchmarks(session: nox.Session) -> None:
     """A minute of each benchmark that needs neither a GPU nor files of others; `benchmarks/README.md` says more."""
     for script in BENCHMARKS:

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from advice_jobs.timing import place, settle, where
 
 from diagnose.probes import current_session
 from diagnose.probes.armed.asked import Asked
@@ -68,7 +69,7 @@ class Job:
         self.session = ArmedSession(Config(str(folder), armed=Asked(when_slow=1e6).to_json()))
         current_session._session, current_session._asked = self.session, True
         torch_hooks.install()
-        self._model = torch.nn.Sequential(*(torch.nn.Linear(width, width) for _ in range(4)))
+        self._model = torch.nn.Sequential(*(torch.nn.Linear(width, width) for _ in range(4))).to(place())
         self._optimizer = torch.optim.AdamW(self._model.parameters())
         self._data = torch.utils.data.TensorDataset(torch.randn(64 * 64, width))
         self._batches = self._endless()
@@ -76,7 +77,7 @@ class Job:
     def step(self) -> None:
         """One optimizer step."""
         (batch,) = next(self._batches)
-        self._model(batch).square().mean().backward()
+        self._model(batch.to(place())).square().mean().backward()
         self._optimizer.step()
         self._optimizer.zero_grad()
 
@@ -87,6 +88,7 @@ class Job:
         while time.perf_counter_ns() - began < BLOCK_NS:
             self.step()
             steps += 1
+        settle()
         took, cpu = time.perf_counter_ns() - began, time.process_time_ns() - cpu_began
         return Block(took / steps / 1e6, cpu / steps / 1e6)
 
@@ -209,7 +211,7 @@ def _write(folder: Path, name: str, lines: list[str]) -> None:
     day = datetime.now(UTC).date().isoformat()
     heading = (
         f"# An armed run: {name}, {day}\n\n`python benchmarks/armed.py {' '.join(sys.argv[1:])}`, Python "
-        f"{platform.python_version()},\ntorch {torch.__version__}, {os.cpu_count()} cores of {platform.machine()}. "
+        f"{platform.python_version()},\ntorch {torch.__version__}, {where()} of {platform.machine()}. "
         "What is measured stands in the docstring of the script.\n\n"
     )
     (folder / f"armed-{name}-{day}.md").write_text(heading + "\n".join(lines) + "\n", encoding="utf-8")

@@ -5,7 +5,8 @@
 
 Each job is run under `diagnose run`; then it and the form in which the advice is followed take turns without it.
 Followed is the value of the advice's patch where it has one, else what `advice_jobs/kinds.py` says. Only the ratio of
-mean steps counts, the median over the repeats. Needs torch and transformers, and a machine that does nothing else.
+mean steps counts, the median over the repeats. Jobs of one process run on a GPU where torch sees one; which advice is
+right is stated for a CPU. Needs torch and transformers, and a machine that does nothing else.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from statistics import median
 from typing import Any
 
 from advice_jobs.kinds import KINDS, Kind
+from advice_jobs.timing import where
 
 SCRIPTS = Path(__file__).parent / "advice_jobs"
 REPEATS = 3
@@ -176,7 +178,7 @@ def written(outcomes: Sequence[Outcome], folder: Path, repeats: int) -> Path:
         "# First advice", "", f"`python benchmarks/first_advice.py{_asked(repeats)} --write benchmarks/reports`", "",
         summary(outcomes), "",
         f"| {' | '.join(HEADS)} |", f"|{'---|' * len(HEADS)}", *(f"| {' | '.join(row(one))} |" for one in outcomes), "",
-        f"Ratios of mean steps on {os.cpu_count()} cores; inside allows {NOISE:.0%} for noise, and the spread of the"
+        f"Ratios of mean steps on {where()}; inside allows {NOISE:.0%} for noise, and the spread of the"
         " repeats where that is more (1.48 times their median deviation).", "",
     ]  # fmt: skip
     path = folder / f"first-advice-{datetime.datetime.now(datetime.UTC).date()}.md"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import datetime
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+from advice_jobs.timing import where
 from tune_pairs import Further, decided, with_further
 
 from diagnose.commands.compare.noise import FLOOR_ON_HOST
@@ -220,7 +220,7 @@ def written(found: Sequence[Tuned], folder: Path, again: bool) -> Path:
     lines = [
         "# Tunes of small jobs", "",
         f"`python benchmarks/tune.py{_times(found)} --write benchmarks/reports{' --again' if again else ''}`", "",
-        f"On {os.cpu_count()} cores. Speed-ups are of the mean step, per sample where a step has other samples.",
+        f"On {where()}. Speed-ups are of the mean step, per sample where a step has other samples.",
         *anew, "",
         *figures(found), "", "## Jobs", "",
         "`buys` is the first advice by itself, `best` the best single change that a run can make, `tuned` the end of",

@@ -3,6 +3,7 @@
 import contextlib
 import signal
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,23 @@ def interrupts_are_heard() -> None:
     """A shell starts what runs in its background deaf to interrupts, and all commands under test would be so too."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """A test of a GPU is skipped where torch sees none; a test of two where it sees one."""
+    needed = 2 if item.get_closest_marker("two_gpus") else 1 if item.get_closest_marker("gpu") else 0
+    if needed and (seen := gpus()) < needed:
+        pytest.skip(f"needs {needed} GPU{'s' if needed > 1 else ''}: torch sees {seen or 'none'}")
+
+
+@cache
+def gpus() -> int:
+    """How many GPUs torch sees; none where it is missing."""
+    try:
+        import torch
+    except ImportError:
+        return 0
+    return int(torch.cuda.device_count())
 
 
 @pytest.fixture(autouse=True)

@@ -22,7 +22,8 @@ from diagnose.report.views.ledger import basis, rows
 WIDTHS = [60, 80, 100, 140, 200]
 CASES = [diagnoses.diagnosis, diagnoses.data_bound, diagnoses.hostile, diagnoses.undecided]
 ROOT = Path(__file__).parent.parent
-GOLDENS = {  # of real diagnoses: a job of eight ranks, and a plan of several changes
+GOLDENS = {  # of real diagnoses: a job on a GPU, one of eight ranks, and a plan of several changes
+    "h200-llama-eager.json.gz": "h200-llama-eager.txt",
     "synthetic-straggler": "synthetic-straggler.txt",
     "synthetic-memory-bound.json.gz": "synthetic-memory-bound.txt",
 }

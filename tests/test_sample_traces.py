@@ -1,6 +1,8 @@
 """Each sample trace holds one known fault, or none: the answer must be that fault, and nothing else loud."""
 
+import gzip
 import json
+import re
 from functools import cache
 from pathlib import Path
 
@@ -20,6 +22,12 @@ EXPECTED = {  # trace: (class, largest cause that is not healthy work, first fin
     "cpu-python-host.json.gz": ("host-bound", "python", "python-host"),
     "gloo-healthy": ("compute-bound", "operator-compute", None),
     "gloo-slow-rank": ("data-bound", "late-rank-data", "straggler"),
+    "h200-llama-eager.json.gz": ("memory-bound", "elementwise", "unfused-attention"),
+    "h200-small-kernels.json.gz": ("host-bound", "dispatch", "launch-bound"),
+    "h200-slow-loader.json.gz": ("data-bound", "data-wait", "data-wait"),
+    "h200-copies-to-host.json.gz": ("host-bound", "copy-DtoH", "exposed-copies-to-host"),
+    "h200-misaligned-products.json.gz": ("compute-bound", "gemm", "misaligned-products"),
+    "h200-uncached-allocations.json.gz": ("host-bound", "dispatch", "uncached-allocations"),
     "synthetic-compute-bound.json.gz": ("compute-bound", "gemm", None),
     "synthetic-memory-bound.json.gz": ("memory-bound", "softmax", "unfused-attention"),
     "synthetic-tiny-kernels.json.gz": ("host-bound", "dispatch", "launch-bound"),
@@ -167,6 +175,14 @@ def test_a_remedy_is_never_both_proposed_and_advised_against() -> None:
         found = answer(name)
         proposed = {key for f in found.findings if f.patch for key in f.patch.set}
         assert not proposed & {n.what for n in found.not_advised}, name
+
+
+@pytest.mark.parametrize("name", [name for name in EXPECTED if name.startswith("h200-")])
+def test_a_trace_of_a_gpu_names_its_card_and_no_path_of_a_machine(name: str) -> None:
+    text = gzip.decompress((FOLDER / name).read_bytes()).decode()
+
+    assert [device["name"] for device in json.loads(text)["deviceProperties"]] == ["NVIDIA H200"]
+    assert re.findall(r'"/(?:[^/"]+/)+', text) == []
 
 
 RULES = load_rules((), units())

@@ -7,7 +7,7 @@ from collections import deque
 from typing import Any
 
 import torch
-from timing import Steps, options
+from timing import Steps, options, place
 from torch import nn
 
 
@@ -23,6 +23,7 @@ def main() -> None:
         gc.freeze()
         gc.disable()
     model = nn.Sequential(*(nn.Linear(set_up["width"], set_up["width"]) for _ in range(set_up["layers"])))
+    model.to(place())
     form = {"foreach": False} if set_up["form"] == "loop" else {set_up["form"]: True}
     kind: Any = getattr(torch.optim, set_up["optimizer"])
     optimizer = kind(model.parameters(), lr=1e-3, **form)
@@ -38,7 +39,7 @@ def main() -> None:
             layer.register_forward_hook(watch)
     steps = Steps()
     for _ in range(set_up["steps"]):
-        model(torch.randn(set_up["rows"], set_up["width"])).square().mean().backward()
+        model(torch.randn(set_up["rows"], set_up["width"], device=place())).square().mean().backward()
         optimizer.step()
         optimizer.zero_grad()
         log.append([[number] for number in range(set_up["records"])])

@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 import torch
-from timing import Steps, options
+from timing import Steps, options, place
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -34,7 +34,8 @@ def main() -> None:
     torch.set_num_threads(1)
     set_up = options(sleep_ms=4.0, compute_ms=0.0, workers=0, host_ms=0.0, steps=50)
     rank = int(os.environ.get("RANK", "0"))
-    model: nn.Module = nn.Sequential(*(nn.Linear(256, 256) for _ in range(6)))
+    there = "cpu" if "RANK" in os.environ else place()  # ranks share what there is, over gloo
+    model: nn.Module = nn.Sequential(*(nn.Linear(256, 256) for _ in range(6))).to(there)
     if "RANK" in os.environ:
         torch.distributed.init_process_group("gloo")
         model = DistributedDataParallel(model)
@@ -42,7 +43,7 @@ def main() -> None:
     loader = torch.utils.data.DataLoader(data, batch_size=8, num_workers=set_up["workers"])
     optimizer, steps = torch.optim.AdamW(model.parameters()), Steps()
     for batch in loader:
-        model(batch.repeat(16, 1)).square().mean().backward()
+        model(batch.to(there).repeat(16, 1)).square().mean().backward()
         if rank == 1:
             until = time.perf_counter() + set_up["host_ms"] / 1e3
             while time.perf_counter() < until:

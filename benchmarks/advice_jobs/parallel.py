@@ -1,4 +1,7 @@
-"""DistributedDataParallel on two ranks, with a search for unused parameters or small buckets as asked."""
+"""DistributedDataParallel on two ranks, with a search for unused parameters or small buckets as asked.
+
+The ranks compute on the CPU and speak over gloo, whatever the machine has.
+"""
 
 from __future__ import annotations
 

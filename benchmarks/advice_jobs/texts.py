@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator
-from timing import Steps, options
+from timing import Steps, options, place
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from torch import nn
 
@@ -44,7 +44,7 @@ def main() -> None:
     loader = torch.utils.data.DataLoader(data, batch_size=set_up["batch"], num_workers=workers, collate_fn=collate)  # type: ignore[arg-type]
     model: nn.Module = nn.Sequential(nn.Embedding(512, 64), nn.Linear(64, 64), nn.GELU(), nn.Linear(64, 512))
     optimizer: Any = torch.optim.AdamW(model.parameters(), fused=True)
-    accelerator = Accelerator(cpu=True)
+    accelerator = Accelerator(cpu=place() == "cpu")
     model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
     steps = Steps()
     for ids in loader:

@@ -1,4 +1,4 @@
-"""What each job shares: its options, and the time of its steps."""
+"""What each job shares: its options, where it runs, and the time of its steps."""
 
 from __future__ import annotations
 
@@ -22,6 +22,21 @@ def _like(usual: Any, text: str) -> Any:
     return text if isinstance(usual, str) and not text.startswith('"') else type(usual)(json.loads(text))
 
 
+def place() -> str:
+    """The device of a job: the GPU where torch sees one."""
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def where() -> str:
+    """What a report says of the machine: its cores, and the GPU that the jobs run on."""
+    import torch
+
+    cores = f"{os.cpu_count()} cores"
+    return f"{cores} and one {torch.cuda.get_device_name()}" if torch.cuda.is_available() else cores
+
+
 class Steps:
     """Times the steps of a loop; the first ones warm up."""
 
@@ -29,11 +44,23 @@ class Steps:
         self._ended_ns: list[int] = []
 
     def ended(self) -> None:
-        """A step has ended."""
+        """A step has ended on the host. The device is waited for once, where the warm-up ends."""
+        if len(self._ended_ns) == WARM_UP:
+            settle()
         self._ended_ns.append(time.perf_counter_ns())
 
     def report(self) -> None:
         """Print the mean of the steps behind the warm-up: what comes every few steps counts with its share."""
-        timed = self._ended_ns[WARM_UP:]
+        settle()
+        timed, ended_ns = self._ended_ns[WARM_UP:], time.perf_counter_ns()
         if len(timed) > 1 and os.environ.get("RANK", "0") == "0":
-            print(f"mean_step_ns {(timed[-1] - timed[0]) // (len(timed) - 1)}", flush=True)
+            last_ns = ended_ns if place() == "cuda" else timed[-1]
+            print(f"mean_step_ns {(last_ns - timed[0]) // (len(timed) - 1)}", flush=True)
+
+
+def settle() -> None:
+    """Wait until the device has nothing left to do."""
+    import torch
+
+    if torch.cuda.is_initialized():
+        torch.cuda.synchronize()

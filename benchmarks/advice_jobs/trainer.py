@@ -8,7 +8,7 @@ import tempfile
 from typing import Any
 
 import torch
-from timing import Steps, options
+from timing import Steps, options, place
 from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainerCallback, TrainingArguments
 
 LONGEST = 128
@@ -63,7 +63,8 @@ def main() -> None:
         settings: dict[str, Any] = {
             "output_dir": folder, "max_steps": set_up["steps"], "per_device_train_batch_size": set_up["batch"],
             "gradient_accumulation_steps": set_up["accumulate"],
-            "logging_steps": set_up["logs_every"], "logging_nan_inf_filter": set_up["nan_filter"], "use_cpu": True,
+            "logging_steps": set_up["logs_every"], "logging_nan_inf_filter": set_up["nan_filter"],
+            "use_cpu": place() == "cpu",
             "save_strategy": "steps" if set_up["saves_every"] else "no", "save_steps": set_up["saves_every"] or 500,
             "eval_strategy": "steps" if set_up["evaluates_every"] else "no", "report_to": [], "disable_tqdm": True,
             "eval_steps": set_up["evaluates_every"] or None, "remove_unused_columns": False,

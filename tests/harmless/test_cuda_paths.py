@@ -1,6 +1,6 @@
 """What only a job on a GPU meets, shown on CPU by torch's own functions with CUDA's answers put in their place.
 
-No GPU ran these: `tests/harmless/test_cuda_jobs.py` has those that one is needed for.
+No GPU ran these: `tests/on_gpu` has those that one is needed for.
 """
 
 import json

@@ -1,0 +1,97 @@
+"""Events, synchronisation, facts of the device and of its memory, in this process."""
+
+import time
+
+import pytest
+from needs import needs
+
+from diagnose.probes.cuda_graphs import capturing
+from diagnose.probes.facts import machine, torch_settings
+from diagnose.probes.pipeline.device import to_device
+from diagnose.probes.recording.clock import StepClock, _event
+from diagnose.probes.recording.recorder import _activities
+
+needs("torch")
+pytestmark = pytest.mark.gpu
+
+
+def test_steps_are_timed_by_events_once_cuda_is_in_use() -> None:
+    import torch
+
+    a = torch.randn(1024, 1024, device="cuda")
+    clock = StepClock(time.perf_counter_ns)
+    for _ in range(4):
+        clock.step_begins("control")
+        a @ a
+        clock.step_ended("control")
+
+    assert clock.source == "device"
+    assert all(ns > 0 for ns in clock.times("control"))
+    assert len(clock.times("control")) == len(clock.host_times()) == 4
+
+
+def test_a_step_within_a_capture_has_no_event() -> None:
+    import torch
+
+    a, graph = torch.zeros(8, device="cuda"), torch.cuda.CUDAGraph()
+    torch.cuda.synchronize()
+    with torch.cuda.graph(graph):
+        within = (capturing(), _event())
+        a.add_(1)
+
+    assert within == (True, None)
+    assert (capturing(), _event() is None) == (False, False)
+
+
+def test_what_the_record_says_of_the_device_is_what_torch_says() -> None:
+    import torch
+
+    torch.cuda.init()
+    properties, told = torch.cuda.get_device_properties(0), machine.device()
+
+    assert told is not None
+    assert (told["name"], told["total_memory_bytes"]) == (properties.name, properties.total_memory)
+    assert told["multiprocessors"] == properties.multi_processor_count
+
+
+def test_memory_in_the_record_is_the_allocators() -> None:
+    import torch
+
+    kept = torch.empty(1 << 26, device="cuda", dtype=torch.uint8)
+    told = machine.memory()
+
+    assert told is not None
+    assert kept.numel() <= int(str(told["allocated_bytes"])) <= int(str(told["max_allocated_bytes"]))
+    assert int(str(told["free_bytes"])) < int(str(told["total_bytes"]))
+
+
+def test_versions_name_driver_and_runtime() -> None:
+    told = machine.versions()
+
+    assert told["driver"]
+    assert told["driver_cuda"]
+    assert told["cuda"]
+
+
+def test_the_precision_of_products_is_read_in_the_words_of_this_torch() -> None:
+    import torch
+
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        assert torch_settings.torch_settings()["float32_matmul_precision"] == "high"
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def test_the_profiler_is_asked_for_the_device() -> None:
+    assert {activity.name for activity in _activities()} == {"CPU", "CUDA"}
+
+
+def test_pinning_and_copying_a_batch_are_timed() -> None:
+    import torch
+
+    told = to_device({"x": torch.randn(64, 1024)}, 64, pinned=True, seconds=0.1)
+
+    assert told["pin"]["wall_ns"] > 0
+    assert told["copy"]["pinned"] is True

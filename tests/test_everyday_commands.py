@@ -16,12 +16,7 @@ from diagnose.cli import main
 
 ROOT = Path(__file__).parent.parent
 TASK_FILE = ROOT / "noxfile.py"
-RUN_BY_OTHERS = (
-    "advice_jobs",
-    "gpu",
-    "ladder_row",
-    "on_gpu",
-)  # jobs and parts of a benchmark; CONTRIBUTING names the last
+RUN_BY_OTHERS = ("advice_jobs", "gpu", "ladder_row")  # jobs and parts of a benchmark; a page of their own names the kit
 
 
 @pytest.fixture(scope="module")

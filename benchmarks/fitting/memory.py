@@ -16,8 +16,7 @@ from pathlib import Path
 from reporting import page, parser, publish, table
 
 from diagnose.commands.fit.table import plan_of
-
-from diagnose.predict.memory.estimate import memory_ledger, stage_ledgers
+from diagnose.predict.memory.estimate import GIB, memory_ledger, stage_ledgers
 from diagnose.predict.memory.job import JobPlan
 from diagnose.predict.memory.remedies import largest_micro_batch
 

@@ -30,11 +30,11 @@ import torch
 from advice_jobs.timing import place, settle, where
 
 from diagnose.probes import current_session
-from diagnose.probes.armed.asked import Asked
-from diagnose.probes.armed.session import ArmedSession
 from diagnose.probes.config import Config
 from diagnose.probes.hooks import torch_hooks
 from diagnose.probes.protocol import ARMED, SCRATCH, STEP_LOG
+from diagnose.probes.timing.session import TimingSession
+from diagnose.probes.timing.triggers import Triggers
 
 BLOCK_NS = 200_000_000
 HOOK_STEPS = 500
@@ -66,7 +66,7 @@ class Job:
     def __init__(self, folder: Path, width: int) -> None:
         (folder / SCRATCH).mkdir(parents=True)
         self.log = folder / STEP_LOG.format(0)
-        self.session = ArmedSession(Config(str(folder), armed=Asked(when_slow=1e6).to_json()))
+        self.session = TimingSession(Config(str(folder), armed=Triggers(when_slow=1e6).to_json()))
         current_session._session, current_session._asked = self.session, True
         torch_hooks.install()
         self._model = torch.nn.Sequential(*(torch.nn.Linear(width, width) for _ in range(4))).to(place())

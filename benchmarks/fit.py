@@ -19,7 +19,7 @@ from fitting.rows import SOURCES
 from fitting.stalls import stalled, with_odds
 from reporting import REPORTS, parser, table, today
 
-from diagnose.commands.fit.stacks import RATES, Stack, stacks
+from diagnose.commands.fit.stacks import RATES, StackRates, stacks
 from diagnose.commands.fit.step_time import predict_step, regime
 
 DATA = Path(__file__).parents[1] / "diagnose" / "data" / "training_stacks.toml"
@@ -78,17 +78,17 @@ class Fold:
     stalled: list[bool]
 
 
-def _firmness(stack: Stack) -> float:
+def _firmness(stack: StackRates) -> float:
     return FIRMNESS.get(stack.name, LOOSE)
 
 
-def learned(rows: Sequence[Row], start: Stack) -> Stack:
+def learned(rows: Sequence[Row], start: StackRates) -> StackRates:
     """The stack with rates and odds of a stall fitted on the rows."""
     stack = with_odds(rows, start)
     return with_odds(rows, fitted(rows, stack, FREE[start.name], _firmness(start)))
 
 
-def left_out(rows: Sequence[Row], start: Stack, what: str, key: Callable[[Row], object]) -> Iterator[Fold]:
+def left_out(rows: Sequence[Row], start: StackRates, what: str, key: Callable[[Row], object]) -> Iterator[Fold]:
     """A fold for each value of the key."""
     for value in sorted({key(row) for row in rows}, key=str):
         inside = [row for row in rows if key(row) == value]
@@ -102,7 +102,7 @@ def left_out(rows: Sequence[Row], start: Stack, what: str, key: Callable[[Row], 
         )
 
 
-def spans(folds: Sequence[Fold], stack: Stack) -> dict[str, tuple[float, float]]:
+def spans(folds: Sequence[Fold], stack: StackRates) -> dict[str, tuple[float, float]]:
     """10th and 90th percentile of measured over predicted throughput by regime, of all rows where it has few.
 
     The rows are those of a model that the fit has not seen. Stalled ones are left out: the chance of a stall says how
@@ -119,7 +119,7 @@ def spans(folds: Sequence[Fold], stack: Stack) -> dict[str, tuple[float, float]]
     return found
 
 
-def within_range(rows: Sequence[Row], stack: Stack) -> float:
+def within_range(rows: Sequence[Row], stack: StackRates) -> float:
     """Share of the rows whose step lies in its predicted range."""
     steps = [(row, predict_step(row.plan, stack)) for row in rows]
     measured = [row.plan.tokens_per_step / row.plan.gpus / row.tokens_per_s_per_gpu for row, _ in steps]
@@ -128,7 +128,7 @@ def within_range(rows: Sequence[Row], stack: Stack) -> float:
     )
 
 
-def report(rows: Sequence[Row], stack: Stack, folds: Sequence[Fold]) -> Iterator[str]:
+def report(rows: Sequence[Row], stack: StackRates, folds: Sequence[Fold]) -> Iterator[str]:
     """The section of a stack."""
     yield f"\n## {stack.name}\n\n{stack.source}.\n"
     heads = "rows", "all", "median error", "MFU of 15 % or more", "median error", "90th percentile"
@@ -151,7 +151,7 @@ def report(rows: Sequence[Row], stack: Stack, folds: Sequence[Fold]) -> Iterator
     yield table(("rate", "value"), [(name, f"{getattr(stack, name):.3g}") for name in FREE[stack.name]])
 
 
-def updated(text: str, stack: Stack) -> str:
+def updated(text: str, stack: StackRates) -> str:
     """The data file with the section of a stack renewed."""
     head, section, rest = re.split(rf"^(\[{stack.name}\]\n(?:(?!\[).*\n)*)", text, maxsplit=1, flags=re.M)
     for name in FREE[stack.name]:

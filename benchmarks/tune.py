@@ -31,14 +31,16 @@ from diagnose.analysis import analyze
 from diagnose.commands.tune.answer import Rung, Settings, Tuning
 from diagnose.commands.tune.evidence import held_against, pooled
 from diagnose.commands.tune.proposals import Proposal, changes_of, finding_of
-from diagnose.commands.tune.running import JobRuns, Window
+from diagnose.commands.tune.running import CapturedSteps, JobRuns
 from diagnose.commands.tune.state import TuneFolder
 from diagnose.diagnosis import Diagnosis
 from diagnose.diagnosis.terms import Estimate
 
 RUNS, BUDGET_S, MOST_S = 12, 360, 90.0
 LOOP = {"steps": 300}
-WINDOW = Window(steps=8, at_step=132, control=120)  # most steps of the loop without the profiler, and some for samples
+WINDOW = CapturedSteps(
+    steps=8, at_step=132, control=120
+)  # most steps of the loop without the profiler, and some for samples
 PAIRS = 2  # of runs without and with a change by itself
 PAIRS_OF_A_PROMISE = 3  # and of what a tune tried, its own among them
 JOBS = (

@@ -36,7 +36,7 @@ def distinct(values: Array) -> Array:
         first = np.ones(len(values), bool)
         first[1:] = ascending[1:] != ascending[:-1]
         return np.asarray(ascending[first])
-    return _told_apart(values)[1]
+    return _distinguished(values)[1]
 
 
 def counted(values: Array) -> tuple[Array, Ints]:
@@ -61,7 +61,7 @@ def shortly_numbered(values: Array) -> tuple[Array, Array]:
     if not _lie_close(values, len(values)):
         several, number = np.unique(values, return_inverse=True)
         return several, shortened(number.ravel(), len(several))
-    there, several = _told_apart(values)
+    there, several = _distinguished(values)
     return several, shortened(np.cumsum(there) - 1, len(several))[_above(values, int(several[0]))]
 
 
@@ -70,7 +70,7 @@ def _above(values: Array, least: int) -> Ints:
     return np.subtract(values, least, dtype=np.int64)
 
 
-def _told_apart(values: Array) -> tuple[Mask, Array]:
+def _distinguished(values: Array) -> tuple[Mask, Array]:
     """Mask of the integers that occur, from the least to the largest, and the integers."""
     least, most = int(values.min()), int(values.max())
     there = np.zeros(most - least + 1, bool)
@@ -83,7 +83,7 @@ def among(values: Array, wanted: Array) -> Mask:
     if not len(wanted):
         return np.zeros(len(values), bool)
     if _lie_close(wanted, len(wanted) + len(values)):
-        there, several = _told_apart(wanted)
+        there, several = _distinguished(wanted)
         return _looked_up(there, int(several[0]), values, False)
     known = np.sort(wanted, kind="stable")
     return known[np.minimum(np.searchsorted(known, values), len(known) - 1)] == values

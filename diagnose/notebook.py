@@ -15,7 +15,7 @@ from diagnose.diagnosis import Diagnosis
 from diagnose.errors import UserError, to_install
 from diagnose.report.html import About, page
 from diagnose.report.markdown import markdown
-from diagnose.report.tables import Table, tables_of
+from diagnose.report.tables import CapacityTable, tables_of
 from diagnose.report.text import render
 from diagnose.version import __version__
 
@@ -78,7 +78,7 @@ class Analysis:
         return _frame(self._tables[name])
 
     @cached_property
-    def _tables(self) -> dict[str, Table]:
+    def _tables(self) -> dict[str, CapacityTable]:
         return tables_of(self.diagnosis)
 
     def __getattr__(self, name: str) -> Any:
@@ -127,7 +127,7 @@ def analyze(path: str | Path, *, options: analysis.Options | None = None, **stat
     return Analysis(analysis.analyze(path, options=chosen))
 
 
-def _frame(table: Table) -> "DataFrame":
+def _frame(table: CapacityTable) -> "DataFrame":
     if find_spec("pandas") is None:
         raise UserError("no data frames without pandas", why="it is not installed", do=to_install("tables"))
     from pandas import DataFrame

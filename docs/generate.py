@@ -23,7 +23,7 @@ from diagnose.commands.schema.registered import answer_of, answering
 from diagnose.judge import verdict
 from diagnose.metrics import REGISTRY, units
 from diagnose.metrics.kernel_groups.registry import GROUPS
-from diagnose.patch.worlds import in_both_words
+from diagnose.patch.job_framework import in_both_words
 from diagnose.rule import Rule, filled, load_rules
 
 sys.path.insert(0, str(Path(__file__).parent))

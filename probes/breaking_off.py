@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from .guard import quietly, say, told
+from .guard import described, quietly, say
 from .interrupts import of_the_job
 from .recording import other_profilers
 from .window import PROFILED
@@ -53,7 +53,7 @@ class BreaksOff:
                 if interrupt is error:
                     raise
                 raise interrupt from None
-            self.outcome.error = why = f"{doing}: {told(error)}"
+            self.outcome.error = why = f"{doing}: {described(error)}"
             say(why)
             self.outcome.meets(error)
             self._abandon()

@@ -24,11 +24,12 @@ class Config:
         stop: end the job once the window is written.
         control: steps timed without the profiler, before and again after.
         sample_steps: steps in which the stack is sampled, at most; 0 samples none, None as many as the samples take.
-        armed: the job is armed: what opens its windows, as `armed.asked` reads it; None captures one window.
+        armed: the job is armed: what opens its windows, as `timing.triggers.Triggers` reads it; None captures one
+            window.
         budget_bytes: the most text of a rank's trace, before it is compressed.
         ranks: which ranks record, as `chosen_ranks.parsed` reads it; None leaves it to their number.
         flight_recorder: whether torch's is armed, so that a job that hangs leaves what `diagnose hang` reads.
-        looked_at_by: the `diagnose run` that reads stacks if the job stands still, as `armed.pulse.name_of` names it;
+        looked_at_by: the `diagnose run` that reads stacks if the job stands still, as `timing.pulse.name_of` names it;
             None without one.
         memory: whether allocations are recorded, and a snapshot of them is written.
         log: the loggers of the trainer receive each window.
@@ -76,7 +77,7 @@ def from_environment() -> Config | None:
     return Config(**known)
 
 
-def rank_and_world() -> tuple[int, int]:
+def rank_and_world_size() -> tuple[int, int]:
     """This process's rank and the number of ranks, from the process group, else the environment, else 0 and 1."""
     distributed: Any = sys.modules.get("torch.distributed")
     if distributed is not None and distributed.is_available() and distributed.is_initialized():

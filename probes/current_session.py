@@ -34,14 +34,14 @@ def _build() -> None:
     global _session
     config = from_environment()
     if config is not None:
-        _session = Session(config) if config.armed is None else _armed(config)
+        _session = Session(config) if config.armed is None else _timing(config)
         _forget_in_children()
 
 
-def _armed(config: Config) -> Session:
-    from .armed.session import ArmedSession  # which needs more of the system than one window does
+def _timing(config: Config) -> Session:
+    from .timing.session import TimingSession  # which needs more of the system than one window does
 
-    return ArmedSession(config)
+    return TimingSession(config)
 
 
 def _forget() -> None:

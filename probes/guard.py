@@ -24,7 +24,7 @@ def say(line: str) -> None:
         let_out(error, handled)
 
 
-def told(error: BaseException) -> str:
+def described(error: BaseException) -> str:
     """The error in one line."""
     handled = sys.exc_info()[1]
     name = type(error).__name__
@@ -46,7 +46,7 @@ def guarded(call: Callable[[], object], doing: str, failed: Callable[[str], obje
         call()
     except BaseException as error:
         let_out(error, handled)
-        reason = f"{doing}: {told(error)}"
+        reason = f"{doing}: {described(error)}"
         say(reason)
         if failed is not None:
             because = failed

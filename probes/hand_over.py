@@ -17,7 +17,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from .guard import quietly, say, told
+from .guard import described, quietly, say
 from .interrupts import let_out
 
 Hook = Callable[..., Any]
@@ -252,4 +252,4 @@ class _Failures:
     def tell(self, error: BaseException) -> None:
         if not self._said:
             self._said = True
-            say(f"{self._doing}: {told(error)}")
+            say(f"{self._doing}: {described(error)}")

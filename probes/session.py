@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from .breaking_off import BreaksOff
 from .bundle.outcome import Outcome
-from .config import Config, rank_and_world
+from .config import Config, rank_and_world_size
 from .cuda_graphs import capturing
 from .facts.job_objects import JobObjects
 from .facts.when_due import facts_of, samples_of
@@ -75,7 +75,7 @@ class Session(BreaksOff):
             return
         self.source = source
         self._opened += 1
-        if self.config.log and source != "trainer" and self._opened == 1 and not rank_and_world()[0]:
+        if self.config.log and source != "trainer" and self._opened == 1 and not rank_and_world_size()[0]:
             say("--log tells nobody of this loop: it is not that of transformers' Trainer")
         self._safely(lambda: self._open(total, done), "no capture")
 
@@ -124,7 +124,7 @@ class Session(BreaksOff):
     def _open(self, total: int | None, done: int) -> None:
         if self.config.at_step is not None and self.config.at_step <= done:
             say(f"step {self.config.at_step} is over: the job goes on from step {done}")
-        self._plan(planned(self.config, rank_and_world()[1], total, done), done)
+        self._plan(planned(self.config, rank_and_world_size()[1], total, done), done)
 
     def _plan(self, plan: Plan, done: int) -> None:
         """Begin a window by `plan` with the next step; the job has done `done` steps before."""

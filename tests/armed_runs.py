@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from diagnose.probes.armed.asked import Asked
-from diagnose.probes.armed.session import ArmedSession
 from diagnose.probes.config import Config
 from diagnose.probes.protocol import OWNER, SCRATCH
+from diagnose.probes.timing.session import TimingSession
+from diagnose.probes.timing.triggers import Triggers
 
 STEP_NS = 100_000_000
 
@@ -76,7 +76,7 @@ class Run:
         (scratch / OWNER).write_text(json.dumps({"token": "t"}))
         self.folder, self.rank, self.world = folder, rank, world
         self.clock = Clock()
-        armed = Asked(**asked).to_json()
+        armed = Triggers(**asked).to_json()
         config = Config(
             str(folder),
             steps=4,
@@ -88,7 +88,7 @@ class Run:
             looked_at_by=looked_at_by,
         )
         with self._as_rank():
-            self.session = ArmedSession(config, self.clock)
+            self.session = TimingSession(config, self.clock)
 
     def begin(self, done: int = 0) -> "Run":
         """The loop begins."""

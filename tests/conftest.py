@@ -23,7 +23,7 @@ def cache_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DIAGNOSE_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
         with contextlib.suppress(ImportError):  # what a test changes in this process, no file tells
-            patch.setattr("diagnose.analysis.kept.LEAST_BYTES", 1 << 62)
+            patch.setattr("diagnose.analysis.cached.LEAST_BYTES", 1 << 62)
         yield
 
 

@@ -7,9 +7,9 @@ import numpy as np
 
 from diagnose.arrays import Ints
 from diagnose.ranks import RankDigest
-from diagnose.ranks.collectives.calls import Calls
-from diagnose.ranks.collectives.process_groups import Group
-from diagnose.ranks.digest import Families, Source
+from diagnose.ranks.collectives.calls import RankCalls
+from diagnose.ranks.collectives.process_groups import ProcessGroup
+from diagnose.ranks.digest import DigestSource, Families
 
 US, MS = 1_000, 1_000_000
 BASE_NS = 1_758_000_000_000_000_000
@@ -56,7 +56,7 @@ def _digest(rank: int, groups: Sequence[Shared], clock: Callable[[int, Ints], In
     step = np.concatenate([g.step for g in own])
     order = np.argsort(start, kind="stable")
     n, absent = len(order), np.full(len(order), -1, np.int64)
-    calls = Calls(
+    calls = RankCalls(
         row=np.arange(n),
         group=group[order],
         kind=np.array([kinds.index(g.kind) for g in own])[group][order],
@@ -66,14 +66,14 @@ def _digest(rank: int, groups: Sequence[Shared], clock: Callable[[int, Ints], In
         size=np.array([len(g.ranks) for g in own])[group][order],
         start=start[order],
         end=end[order],
-        groups=tuple(Group(g.name, g.ranks) for g in own),
+        groups=tuple(ProcessGroup(g.name, g.ranks) for g in own),
         kinds=kinds,
     )
     first, last = int(start.min()), int(end.max()) + 1
     bounds = np.linspace(first, last, steps + 1).astype(np.int64)
     return RankDigest(
         rank=rank,
-        source=Source(f"rank{rank}.json", n, 0),
+        source=DigestSource(f"rank{rank}.json", n, 0),
         host="",
         device="GPU",
         world_size=None,

@@ -5,13 +5,13 @@ from typing import Any
 import diagnoses
 from msgspec.structs import replace
 
-from diagnose.commands.ledger.promise import Promise
+from diagnose.commands.ledger.prediction import Prediction
 from diagnose.diagnosis import Applied, Diagnosis, Patch
 
 WORKERS = Patch(target="dataloader", set={"num_workers": 4})
 
 
-def promise(number: int = 0, **changes: Any) -> Promise:
+def promise(number: int = 0, **changes: Any) -> Prediction:
     """A gain of 1.4x promised for more workers, and measured; another `number` is another run."""
     known = {
         "date": "2026-05-04",
@@ -25,10 +25,10 @@ def promise(number: int = 0, **changes: Any) -> Promise:
         "source": "apply",
         "key": f"{number:024x}",
     }
-    return Promise(**(known | changes))
+    return Prediction(**(known | changes))
 
 
-def missed(number: int) -> Promise:
+def missed(number: int) -> Prediction:
     """One that gained less than promised."""
     return promise(number, achieved=(1.08, 1.1, 1.12), inside=False)
 

@@ -8,10 +8,10 @@ import diagnoses
 from msgspec.structs import replace
 
 from diagnose.commands.tune.answer import Rung, Settings, Tuning
-from diagnose.commands.tune.ladder import Ladder, Limits
-from diagnose.commands.tune.running import Ran
+from diagnose.commands.tune.running import EndedRun
 from diagnose.commands.tune.settings import patches_of
 from diagnose.commands.tune.state import TuneFolder
+from diagnose.commands.tune.trials import Trials, TuneLimits
 from diagnose.diagnosis import Applied, Diagnosis, FactReport, Finding, Patch, PlanStep, Speedup
 
 MS = 1_000_000
@@ -60,24 +60,24 @@ def _finding(step: PlanStep) -> Finding:
 class MadeUpRuns:
     """Runs of a job that is a function of what is set; `asked` are the settings of all runs so far."""
 
-    def __init__(self, job: Callable[[Settings], Diagnosis | Ran]) -> None:
+    def __init__(self, job: Callable[[Settings], Diagnosis | EndedRun]) -> None:
         self._job = job
         self.asked: list[Settings] = []
         self.expected: list[Mapping[str, Any] | None] = []
 
     def __call__(
         self, number: int, settings: Settings, expected: Mapping[str, Any] | None, most_s: float | None
-    ) -> Ran:
+    ) -> EndedRun:
         self.asked.append(settings)
         self.expected.append(expected)
         made = self._job(settings)
-        return made if isinstance(made, Ran) else Ran("ok", diagnosis=made, seconds=10.0)
+        return made if isinstance(made, EndedRun) else EndedRun("ok", diagnosis=made, seconds=10.0)
 
 
 def climbed(folder: Path, job: MadeUpRuns, **limits: Any) -> Tuning:
     """The ladder of the job."""
     told: list[Rung] = []
-    known = {"keeps_promises": False, "repeats": False} | limits
-    tuning = Ladder(TuneFolder(folder), ["train.py"], job, Limits(**known), told.append).climb()
+    known = {"records_predictions": False, "repeats": False} | limits
+    tuning = Trials(TuneFolder(folder), ["train.py"], job, TuneLimits(**known), told.append).climb()
     assert tuple(told) == tuning.rungs[len(tuning.rungs) - len(told) :]
     return tuning

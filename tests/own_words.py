@@ -2,12 +2,12 @@
 
 from diagnose.diagnosis import Diagnosis, Patch
 from diagnose.facts import Fact
-from diagnose.patch.worlds import World, world_of
+from diagnose.patch.job_framework import JobFramework, framework_of
 
 
-def world(diagnosis: Diagnosis) -> World:
+def world(diagnosis: Diagnosis) -> JobFramework:
     known = {f.name: Fact(f.name, f.value, f.unit) for f in diagnosis.facts if f.value is not None}  # type: ignore[arg-type]
-    return world_of(known)
+    return framework_of(known)
 
 
 def in_its_words(diagnosis: Diagnosis, patch: Patch | None) -> Patch | None:

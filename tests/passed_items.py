@@ -20,7 +20,7 @@ from compiled_builds import module_at
 
 from diagnose.arrays import Array, Floats
 from diagnose.predict.replay import passes
-from diagnose.predict.replay.costs import Costs
+from diagnose.predict.replay.costs import ReplayCosts
 from diagnose.predict.replay.device import NONE
 from diagnose.predict.replay.links import Links
 from diagnose.predict.replay.waits import ALL_STREAMS, ONE_STREAM
@@ -33,7 +33,7 @@ CODES = [ONE_STREAM, ONE_STREAM - 1]
 AMISS = [-(2**63), 2**63 - 1, 2**31, 1000, STREAMS, ONE_STREAM - STREAMS, ALL_STREAMS]
 
 
-def job(seed: int) -> Costs:
+def job(seed: int) -> ReplayCosts:
     """Items of four kinds: calls that launch, calls alone, later activities of an earlier call, and unlinked ones."""
     pick = Random(seed).choice
     host = pick([NANOSECONDS, [0.0] * 20 + [400.0]])  # steady, or far ahead until it stalls
@@ -62,15 +62,15 @@ def job(seed: int) -> Costs:
     arrays = {name: np.array(values) for name, values in columns.items()}
     edge_ns, queue = pick([0.0, 3.0]), pick([1, 3, 8, 9, 20, 40, 1021])
     links = Links(**{name: arrays[name] for name in LINKS}, queue=queue, streams=STREAMS)
-    return Costs(links, **{name: arrays[name] for name in TIMES}, edge_ns=edge_ns)
+    return ReplayCosts(links, **{name: arrays[name] for name in TIMES}, edge_ns=edge_ns)
 
 
-def relinked(costs: Costs, **columns: Any) -> Costs:
+def relinked(costs: ReplayCosts, **columns: Any) -> ReplayCosts:
     """The same items with other links."""
     return replace(costs, links=replace(costs.links, **columns))
 
 
-def odd_job(seed: int) -> Costs:
+def odd_job(seed: int) -> ReplayCosts:
     """Of a few items or none, each linked with any, earlier and later; times of which no sum is exact."""
     draw = Random(seed)
     items = draw.choice([0, 1, 2, 5, 30, 60])
@@ -87,7 +87,7 @@ def odd_job(seed: int) -> Costs:
     owner, stream = links([*range(items), NONE]), links([NONE, *range(STREAMS)])
     edge, wait = links(there + rare), links([*there, ALL_STREAMS, *rare])
     queue = draw.choice([1, 2, 7, 1021, 10**12, sys.maxsize])
-    return Costs(
+    return ReplayCosts(
         Links(launches, owner, stream, edge, wait, queue, STREAMS),
         before=column(lambda: draw.expovariate(0.1)),
         own=column(lambda: draw.uniform(-1, 9)),
@@ -98,7 +98,7 @@ def odd_job(seed: int) -> Costs:
     )
 
 
-def amiss(seed: int) -> Costs:
+def amiss(seed: int) -> ReplayCosts:
     """The same with links to what is not there."""
     draw, costs = Random(seed), odd_job(seed)
     name = draw.choice(["owner", "stream", "edge", "wait"])
@@ -109,7 +109,7 @@ def amiss(seed: int) -> Costs:
     return relinked(costs, **{name: column})
 
 
-def refers_to_nothing(costs: Costs) -> bool:
+def refers_to_nothing(costs: ReplayCosts) -> bool:
     """Whether a link that is followed leads nowhere."""
     links = costs.links
 
@@ -126,12 +126,12 @@ def bits(clocks: Iterator[Floats], count: int = 6) -> list[bytes]:
     return [each.tobytes() for each in islice(clocks, count)]
 
 
-def agree(costs: Costs) -> bool:
+def agree(costs: ReplayCosts) -> bool:
     """Whether both loops give the same, bit for bit."""
     return bits(passes.compiled_passes(costs)) == bits(passes.reference_passes(costs))
 
 
-def is_refused(costs: Costs) -> bool:
+def is_refused(costs: ReplayCosts) -> bool:
     """Whether the compiled loop finds what refers to nothing."""
     try:
         bits(passes.compiled_passes(costs))

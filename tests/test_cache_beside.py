@@ -9,7 +9,7 @@ from trace_files import saved, small_job
 from diagnose.commands.agents.roots import Roots
 from diagnose.errors import UserError
 from diagnose.trace import Loading, Trace, cache, load, load_all, read
-from diagnose.trace.beside import beside
+from diagnose.trace.background import in_background
 
 KEPT = Loading(cache=True, jobs=1)
 PATIENCE_S = 60  # of a test whose threads would wait for each other
@@ -81,6 +81,6 @@ def test_what_goes_on_beside_is_confined_as_who_asked_is(tmp_path: Path) -> None
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "link.json").symlink_to(outside)
     with Roots([tmp_path / "runs"]).confined():
-        outcome = beside((tmp_path / "runs" / "link.json").read_bytes)
+        outcome = in_background((tmp_path / "runs" / "link.json").read_bytes)
         with pytest.raises(PermissionError):
             outcome.result(PATIENCE_S)

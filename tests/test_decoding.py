@@ -16,7 +16,7 @@ from diagnose.commands.data.measured import decoded as measured_in
 from diagnose.decoding import all_of, all_whole, has_endless_number, whole
 from diagnose.diagnosis.reading import diagnosis_in
 from diagnose.errors import UserError
-from diagnose.roofline.calls import Call
+from diagnose.roofline.calls import OperatorCall
 from diagnose.roofline.flop_formulas import FORMULAS, causal_share, flops_of
 from diagnose.roofline.traffic import bytes_of
 from diagnose.series.segments import splits
@@ -97,7 +97,7 @@ def test_sizes_of_arguments(sizes: Any, found: Any) -> None:
 @pytest.mark.parametrize("values", [[], ["True"] * 26, ["[0, 0]"] * 26, ["null"] * 26, ["[[1], 2]"] * 26], ids=str)
 def test_every_formula_answers_or_does_not_know(dims: list[Any], values: list[str]) -> None:
     for name in FORMULAS:
-        call = Call(name, dims, ("float",) * len(dims), tuple(values))
+        call = OperatorCall(name, dims, ("float",) * len(dims), tuple(values))
         flops, moved = flops_of(call, {}), bytes_of(call, {})
         assert flops is None or 0 <= flops <= 1e18
         assert moved is None or 0 < moved <= 1e16

@@ -143,7 +143,7 @@ def test_a_section_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_what_leaves_no_report_is_a_defect(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(judge, "ledger_of", fails)
+    monkeypatch.setattr(judge, "breakdown_of", fails)
 
     assert CliRunner().invoke(main, ["analyze", str(SAMPLE)]).exit_code == 70
 

@@ -11,7 +11,7 @@ from analysed import GEMM, timeline
 from kineto import Trace
 
 from diagnose.analysis import analyze
-from diagnose.roofline.calls import Call
+from diagnose.roofline.calls import OperatorCall
 from diagnose.roofline.flop_formulas import FORMULAS, causal_share, direction, flops_of
 from diagnose.roofline.flops import CountedFlops, count, counted
 from diagnose.roofline.nests import parents
@@ -24,8 +24,8 @@ BTHD = [7, 1024, 32, 64]
 SDPA = 4 * 7 * 32 * 1024 * 1024 * 64
 
 
-def call(name: str, dims: Any, concrete: Any = (), dtype: str = "c10::BFloat16") -> Call:
-    return Call(name, dims, tuple(dtype if d else "" for d in dims), tuple(concrete))
+def call(name: str, dims: Any, concrete: Any = (), dtype: str = "c10::BFloat16") -> OperatorCall:
+    return OperatorCall(name, dims, tuple(dtype if d else "" for d in dims), tuple(concrete))
 
 
 @pytest.mark.parametrize(

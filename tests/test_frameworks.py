@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import diagnose
-from diagnose.patch.worlds import settings
+from diagnose.patch.job_framework import settings
 from diagnose.probes import frameworks
 from diagnose.probes.frameworks import BARE_LOOP, FRAMEWORKS, Framework, targets
 
@@ -116,7 +116,7 @@ MAY_SPELL = {
     "data/settings.toml": "how settings are made with each, by the key of its row",
     "data/capture.schema.json": "versions of packages in the record, and examples of names",
     "metrics/run/training_loop.py": "a loop that nothing else runs, and records with the Trainer's settings alone",
-    "patch/worlds.py": "PyTorch's own words where the framework is not known",
+    "patch/job_framework.py": "PyTorch's own words where the framework is not known",
     "commands/doctor/checks.py": "versions of packages",
     "commands/fit/launch.py": "the configuration file of accelerate's launcher, which a plan writes",
     "commands/memory/categories.py": "an optimizer's file on a stack of allocations",

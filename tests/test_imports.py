@@ -54,9 +54,9 @@ def modules_after(*analyze: str, cache: Path) -> set[str]:
     """What a fresh interpreter holds after `diagnose analyze` with these words."""
     script = """
 import contextlib, io, sys
-from diagnose.analysis import kept
+from diagnose.analysis import cached
 from diagnose.cli import main
-kept.LEAST_BYTES, kept.SETTLED_AFTER_NS = 0, -(10**9)
+cached.LEAST_BYTES, cached.SETTLED_AFTER_NS = 0, -(10**9)
 with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.TextIOWrapper(io.BytesIO())):
     main(["analyze", *sys.argv[1:]])
 print(*sys.modules)

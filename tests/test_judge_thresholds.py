@@ -87,7 +87,14 @@ def test_clocks_agree_with_durations_on_nine_tenths_of_the_waiting(
     agreed: float, told: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(report, "agreement", lambda *_: agreed)
-    for name in ("align", "topology_of", "missing_ranks", "clocks_of", "passing_of", "suspected_of"):
+    for name in (
+        "align",
+        "topology_of",
+        "missing_ranks",
+        "clocks_of",
+        "transient_stragglers_of",
+        "possible_stragglers_of",
+    ):
         monkeypatch.setattr(report, name, lambda *_: ())
     for name in ("mismatches_of", "torn_hosts", "traffic_of"):
         monkeypatch.setattr(report, name, lambda *_: ())

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from diagnose import analysis
-from diagnose.analysis import kept
+from diagnose.analysis import cached
 from diagnose.analysis.options import Options
 from diagnose.diagnosis import Diagnosis
 from diagnose.errors.defects import NOT_JUDGED
@@ -40,8 +40,8 @@ print(*dict.fromkeys(read), sep="\\n")
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The cache of this test, in which answers of any size are kept, of files that were written just now too."""
     monkeypatch.setenv("DIAGNOSE_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(kept, "LEAST_BYTES", 0)
-    monkeypatch.setattr(kept, "SETTLED_AFTER_NS", -(10**9))
+    monkeypatch.setattr(cached, "LEAST_BYTES", 0)
+    monkeypatch.setattr(cached, "SETTLED_AFTER_NS", -(10**9))
     return tmp_path / "cache"
 
 
@@ -130,9 +130,9 @@ def test_nothing_is_kept_where_the_traces_are_not(loading: Loading, trace: Path,
 
 def test_other_code_gives_another_answer(trace: Path, made: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     asked(trace)
-    code = kept._code()
+    code = cached._code()
     some = next(iter(code))
-    monkeypatch.setattr(kept, "_code", lambda: code | {some: (*code[some][:-1], code[some][-1] - 1)})
+    monkeypatch.setattr(cached, "_code", lambda: code | {some: (*code[some][:-1], code[some][-1] - 1)})
     asked(trace)
 
     assert len(made) == 2
@@ -140,7 +140,7 @@ def test_other_code_gives_another_answer(trace: Path, made: list[str], monkeypat
 
 def test_code_and_rules_are_known_by_their_files() -> None:
     """All that this process has loaded of the package, by whatever links it is reached."""
-    known = {os.path.realpath(path) for path in kept._code()}
+    known = {os.path.realpath(path) for path in cached._code()}
     modules = [module.__file__ for name, module in sys.modules.items() if name.partition(".")[0] == "diagnose"]
 
     assert {os.path.realpath(file) for file in modules if file} <= known
@@ -151,15 +151,15 @@ def test_code_and_rules_are_known_by_their_files() -> None:
 def test_code_that_was_edited_under_a_running_process_keeps_nothing(
     trace: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kept, "IMPORTED_NS", 0)
+    monkeypatch.setattr(cached, "IMPORTED_NS", 0)
     asked(trace)
 
     assert not list(cache.glob("*.diagnosis"))
 
 
 def test_what_was_written_just_now_is_not_kept(trace: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept, "SETTLED_AFTER_NS", 10**12)
-    monkeypatch.setattr(kept, "IMPORTED_NS", time.time_ns() + 10**15)
+    monkeypatch.setattr(cached, "SETTLED_AFTER_NS", 10**12)
+    monkeypatch.setattr(cached, "IMPORTED_NS", time.time_ns() + 10**15)
     asked(trace)
 
     assert not list(cache.glob("*.diagnosis"))
@@ -167,7 +167,7 @@ def test_what_was_written_just_now_is_not_kept(trace: Path, cache: Path, monkeyp
 
 def test_a_defect_is_not_kept(trace: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     diagnosis = asked(trace, loading=Loading())
-    place = kept.Kept.of(trace, Options(loading=CACHED))
+    place = cached.Kept.of(trace, Options(loading=CACHED))
     assert place is not None
     because = msgspec.structs.replace(diagnosis.not_judged[0], because=f"{NOT_JUDGED}a rule")
     place.keep(msgspec.structs.replace(diagnosis, not_judged=(because,)))
@@ -247,7 +247,7 @@ def test_a_record_that_cannot_be_read_keeps_nothing(trace: Path, cache: Path) ->
 
 
 def test_a_report_that_another_program_exports_is_no_place(trace: Path) -> None:
-    assert kept.Kept.of(trace.rename(trace.with_name("run.nsys-rep")), Options(loading=CACHED)) is None
+    assert cached.Kept.of(trace.rename(trace.with_name("run.nsys-rep")), Options(loading=CACHED)) is None
 
 
 def test_answers_that_were_not_asked_for_longest_go(trace: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,7 +257,7 @@ def test_answers_that_were_not_asked_for_longest_go(trace: Path, cache: Path, mo
         time.sleep(0.02)
 
     assert len(list(cache.glob("*.diagnosis"))) == 2
-    assert kept.Kept.of(trace, Options(loading=CACHED, tokens_per_step=1.0)).diagnosis() is None  # type: ignore[union-attr]
+    assert cached.Kept.of(trace, Options(loading=CACHED, tokens_per_step=1.0)).diagnosis() is None  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("path", ["cpu-slow-loader.json.gz", "gloo-slow-rank", "synthetic-straggler"])

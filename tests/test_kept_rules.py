@@ -10,9 +10,9 @@ import pytest
 from small_rules import known
 
 from diagnose.rule import builtin_rules, load_rules
-from diagnose.rule import kept as keeping
+from diagnose.rule import cached as keeping
+from diagnose.rule.cached import CachedFiles
 from diagnose.rule.condition import RuleError
-from diagnose.rule.kept import KeptFiles
 from diagnose.rule.rule_file import parsed
 from diagnose.trace.cache_folder import CacheFolder
 
@@ -40,7 +40,7 @@ def texts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def read(folder: Path, text: str) -> Any:
     """What another process makes of the text."""
-    files = KeptFiles(CacheFolder(folder))
+    files = CachedFiles(CacheFolder(folder))
     found = files.parsed(text, DATA_WAIT)
     files.keep()
     return found

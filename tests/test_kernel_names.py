@@ -13,8 +13,8 @@ from diagnose.timeline import kernel_names
 from diagnose.timeline.kernel_names import (
     COMPUTE_FAMILIES,
     Element,
+    KernelNameRow,
     Kind,
-    Row,
     bound_by,
     classify,
     element_bytes,
@@ -27,7 +27,7 @@ with (Path(__file__).parent / "kernel_cases.csv").open(newline="", encoding="utf
     CASES = list(csv.DictReader(file))
 TENSOR_CORE = {"True": True, "False": False, "": None}
 ROWS = kernel_names.table()
-SECTIONS: dict[str, tuple[Sequence[Row], Any]] = {
+SECTIONS: dict[str, tuple[Sequence[KernelNameRow], Any]] = {
     "operation": (ROWS.operation, first_match),
     "precision": (ROWS.precision, first_match),
     "element": (ROWS.element, leftmost_match),

@@ -7,7 +7,7 @@ from analysed import ADD
 from kineto_host import BF16
 from rooflines import LIST, LISTS, one, roofline
 
-from diagnose.roofline.calls import Call
+from diagnose.roofline.calls import OperatorCall
 from diagnose.roofline.flop_formulas import flops_of
 from diagnose.roofline.traffic import bytes_of
 
@@ -24,7 +24,7 @@ from diagnose.roofline.traffic import bytes_of
 def test_a_product_reads_its_operands_and_writes_its_result_once(
     m: int, n: int, k: int, flops: int, size: int, intensity: float
 ) -> None:
-    call = Call("aten::mm", [[m, k], [k, n]], (BF16, BF16), ())
+    call = OperatorCall("aten::mm", [[m, k], [k, n]], (BF16, BF16), ())
 
     assert flops_of(call, {}) == flops
     assert bytes_of(call, {}) == size
@@ -69,7 +69,7 @@ HALF, FLOAT, LONG = "c10::Half", "float", "long int"
     ],
 )  # fmt: skip
 def test_least_bytes_of_a_call(name: str, dims: Any, types: list[str], concrete: list[str], size: int) -> None:
-    assert bytes_of(Call(name, dims, tuple(types), tuple(concrete)), {}) == size
+    assert bytes_of(OperatorCall(name, dims, tuple(types), tuple(concrete)), {}) == size
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_least_bytes_of_a_call(name: str, dims: Any, types: list[str], concrete:
     ],
 )
 def test_lists_of_tensors_have_the_element_type_of_their_kernel(name: str, dims: Any, item: int, size: Any) -> None:
-    assert bytes_of(Call(name, dims, (LIST,) * len(dims), (), item), {}) == size
+    assert bytes_of(OperatorCall(name, dims, (LIST,) * len(dims), (), item), {}) == size
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_lists_of_tensors_have_the_element_type_of_their_kernel(name: str, dims:
     ],
 )
 def test_unmodelled_traffic_is_unknown_and_not_zero(name: str, dims: Any, types: list[str]) -> None:
-    assert not bytes_of(Call(name, dims, tuple(types), ()), {})
+    assert not bytes_of(OperatorCall(name, dims, tuple(types), ()), {})
     job = one(name, dims, ADD, args={"Input type": types})
 
     assert not roofline(job).rows[0].bytes

@@ -9,7 +9,7 @@ import pytest
 from trace_files import KERNEL, rows, saved
 
 from diagnose.analysis import analyze
-from diagnose.trace import Loss, ranks_of, read
+from diagnose.trace import ReadingLoss, ranks_of, read
 
 STRAGGLER = Path(__file__).parent.parent / "sample_traces" / "synthetic-straggler"
 
@@ -48,7 +48,7 @@ def test_the_processes_get_their_own_ids_back(tmp_path: Path) -> None:
 def test_a_loss_is_booked_once(tmp_path: Path) -> None:
     events = [KERNEL | {"pid": 1}, KERNEL | {"pid": 100_000_001, "dur": -1}, KERNEL | {"pid": 100_000_001}]
     first, second = ranks_of(read(saved(tmp_path / "t.json", events))).values()
-    assert (first.loss.events, second.loss) == (1, Loss())
+    assert (first.loss.events, second.loss) == (1, ReadingLoss())
 
 
 @pytest.mark.parametrize(

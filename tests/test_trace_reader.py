@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from trace_files import KERNEL, rows, saved
 
 from diagnose.errors import UserError
-from diagnose.trace import Loss, read
+from diagnose.trace import ReadingLoss, read
 
 pytestmark = pytest.mark.usefixtures("either_reader")
 
@@ -29,7 +29,7 @@ def test_one_event(reads: Any) -> None:
     trace = reads([KERNEL | {"args": {"stream": 7, "device": 1, "correlation": 5, "External id": 3, "bytes": 64}}])
     assert rows(trace) == [("gemm", "kernel", 10_500, 2_250, 0, 7, 7, 5, 64, 3, None)]
     assert trace.device.tolist() == [1]
-    assert trace.loss == Loss()
+    assert trace.loss == ReadingLoss()
 
 
 def test_absent_fields(reads: Any) -> None:

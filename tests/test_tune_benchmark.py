@@ -10,7 +10,7 @@ from tune_pairs import further, told_apart
 from tune_report import Alone, Tuned, figures
 
 from diagnose.commands.tune.answer import Rung, Settings, Tuning
-from diagnose.commands.tune.running import Ran, Run
+from diagnose.commands.tune.running import EndedRun, Run
 from diagnose.commands.tune.state import TuneFolder
 from diagnose.diagnosis.terms import Estimate
 
@@ -83,9 +83,9 @@ class Runs:
         self.made: list[tuple[int, Settings]] = []
 
     def __call__(self, into: Path) -> Run:
-        def run(number: int, settings: Settings, expected: object, most_s: float | None) -> Ran:
+        def run(number: int, settings: Settings, expected: object, most_s: float | None) -> EndedRun:
             self.made.append((number, settings))
-            return Ran("ok", diagnosis=diagnosed(40.0 if settings else 80.0))
+            return EndedRun("ok", diagnosis=diagnosed(40.0 if settings else 80.0))
 
         return run
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from diagnose.decoding import opcodes, unpickling, window
-from diagnose.decoding.fetches import Fetches
+from diagnose.decoding import look_ahead, opcodes, unpickling
+from diagnose.decoding.fetches import LastFetches
 from diagnose.decoding.flat import Values
 from diagnose.decoding.unpickling import UnsoundPickle, read
 
@@ -115,7 +115,7 @@ def test_the_machine_knows_what_the_first_pass_lets_by() -> None:
 
 
 def test_a_file_that_is_cut_between_the_passes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unpickling, "fetches", lambda window: Fetches())
+    monkeypatch.setattr(unpickling, "fetches", lambda window: LastFetches())
 
     with pytest.raises(UnsoundPickle, match="ends in the middle"):
         value(b"\x80\x02]")
@@ -168,7 +168,7 @@ def test_what_is_read_at_once_is_what_is_read_opcode_by_opcode(
 ) -> None:
     """Wherever the parts of the file end, between which values that nobody asks for any more are forgotten."""
     pickled = pickle.dumps(history(400), protocol)
-    monkeypatch.setattr(window, "PART", part)
+    monkeypatch.setattr(look_ahead, "PART", part)
     at_once = read(io.BytesIO(pickled), kept_small)
     monkeypatch.setattr(Values, "flat", lambda self, data, at: None)
     one_by_one = read(io.BytesIO(pickled), kept_small)
@@ -181,15 +181,15 @@ def test_what_is_read_at_once_is_what_is_read_opcode_by_opcode(
 def test_entries_of_a_history_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """All but the first, in which texts stand, and those that a part of the file ends in."""
     slow: list[bytes] = []
-    take = window.Window.take
+    take = look_ahead.LookAhead.take
 
-    def counted(self: window.Window, count: int) -> bytes:
+    def counted(self: look_ahead.LookAhead, count: int) -> bytes:
         slow.append(take(self, count))
         return slow[-1]
 
     pickled = pickle.dumps(history(4000), 4)
     few = pickle.dumps(history(100), 4)
-    monkeypatch.setattr(window.Window, "take", counted)
+    monkeypatch.setattr(look_ahead.LookAhead, "take", counted)
     read(io.BytesIO(few), kept_small)
     of_few = len(slow)
     slow.clear()

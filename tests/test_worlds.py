@@ -10,8 +10,8 @@ from small_rules import known
 
 from diagnose.diagnosis import Patch
 from diagnose.facts import Fact, Facts, Scalar
+from diagnose.patch.job_framework import framework_of, settings
 from diagnose.patch.patches import python_lines
-from diagnose.patch.worlds import settings, world_of
 from diagnose.probes.frameworks import FRAMEWORKS
 from diagnose.rule import Rule, load_rules
 
@@ -51,11 +51,11 @@ def sentences(rule: Rule) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("loop", ELSEWHERE)
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
 def test_no_rule_tells_the_trainers_words_to_another_loop(rule: Rule, loop: str | None) -> None:
-    facts, world = job(loop), world_of(job(loop))
+    facts, job_framework = job(loop), framework_of(job(loop))
     patch = rule.patch_for(facts) if rule.patch is None else replace(rule.patch, holds=None, not_when=())
     canonical = None if patch is None else Patch(target=patch.target, set=dict.fromkeys(patch.values, True))
-    made = canonical and not rule.facts & OF_A_TRAINER and world.patch(canonical)
-    negative = [world.named(what) for what in (rule.negative.what.split(", ") if rule.negative else [])]
+    made = canonical and not rule.facts & OF_A_TRAINER and job_framework.patch(canonical)
+    negative = [job_framework.named(what) for what in (rule.negative.what.split(", ") if rule.negative else [])]
     told = [rule.sentence(text, facts) for text in sentences(rule)]
 
     for text in [*told, *(python_lines(made) if made else []), *(made.set if made else []), *negative]:
@@ -71,7 +71,7 @@ def test_the_trainer_hears_its_own_words() -> None:
 
 def test_nobody_hears_pytorchs_words_for_a_framework_that_is_not_known() -> None:
     with pytest.raises(LookupError, match="'Composer' is no training framework"):
-        world_of(job("Composer"))
+        framework_of(job("Composer"))
 
 
 WAYS: list[tuple[str, dict[str, Any], str | None, str]] = [
@@ -101,7 +101,7 @@ WAYS: list[tuple[str, dict[str, Any], str | None, str]] = [
 
 @pytest.mark.parametrize(("target", "asked", "loop", "typed"), WAYS)
 def test_the_change_as_typed_in_each_loop(target: str, asked: dict[str, Any], loop: str | None, typed: str) -> None:
-    made = world_of(job(loop)).patch(Patch(target=target, set=asked))
+    made = framework_of(job(loop)).patch(Patch(target=target, set=asked))
 
     assert made is not None
     assert python_lines(made) == [typed]
@@ -110,12 +110,12 @@ def test_the_change_as_typed_in_each_loop(target: str, asked: dict[str, Any], lo
 def test_a_model_of_transformers_is_loaded_so_in_any_loop() -> None:
     asked = Patch(target="model_kwargs", set={"attn_implementation": "sdpa"})
 
-    assert world_of(job(BARE_LOOP, model_type="llama")).patch(asked) == asked
+    assert framework_of(job(BARE_LOOP, model_type="llama")).patch(asked) == asked
 
 
 def test_the_fused_form_is_that_of_the_optimizer_that_runs() -> None:
     asked = Patch(target="training_arguments", set={"optim": "adamw_torch_fused"})
-    made = world_of(job(BARE_LOOP, optimizer_name="Adam")).patch(asked)
+    made = framework_of(job(BARE_LOOP, optimizer_name="Adam")).patch(asked)
 
     assert made == Patch(
         target="code",
@@ -126,7 +126,7 @@ def test_the_fused_form_is_that_of_the_optimizer_that_runs() -> None:
 
 def test_a_change_in_two_places_is_typed_line_by_line() -> None:
     asked = {"per_device_train_batch_size": 8, "gradient_accumulation_steps": 2}
-    made = world_of(job(ACCELERATE)).patch(Patch(target="training_arguments", set=asked))
+    made = framework_of(job(ACCELERATE)).patch(Patch(target="training_arguments", set=asked))
 
     assert made is not None
     assert python_lines(made) == ["DataLoader(..., batch_size=8)", "Accelerator(..., gradient_accumulation_steps=2)"]
@@ -135,8 +135,8 @@ def test_a_change_in_two_places_is_typed_line_by_line() -> None:
 def test_what_only_a_trainer_has_is_no_patch_elsewhere() -> None:
     asked = Patch(target="training_arguments", set={"logging_nan_inf_filter": False})
 
-    assert world_of(job(BARE_LOOP)).patch(asked) is None
-    assert world_of(job(TRAINER)).patch(asked) == asked
+    assert framework_of(job(BARE_LOOP)).patch(asked) is None
+    assert framework_of(job(TRAINER)).patch(asked) == asked
 
 
 PACKAGES: list[tuple[str, dict[str, Any], Mapping[str, Scalar], tuple[str, ...]]] = [
@@ -154,13 +154,13 @@ PACKAGES: list[tuple[str, dict[str, Any], Mapping[str, Scalar], tuple[str, ...]]
 def test_what_is_not_known_to_be_installed_comes_with_its_command(
     target: str, asked: dict[str, Any], there: Mapping[str, Scalar], install: tuple[str, ...]
 ) -> None:
-    made = world_of(job(TRAINER, **there)).patch(Patch(target=target, set=asked))
+    made = framework_of(job(TRAINER, **there)).patch(Patch(target=target, set=asked))
 
     assert made == Patch(target=target, set=asked, install=install)
 
 
 def test_kernels_that_torch_brings_need_no_package() -> None:
-    made = world_of(job(BARE_LOOP)).patch(
+    made = framework_of(job(BARE_LOOP)).patch(
         Patch(target="model_kwargs", set={"attn_implementation": "flash_attention_3"})
     )
 

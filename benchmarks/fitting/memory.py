@@ -16,7 +16,7 @@ from pathlib import Path
 from reporting import page, parser, publish, table
 
 from diagnose.commands.fit.table import plan_of
-from diagnose.predict.memory.estimate import GIB, memory_ledger, stage_ledgers
+from diagnose.predict.memory.estimate import GIB, memory_estimate, stage_estimates
 from diagnose.predict.memory.job import JobPlan
 from diagnose.predict.memory.remedies import largest_micro_batch
 
@@ -46,7 +46,7 @@ def ladder_rows() -> Iterator[Row]:
     for row in rows_of(LADDER):
         plan, ran = ladder_plan(row), row["outcome"] == "ok"
         measured = float(row["memory_gb"]) if ran and row["memory_gb"] else None
-        yield Row(f"{row['source']} {row['row']}", plan, measured, memory_ledger(plan).total_bytes / GIB, ran)
+        yield Row(f"{row['source']} {row['row']}", plan, measured, memory_estimate(plan).total_bytes / GIB, ran)
 
 
 def ultrascale_rows(path: Path) -> Iterator[Row]:
@@ -54,7 +54,7 @@ def ultrascale_rows(path: Path) -> Iterator[Row]:
     for row in rows_of(path):
         if row["gpu_memory_gb"]:
             plan = plan_of(row, "nanotron", shape_of)
-            allocated = stage_ledgers(plan)[0].allocated_bytes / GIB
+            allocated = stage_estimates(plan)[0].allocated_bytes / GIB
             yield Row(row["model"], plan, float(row["gpu_memory_gb"]), allocated)
 
 
@@ -63,7 +63,7 @@ def torchtitan_rows(path: Path) -> Iterator[Row]:
     for row in rows_of(path):
         if row["techniques"] == "FSDP" and (plan := titan_plan(row)):
             what = f"Llama 3.1 {plan.name}, FSDP on {plan.gpus} GPUs"
-            yield Row(what, plan, float(row["memory_gib"]), memory_ledger(plan).reserved_bytes / GIB)
+            yield Row(what, plan, float(row["memory_gib"]), memory_estimate(plan).reserved_bytes / GIB)
 
 
 def absolute_errors(rows: Sequence[Row]) -> list[float]:

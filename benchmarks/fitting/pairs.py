@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 from reporting import table
 
-from diagnose.commands.fit.stacks import Stack
+from diagnose.commands.fit.stacks import StackRates
 from diagnose.commands.fit.step_time import predict_step
 from diagnose.predict.memory.job import JobPlan
 
@@ -41,7 +41,7 @@ class Pair:
         return abs(self.measured - 1) <= NOISE or (self.measured > 1) == (self.predicted > 1)
 
 
-def pairs(rows: Sequence[Row], stack: Stack) -> Iterator[Pair]:
+def pairs(rows: Sequence[Row], stack: StackRates) -> Iterator[Pair]:
     """Every two rows that differ in one switch alone, the faster one second."""
     for switch, usual in SWITCHES.items():
         alike: dict[JobPlan, list[Row]] = {}
@@ -54,7 +54,7 @@ def pairs(rows: Sequence[Row], stack: Stack) -> Iterator[Pair]:
                     yield _pair(switch, before, after, stack)
 
 
-def _pair(switch: str, before: Row, after: Row, stack: Stack) -> Pair:
+def _pair(switch: str, before: Row, after: Row, stack: StackRates) -> Pair:
     first, second = predict_step(before.plan, stack), predict_step(after.plan, stack)
     return Pair(
         switch,
@@ -65,7 +65,7 @@ def _pair(switch: str, before: Row, after: Row, stack: Stack) -> Pair:
     )
 
 
-def report(rows: Sequence[Row], stack: Stack) -> str:
+def report(rows: Sequence[Row], stack: StackRates) -> str:
     """A table of the switches that the rows have pairs of, "" where they have none."""
     found = list(pairs(rows, stack))
     heads = "pairs that differ in", "pairs", "measured gain", "predicted", "median error", "right sign", "in the range"

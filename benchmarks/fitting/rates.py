@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from diagnose.commands.fit.stacks import Stack
+from diagnose.commands.fit.stacks import StackRates
 from diagnose.commands.fit.step_time import predict_step
 from diagnose.predict.memory.job import JobPlan
 
@@ -31,18 +31,18 @@ class Row:
     model: str
 
 
-def ratios(rows: Sequence[Row], stack: Stack) -> np.ndarray:
+def ratios(rows: Sequence[Row], stack: StackRates) -> np.ndarray:
     """Predicted over measured throughput of each row."""
     return np.array([predict_step(r.plan, stack).tokens_per_s_per_gpu / r.tokens_per_s_per_gpu for r in rows])
 
 
-def steady_ratios(rows: Sequence[Row], stack: Stack) -> np.ndarray:
+def steady_ratios(rows: Sequence[Row], stack: StackRates) -> np.ndarray:
     """The same of the throughput predicted of a run that does not stall."""
     steps = [predict_step(row.plan, stack) for row in rows]
     return ratios(rows, stack) * np.array([step.step_s / step.steady_s for step in steps])
 
 
-def fitted(rows: Sequence[Row], start: Stack, names: Sequence[str], firmness: float = LOOSE) -> Stack:
+def fitted(rows: Sequence[Row], start: StackRates, names: Sequence[str], firmness: float = LOOSE) -> StackRates:
     """The stack with the named rates fitted, in logarithms, from where they start (Levenberg and Marquardt).
 
     Where many rates share what the rows tell, a firm start keeps those that only trade places with each other.
@@ -50,7 +50,7 @@ def fitted(rows: Sequence[Row], start: Stack, names: Sequence[str], firmness: fl
     x0 = np.log([getattr(start, name) for name in names])
     most = np.array([0.0 if name.endswith("_share") else np.inf for name in names])  # nothing exceeds its whole
 
-    def stack(x: np.ndarray) -> Stack:
+    def stack(x: np.ndarray) -> StackRates:
         return start.with_rates(dict(zip(names, map(float, np.exp(np.minimum(x, most))), strict=True)))
 
     def residuals(x: np.ndarray) -> np.ndarray:
@@ -89,7 +89,7 @@ def _slopes(residuals: Callable[[np.ndarray], np.ndarray], x: np.ndarray, now: n
     return np.stack([(residuals(x + width * unit) - now) / width for unit in np.eye(len(x))], axis=1)
 
 
-def choices(rows: Sequence[Row], stack: Stack) -> Mapping[tuple[str, int], float]:
+def choices(rows: Sequence[Row], stack: StackRates) -> Mapping[tuple[str, int], float]:
     """By model and GPUs, how much slower than the best the row is that would be chosen; share of its rate."""
     groups: dict[tuple[str, int], list[Row]] = {}
     for row in rows:

@@ -11,12 +11,12 @@ from statistics import median
 
 from reporting import page, parser, publish, table
 
-from diagnose.commands.scaling.ladder_fit import fit_of
-from diagnose.commands.scaling.table import Choice, read_table
-from diagnose.predict.job_run import Ladder, measured_rate
+from diagnose.commands.scaling.runs_fit import fit_of
+from diagnose.commands.scaling.table import RowChoice, read_table
+from diagnose.predict.job_run import JobRuns, measured_rate
 
 
-def held_back(ladder: Ladder) -> tuple[bool, float, float] | None:
+def held_back(ladder: JobRuns) -> tuple[bool, float, float] | None:
     """Whether the range held the largest size, its width, and how far it is off; None where nothing is told."""
     *_, largest = ladder.sizes
     smaller = [run for run in ladder.runs if run.gpus < largest]
@@ -30,7 +30,7 @@ def held_back(ladder: Ladder) -> tuple[bool, float, float] | None:
 
 def row(path: Path) -> list[str]:
     """Of the jobs of a table: how many, in how many the range held, how wide it is and how far it is off."""
-    ladders, _ = read_table(path, Choice({}))
+    ladders, _ = read_table(path, RowChoice({}))
     told = [found for ladder in ladders if len(ladder.sizes) > 2 and (found := held_back(ladder)) is not None]
     if not told:
         return [path.name, "0", "-", "-", "-"]

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from diagnose.commands.fit.stacks import Stack
+from diagnose.commands.fit.stacks import StackRates
 from diagnose.commands.fit.stalls import evidence, stall_s
 from diagnose.commands.fit.step_time import predict_step
 
@@ -16,7 +16,7 @@ ITERATIONS = 30
 SHORT = 0.3  # of the step: where a stall would be less, a run counts as stalled that lost half of it
 
 
-def stalled(row: Row, stack: Stack) -> bool:
+def stalled(row: Row, stack: StackRates) -> bool:
     """Whether a run between nodes took the time of a stalled job rather than that of a steady one."""
     steady_s, lost_s = predict_step(row.plan, stack).steady_s, stall_s(row.plan, stack)
     measured_s = row.plan.tokens_per_step / row.plan.gpus / row.tokens_per_s_per_gpu
@@ -25,7 +25,7 @@ def stalled(row: Row, stack: Stack) -> bool:
     return measured_s > (steady_s * (steady_s + lost_s)) ** 0.5
 
 
-def with_odds(rows: Sequence[Row], stack: Stack) -> Stack:
+def with_odds(rows: Sequence[Row], stack: StackRates) -> StackRates:
     """The stack with the odds of a stall that the rows show; unchanged where none of its runs is known to stall."""
     between = [row for row in rows if row.plan.nodes > 1]
     if not stack.stall_odds or not between:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from diagnose.analysis.kept import Kept
+from diagnose.analysis.cached import Kept
 from diagnose.analysis.late import imported
 from diagnose.analysis.options import Options
 from diagnose.diagnosis import Diagnosis

@@ -19,7 +19,7 @@ from diagnose.metrics import Measured, measure, merged, units
 from diagnose.metrics.distorted import undistorted
 from diagnose.patch.refusals import Standing
 from diagnose.ranks import Job, join
-from diagnose.ranks.stragglers.straggler_report import suspecting
+from diagnose.ranks.stragglers.straggler_report import with_missing_straggler
 from diagnose.rule import load_rules
 from diagnose.rule.bound import bound
 from diagnose.series.places import may_hold_series
@@ -54,7 +54,7 @@ def _examined(path: Path, chosen: Options) -> Examined:
     run = find_run(path, chosen.run)
     read = analyze_ranks(run, chosen.settings, chosen.loading, chosen.scheduler)
     ranks, left_out = comparable(read.digests)
-    job = suspecting(join(ranks, chosen.network_gbs))
+    job = with_missing_straggler(join(ranks, chosen.network_gbs))
     positions = _chosen(job, chosen.rank, path)
     measured = read.measured(job, positions, range(len(job.ranks)) if chosen.rank is None else positions)
     facts = undistorted(merged([measure(m) for m in measured], weights(job, measured)), job, positions)

@@ -16,7 +16,7 @@ from diagnose.errors import UserError, printable
 from diagnose.metrics import Measured
 from diagnose.metrics.settings import Settings
 from diagnose.ranks import Job, RankDigest
-from diagnose.trace import Loading, Run
+from diagnose.trace import Loading, TracedRun
 from diagnose.trace.execution import look_again
 from diagnose.trace.workers import WORTHWHILE_TEXT_BYTES
 
@@ -27,7 +27,7 @@ MOST_KEPT_BYTES = 4 << 30  # of JSON text; their columns take about a third
 class AnalyzedRanks(msgspec.Struct, frozen=True):
     """The ranks of a run: digests in order of rank, and the analyses that are still in memory."""
 
-    run: Run
+    run: TracedRun
     settings: Settings
     loading: Loading
     digests: tuple[RankDigest, ...]
@@ -36,7 +36,7 @@ class AnalyzedRanks(msgspec.Struct, frozen=True):
     def measured(self, job: Job, positions: Sequence[int], judged: Sequence[int]) -> list[Measured]:
         """The ranks at the positions of the joined job, in order of rank; read again if they are not in memory.
 
-        The verdict uses the ledger of the ranks at the positions `judged`.
+        The verdict uses the breakdown of the ranks at the positions `judged`.
         """
         judged_ns = job.together(judged)
         wanted = {job.ranks[position].rank: position for position in positions}
@@ -65,7 +65,7 @@ class AnalyzedRanks(msgspec.Struct, frozen=True):
         return [(path, rank) for path, rank in numbered(self.run) if str(path) in paths]
 
 
-def analyze_ranks(run: Run, settings: Settings, loading: Loading, scheduler: str | None = None) -> AnalyzedRanks:
+def analyze_ranks(run: TracedRun, settings: Settings, loading: Loading, scheduler: str | None = None) -> AnalyzedRanks:
     """Read every trace of the run, a large run in several processes; each rank by itself.
 
     Args:
@@ -96,7 +96,7 @@ def analyze_ranks(run: Run, settings: Settings, loading: Loading, scheduler: str
     return AnalyzedRanks(run, settings, loading, _each_once(read), tuple(whole))
 
 
-def numbered(run: Run) -> list[tuple[Path, int]]:
+def numbered(run: TracedRun) -> list[tuple[Path, int]]:
     """The files of the run, each with its rank: the one in its metadata or name, else the first unused number.
 
     If a file holds several ranks without numbers, it gets its first one, counted over the files in order.

@@ -1,7 +1,7 @@
 """All causes that time is attributed to: the class of each, its label, and why it makes a rank late.
 
-This is the one table of causes, for the ledger, the waterfall, the verdict, the stragglers and the reports. It imports
-no arrays, so that a report can read it.
+This is the one table of causes, for the breakdown, the waterfall, the verdict, the stragglers and the reports. It
+imports no arrays, so that a report can read it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,11 +25,11 @@ LATE_RANK, _LOW_INTENSITY = "late-rank-", "-low-intensity"
 
 
 class Cause(msgspec.Struct, frozen=True):
-    """One cause of the ledger, or one part of the waterfall.
+    """One cause of the breakdown, or one part of the waterfall.
 
     Attributes:
-        name: as the ledger spells it.
-        class_: what it counts in, for the ledger, the facts, the verdict and the stragglers alike.
+        name: as the breakdown spells it.
+        class_: what it counts in, for the breakdown, the facts, the verdict and the stragglers alike.
         label: for people.
         phrase: the same within a sentence, such as "2 ms more of {phrase}", if the label does not fit.
         observed: whether the trace shows what the device waits for. If too much is not observed nothing is decided.

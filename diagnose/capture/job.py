@@ -36,7 +36,7 @@ _STOPS_WITHIN_S = 1.0
 _BY_THE_KERNEL = 128  # si_code of a signal that a terminal sent: the job, in the same process group, has it already
 
 
-class Job:
+class RunningCommand:
     """The command, running. It finds the world as it would without us: nothing of it is closed, reset or held back.
 
     Args:

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from diagnose.capture.command import hooked
-from diagnose.capture.job import Job
-from diagnose.probes.pipeline.asked import MEASURED, Asked
+from diagnose.capture.job import RunningCommand
+from diagnose.probes.pipeline.asked import MEASURED, LoadingRequest
 from diagnose.probes.protocol import FORKED_MARK, MARKS, MARKS_FOLDER, PIPELINE, PYTHON_MARK
 
 _POLL_EVERY_S = 0.2
@@ -15,7 +15,7 @@ _ENDS_WITHIN_S = 20.0  # ranks and launchers, once rank 0 has left its answer
 _DIES_WITHIN_S = 10.0
 
 
-def run_until_measured(argv: Sequence[str], inherited: Mapping[str, str], asked: Asked) -> int:
+def run_until_measured(argv: Sequence[str], inherited: Mapping[str, str], asked: LoadingRequest) -> int:
     """Run the command and return its exit code; end it if it still runs after it has left its answer.
 
     Its output goes to stderr: stdout is for the answer.
@@ -26,7 +26,7 @@ def run_until_measured(argv: Sequence[str], inherited: Mapping[str, str], asked:
     marks = Path(asked.out) / MARKS_FOLDER
     marks.mkdir()
     env = hooked(inherited, {PIPELINE: asked.to_json(), MARKS: str(marks)})
-    job = Job(argv, env, stdout=_stderr())
+    job = RunningCommand(argv, env, stdout=_stderr())
     answer = Path(asked.out) / MEASURED
     with job.forwarding():
         while job.runs(_POLL_EVERY_S):

@@ -21,7 +21,7 @@ _REFUSED = "permission"
 
 
 @dataclass(frozen=True)
-class Seen:
+class PySpyOutput:
     """The text that py-spy printed for a process, or why it printed nothing."""
 
     text: str
@@ -34,7 +34,7 @@ def installed() -> str | None:
     return shutil.which(_NAME) or (str(beside) if beside.is_file() else None)
 
 
-def stacks_of(program: str, pids: Mapping[int, int], within_s: float = _WITHIN_S) -> dict[int, Seen]:
+def stacks_of(program: str, pids: Mapping[int, int], within_s: float = _WITHIN_S) -> dict[int, PySpyOutput]:
     """The stacks of each process, by rank; all are read at the same time, and a read that takes longer is ended.
 
     Args:
@@ -43,22 +43,22 @@ def stacks_of(program: str, pids: Mapping[int, int], within_s: float = _WITHIN_S
         within_s: seconds for all of them.
     """
     started: dict[int, subprocess.Popen[str]] = {}
-    seen: dict[int, Seen] = {}
+    seen: dict[int, PySpyOutput] = {}
     until = time.monotonic() + within_s
     for rank, pid in pids.items():
         try:
             started[rank] = _started(program, pid)
         except OSError as error:
-            seen[rank] = Seen("", error.strerror or type(error).__name__)
+            seen[rank] = PySpyOutput("", error.strerror or type(error).__name__)
     for rank, process in started.items():
         try:
             out, err = process.communicate(timeout=max(until - time.monotonic(), 0.1))
-            seen[rank] = _told(process.returncode, out, err)
+            seen[rank] = _output_of(process.returncode, out, err)
         except subprocess.TimeoutExpired:
             process.kill()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.communicate(timeout=1.0)
-            seen[rank] = Seen("", f"py-spy took more than {within_s:.0f} s")
+            seen[rank] = PySpyOutput("", f"py-spy took more than {within_s:.0f} s")
     return seen
 
 
@@ -73,11 +73,11 @@ def _started(program: str, pid: int) -> "subprocess.Popen[str]":
     )
 
 
-def _told(code: int, out: str, err: str) -> Seen:
+def _output_of(code: int, out: str, err: str) -> PySpyOutput:
     lines = [line for line in out[:_LARGEST].splitlines() if not line.startswith(_COMMAND_LINE)]
     if code == 0 and any(line.startswith("Thread ") for line in lines):
-        return Seen("\n".join(lines).strip("\n") + "\n")
+        return PySpyOutput("\n".join(lines).strip("\n") + "\n")
     why = next((line.strip() for line in err.splitlines() if line.strip()), f"py-spy ended with {code}")
     if _REFUSED in err.lower():
         why = "the system lets no process look into it (ptrace); in a container: --cap-add SYS_PTRACE"
-    return Seen("", why[:300])
+    return PySpyOutput("", why[:300])

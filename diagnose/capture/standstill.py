@@ -1,6 +1,6 @@
 """Detect from outside that a job stands still, by the steps that its ranks on this host report as done.
 
-The ranks write them once a second (`probes/armed/pulse`); this process's own clock times the changes.
+The ranks write them once a second (`probes/timing/pulse`); this process's own clock times the changes.
 """
 
 from collections.abc import Sequence

@@ -18,7 +18,7 @@ PATIENCE_S = 1.0
 _ERASED = "\r\x1b[K"
 
 
-class Bar:
+class ProgressBar:
     """Progress through the files, on stderr, from the first second on; it is erased at the end."""
 
     def __init__(self, begin: float) -> None:
@@ -61,7 +61,7 @@ class Bar:
 
 
 @contextlib.contextmanager
-def announced(path: Path, wanted: bool = True) -> Iterator[Bar | None]:
+def announced(path: Path, wanted: bool = True) -> Iterator[ProgressBar | None]:
     """Show a line, and soon a bar, on an interactive stderr while `path` is read; erased afterwards."""
     if not wanted or sys.stderr is None or not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         yield None
@@ -69,7 +69,7 @@ def announced(path: Path, wanted: bool = True) -> Iterator[Bar | None]:
     name = printable(path.name or str(path))[:LONGEST_NAME]
     sys.stderr.write(f"reading {name} ...")
     sys.stderr.flush()
-    bar = Bar(time.monotonic())
+    bar = ProgressBar(time.monotonic())
     try:
         yield bar
     finally:

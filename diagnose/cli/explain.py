@@ -11,7 +11,7 @@ from diagnose.cli.exit_status import writing
 from diagnose.cli.rule_files import all_rules, rules_option
 from diagnose.cli.terminal import terminal
 from diagnose.metrics import REGISTRY
-from diagnose.patch.worlds import in_both_words
+from diagnose.patch.job_framework import in_both_words
 from diagnose.report.text.page import Page
 from diagnose.report.views.plain import plain
 from diagnose.rule import Rule, filled

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from diagnose.diagnosis.answer import Answer
-    from diagnose.report.tables import Table
+    from diagnose.report.tables import CapacityTable
     from diagnose.report.views.summary import About
 
 _TO_GET_PARQUET = f"for Parquet beside CSV: {to_install('tables')}"
@@ -46,7 +46,7 @@ class Forms:
     page: "Callable[[About], str] | None" = None
     markdown: "Callable[[About], str] | None" = None
     annotations: Callable[[], Iterable[str]] | None = None
-    tables: "Callable[[], Mapping[str, Table]] | None" = None
+    tables: "Callable[[], Mapping[str, CapacityTable]] | None" = None
 
 
 def give(answer: "Answer", forms: Forms, given: Mapping[str, Any], *shown: str, reads: Collection[Path] = ()) -> None:
@@ -115,7 +115,7 @@ def write_file(to: Path, content: bytes, what: str) -> None:
     Raises:
         UserError: it cannot be written.
     """
-    with _told(to, what):
+    with _writing(to, what):
         _write_whole(to, content)
     click.echo(f"wrote {printable(str(to))}", err=True)
 
@@ -148,13 +148,13 @@ def _about(shown: tuple[str, ...]) -> "About":
     return About(__version__, shlex.join(words))
 
 
-def _write_tables(tables: "Mapping[str, Table]", folder: Path) -> None:
+def _write_tables(tables: "Mapping[str, CapacityTable]", folder: Path) -> None:
     """Write each table whole or not at all, and report which files of the folder were overwritten."""
     from diagnose.report.tables import csv_of, has_parquet, parquet_of
 
     forms = {"csv": csv_of} | ({"parquet": parquet_of} if has_parquet() else {})
     there = [f"{name}.{suffix}" for name in tables for suffix in forms if (folder / f"{name}.{suffix}").exists()]
-    with _told(folder, TABLES):
+    with _writing(folder, TABLES):
         folder.mkdir(parents=True, exist_ok=True)
         for name, table in tables.items():
             for suffix, form in forms.items():
@@ -165,7 +165,7 @@ def _write_tables(tables: "Mapping[str, Table]", folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def _told(to: Path, what: str) -> Iterator[None]:
+def _writing(to: Path, what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from diagnose.cli.announcing import Bar
+from diagnose.cli.announcing import ProgressBar
 from diagnose.cli.command import Option
 from diagnose.cli.numbers import MEMORY
 from diagnose.trace import Loading
@@ -56,7 +56,7 @@ def loading_options(command: Command) -> Command:
     return command
 
 
-def loading_of(given: Mapping[str, Any], watch: Bar | None) -> Loading:
+def loading_of(given: Mapping[str, Any], watch: ProgressBar | None) -> Loading:
     """The settings for loading that the options ask for."""
     memory = given["low_memory"]
     return Loading(

@@ -23,16 +23,16 @@ MOST_ENTRIES = 65_536
 _DEEPEST = 16
 _ENDLESS, _AT_EVERY_TENTH = re.compile(rb"\d{100}"), re.compile(rb"\d{10}")
 
-Told = Callable[[str], None]
-Kind = Callable[[Any, str, Told], Any]
+OnLeftOut = Callable[[str], None]
+Kind = Callable[[Any, str, OnLeftOut], Any]
 """Takes a value, its path, and what is told the path of each value left out; None is no value."""
 
 
-def nothing_told(path: str) -> None:
+def unreported(path: str) -> None:
     """Ignore the path of a value that is left out."""
 
 
-def anything(value: Any, path: str, told: Told) -> Any:
+def anything(value: Any, path: str, left_out: OnLeftOut) -> Any:
     """The value as it is, for callers that check it themselves."""
     return value
 
@@ -41,9 +41,9 @@ def number(low: float = -MOST_COUNT, high: float = MOST_COUNT, *, written_whole:
     """A finite number in [low, high]; flags are none. `written_whole` is read alike, and written without decimals."""
 
     @written_as(lambda: within("integer" if written_whole else "number", *_told_bounds(low, high)))
-    def decoded(value: Any, path: str, told: Told) -> Any:
+    def decoded(value: Any, path: str, left_out: OnLeftOut) -> Any:
         sound = type(value) in (int, float) and low <= value <= high  # NaN is in no range
-        return value if sound else _left_out(value, path, told)
+        return value if sound else _left_out(value, path, left_out)
 
     return decoded
 
@@ -52,64 +52,64 @@ def whole(low: int = 0, high: int = MOST_COUNT) -> Kind:
     """A whole number in [low, high]."""
 
     @written_as(lambda: within("integer", *_told_bounds(low, high)))
-    def decoded(value: Any, path: str, told: Told) -> Any:
-        return value if type(value) is int and low <= value <= high else _left_out(value, path, told)
+    def decoded(value: Any, path: str, left_out: OnLeftOut) -> Any:
+        return value if type(value) is int and low <= value <= high else _left_out(value, path, left_out)
 
     return decoded
 
 
 @written_as(lambda: {"type": "boolean"})
-def flag(value: Any, path: str, told: Told) -> Any:
+def flag(value: Any, path: str, left_out: OnLeftOut) -> Any:
     """True or false."""
-    return value if isinstance(value, bool) else _left_out(value, path, told)
+    return value if isinstance(value, bool) else _left_out(value, path, left_out)
 
 
 @written_as(lambda: {"type": "string"})
-def text(value: Any, path: str, told: Told) -> Any:
+def text(value: Any, path: str, left_out: OnLeftOut) -> Any:
     """A text of at most `LONGEST_TEXT` characters."""
     sound = isinstance(value, str) and len(value) <= LONGEST_TEXT
-    return encodable(value) if sound else _left_out(value, path, told)
+    return encodable(value) if sound else _left_out(value, path, left_out)
 
 
 @written_as(lambda: {"type": "string"})
-def name(value: Any, path: str, told: Told) -> Any:
+def name(value: Any, path: str, left_out: OnLeftOut) -> Any:
     """A text of at most `LONGEST_NAME` characters; the rest is cut off, since it helps no reader."""
-    decoded = text(value, path, told)
+    decoded = text(value, path, left_out)
     return decoded if decoded is None else decoded[:LONGEST_NAME]
 
 
 @written_as(lambda: {"type": "string", "pattern": "^[0-9]{1,18}$"})
-def digits(value: Any, path: str, told: Told) -> Any:
+def digits(value: Any, path: str, left_out: OnLeftOut) -> Any:
     """A number of at most 18 digits, as text."""
     sound = isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) <= 18
-    return value if sound else _left_out(value, path, told)
+    return value if sound else _left_out(value, path, left_out)
 
 
 def one_of(*words: str) -> Kind:
     """A text, which is written as one of the words; another version of the writer may know more of them."""
 
     @written_as(lambda: {"enum": [*words]})
-    def decoded(value: Any, path: str, told: Told) -> Any:
-        return text(value, path, told)
+    def decoded(value: Any, path: str, left_out: OnLeftOut) -> Any:
+        return text(value, path, left_out)
 
     return decoded
 
 
 @written_as(lambda: {"type": ["string", "number", "boolean"]})
-def scalar(value: Any, path: str, told: Told) -> Any:
+def scalar(value: Any, path: str, left_out: OnLeftOut) -> Any:
     """A flag, a bounded number or a text."""
     kind = flag if isinstance(value, bool) else text if isinstance(value, str) else _ANY_NUMBER
-    return kind(value, path, told)
+    return kind(value, path, left_out)
 
 
 def listed(kind: Kind, most: int = MOST_ENTRIES) -> Kind:
     """A list of at most `most` entries; each entry of another kind is left out and reported."""
 
     @written_as(lambda: array(schema_of(kind), most=most if most < MOST_ENTRIES else None))
-    def decoded(value: Any, path: str, told: Told) -> Any:
+    def decoded(value: Any, path: str, left_out: OnLeftOut) -> Any:
         if not isinstance(value, list) or len(value) > most:
-            return _left_out(value, path, told)
-        entries = (kind(entry, path, told) for entry in value)
+            return _left_out(value, path, left_out)
+        entries = (kind(entry, path, left_out) for entry in value)
         return [entry for entry in entries if entry is not None]
 
     return decoded
@@ -119,10 +119,10 @@ def in_order(kind: Kind) -> Kind:
     """A list whose entries keep their places; entries of another kind become null."""
 
     @written_as(lambda: array(or_null(schema_of(kind))))
-    def decoded(value: Any, path: str, told: Told) -> Any:
+    def decoded(value: Any, path: str, left_out: OnLeftOut) -> Any:
         if not isinstance(value, list) or len(value) > MOST_ENTRIES:
-            return _left_out(value, path, told)
-        return [kind(entry, path, told) for entry in value]
+            return _left_out(value, path, left_out)
+        return [kind(entry, path, left_out) for entry in value]
 
     return decoded
 
@@ -131,11 +131,11 @@ def all_of(kind: Kind, least: int = 0, most: int = MOST_ENTRIES) -> Kind:
     """A list of `least` to `most` entries, all of the kind."""
 
     @written_as(lambda: array(schema_of(kind), least, most if most < MOST_ENTRIES else None))
-    def decoded(value: Any, path: str, told: Told) -> Any:
+    def decoded(value: Any, path: str, left_out: OnLeftOut) -> Any:
         if not isinstance(value, list) or not least <= len(value) <= most:
-            return _left_out(value, path, told)
-        entries = [kind(entry, path, nothing_told) for entry in value]
-        return _left_out(value, path, told) if None in entries else entries
+            return _left_out(value, path, left_out)
+        entries = [kind(entry, path, unreported) for entry in value]
+        return _left_out(value, path, left_out) if None in entries else entries
 
     return decoded
 
@@ -143,11 +143,11 @@ def all_of(kind: Kind, least: int = 0, most: int = MOST_ENTRIES) -> Kind:
 def all_whole(low: int = 0, high: int = MOST_COUNT) -> Kind:
     """The same as `all_of(whole(low, high))`, fast on long lists: each trace of a group lists all of its ranks."""
 
-    def decoded(value: Any, path: str, told: Told) -> Any:
+    def decoded(value: Any, path: str, left_out: OnLeftOut) -> Any:
         if not isinstance(value, list) or len(value) > MOST_ENTRIES:
-            return _left_out(value, path, told)
+            return _left_out(value, path, left_out)
         sound = not value or (set(map(type, value)) == {int} and low <= min(value) and max(value) <= high)
-        return list(value) if sound else _left_out(value, path, told)
+        return list(value) if sound else _left_out(value, path, left_out)
 
     return decoded
 
@@ -163,11 +163,11 @@ def row(*kinds: Kind) -> Kind:
             "maxItems": len(kinds),
         }
     )
-    def decoded(value: Any, path: str, told: Told) -> Any:
+    def decoded(value: Any, path: str, left_out: OnLeftOut) -> Any:
         if not isinstance(value, list) or len(value) != len(kinds):
-            return _left_out(value, path, told)
-        entries = [kind(entry, path, nothing_told) for kind, entry in zip(kinds, value, strict=True)]
-        return _left_out(value, path, told) if None in entries else entries
+            return _left_out(value, path, left_out)
+        entries = [kind(entry, path, unreported) for kind, entry in zip(kinds, value, strict=True)]
+        return _left_out(value, path, left_out) if None in entries else entries
 
     return decoded
 
@@ -176,10 +176,10 @@ def each(kind: Kind) -> Kind:
     """An object of any keys whose values are of the kind; null values are left out."""
 
     @written_as(lambda: {"type": "object", "additionalProperties": schema_of(kind)})
-    def decoded(value: Any, path: str, told: Told) -> Any:
+    def decoded(value: Any, path: str, left_out: OnLeftOut) -> Any:
         if not isinstance(value, Mapping):
-            return _left_out(value, path, told)
-        entries = _entries(value, path, told, lambda key: kind)
+            return _left_out(value, path, left_out)
+        entries = _entries(value, path, left_out, lambda key: kind)
         return {key: entry for key, entry in entries if entry is not None}
 
     return decoded
@@ -200,23 +200,23 @@ def table(fields: Mapping[str, Kind], *, optional: Collection[str] = (), open_to
         }
 
     @written_as(written)
-    def decoded(value: Any, path: str, told: Told) -> Any:
+    def decoded(value: Any, path: str, left_out: OnLeftOut) -> Any:
         if not isinstance(value, Mapping):
-            return _left_out(value, path, told)
-        return dict(_entries(value, path, told, lambda key: fields.get(key, plain)))
+            return _left_out(value, path, left_out)
+        return dict(_entries(value, path, left_out, lambda key: fields.get(key, plain)))
 
     return decoded
 
 
-def plain(value: Any, path: str, told: Told) -> Any:
+def plain(value: Any, path: str, left_out: OnLeftOut) -> Any:
     """Any JSON value, to a limited depth, with bounded numbers and texts."""
     if path.count(".") > _DEEPEST:
-        return _left_out(value, path, told)
+        return _left_out(value, path, left_out)
     if isinstance(value, Mapping):
-        return _PLAIN_OBJECT(value, path + ".", told)
+        return _PLAIN_OBJECT(value, path + ".", left_out)
     if isinstance(value, list):
-        return _PLAIN_LIST(value, path + ".", told)
-    return scalar(value, path, told)
+        return _PLAIN_LIST(value, path + ".", left_out)
+    return scalar(value, path, left_out)
 
 
 def has_endless_number(content: bytes) -> bool:
@@ -248,14 +248,16 @@ _ANY_NUMBER = number()
 _PLAIN_OBJECT, _PLAIN_LIST = each(plain), in_order(plain)
 
 
-def _entries(value: Mapping[str, Any], path: str, told: Told, kind: Callable[[str], Kind]) -> Iterator[tuple[str, Any]]:
+def _entries(
+    value: Mapping[str, Any], path: str, left_out: OnLeftOut, kind: Callable[[str], Kind]
+) -> Iterator[tuple[str, Any]]:
     for count, (key, entry) in enumerate(value.items()):
         if count >= MOST_ENTRIES:
-            told(path)
+            left_out(path)
             return
         if entry is None:
             yield encodable(key), None
-        elif (decoded := kind(key)(entry, _below(path, key), told)) is not None:
+        elif (decoded := kind(key)(entry, _below(path, key), left_out)) is not None:
             yield encodable(key), decoded
 
 
@@ -268,6 +270,6 @@ def _below(path: str, key: str) -> str:
     return f"{path}.{key}" if path else key
 
 
-def _left_out(value: Any, path: str, told: Told) -> None:
+def _left_out(value: Any, path: str, left_out: OnLeftOut) -> None:
     if value is not None:
-        told(path)
+        left_out(path)

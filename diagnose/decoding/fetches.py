@@ -11,8 +11,8 @@ from typing import cast
 import numpy as np
 
 from diagnose.decoding import opcodes
+from diagnose.decoding.look_ahead import LookAhead
 from diagnose.decoding.opcodes import UnsoundPickle
-from diagnose.decoding.window import Window
 
 _LONG = rb"j...."
 _PASSED = rb"h.|[(01)tldaesu\]}N\x85-\x89\x94]|[Kq].|M..|[Jr]....|G.{8}|\x8a(?:\x06.{6}|\x07.{7}|\x08.{8}|\x05.{5})"
@@ -23,7 +23,7 @@ _OPCODE = np.dtype([("code", "u1"), ("number", "<u4")])
 _LAST_PART = (1 << 16) - 1  # of what is asked for later still: it is held to the end
 
 
-class Fetches:
+class LastFetches:
     """The part of the file in which each remembered value is used last, by the number under which it is remembered."""
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class Fetches:
         asked = np.fromiter(numbers, np.int64)
         return cast(list[int], asked[self._parts[asked] < part].tolist())
 
-    def note(self, found: bytes, window: Window) -> None:
+    def note(self, found: bytes, window: LookAhead) -> None:
         """Take down fetches that end before the window's next byte: opcodes of five bytes each.
 
         Raises:
@@ -64,13 +64,13 @@ class Fetches:
         self._parts, self._looked_up = grown, grown.data
 
 
-def fetches(window: Window) -> Fetches:
+def fetches(window: LookAhead) -> LastFetches:
     """Go through a pickle to its end.
 
     Raises:
         UnsoundPickle: it has an opcode that plain values do not need, ends early, or exceeds a bound.
     """
-    found = Fetches()
+    found = LastFetches()
     while True:
         data, begin = window.data, window.at
         run = _RUN.match(data, begin)

@@ -14,10 +14,10 @@ from collections.abc import Callable
 from typing import Any, BinaryIO
 
 from diagnose.decoding import opcodes
-from diagnose.decoding.fetches import Fetches, fetches
+from diagnose.decoding.fetches import LastFetches, fetches
 from diagnose.decoding.flat import Flat, Remembered, Values
+from diagnose.decoding.look_ahead import LookAhead
 from diagnose.decoding.opcodes import UnsoundPickle
-from diagnose.decoding.window import Window
 
 MOST_HELD = 16_000_000  # values; the dump of a rank has a million, and a gigabyte of memory
 DEEPEST = 64
@@ -39,9 +39,9 @@ def read(file: BinaryIO, reduced: Reduced | None = None) -> Any:
     Raises:
         UnsoundPickle: it asks for more than plain values, is damaged, or holds more than is read.
     """
-    asked = fetches(Window(file))
+    asked = fetches(LookAhead(file))
     file.seek(0)
-    return _Machine(Window(file), asked, reduced).run()
+    return _Machine(LookAhead(file), asked, reduced).run()
 
 
 def is_pickle(first: bytes) -> bool:
@@ -52,7 +52,7 @@ def is_pickle(first: bytes) -> bool:
 class _Machine:
     """One pass over the file that builds the value."""
 
-    def __init__(self, window: Window, asked: Fetches, reduced: Reduced | None) -> None:
+    def __init__(self, window: LookAhead, asked: LastFetches, reduced: Reduced | None) -> None:
         self._window = window
         self._take = window.take
         self._asked = asked

@@ -16,11 +16,11 @@ from diagnose.diagnosis.advice import (
     Recommendation,
     ReplayReport,
 )
+from diagnose.diagnosis.breakdown import Convention, LedgerEntry, LightPart, Mfu, Steps, Verdict, WaterfallPart
 from diagnose.diagnosis.cost import Cost, Money, Saving
 from diagnose.diagnosis.diagnosis import Diagnosis
 from diagnose.diagnosis.job import HistoryChange, Loss, Origin, RankReport, TraceSummary
 from diagnose.diagnosis.kernels import KernelRow, OperatorRow, Peak, RooflineEntry, Roofs
-from diagnose.diagnosis.ledger import Convention, LedgerEntry, LightPart, Mfu, Steps, Verdict, WaterfallPart
 from diagnose.diagnosis.ranges import OpenedBy, RangeRow
 from diagnose.diagnosis.terms import (
     Bound,

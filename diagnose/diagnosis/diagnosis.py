@@ -14,11 +14,11 @@ from diagnose.diagnosis.advice import (
     ReplayReport,
 )
 from diagnose.diagnosis.answer import COUNTS, Answer
+from diagnose.diagnosis.breakdown import LedgerEntry, Mfu, Steps, Verdict, WaterfallPart
 from diagnose.diagnosis.capacity import NO_CAPACITY, Capacity
 from diagnose.diagnosis.cost import Cost
 from diagnose.diagnosis.job import HistoryChange, Origin, RankReport, TraceSummary
 from diagnose.diagnosis.kernels import KernelRow, OperatorRow, RooflineEntry, Roofs
-from diagnose.diagnosis.ledger import LedgerEntry, Mfu, Steps, Verdict, WaterfallPart
 from diagnose.diagnosis.postmortem import Postmortem, Straggler
 from diagnose.diagnosis.ranges import RangeRow
 from diagnose.diagnosis.timeline import SlowStep, StepTimeline

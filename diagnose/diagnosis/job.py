@@ -2,7 +2,7 @@
 
 import msgspec
 
-from diagnose.diagnosis.ledger import LedgerEntry, Verdict
+from diagnose.diagnosis.breakdown import LedgerEntry, Verdict
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):

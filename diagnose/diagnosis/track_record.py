@@ -6,7 +6,7 @@ import msgspec
 
 from diagnose.diagnosis.terms import Speedup
 
-NOT_TOLD_APART = 0.005  # printed factors that differ by less look equal
+ALIKE = 0.005  # printed factors that differ by less look equal
 Standing = Literal["less", "as", "more"]
 
 
@@ -28,6 +28,6 @@ class TrackRecord(msgspec.Struct, frozen=True, kw_only=True):
 def standing(achieved: float, predicted: Speedup) -> Standing:
     """Whether a measured speedup is less than, as, or more than predicted."""
     low, high = predicted
-    if achieved < low - NOT_TOLD_APART:
+    if achieved < low - ALIKE:
         return "less"
-    return "more" if high is not None and achieved > high + NOT_TOLD_APART else "as"
+    return "more" if high is not None and achieved > high + ALIKE else "as"

@@ -40,7 +40,7 @@ def netted(name: str, action: Callable[[], Value], otherwise: Callable[[str], Va
 
 
 def _sentence(name: str, error: Exception) -> str:
-    told = " ".join(str(error).split())
+    text = " ".join(str(error).split())
     kind = type(error).__name__
-    why = f"{kind}: {told}" if told and told.isprintable() else kind
+    why = f"{kind}: {text}" if text and text.isprintable() else kind
     return f"{NOT_JUDGED}{name} ({why[:_LONGEST]})"

@@ -22,7 +22,7 @@ FULL_NODE = 8
 HOPPER, A100 = "hopper-nvswitch", "a100-nvswitch"  # nodes that were measured
 
 
-class Links(msgspec.Struct, frozen=True):
+class GroupLinks(msgspec.Struct, frozen=True):
     """The links over which a group of ranks communicates.
 
     Attributes:

@@ -21,7 +21,7 @@ _CLOCKS = (
 )
 
 
-class Recorded(Protocol):
+class RecordedFields(Protocol):
     """The capture record, read by dotted path."""
 
     def number(self, path: str) -> float | None:
@@ -111,7 +111,7 @@ class Device(msgspec.Struct, frozen=True):
 
 def resolve(
     properties: Mapping[str, Any],
-    record: Recorded | None = None,
+    record: RecordedFields | None = None,
     *,
     peak_tflops: float | None = None,
     hbm_gbs: float | None = None,
@@ -154,7 +154,7 @@ Figure = tuple[float | None, str]
 
 
 def _hbm(
-    given: float | None, gpu: Gpu | None, record: Recorded | None, known: Mapping[str, Any], because: str
+    given: float | None, gpu: Gpu | None, record: RecordedFields | None, known: Mapping[str, Any], because: str
 ) -> Figure:
     if given is not None:
         return given, "--hbm-gbs"
@@ -166,7 +166,7 @@ def _hbm(
     return gpu.hbm_gbs * 1e9, f"{gpu.key}: peak of the table, {gpu.trust}"
 
 
-def _clocked(record: Recorded) -> tuple[float, str] | None:
+def _clocked(record: RecordedFields) -> tuple[float, str] | None:
     for clock_path, bus_path, how in _CLOCKS:
         clock, bus = positive(record.number(clock_path)), positive(record.number(bus_path))
         if clock and bus:
@@ -215,7 +215,7 @@ def _unknown(known: Mapping[str, Any]) -> tuple[str, Capture]:
     return f"no GPU named {name} in the table of peaks has {' and '.join(filter(None, has))}", _PASS_BOTH
 
 
-def _completed(properties: Mapping[str, Any], record: Recorded | None) -> dict[str, Any]:
+def _completed(properties: Mapping[str, Any], record: RecordedFields | None) -> dict[str, Any]:
     """Kineto's name, memory and multiprocessors, those it lacks from the record."""
     known = {key: properties.get(key) for key in ("name", "totalGlobalMem", "numSms")}
     if record is not None:
@@ -225,12 +225,12 @@ def _completed(properties: Mapping[str, Any], record: Recorded | None) -> dict[s
     return known
 
 
-def _same_device(properties: Mapping[str, Any], record: Recorded | None) -> bool:
+def _same_device(properties: Mapping[str, Any], record: RecordedFields | None) -> bool:
     recorded, traced = record.text("device.name") if record is not None else None, properties.get("name")
     return not recorded or not traced or recorded == traced
 
 
-def _is_amd(gpu: Gpu | None, record: Recorded, known: Mapping[str, Any]) -> bool:
+def _is_amd(gpu: Gpu | None, record: RecordedFields, known: Mapping[str, Any]) -> bool:
     """AMD's memory clock times two is not its transfer rate on every board, so the table is nearer."""
     by_name = str(known.get("name") or "").startswith("AMD")
     return by_name or (gpu is not None and gpu.is_amd) or record.text("versions.hip") is not None

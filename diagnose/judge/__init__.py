@@ -1,1 +1,1 @@
-"""Ledgers, facts and rules to a Diagnosis."""
+"""Breakdowns, facts and rules to a Diagnosis."""

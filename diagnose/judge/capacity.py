@@ -1,4 +1,4 @@
-"""The memory ledger of the captured job against the recorded peaks, and what each change leaves of the memory."""
+"""The memory estimate of the captured job against the recorded peaks, and what each change leaves of the memory."""
 
 from collections.abc import Callable, Sequence
 
@@ -6,19 +6,21 @@ from diagnose.diagnosis.capacity import Capacity, MemoryCount, MemoryPart, Optim
 from diagnose.facts import Facts
 from diagnose.metrics import Measured
 from diagnose.predict.memory.changes import changed
-from diagnose.predict.memory.estimate import MemoryLedger, memory_ledger
+from diagnose.predict.memory.estimate import MemoryEstimate, memory_estimate
 from diagnose.predict.memory.job import JobPlan
 from diagnose.predict.memory.optimizers import optimizer_choices
 from diagnose.predict.memory.recorded import recorded_plan
 from diagnose.predict.memory.remedies import largest_micro_batch, remedies
 from diagnose.rule import Rule
 
-LEDGER_ERROR = 0.1  # by which the ledger of jobs without tensor parallelism differs at most from what ran (docs/fit.md)
+ESTIMATE_ERROR = (
+    0.1  # by which the estimate of jobs without tensor parallelism differs at most from what ran (docs/fit.md)
+)
 RangeOf = Callable[[JobPlan], tuple[int, int]]
 
 
 def capacity_of(m: Measured, planned: Sequence[Rule], facts: Facts) -> Capacity:
-    """The ledger of one rank, or why there is none.
+    """The estimate of one rank, or why there is none.
 
     Args:
         m: the rank.
@@ -28,19 +30,19 @@ def capacity_of(m: Measured, planned: Sequence[Rule], facts: Facts) -> Capacity:
     plan = recorded_plan(m)
     if isinstance(plan, str):
         return Capacity(because=plan)
-    ledger = memory_ledger(plan)
+    estimate = memory_estimate(plan)
     allocated, reserved = (_peak(m, name) for name in ("max_allocated_bytes", "max_reserved_bytes"))
-    range_of = _range_of(ledger, reserved)
+    range_of = _range_of(estimate, reserved)
     counted = MemoryCount(
-        parts=_parts(ledger),
-        allocated_bytes=ledger.allocated_bytes,
-        reserved_bytes=ledger.reserved_bytes,
-        total_bytes=ledger.total_bytes,
-        device_bytes=ledger.capacity_bytes,
+        parts=_parts(estimate),
+        allocated_bytes=estimate.allocated_bytes,
+        reserved_bytes=estimate.reserved_bytes,
+        total_bytes=estimate.total_bytes,
+        device_bytes=estimate.capacity_bytes,
         recorded_allocated_bytes=allocated,
         recorded_reserved_bytes=reserved,
-        allocated_miss=ledger.allocated_bytes / allocated - 1 if allocated else None,
-        reserved_miss=ledger.reserved_bytes / reserved - 1 if reserved else None,
+        allocated_miss=estimate.allocated_bytes / allocated - 1 if allocated else None,
+        reserved_miss=estimate.reserved_bytes / reserved - 1 if reserved else None,
         seq_len=plan.seq_len,
         micro_batch=plan.micro_batch,
         largest_micro_batch=largest_micro_batch(plan),
@@ -52,15 +54,15 @@ def capacity_of(m: Measured, planned: Sequence[Rule], facts: Facts) -> Capacity:
     return Capacity(counted=counted)
 
 
-def _range_of(ledger: MemoryLedger, reserved: int | None) -> RangeOf:
+def _range_of(estimate: MemoryEstimate, reserved: int | None) -> RangeOf:
     """The largest micro-batch if the job takes as much more or less than counted as jobs do, or as this one did."""
-    seen = reserved / ledger.reserved_bytes if reserved else 1.0
-    most, least = max(1 + LEDGER_ERROR, seen), min(1 - LEDGER_ERROR, seen)
+    seen = reserved / estimate.reserved_bytes if reserved else 1.0
+    most, least = max(1 + ESTIMATE_ERROR, seen), min(1 - ESTIMATE_ERROR, seen)
     return lambda plan: (largest_micro_batch(plan, most), largest_micro_batch(plan, least))
 
 
-def _parts(ledger: MemoryLedger) -> tuple[MemoryPart, ...]:
-    return tuple(MemoryPart(name=part.name, bytes=part.bytes, transient=part.transient) for part in ledger.parts)
+def _parts(estimate: MemoryEstimate) -> tuple[MemoryPart, ...]:
+    return tuple(MemoryPart(name=part.name, bytes=part.bytes, transient=part.transient) for part in estimate.parts)
 
 
 def _room(plan: JobPlan, range_of: RangeOf) -> tuple[Room, ...]:
@@ -82,8 +84,8 @@ def _planned(plan: JobPlan, rules: Sequence[Rule], facts: Facts, range_of: Range
         after = changed(plan, rule, facts)
         if isinstance(after, str):
             return (*rows, PlannedRoom(rule=rule.id, because=after))
-        total = memory_ledger(after).total_bytes
-        freed = memory_ledger(plan).total_bytes - total
+        total = memory_estimate(after).total_bytes
+        freed = memory_estimate(plan).total_bytes - total
         plan = after
         if freed:
             row = PlannedRoom(

@@ -10,8 +10,8 @@ from diagnose.facts import Facts, Unknown, spoken
 from diagnose.judge.batch_advice import batch_advice
 from diagnose.judge.case import Judged
 from diagnose.judge.sections import Sections
+from diagnose.patch.job_framework import framework_of, in_short
 from diagnose.patch.patches import spelled
-from diagnose.patch.worlds import in_short, world_of
 from diagnose.predict.plan import EFFORTS, Weight, plan_of, promised
 from diagnose.predict.whatif import Predictor
 from diagnose.rule import Judgement, Rule
@@ -125,7 +125,7 @@ def _cures(cured: tuple[Rule, ...], facts: Facts) -> str:
     patch = cured[0].patch_for(facts)
     if len(cured) < 2 or patch is None:
         return ""
-    change = " and ".join(map(world_of(facts).named, patch.set))
+    change = " and ".join(map(framework_of(facts).named, patch.set))
     parts = ", ".join(_part(rule, facts) for rule in cured)
     return f"The same change ({change}) cures all of these, and the gain is that of all together: {parts}."
 
@@ -140,7 +140,7 @@ def _part(rule: Rule, facts: Facts) -> str:
 def _patch(rule: Rule, facts: Facts, predictor: Predictor) -> Patch | None:
     """The change as this job can make it, in the spelling of the versions that run it."""
     canonical, versions = rule.patch_for(facts), predictor.measured.record.get("versions")
-    patch = canonical and world_of(facts).patch(canonical)
+    patch = canonical and framework_of(facts).patch(canonical)
     if patch is None:
         return None
     return replace(

@@ -1,4 +1,4 @@
-"""Ledgers, facts and rules to a Diagnosis."""
+"""Breakdowns, facts and rules to a Diagnosis."""
 
 from msgspec.structs import replace
 
@@ -15,11 +15,11 @@ from diagnose.diagnosis import (
 from diagnose.diagnosis.capacity import NO_CAPACITY, WITHOUT_RECORD, Capacity
 from diagnose.diagnosis.postmortem import Postmortem, Straggler
 from diagnose.judge.advice import advice_of
+from diagnose.judge.breakdown import breakdown_of, divided_by_step, grounds_of, rank_report, steps_of
 from diagnose.judge.case import Case
 from diagnose.judge.cost import cost_of
 from diagnose.judge.findings import weights_of
 from diagnose.judge.kernel_table import kernel_rows, roofs_of, versions_of
-from diagnose.judge.ledger import divided_by_step, grounds_of, ledger_of, rank_report, steps_of
 from diagnose.judge.mfu import matrix_time_of, mfu_of, operators_of_job, roofline_of_job
 from diagnose.judge.next_change import recommended
 from diagnose.judge.no_advice import not_advised, not_judged
@@ -52,18 +52,18 @@ NO_MFU = Mfu(
 def diagnose(case: Case) -> Diagnosis:
     """The diagnosis of one job."""
     ranks, part = case.ranks, (sections := Sections()).part
-    undivided = ledger_of(case.job, case.positions)
-    ledger = part("ledger_by_step", lambda: divided_by_step(undivided, case.job, case.positions), undivided)
+    undivided = breakdown_of(case.job, case.positions)
+    breakdown = part("ledger_by_step", lambda: divided_by_step(undivided, case.job, case.positions), undivided)
     judged = [(rule, rule.judge(case.facts)) for rule in case.rules]
-    verdict = verdict_of(ledger, grounds_of(ranks, case.facts, case.job.view.distortion))
+    verdict = verdict_of(breakdown, grounds_of(ranks, case.facts, case.job.view.distortion))
     work = part("matrix_time", lambda: matrix_time_of(case.measured), None)
     advice = advice_of(case, judged, sections, weights_of(judged, verdict.class_))
     findings, measured = advice.findings, advice.measured
     diagnosis = Diagnosis(
         verdict=verdict,
         steps=steps_of(ranks, case.measured),
-        ledger=ledger,
-        waterfall=part("waterfall", lambda: _waterfall(case, ledger, work), ()),
+        ledger=breakdown,
+        waterfall=part("waterfall", lambda: _waterfall(case, breakdown, work), ()),
         mfu=part("mfu", lambda: mfu_of(case.measured, work), NO_MFU),
         roofline=part("roofline", lambda: roofline_of_job(case.measured), ()),
         operators=part("operators", lambda: operators_of_job(case.measured), ()),
@@ -116,8 +116,8 @@ def _trains(case: Case) -> bool | None:
     return trains if isinstance(trains, bool) else None
 
 
-def _waterfall(case: Case, ledger: tuple[LedgerEntry, ...], work: MatrixTime | None) -> tuple[WaterfallPart, ...]:
-    return waterfall_of(ledger, work and work.scaled(_ranks_per_measured(case)))
+def _waterfall(case: Case, breakdown: tuple[LedgerEntry, ...], work: MatrixTime | None) -> tuple[WaterfallPart, ...]:
+    return waterfall_of(breakdown, work and work.scaled(_ranks_per_measured(case)))
 
 
 def _stragglers(case: Case) -> tuple[Straggler, ...]:

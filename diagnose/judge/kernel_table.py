@@ -122,11 +122,11 @@ class _Grouped:
             share=min(float(self.ns[i]) / max(m.accounted_ns, 1), 1.0),
             mean_ns=int(self.ns[i] / max(self.count[i], 1)),
             above_roof_ns=int(self.above[i]) // steps if self.known[i] else None,
-            occupancy=_told(self.occupancy[i]),
-            waves=_told(self.waves[i]),
-            tail_share=_told(self.tail[i]),
+            occupancy=_known(self.occupancy[i]),
+            waves=_known(self.waves[i]),
+            tail_share=_known(self.tail[i]),
         )
 
 
-def _told(value: float) -> float | None:
+def _known(value: float) -> float | None:
     return None if np.isnan(value) else float(value)

@@ -4,7 +4,7 @@ from diagnose.diagnosis import Diagnosis, Finding, Recommendation
 from diagnose.facts import spoken
 from diagnose.predict.plan import ALIKE, WORTH_PLANNING, pays, promised
 
-SAME_PROMISE = 0.005  # gains are printed with two digits
+SAME_PREDICTION = 0.005  # gains are printed with two digits
 AT_ACHIEVABLE = ("model-flops", "padding", "recompute", "lower-precision", "below-datasheet")
 _UNSAFE = "the capture is at fault, which comes before every change"
 _OPENS_PLAN = "no other change gains more in its worst case"
@@ -90,7 +90,7 @@ def _first(diagnosis: Diagnosis) -> tuple[Finding, str] | None:
 def _why_first(opener: Finding, diagnosis: Diagnosis) -> str:
     """The reason why the plan's first change precedes all others, also those that gain more in their worst case."""
     surest = promised(opener.predicted_speedup)
-    more = [f for f in diagnosis.findings if promised(f.predicted_speedup) > surest + SAME_PROMISE]
+    more = [f for f in diagnosis.findings if promised(f.predicted_speedup) > surest + SAME_PREDICTION]
     if opener.predicted_speedup is None or not more:
         return _OPENS_PLAN
     if opener.numerics or not all(f.numerics for f in more):

@@ -3,7 +3,7 @@
 from diagnose.diagnosis import NotAdvised, NotJudged
 from diagnose.facts import Facts, Unknown, another_run
 from diagnose.judge.case import Case, Judged
-from diagnose.patch.worlds import world_of
+from diagnose.patch.job_framework import framework_of
 
 
 def not_advised(judged: Judged, facts: Facts) -> tuple[NotAdvised, ...]:
@@ -16,10 +16,10 @@ def not_advised(judged: Judged, facts: Facts) -> tuple[NotAdvised, ...]:
     found = [(rule, rule.not_advised(facts, judgement)) for rule, judgement in judged]
     refused = [n for rule, n in found if n is not None and n.because == rule.refusing.because]
     others = [n for rule, n in found if n is not None and n.because != rule.refusing.because and n.what not in proposed]
-    world = world_of(facts)
+    job_framework = framework_of(facts)
     return tuple(
         dict.fromkeys(
-            NotAdvised(what=", ".join(map(world.named, n.what.split(", "))), because=n.because)
+            NotAdvised(what=", ".join(map(job_framework.named, n.what.split(", "))), because=n.because)
             for n in (*refused, *others)
         )
     )

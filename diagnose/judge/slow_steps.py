@@ -1,4 +1,4 @@
-"""Slow steps of the window and of the run, and the ledger's cause that grew most in them."""
+"""Slow steps of the window and of the run, and the breakdown's cause that grew most in them."""
 
 from collections.abc import Iterator, Mapping
 
@@ -40,14 +40,14 @@ def slow_steps(case: Case) -> tuple[SlowStep, ...]:
 def _recorded(job: Job, position: int) -> Iterator[SlowStep]:
     """Yield the slow steps of the window, each with the cause that grew most against the median of the others.
 
-    Causes are those of the job's ledger: waiting for another rank does not count as transfer.
+    Causes are those of the job's breakdown: waiting for another rank does not count as transfer.
     """
     rank = job.ranks[position]
     ns = rank.windows[:, 1] - rank.windows[:, 0]
     if len(ns) < _LEAST_STEPS or rank.capture_failed or len(rank.numbers) != len(ns):
         return
     slow = np.flatnonzero(_slow(ns)).tolist()
-    by_step = job.ledger_by_step(position) if slow else {}
+    by_step = job.breakdown_by_step(position) if slow else {}
     for at in slow:
         cause, more_ns = _grown(by_step, at)
         yield SlowStep(

@@ -1,4 +1,4 @@
-"""The class of a ledger: what bounds the step, how sure that is, and which class is close.
+"""The class of a breakdown: what bounds the step, how sure that is, and which class is close.
 
 `attribution/leading` decides which class leads. Unobserved time is moved to every class that it may belong to; if the
 class depends on it, the verdict stays open. Every sentence that quotes a threshold reads it here, including those of
@@ -90,18 +90,18 @@ class Grounds(msgspec.Struct, frozen=True):
     distortion: float | None = None
 
 
-def verdict_of(ledger: tuple[LedgerEntry, ...], grounds: Grounds) -> Verdict:
-    """The verdict on a ledger whose entries add up to the step."""
-    causes = _by_cause(ledger)
+def verdict_of(breakdown: tuple[LedgerEntry, ...], grounds: Grounds) -> Verdict:
+    """The verdict on a breakdown whose entries add up to the step."""
+    causes = _by_cause(breakdown)
     shares, possible = class_shares(causes), outcomes(causes)
     leaders = settled(possible)
-    refused = _refused(ledger, grounds) or _unsettled(causes, possible if leaders is None else (), grounds)
+    refused = _refused(breakdown, grounds) or _unsettled(causes, possible if leaders is None else (), grounds)
     if refused or leaders is None:
         return Verdict(class_="undecided", confidence="low", because=refused)
     leading, runner_up = leaders
-    unobserved, (odd, that_they_decide) = unobserved_share(causes), _odd_steps(ledger, leading)
+    unobserved, (odd, that_they_decide) = unobserved_share(causes), _odd_steps(breakdown, leading)
     sure = _confidence(leading, shares[leading], bool(runner_up), grounds)
-    told = {"communication": _communication(ledger, grounds), "data": _data(causes, shares["data"])}
+    told = {"communication": _communication(breakdown, grounds), "data": _data(causes, shares["data"])}
     says = _SAYS | told | ({} if grounds.has_gpu else _ON_HOST)
     return Verdict(
         class_=_NAMES[leading],
@@ -113,21 +113,21 @@ def verdict_of(ledger: tuple[LedgerEntry, ...], grounds: Grounds) -> Verdict:
     )
 
 
-def is_close(ledger: tuple[LedgerEntry, ...], between: tuple[VerdictClass, ...]) -> bool:
-    """Whether the ledger itself is close to both classes; otherwise unobserved time decides between them."""
-    return {_NAMES[class_] for class_ in leader(class_shares(_by_cause(ledger))) if class_} == set(between)
+def is_close(breakdown: tuple[LedgerEntry, ...], between: tuple[VerdictClass, ...]) -> bool:
+    """Whether the breakdown itself is close to both classes; otherwise unobserved time decides between them."""
+    return {_NAMES[class_] for class_ in leader(class_shares(_by_cause(breakdown))) if class_} == set(between)
 
 
-def _by_cause(ledger: tuple[LedgerEntry, ...]) -> dict[str, float]:
-    return {entry.cause: entry.share for entry in ledger}
+def _by_cause(breakdown: tuple[LedgerEntry, ...]) -> dict[str, float]:
+    return {entry.cause: entry.share for entry in breakdown}
 
 
-def _odd_steps(ledger: tuple[LedgerEntry, ...], leading: str) -> tuple[int, str]:
+def _odd_steps(breakdown: tuple[LedgerEntry, ...], leading: str) -> tuple[int, str]:
     """The number of much longer steps that decide the class, and a clause about them; 0 and "" if they do not.
 
     One or two checkpoints or evaluations in a window do not show how often they occur in the run.
     """
-    by_step = {entry.cause: entry.by_step_ns for entry in ledger if entry.by_step_ns}
+    by_step = {entry.cause: entry.by_step_ns for entry in breakdown if entry.by_step_ns}
     each = [sum(parts) for parts in zip(*by_step.values(), strict=True)]
     most = ODD_FACTOR * median(each) if each else 0.0
     usual = [step for step, ns in enumerate(each) if ns <= most]
@@ -143,7 +143,7 @@ def _odd_steps(ledger: tuple[LedgerEntry, ...], leading: str) -> tuple[int, str]
     return odd, f"; {odd} long {decide} it: the {len(usual)} others are {_NAMES[without]}"
 
 
-def _refused(ledger: tuple[LedgerEntry, ...], grounds: Grounds) -> str:
+def _refused(breakdown: tuple[LedgerEntry, ...], grounds: Grounds) -> str:
     """The reason why the capture allows no verdict, "" if it can be trusted."""
     if grounds.unknown_device:
         whose = "are of an unknown device, neither CUDA's nor ROCm's"
@@ -152,7 +152,7 @@ def _refused(ledger: tuple[LedgerEntry, ...], grounds: Grounds) -> str:
         return "the job ran on a GPU but no GPU activity was recorded, so nothing is known of the device"
     if grounds.lost_share > TOO_MANY_LOST:
         return f"{100 * grounds.lost_share:.0f} % of the kernel launches have no GPU activity in the trace"
-    return "" if any(e.ns for e in ledger) else "no counted step has a duration"
+    return "" if any(e.ns for e in breakdown) else "no counted step has a duration"
 
 
 def _unsettled(causes: Mapping[str, float], possible: Sequence[Leaders], grounds: Grounds) -> str:
@@ -203,11 +203,11 @@ def _confidence(leader: str, share: float, near: bool, grounds: Grounds) -> Conf
     return "medium" if leader in ("compute", "memory") and grounds.sized_share < MOSTLY_SIZED else "high"
 
 
-def _communication(ledger: tuple[LedgerEntry, ...], grounds: Grounds) -> str:
+def _communication(breakdown: tuple[LedgerEntry, ...], grounds: Grounds) -> str:
     """A clause on the causes in the class: all of exposed communication, or its transfer and what else belongs to
     it.
     """
-    held = {entry.cause for entry in ledger if entry.ns and entry.class_ == "communication"}
+    held = {entry.cause for entry in breakdown if entry.ns and entry.class_ == "communication"}
     if not grounds.waiting_apart and OTHER_GPU not in held:
         return _SAYS["communication"]
     exposed = EXPOSED_TRANSFER if grounds.waiting_apart else CAUSES[EXPOSED].spoken

@@ -1,7 +1,7 @@
 """The waterfall from 100 % of the peak to MFU: each loss with its nanoseconds of the step.
 
-The ledger's matrix kernels are divided into the time their model FLOPs need at the declared peak and named losses;
-every other cause of the ledger is a loss as it stands. Named losses are taken in a fixed order, each at most what is
+The breakdown's matrix kernels are divided into the time their model FLOPs need at the declared peak and named losses;
+every other cause of the breakdown is a loss as it stands. Named losses are taken in a fixed order, each at most what is
 left of the matrix kernels, so the parts add up to the step whatever the estimates are. Kernels without counted FLOPs
 are set apart before: their share of the peak is not known.
 """
@@ -69,11 +69,11 @@ class MatrixTime(msgspec.Struct, frozen=True):
         return below_peak(cause) if self.ceiling_ns is None else below_achievable(cause)
 
 
-def waterfall_of(ledger: Sequence[LedgerEntry], work: MatrixTime | None) -> tuple[WaterfallPart, ...]:
-    """The ledger with its matrix kernels divided; as it is when `work` is None. Parts without time are left out."""
-    total = max(sum(entry.ns for entry in ledger), 1)
-    pool = [entry for entry in ledger if is_matrix(entry.cause)]
-    rest = [(entry.cause, entry.class_, entry.ns) for entry in ledger if work is None or not is_matrix(entry.cause)]
+def waterfall_of(breakdown: Sequence[LedgerEntry], work: MatrixTime | None) -> tuple[WaterfallPart, ...]:
+    """The breakdown with its matrix kernels divided; as it is when `work` is None. Parts without time are left out."""
+    total = max(sum(entry.ns for entry in breakdown), 1)
+    pool = [entry for entry in breakdown if is_matrix(entry.cause)]
+    rest = [(entry.cause, entry.class_, entry.ns) for entry in breakdown if work is None or not is_matrix(entry.cause)]
     divided = _divided(pool, work) if work is not None else []
     return tuple(
         WaterfallPart(part=part, class_=class_, ns=ns, points=100 * ns / total)

@@ -36,15 +36,15 @@ def undistorted(facts: Facts, job: Job, positions: Sequence[int]) -> Facts:
     distortion = job.view.distortion
     if distortion is None:
         return facts
-    why, told = distorted_by(distortion), _told_by_ranges([job.ranks[position] for position in positions])
+    why, told = distorted_by(distortion), _shares_in_ranges([job.ranks[position] for position in positions])
     others = (*TOLD_BY_SHARES, *(OF_LATE_RANKS if len(job.ranks) > 1 else ()))
     stretched = (name for name, fact in facts.items() if fact.of in STRETCHED or name in others)
     return {**facts, **{name: replace(facts[name], value=told.get(name, why)) for name in stretched}}
 
 
-def _told_by_ranges(ranks: Sequence[RankDigest]) -> dict[str, float]:
+def _shares_in_ranges(ranks: Sequence[RankDigest]) -> dict[str, float]:
     """Means over the ranks, if none has a GPU and each was timed; else empty."""
-    each = [rank.overhead.told_shares for rank in ranks if not rank.has_gpu]
+    each = [rank.overhead.shares_in_ranges for rank in ranks if not rank.has_gpu]
     alike = len(each) == len(ranks)
     known = {causes: [shares[causes] for shares in each if causes in shares] for causes in TOLD_BY_RANGES}
     return {TOLD_BY_RANGES[causes]: fmean(of) for causes, of in known.items() if alike and len(of) == len(each)}

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from diagnose.decoding import anything, in_order, listed, nothing_told, number, scalar, table, text
+from diagnose.decoding import anything, in_order, listed, number, scalar, table, text, unreported
 from diagnose.diagnosis import Patch
 from diagnose.errors import UserError, printable
 from diagnose.patch.applied import expected_of
@@ -78,7 +78,7 @@ def read(argument: str) -> Request:
     path, rule = _split(argument)
     given, expected = _loaded(path), None
     if rule or (isinstance(given, dict) and "plan" in given):
-        diagnosis = _DIAGNOSIS(given, "", nothing_told) or {}
+        diagnosis = _DIAGNOSIS(given, "", unreported) or {}
         change = _of_diagnosis(diagnosis, path, rule)
         given, expected = change["patch"], expected_of(diagnosis, str(change.get("rule")))
     request = replace(_checked(_patches(given, path), path), expected=expected)

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from diagnose.diagnosis import Patch
+from diagnose.patch.job_framework import Setting, settings
 from diagnose.patch.patches import spelled
-from diagnose.patch.worlds import Setting, settings
 from diagnose.probes.apply.allowed import holds, variable_text
 from diagnose.probes.apply.reasons import JOB, PATCH
 from diagnose.trace.record import CaptureRecord

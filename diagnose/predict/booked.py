@@ -1,8 +1,8 @@
-"""The time that the ledger attributes to the work that a change touches: the part of a gain that needs no replay.
+"""The time that the breakdown attributes to the work that a change touches: the part of a gain that needs no replay.
 
 A step is as long as its longest chain of work. If the host is behind, work that overlaps with other work is in that
-chain too: shortening it shortens the step, although the ledger attributes the time to whatever the device waits for in
-the end. Such a gain rests on the replay alone; the low end of a prediction leaves it out.
+chain too: shortening it shortens the step, although the breakdown attributes the time to whatever the device waits for
+in the end. Such a gain rests on the replay alone; the low end of a prediction leaves it out.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from diagnose import intervals as iv
 from diagnose.arrays import Ids, Ints, Mask, marked, summed
 from diagnose.attribution.causes import BEFORE_A_LAUNCH, EXPOSED
 from diagnose.metrics import Measured
-from diagnose.predict.replay import Change, HostSpeeds
+from diagnose.predict.replay import HostSpeeds, StepChange
 
 WAITING_CALLS = ("sync", "host-to-device")
 
@@ -30,8 +30,8 @@ class Booked(msgspec.Struct, frozen=True):
         return self.device_ns + sum(ns * host_speeds.of(cause) for cause, ns in self.idle_ns.items())
 
 
-def booked_on(measured: Measured, change: Change) -> Booked:
-    """The time that the ledger attributes to the kernels, collectives and host causes that the change shortens.
+def booked_on(measured: Measured, change: StepChange) -> Booked:
+    """The time that the breakdown attributes to the kernels, collectives and host causes that the change shortens.
 
     Pieces of different causes are disjoint.
     """
@@ -50,7 +50,7 @@ def booked_on(measured: Measured, change: Change) -> Booked:
     )
 
 
-def _touched(measured: Measured, change: Change) -> tuple[Mask, Mask]:
+def _touched(measured: Measured, change: StepChange) -> tuple[Mask, Mask]:
     """The activities that take less time, and those whose launch goes."""
     none = np.zeros(len(measured.timeline.gpu), bool)
     factor = change.kernels

@@ -4,34 +4,34 @@ import msgspec
 import numpy as np
 
 from diagnose.arrays import Coded, Floats, Mask
-from diagnose.predict.replay import Change
+from diagnose.predict.replay import StepChange
 
 
-class Changed(msgspec.Struct, frozen=True):
+class ChangedStep(msgspec.Struct, frozen=True):
     """A change to the replayed step, and its further factor on speed: more tokens, or a share that disappears."""
 
-    change: Change
+    change: StepChange
     gain: float = 1.0
 
 
-NOTHING = Changed(Change())
+NOTHING = ChangedStep(StepChange())
 
 
-class Saving(msgspec.Struct, frozen=True):
+class SavedShares(msgspec.Struct, frozen=True):
     """The sources of the time that a change saves in its best case, as shares of the step.
 
-    `booked`: the time that the ledger attributes to the work that it touches. `hidden`: the saving beyond that, by work
-    that overlaps with other work and still delays the step.
+    `booked`: the time that the breakdown attributes to the work that it touches. `hidden`: the saving beyond that, by
+    work that overlaps with other work and still delays the step.
     """
 
     booked: float
     hidden: float
 
 
-def combined(one: Changed, other: Changed) -> Changed:
+def combined(one: ChangedStep, other: ChangedStep) -> ChangedStep:
     """Both changes together: factors multiply, masks join."""
     a, b = one.change, other.change
-    change = Change(
+    change = StepChange(
         kernels=_product(a.kernels, b.kernels),
         merge=_either(a.merge, b.merge),
         host={cause: a.host.get(cause, 1.0) * b.host.get(cause, 1.0) for cause in {*a.host, *b.host}},
@@ -40,13 +40,13 @@ def combined(one: Changed, other: Changed) -> Changed:
         communication=a.communication * b.communication,
         overlap=a.overlap or b.overlap,
     )
-    return Changed(change, one.gain * other.gain)
+    return ChangedStep(change, one.gain * other.gain)
 
 
-def joined(one: Changed, other: Changed) -> Changed:
+def joined(one: ChangedStep, other: ChangedStep) -> ChangedStep:
     """One change by two accounts of what it does: each part as far as the bolder account goes, never both in turn."""
     a, b = one.change, other.change
-    change = Change(
+    change = StepChange(
         kernels=_bolder_each(a.kernels, b.kernels),
         merge=_either(a.merge, b.merge),
         host={cause: _bolder(a.host.get(cause, 1.0), b.host.get(cause, 1.0)) for cause in {*a.host, *b.host}},
@@ -55,7 +55,7 @@ def joined(one: Changed, other: Changed) -> Changed:
         communication=min(a.communication, b.communication),
         overlap=a.overlap or b.overlap,
     )
-    return Changed(change, max(one.gain, other.gain))
+    return ChangedStep(change, max(one.gain, other.gain))
 
 
 def _product(a: Coded | None, b: Coded | None) -> Coded | None:

@@ -13,7 +13,7 @@ MOST_GPUS = 10_000_000  # of a job: a larger number means a damaged file
 
 
 @dataclass(frozen=True)
-class Run:
+class JobRun:
     """A run of a job. None means unknown.
 
     Attributes:
@@ -42,7 +42,7 @@ class Run:
     communication_s: float | None = None
     power_w: float | None = None
 
-    def completed(self, tokens_per_step: float | None = None, tokens_per_step_per_gpu: float | None = None) -> "Run":
+    def completed(self, tokens_per_step: float | None = None, tokens_per_step_per_gpu: float | None = None) -> "JobRun":
         """The run with what follows from the rest: of step time, tokens of a step and rate, two give the third.
 
         Args:
@@ -63,7 +63,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Ladder:
+class JobRuns:
     """Runs of one job at several sizes.
 
     Attributes:
@@ -72,7 +72,7 @@ class Ladder:
     """
 
     name: str
-    runs: tuple[Run, ...]
+    runs: tuple[JobRun, ...]
 
     @property
     def sizes(self) -> list[int]:
@@ -80,7 +80,7 @@ class Ladder:
         return sorted({run.gpus for run in self.runs})
 
 
-def measured_rate(runs: Sequence[Run]) -> Estimate:
+def measured_rate(runs: Sequence[JobRun]) -> Estimate:
     """Tokens per second of the job over the runs at one size: the median, and what they leave open."""
     rates = np.array([run.tokens_per_s for run in runs], np.float64)
     likely = float(np.median(rates))

@@ -59,7 +59,7 @@ class Weight(msgspec.Struct, frozen=True):
         return [gain for weight, gain in known if weight.severity != "info" or gain[0] >= WORTH_PLANNING]
 
 
-class Planned(msgspec.Struct, frozen=True):
+class PlannedRemedy(msgspec.Struct, frozen=True):
     """One remedy of the plan: its own gain after those before it, and that of all so far."""
 
     rule: Rule
@@ -70,7 +70,7 @@ class Planned(msgspec.Struct, frozen=True):
 
 def plan_of(
     predictor: Predictor, fired: Sequence[Rule], noise_share: float = 0.0, weights: Mapping[str, Weight] | None = None
-) -> tuple[Planned, ...]:
+) -> tuple[PlannedRemedy, ...]:
     """Plan the best remedy, then the best of the rest with it in place, until none gains 2 %.
 
     A critical fault comes first if its cure pays, or may pay and its class bounds the step, unless another change is
@@ -89,7 +89,7 @@ def plan_of(
     """
     weight = {rule.id: (weights or {}).get(rule.id, Weight()) for rule in fired}
     chosen: list[Rule] = []
-    planned: list[Planned] = []
+    planned: list[PlannedRemedy] = []
     left = [rule for rule in fired if rule.remedy is not None]
     noise = {rule.id: noise_share if rule.remedy and rule.remedy.over == "step" else 0.0 for rule in left}
     together: Speedup = (1.0, 1.0)
@@ -104,7 +104,7 @@ def plan_of(
         gain = ranges[best.id]
         assert gain is not None
         together = _both(together, gain)
-        planned.append(Planned(best, gain, together, _is_noise(gain, noise[best.id])))
+        planned.append(PlannedRemedy(best, gain, together, _is_noise(gain, noise[best.id])))
         chosen.append(best)
         left = [rule for rule in left if rule is not best and not excluded(rule, best)]
     return tuple(planned)

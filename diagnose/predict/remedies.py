@@ -11,8 +11,8 @@ from diagnose.facts import Facts, Unknown
 from diagnose.metrics import Measured
 from diagnose.metrics.kernel_groups.phases import optimizer_apart
 from diagnose.metrics.kernel_groups.registry import GROUPS, Group
-from diagnose.predict.changed import NOTHING, Changed
-from diagnose.predict.replay import Change
+from diagnose.predict.changed import NOTHING, ChangedStep
+from diagnose.predict.replay import StepChange
 from diagnose.rule.remedy import Case, Factors, Remedy
 from diagnose.rule.rule_file import Waits
 from diagnose.trace.vocabulary import RUNTIME, SYNCHRONISATION
@@ -32,21 +32,21 @@ class Remedies:
         self._factors: dict[tuple[float, tuple[tuple[str, float], ...]], Coded | Unknown | None] = {}
         self._no_wait: dict[tuple[Waits, Case], Mask | None] = {}
 
-    def changed(self, remedy: Remedy | None, case: Case) -> Changed | None:
+    def changed(self, remedy: Remedy | None, case: Case) -> ChangedStep | None:
         """The change in the best or the worst case; None if a fact or a group of kernels is unknown."""
         factors = remedy.factors(self.facts, case) if remedy else None
         if remedy is None or factors is None:
             return None
         gain = factors.tokens / (1 - factors.removed)
         if not remedy.replayed:
-            return Changed(NOTHING.change, gain)
+            return ChangedStep(NOTHING.change, gain)
         if remedy.kernels and not (self.measured.timeline.has_gpu or {*OPERATORS} & {*remedy.host}):
             return None  # without a GPU operators are what kernels are with one
         kernels = self._kernels(factors)
         merged = self._merged(remedy, case)
         if isinstance(kernels, Unknown) or isinstance(merged, Unknown):
             return None
-        change = Change(
+        change = StepChange(
             kernels=kernels,
             merge=merged,
             host=self._host(factors),
@@ -55,7 +55,7 @@ class Remedies:
             communication=factors.communication,
             overlap=remedy.hides,
         )
-        return Changed(change, gain)
+        return ChangedStep(change, gain)
 
     def _host(self, factors: Factors) -> Mapping[str, float]:
         """Factors on host time: a larger batch takes longer to load, and without a GPU to compute."""

@@ -7,7 +7,7 @@ from diagnose.attribution.causes import EXPOSED, EXPOSED_TRANSFER, LATE_RANK
 from diagnose.diagnosis import Diagnosis, LedgerEntry
 from diagnose.errors import UserError
 from diagnose.predict.growth import RUN_NOISE
-from diagnose.predict.job_run import MOST_GPUS, Run
+from diagnose.predict.job_run import MOST_GPUS, JobRun
 
 WAITING, COMMUNICATION = "waiting for late ranks", "exposed communication"
 _WORK = "compute and memory work"
@@ -15,7 +15,7 @@ _PARTS = {"compute": _WORK, "memory": _WORK, "communication": "copies between de
 _TRANSFER_FACT = "transfer_share"
 
 
-def run_of(diagnosis: Diagnosis, source: str) -> Run:
+def run_of(diagnosis: Diagnosis, source: str) -> JobRun:
     """The run that the diagnosis is about.
 
     Step times without the profiler are used if the capture timed some; the parts keep their shares of the profiled
@@ -35,7 +35,7 @@ def run_of(diagnosis: Diagnosis, source: str) -> Run:
     parts = _parts_s(diagnosis, step_s)
     spread = (_number(facts, "step_noise_share") or 0.0) / sqrt(max(diagnosis.steps.count, 1))
     nodes = _number(facts, "nodes")
-    return Run(
+    return JobRun(
         source,
         gpus,
         nodes=None if nodes is None else int(nodes),

@@ -14,13 +14,13 @@ from diagnose.facts import Facts, Unknown, spoken
 from diagnose.formulas.statistics import ENDS
 from diagnose.metrics import Measured
 from diagnose.predict.booked import booked_on
-from diagnose.predict.changed import NOTHING, Changed, Saving, combined, joined
+from diagnose.predict.changed import NOTHING, ChangedStep, SavedShares, combined, joined
 from diagnose.predict.remedies import Remedies
-from diagnose.predict.replay import AS_PROFILED, Change, HostSpeeds, Replay, host_speeds_for
+from diagnose.predict.replay import AS_PROFILED, HostSpeeds, Replay, StepChange, host_speeds_for
 from diagnose.rule import Rule
 from diagnose.rule.remedy import Case
 from diagnose.trace.distortion import distorted_by
-from diagnose.trace.light_steps import told_shares
+from diagnose.trace.light_steps import shares_in_ranges
 from diagnose.trace.record import unprofiled_ns
 
 REPLAY_ERROR = 0.02  # how near the replay of a trace comes to that of the same job with the change
@@ -47,7 +47,7 @@ class Predictor:
     def __init__(self, measured: Measured, facts: Facts, fired: Sequence[Rule] = ()) -> None:
         self.measured, self.facts, self.fired = measured, facts, fired
         self._remedies = Remedies(measured, facts)
-        self._before: dict[tuple[Case, tuple[str, ...]], tuple[Changed, float] | None] = {}
+        self._before: dict[tuple[Case, tuple[str, ...]], tuple[ChangedStep, float] | None] = {}
         self._cured: dict[str, tuple[Rule, ...]] = {}
 
     @cached_property
@@ -76,7 +76,7 @@ class Predictor:
         if self.measured.timeline.has_gpu:
             return {}  # what the host does there may pass beside kernels
         told: dict[str, float] = {}
-        for causes, share in told_shares(self.measured.record).items():
+        for causes, share in shares_in_ranges(self.measured.record).items():
             profiled = {c: self.replay.recorded[c].ns for c in causes if c in self.replay.recorded}
             told |= {c: share * step_ns * ns / sum(profiled.values()) for c, ns in profiled.items()}
         return told
@@ -107,11 +107,12 @@ class Predictor:
         gone = (transfer + waiting) * self.replay.measured_ns * speed + self._given_back_ns(rule, now)
         return now[1] / max(now[1] - gone, 1e-3 * now[1]) if now[1] > 0 else np.inf
 
-    def _given_back_ns(self, rule: Rule, now: tuple[Changed, float]) -> float:
+    def _given_back_ns(self, rule: Rule, now: tuple[ChangedStep, float]) -> float:
         """Nanoseconds of a step of `now` that the change saves by host operators in its best case."""
         own = self._own(rule, "best")
         factors = {} if own is None else {cause: own.change.host.get(cause, 1.0) for cause in OPERATORS}
-        return max(now[1] - self._time(combined(now[0], Changed(Change(host=factors)))), 0.0) if factors else 0.0
+        back = combined(now[0], ChangedStep(StepChange(host=factors)))
+        return max(now[1] - self._time(back), 0.0) if factors else 0.0
 
     def _share(self, *names: str) -> float | None:
         """The first of the shares that is known; None if none is."""
@@ -130,9 +131,9 @@ class Predictor:
     def predict(self, rule: Rule, after: Sequence[Rule] = ()) -> Speedup | None:
         """[low, high] of the step's speed by the remedy when those of `after` are in place; None if unknown.
 
-        The change cures all of `cured(rule)`. Low saves at most the time that the ledger attributes to what the change
-        touches, and is below 1 if the step is slower in the worst case. High is the best case, None if a fact that it
-        needs is unknown or nothing of the step is left.
+        The change cures all of `cured(rule)`. Low saves at most the time that the breakdown attributes to what the
+        change touches, and is below 1 if the step is slower in the worst case. High is the best case, None if a fact
+        that it needs is unknown or nothing of the step is left.
         """
         if rule.remedy is None or (rule.remedy.replayed and not self.replay.valid):
             return None
@@ -151,15 +152,15 @@ class Predictor:
         high = max(high * self._drawn(rule, after, at_high)[1], 1.0)
         return (low if self._is_exact(rule) else max(min(low, high / (1 + REPLAY_ERROR)), least)), high
 
-    def saving(self, rule: Rule) -> Saving | None:
+    def saving(self, rule: Rule) -> SavedShares | None:
         """The sources of the time that the rule's change saves in its best case; None if nothing is replayed."""
         if not (rule.remedy and rule.remedy.replayed and self.replay.valid and self.measured.timeline.has_gpu):
-            return None  # without a GPU the replay is the ledger, and nothing passes beside other work
+            return None  # without a GPU the replay is the breakdown, and nothing passes beside other work
         before, after = self._all((), "best"), self._all((rule,), "best")
         if before is None or after is None or after[0].gain != 1 or before[1] <= 0:
             return None
         booked = min(self._booked_ns(after[0]) / before[1], 1.0)
-        return Saving(booked, max(1 - after[1] / before[1] - booked, 0.0))
+        return SavedShares(booked, max(1 - after[1] / before[1] - booked, 0.0))
 
     def cured(self, rule: Rule) -> tuple[Rule, ...]:
         """The rule, and the other fired rules with exactly the same change and the same kind of `[whatif]`.
@@ -260,13 +261,13 @@ class Predictor:
         low, high = np.quantile(now / then / gain, ENDS).tolist()
         return min(low, 1.0), max(high, 1.0)
 
-    def _drawn_ns(self, changed: Changed) -> Floats | None:
+    def _drawn_ns(self, changed: ChangedStep) -> Floats | None:
         return self.replay.drawn_ns(replace(changed.change, host_speeds=self.host_speeds))
 
-    def _booked_ns(self, changed: Changed) -> float:
-        """Nanoseconds of a step that the ledger books on what the change touches, at the unprofiled speed."""
+    def _booked_ns(self, changed: ChangedStep) -> float:
+        """Nanoseconds of a step that the breakdown books on what the change touches, at the unprofiled speed."""
         if not self.measured.timeline.has_gpu:
-            return np.inf  # there the replay is the ledger
+            return np.inf  # there the replay is the breakdown
         booked = booked_on(self.measured, changed.change)
         return self.measured.timeline.steps.each(booked.unprofiled_ns(self.host_speeds))
 
@@ -275,12 +276,12 @@ class Predictor:
         changed = self._remedies.changed(rule.remedy, "worst")
         return np.inf if changed is None else self._time(changed)
 
-    def _time(self, changed: Changed, host_speeds: HostSpeeds | None = None) -> float:
+    def _time(self, changed: ChangedStep, host_speeds: HostSpeeds | None = None) -> float:
         """Nanoseconds for the tokens of one step of now, at the host's unprofiled speed unless another is given."""
         speeds = self.host_speeds if host_speeds is None else host_speeds
         return float(self.replay.step_ns(replace(changed.change, host_speeds=speeds))) / changed.gain
 
-    def _all(self, rules: Sequence[Rule], case: Case) -> tuple[Changed, float] | None:
+    def _all(self, rules: Sequence[Rule], case: Case) -> tuple[ChangedStep, float] | None:
         """The changes of the rules together, and the time of a step with them."""
         key = case, tuple(rule.id for rule in rules)
         if key not in self._before:
@@ -290,7 +291,7 @@ class Predictor:
             self._before[key] = (together, self._time(together)) if len(known) == len(each) else None
         return self._before[key]
 
-    def _own(self, rule: Rule, case: Case) -> Changed | None:
+    def _own(self, rule: Rule, case: Case) -> ChangedStep | None:
         """The effect of the rule's change, also on other faults that it cures; None if the rule's own is unknown."""
         changed = self._remedies.changed(rule.remedy, case)
         for other in self.cured(rule)[1:]:

@@ -10,7 +10,7 @@ from diagnose import intervals as iv
 from diagnose.arrays import Ints, numbered, summed
 from diagnose.attribution.attribution import Attribution
 from diagnose.attribution.causes import EXPOSED
-from diagnose.ranks.collectives.calls import Calls, calls_of
+from diagnose.ranks.collectives.calls import RankCalls, calls_of
 from diagnose.ranks.host_work import HostWork, host_work_of
 from diagnose.ranks.spent import spent_before
 from diagnose.roofline import owners
@@ -20,7 +20,7 @@ from diagnose.trace import Trace
 from diagnose.trace.arguments import tensor_elements
 from diagnose.trace.distortion import NOT_TIMED, Overhead
 from diagnose.trace.execution import SHAPES_OF
-from diagnose.trace.readings import Clock
+from diagnose.trace.readings import GpuClock
 from diagnose.trace.refused import Refused
 from diagnose.trace.vocabulary import OPS
 
@@ -29,7 +29,7 @@ _LARGEST_SUM = 1 << 62
 Work = Mapping[str, tuple[float, float, float, float]]  # of families of kernels
 
 
-class Source(msgspec.Struct, frozen=True):
+class DigestSource(msgspec.Struct, frozen=True):
     """The trace of a digest, the part that could not be read, and the number of events left out on request.
 
     `shapes_of` is the execution trace that supplied its operators' shapes, "" if they have their own, or none.
@@ -100,7 +100,7 @@ class RankDigest(msgspec.Struct, frozen=True, dict=True, weakref=True):
     """
 
     rank: int
-    source: Source
+    source: DigestSource
     host: str
     device: str
     world_size: int | None
@@ -115,7 +115,7 @@ class RankDigest(msgspec.Struct, frozen=True, dict=True, weakref=True):
     causes: tuple[str, ...]
     cause_ns: Ints
     exposed: iv.Intervals
-    calls: Calls
+    calls: RankCalls
     spent: Ints
     families: Families
     lost_share: float = 0.0
@@ -125,7 +125,7 @@ class RankDigest(msgspec.Struct, frozen=True, dict=True, weakref=True):
     unknown_device: Mapping[str, int] = msgspec.field(default_factory=dict)
     uncounted_ns: int = 0
     overhead: Overhead = NOT_TIMED
-    clock: Clock | None = None
+    clock: GpuClock | None = None
     refused: tuple[Refused, ...] = ()
 
     @property
@@ -169,7 +169,7 @@ def digest_of(
     lost_share: float = 0.0,
     sized_share: float = 0.0,
     overhead: Overhead = NOT_TIMED,
-    clock: Clock | None = None,
+    clock: GpuClock | None = None,
     refused: tuple[Refused, ...] = (),
 ) -> RankDigest:
     """The digest of one rank, from its undivided attribution."""
@@ -213,18 +213,18 @@ def families_of(timeline: Timeline) -> Families:
     if not timeline.has_gpu:
         rows = np.flatnonzero(trace.rows_of(*OPS))
         work = (_elements(trace, rows), _flops(timeline, rows))
-        ran = Ran(np.zeros(len(rows), np.int64), trace.ts[rows], trace.dur[rows], *work)
+        ran = FamilyWork(np.zeros(len(rows), np.int64), trace.ts[rows], trace.dur[rows], *work)
         return _families((OPERATOR,), ran, timeline.windows)
     kernels = ~gpu.is_communication & ~gpu.is_copy
     names = tuple(dict.fromkeys(kind.family for kind in gpu.kinds))
     family = np.array([names.index(kind.family) for kind in gpu.kinds], np.int64)[gpu.kind]
     rows = owners.operators(timeline)[kernels]
     work = (_elements(trace, rows), _flops(timeline, rows))
-    ran = Ran(family[kernels], gpu.start[kernels], (gpu.end - gpu.start)[kernels], *work)
+    ran = FamilyWork(family[kernels], gpu.start[kernels], (gpu.end - gpu.start)[kernels], *work)
     return _families(names, ran, timeline.windows)
 
 
-class Ran(msgspec.Struct, frozen=True):
+class FamilyWork(msgspec.Struct, frozen=True):
     """Kernels or operators: number of the family, start, duration, elements of the operator's tensors, its FLOPs."""
 
     family: Ints
@@ -234,7 +234,7 @@ class Ran(msgspec.Struct, frozen=True):
     flops: Ints
 
 
-def _families(names: tuple[str, ...], ran: Ran, windows: Ints) -> Families:
+def _families(names: tuple[str, ...], ran: FamilyWork, windows: Ints) -> Families:
     step = iv.which_holds(windows, ran.start)
     inside = step >= 0
     shape = len(windows), len(names)
@@ -267,7 +267,7 @@ def _elements(trace: Trace, operators: Ints) -> Ints:
     return size[which] if len(shape) else np.zeros(0, np.int64)
 
 
-def _spent(attribution: Attribution, calls: Calls) -> tuple[Ints, Ints]:
+def _spent(attribution: Attribution, calls: RankCalls) -> tuple[Ints, Ints]:
     """Nanoseconds by cause in each counted step, and from the first on until each collective begins and until it ends.
 
     All instants are looked up in one pass over the pieces.
@@ -278,9 +278,9 @@ def _spent(attribution: Attribution, calls: Calls) -> tuple[Ints, Ints]:
     return np.maximum(end - begin, 0), np.stack((begun, ended), axis=1)
 
 
-def _source(timeline: Timeline) -> Source:
+def _source(timeline: Timeline) -> DigestSource:
     trace, loss = timeline.trace, timeline.trace.loss
-    return Source(
+    return DigestSource(
         path=trace.path,
         events=len(trace),
         bytes=trace.size,

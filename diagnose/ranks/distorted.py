@@ -1,4 +1,4 @@
-"""A job whose steps the profiler makes much longer: the part of its ledger that is still known for unprofiled steps.
+"""A job whose steps the profiler makes much longer: the part of its breakdown that is still known for unprofiled steps.
 
 The profiler lengthens what the host does, most of all if it calls small operators, and never what the device computes.
 So kernels and copies keep their time; without a GPU, ranges in steps without the profiler give some of it. The rest of
@@ -43,7 +43,7 @@ def undistorted(rank: RankDigest, distortion: float) -> dict[str, int]:
 
 def _on_host(overhead: Overhead, total: int) -> dict[str, int]:
     """Nanoseconds by cause from the ranges without the profiler; causes of ranges that combine several are left out."""
-    return {causes[0]: int(share * total) for causes, share in overhead.told_shares.items() if len(causes) == 1}
+    return {causes[0]: int(share * total) for causes, share in overhead.shares_in_ranges.items() if len(causes) == 1}
 
 
 def _on_device(cause_ns: Mapping[str, int]) -> dict[str, int]:

@@ -20,14 +20,14 @@ MOST_NAMES = 100  # of each kind: those with most time, so that the digest stays
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class HostTime:
     """One name: nanoseconds from begin to end, what runs inside included, and how often, in all counted steps."""
 
     ns: int
     count: int
 
 
-HostWork = dict[tuple[HostKind, str], Ran]
+HostWork = dict[tuple[HostKind, str], HostTime]
 
 
 def host_work_of(timeline: Timeline) -> HostWork:
@@ -37,7 +37,7 @@ def host_work_of(timeline: Timeline) -> HostWork:
         ns, count = _by_name(timeline, on_threads & trace.rows_of(*categories))
         names = np.flatnonzero(count)
         for name in names[np.argsort(-ns[names], kind="stable")[:MOST_NAMES]].tolist():
-            work[kind, trace.names[name]] = Ran(int(ns[name]), int(count[name]))
+            work[kind, trace.names[name]] = HostTime(int(ns[name]), int(count[name]))
     return work
 
 

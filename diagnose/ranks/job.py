@@ -18,7 +18,7 @@ from diagnose.ranks.collectives.matching import ALONE, Match, match
 from diagnose.ranks.digest import RankDigest
 from diagnose.ranks.distorted import distortion_of, undistorted
 from diagnose.ranks.network.bandwidth import Reached, bus_rate, reached
-from diagnose.ranks.network.slow_links import extra_of, passed_to_blamed, slow_links
+from diagnose.ranks.network.slow_links import extra_of, passed_to_slow_ranks, slow_links
 from diagnose.ranks.network.topology import topology_of
 from diagnose.ranks.replay.changes import Changes, changes_of
 from diagnose.ranks.replay.data_waits import data_wait_ns, waited_by_most, waits_for_data
@@ -26,7 +26,7 @@ from diagnose.ranks.stragglers.causes import RankLateness
 from diagnose.ranks.stragglers.evidence import evidence_of, lead_share
 from diagnose.ranks.stragglers.lateness import excess_of, is_point_to_point, lateness_of
 from diagnose.ranks.stragglers.stragglers import Joined, rank_lateness_of
-from diagnose.ranks.stragglers.waits import Waits, waited_for, waiting_caused, waiting_share, waits_of
+from diagnose.ranks.stragglers.waits import RankWaits, waited_for, waiting_caused, waiting_share, waits_of
 from diagnose.trace.distortion import distorted_by
 
 
@@ -36,10 +36,10 @@ class JobView(msgspec.Struct, frozen=True):
     `straggler_cure_share` is the least and the most of the step that is saved if the late ranks are like the others;
     `cured_by_data` is whether a rank is late by data for which others wait, too; `shared_data_wait_share` is the share
     of the step, apart from a rank's own wait for data, that is saved if no rank waits for data; `data_waits_shared` is
-    whether most ranks do. `late_rank_missing` is the reason why a rank without a trace may be the late one, `suspicion`
-    the reason why the steps are too few to name one; else None. `most_waited_for` is the rank that causes most of the
-    waiting in collectives, and its share. `distortion` is the profiled over the unprofiled step time, if so large that
-    shares are not the job's own; else None.
+    whether most ranks do. `late_rank_missing` is the reason why a rank without a trace may be the late one,
+    `too_few_steps` the reason why the steps are too few to name one; else None. `most_waited_for` is the rank that
+    causes most of the waiting in collectives, and its share. `distortion` is the profiled over the unprofiled step
+    time, if so large that shares are not the job's own; else None.
     """
 
     ranks: int = 1
@@ -56,7 +56,7 @@ class JobView(msgspec.Struct, frozen=True):
     cured_by_data: bool = False
     shared_data_wait_share: float = 0.0
     data_waits_shared: bool = False
-    suspicion: Unknown | None = None
+    too_few_steps: Unknown | None = None
     most_waited_for: tuple[int, float] | None = None
     distortion: float | None = None
 
@@ -72,7 +72,7 @@ class Job(msgspec.Struct, frozen=True):
     view: JobView
     ranks: tuple[RankDigest, ...]
     match: Match = ()
-    waits: tuple[Waits, ...] = ()
+    waits: tuple[RankWaits, ...] = ()
     lateness: tuple[RankLateness, ...] = ()
     changes: Changes = msgspec.field(default_factory=Changes)
 
@@ -81,10 +81,10 @@ class Job(msgspec.Struct, frozen=True):
         """The ranks that stand out."""
         return tuple(rank for rank in self.lateness if rank.stands_out)
 
-    def ledger(self, position: int) -> dict[str, int]:
+    def breakdown(self, position: int) -> dict[str, int]:
         """Nanoseconds of the rank at a position by cause, with waiting split from exposed communication.
 
-        If the profiler distorts the steps, it is the ledger of the steps without it.
+        If the profiler distorts the steps, it is the breakdown of the steps without it.
         """
         if self.view.distortion is not None:
             return undistorted(self.ranks[position], self.view.distortion)
@@ -96,7 +96,7 @@ class Job(msgspec.Struct, frozen=True):
             ns_by_cause[EXPOSED] -= waited_ns
         return ns_by_cause
 
-    def ledger_by_step(self, position: int) -> dict[str, Ints]:
+    def breakdown_by_step(self, position: int) -> dict[str, Ints]:
         """The same by counted step, shape (steps,) each; what waits divide adds up to `ledger` within the steps."""
         rank = self.ranks[position]
         by_step = dict(zip(rank.causes, rank.cause_ns.T, strict=True))
@@ -110,11 +110,11 @@ class Job(msgspec.Struct, frozen=True):
         """Nanoseconds of the ranks at the positions by cause, added up."""
         sums: Counter[str] = Counter()
         for position in positions:
-            sums.update(self.ledger(position))
+            sums.update(self.breakdown(position))
         return sums
 
     def divided(self, position: int, attribution: Attribution) -> Attribution:
-        """The attribution of the rank at a position, divided as its ledger is."""
+        """The attribution of the rank at a position, divided as its breakdown is."""
         if not self.waits or EXPOSED not in attribution.causes:
             return attribution
         left, parts, waits = attribution.pieces(EXPOSED), [], self.waits[position]
@@ -146,7 +146,7 @@ def join(ranks: Sequence[RankDigest], network_gbs: float | None = None) -> Job:
     links = slow_links(ranks, matched, topology.node)
     slow = {member for link in links for member in link.members}
     waits = waits_of(ranks, matched, waited_for(ranks, matched, excess, lateness, slow))
-    caused_ns = passed_to_blamed(waiting_caused(waits, lateness), lateness.own_ns, links)
+    caused_ns = passed_to_slow_ranks(waiting_caused(waits, lateness), lateness.own_ns, links)
     evidence = evidence_of(ranks, matched, lateness, caused_ns, extra_of(links))
     by_rank = rank_lateness_of(Joined(ranks, matched, lateness, evidence, links))
     stragglers = {straggler.rank: straggler.cause for straggler in by_rank if straggler.stands_out}
@@ -171,7 +171,7 @@ def join(ranks: Sequence[RankDigest], network_gbs: float | None = None) -> Job:
         cured_by_data=_cured_by_data(ranks, by_rank, late),
         data_waits_shared=waited_by_most(ranks),
         shared_data_wait_share=_shared_data_wait_share(ranks, changes, late),
-        suspicion=_suspicion(by_rank),
+        too_few_steps=_possible_straggler(by_rank),
         most_waited_for=_most_waited_for(by_rank),
     )
     return Job(view, tuple(ranks), matched, waits, tuple(by_rank), changes)
@@ -180,7 +180,9 @@ def join(ranks: Sequence[RankDigest], network_gbs: float | None = None) -> Job:
 def _distorted(ranks: Sequence[RankDigest], matched: Match, distortion: float) -> Job:
     """The job without waits: if the profiler delays ranks, others wait for them, so the job's own waits are unknown."""
     why = distorted_by(distortion)
-    view = JobView(len(ranks), matched=True, bus_bytes_per_s=why, bus_reached=why, suspicion=why, distortion=distortion)
+    view = JobView(
+        len(ranks), matched=True, bus_bytes_per_s=why, bus_reached=why, too_few_steps=why, distortion=distortion
+    )
     return Job(view, tuple(ranks), matched, changes=Changes(because=why.because))
 
 
@@ -222,13 +224,13 @@ def _shared_data_wait_share(ranks: Sequence[RankDigest], changes: Changes, late:
     return max(1 - 1 / loaded / alone, 0.0) if alone > 0 else 0.0
 
 
-def _suspicion(lateness: Sequence[RankLateness]) -> Unknown | None:
+def _possible_straggler(lateness: Sequence[RankLateness]) -> Unknown | None:
     """The reason why it is open whether a rank is late, if one is suspected; else None."""
-    suspected = next((late for late in lateness if late.persistence == "suspected"), None)
-    if suspected is None:
+    possible = next((late for late in lateness if late.persistence == "suspected"), None)
+    if possible is None:
         return None
-    steps = "one step is" if suspected.of_steps == 1 else f"{suspected.of_steps} steps are"
-    because = f"rank {suspected.rank} may be the one that the others wait for; {steps} too few to tell"
+    steps = "one step is" if possible.of_steps == 1 else f"{possible.of_steps} steps are"
+    because = f"rank {possible.rank} may be the one that the others wait for; {steps} too few to tell"
     return Unknown(because, another_run("capture six steps or more of every rank (diagnose run --steps 6)"))
 
 

@@ -9,7 +9,7 @@ _LARGEST_WORLD = 1 << 17  # a damaged file may state any size; it is not counted
 
 def missing_ranks(ranks: Sequence[RankDigest], others: Sequence[int] = ()) -> tuple[int, ...]:
     """The ranks below the largest world size stated that are neither in `ranks` nor among `others`."""
-    world = max((rank.world_size or 0 for rank in ranks), default=0)
-    if world > _LARGEST_WORLD:
+    world_size = max((rank.world_size or 0 for rank in ranks), default=0)
+    if world_size > _LARGEST_WORLD:
         return ()
-    return tuple(sorted({*range(world)} - {rank.rank for rank in ranks} - {*others}))
+    return tuple(sorted({*range(world_size)} - {rank.rank for rank in ranks} - {*others}))

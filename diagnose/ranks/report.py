@@ -10,11 +10,11 @@ from diagnose.ranks.job import Job
 from diagnose.ranks.missing import missing_ranks
 from diagnose.ranks.network.topology import topology_of
 from diagnose.ranks.network.traffic import traffic_of
-from diagnose.ranks.stragglers.straggler_report import passing_of, suspected_of
+from diagnose.ranks.stragglers.straggler_report import possible_stragglers_of, transient_stragglers_of
 
 
 def postmortem_of(job: Job, measured_ranks: Sequence[int], network_gbs: float | None = None) -> Postmortem | None:
-    """The results on the job beyond its ledger; None for a single rank.
+    """The results on the job beyond its breakdown; None for a single rank.
 
     If the profiler distorts steps, they include no waiting and no traffic, since ranks wait for those that it delays.
 
@@ -35,8 +35,8 @@ def postmortem_of(job: Job, measured_ranks: Sequence[int], network_gbs: float | 
         clocks=clocks_of(job.ranks, alignment),
         clocks_agree=None if agreed is None else agreed >= AGREE,
         mismatches=(*mismatches_of(job.ranks), *torn_hosts(job.ranks, alignment)),
-        passing=passing_of(job),
-        suspected=suspected_of(job),
+        passing=transient_stragglers_of(job),
+        suspected=possible_stragglers_of(job),
         traffic=traffic_of(job.ranks, job.match, topology) if job.view.distortion is None else (),
         changes=job.changes.changes,
         changes_error=job.changes.error,

@@ -29,8 +29,8 @@ def annotations(diagnosis: Diagnosis, here: Callable[[str], str]) -> list[str]:
 def _annotation(full: Full, here: Callable[[str], str]) -> str:
     finding = full.finding
     at = next(((file, code.line) for code in finding.where if (file := here(code.file))), None)
-    told = f"{finding.says} {full.headline.line}".strip()
-    return command_line(_LEVELS[finding.severity], f"diagnose: {finding.rule}", told, at)
+    text = f"{finding.says} {full.headline.line}".strip()
+    return command_line(_LEVELS[finding.severity], f"diagnose: {finding.rule}", text, at)
 
 
 def command_line(level: str, title: str, text: str, at: tuple[str, int] | None = None) -> str:

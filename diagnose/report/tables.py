@@ -28,7 +28,7 @@ _WHERE: Columns = {"rule": str, "file": str, "line": int, "function": str, "shar
 _PLAN: Columns = {"position": int, "rule": str, "effort": str, "changes_numerics": bool}
 _RANK: Columns = {"rank": int, "host": str, "device": str, "bound_by": str, "steps": int}
 _REASON: Columns = {"because": str, "capture_next": str}
-_LEDGER: Fields = {
+_BREAKDOWN: Fields = {
     "cause": ("cause", str),
     "class": ("class_", str),
     "time_ns": ("ns", int),
@@ -131,19 +131,19 @@ _TRAFFIC: Fields = {
 
 
 @dataclass(frozen=True)
-class Table:
+class CapacityTable:
     """Rows of equal length under named columns of one kind each; None is what is not known, and an empty text."""
 
     columns: Columns
     rows: tuple[tuple[Cell, ...], ...]
 
 
-def tables_of(diagnosis: Diagnosis) -> dict[str, Table]:
+def tables_of(diagnosis: Diagnosis) -> dict[str, CapacityTable]:
     """Every table by the name of its file. Times and shares carry their unit and denominator in the column's name."""
     return _of_step(diagnosis) | _of_judgement(diagnosis) | _of_job(diagnosis)
 
 
-def csv_of(table: Table) -> bytes:
+def csv_of(table: CapacityTable) -> bytes:
     """The table as RFC 4180 has it, in UTF-8; what is not known is an empty field, a flag true or false.
 
     A text that a spreadsheet would take for a formula, since a name in a trace may be one, has an apostrophe before it.
@@ -161,7 +161,7 @@ def _in_csv(cell: Cell) -> Cell:
     return f"'{cell}" if isinstance(cell, str) and cell.lstrip(" ").startswith(_BEGIN_FORMULAS) else cell
 
 
-def parquet_of(table: Table) -> bytes:
+def parquet_of(table: CapacityTable) -> bytes:
     """The table as a Parquet file.
 
     Raises:
@@ -183,13 +183,13 @@ def has_parquet() -> bool:
     return find_spec(PARQUET_NEEDS) is not None
 
 
-def typed(columns: Columns, rows: Iterable[Sequence[object]]) -> Table:
+def typed(columns: Columns, rows: Iterable[Sequence[object]]) -> CapacityTable:
     """The rows with each cell of its column's kind."""
     kinds = list(columns.values())
-    return Table(columns, tuple(tuple(_cell(*cell) for cell in zip(row, kinds, strict=True)) for row in rows))
+    return CapacityTable(columns, tuple(tuple(_cell(*cell) for cell in zip(row, kinds, strict=True)) for row in rows))
 
 
-def records(fields: Fields, records: Iterable[object]) -> Table:
+def records(fields: Fields, records: Iterable[object]) -> CapacityTable:
     """A row for each record, its fields as the columns name them."""
     columns = {column: kind for column, (_, kind) in fields.items()}
     return typed(columns, ([getattr(record, field) for field, _ in fields.values()] for record in records))
@@ -201,10 +201,10 @@ def _cell(value: object, kind: Kind) -> Cell:
     return printable(str(value)) if kind is str else cast(Cell, kind(cast(float, value)))
 
 
-def _of_step(d: Diagnosis) -> dict[str, Table]:
+def _of_step(d: Diagnosis) -> dict[str, CapacityTable]:
     facts = ([f.name, *_split(f.value), f.unit, f.of, f.because, f.capture_next] for f in d.facts)
     return {
-        "ledger": records(_LEDGER, d.ledger),
+        "ledger": records(_BREAKDOWN, d.ledger),
         "waterfall": records(_WATERFALL, d.waterfall),
         "roofline": records(_ROOFLINE, d.roofline),
         "operators": records(_ROOFLINE, d.operators),
@@ -217,7 +217,7 @@ def _of_step(d: Diagnosis) -> dict[str, Table]:
     }
 
 
-def _of_judgement(d: Diagnosis) -> dict[str, Table]:
+def _of_judgement(d: Diagnosis) -> dict[str, CapacityTable]:
     evidence = ([f.rule, e.fact, *_split(e.value), e.unit, e.of] for f in d.findings for e in f.evidence)
     reasons: Fields = {"rule": ("rule", str), "because": ("because", str), "capture_next": ("capture_next", str)}
     where = ([f.rule, w.file, w.line, w.function, w.share, w.of] for f in d.findings for w in f.where)
@@ -231,12 +231,12 @@ def _of_judgement(d: Diagnosis) -> dict[str, Table]:
     }
 
 
-def _of_job(d: Diagnosis) -> dict[str, Table]:
+def _of_job(d: Diagnosis) -> dict[str, CapacityTable]:
     cells = ((r, e) for r in d.ranks for e in r.ledger)
     ranks = ([r.rank, r.host, r.device, r.verdict.class_, r.steps, e.cause, e.class_, e.ns, e.share] for r, e in cells)
-    ledger: Columns = {column: kind for column, (_, kind) in _LEDGER.items()}
+    breakdown: Columns = {column: kind for column, (_, kind) in _BREAKDOWN.items()}
     return {
-        "ranks": typed(_RANK | ledger, ranks),
+        "ranks": typed(_RANK | breakdown, ranks),
         "stragglers": records(_STRAGGLERS, d.stragglers),
         "traffic": records(_TRAFFIC, d.postmortem.traffic if d.postmortem else ()),
     }

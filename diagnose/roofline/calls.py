@@ -60,7 +60,7 @@ SCALAR_TYPE_BYTES = {0: 1, 1: 1, 2: 2, 3: 4, 4: 8, 5: 2, 6: 4, 7: 8, 11: 1, 15: 
 """Bytes of an element by c10::ScalarType, as `dtype` arguments record it."""
 
 
-class Call(msgspec.Struct, frozen=True):
+class OperatorCall(msgspec.Struct, frozen=True):
     """One operator call. `item` is the bytes of an element of its tensor lists as its kernel names them, 0 unknown."""
 
     name: str
@@ -116,10 +116,10 @@ class Call(msgspec.Struct, frozen=True):
         return next((PRECISIONS[t] for t, sizes in pairs if sizes and t in PRECISIONS), "")
 
 
-def call_of(name: str, shape: tuple[Json, Json, Json], item: int = 0) -> Call:
+def call_of(name: str, shape: tuple[Json, Json, Json], item: int = 0) -> OperatorCall:
     """The call of operator `name` with a row of `Trace.shapes`."""
     dims, types, concrete = map(listed, shape)
-    return Call(name, dims, tuple(types), tuple(concrete), item)
+    return OperatorCall(name, dims, tuple(types), tuple(concrete), item)
 
 
 def _is_value(value: object) -> bool:

@@ -12,9 +12,9 @@ import numpy as np
 
 from diagnose.arrays import Floats, Ints, Labels, Mask, distinct, rows_in
 from diagnose.roofline import nests, owners
-from diagnose.roofline.calls import Call, call_of
+from diagnose.roofline.calls import OperatorCall, call_of
 from diagnose.roofline.flop_formulas import FORMULAS, Outputs, direction
-from diagnose.roofline.flops import Counted, convolution_outputs, counted
+from diagnose.roofline.flops import CountedOperators, convolution_outputs, counted
 from diagnose.roofline.traffic import bytes_of
 from diagnose.timeline import Timeline
 from diagnose.timeline.kernel_names import AUXILIARY, COMPUTE_FAMILIES, element_bytes
@@ -24,7 +24,7 @@ UNSETTLED = "float"  # tensors are float, and the kernel may be TF32 or fp32
 _SINGLE = {True: "tf32", False: "fp32", None: UNSETTLED}  # precision of float products, on tensor cores or not
 
 
-class Costs(msgspec.Struct, frozen=True):
+class KernelCosts(msgspec.Struct, frozen=True):
     """Aligned with the kernels `at`, positions of the timeline's GPU activities without collectives and copies.
 
     Attributes:
@@ -51,7 +51,7 @@ class Costs(msgspec.Struct, frozen=True):
 
 
 class _Counted(NamedTuple):
-    operators: Counted | None
+    operators: CountedOperators | None
     outputs: Outputs
 
 
@@ -69,7 +69,7 @@ class _Priced(msgspec.Struct, frozen=True):
         return np.where(self.matrix, self.flops > 0, ~np.isnan(self.bytes))
 
 
-def costs_of(timeline: Timeline, operator: Ints) -> Costs:
+def costs_of(timeline: Timeline, operator: Ints) -> KernelCosts:
     """The cost of every kernel; `operator` is aligned with the activities, as `owners.operators` returns it."""
     gpu = timeline.gpu
     at = rows_in(np.flatnonzero(~gpu.is_communication & ~gpu.is_copy), len(gpu))
@@ -83,7 +83,7 @@ def costs_of(timeline: Timeline, operator: Ints) -> Costs:
     ran = _precisions(timeline, at, lead, which, matrix, priced)
     way = priced.direction[which].but(~matrix, "")
     indirect = matrix & _indirect(timeline, at, owner, which)
-    return Costs(at, np.where(np.isnan(flops), nests.NONE, owner), flops, bytes_, auxiliary, ran, indirect, way)
+    return KernelCosts(at, np.where(np.isnan(flops), nests.NONE, owner), flops, bytes_, auxiliary, ran, indirect, way)
 
 
 def _priced_owners(timeline: Timeline, at: Ints, operator: Ints, work: _Counted) -> tuple[Ints, Ints, Ints, _Priced]:
@@ -146,7 +146,7 @@ def _price(timeline: Timeline, rows: Ints, lead: Ints, work: _Counted) -> _Price
     return _Priced(flops, least[which], data, way.but(paired, "backward"), matrix)
 
 
-def _call(timeline: Timeline, name: int, shape: int, item: int) -> Call | None:
+def _call(timeline: Timeline, name: int, shape: int, item: int) -> OperatorCall | None:
     trace = timeline.trace
     return call_of(trace.names[name], trace.shapes[shape], item) if shape >= 0 else None
 
@@ -155,7 +155,7 @@ def _or_nan(value: float | None) -> float:
     return np.nan if value is None else value
 
 
-def _own_flops(rows: Ints, operators: Counted | None) -> Floats:
+def _own_flops(rows: Ints, operators: CountedOperators | None) -> Floats:
     """FLOPs of each operator beyond those of counted ones inside it; of causal attention, those within its mask."""
     if operators is None or not len(operators.rows):
         return np.full(len(rows), np.nan)

@@ -10,14 +10,14 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from diagnose.roofline.calls import Call, Dims
+from diagnose.roofline.calls import Dims, OperatorCall
 
 Outputs = dict[str, Dims]
 MOST_FLOPS = 1e18  # of one call; no device does as many while anybody waits
-Formula = Callable[[Call, Outputs], float]
+Formula = Callable[[OperatorCall, Outputs], float]
 
 
-def flops_of(call: Call, outputs: Outputs) -> float | None:
+def flops_of(call: OperatorCall, outputs: Outputs) -> float | None:
     """FLOPs of one call; None for an operator that is not counted, or if its sizes are insufficient."""
     formula = FORMULAS.get(call.name)
     try:
@@ -27,7 +27,7 @@ def flops_of(call: Call, outputs: Outputs) -> float | None:
     return flops if formula is not None and 0 <= flops <= MOST_FLOPS else None
 
 
-def causal_share(call: Call) -> float:
+def causal_share(call: OperatorCall) -> float:
     """Share of the counted FLOPs that causal attention needs: (T + 1) / 2T for T tokens; 1 if it is not causal.
 
     Causal attention of unequal query and key lengths is not discounted, since its mask depends on the alignment; nor is
@@ -49,11 +49,11 @@ def direction(name: str) -> str:
     return "backward" if "backward" in name or name.endswith("::bwd") else "forward"
 
 
-def _mm(call: Call, outputs: Outputs) -> float:
+def _mm(call: OperatorCall, outputs: Outputs) -> float:
     return _product(call.dims[0], call.dims[1], _packed(call))
 
 
-def _addmm(call: Call, outputs: Outputs) -> float:
+def _addmm(call: OperatorCall, outputs: Outputs) -> float:
     return _product(call.dims[1], call.dims[2], 1)
 
 
@@ -62,11 +62,11 @@ def _product(a: Dims, b: Dims, packed: int) -> float:
     return 2.0 * m * _same(k, k2) * packed * n
 
 
-def _bmm(call: Call, outputs: Outputs) -> float:
+def _bmm(call: OperatorCall, outputs: Outputs) -> float:
     return _batched(call.dims[0], call.dims[1])
 
 
-def _baddbmm(call: Call, outputs: Outputs) -> float:
+def _baddbmm(call: OperatorCall, outputs: Outputs) -> float:
     return _batched(call.dims[1], call.dims[2])
 
 
@@ -75,7 +75,7 @@ def _batched(a: Dims, b: Dims) -> float:
     return 2.0 * batch * m * _same(k, k2) * n
 
 
-def _grouped(call: Call, outputs: Outputs) -> float:
+def _grouped(call: OperatorCall, outputs: Outputs) -> float:
     """Groups that share out the rows, the columns or the inner size of one product; separate products when both are 3D.
 
     Rows beyond the last group's end are counted too: the offsets' values are not recorded.
@@ -85,27 +85,27 @@ def _grouped(call: Call, outputs: Outputs) -> float:
     return 2.0 * groups * a[-2] * _same(a[-1], b[-2]) * _packed(call) * b[-1]
 
 
-def _packed(call: Call) -> int:
+def _packed(call: OperatorCall) -> int:
     """Elements along the inner size for each one recorded: 4-bit types hold two in a byte."""
     return 2 if call.types and "Float4" in call.types[0] else 1
 
 
 def _mv(at: int) -> Formula:
-    def flops(call: Call, outputs: Outputs) -> float:
+    def flops(call: OperatorCall, outputs: Outputs) -> float:
         (m, k), (k2,) = call.dims[at], call.dims[at + 1]
         return 2.0 * m * _same(k, k2)
 
     return flops
 
 
-def _dot(call: Call, outputs: Outputs) -> float:
+def _dot(call: OperatorCall, outputs: Outputs) -> float:
     return 2.0 * _same(call.dims[0][0], call.dims[1][0])
 
 
 def _attention(*, heads_first: bool, lengths: int = 0) -> Formula:
     """Q K^T and P V for every query head; `lengths` is the argument that only ragged batches have."""
 
-    def flops(call: Call, outputs: Outputs) -> float:
+    def flops(call: OperatorCall, outputs: Outputs) -> float:
         scores, width, value_width = _scores(call, 0, heads_first, lengths)
         return 2.0 * scores * (width + value_width)
 
@@ -115,14 +115,14 @@ def _attention(*, heads_first: bool, lengths: int = 0) -> Formula:
 def _attention_backward(*, heads_first: bool, lengths: int = 0) -> Formula:
     """Five products: the scores again, dP, dV, dQ and dK."""
 
-    def flops(call: Call, outputs: Outputs) -> float:
+    def flops(call: OperatorCall, outputs: Outputs) -> float:
         scores, width, value_width = _scores(call, 1, heads_first, lengths)
         return 2.0 * scores * (3 * width + 2 * value_width)
 
     return flops
 
 
-def _scores(call: Call, first: int, heads_first: bool, lengths: int) -> tuple[int, int, int]:
+def _scores(call: OperatorCall, first: int, heads_first: bool, lengths: int) -> tuple[int, int, int]:
     """Number of attention scores and the widths of queries and values.
 
     Ragged batches (sequences laid end to end) are refused: their lengths are values, which a trace does not hold.
@@ -144,14 +144,14 @@ class _Layout(NamedTuple):
     transposed: int | None = None
 
 
-def _convolution(call: Call, outputs: Outputs) -> float:
+def _convolution(call: OperatorCall, outputs: Outputs) -> float:
     """Every position of the output meets the whole weight; of a transposed convolution, every position of the input."""
     x, w = call.dims[0], call.dims[1]
     positions = x if _is_transposed(call) else output_sizes(call, outputs)
     return 2.0 * x[0] * math.prod(w) * math.prod(positions[2:])
 
 
-def output_sizes(call: Call, outputs: Outputs) -> Dims:
+def output_sizes(call: OperatorCall, outputs: Outputs) -> Dims:
     """Sizes of the result of a forward convolution; KeyError if neither its arguments nor a gradient give them."""
     x, w = call.dims[0], call.dims[1]
     layout = _LAYOUTS[call.name]
@@ -164,12 +164,12 @@ def output_sizes(call: Call, outputs: Outputs) -> Dims:
     return [x[0], w[0], *spatial]
 
 
-def _is_transposed(call: Call) -> bool:
+def _is_transposed(call: OperatorCall) -> bool:
     at = _LAYOUTS[call.name].transposed
     return call.name.endswith("_transpose") or (at is not None and call.scalar(at) is True)
 
 
-def _convolution_backward(call: Call, outputs: Outputs) -> float:
+def _convolution_backward(call: OperatorCall, outputs: Outputs) -> float:
     grad, x, w = call.dims[:3]
     mask = gradient_mask(call)
     wanted = 2 if mask is None else sum(map(bool, mask[:2]))
@@ -177,12 +177,12 @@ def _convolution_backward(call: Call, outputs: Outputs) -> float:
     return 2.0 * wanted * grad[0] * math.prod(w) * math.prod(positions[2:])
 
 
-def _cudnn_backward(call: Call, outputs: Outputs) -> float:
+def _cudnn_backward(call: OperatorCall, outputs: Outputs) -> float:
     grad, w = call.dims[1], call.dims[2]
     return 4.0 * grad[0] * math.prod(w) * math.prod(grad[2:])
 
 
-def gradient_mask(call: Call) -> list[Any] | None:
+def gradient_mask(call: OperatorCall) -> list[Any] | None:
     """Flags of a convolution's gradients by input, weight and bias; None if values are not recorded: then two count."""
     mask = call.scalar(len(call.concrete) - 1)
     return mask if isinstance(mask, list) and len(mask) > 1 else None

@@ -33,7 +33,7 @@ class CountedFlops(msgspec.Struct, frozen=True):
     unsized: int
 
 
-class Counted(msgspec.Struct, frozen=True):
+class CountedOperators(msgspec.Struct, frozen=True):
     """Rows of the operators with known FLOPs, ascending, and what each does beyond the counted ones inside it.
 
     `causal` is the share of each one's FLOPs that its causal mask lets through. `paired` are the rows of attention
@@ -71,7 +71,7 @@ def count_within(timeline: Timeline, spans: iv.Intervals) -> float:
     return timeline.steps.each(float(operators.flops[chosen].sum()))
 
 
-def counted(timeline: Timeline) -> Counted | None:
+def counted(timeline: Timeline) -> CountedOperators | None:
     """Every counted operator of the trace with its own FLOPs; None if none has shapes to count by.
 
     Calls during graph capture compute nothing and are left out; so are those that another GPU computes.
@@ -79,7 +79,7 @@ def counted(timeline: Timeline) -> Counted | None:
     return timeline.once(_counted)
 
 
-def _counted(timeline: Timeline) -> Counted | None:
+def _counted(timeline: Timeline) -> CountedOperators | None:
     trace, operator = timeline.trace, owners.operators(timeline)
     rows = np.flatnonzero(trace.named_in(FORMULAS.__contains__, *OPS))
     rows = rows[~timeline.captures.during(trace, rows)]
@@ -100,7 +100,7 @@ def _counted(timeline: Timeline) -> Counted | None:
     sized, total = shaped[known], total[known]
     if unsaid.any():
         total[unsaid] *= convolution_gradients(timeline, sized[unsaid], operator) / 2
-    found = Counted(sized, total, causal[known], np.zeros(0, np.int64), len(rows) - len(sized))
+    found = CountedOperators(sized, total, causal[known], np.zeros(0, np.int64), len(rows) - len(sized))
     found = _with_pairs(found, *attention_pairs(timeline, operator, sized))
     return replace(found, flops=_beyond_nested(found.flops, nests.parents(trace, found.rows)))
 
@@ -120,13 +120,13 @@ def _launches_elsewhere(timeline: Timeline, rows: Ints) -> Mask:
     return found
 
 
-def _with_pairs(sized: Counted, rows: Ints, forward: Ints) -> Counted:
+def _with_pairs(sized: CountedOperators, rows: Ints, forward: Ints) -> CountedOperators:
     """The attention backward passes in `rows` added, as far as the FLOPs of their forward passes are known."""
     at = np.minimum(np.searchsorted(sized.rows, forward), len(sized.rows) - 1)
     known = sized.rows[at] == forward
     every = np.concatenate([sized.rows, rows[known]])
     order = np.argsort(every, kind="stable")
-    return Counted(
+    return CountedOperators(
         rows=every[order],
         flops=np.concatenate([sized.flops, BACKWARD_OVER_FORWARD * sized.flops[at[known]]])[order],
         causal=np.concatenate([sized.causal, sized.causal[at[known]]])[order],

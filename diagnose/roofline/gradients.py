@@ -6,7 +6,7 @@ import numpy as np
 
 from diagnose.arrays import Ints, Mask, among, distinct
 from diagnose.roofline import nests, owners
-from diagnose.roofline.calls import Call
+from diagnose.roofline.calls import OperatorCall
 from diagnose.roofline.flop_formulas import ATTENTION_FORMULAS, CONVOLUTION_FORMULAS, direction, gradient_mask
 from diagnose.timeline import Timeline
 from diagnose.timeline.kernel_names import AUXILIARY, COMPUTE_FAMILIES
@@ -24,7 +24,7 @@ class Paired(NamedTuple):
     forward: Ints
 
 
-def says_no_mask(call: Call) -> bool:
+def says_no_mask(call: OperatorCall) -> bool:
     """Whether a convolution's backward call leaves open which gradients it computes."""
     return call.name in CONVOLUTION_FORMULAS and direction(call.name) == "backward" and gradient_mask(call) is None
 

@@ -6,8 +6,8 @@ none of it: all their time is above the roof. Precision is that of the operator'
 the name does not show it, that of the operator's half-precision inputs, and float on tensor cores is TF32.
 
 A kernel's lower bound is max(FLOPs / peak, bytes / memory bandwidth), with the peak of the precision that ran; bytes
-are a lower bound of the traffic, so intensity is an upper bound, and so is every "compute". Time is the ledger's: the
-part that no kernel that started earlier covers, inside the counted steps.
+are a lower bound of the traffic, so intensity is an upper bound, and so is every "compute". Time is the breakdown's:
+the part that no kernel that started earlier covers, inside the counted steps.
 
 Waves are not judged: the number of blocks that an SM holds at once is not recorded.
 """
@@ -24,9 +24,9 @@ from diagnose.arrays import Coded, Floats, Ints, Labels, Mask
 from diagnose.formulas import share
 from diagnose.hardware import Device
 from diagnose.roofline import owners
-from diagnose.roofline.costs import UNSETTLED, Costs, costs_of
+from diagnose.roofline.costs import UNSETTLED, KernelCosts, costs_of
 from diagnose.roofline.operator_rows import operator_rows_of
-from diagnose.roofline.rows import MatrixWork, RooflineRow, Work, matrix_work, rows_of
+from diagnose.roofline.rows import KernelWork, MatrixWork, RooflineRow, matrix_work, rows_of
 from diagnose.timeline import Timeline
 from diagnose.trace.spill import narrowest
 
@@ -57,7 +57,7 @@ class Roofline(msgspec.Struct, frozen=True, dict=True):
     bound: Labels
     sized: Mask
     sized_share: float
-    work: Work
+    work: KernelWork
     device: Device
 
     @property
@@ -108,14 +108,14 @@ def roofline_of(timeline: Timeline, device: Device) -> Roofline:
     )
 
 
-def _settled(costs: Costs, device: Device) -> Costs:
+def _settled(costs: KernelCosts, device: Device) -> KernelCosts:
     """The costs with float work that may be TF32 or fp32 settled: fp32 on a device without TF32, else unknown."""
     without = device.gpu is not None and device.peak("tf32") is None
     told = costs.precision.but(costs.precision.are(UNSETTLED), "fp32" if without else "")
     return replace(costs, precision=told)
 
 
-def _judged(timeline: Timeline, costs: Costs, device: Device) -> Work:
+def _judged(timeline: Timeline, costs: KernelCosts, device: Device) -> KernelWork:
     gpu, windows = timeline.gpu, timeline.windows
     start, end = gpu.start[costs.at], gpu.end[costs.at]
     inside = iv.intervals(windows[:, 0], windows[:, 1])
@@ -127,7 +127,7 @@ def _judged(timeline: Timeline, costs: Costs, device: Device) -> Work:
     class_, computes = _classes(costs, compute_s, memory_s), compute_s >= np.nan_to_num(memory_s)
     least_s = np.where(np.isnan(memory_s), compute_s, np.maximum(compute_s, memory_s))
     del compute_s, memory_s
-    return Work(
+    return KernelWork(
         timeline=timeline,
         costs=costs,
         ns=ns.astype(narrowest(ns)),
@@ -147,7 +147,7 @@ def _mostly_whole(share: Floats) -> Coded:
     return Coded(code, np.concatenate(([0.0, 1.0], share[parts])))
 
 
-def _lower_bounds(costs: Costs, device: Device) -> tuple[Floats, Floats]:
+def _lower_bounds(costs: KernelCosts, device: Device) -> tuple[Floats, Floats]:
     """Seconds that each kernel's FLOPs and bytes take at the device's peak and bandwidth; NaN unknown."""
     peak = np.array([device.peak(name) or np.nan for name in costs.precision.names], np.float64)[costs.precision.code]
     compute = np.where(costs.flops == 0, 0.0, costs.flops / peak)
@@ -155,13 +155,13 @@ def _lower_bounds(costs: Costs, device: Device) -> tuple[Floats, Floats]:
     return (compute if device.hbm_bytes_per_s else np.full(len(peak), np.nan)), costs.bytes / bandwidth
 
 
-def _classes(costs: Costs, compute_s: Floats, memory_s: Floats) -> Labels:
+def _classes(costs: KernelCosts, compute_s: Floats, memory_s: Floats) -> Labels:
     known = ~np.isnan(compute_s) & ~np.isnan(memory_s) & ~costs.auxiliary
     none, compute, memory = (np.uint8(CLASSES.index(name)) for name in ("", "compute", "memory"))
     return Labels(np.where(known, np.where(compute_s >= memory_s, compute, memory), none), CLASSES)
 
 
-def _bounds(timeline: Timeline, costs: Costs, reached: Floats, computes: Mask) -> Labels:
+def _bounds(timeline: Timeline, costs: KernelCosts, reached: Floats, computes: Mask) -> Labels:
     gpu = timeline.gpu
     short = gpu.end[costs.at] - gpu.start[costs.at] < SHORT_NS
     few = timeline.trace.blocks_per_sm[gpu.row[costs.at]] < 1

@@ -5,7 +5,7 @@ import numpy as np
 from diagnose.arrays import Ints
 from diagnose.hardware import Device
 from diagnose.roofline.owners import distinct
-from diagnose.roofline.rows import RooflineRow, Work, row_of
+from diagnose.roofline.rows import KernelWork, RooflineRow, row_of
 from diagnose.timeline import grouped
 from diagnose.trace.arguments import tensor_sizes
 
@@ -13,7 +13,7 @@ MOST = 20
 _LONGEST = 60
 
 
-def operator_rows_of(work: Work, device: Device) -> tuple[RooflineRow, ...]:
+def operator_rows_of(work: KernelWork, device: Device) -> tuple[RooflineRow, ...]:
     """One row for each operator and argument sizes, longest first, at most MOST; `family` is both as text."""
     trace, owner = work.timeline.trace, work.costs.owner
     known = np.flatnonzero(owner >= 0)
@@ -32,7 +32,7 @@ def operator_rows_of(work: Work, device: Device) -> tuple[RooflineRow, ...]:
     return tuple(rows)
 
 
-def _precision(work: Work, chosen: Ints) -> str:
+def _precision(work: KernelWork, chosen: Ints) -> str:
     """The precision of the longest kernel that the operator launched."""
     longest = np.argmax(work.ns[chosen])
     return work.costs.precision[chosen[longest : longest + 1]].tolist()[0]

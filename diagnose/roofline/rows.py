@@ -8,7 +8,7 @@ import numpy as np
 from diagnose.arrays import Coded, Floats, Ints, Labels, Mask, shortened
 from diagnose.formulas import share
 from diagnose.hardware import Device
-from diagnose.roofline.costs import Costs
+from diagnose.roofline.costs import KernelCosts
 from diagnose.roofline.owners import distinct
 from diagnose.timeline import Timeline, grouped
 from diagnose.timeline.kernel_names import COMPUTE_FAMILIES
@@ -21,11 +21,11 @@ class RooflineRow(msgspec.Struct, frozen=True):
     """Kernels of one family, direction and precision over the counted steps.
 
     Attributes:
-        family: kind of kernel, as in the ledger.
+        family: kind of kernel, as in the breakdown.
         direction: "forward" or "backward" of convolutions and attention, "" if operators do not show it.
         precision: "bf16", "fp16", "tf32", "fp32", "fp8", ...; for kernels that multiply no matrices, the type of their
             data; "" unknown.
-        ns: their time that no earlier kernel covers; the rows add up to the ledger's kernel time.
+        ns: their time that no earlier kernel covers; the rows add up to the breakdown's kernel time.
         sized_ns: the part of `ns` whose cost is known; the following fields are over this part.
         kernels: number of kernels that began in the counted steps.
         flops: executed FLOPs, None if no cost is known.
@@ -64,13 +64,13 @@ class MatrixWork(msgspec.Struct, frozen=True):
     ns: int
 
 
-class Work(msgspec.Struct, frozen=True, dict=True):
+class KernelWork(msgspec.Struct, frozen=True, dict=True):
     """Aligned with the kernels of `costs`: their time in the counted steps, which part of each is in there, and
     judgements.
     """
 
     timeline: Timeline
-    costs: Costs
+    costs: KernelCosts
     ns: Ints
     starts_inside: Mask
     inside_share: Coded
@@ -84,7 +84,7 @@ class Work(msgspec.Struct, frozen=True, dict=True):
         return ~np.isnan(self.costs.flops)
 
 
-def rows_of(work: Work, device: Device) -> tuple[RooflineRow, ...]:
+def rows_of(work: KernelWork, device: Device) -> tuple[RooflineRow, ...]:
     """One row for each family, direction and precision that has time in the counted steps, longest first."""
     gpu, costs = work.timeline.gpu, work.costs
     if not len(costs.at):
@@ -99,7 +99,7 @@ def rows_of(work: Work, device: Device) -> tuple[RooflineRow, ...]:
     return tuple(sorted((r for r in rows if r.ns), key=lambda r: -r.ns))
 
 
-def row_of(work: Work, device: Device, key: tuple[str, str, str], chosen: Ints) -> RooflineRow:
+def row_of(work: KernelWork, device: Device, key: tuple[str, str, str], chosen: Ints) -> RooflineRow:
     """The row of the kernels at the places `chosen`; `key` is family, direction and precision."""
     each_ns, is_sized = work.ns[chosen], work.sized[chosen]
     sized = chosen[is_sized]
@@ -161,7 +161,7 @@ def _note(
     return "; ".join(notes)
 
 
-def matrix_work(work: Work) -> tuple[MatrixWork, ...]:
+def matrix_work(work: KernelWork) -> tuple[MatrixWork, ...]:
     """Matrix kernels with a known cost by precision, most FLOPs first."""
     gpu, costs = work.timeline.gpu, work.costs
     matrix = gpu.of_family(*COMPUTE_FAMILIES)[costs.at] & work.sized & (work.ns > 0)

@@ -14,14 +14,14 @@ An operator that is not in the tables has unknown traffic, never none.
 """
 
 from diagnose.roofline import traffic_formulas as moves
-from diagnose.roofline.calls import Call
+from diagnose.roofline.calls import OperatorCall
 from diagnose.roofline.flop_formulas import CONVOLUTION_FORMULAS, FORMULAS, Outputs, direction
 from diagnose.roofline.traffic_formulas import Traffic
 
 MOST_BYTES = 1e16
 
 
-def bytes_of(call: Call, outputs: Outputs) -> float | None:
+def bytes_of(call: OperatorCall, outputs: Outputs) -> float | None:
     """Least bytes of one call; None for an operator that is not modelled, or if its sizes or types are insufficient.
 
     A result of zero bytes, or more than any memory holds, means that the sizes were misread: None, too.

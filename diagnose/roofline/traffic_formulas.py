@@ -3,28 +3,28 @@
 from collections.abc import Callable
 from math import prod
 
-from diagnose.roofline.calls import ITEM_BYTES, SCALAR_TYPE_BYTES, Call, Dims
+from diagnose.roofline.calls import ITEM_BYTES, SCALAR_TYPE_BYTES, Dims, OperatorCall
 from diagnose.roofline.flop_formulas import Outputs, output_sizes
 
-Traffic = Callable[[Call, Outputs], float]
+Traffic = Callable[[OperatorCall, Outputs], float]
 
 
-def _reads(call: Call, *arguments: int) -> float:
+def _reads(call: OperatorCall, *arguments: int) -> float:
     """Bytes of the tensors among the arguments; those that are absent or plain numbers cost nothing."""
     return sum(call.size_bytes(at) for at in arguments if call.is_tensor(at) or call.is_list(at))
 
 
-def once(call: Call, outputs: Outputs) -> float:
+def once(call: OperatorCall, outputs: Outputs) -> float:
     """The first argument is read or written."""
     return call.size_bytes(0)
 
 
-def twice(call: Call, outputs: Outputs) -> float:
+def twice(call: OperatorCall, outputs: Outputs) -> float:
     """The first argument is read, and a result like it is written."""
     return 2 * call.size_bytes(0)
 
 
-def both(call: Call, outputs: Outputs) -> float:
+def both(call: OperatorCall, outputs: Outputs) -> float:
     """The first two arguments are read."""
     return _reads(call, 0, 1)
 
@@ -32,7 +32,7 @@ def both(call: Call, outputs: Outputs) -> float:
 def pointwise(inputs: int, to_bool: bool) -> Traffic:
     """`inputs` arguments, and one result of their broadcast sizes with the type they promote to."""
 
-    def traffic(call: Call, outputs: Outputs) -> float:
+    def traffic(call: OperatorCall, outputs: Outputs) -> float:
         tensors = [at for at in range(min(inputs, len(call.dims))) if call.is_tensor(at)]
         result = prod(_broadcast([call.dims[at] for at in tensors])) * (1 if to_bool else _promoted(call, tensors))
         return _reads(call, *tensors) + result
@@ -43,7 +43,7 @@ def pointwise(inputs: int, to_bool: bool) -> Traffic:
 def in_place(inputs: int) -> Traffic:
     """`inputs` arguments, of which the first is also written."""
 
-    def traffic(call: Call, outputs: Outputs) -> float:
+    def traffic(call: OperatorCall, outputs: Outputs) -> float:
         return call.size_bytes(0) + _reads(call, *range(inputs))
 
     return traffic
@@ -55,7 +55,7 @@ def _broadcast(sizes: list[Dims]) -> list[int]:
     return [0 if 0 in along else max(along) for along in zip(*aligned, strict=True)]
 
 
-def _promoted(call: Call, tensors: list[int]) -> int:
+def _promoted(call: OperatorCall, tensors: list[int]) -> int:
     """Bytes of an element of the result: tensors without sizes count only by kind, and half with bfloat16 is float."""
     sized = [at for at in tensors if call.dims[at]] or tensors
     types = {call.types[at] for at in sized}
@@ -70,12 +70,12 @@ def _is_float(kind: str) -> bool:
     return kind.startswith("c10::") or kind in ("float", "double", "at::Half", "at::BFloat16")
 
 
-def copy(call: Call, outputs: Outputs) -> float:
+def copy(call: OperatorCall, outputs: Outputs) -> float:
     """The source at its own type is read, the destination at its own is written; it is not read."""
     return call.size_bytes(0) + call.size_bytes(1)
 
 
-def foreach(call: Call, outputs: Outputs) -> float:
+def foreach(call: OperatorCall, outputs: Outputs) -> float:
     """All lists are read, and one like the first is written; norms write nothing of note."""
     read = _reads(call, *(at for at in range(len(call.dims)) if call.is_list(at)))
     return read if "norm" in call.name else read + call.size_bytes(0)
@@ -84,25 +84,25 @@ def foreach(call: Call, outputs: Outputs) -> float:
 def lists_written(*written: int) -> Traffic:
     """All lists are read; those of the given arguments are written back."""
 
-    def traffic(call: Call, outputs: Outputs) -> float:
+    def traffic(call: OperatorCall, outputs: Outputs) -> float:
         read = _reads(call, *(at for at in range(len(call.dims)) if call.is_list(at)))
         return read + _reads(call, *(at for at in written if call.is_list(at)))
 
     return traffic
 
 
-def batch_norm_backward(call: Call, outputs: Outputs) -> float:
+def batch_norm_backward(call: OperatorCall, outputs: Outputs) -> float:
     """Gradient and input are read, the input's gradient is written: the first two arguments, in either order."""
     return _reads(call, 0, 1) + call.size_bytes(1)
 
 
-def softmax(call: Call, outputs: Outputs) -> float:
+def softmax(call: OperatorCall, outputs: Outputs) -> float:
     """The input is read; the result is written at its type, or as float if the call asks for that."""
     to_float = call.scalar(2) is True
     return call.size_bytes(0) + prod(call.dims[0]) * (ITEM_BYTES["float"] if to_float else call.item_bytes(0))
 
 
-def softmax_backward(call: Call, outputs: Outputs) -> float:
+def softmax_backward(call: OperatorCall, outputs: Outputs) -> float:
     """Gradient and result are read; the gradient of the input is written at the type that the last argument gives."""
     item = SCALAR_TYPE_BYTES.get(call.scalar(3), call.item_bytes(0))
     return _reads(call, 0, 1) + prod(call.dims[0]) * item
@@ -111,13 +111,13 @@ def softmax_backward(call: Call, outputs: Outputs) -> float:
 def nll_loss(at: int) -> Traffic:
     """One element for each target; argument `at` holds the log-probabilities, the next one the targets."""
 
-    def traffic(call: Call, outputs: Outputs) -> float:
+    def traffic(call: OperatorCall, outputs: Outputs) -> float:
         return call.size_bytes(at + 1) + prod(call.dims[at + 1]) * call.item_bytes(at)
 
     return traffic
 
 
-def dropout(call: Call, outputs: Outputs) -> float:
+def dropout(call: OperatorCall, outputs: Outputs) -> float:
     """The input is read, and a result like it and a mask of bytes are written."""
     return 2 * call.size_bytes(0) + prod(call.dims[0])
 
@@ -125,33 +125,33 @@ def dropout(call: Call, outputs: Outputs) -> float:
 def gradient_like(at: int) -> Traffic:
     """All tensors are read, and a gradient of the size of argument `at` is written."""
 
-    def traffic(call: Call, outputs: Outputs) -> float:
+    def traffic(call: OperatorCall, outputs: Outputs) -> float:
         read = _reads(call, *(i for i in range(len(call.dims)) if call.is_tensor(i)))
         return read + call.size_bytes(at)
 
     return traffic
 
 
-def embedding(call: Call, outputs: Outputs) -> float:
+def embedding(call: OperatorCall, outputs: Outputs) -> float:
     """The indices and the rows that they name are read, and the rows are written."""
     rows = prod(call.dims[1])
     return call.size_bytes(1) + 2.0 * rows * call.dims[0][-1] * call.item_bytes(0)
 
 
-def embedding_bag(call: Call, outputs: Outputs) -> float:
+def embedding_bag(call: OperatorCall, outputs: Outputs) -> float:
     """The indices and the rows that they name are read, and one row for each bag is written."""
     rows, bags = prod(call.dims[1]), prod(call.dims[2])
     return call.size_bytes(1) + (rows + bags) * call.dims[0][-1] * float(call.item_bytes(0))
 
 
-def index_select(call: Call, outputs: Outputs) -> float:
+def index_select(call: OperatorCall, outputs: Outputs) -> float:
     """The index and the slices that it names are read, and the slices are written."""
     sizes, at = call.dims[0], call.scalar(1)
     rows = prod(call.dims[2])
     return call.size_bytes(2) + 2.0 * rows * prod(sizes) / sizes[at] * call.item_bytes(0)
 
 
-def gather(call: Call, outputs: Outputs) -> float:
+def gather(call: OperatorCall, outputs: Outputs) -> float:
     """The index and the elements that it names are read, and the elements are written."""
     return call.size_bytes(2) + 2.0 * prod(call.dims[2]) * call.item_bytes(0)
 
@@ -159,7 +159,7 @@ def gather(call: Call, outputs: Outputs) -> float:
 def product(first: int, out_dtype: int | None = None) -> Traffic:
     """A product of arguments `first` and `first + 1`; argument 0 is added if `first` is 1, unless beta is 0."""
 
-    def traffic(call: Call, outputs: Outputs) -> float:
+    def traffic(call: OperatorCall, outputs: Outputs) -> float:
         a, b = call.dims[first], call.dims[first + 1]
         result = prod(a[:-1]) * (b[-1] if len(b) > 1 else 1)
         code = None if out_dtype is None else call.scalar(out_dtype)
@@ -173,7 +173,7 @@ def product(first: int, out_dtype: int | None = None) -> Traffic:
 def grouped(out_dtype: int, offsets: int) -> Traffic:
     """A product for each group; arguments `out_dtype` and `offsets` give the result's type and the groups."""
 
-    def traffic(call: Call, outputs: Outputs) -> float:
+    def traffic(call: OperatorCall, outputs: Outputs) -> float:
         a, b = call.dims[0], call.dims[1]
         groups = prod(call.dims[offsets]) if len(a) == len(b) == 2 else a[0] if len(a) == len(b) == 3 else 1
         code = call.scalar(out_dtype)
@@ -183,7 +183,7 @@ def grouped(out_dtype: int, offsets: int) -> Traffic:
     return traffic
 
 
-def convolution(call: Call, outputs: Outputs) -> float:
+def convolution(call: OperatorCall, outputs: Outputs) -> float:
     """Input, weight and bias are read and the result is written; gradients swap result and arguments."""
     if "backward" not in call.name:
         item = call.item_bytes(0)
@@ -196,14 +196,14 @@ def convolution(call: Call, outputs: Outputs) -> float:
     return traffic + (call.size_bytes(x) + call.size_bytes(2)) * to_weight
 
 
-def attention(call: Call, outputs: Outputs) -> float:
+def attention(call: OperatorCall, outputs: Outputs) -> float:
     """Queries, keys and values are read; a result like the queries, and a float for each of their rows, are written."""
     query, value = call.dims[0], call.dims[2]
     rows = prod(query[:-1])
     return _reads(call, 0, 1, 2) + rows * value[-1] * call.item_bytes(0) + 4.0 * rows
 
 
-def attention_backward(call: Call, outputs: Outputs) -> float:
+def attention_backward(call: OperatorCall, outputs: Outputs) -> float:
     """The inputs and the result of the forward pass and the result's gradient are read; three gradients are written."""
     rows = prod(call.dims[1][:-1])
     return 2 * _reads(call, 0, 1, 2, 3) + 4.0 * rows

@@ -11,7 +11,7 @@ from diagnose.attribution.causes import HOST_GROUPS, IDLE, OPERATORS, OPTIMIZER_
 from diagnose.diagnosis import Severity
 from diagnose.facts import Scalar
 from diagnose.metrics.kernel_groups.registry import GROUPS
-from diagnose.patch.worlds import settings
+from diagnose.patch.job_framework import settings
 from diagnose.rule.condition import Condition, RuleError, did_you_mean
 from diagnose.rule.lines import Lines
 from diagnose.rule.remedy import Remedy, remedy_of

@@ -36,8 +36,8 @@ class Lines(msgspec.Struct, frozen=True):
         """A description of these lines."""
         doing, calls = (" or ".join(sorted(names)) for names in (self.doing, self.calls))
         parts = (doing and f"of {doing}", calls and f"that call {calls}", self.excess and "beyond the other ranks")
-        told = " ".join(part for part in parts if part)
-        return f"lines {told}, where {self.holds.text}" if self.holds else f"lines {told}"
+        text = " ".join(part for part in parts if part)
+        return f"lines {text}, where {self.holds.text}" if self.holds else f"lines {text}"
 
     @property
     def of_loading(self) -> bool:

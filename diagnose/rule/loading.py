@@ -8,9 +8,9 @@ from pathlib import Path
 
 from diagnose.facts import Fact, Unknown
 from diagnose.rule.builder import rule_of
+from diagnose.rule.cached import CachedFiles, kept_files
 from diagnose.rule.condition import RuleError, did_you_mean, in_place_of
 from diagnose.rule.folder import builtin_rules
-from diagnose.rule.kept import KeptFiles, kept_files
 from diagnose.rule.needs import met
 from diagnose.rule.rule import SEVERITIES, Rule
 from diagnose.rule.rule_file import ExampleTable, parsed, text_of
@@ -54,14 +54,14 @@ def load_rule(path: Path, known: Mapping[str, str], *, tried: bool = True) -> Ru
     return _loaded(path, known, tried, None)
 
 
-def _loaded(path: Path, known: Mapping[str, str], tried: bool, kept: KeptFiles | None) -> Rule:
+def _loaded(path: Path, known: Mapping[str, str], tried: bool, kept: CachedFiles | None) -> Rule:
     if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", path.stem):
         raise RuleError("a rule file is named after its fault, such as data-wait.toml", where=path)
     return _checked(path, text_of(path), tuple(known.items()), tried, kept)
 
 
 @lru_cache(maxsize=1024)
-def _checked(path: Path, text: str, units: tuple[tuple[str, str], ...], tried: bool, kept: KeptFiles | None) -> Rule:
+def _checked(path: Path, text: str, units: tuple[tuple[str, str], ...], tried: bool, kept: CachedFiles | None) -> Rule:
     known = dict(units)
     rule = rule_of(path, parsed(text, path) if kept is None else kept.parsed(text, path), known)
     if tried:

@@ -18,7 +18,7 @@ def lacks(needs: Iterable[Need], facts: Facts) -> bool:
     return any(_known(name, facts) and facts[name].value != wanted for name, wanted in map(NEEDS.__getitem__, needs))
 
 
-def untold(needs: Iterable[Need], facts: Facts) -> list[str]:
+def unknown_needs(needs: Iterable[Need], facts: Facts) -> list[str]:
     """The facts that decide whether the needs are met, but are unknown."""
     return [name for name, _ in map(NEEDS.__getitem__, needs) if not _known(name, facts)]
 

@@ -34,7 +34,7 @@ class Remedy(msgspec.Struct, frozen=True):
         removes: the share of the step that disappears; it needs no replay.
         kernels: factor on the time of each group of kernels.
         fuses: groups whose kernels become one; in the worst case their launches still cost the host the same.
-        host: factor on host time by cause of the ledger.
+        host: factor on host time by cause of the breakdown.
         launches: factor on the host time of every launch outside the optimizer's step.
         communication: factor on the time of collectives.
         hides: whether collectives delay no kernel.
@@ -98,7 +98,7 @@ def remedy_of(
         where: the file, for messages.
         parse: reads an expression, given its text and its key.
         groups: names of the groups of kernels.
-        causes: the host causes of the ledger that a name stands for, itself alone or several.
+        causes: the host causes of the breakdown that a name stands for, itself alone or several.
 
     Raises:
         RuleError: a name is unknown, a factor is negative, or a replay comes without its assumption.

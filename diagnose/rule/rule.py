@@ -12,10 +12,10 @@ import msgspec
 from diagnose.diagnosis import NotAdvised, Patch, Severity
 from diagnose.errors.defects import netted
 from diagnose.facts import A_DEFECT, Capture, Facts, Scalar, Unknown, spoken
-from diagnose.patch.worlds import world_of
+from diagnose.patch.job_framework import framework_of
 from diagnose.rule.condition import Condition
 from diagnose.rule.lines import Lines
-from diagnose.rule.needs import OF_TRAINING, lacks, trains_nothing, untold
+from diagnose.rule.needs import OF_TRAINING, lacks, trains_nothing, unknown_needs
 from diagnose.rule.remedy import Remedy
 from diagnose.rule.rule_file import Answer, Effort, ExampleTable, Maturity, Need, RuleClass, Target
 
@@ -151,7 +151,7 @@ class Rule(msgspec.Struct, frozen=True):
         undecided = []
         for severity, condition in self.conditions:
             holds = condition.evaluate(facts)
-            if holds and (open_needs := untold(self.needs, facts)):
+            if holds and (open_needs := unknown_needs(self.needs, facts)):
                 return _unknown(open_needs, facts)
             if holds:
                 evidence = condition.evidence(facts)
@@ -232,10 +232,10 @@ class Rule(msgspec.Struct, frozen=True):
 
     def sentence(self, template: str, facts: Facts) -> str:
         """The template filled in: each fact formatted for sentences, each setting as this job makes it."""
-        world = world_of(facts)
+        job_framework = framework_of(facts)
 
         def told(setting: str, value: str | None) -> str:
-            return world.said(setting) if value is None else world.typed(setting, literal_eval(value))
+            return job_framework.said(setting) if value is None else job_framework.typed(setting, literal_eval(value))
 
         return filled(template, partial(_spoken, facts), told)
 

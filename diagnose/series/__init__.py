@@ -8,15 +8,15 @@ if TYPE_CHECKING:
     from diagnose.series.job_changes import changes
     from diagnose.series.several import read_runs
     from diagnose.series.sources import read_series, series_beside
-    from diagnose.series.told import told_without_traces
     from diagnose.series.tracks import Series, Track
+    from diagnose.series.without_traces import read_without_traces
 
 _HOMES = {
     "change": ("Change",),
     "job_changes": ("changes",),
     "several": ("read_runs",),
     "sources": ("read_series", "series_beside"),
-    "told": ("told_without_traces",),
+    "without_traces": ("read_without_traces",),
     "tracks": ("Series", "Track"),
 }
 __all__ = [
@@ -26,8 +26,8 @@ __all__ = [
     "changes",
     "read_runs",
     "read_series",
+    "read_without_traces",
     "series_beside",
-    "told_without_traces",
 ]
 
 

@@ -45,7 +45,7 @@ LOG_CALLS = "_step"  # W&B's: the calls of wandb.log
 _RATE = re.compile(r"(?:[ _-]per[ _-]|/\s*)(?:s|sec|secs|second)\W*\Z", re.IGNORECASE)
 
 
-class Column(msgspec.Struct, frozen=True):
+class LogColumn(msgspec.Struct, frozen=True):
     """A column of a log: its position, its name, its role, and its unit ("" when the name states none)."""
 
     at: int
@@ -70,16 +70,16 @@ class Stated(msgspec.Struct, frozen=True):
 NOTHING_STATED = Stated()
 
 
-def column(at: int, name: str) -> Column | None:
+def column(at: int, name: str) -> LogColumn | None:
     """The column called `name`, None if it is not about step times."""
-    role, unit = _told_by(name)
+    role, unit = _role_and_unit(name)
     if role is None and _SECTION.match(name):
-        role, unit = _told_by(_SECTION.sub("", name, count=1))
+        role, unit = _role_and_unit(_SECTION.sub("", name, count=1))
         role = role if role in _IN_SECTION else None
-    return None if role is None else Column(at, name, role, unit)
+    return None if role is None else LogColumn(at, name, role, unit)
 
 
-def _told_by(name: str) -> tuple[str | None, str]:
+def _role_and_unit(name: str) -> tuple[str | None, str]:
     """The role that a name stands for, and the unit that it ends with."""
     words = re.sub(r"^(?:it|iter|steps)_(?:s|sec)$", "its", _words(name))
     if words in _ROLE_OF:
@@ -94,15 +94,15 @@ def _words(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "_", name.lower().replace("µ", "u")).strip("_")
 
 
-def columns(names: Sequence[str], stated: Stated = NOTHING_STATED) -> dict[str, Column]:
+def columns(names: Sequence[str], stated: Stated = NOTHING_STATED) -> dict[str, LogColumn]:
     """The first column of each role; what the user stated comes first, and W&B's count of log calls last.
 
     Raises:
         ValueError: a stated column is not among the names, or holds no times; the message names it.
     """
-    of_role: dict[str, Column] = {}
+    of_role: dict[str, LogColumn] = {}
     if stated.step is not None:
-        of_role["step"] = Column(_at(names, stated.step), stated.step, "step")
+        of_role["step"] = LogColumn(_at(names, stated.step), stated.step, "step")
     if stated.time is not None:
         times = _of_times(_at(names, stated.time), stated.time)
         of_role[times.role] = times
@@ -121,14 +121,14 @@ def _at(names: Sequence[str], stated: str) -> int:
     return stripped.index(stated.strip())
 
 
-def _of_times(at: int, name: str) -> Column:
+def _of_times(at: int, name: str) -> LogColumn:
     """A column stated to hold times: the role by its name, else a duration, or a clock if it grows with the step."""
-    role, unit = _told_by(_SECTION.sub("", name, count=1))
+    role, unit = _role_and_unit(_SECTION.sub("", name, count=1))
     if role in _TIMES:
-        return Column(at, name, role, unit)
+        return LogColumn(at, name, role, unit)
     if _RATE.search(name):
         raise ValueError(f"{printable(name)[:200]} is a rate of something else than steps")
-    return Column(at, name, "time", _UNIT_OF.get(_words(name).rpartition("_")[2], ""))
+    return LogColumn(at, name, "time", _UNIT_OF.get(_words(name).rpartition("_")[2], ""))
 
 
 def label_columns(names: Sequence[str]) -> tuple[list[int], list[int]]:
@@ -153,11 +153,11 @@ def event_columns(names: Sequence[str]) -> dict[int, str]:
     return told
 
 
-def timed(of_role: dict[str, Column]) -> Column | None:
+def timed(of_role: dict[str, LogColumn]) -> LogColumn | None:
     """The column of step times: a duration before a rate before a clock."""
     return next((of_role[role] for role in _TIMES if role in of_role), None)
 
 
-def fits(of_role: dict[str, Column]) -> bool:
+def fits(of_role: dict[str, LogColumn]) -> bool:
     """Whether the columns are those of a log of step times."""
     return "step" in of_role and timed(of_role) is not None

@@ -9,7 +9,7 @@ from diagnose.errors import printable
 from diagnose.facts import duration
 from diagnose.series.change import Change, Confidence
 from diagnose.series.change_points import ALPHA, ChangePoints, search
-from diagnose.series.scope import Group, affected, culprits, groups, part_changes
+from diagnose.series.scope import JointChange, affected, culprits, groups, part_changes
 from diagnose.series.segments import MARGIN, MOST_BLOCKS
 from diagnose.series.tracks import Series, Track
 
@@ -40,7 +40,7 @@ def by_run(points: Sequence[ChangePoints]) -> dict[str, list[ChangePoints]]:
 
 def changes_at(series: Series, of_run: Mapping[str, Sequence[ChangePoints]]) -> list[Change]:
     """All changes of all runs."""
-    return [change for points in of_run.values() for change in _told(series, points)]
+    return [change for points in of_run.values() for change in _changes(series, points)]
 
 
 def surest(found: Sequence[Change]) -> tuple[Change, ...]:
@@ -48,12 +48,12 @@ def surest(found: Sequence[Change]) -> tuple[Change, ...]:
     return tuple(sorted(sorted(found, key=lambda c: c.p_value)[:MOST_CHANGES], key=lambda c: c.since_step))
 
 
-def _told(series: Series, points: Sequence[ChangePoints]) -> list[Change]:
+def _changes(series: Series, points: Sequence[ChangePoints]) -> list[Change]:
     tracks = [one.track for one in points]
     return [_change(series, tracks, group) for group in groups(points)]
 
 
-def _change(series: Series, tracks: Sequence[Track], group: Group) -> Change:
+def _change(series: Series, tracks: Sequence[Track], group: JointChange) -> Change:
     scope, ranks, hosts = affected(tracks, group.members)
     named_by, at = culprits(tracks, group) if scope == "job" else ("", ())
     guilty = [tracks[i] for i in at]
@@ -86,7 +86,7 @@ def _change(series: Series, tracks: Sequence[Track], group: Group) -> Change:
     return replace(change, says=spoken_change(change))
 
 
-def _confidence(group: Group, tracks: Sequence[Track]) -> Confidence:
+def _confidence(group: JointChange, tracks: Sequence[Track]) -> Confidence:
     track = tracks[group.members[0]]
     before = int(np.sum((track.step >= group.before_from) & (track.step < group.since)))
     after = int(np.sum((track.step >= group.since) & (track.step <= group.until)))

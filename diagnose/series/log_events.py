@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from diagnose.errors import printable
-from diagnose.series.tracks import Event
+from diagnose.series.tracks import LogEvent
 
 KINDS = ("checkpoint", "evaluation", "restart", "epoch", "gc", "compilation", "profiler", "log")
 MOST_EVENTS = 100_000
@@ -16,9 +16,9 @@ def kind_of(line: str) -> str | None:
     return next((kind for kind, told in _TOLD if told(low)), None)
 
 
-def event(kind: str, line: str, row: int, clock_s: float | None = None) -> Event:
+def event(kind: str, line: str, row: int, clock_s: float | None = None) -> LogEvent:
     """The event with the words of the line, without control characters and of bounded length."""
-    return Event(kind, printable(" ".join(line[: 4 * LONGEST_TEXT].split()))[:LONGEST_TEXT], row, clock_s)
+    return LogEvent(kind, printable(" ".join(line[: 4 * LONGEST_TEXT].split()))[:LONGEST_TEXT], row, clock_s)
 
 
 def _any(*words: str) -> Callable[[str], bool]:

@@ -8,9 +8,9 @@ import numpy as np
 
 from diagnose.arrays import Floats, Ints, Mask
 from diagnose.errors import UserError
-from diagnose.series.columns import LOG_CALLS, PARTS, UNIT_NAMES, UNITS_S, Column, timed
-from diagnose.series.set_right import Told
-from diagnose.series.steps_log import MOST_ROWS, Table
+from diagnose.series.columns import LOG_CALLS, PARTS, UNIT_NAMES, UNITS_S, LogColumn, timed
+from diagnose.series.corrections import Corrections
+from diagnose.series.steps_log import MOST_ROWS, LogTable
 from diagnose.series.tracks import Track
 
 MOST_TRACKS = 16_384
@@ -23,7 +23,7 @@ _ROW = "row"  # goes with the samples like their parts
 _TICKS = 20  # of the clock, that a sample is long
 
 
-class Reading(msgspec.Struct, frozen=True):
+class TimeReading(msgspec.Struct, frozen=True):
     """The interpretation of a table's times.
 
     Attributes:
@@ -41,7 +41,7 @@ class Reading(msgspec.Struct, frozen=True):
     clock_s: Floats | None
 
 
-def reading_of(table: Table, unit: str | None = None) -> Reading:
+def reading_of(table: LogTable, unit: str | None = None) -> TimeReading:
     """Interpret the times of the table; `unit` is that of a column whose name states none."""
     chosen = timed(table.columns)
     assert chosen is not None
@@ -50,10 +50,10 @@ def reading_of(table: Table, unit: str | None = None) -> Reading:
     if kind != "clock" and "clock" in table.columns:
         values = np.asarray(table.values["clock"], np.float64)
         clock = values * UNITS_S[table.columns["clock"].unit or ("s" if table.dated else _size_of_clock(values))]
-    return Reading(kind, np.asarray(table.values[chosen.role], np.float64) * factor, says, unit, clock)
+    return TimeReading(kind, np.asarray(table.values[chosen.role], np.float64) * factor, says, unit, clock)
 
 
-def takes_unit(table: Table) -> bool:
+def takes_unit(table: LogTable) -> bool:
     """Whether a unit that the user states applies to any of the table's times."""
     chosen = timed(table.columns)
     times = [table.columns[role] for role in PARTS if role in table.columns]
@@ -62,7 +62,9 @@ def takes_unit(table: Table) -> bool:
     return any(not column.unit for column in times)
 
 
-def tracks_of(table: Table, read: Reading, told: Told, rank: int | None, of_run: Mask) -> tuple[Track, ...]:
+def tracks_of(
+    table: LogTable, read: TimeReading, told: Corrections, rank: int | None, of_run: Mask
+) -> tuple[Track, ...]:
     """Return the tracks of a run; corrections are added to `told`.
 
     Args:
@@ -114,7 +116,7 @@ def missing_ranks(tracks: Sequence[Track]) -> list[str]:
     return told
 
 
-def _reading(table: Table, chosen: Column, unit: str | None) -> tuple[str, float, str]:
+def _reading(table: LogTable, chosen: LogColumn, unit: str | None) -> tuple[str, float, str]:
     """ "duration", "rate" or "clock", the factor to seconds, and both in words."""
     values = np.asarray(table.values[chosen.role], np.float64)
     kind = chosen.role
@@ -131,7 +133,7 @@ def _reading(table: Table, chosen: Column, unit: str | None) -> tuple[str, float
     return kind, 1.0, f"{chosen.name}: read as seconds, since its name states no unit"
 
 
-def _factor(column: Column, unit: str | None) -> float:
+def _factor(column: LogColumn, unit: str | None) -> float:
     return UNITS_S[column.unit or unit or "s"]
 
 
@@ -141,7 +143,7 @@ def _size_of_clock(values: Floats) -> str:
     return "ns" if size > 1e17 else "us" if size > 1e14 else "ms" if size > 1e11 else "s"
 
 
-def _rises(table: Table, values: Floats) -> bool:
+def _rises(table: LogTable, values: Floats) -> bool:
     """Whether the values grow with the step again and again and hardly ever fall, as those of a clock do."""
     step = np.asarray(table.values["step"], np.float64)
     known = np.isfinite(step) & np.isfinite(values)
@@ -151,7 +153,7 @@ def _rises(table: Table, values: Floats) -> bool:
     return rises >= _LEAST_RISES and falls <= _MOST_FALLS * rises and float(np.sum(grows)) > 0
 
 
-def _by_rank(table: Table, usable: Mask, rank: int | None) -> list[tuple[Ints, int | None, str]]:
+def _by_rank(table: LogTable, usable: Mask, rank: int | None) -> list[tuple[Ints, int | None, str]]:
     """(rows, rank, host) of each track: by rank if it is logged, else by host, else all rows as one."""
     hosts = np.array(table.hosts, object) if table.hosts else None
     numbers = table.values.get("rank")
@@ -176,7 +178,7 @@ def _by_rank(table: Table, usable: Mask, rank: int | None) -> list[tuple[Ints, i
 
 
 def _track(
-    step: Ints, value: Floats, kind: str, parts: dict[str, Floats], told: Told, merge: bool
+    step: Ints, value: Floats, kind: str, parts: dict[str, Floats], told: Corrections, merge: bool
 ) -> tuple[Ints, Floats, float, dict[str, Floats]]:
     """Steps in order, seconds per step, steps per sample, and the parts."""
     rows, restarts = _in_order(step, told, merge)
@@ -205,7 +207,7 @@ def _track(
     return step, seconds, max(covers, 1.0), parts
 
 
-def _in_order(step: Ints, told: Told, merge: bool) -> tuple[Ints, Ints]:
+def _in_order(step: Ints, told: Corrections, merge: bool) -> tuple[Ints, Ints]:
     """Rows in the order of their steps, of a step that comes again the last; and the rows at which the job resumed."""
     restarts = np.zeros(0, np.int64)
     rows = np.arange(len(step))
@@ -239,7 +241,7 @@ def stray(step: Ints) -> Mask:
     return stray
 
 
-def _ticking(clock: Floats, told: Told) -> Ints:
+def _ticking(clock: Floats, told: Corrections) -> Ints:
     """Every k-th row, if single rows are shorter than 20 ticks of a clock that often stands still."""
     rows = np.flatnonzero(np.isfinite(clock))
     apart = np.diff(clock[rows])
@@ -253,7 +255,7 @@ def _ticking(clock: Floats, told: Told) -> Ints:
 
 
 def _merged(
-    step: Ints, seconds: Floats, parts: dict[str, Floats], told: Told
+    step: Ints, seconds: Floats, parts: dict[str, Floats], told: Corrections
 ) -> tuple[Ints, Floats, float, dict[str, Floats]]:
     """The median of the rows of each step."""
     kept, first = np.unique(step, return_index=True)
@@ -269,7 +271,7 @@ def _merged(
     return kept, middle, covers, {name: parts[name][order][first] for name in (_ROW,) if name in parts}
 
 
-def reservations(table: Table) -> list[str]:
+def reservations(table: LogTable) -> list[str]:
     """A sentence for each reservation about a log: not all was read, or its steps are calls of wandb.log."""
     told = [f"only the first {MOST_ROWS:,} rows are read"] if table.cut else []
     if table.columns["step"].name.strip() == LOG_CALLS:

@@ -5,17 +5,19 @@ from msgspec.structs import replace
 
 from diagnose.arrays import Floats, Ints, Mask
 from diagnose.errors import UserError
-from diagnose.series.beside_steps import SEPARATOR
-from diagnose.series.ordering import Reading, reading_of, tracks_of
-from diagnose.series.set_right import Told
-from diagnose.series.steps_log import Table
-from diagnose.series.tracks import Run, StepLog, Track
+from diagnose.series.corrections import Corrections
+from diagnose.series.ordering import TimeReading, reading_of, tracks_of
+from diagnose.series.row_labels import SEPARATOR
+from diagnose.series.steps_log import LogTable
+from diagnose.series.tracks import LoggedRun, LoggedSteps, Track
 
 MOST_RUNS = 1000
 _MOSTLY = 0.99
 
 
-def runs_of(table: Table, unit: str | None = None, rank: int | None = None) -> tuple[list[Track], list[Run], str, Told]:
+def runs_of(
+    table: LogTable, unit: str | None = None, rank: int | None = None
+) -> tuple[list[Track], list[LoggedRun], str, Corrections]:
     """The tracks and the runs of a table, how its times were read, and what was set right; arguments as `tracks_of`.
 
     Raises:
@@ -24,17 +26,17 @@ def runs_of(table: Table, unit: str | None = None, rank: int | None = None) -> t
     read = reading_of(table, unit)
     if len(table.labels) > MOST_RUNS:
         raise UserError("too many runs in the log", why=f"{len(table.labels):,} different runs")
-    tracks, runs, told = list[Track](), list[Run](), Told()
+    tracks, runs, corrections = list[Track](), list[LoggedRun](), Corrections()
     for at, (job, name) in enumerate(_names(table.labels) or [("", "")]):
         rows = np.asarray(table.label, np.int64) == at if len(table.label) else np.ones(len(table.values["step"]), bool)
-        here = Told()
+        here = Corrections()
         of_run = tracks_of(table, read, here, rank, rows)
-        told = told.joined(here)
+        corrections = corrections.joined(here)
         per_step = _counts_per_step(table, rows)
         tracks += [replace(track, run=name, counts_per_step=per_step) for track in of_run]
         events = tuple(table.events) if len(table.labels) < 2 else ()
-        runs.append(Run(name, job, _gpus(table, rows, len(of_run)), _log(table, read, rows), events))
-    return tracks, runs, read.says, told
+        runs.append(LoggedRun(name, job, _gpus(table, rows, len(of_run)), _log(table, read, rows), events))
+    return tracks, runs, read.says, corrections
 
 
 def _names(labels: list[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -57,7 +59,7 @@ def _telling(cells: list[list[str]]) -> list[str]:
     return [" ".join(cell for cell, alike in zip(one, same, strict=True) if not alike) for one in cells]
 
 
-def _counts_per_step(table: Table, rows: Mask) -> float:
+def _counts_per_step(table: LogTable, rows: Mask) -> float:
     """The global batch size if the log counts samples (all its counts are whole batches, one apart), else 1."""
     if "batch" not in table.values:
         return 1.0
@@ -70,7 +72,7 @@ def _counts_per_step(table: Table, rows: Mask) -> float:
     return size if len(step) > 1 and whole and float(np.median(np.diff(step))) == size else 1.0
 
 
-def _gpus(table: Table, rows: Mask, tracks: int) -> int | None:
+def _gpus(table: LogTable, rows: Mask, tracks: int) -> int | None:
     """The GPUs of the run: as the log states, else its ranks if it has several."""
     stated = np.asarray(table.values.get("gpus", ()), np.float64)
     stated = stated[rows] if len(stated) else stated
@@ -80,7 +82,7 @@ def _gpus(table: Table, rows: Mask, tracks: int) -> int | None:
     return tracks if tracks > 1 else None
 
 
-def _log(table: Table, read: Reading, rows: Mask) -> StepLog | None:
+def _log(table: LogTable, read: TimeReading, rows: Mask) -> LoggedSteps | None:
     """The rows of the run's first rank, if they have a clock."""
     clock = _clock(table, read)
     if clock is None:
@@ -96,10 +98,10 @@ def _log(table: Table, read: Reading, rows: Mask) -> StepLog | None:
         with np.errstate(divide="ignore"):
             duration = 1 / read.seconds if read.kind == "rate" else read.seconds
         duration[~(np.isfinite(duration) & (duration > 0) & (duration < 1e9))] = np.nan
-    return StepLog(at, step[at], clock[at], duration[at]) if len(at) else None
+    return LoggedSteps(at, step[at], clock[at], duration[at]) if len(at) else None
 
 
-def _clock(table: Table, read: Reading) -> Floats | None:
+def _clock(table: LogTable, read: TimeReading) -> Floats | None:
     if "wall" in table.values:
         return np.asarray(table.values["wall"], np.float64)
     if read.kind == "clock":

@@ -18,7 +18,7 @@ _OTHERS = 0.25
 
 
 @dataclass(frozen=True)
-class Group:
+class JointChange:
     """Changes of several tracks that are one: steps [since, until), against those from `before_from` on."""
 
     kind: str
@@ -32,7 +32,7 @@ class Group:
     members: tuple[int, ...]
 
 
-def groups(points: Sequence[ChangePoints]) -> tuple[Group, ...]:
+def groups(points: Sequence[ChangePoints]) -> tuple[JointChange, ...]:
     """The changes of all tracks that agree in direction and place, in order."""
     clusters: list[list[tuple[int, int, Shift]]] = []
     for item in _listed(points):
@@ -71,7 +71,7 @@ def _width(track: Track, shift: Shift) -> int:
     return int(track.step[min(shift.high, len(track) - 1)] - track.step[shift.low])
 
 
-def _group(points: Sequence[ChangePoints], cluster: list[tuple[int, int, Shift]]) -> Group:
+def _group(points: Sequence[ChangePoints], cluster: list[tuple[int, int, Shift]]) -> JointChange:
     _, first, shift = cluster[0]
     track = points[first].track
     since = int(np.median([step for step, _, _ in cluster]))
@@ -83,7 +83,7 @@ def _group(points: Sequence[ChangePoints], cluster: list[tuple[int, int, Shift]]
         for position, one in enumerate(points)
         if position not in members and _takes_part(one.track, begin, since, end, ratio)
     ]
-    return Group(
+    return JointChange(
         shift.kind,
         since,
         (min(_step(track, shift.low), since), max(_step(track, min(shift.high, len(track) - 1)), since)),
@@ -133,7 +133,7 @@ def _hosts(tracks: Sequence[Track]) -> tuple[str, ...]:
     return tuple(sorted({t.host for t in tracks if t.host}))
 
 
-def part_changes(tracks: Sequence[Track], group: Group) -> tuple[PartChange, ...]:
+def part_changes(tracks: Sequence[Track], group: JointChange) -> tuple[PartChange, ...]:
     """The logged parts of a step before and after the change."""
     changes = []
     for name in PARTS:
@@ -144,13 +144,13 @@ def part_changes(tracks: Sequence[Track], group: Group) -> tuple[PartChange, ...
     return tuple(changes)
 
 
-def _part(track: Track, name: str, group: Group) -> tuple[float, float] | None:
+def _part(track: Track, name: str, group: JointChange) -> tuple[float, float] | None:
     if name not in track.parts:
         return None
     return medians_around(track, track.parts[name], group.before_from, group.since, group.until)
 
 
-def culprits(tracks: Sequence[Track], group: Group) -> tuple[str, tuple[int, ...]]:
+def culprits(tracks: Sequence[Track], group: JointChange) -> tuple[str, tuple[int, ...]]:
     """The logged part that shows who makes all ranks slower, and the tracks that do; ("", ()) if none does.
 
     That is a rank whose compute or data time grew by half of the step's change while the others' did not; or one that

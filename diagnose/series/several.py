@@ -10,7 +10,7 @@ from diagnose.errors import WrongUsage, shown_path
 from diagnose.series.columns import Stated
 from diagnose.series.not_taken import UnitNotTaken
 from diagnose.series.sources import read_series
-from diagnose.series.tracks import Run, Series, Track
+from diagnose.series.tracks import LoggedRun, Series, Track
 
 
 def read_runs(
@@ -24,11 +24,11 @@ def read_runs(
         return read_series(paths[0], unit, step_column, time_column)
     units = _units_taken(paths, Stated(step_column, time_column, unit))
     each = [read_series(path, taken, step_column, time_column) for path, taken in zip(paths, units, strict=True)]
-    names = _told_apart([shown_path(path) for path in paths])
-    tracks, runs, notes = list[Track](), list[Run](), list[str]()
+    names = _distinguished([shown_path(path) for path in paths])
+    tracks, runs, notes = list[Track](), list[LoggedRun](), list[str]()
     for name, one in zip(names, each, strict=True):
         tracks += [replace(track, run=f"{name} {track.run}".strip()) for track in one.tracks]
-        of_path = one.runs or (Run(),)
+        of_path = one.runs or (LoggedRun(),)
         runs += [replace(run, name=f"{name} {run.name}".strip()) for run in of_path]
         notes += [f"{name}: {note}" for note in one.notes]
     unknown = next((one.unknown for one in each if one.unknown is not None), None) if not tracks else None
@@ -37,7 +37,7 @@ def read_runs(
     return Series(each[0].kind, files, each[0].unit, tuple(tracks), restarts, tuple(notes), unknown, tuple(runs))
 
 
-def _told_apart(paths: Sequence[str]) -> list[str]:
+def _distinguished(paths: Sequence[str]) -> list[str]:
     """The shortest ends of the paths by which all differ."""
     parts = [path.split("/") for path in paths]
     for count in range(1, max(map(len, parts)) + 1):

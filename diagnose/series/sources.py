@@ -11,15 +11,15 @@ from diagnose.decoding import finite
 from diagnose.errors import UserError, WrongUsage, pass_over, shown_path
 from diagnose.facts import Unknown, another_run
 from diagnose.probes.protocol import STEP_LOG, rank_in
-from diagnose.series.armed_log import ArmedLog, read_armed_log
-from diagnose.series.columns import Column, Stated
+from diagnose.series.columns import LogColumn, Stated
+from diagnose.series.corrections import Corrections
 from diagnose.series.not_taken import UnitNotTaken, refuse_names, refuse_unit, unit_not_taken
 from diagnose.series.ordering import missing_ranks, reservations, takes_unit
 from diagnose.series.places import CAPTURE_NAME, CHECKPOINT, LOGS, STATE, is_window, step_logs
 from diagnose.series.runs import runs_of
-from diagnose.series.set_right import Told
-from diagnose.series.steps_log import Table, read_csv, read_jsonl, read_state, state_table
-from diagnose.series.tracks import Run, Series, Track
+from diagnose.series.steps_log import LogTable, read_csv, read_jsonl, read_state, state_table
+from diagnose.series.timing_log import TimingLog, read_timing_log
+from diagnose.series.tracks import LoggedRun, Series, Track
 from diagnose.series.windows import windows
 from diagnose.trace.record import record_beside, timed_steps
 
@@ -109,10 +109,10 @@ def _armed_beside(folder: Path, stated: Stated) -> Series | None:
 
 
 def _armed(paths: Sequence[Path]) -> Series:
-    return armed_series(paths, [read_armed_log(path) for path in paths])
+    return timing_series(paths, [read_timing_log(path) for path in paths])
 
 
-def armed_series(paths: Sequence[Path], logs: Sequence[ArmedLog]) -> Series:
+def timing_series(paths: Sequence[Path], logs: Sequence[TimingLog]) -> Series:
     """All steps of an armed run but those with the profiler on: the step logs at `paths`, one for each rank."""
     series = _of_tables([(path, log.table()) for path, log in zip(paths, logs, strict=True)], None, "armed")
     unread = sum(log.unread for log in logs)
@@ -202,33 +202,33 @@ def _logs(folder: Path, stated: Stated) -> Series | None:
     return _of_tables(fitting, stated.unit, "csv")
 
 
-def _table(path: Path, stated: Stated) -> Table:
+def _table(path: Path, stated: Stated) -> LogTable:
     return (read_jsonl if _suffix(path) in _JSON_LINES else read_csv)(path, stated)
 
 
-def _of_tables(tables: Sequence[tuple[Path, Table]], unit: str | None, kind: str) -> Series:
-    tracks, runs = list[Track](), list[Run]()
-    told, reads, reserved = Told(), [], list[str]()
+def _of_tables(tables: Sequence[tuple[Path, LogTable]], unit: str | None, kind: str) -> Series:
+    tracks, runs = list[Track](), list[LoggedRun]()
+    corrections, reads, reserved = Corrections(), [], list[str]()
     if unit is not None and not any(takes_unit(table) for _, table in tables):
         raise unit_not_taken(tables[0][0], "the log states the unit of its times, or has none")
     for path, table in tables:
         named = _RANK_IN_NAME.search(path.name) if len(tables) > 1 else None
-        tracks_read, runs_read, read, told_here = runs_of(table, unit, int(named[1]) if named else None)
+        tracks_read, runs_read, read, corrections_here = runs_of(table, unit, int(named[1]) if named else None)
         tracks += tracks_read
         runs += runs_read if not runs or not named else []  # if each rank has a log, those of the first
         reads.append(read)
         reserved += [one for one in reservations(table) if one not in reserved]
-        told = told.joined(told_here)
+        corrections = corrections.joined(corrections_here)
     if len(tables) > 1 and runs:
         runs = [replace(runs[0], gpus=runs[0].gpus or len(tracks))]
     absent = missing_ranks(tracks) if len(runs) == 1 else []
-    notes = (*reserved, *told.notes(), *absent)
+    notes = (*reserved, *corrections.notes(), *absent)
     files = tuple(shown_path(path) for path, _ in tables)
     unknown = (
         None if tracks else Unknown("no row has a step and a positive time", another_run("log the time of every step"))
     )
     order = sorted(tracks, key=lambda t: (t.rank is None, t.rank or 0, t.host)) if len(runs) == 1 else tracks
-    restarts = tuple(sorted(told.restarts)) if len(runs) == 1 else ()
+    restarts = tuple(sorted(corrections.restarts)) if len(runs) == 1 else ()
     return Series(kind, files, reads[0], tuple(order), restarts, notes, unknown, tuple(runs))
 
 
@@ -248,7 +248,7 @@ def _of_state(path: Path, stated: Stated) -> Series:
     history = read_state(path)
     table = state_table(history)
     if table is not None:
-        if table.columns.get("clock", Column(0, "", "")).name == "wall_time":
+        if table.columns.get("clock", LogColumn(0, "", "")).name == "wall_time":
             return _of_tables([(path, table)], stated.unit, "tensorboard")
         series = _of_tables([(path, table)], stated.unit, "trainer_state")
         return replace(series, notes=(*series.notes, "each sample is the mean of the steps between two entries"))

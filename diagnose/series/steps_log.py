@@ -13,11 +13,11 @@ import msgspec
 
 from diagnose.decoding import encodable, finite
 from diagnose.errors import UserError, WrongUsage, printable
-from diagnose.series.beside_steps import Labels, Told
-from diagnose.series.columns import Column, Stated, columns, fits
+from diagnose.series.columns import LogColumn, Stated, columns, fits
 from diagnose.series.lines import lines_of
 from diagnose.series.log_events import MOST_EVENTS, event
-from diagnose.series.tracks import Event
+from diagnose.series.row_labels import RowEvents, RunLabels
+from diagnose.series.tracks import LogEvent
 from diagnose.trace.source import opened
 
 MOST_ROWS = 2_000_000
@@ -31,7 +31,7 @@ _DO = (
 )
 
 
-class Table(msgspec.Struct):
+class LogTable(msgspec.Struct):
     """The columns of a log with step times, shape (rows,) each; a cell that is not a number is NaN.
 
     Attributes:
@@ -44,19 +44,19 @@ class Table(msgspec.Struct):
         cut: whether the log has more rows than are read.
     """
 
-    columns: dict[str, Column]
+    columns: dict[str, LogColumn]
     values: dict[str, "array[float]"] = msgspec.field(default_factory=dict)
     hosts: list[str] = msgspec.field(default_factory=list)
     name: str = ""
     labels: list[tuple[str, str]] = msgspec.field(default_factory=list)
     label: "array[int]" = msgspec.field(default_factory=lambda: array("l"))
-    events: list[Event] = msgspec.field(default_factory=list)
+    events: list[LogEvent] = msgspec.field(default_factory=list)
     dated: bool = False
     cut: bool = False
 
-    def take(self, rows: Iterable[Sequence[Any]], names: Sequence[str] = ()) -> "Table":
+    def take(self, rows: Iterable[Sequence[Any]], names: Sequence[str] = ()) -> "LogTable":
         """Read `rows`, at most `MOST_ROWS`; `names` are all columns, which are searched for runs and events."""
-        labelled, told = Labels(names), Told(names)
+        labelled, row_events = RunLabels(names), RowEvents(names)
         numbers = [(self.values.setdefault(r, array("d")), c.at) for r, c in self.columns.items() if r in _NUMERIC]
         host, known = self.columns.get("host"), dict[str, str]()
         for count, row in enumerate(rows):
@@ -70,8 +70,8 @@ class Table(msgspec.Struct):
                 self.hosts.append(known.setdefault(name, name))
             if labelled.places:
                 self.label.append(labelled.of(row))
-            if told.places and len(self.events) < MOST_EVENTS:
-                told.take(row, count, self.events)
+            if row_events.places and len(self.events) < MOST_EVENTS:
+                row_events.take(row, count, self.events)
         self.labels = list(labelled.known)
         return self
 
@@ -95,7 +95,7 @@ class Table(msgspec.Struct):
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
-def read_csv(path: Path, stated: Stated) -> Table:
+def read_csv(path: Path, stated: Stated) -> LogTable:
     """The table of a CSV file with a header; comma, semicolon or tab.
 
     Raises:
@@ -113,12 +113,12 @@ def read_csv(path: Path, stated: Stated) -> Table:
     if delimiter == ";":
         rows = ([cell.replace(",", ".") for cell in row] for row in rows)
     try:
-        return Table(used).take(rows, names[:2000])
+        return LogTable(used).take(rows, names[:2000])
     except csv.Error as error:
         raise UserError("cannot read the log", where=path, why=str(error)) from error
 
 
-def read_jsonl(path: Path, stated: Stated) -> Table:
+def read_jsonl(path: Path, stated: Stated) -> LogTable:
     """The table of a file with one JSON object in each line; lines that are none are passed over.
 
     Raises:
@@ -127,7 +127,7 @@ def read_jsonl(path: Path, stated: Stated) -> Table:
     first = [row for _, row in zip(range(200), _objects(path), strict=False)]
     names = list(dict.fromkeys(key for row in first for key in row))
     used = _fitting(path, names, stated)
-    return Table(used).take(([row.get(name) for name in names] for row in _objects(path)), names[:2000])
+    return LogTable(used).take(([row.get(name) for name in names] for row in _objects(path)), names[:2000])
 
 
 def read_state(path: Path) -> list[dict[str, Any]]:
@@ -156,7 +156,7 @@ def read_state(path: Path) -> list[dict[str, Any]]:
     return [entry for entry in history[:MOST_ROWS] if isinstance(entry, dict)]
 
 
-def state_table(history: list[dict[str, Any]]) -> Table | None:
+def state_table(history: list[dict[str, Any]]) -> LogTable | None:
     """The log entries with their times; None when they have none.
 
     transformers writes `train_runtime`, the seconds since training began, into each entry only with
@@ -166,7 +166,7 @@ def state_table(history: list[dict[str, Any]]) -> Table | None:
     used = columns(names)
     if not fits(used):
         return None
-    clock, paused, rows, wall, events = used.get("clock"), 0.0, list[Any](), array("d"), list[Event]()
+    clock, paused, rows, wall, events = used.get("clock"), 0.0, list[Any](), array("d"), list[LogEvent]()
     for entry in history:
         if "eval_runtime" in entry:
             paused += max(finite(entry["eval_runtime"], 0, _LARGEST) or 0.0, 0.0)
@@ -177,14 +177,14 @@ def state_table(history: list[dict[str, Any]]) -> Table | None:
                 wall.append(_number(row[clock.at]))
                 row[clock.at] = wall[-1] - paused
             rows.append(row)
-    table = Table(used).take(rows, [name if name == "epoch" else "" for name in names])
+    table = LogTable(used).take(rows, [name if name == "epoch" else "" for name in names])
     table.events = sorted([*table.events, *events[:MOST_EVENTS]], key=lambda one: one.row)
     if len(wall) == len(rows):
         table.values["wall"] = wall
     return table
 
 
-def _fitting(path: Path, names: Sequence[str], stated: Stated) -> dict[str, Column]:
+def _fitting(path: Path, names: Sequence[str], stated: Stated) -> dict[str, LogColumn]:
     listed = ", ".join(printable(name)[:40] for name in names[:20]) or "none"
     try:
         used = columns([name[:200] for name in names[:2000]], stated)

@@ -12,12 +12,12 @@ from msgspec.structs import replace
 
 from diagnose.decoding import finite
 from diagnose.errors import UserError
-from diagnose.series.columns import UNITS_S, Column
+from diagnose.series.columns import UNITS_S, LogColumn
 from diagnose.series.lines import lines_of
 from diagnose.series.log_events import MOST_EVENTS, event, kind_of
 from diagnose.series.log_formats import BATCH, FORMATS, WORLD, clock_of, plain_line, rank_of
-from diagnose.series.steps_log import MOST_ROWS, Table
-from diagnose.series.tracks import Event
+from diagnose.series.steps_log import MOST_ROWS, LogTable
+from diagnose.series.tracks import LogEvent
 
 LONGEST = 4096  # characters of a line that are looked at
 _MLLOG = ":::MLLOG"
@@ -44,7 +44,7 @@ class _Read:
     """The lines read so far; events count the rows of all forms before them."""
 
     rows: "array[float]" = field(default_factory=lambda: array("d"))  # of each row its six numbers
-    events: list[Event] = field(default_factory=list)
+    events: list[LogEvent] = field(default_factory=list)
     batch: float = _NAN
     gpus: float = _NAN
     cut: bool = False
@@ -55,7 +55,7 @@ class _Read:
         return len(self.rows) // len(_Row._fields)
 
 
-def read_text(path: Path) -> Table:
+def read_text(path: Path) -> LogTable:
     """Read a text log of training into a table.
 
     Columns are `step`, `duration` if the lines state the time of a step, `clock` if they begin with one, and `rank`;
@@ -154,7 +154,7 @@ def _mllog(line: str, read: _Read) -> None:
             read.events.append(event(kind, key, read.count, None if clock != clock else clock))
 
 
-def _table(read: _Read, path: Path) -> Table:
+def _table(read: _Read, path: Path) -> LogTable:
     """The rows of the form that has most of them; of forms that have half as many, one that states times."""
     rows = np.asarray(read.rows).reshape(-1, len(_Row._fields))
     forms = Counter(rows[:, 0].tolist())
@@ -164,13 +164,13 @@ def _table(read: _Read, path: Path) -> Table:
     kept = np.flatnonzero(rows[:, 0] == form)
     _, step, seconds, clock, dated, rank = rows[kept].T
     name = "MLPerf's log" if form < 0 else FORMATS[int(form)].name
-    table = Table({"step": Column(0, "step", "step")}, name=name, cut=read.cut)
+    table = LogTable({"step": LogColumn(0, "step", "step")}, name=name, cut=read.cut)
     table.values["step"] = array("d", step)
     for role, known in (("duration", seconds), ("clock", clock), ("rank", rank)):
         if np.isfinite(known).sum() >= _MOSTLY * len(kept):
             words = "step times" if role == "duration" else role
             unit = "" if role == "rank" else "s"
-            table.columns[role] = Column(len(table.columns), f"{words} in lines of {name}", role, unit)
+            table.columns[role] = LogColumn(len(table.columns), f"{words} in lines of {name}", role, unit)
             table.values[role] = array("d", known)
     for role, value in (("batch", read.batch), ("gpus", read.gpus)):
         if value == value:

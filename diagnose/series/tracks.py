@@ -62,7 +62,7 @@ class Track(msgspec.Struct, frozen=True):
         return len(self.step)
 
 
-class Event(msgspec.Struct, frozen=True):
+class LogEvent(msgspec.Struct, frozen=True):
     """An event in a log that is not a step: its kind (`log_events.KINDS`), its words, and its time.
 
     Attributes:
@@ -78,11 +78,11 @@ class Event(msgspec.Struct, frozen=True):
     clock_s: float | None = None
 
 
-class StepLog(msgspec.Struct, frozen=True):
+class LoggedSteps(msgspec.Struct, frozen=True):
     """The rows of one rank as they were logged, restarts and all, shape (n,) each; NaN for missing.
 
     Attributes:
-        row: their places in the log, increasing; `Event.row` and `Track.rows` count in the same way.
+        row: their places in the log, increasing; `LogEvent.row` and `Track.rows` count in the same way.
         step: the steps as the log counts them.
         clock_s: time in seconds at which the row was logged.
         duration_s: seconds of one step, if the log states it.
@@ -94,7 +94,7 @@ class StepLog(msgspec.Struct, frozen=True):
     duration_s: Floats
 
 
-class Run(msgspec.Struct, frozen=True):
+class LoggedRun(msgspec.Struct, frozen=True):
     """One run of a job: its name and its job's, its number of GPUs if known, and its log.
 
     Attributes:
@@ -108,8 +108,8 @@ class Run(msgspec.Struct, frozen=True):
     name: str = ""
     job: str = ""
     gpus: int | None = None
-    log: StepLog | None = None
-    events: tuple[Event, ...] = ()
+    log: LoggedSteps | None = None
+    events: tuple[LogEvent, ...] = ()
 
 
 class Series(msgspec.Struct, frozen=True):
@@ -134,5 +134,5 @@ class Series(msgspec.Struct, frozen=True):
     restarts: tuple[int, ...] = ()
     notes: tuple[str, ...] = ()
     unknown: Unknown | None = None
-    runs: tuple[Run, ...] = ()
+    runs: tuple[LoggedRun, ...] = ()
     machines: tuple[MachineReadings, ...] | None = None

@@ -41,7 +41,7 @@ class Kind(NamedTuple):
     tags: frozenset[str] = frozenset()
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
+class KernelNameRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
     """A row of the table.
 
     It matches names in which `pattern` is found and `without` is not, and which lie in the namespace `within`.
@@ -73,7 +73,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
         return None if match and self.exception and self.exception.search(name) else match
 
 
-class Operation(Row, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
+class Operation(KernelNameRow, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
     """The work of the kernels with a matching name, in the fields of `Kind`."""
 
     family: str
@@ -82,42 +82,42 @@ class Operation(Row, frozen=True, kw_only=True, forbid_unknown_fields=True, dict
     tags: frozenset[str] = frozenset()
 
 
-class Precision(Row, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
+class KernelPrecision(KernelNameRow, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
     """The type in which matrix kernels with a matching name compute, and whether tensor cores do the work."""
 
     precision: str
     tensor_cores: bool | None = None
 
 
-class Element(Row, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
+class Element(KernelNameRow, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
     """The type of the data in a name, "" if the name only gives its size, and the bytes of an element."""
 
     type: str
     bytes: int
 
 
-class Collective(Row, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
+class Collective(KernelNameRow, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
     """The collective that kernels and annotations of a name run."""
 
     kind: str
 
 
-class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class KernelNameTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The sections of `kernel_names.toml`, their rows in order."""
 
     operation: tuple[Operation, ...]
-    precision: tuple[Precision, ...]
+    precision: tuple[KernelPrecision, ...]
     element: tuple[Element, ...]
     collective: tuple[Collective, ...]
 
 
-AnyRow = TypeVar("AnyRow", bound=Row)
+AnyRow = TypeVar("AnyRow", bound=KernelNameRow)
 
 
 @cache
-def table() -> Table:
+def table() -> KernelNameTable:
     """The table of kernel names, read once."""
-    return msgspec.toml.decode(_TABLE.read_bytes(), type=Table)
+    return msgspec.toml.decode(_TABLE.read_bytes(), type=KernelNameTable)
 
 
 @lru_cache(_MOST_NAMES)

@@ -6,35 +6,35 @@ from typing import TYPE_CHECKING, Any
 from diagnose.trace.choices import Loading
 
 if TYPE_CHECKING:
-    from diagnose.trace.columns import Collectives, Loss, Trace
+    from diagnose.trace.columns import Collectives, ReadingLoss, Trace
     from diagnose.trace.discover import find_run
     from diagnose.trace.execution import with_shapes
     from diagnose.trace.loading import load, load_all
     from diagnose.trace.merged import ranks_of
     from diagnose.trace.reader import read
     from diagnose.trace.remote import displayed, on_this_machine
-    from diagnose.trace.runs import Run
+    from diagnose.trace.runs import TracedRun
     from diagnose.trace.streams import is_stream
     from diagnose.trace.workers import worthwhile
 
 _HOMES = {
-    "columns": ("Collectives", "Loss", "Trace"),
+    "columns": ("Collectives", "ReadingLoss", "Trace"),
     "discover": ("find_run",),
     "execution": ("with_shapes",),
     "loading": ("load", "load_all"),
     "merged": ("ranks_of",),
     "reader": ("read",),
     "remote": ("displayed", "on_this_machine"),
-    "runs": ("Run",),
+    "runs": ("TracedRun",),
     "streams": ("is_stream",),
     "workers": ("worthwhile",),
 }
 __all__ = [
     "Collectives",
     "Loading",
-    "Loss",
-    "Run",
+    "ReadingLoss",
     "Trace",
+    "TracedRun",
     "displayed",
     "find_run",
     "is_stream",

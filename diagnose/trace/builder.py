@@ -13,7 +13,7 @@ from diagnose.arrays import Array, Floats, Ids, Ints
 from diagnose.decoding import MOST_RANKS, encodable
 from diagnose.formulas.kineto import DOUBLE_IS_EXACT_BELOW_US, NO_TIME, nanoseconds
 from diagnose.trace.arguments import MOST_ELEMENTS
-from diagnose.trace.columns import ABSENT, Collectives, Loss, Trace
+from diagnose.trace.columns import ABSENT, Collectives, ReadingLoss, Trace
 from diagnose.trace.events import NO_NUMBER, Args, Chunk, Event, ExactEvent
 from diagnose.trace.numbers import as_int, exact_nanoseconds, floats, integers, within
 from diagnose.trace.scanning import Scanned, Scanning, scanning_of
@@ -242,7 +242,7 @@ class ColumnBuilder:
             for column in growing:
                 column.spill()
 
-    def trace(self, path: str, size: int, loss: Loss) -> Trace:
+    def trace(self, path: str, size: int, loss: ReadingLoss) -> Trace:
         """The finished columns; `shapes` are as they are written, since shares are joined by them."""
         return Trace(
             path=path,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from diagnose.trace.beside import beside
+from diagnose.trace.background import in_background
 from diagnose.trace.cache_folder import ENDING, LARGEST_BYTES, CacheFolder, is_own_folder
 from diagnose.trace.columns import Trace
 from diagnose.trace.contents import SETTLED_AFTER_NS, Contents, State, state_of
@@ -129,7 +129,7 @@ class Cache(CacheFolder):
         from concurrent.futures import Future  # small traces are not kept
 
         handed: Future[Trace] = Future()
-        stored = beside(functools.partial(self._keep, key, path, handed))
+        stored = in_background(functools.partial(self._keep, key, path, handed))
         try:
             yield lambda trace: handed.set_result(_as_read(trace))
         except BaseException:

@@ -20,7 +20,7 @@ NSIGHT = "ofNsightSystems"  # the top-level key of a trace that comes from an ex
 
 
 @dataclass
-class Loss:
+class ReadingLoss:
     """The losses and alterations of reading, by kind."""
 
     events: int = 0
@@ -97,7 +97,7 @@ class Trace:
     collectives: Collectives
     memory_reserved: Mapping[int, int]
     metadata: Mapping[str, Any]
-    loss: Loss
+    loss: ReadingLoss
     left_out: Mapping[str, int] = field(default_factory=dict)
 
     def __len__(self) -> int:

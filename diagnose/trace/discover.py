@@ -11,7 +11,7 @@ from pathlib import Path
 from diagnose.errors import UserError, printable
 from diagnose.trace.distributed import rank_in, world_size_in
 from diagnose.trace.nsight import MAGIC
-from diagnose.trace.runs import RankFile, Run, called
+from diagnose.trace.runs import RankFile, TracedRun, called
 from diagnose.trace.source import Source
 from diagnose.trace.streams import is_stream
 
@@ -25,7 +25,7 @@ _START_BYTES = 1 << 16
 _OVERLAP_BYTES = 1 << 10
 
 
-def find_run(path: Path, name: str | None = None) -> Run:
+def find_run(path: Path, name: str | None = None) -> TracedRun:
     """The run at `path`: a trace file, or a folder with one file for each rank.
 
     Raises:
@@ -34,7 +34,7 @@ def find_run(path: Path, name: str | None = None) -> Run:
     if not path.exists():
         raise UserError("no such file or folder", where=path, do="check the path")
     if not path.is_dir():
-        return called(name, [Run(path.name, (_identify(path, _peek(path)),))], path)
+        return called(name, [TracedRun(path.name, (_identify(path, _peek(path)),))], path)
     runs = runs_in(path)
     if not runs:
         raise UserError(
@@ -48,7 +48,7 @@ def find_run(path: Path, name: str | None = None) -> Run:
     return called(name, runs, path)
 
 
-def runs_in(folder: Path) -> list[Run]:
+def runs_in(folder: Path) -> list[TracedRun]:
     """The runs whose traces are directly in `folder`, or below it when it has none itself.
 
     Raises:
@@ -94,7 +94,7 @@ def traces_among(paths: Iterable[Path]) -> list[RankFile]:
     return [file for file, holds in traces if holds] or [file for file, _ in traces]  # else those without events
 
 
-def _unreadable(run: Run, others: Iterable[Path]) -> tuple[Path, ...]:
+def _unreadable(run: TracedRun, others: Iterable[Path]) -> tuple[Path, ...]:
     """The other files that are named like the run's own, for a rank that the run does not have."""
     families, ranks = {file.family for file in run.files}, {file.rank for file in run.files}
     named = (_identify(path, b"") for path in others)
@@ -129,26 +129,28 @@ def _why_apart(files: list[RankFile]) -> str:
     repeated = [str(rank) for rank, count in sorted(counts.items()) if count > 1]
     if repeated:
         return f"of rank {', '.join(repeated[:8])}{', ...' if len(repeated) > 8 else ''} there is more than one file"
-    worlds = sorted({f.world for f in files if f.world})
-    return f"they state jobs of {' and '.join(map(str, worlds))} ranks" if len(worlds) > 1 else ""
+    world_sizes = sorted({f.world_size for f in files if f.world_size})
+    return f"they state jobs of {' and '.join(map(str, world_sizes))} ranks" if len(world_sizes) > 1 else ""
 
 
 def _may_be_trace(path: Path) -> bool:
     return path.name.endswith(SUFFIXES) and not path.name.startswith(".")  # a leading dot: still being written
 
 
-def runs_of(files: list[RankFile]) -> list[Run]:
+def runs_of(files: list[RankFile]) -> list[TracedRun]:
     """The files grouped so that no rank appears twice in a run."""
     if len(files) < 2:
-        return [Run(f.path.name, (f,)) for f in files]
+        return [TracedRun(f.path.name, (f,)) for f in files]
     files = [f if f.rank is not None else replace(f, rank=_rank_anywhere(f.path)) for f in files]
-    worlds = sorted({f.world for f in files if f.world})
-    if len(worlds) > 1:
-        apart = [[f for f in files if f.world == world] for world in (*worlds, None)]
-        return [replace(run, name=f"{run.name}@{group[0].world}") for group in apart if group for run in runs_of(group)]
+    world_sizes = sorted({f.world_size for f in files if f.world_size})
+    if len(world_sizes) > 1:
+        apart = [[f for f in files if f.world_size == world_size] for world_size in (*world_sizes, None)]
+        return [
+            replace(run, name=f"{run.name}@{group[0].world_size}") for group in apart if group for run in runs_of(group)
+        ]
     ranks = [f.rank for f in files]
     if None not in ranks and len(set(ranks)) == len(ranks):
-        return [Run(files[0].path.parent.name, _by_rank(files))]
+        return [TracedRun(files[0].path.parent.name, _by_rank(files))]
     folders = _by_folder(files)
     if len(folders) > 1:
         return [run for name, members in folders.items() for run in _below(name, runs_of(members))]
@@ -168,22 +170,22 @@ def _by_folder(files: list[RankFile]) -> dict[str, list[RankFile]]:
     return by_folder
 
 
-def _below(folder: str, runs: list[Run]) -> list[Run]:
+def _below(folder: str, runs: list[TracedRun]) -> list[TracedRun]:
     """The runs of a folder, named after it too; the only one is called as the folder is."""
     if not folder:
         return runs
     return [replace(run, name=folder if len(runs) == 1 else f"{folder}/{run.name}") for run in runs]
 
 
-def _split_repeats(family: str, members: list[RankFile]) -> list[Run]:
+def _split_repeats(family: str, members: list[RankFile]) -> list[TracedRun]:
     by_rank: dict[int | None, list[RankFile]] = {}
     for file in sorted(members, key=lambda f: (f.stamp, f.path.name)):
         by_rank.setdefault(file.rank, []).append(file)
     depth = max(len(v) for v in by_rank.values())
     takes = [[files[i] for files in by_rank.values() if i < len(files)] for i in range(depth)]
     if depth == 1:
-        return [Run(family, _by_rank(takes[0]))]
-    return [Run(f"{family}@{i + 1}", _by_rank(take)) for i, take in enumerate(takes)]
+        return [TracedRun(family, _by_rank(takes[0]))]
+    return [TracedRun(f"{family}@{i + 1}", _by_rank(take)) for i, take in enumerate(takes)]
 
 
 def _by_rank(files: list[RankFile]) -> tuple[RankFile, ...]:

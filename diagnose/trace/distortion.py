@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from diagnose.facts import Unknown, another_run, spoken
-from diagnose.trace.light_steps import told_shares
+from diagnose.trace.light_steps import shares_in_ranges
 from diagnose.trace.record import CaptureRecord, unprofiled_ns
 
 DISTORTED = 3.0  # profiled over unprofiled step time: from there on a share of a profiled step is not the job's
@@ -17,13 +17,13 @@ class Overhead:
     """The profiled step compared with the one without the profiler; None if the capture did not time it.
 
     `factor` is profiled over unprofiled step time, `step_ns` the median of the steps without the profiler, and
-    `told_shares` the shares of these that the host spent on causes of the ledger, by its ranges; some causes share a
-    range.
+    `shares_in_ranges` the shares of these that the host spent on causes of the breakdown, by its ranges; some causes
+    share a range.
     """
 
     factor: float | None = None
     step_ns: float | None = None
-    told_shares: Mapping[tuple[str, ...], float] = field(default_factory=dict)
+    shares_in_ranges: Mapping[tuple[str, ...], float] = field(default_factory=dict)
 
     def undistorted_ns(self, profiled_ns: float, distortion: float) -> float:
         """The step without the profiler: as timed, else the profiled one over what distorts it."""
@@ -36,7 +36,7 @@ NOT_TIMED = Overhead()
 def overhead_of(record: CaptureRecord) -> Overhead:
     """The overhead by the record."""
     times = unprofiled_ns(record)
-    return Overhead(record.number("overhead_factor"), _median(times) if times else None, told_shares(record))
+    return Overhead(record.number("overhead_factor"), _median(times) if times else None, shares_in_ranges(record))
 
 
 def _median(times: Sequence[float]) -> float:

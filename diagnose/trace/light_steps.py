@@ -7,7 +7,7 @@ from diagnose.trace.record import CaptureRecord
 from diagnose.trace.vocabulary import DATA_WAIT, LOGGING, OPTIMIZER_STEP
 
 _LATER = 1.05  # times the step: more cannot be of the same steps
-TOLD = {  # causes in the ledger of a host step that a range stands for, jointly if there are several
+CAUSES_IN_RANGES = {  # causes in the breakdown of a host step that a range stands for, jointly if there are several
     ("data-wait",): DATA_WAIT,
     ("logging",): LOGGING,
     ("operator-optimizer", "optimizer-host"): OPTIMIZER_STEP,
@@ -35,10 +35,14 @@ def range_shares(record: CaptureRecord) -> Mapping[str, float]:
     return {name: ns / max(total, spent) for name, ns in in_range.items()}
 
 
-def told_shares(record: CaptureRecord) -> Mapping[tuple[str, ...], float]:
-    """Share of the host's step in the ranges that stand for causes of the ledger, for each cause with such a range."""
+def shares_in_ranges(record: CaptureRecord) -> Mapping[tuple[str, ...], float]:
+    """Share of the host's step in the ranges that stand for causes of the breakdown, for each cause with such a
+    range.
+    """
     shares = range_shares(record)
-    told = {causes: [name for name in shares if re.match(pattern, name)] for causes, pattern in TOLD.items()}
+    told = {
+        causes: [name for name in shares if re.match(pattern, name)] for causes, pattern in CAUSES_IN_RANGES.items()
+    }
     return {causes: sum(shares[name] for name in names) for causes, names in told.items() if names}
 
 

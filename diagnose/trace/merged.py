@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from diagnose.arrays import Ints
-from diagnose.trace.columns import Loss, Trace
+from diagnose.trace.columns import ReadingLoss, Trace
 
 _PER_RANK = 100_000_000
 _PIDS = 1 << 22
@@ -39,6 +39,6 @@ def ranks_of(trace: Trace) -> dict[int, Trace]:
     groups = np.split(order, np.flatnonzero(np.diff(rank[order])) + 1)
     parts: dict[int, Trace] = {}
     for number, rows, part in zip(numbers.tolist(), groups, plain.divided(groups), strict=True):
-        size, loss = round(trace.size * len(rows) / len(places)), Loss() if parts else trace.loss
+        size, loss = round(trace.size * len(rows) / len(places)), ReadingLoss() if parts else trace.loss
         parts[number] = replace(part, size=size, loss=loss)
     return parts

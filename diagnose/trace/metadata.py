@@ -7,7 +7,7 @@ from typing import Any
 from diagnose.decoding import Kind, all_of, encodable, listed, number, table, text, whole
 from diagnose.probes.protocol import OWN_STEPS
 from diagnose.trace import distributed
-from diagnose.trace.columns import Loss
+from diagnose.trace.columns import ReadingLoss
 from diagnose.trace.events import UNREADABLE
 from diagnose.trace.repair import repaired
 
@@ -29,7 +29,7 @@ _FIELDS: dict[str, Kind] = {
 }
 
 
-def top_level_keys(head: bytes, tail: bytes | bytearray | None, loss: Loss) -> dict[str, Any]:
+def top_level_keys(head: bytes, tail: bytes | bytearray | None, loss: ReadingLoss) -> dict[str, Any]:
     """The keys of the object around the list of events; there is none when `head` is blank.
 
     Args:
@@ -44,7 +44,7 @@ def top_level_keys(head: bytes, tail: bytes | bytearray | None, loss: Loss) -> d
     return _typed(keys if tail is None else keys | _object(b"{" + tail.strip().removeprefix(b","), loss), loss)
 
 
-def _typed(keys: dict[str, Any], loss: Loss) -> dict[str, Any]:
+def _typed(keys: dict[str, Any], loss: ReadingLoss) -> dict[str, Any]:
     """The keys, those in `_FIELDS` converted to their types; the first value that cannot be is counted as lost."""
     damaged: list[str] = []
     typed = {key: _FIELDS[key](keys[key], key, damaged.append) for key in keys.keys() & _FIELDS.keys()}
@@ -53,13 +53,13 @@ def _typed(keys: dict[str, Any], loss: Loss) -> dict[str, Any]:
     return {key: typed.get(key, value) for key, value in keys.items() if typed.get(key, value) is not None}
 
 
-def book_garbage(text: bytes, loss: Loss) -> None:
+def book_garbage(text: bytes, loss: ReadingLoss) -> None:
     """Count as lost any text other than space and commas."""
     if garbage := text.strip(b" \t\r\n,"):
         loss.count("unreadable-text", size=len(garbage))
 
 
-def _object(text: bytes, loss: Loss) -> dict[str, Any]:
+def _object(text: bytes, loss: ReadingLoss) -> dict[str, Any]:
     for read in (_as_it_is, _repaired):
         attempt = read(text)
         try:

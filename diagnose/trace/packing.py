@@ -22,7 +22,7 @@ import numpy as np
 from diagnose.arrays import Array
 from diagnose.trace.builder import DTYPES, NARROWED
 from diagnose.trace.checks import without_impossible_events
-from diagnose.trace.columns import Collectives, Loss, Trace
+from diagnose.trace.columns import Collectives, ReadingLoss, Trace
 from diagnose.trace.ownership import MARK
 from diagnose.trace.source import fast_zlib
 
@@ -153,7 +153,7 @@ def _unpacked(file: BinaryIO, footer: _Footer, path: str) -> Trace:
         collectives=Collectives(**(table | footer.texts)),
         memory_reserved=dict(footer.memory_reserved),
         metadata=footer.metadata,
-        loss=Loss(**msgspec.structs.asdict(footer.loss)),
+        loss=ReadingLoss(**msgspec.structs.asdict(footer.loss)),
     )
 
 

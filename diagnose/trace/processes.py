@@ -24,7 +24,7 @@ _MOST_IN_TURN = 3  # processes that die over a task each: the next would, too
 _BROKEN = (OSError, EOFError, ValueError, AttributeError, ImportError, IndexError, pickle.UnpicklingError)
 
 
-class Processes(Generic[Task, Answer]):
+class ProcessPool(Generic[Task, Answer]):
     """A number of processes that apply a function to tasks, within a `with`.
 
     There are fewer processes, or none, if the system gives no more processes, threads or descriptors.

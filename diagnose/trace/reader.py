@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Any
 
 from diagnose.errors import UserError
 from diagnose.trace.arguments import Arguments
-from diagnose.trace.beside import second_thread
+from diagnose.trace.background import second_thread
 from diagnose.trace.boundaries import BOUNDARY_BYTES, PROBABLE_END, last_boundary
 from diagnose.trace.builder import ColumnBuilder
 from diagnose.trace.checks import without_impossible_events
 from diagnose.trace.chunks import Chunks
-from diagnose.trace.columns import Loss, Trace
+from diagnose.trace.columns import ReadingLoss, Trace
 from diagnose.trace.metadata import top_level_keys
 from diagnose.trace.not_a_trace import not_a_trace_error, refuse_other_tools
 from diagnose.trace.nsight import is_database
 from diagnose.trace.salvage import Salvage, hopeless
-from diagnose.trace.shares import Part, Share, ShareText, Unsplittable, joined
+from diagnose.trace.shares import ReadShare, Share, ShareText, Unsplittable, joined
 from diagnose.trace.source import Source, Watch
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def read_part(
     watch: Watch | None = None,
     builder: ColumnBuilder | None = None,
     ahead: "Executor | None" = None,
-) -> Part:
+) -> ReadShare:
     """Reads one share of the file, all of it by default, into the columns of `builder`.
 
     Raises:
@@ -91,7 +91,7 @@ def read_part(
             gc.enable()
 
 
-def trace_of(parts: Sequence[Part]) -> Trace:
+def trace_of(parts: Sequence[ReadShare]) -> Trace:
     """The trace of the file that the parts make up.
 
     Raises:
@@ -137,9 +137,9 @@ class _Reader:
 
     def __post_init__(self) -> None:
         self.chunks = Chunks(self.builder, self.ahead)
-        self.salvage = Salvage(self.path, self.builder, Loss())
+        self.salvage = Salvage(self.path, self.builder, ReadingLoss())
 
-    def read(self, watch: Watch | None = None) -> Part:
+    def read(self, watch: Watch | None = None) -> ReadShare:
         source = Source(self.path, watch, self.share.begin)
         text = self._share_of(source)
         blocks = text.blocks()
@@ -153,7 +153,7 @@ class _Reader:
             self._finish(rest)
         self.chunks.put_held()
         builder = self.builder
-        return Part(
+        return ReadShare(
             trace=builder.trace(str(self.path), source.bytes_read, self.salvage.loss),
             head=head,
             tail=None if self.salvage.tail is None else bytes(self.salvage.tail),
@@ -249,7 +249,7 @@ class _Reader:
         return self.salvage.events(odd, last=False)
 
 
-def _refuse_if_empty(part: Part, metadata: dict[str, Any]) -> None:
+def _refuse_if_empty(part: ReadShare, metadata: dict[str, Any]) -> None:
     if len(part.trace):
         return
     lost, left_out = part.trace.loss.events + part.not_finite, sum(part.trace.left_out.values())

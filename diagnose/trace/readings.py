@@ -24,7 +24,7 @@ Kind = Literal["gauges", "rates"]
 
 
 @dataclass(frozen=True)
-class Reading:
+class QuantityRange:
     """Least, median and greatest value of one quantity in the window, or over the run if the window has none."""
 
     least: float
@@ -33,19 +33,19 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class Clock:
+class GpuClock:
     """The clock of a GPU's multiprocessors while it worked, in MHz, and its limits in words; None if not recorded."""
 
     mhz: float
     held_by: tuple[str, ...] | None = None
 
 
-def reading(record: CaptureRecord, name: str, kind: Kind = "gauges") -> Reading | None:
+def reading(record: CaptureRecord, name: str, kind: Kind = "gauges") -> QuantityRange | None:
     """The quantity of that name; None if it was not read."""
     for over in ("window", "run"):
         told = record.get(f"machine_samples.{kind}.{name}.{over}")
         if isinstance(told, Sequence) and len(told) == 3 and None not in told:
-            return Reading(*told)
+            return QuantityRange(*told)
     return None
 
 
@@ -68,18 +68,18 @@ def held_share(record: CaptureRecord, reasons: Sequence[str]) -> float | None:
     return float(any(reason in at_end for reason in reasons)) if isinstance(at_end, list) else None
 
 
-def clock_of(record: CaptureRecord) -> Clock | None:
+def clock_of(record: CaptureRecord) -> GpuClock | None:
     """The clock of the GPU while it worked: the median reading, else the one when the window ended."""
     sampled = reading(record, "sm_clock_mhz")
     if sampled is not None:
         shares = {reason: held_share(record, (reason,)) for reason in _SPOKEN}
         told = None not in shares.values()
         held = [reason for reason, share in shares.items() if (share or 0.0) > _MOSTLY]
-        return Clock(sampled.median, spoken_reasons(held) if told else None)
+        return GpuClock(sampled.median, spoken_reasons(held) if told else None)
     at_end, reasons = record.number(f"{_AT_END}.sm_clock_mhz"), record.get(f"{_AT_END}.throttle_reasons")
     if at_end is None or (isinstance(reasons, list) and _IDLE in reasons):
         return None
-    return Clock(at_end, spoken_reasons(reasons) if isinstance(reasons, list) else None)
+    return GpuClock(at_end, spoken_reasons(reasons) if isinstance(reasons, list) else None)
 
 
 def highest_clock(record: CaptureRecord) -> float | None:
@@ -93,6 +93,6 @@ def spoken_reasons(reasons: Sequence[str]) -> tuple[str, ...]:
 
 
 def _of_window(record: CaptureRecord, reason: str) -> float:
-    told = f"machine_samples.throttled.{reason}"
-    of_window = record.number(f"{told}.window")
-    return (record.number(f"{told}.run") or 0.0) if of_window is None else of_window
+    text = f"machine_samples.throttled.{reason}"
+    of_window = record.number(f"{text}.window")
+    return (record.number(f"{text}.run") or 0.0) if of_window is None else of_window

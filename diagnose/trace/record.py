@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from diagnose.arrays import Floats, Ints
-from diagnose.decoding import MOST_COUNT, Told, encodable, finite
+from diagnose.decoding import MOST_COUNT, OnLeftOut, encodable, finite
 from diagnose.probes.protocol import RECORD as RECORD_FILE
 from diagnose.trace.record_fields import RECORD, UNREADABLE_RECORD
 
@@ -90,7 +90,7 @@ def decoded(outside: object) -> CaptureRecord:
     return CaptureRecord(values, tuple(lost)[:_MOST_TOLD])
 
 
-def _booked_in(lost: dict[str, None]) -> Told:
+def _booked_in(lost: dict[str, None]) -> OnLeftOut:
     def told(path: str) -> None:
         known = _PLAIN_PATH.match(encodable(path))
         lost[f"record-value {known[0].strip('.')}" if known else "record-value"] = None

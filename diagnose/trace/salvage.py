@@ -7,7 +7,7 @@ from pathlib import Path
 from diagnose.errors import UserError
 from diagnose.trace.boundaries import BOUNDARY, LIST_END, NEXT_EVENT, PROBABLE_END, event_size, leading, past_junk
 from diagnose.trace.builder import ColumnBuilder
-from diagnose.trace.columns import Loss
+from diagnose.trace.columns import ReadingLoss
 from diagnose.trace.events import ExactEvent, decode_event, decode_loosely, exact_chunk
 from diagnose.trace.metadata import book_garbage
 from diagnose.trace.repair import repaired
@@ -27,7 +27,7 @@ class Salvage:
 
     path: Path
     builder: ColumnBuilder
-    loss: Loss
+    loss: ReadingLoss
     tail: bytearray | None = None
 
     def events(self, text: bytes, *, last: bool) -> bytes:

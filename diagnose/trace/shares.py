@@ -100,7 +100,7 @@ class ShareText:
 
 
 @dataclass(frozen=True)
-class Part:
+class ReadShare:
     """The result of reading a share.
 
     Attributes:
@@ -155,7 +155,7 @@ def text_bytes(path: Path) -> int:
     return size * PACKED_RATIO if magic == b"\x28\xb5\x2f\xfd" else size
 
 
-def joined(parts: Sequence[Part]) -> Part:
+def joined(parts: Sequence[ReadShare]) -> ReadShare:
     """The parts of one file as one.
 
     Raises:
@@ -167,7 +167,7 @@ def joined(parts: Sequence[Part]) -> Part:
     parts, last = used, used[-1]
     counts = {name: sum(getattr(p, name) for p in parts) for name in ("seen", "not_finite", "without_phase")}
     trace = parts[0].trace if len(parts) == 1 else _joined([part.trace for part in parts])
-    return Part(trace, parts[0].head, last.tail, 0, None, last.truncated, **counts)
+    return ReadShare(trace, parts[0].head, last.tail, 0, None, last.truncated, **counts)
 
 
 def _joined(traces: Sequence[Trace]) -> Trace:

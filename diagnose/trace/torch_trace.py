@@ -59,14 +59,14 @@ def _rows(file: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
     named = _RANK_IN_NAME.search(file.name)
     with file.open(encoding="utf-8", errors="replace") as lines:
         while line := lines.readline(_LONGEST_LINE):
-            told = _told(line) if _KEY in line else None
+            told = _object_in(line) if _KEY in line else None
             row = row_of(told["compilation_metrics"], here="") if told else None
             if told and row:
                 rank = told.get("rank")
                 yield rank if isinstance(rank, int) and rank >= 0 else int(named[1]) if named else 0, row
 
 
-def _told(line: str) -> dict[str, Any] | None:
+def _object_in(line: str) -> dict[str, Any] | None:
     """The object at the end of a line, behind time and place."""
     try:
         told = json.loads(line[line.index("{") :])

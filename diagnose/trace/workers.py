@@ -17,7 +17,7 @@ from diagnose.trace.columns import Trace
 from diagnose.trace.packing import Corrupt, pack, unpack
 from diagnose.trace.reader import read, read_part, trace_of
 from diagnose.trace.scratch import scratch_folder
-from diagnose.trace.shares import Part, Share, Unsplittable, shares_of, text_bytes
+from diagnose.trace.shares import ReadShare, Share, Unsplittable, shares_of, text_bytes
 from diagnose.trace.source import Watch
 
 MOST_BY_DEFAULT = 4
@@ -58,7 +58,7 @@ def parsed_by_workers(paths: Sequence[Path], jobs: int) -> Iterator[Trace]:
     Raises:
         UserError: as `read` does.
     """
-    from diagnose.trace.processes import Processes
+    from diagnose.trace.processes import ProcessPool
 
     with contextlib.ExitStack() as held:
         try:
@@ -66,7 +66,7 @@ def parsed_by_workers(paths: Sequence[Path], jobs: int) -> Iterator[Trace]:
         except OSError:  # no room, or no descriptor
             yield from map(read, paths)
             return
-        processes = held.enter_context(Processes(_pack, jobs))
+        processes = held.enter_context(ProcessPool(_pack, jobs))
         tasks = (_Task(path, folder / str(number)) for number, path in enumerate(paths))
         pending = deque((task, processes.submit(task)) for task in islice(tasks, jobs))
         while pending:
@@ -83,11 +83,11 @@ def parsed_in_shares(path: Path, jobs: int, watch: Watch | None = None) -> Trace
     Raises:
         UserError: as `read` does.
     """
-    from diagnose.trace.processes import Processes
+    from diagnose.trace.processes import ProcessPool
 
     with contextlib.suppress(Unsplittable, UserError, OSError):
         first, *others = shares_of(path, jobs)
-        with scratch_folder() as folder, Processes(_pack, len(others)) as processes:
+        with scratch_folder() as folder, ProcessPool(_pack, len(others)) as processes:
             tasks = [_Task(path, folder / str(number), share) for number, share in enumerate(others)]
             answers = [processes.submit(task) for task in tasks]
             mine = read_part(path, first, watch and (lambda done, size: watch(min(done * jobs, size), size)))
@@ -110,17 +110,17 @@ def _pack(task: _Task) -> UserError | str:
     return ""
 
 
-def _unwrapped(part: Part) -> Trace:
+def _unwrapped(part: ReadShare) -> Trace:
     """The part as a trace whose metadata is the rest of it."""
     about = {f.name: getattr(part, f.name) for f in fields(part) if f.name != "trace"}
     tail = None if part.tail is None else part.tail.decode("latin-1")
     return replace(part.trace, metadata=about | {"head": part.head.decode("latin-1"), "tail": tail})
 
 
-def _wrapped(trace: Trace) -> Part:
+def _wrapped(trace: Trace) -> ReadShare:
     about = dict(trace.metadata)
     head, tail = about.pop("head").encode("latin-1"), about.pop("tail")
-    return Part(replace(trace, metadata={}), head, None if tail is None else tail.encode("latin-1"), **about)
+    return ReadShare(replace(trace, metadata={}), head, None if tail is None else tail.encode("latin-1"), **about)
 
 
 def _finished(task: _Task, answer: UserError | str | None) -> Trace:
@@ -130,7 +130,7 @@ def _finished(task: _Task, answer: UserError | str | None) -> Trace:
         return read(task.path)
 
 
-def _finished_part(task: _Task, answer: UserError | str | None) -> Part:
+def _finished_part(task: _Task, answer: UserError | str | None) -> ReadShare:
     try:
         return _wrapped(_handed_over(task, answer))
     except (OSError, Corrupt):

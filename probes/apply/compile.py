@@ -11,7 +11,7 @@ from typing import Any
 from ..facts.model import live_modules, optimized
 from ..guard import guarded
 from ..hand_over import before_forward
-from ..held import held, parameters
+from ..introspection import own_attribute, parameters
 from .device import cpp_compiler_missing, triton_missing
 from .job_patch import JobPatch
 from .reasons import Reason, Refusal
@@ -64,7 +64,7 @@ def refused(models: list[Any]) -> Refusal | None:
     if not models:
         return Refusal(Reason.NO_MODULE)
     names = [type(model).__name__ for model in models]
-    if "OptimizedModule" in names or any(held(model, "_compiled_call_impl") is not None for model in models):
+    if "OptimizedModule" in names or any(own_attribute(model, "_compiled_call_impl") is not None for model in models):
         return Refusal(Reason.COMPILED)
     if any("FSDP" in name or "FullySharded" in name or "DeepSpeed" in name for name in names):
         return Refusal(Reason.SHARDED)

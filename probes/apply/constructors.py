@@ -8,7 +8,7 @@ from inspect import signature
 from typing import Any
 
 from ..current_session import session
-from ..guard import guarded, told
+from ..guard import described, guarded
 from ..hand_over import forgive, replace
 from ..interrupts import let_out
 from .job_patch import JobPatch, job_patch
@@ -86,4 +86,4 @@ def _with_defaults(function: Any, arguments: dict[str, Any]) -> dict[str, Any]:
 def refuse_all(patch: JobPatch, target: str, keys: Iterable[str], error: BaseException) -> None:
     """Refuse `keys` because of the error raised with them."""
     for key in keys:
-        patch.refuse(target, key, Refusal(Reason.RAISES, told(error)))
+        patch.refuse(target, key, Refusal(Reason.RAISES, described(error)))

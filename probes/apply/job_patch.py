@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from ..config import rank_and_world
+from ..config import rank_and_world_size
 from ..guard import guarded, quietly, say
 from ..protocol import PATCH
 from .allowed import holds, variable_text
@@ -30,7 +30,7 @@ _NEVER_MADE = {
 _LONGEST = 200
 
 
-class _Told(NamedTuple):
+class _Refusal(NamedTuple):
     """A refusal as the record has it."""
 
     because: str
@@ -56,7 +56,7 @@ class JobPatch:
     ) -> None:
         self._wanted = {target: dict(values) for target, values in wanted.items()}
         self._applied: dict[str, dict[str, Any]] = {}
-        self._refused = {(each["target"], each["key"]): _Told(each["because"]) for each in refused}
+        self._refused = {(each["target"], each["key"]): _Refusal(each["because"]) for each in refused}
         self._said = set(self._refused)
         self._expected = expected
         self._awaited: dict[tuple[str, str], Refusal] = {}
@@ -75,7 +75,7 @@ class JobPatch:
         """Record and print that the value of `key` is not used, at least here; the first reason counts."""
         asked = self._wanted.get(target, {}).get(key)
         value = None if type(asked) is int and asked else asked
-        told = _Told(_one_line(refusal.because), refusal.binds, refusal.unless_set or None, value)
+        told = _Refusal(_one_line(refusal.because), refusal.binds, refusal.unless_set or None, value)
         self._refused.setdefault((target, key), told)
         self._say(target, key, refusal.because)
 
@@ -123,7 +123,7 @@ class JobPatch:
     def _say(self, target: str, key: str, because: str) -> None:
         if (target, key) not in self._said:
             self._said.add((target, key))
-            if not quietly(lambda: rank_and_world()[0]):  # one rank speaks for all
+            if not quietly(lambda: rank_and_world_size()[0]):  # one rank speaks for all
                 say(f"not applied: {key} ({_one_line(because)})")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..config import rank_and_world
+from ..config import rank_and_world_size
 from ..guard import quietly, say
 from . import loader_order
 from .constructors import patched_init, values_for
@@ -74,7 +74,7 @@ def _shown_by_a_trial(given: dict[str, Any], workers: int) -> Refusal | None:
 def _say_once(line: str) -> None:
     if line not in _said:
         _said.add(line)
-        if not quietly(lambda: rank_and_world()[0]):
+        if not quietly(lambda: rank_and_world_size()[0]):
             say(line)
 
 

@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 from ..frameworks import FRAMEWORKS
 from ..guard import guarded, quietly
 from ..hand_over import replace, replace_property
-from ..held import held
+from ..introspection import own_attribute
 
 _PLAIN_SAMPLERS = (
     *(f"{name}." for each in FRAMEWORKS if each.has_plain_samplers for name in each.packages),
@@ -109,7 +109,7 @@ def _samplers(arguments: Mapping[str, Any]) -> Iterator[Any]:
     while current is not None:
         yield current
         plain = type(current) in _PLAIN
-        current = None if plain else _first_known(*(held(current, n) for n in ("batch_sampler", "sampler")))
+        current = None if plain else _first_known(*(own_attribute(current, n) for n in ("batch_sampler", "sampler")))
 
 
 def _first_known(*things: Any) -> Any:

@@ -17,8 +17,8 @@ import warnings
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from ..guard import told
-from ..held import items
+from ..guard import described
+from ..introspection import items
 
 SAMPLES = 2
 PATIENCE_S = 30.0
@@ -26,7 +26,7 @@ _OF_A_LOADER = ("dataset", "batch_size", "shuffle", "sampler", "batch_sampler", 
 _READ_BYTES = 4096
 
 
-class Trial(NamedTuple):
+class FetchTrial(NamedTuple):
     """The result of fetching the same samples twice.
 
     Attributes:
@@ -42,20 +42,20 @@ class Trial(NamedTuple):
     raised: bool = False
 
 
-def tried(arguments: Mapping[str, Any]) -> Trial:
+def tried(arguments: Mapping[str, Any]) -> FetchTrial:
     """Fetch the first samples of a DataLoader with these arguments twice, in a fork."""
     if not hasattr(os, "fork"):
-        return Trial(error="this system forks no process to try a sample in")
+        return FetchTrial(error="this system forks no process to try a sample in")
     try:
         reading, writing = os.pipe()
     except OSError as error:
-        return Trial(error=f"no sample can be tried: {told(error)}")
+        return FetchTrial(error=f"no sample can be tried: {described(error)}")
     try:
         child = _forked()
     except OSError as error:
         os.close(reading)
         os.close(writing)
-        return Trial(error=f"no sample can be tried: {told(error)}")
+        return FetchTrial(error=f"no sample can be tried: {described(error)}")
     if not child:
         _try_and_leave(arguments, reading, writing)
     os.close(writing)
@@ -72,14 +72,14 @@ def _forked() -> int:
         return os.fork()
 
 
-def _answer(reading: int) -> Trial:
+def _answer(reading: int) -> FetchTrial:
     if not select.select([reading], [], [], PATIENCE_S)[0]:
-        return Trial(error=f"no sample came within {PATIENCE_S:.0f} s")
+        return FetchTrial(error=f"no sample came within {PATIENCE_S:.0f} s")
     text = os.read(reading, _READ_BYTES)
     if not text:
-        return Trial(error="fetching a sample ended the process that tried it")
+        return FetchTrial(error="fetching a sample ended the process that tried it")
     draws, *others = json.loads(text)
-    return Trial(tuple(draws), *others)
+    return FetchTrial(tuple(draws), *others)
 
 
 def _ended(child: int) -> None:
@@ -101,13 +101,13 @@ def _try_and_leave(arguments: Mapping[str, Any], reading: int, writing: int) -> 
         try:
             answer = _shown(arguments)
         except BaseException as error:
-            answer = Trial(error=told(error), raised=True)
+            answer = FetchTrial(error=described(error), raised=True)
         os.write(writing, json.dumps(answer).encode()[:_READ_BYTES])
     finally:
         os._exit(0)
 
 
-def _shown(arguments: Mapping[str, Any]) -> Trial:
+def _shown(arguments: Mapping[str, Any]) -> FetchTrial:
     torch: Any = sys.modules["torch"]
     torch.set_num_threads(1)  # the threads of the parent are not there
     loader = torch.utils.data.DataLoader(**{name: arguments[name] for name in _OF_A_LOADER})
@@ -118,7 +118,7 @@ def _shown(arguments: Mapping[str, Any]) -> Trial:
     _set_back(before)
     second = _fetched(loader, indices)
     pickle.dumps(first)
-    return Trial(tuple(draws), _same(first, second))
+    return FetchTrial(tuple(draws), _same(first, second))
 
 
 def _fetched(loader: Any, indices: Any) -> Any:

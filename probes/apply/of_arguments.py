@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from typing import Any
 
-from ..held import attributes, is_a
+from ..introspection import attributes, is_a
 from .compile import not_compiled
 from .device import gpu_is_there
 from .of_loader import pinning_refused

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..held import attributes
+from ..introspection import attributes
 from . import loader_order
 from .device import gpu_is_there
 from .reasons import Reason, Refusal

@@ -7,7 +7,7 @@ from inspect import signature
 from types import FunctionType
 from typing import Any
 
-from ..held import is_a
+from ..introspection import is_a
 from .device import gpu_is_there
 from .reasons import Reason, Refusal
 

@@ -8,7 +8,7 @@ from typing import Any
 from weakref import WeakSet
 
 from ..guard import quietly
-from ..held import held
+from ..introspection import own_attribute
 from .constructors import patched_init, values_for
 from .job_patch import JobPatch, job_patch
 from .of_torch import form_refused
@@ -64,7 +64,7 @@ def _held_back(arguments: dict[str, Any]) -> Callable[[], None]:
 def _changed_since(key: str, value: Any) -> Refusal | None:
     """Why the optimizers of the job no longer have the value; None if they do."""
     for optimizer in list(_made):
-        groups = held(optimizer, "param_groups") or []
+        groups = own_attribute(optimizer, "param_groups") or []
         if any(group.get(key) != value for group in groups if type(group) is dict):
             return Refusal(Reason.LOADED_STATE)
     return None

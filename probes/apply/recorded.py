@@ -13,7 +13,7 @@ from typing import Any
 
 from ..facts.model import unwrapped
 from ..guard import quietly
-from ..held import attributes, held, plain
+from ..introspection import attributes, own_attribute, plain
 from . import of_arguments, of_loader
 from .compile import holding_all, not_compiled, of_torch, refused
 from .device import gpu_is_there
@@ -124,7 +124,7 @@ def _compiling_plugin() -> Any:
     """The plugin by which accelerate compiles; None if it does not."""
     state: Any = sys.modules.get("accelerate.state")
     plugin = state.AcceleratorState._shared_state.get("dynamo_plugin") if state is not None else None
-    return None if plain(held(plugin, "backend")) in (None, "NO") else plugin
+    return None if plain(own_attribute(plugin, "backend")) in (None, "NO") else plugin
 
 
 def _compiling_refused(optimizer: Any) -> Refusal | None:
@@ -135,7 +135,7 @@ def _compiling_refused(optimizer: Any) -> Refusal | None:
 
 
 def _holds(outer: Any, inner: Any) -> bool:
-    return outer is not inner and any(each is inner for each in (held(outer, "_modules") or {}).values())
+    return outer is not inner and any(each is inner for each in (own_attribute(outer, "_modules") or {}).values())
 
 
 def _other(asked: Any, now: Any) -> Any:
@@ -171,8 +171,8 @@ class Refusals:
 
         The first answer for a dataset stands: files that it opens later, each worker would open for itself.
         """
-        dataset = held(loader, "dataset")
-        settings = (id(dataset), *(plain(held(loader, name)) for name in of_loader.ORDER))
+        dataset = own_attribute(loader, "dataset")
+        settings = (id(dataset), *(plain(own_attribute(loader, name)) for name in of_loader.ORDER))
         reference, self._loader = self._known.get(settings, (None, []))
         if reference is None or reference() is not dataset:
             self._loader = _listed(quietly(lambda: of_loader_entries(loader)))

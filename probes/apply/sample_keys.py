@@ -7,7 +7,7 @@ from inspect import getattr_static
 from types import FunctionType
 from typing import Any
 
-from ..held import held, is_a, items
+from ..introspection import is_a, items, own_attribute
 
 _DEPTH = 3
 
@@ -22,10 +22,16 @@ def keys_of(data: Any, depth: int = _DEPTH) -> Any:
         return None
     if not type(data).__module__.startswith("torch.utils.data."):
         return _given_by(data, depth - 1)
-    kind, parts = type(data).__name__, held(data, "datasets")
+    kind, parts = type(data).__name__, own_attribute(data, "datasets")
     if kind == "ConcatDataset" and parts:
         return keys_of(parts[0], depth - 1)
-    return [] if kind == "TensorDataset" else keys_of(held(data, "dataset"), depth - 1) if kind == "Subset" else None
+    return (
+        []
+        if kind == "TensorDataset"
+        else keys_of(own_attribute(data, "dataset"), depth - 1)
+        if kind == "Subset"
+        else None
+    )
 
 
 def is_table(data: Any) -> bool:
@@ -48,4 +54,4 @@ def _given_by(data: Any, depth: int) -> Any:
         return []
     read, calls = method.__code__.co_names, any(name.startswith("CALL") for name in names)
     only_an_item = names[-2:] == ["BINARY_SUBSCR", "RETURN_VALUE"] and len(read) == 1 and not calls
-    return keys_of(held(data, read[0]), depth) if only_an_item else None
+    return keys_of(own_attribute(data, read[0]), depth) if only_an_item else None

@@ -10,7 +10,7 @@ import multiprocessing
 import sys
 from typing import Any
 
-from ..held import attributes, is_a
+from ..introspection import attributes, is_a
 from .reasons import Reason, Refusal
 from .sample_keys import is_table, keys_of
 from .worker_split import splits_by_worker

@@ -7,7 +7,7 @@ import sys
 from inspect import signature
 from typing import Any
 
-from ..guard import guarded, told
+from ..guard import described, guarded
 from ..hand_over import replace
 from ..interrupts import let_out
 from .constructors import values_for
@@ -65,7 +65,7 @@ def _apply_late(patch: JobPatch, arguments: Any, wanted: Wanted) -> None:
         constructed(patch, again, build, wanted)
     except Exception as error:
         let_out(error, handled)
-        _take_all_back(patch, wanted, Refusal(Reason.RAISES, told(error)))
+        _take_all_back(patch, wanted, Refusal(Reason.RAISES, described(error)))
         return
     vars(arguments).update(vars(again))
 

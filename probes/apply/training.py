@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from ..guard import guarded, quietly, told
+from ..guard import described, guarded, quietly
 from ..hand_over import forgive, replace
 from ..interrupts import let_out
 from .allowed import ALLOWED
@@ -71,7 +71,7 @@ def constructed(patch: JobPatch, arguments: Any, build: Build, wanted: Wanted) -
             if error is None:
                 accepted[key] = change
             else:
-                patch.refuse(TARGET, key, Refusal(Reason.RAISES, told(error)))
+                patch.refuse(TARGET, key, Refusal(Reason.RAISES, described(error)))
         _set(arguments, before, accepted)
         build(arguments)
     for key, (field, value) in accepted.items():

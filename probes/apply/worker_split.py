@@ -13,7 +13,7 @@ from functools import partial
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
-from ..held import attributes, held, is_a
+from ..introspection import attributes, is_a, own_attribute
 
 _ASKS = "get_worker_info"
 _SPLITS = "ShardingFilterIterDataPipe"  # torch splits the data of a pipe that has one
@@ -79,7 +79,7 @@ def _named(function: FunctionType) -> Iterator[Any]:
             yield cell.cell_contents
         except ValueError:  # nothing is in it yet
             continue
-    if (wrapped := held(function, "__wrapped__")) is not None:
+    if (wrapped := own_attribute(function, "__wrapped__")) is not None:
         yield wrapped
 
 

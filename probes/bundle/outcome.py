@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..aside import InTurn
-from ..config import rank_and_world
+from ..config import rank_and_world_size
 from ..guard import guarded, quietly, silent
 from ..machine.sampling import MachineSampler
+from ..threaded import InTurn
 from .disk import is_full
 from .rank_files import RankFiles
 
@@ -53,7 +53,7 @@ class Outcome:
 
     def claim(self, out: str) -> None:
         """Claim a folder, `out` if that is free."""
-        rank, world_size = rank_and_world()
+        rank, world_size = rank_and_world_size()
 
         def claim() -> None:  # there even if an exception of the job ends the waiting
             self.files = RankFiles(out, rank, world_size)

@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Mapping
 
-from ..config import Config, from_environment, rank_and_world
+from ..config import Config, from_environment, rank_and_world_size
 from ..protocol import HANG_DUMP
 
 _CALLS = "2000"
@@ -25,7 +25,7 @@ _RENAMED_IN = (2, 9)
 def arm() -> None:
     """Set the unset variables of this process, if it is a rank of several and the run does not opt out."""
     config = from_environment()
-    if config is not None and rank_and_world()[1] > 1:
+    if config is not None and rank_and_world_size()[1] > 1:
         os.environ.update(variables(config, _torch_version(), os.environ))
 
 

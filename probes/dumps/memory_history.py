@@ -11,13 +11,13 @@ import os
 import sys
 from typing import Any
 
-from ..aside import aside
-from ..config import Config, from_environment, rank_and_world
+from ..config import Config, from_environment, rank_and_world_size
 from ..cuda_graphs import capturing
 from ..current_session import session
 from ..guard import guarded, quietly, say
 from ..hand_over import after_optimizer_steps, at_exit, at_out_of_memory, when_cuda_begins
 from ..protocol import MEMORY, MEMORY_AT_OOM, partial
+from ..threaded import run_in_thread
 
 ACTIONS = 100_000  # that are kept: tens of steps of most jobs, and hundreds of megabytes at most
 AFTER_STEPS = 3  # the optimizer has its state from the first step on
@@ -28,14 +28,14 @@ def arm() -> None:
     """Queue the work for when CUDA is initialised; do nothing without a `diagnose run`."""
     config = from_environment()
     if config is not None and config.token is not None:
-        recorder = Recorder(config)
+        recorder = SnapshotRecorder(config)
         if config.memory:
             after_optimizer_steps(recorder.after_step, _NONE)
             at_exit(recorder.at_exit, _NONE)
         when_cuda_begins(recorder.begin, "no memory snapshots")
 
 
-class Recorder:
+class SnapshotRecorder:
     """The snapshots of this process: one of each kind at most."""
 
     def __init__(self, config: Config) -> None:
@@ -67,7 +67,13 @@ class Recorder:
 
     def at_exit(self) -> None:
         """Report why a process that trained has left no snapshot; one rank reports for all."""
-        if self._is_over or self._wrote_oom or not self._steps or self._owner != os.getpid() or rank_and_world()[0]:
+        if (
+            self._is_over
+            or self._wrote_oom
+            or not self._steps
+            or self._owner != os.getpid()
+            or rank_and_world_size()[0]
+        ):
             return
         if sys.modules["torch"].cuda.is_initialized():
             say(f"{_NONE}: it is taken after {AFTER_STEPS} optimizer steps, and the job made {self._steps}")
@@ -81,7 +87,7 @@ class Recorder:
         at_out_of_memory(self.at_oom, _NONE)
 
     def _write(self, name: str) -> None:
-        rank = rank_and_world()[0]
+        rank = rank_and_world_size()[0]
         whole = os.path.join(self._config.out, name.format(rank))
         part = os.path.join(self._config.out, partial(name.format(rank)))
         memory: Any = sys.modules["torch"].cuda.memory
@@ -95,4 +101,4 @@ class Recorder:
                 quietly(lambda: os.unlink(part))
                 raise
 
-        aside(write)
+        run_in_thread(write)

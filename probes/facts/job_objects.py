@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..apply.recorded import Refusals
-from ..held import element_bytes, held, inner_loader, is_a, items, shape, size, unseen, untouched
+from ..introspection import element_bytes, inner_loader, is_a, items, own_attribute, shape, size, unseen, untouched
 from .loader_work import Loaders
 from .loop_frames import loop_on_stack
-from .padding import Padding
+from .padding import PaddingSums
 
 BATCHES = 4
 LOADER = ("num_workers", "pin_memory", "prefetch_factor", "persistent_workers", "batch_size", "drop_last")
@@ -37,14 +37,14 @@ class JobObjects:
         self.loop: str | None = None
         self.loader: dict[str, object] | None = None
         self.batches: deque[dict[str, Any]] = deque(maxlen=BATCHES)
-        self.padding, self.loaders = Padding(), Loaders()
+        self.padding, self.loaders = PaddingSums(), Loaders()
         self.refusals = Refusals()
         self._refs: dict[str, Any] = {}
 
     def loop_begins(self) -> None:
         """Forget the batches and loaders of an earlier loop."""
         self.batches.clear()
-        self.padding, self.loaders = Padding(), Loaders()
+        self.padding, self.loaders = PaddingSums(), Loaders()
 
     def note(self, role: str, thing: object) -> None:
         """Remember the job's `role` ("model", "wrapped", "optimizer", "accelerator")."""
@@ -63,7 +63,7 @@ class JobObjects:
     def note_loader(self, loader: Any) -> None:
         """Remember the settings of a torch DataLoader."""
         inner = inner_loader(loader)
-        self.loader = {name: held(inner, name) for name in LOADER}
+        self.loader = {name: own_attribute(inner, name) for name in LOADER}
         self.refusals.loader_begins(inner)
 
     def note_batch(self, batch: object) -> None:

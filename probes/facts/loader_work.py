@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ..held import held
+from ..introspection import own_attribute
 
 FETCHES = 256
 THERE_NS = 1_000_000  # a batch of a worker that comes sooner was there already, and shows nothing of the work
@@ -89,7 +89,7 @@ class Loaders:
         The first batch of each worker is left out: it holds the start of the worker.
         """
         workers = workers_of(iterator)
-        if (held(iterator, "_num_yielded") or 0) < max(1, len(workers)):
+        if (own_attribute(iterator, "_num_yielded") or 0) < max(1, len(workers)):
             return None
         work = self._by_workers.setdefault(len(workers), LoaderWork(len(workers)))
         own, clocks = (_awaited(iterator), workers) if workers else (threading.get_ident(), {})
@@ -113,15 +113,15 @@ class Loaders:
 
 def workers_of(iterator: Any) -> dict[int, int | None]:
     """The process of each worker, by its number."""
-    processes = held(iterator, "_workers") or ()
-    return {number: held(held(process, "_popen"), "pid") for number, process in enumerate(processes)}
+    processes = own_attribute(iterator, "_workers") or ()
+    return {number: own_attribute(own_attribute(process, "_popen"), "pid") for number, process in enumerate(processes)}
 
 
 def _awaited(iterator: Any) -> int | None:
     """The worker whose batch is the next one; None if batches come in any order."""
-    if held(iterator, "_in_order") is False:
+    if own_attribute(iterator, "_in_order") is False:
         return None
-    task = (held(iterator, "_task_info") or {}).get(held(iterator, "_rcvd_idx"))
+    task = (own_attribute(iterator, "_task_info") or {}).get(own_attribute(iterator, "_rcvd_idx"))
     return task[0] if task else None
 
 
@@ -143,7 +143,7 @@ def of_threads() -> dict[int, int]:
     """CPU time of each thread of Python, by its identity; nanoseconds."""
     here = threading.get_ident()
     running = dict(threading._active) if _READABLE else {}  # type: ignore[attr-defined]
-    others = ((ident, held(thread, "_native_id")) for ident, thread in running.items() if ident != here)
+    others = ((ident, own_attribute(thread, "_native_id")) for ident, thread in running.items() if ident != here)
     return {**_clocks(others, _THREAD), here: time.thread_time_ns()}
 
 

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from importlib import metadata
 from typing import Any
 
-from ..aside import aside
 from ..guard import quietly
 from ..machine import nvml
+from ..threaded import run_in_thread
 from .environment import ENVIRONMENT
 
 PACKAGES = (
@@ -98,7 +98,7 @@ def device() -> dict[str, object] | None:
         "clock_mhz": _mhz(properties, "clock_rate"),
         "memory_bus_bits": getattr(properties, "memory_bus_width", None),
         "l2_cache_bytes": getattr(properties, "L2_cache_size", None),
-        "nvml": quietly(lambda: aside(lambda: nvml.device_facts(str(getattr(properties, "uuid", ""))))),
+        "nvml": quietly(lambda: run_in_thread(lambda: nvml.device_facts(str(getattr(properties, "uuid", ""))))),
     }
 
 

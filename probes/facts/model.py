@@ -12,7 +12,18 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from ..held import attributes, dtype, held, is_a, modules, parameters, setting, size, trains, untouched
+from ..introspection import (
+    attributes,
+    dtype,
+    is_a,
+    modules,
+    own_attribute,
+    parameters,
+    setting,
+    size,
+    trains,
+    untouched,
+)
 
 DIMENSIONS = [
     "hidden_size",
@@ -67,7 +78,7 @@ def model_facts(model: Any) -> dict[str, object] | None:
     if model is None:
         return None
     inner = unwrapped(model)
-    config = held(inner, "config")
+    config = own_attribute(inner, "config")
     weights = parameters(inner)
     with untouched():
         return {
@@ -78,7 +89,7 @@ def model_facts(model: Any) -> dict[str, object] | None:
             "embedding_parameters": sum(map(size, _embeddings(inner))),
             "dtypes": dict(_dtypes(weights)),
             "attn_implementation": _word(setting(config, "_attn_implementation")),
-            "gradient_checkpointing": any(held(m, "gradient_checkpointing") is True for m in modules(inner)),
+            "gradient_checkpointing": any(own_attribute(m, "gradient_checkpointing") is True for m in modules(inner)),
             "config": _dimensions(config),
             "text_config": _text_config(config),
         }
@@ -88,7 +99,7 @@ def optimizer_facts(optimizer: Any) -> dict[str, object] | None:
     """The optimizer's class and the implementation it was asked for; None without one."""
     if optimizer is None:
         return None
-    groups = held(optimizer, "param_groups")
+    groups = own_attribute(optimizer, "param_groups")
     weights = optimized(optimizer)
     with untouched():
         return {
@@ -110,7 +121,7 @@ def wrapped_facts(model: Any) -> dict[str, object]:
     inner = unwrapped(model) if model is not None else None
     compiled = any(type(m).__name__ == "OptimizedModule" for m in chain)
     return {
-        "compiled": compiled or held(inner, "_compiled_call_impl") is not None,
+        "compiled": compiled or own_attribute(inner, "_compiled_call_impl") is not None,
         "ddp": None if ddp is None else _ddp(ddp),
         "fsdp": None if fsdp is None else _fsdp(fsdp),
     }
@@ -143,7 +154,7 @@ def live_modules() -> Iterator[Any]:
 
 def optimized(optimizer: Any) -> list[Any]:
     """The parameters that the optimizer steps."""
-    groups = held(optimizer, "param_groups")
+    groups = own_attribute(optimizer, "param_groups")
     return [p for group in groups if type(group) is dict for p in group["params"]] if type(groups) is list else []
 
 
@@ -155,7 +166,7 @@ def _outer_modules(model: Any) -> Iterator[Any]:
     yield from inside
     known = {id(module) for module in inside}
     for module in live_modules():
-        inner: Any = None if id(module) in known else held(module, "_modules")
+        inner: Any = None if id(module) in known else own_attribute(module, "_modules")
         if is_a(inner, dict) and any(id(dict.get(inner, name)) in known for name in _WRAPPED):
             yield module
 
@@ -163,24 +174,24 @@ def _outer_modules(model: Any) -> Iterator[Any]:
 def _chain(model: Any) -> Iterator[Any]:
     while model is not None:
         yield model
-        inside = held(model, "_modules") or {}
+        inside = own_attribute(model, "_modules") or {}
         wrapper = type(model).__name__ in ("OptimizedModule", "DistributedDataParallel", "FullyShardedDataParallel")
         model = next((inside[name] for name in _WRAPPED if name in inside), None) if wrapper else None
 
 
 def _ddp(wrapper: Any) -> dict[str, object]:
-    bucket = held(wrapper, "bucket_bytes_cap")
+    bucket = own_attribute(wrapper, "bucket_bytes_cap")
     return {
-        "find_unused_parameters": held(wrapper, "find_unused_parameters"),
-        "gradient_as_bucket_view": held(wrapper, "gradient_as_bucket_view"),
-        "static_graph": held(wrapper, "static_graph"),
-        "broadcast_buffers": held(wrapper, "broadcast_buffers"),
+        "find_unused_parameters": own_attribute(wrapper, "find_unused_parameters"),
+        "gradient_as_bucket_view": own_attribute(wrapper, "gradient_as_bucket_view"),
+        "static_graph": own_attribute(wrapper, "static_graph"),
+        "broadcast_buffers": own_attribute(wrapper, "broadcast_buffers"),
         "bucket_cap_mb": None if bucket is None else bucket / 2**20,
     }
 
 
 def _fsdp(wrapper: Any) -> dict[str, object]:
-    strategy = getattr(held(wrapper, "sharding_strategy"), "name", None)
+    strategy = getattr(own_attribute(wrapper, "sharding_strategy"), "name", None)
     return {
         "class": type(wrapper).__name__,
         "sharding_strategy": _word(strategy),
@@ -190,7 +201,7 @@ def _fsdp(wrapper: Any) -> dict[str, object]:
 
 def _prefetches_forward(wrapper: Any) -> bool | None:
     """Whether any unit gathers the next one's parameters ahead; None if neither kind of FSDP shows it."""
-    stated = held(wrapper, "forward_prefetch")
+    stated = own_attribute(wrapper, "forward_prefetch")
     if type(stated) is bool:
         return stated
     ahead = [units for module in modules(wrapper) if (units := _ahead_of(module)) is not None]
@@ -201,7 +212,7 @@ def _ahead_of(module: Any) -> list[Any] | None:
     """The units that torch's fully_shard gathers ahead, from the state in a module's hooks; None without it."""
     state_of = getattr(sys.modules.get("torch.distributed._composable_state"), "_get_module_state", None)
     state = None if state_of is None else state_of(module)
-    return held(state, "_states_to_forward_prefetch") if state is not None else None
+    return own_attribute(state, "_states_to_forward_prefetch") if state is not None else None
 
 
 def _embeddings(model: Any) -> list[Any]:
@@ -215,7 +226,7 @@ def _dimensions(config: Any) -> dict[str, object]:
 
 
 def _text_config(config: Any) -> dict[str, object] | None:
-    text = held(config, "text_config")
+    text = own_attribute(config, "text_config")
     return None if text is None else _dimensions(text)
 
 

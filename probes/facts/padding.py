@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 
-class Padding:
+class PaddingSums:
     """Sums over the `attention_mask` of batches in host memory. A device is never waited for."""
 
     def __init__(self) -> None:

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..apply import job_patch
-from ..aside import aside
-from ..config import rank_and_world
+from ..config import rank_and_world_size
 from ..guard import quietly
-from ..held import plain
+from ..introspection import plain
 from ..machine.cores import cores
+from ..threaded import run_in_thread
 from .compiled import compilations
 from .machine import device, environment, infiniband_devices, memory, versions
 from .model import model_facts, module_of, optimizer_facts, wrapped_facts
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ..recording.nsight_window import AnyRecorder
     from ..window import Window
     from .job_objects import JobObjects
-    from .padding import Padding
+    from .padding import PaddingSums
 
 SCHEMA_VERSION = 1
 SLURM = (
@@ -61,8 +61,8 @@ def facts(
         error: why the capture ended early, if it did.
         allowance: the part of the window that was to be recorded, and the part that was.
     """
-    rank, world_size = rank_and_world()
-    machine = quietly(lambda: aside(lambda: _machine(world_size)))  # reads files: the library swallows OSErrors
+    rank, world_size = rank_and_world_size()
+    machine = quietly(lambda: run_in_thread(lambda: _machine(world_size)))  # reads files: the library swallows OSErrors
     optimizer = job.get("optimizer")
     model = quietly(lambda: _model(job))
     settings = quietly(job.arguments) if job.arguments is not None else None
@@ -109,7 +109,7 @@ def _machine(world_size: int) -> dict[str, object]:
     }
 
 
-def batch_facts(batches: list[dict[str, Any]], padding: Padding) -> dict[str, object] | None:
+def batch_facts(batches: list[dict[str, Any]], padding: PaddingSums) -> dict[str, object] | None:
     """Shapes of the last batch seen, the mean tokens of the last few, and the padding of all; None when none was."""
     if not batches:
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ..aside import aside
+from ..threaded import run_in_thread
 
 if TYPE_CHECKING:
     from ..stacks.sampling import StackSampler
@@ -17,7 +17,7 @@ def facts_of(job: object, **known: object) -> dict[str, object]:
     An import takes a file for missing if an exception interrupts the look at it, and a signal handler of the job raises
     anywhere.
     """
-    record: Any = aside(lambda: import_module(".record", __package__))
+    record: Any = run_in_thread(lambda: import_module(".record", __package__))
     return dict(record.facts(job, **known))
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ..current_session import session
 from ..guard import quietly
 from ..hand_over import replace
-from ..held import loader_length
+from ..introspection import loader_length
 from ..protocol import ARMED, DATA_WAIT_RANGE
 from ..recording.range_times import Timed
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..cuda_graphs import capturing
 from ..guard import quietly
-from ..held import held, is_a, unseen, untouched
+from ..introspection import is_a, own_attribute, unseen, untouched
 
 _MOST_READ = 16  # parameters: one that is trained later than others has fewer steps
 _MOST_STEPS = 1 << 40
@@ -23,7 +23,7 @@ def steps_before(optimizer: Any) -> int:
 
 
 def _counted(optimizer: Any) -> list[int]:
-    state = held(optimizer, "state")
+    state = own_attribute(optimizer, "state")
     if not is_a(state, dict):
         return []
     entries = [entry for _, entry in zip(range(_MOST_READ), dict.values(state))]  # noqa: B905

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from ..armed import pulse
 from ..current_session import session
 from ..dumps import flight_recorder, memory_history
 from ..frameworks import BARE_LOOP
@@ -18,6 +17,7 @@ from ..recording import other_profilers
 from ..recording.range_times import times
 from ..recording.ranges import OPTIMIZER, emitter
 from ..session import Session
+from ..timing import pulse
 from . import loader_hooks
 from .accelerate_hooks import wrap_accelerate
 from .resumed import steps_before

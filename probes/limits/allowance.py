@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ..aside import aside
-from ..config import Config, rank_and_world
+from ..config import Config, rank_and_world_size
 from ..guard import quietly
 from ..machine.cores import local_ranks
-from .capture_size import Choice, Trial, fitted, shown
+from ..threaded import run_in_thread
+from .capture_size import CaptureChoice, TrialStep, fitted, shown
 from .chosen_ranks import ONE_PER_NODE, left_out, recorded
 from .room import collective_timeout_s, limits
 
@@ -35,7 +35,7 @@ class Allowance:
 
     def begins(self, steps: int) -> None:
         """Begin a window of `steps` steps."""
-        self.asked_steps, self.choice, self.left_out = steps, Choice(steps), ""
+        self.asked_steps, self.choice, self.left_out = steps, CaptureChoice(steps), ""
 
     def look(self, step: int) -> None:
         """Note the graph's nodes at the end of the job's step `step`, some steps before the window."""
@@ -44,23 +44,23 @@ class Allowance:
 
     def refuses(self, step: int) -> bool:
         """Whether nothing is to be recorded, not even a trial; the job has done `step` steps."""
-        rank, world_size = rank_and_world()
+        rank, world_size = rank_and_world_size()
         why = left_out(rank, world_size, self._config.ranks, _local_rank())
         text = self._text_of_a_step(step)
         if not why and text > self._config.budget_bytes:
             budget = shown(self._config.budget_bytes)
             why = f"by its operators a step takes about {shown(text)} of text, and the budget is {budget}"
-        self._keep(Choice(0, False, None, why) if why else self.choice)
+        self._keep(CaptureChoice(0, False, None, why) if why else self.choice)
         return bool(why)
 
-    def decide(self, trial: Trial, folder: Path) -> Choice:
+    def decide(self, trial: TrialStep, folder: Path) -> CaptureChoice:
         """Choose what to record, from a trial step."""
-        _, world_size = rank_and_world()
+        _, world_size = rank_and_world_size()
         alone = self._config.ranks == ONE_PER_NODE
         ranks = 1 if alone else min(local_ranks(os.environ, world_size) or 1, self._recorded())
         timeout_s = quietly(collective_timeout_s)
         timeout_s = timeout_s if isinstance(timeout_s, float) else None
-        allowed = aside(lambda: limits(self._config.budget_bytes, folder, ranks, timeout_s))
+        allowed = run_in_thread(lambda: limits(self._config.budget_bytes, folder, ranks, timeout_s))
         self._keep(fitted(trial, self.asked_steps, allowed, alone_if_need_be=_local_rank() == 0))
         return self.choice
 
@@ -74,10 +74,10 @@ class Allowance:
         }
 
     def _recorded(self) -> int:
-        _, world_size = rank_and_world()
+        _, world_size = rank_and_world_size()
         return recorded(world_size, self._config.ranks, local_ranks(os.environ, world_size))
 
-    def _keep(self, choice: Choice) -> None:
+    def _keep(self, choice: CaptureChoice) -> None:
         self.choice = choice
         self.left_out = "" if choice.steps else choice.because
 

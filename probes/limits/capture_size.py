@@ -18,7 +18,7 @@ MB = 1_000_000
 
 
 @dataclass(frozen=True)
-class Size:
+class CaptureSize:
     """The space and time that a capture takes.
 
     Attributes:
@@ -33,23 +33,23 @@ class Size:
 
 
 @dataclass(frozen=True)
-class Trial:
+class TrialStep:
     """One step, recorded without shapes: its text, and the seconds to stop the profiler and to export."""
 
     text_bytes: int
     stop_s: float
     export_s: float
 
-    def size(self, steps: int, shapes: bool) -> Size:
+    def size(self, steps: int, shapes: bool) -> CaptureSize:
         """The size of a capture of `steps` steps."""
         text = self.text_bytes * steps * (SHAPES_TEXT if shapes else 1)
         stop = self.stop_s * steps * (SHAPES_STOP if shapes else 1)
         memory = text * (MEMORY_PER_TEXT_WITH_SHAPES if shapes else MEMORY_PER_TEXT)
-        return Size(round(text), round(memory), stop + self.export_s * steps * (SHAPES_TEXT if shapes else 1))
+        return CaptureSize(round(text), round(memory), stop + self.export_s * steps * (SHAPES_TEXT if shapes else 1))
 
 
 @dataclass(frozen=True)
-class Limits:
+class CaptureLimits:
     """The most that a capture may take; None if there is no limit, or none is known.
 
     Attributes:
@@ -65,7 +65,7 @@ class Limits:
     stall_s: float | None = None
     ranks: int = 1
 
-    def broken_by(self, size: Size, ranks: int | None = None) -> str:
+    def broken_by(self, size: CaptureSize, ranks: int | None = None) -> str:
         """The limit that a capture of `size` by so many ranks of the host breaks, and by how much; "" if none."""
         ranks = ranks or self.ranks
         if size.text_bytes > self.budget_bytes:
@@ -83,7 +83,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Choice:
+class CaptureChoice:
     """The choice of what is recorded.
 
     Attributes:
@@ -95,7 +95,7 @@ class Choice:
 
     steps: int
     shapes: bool = True
-    size: Size | None = None
+    size: CaptureSize | None = None
     because: str = ""
 
     def facts(self, asked: int) -> dict[str, object]:
@@ -109,7 +109,7 @@ class Choice:
         }
 
 
-def fitted(trial: Trial, steps: int, limits: Limits, alone_if_need_be: bool = False) -> Choice:
+def fitted(trial: TrialStep, steps: int, limits: CaptureLimits, alone_if_need_be: bool = False) -> CaptureChoice:
     """The fullest capture of at most `steps` steps within the limits.
 
     Shapes are dropped first, then steps, then the other ranks of the host, if the rank may record `alone_if_need_be`.
@@ -117,14 +117,14 @@ def fitted(trial: Trial, steps: int, limits: Limits, alone_if_need_be: bool = Fa
     full = trial.size(steps, shapes=True)
     because = limits.broken_by(full)
     if not because:
-        return Choice(steps, True, full)
+        return CaptureChoice(steps, True, full)
     asked = f"{steps} steps with shapes take {because}"
     for number, ranks in _poorer(steps, limits.ranks, alone_if_need_be):
         size = trial.size(number, shapes=False)
         if not limits.broken_by(size, ranks):
-            return Choice(number, False, size, asked)
+            return CaptureChoice(number, False, size, asked)
     least = trial.size(1, shapes=False)
-    return Choice(0, False, least, f"one step without shapes takes {limits.broken_by(least)}")
+    return CaptureChoice(0, False, least, f"one step without shapes takes {limits.broken_by(least)}")
 
 
 def _poorer(steps: int, ranks: int, alone: bool) -> Iterator[tuple[int, int]]:

@@ -12,7 +12,7 @@ from typing import Any
 from ..bundle.disk import free_bytes
 from ..guard import quietly
 from ..machine.cores import cgroup_folders, numbers_in
-from .capture_size import Limits
+from .capture_size import CaptureLimits
 
 STALL_SHARE = 0.1  # of the least timeout of a collective
 MEMORY_SHARE, DISK_SHARE = 4, 2  # a quarter, a half of what is free
@@ -24,10 +24,10 @@ _LIMITS_OF_MEMORY = (
 )
 
 
-def limits(budget_bytes: int, folder: Path, ranks: int, timeout_s: float | None) -> Limits:
+def limits(budget_bytes: int, folder: Path, ranks: int, timeout_s: float | None) -> CaptureLimits:
     """Limits of a capture into `folder` by `ranks` ranks of this host, whose collectives give up after `timeout_s`."""
     memory, disk = quietly(free_memory_bytes), quietly(lambda: free_bytes(folder))
-    return Limits(
+    return CaptureLimits(
         budget_bytes,
         memory // MEMORY_SHARE if isinstance(memory, int) else None,
         disk // DISK_SHARE if isinstance(disk, int) else None,

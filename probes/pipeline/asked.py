@@ -15,7 +15,7 @@ MEASURED, PASSED_OVER = "measured.json", "passed-over.json"
 
 
 @dataclass(frozen=True)
-class Asked:
+class LoadingRequest:
     """How long to measure, and which loader.
 
     Args:
@@ -47,7 +47,7 @@ class Asked:
         os.replace(path, os.path.join(self.out, name))
 
 
-def from_environment() -> Asked | None:
+def from_environment() -> LoadingRequest | None:
     """The measurement that this process is asked for; None without one."""
     text = os.environ.get(PIPELINE)
-    return Asked(**json.loads(text)) if text else None
+    return LoadingRequest(**json.loads(text)) if text else None

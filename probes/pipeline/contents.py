@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..facts.job_objects import tensors_of
-from ..held import is_a, items
+from ..introspection import is_a, items
 
 _NUMBER_BYTES = 8  # of an index or a label, as it stands in a tensor
 _DEPTH = 4

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..guard import quietly
 from ..hand_over import on_audit_events
-from ..held import attributes
+from ..introspection import attributes
 
 MOST_FILES = 5000
 _CODE = (".py", ".pyc", ".so", ".pth")

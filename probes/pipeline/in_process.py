@@ -12,7 +12,7 @@ from ..facts.loader_work import LoaderWork, of_threads
 from ..stacks.sampling import StackSampler
 from .contents import Lengths, bytes_of
 from .files_read import ReadCounters
-from .source import Source
+from .source import BatchSource
 from .thread_time import queued_ns
 
 SIZED_BATCHES = 4  # of which the bytes are counted
@@ -20,7 +20,7 @@ MOST_TIMES = 1000
 SWITCH_S = 1e-4  # a look at the stack gets the lock so soon, and not only at a line that lets go of it
 
 
-class Stage:
+class StageTimes:
     """Times of one stage, over batches.
 
     Attributes:
@@ -89,9 +89,9 @@ class InProcess:
         batch: the last batch.
     """
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: BatchSource) -> None:
         self.source = source
-        self.fetch, self.collate = Stage(), Stage()
+        self.fetch, self.collate = StageTimes(), StageTimes()
         self.work, self.sampler, self.lengths = LoaderWork(0), StackSampler(threading.get_ident()), Lengths()
         self.read = ReadCounters()
         self.stopped, self.batch = "", None

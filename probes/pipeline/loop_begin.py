@@ -13,19 +13,19 @@ from collections.abc import Callable
 from typing import Any
 
 from ..apply.recorded import Refusals
-from ..config import rank_and_world
+from ..config import rank_and_world_size
 from ..facts.model import module_of
 from ..guard import guarded, quietly, say
 from ..hand_over import before_optimizer_steps, replace
-from ..held import held, inner_loader
-from .asked import PASSED_OVER, Asked, from_environment
+from ..introspection import inner_loader, own_attribute
+from .asked import PASSED_OVER, LoadingRequest, from_environment
 from .ending import DEFECT, end
 from .measurement import measure
 
 MOST_PASSED_OVER = 20
 _NOT_MEASURED = "the input is not measured"
 refusals = Refusals()
-_asked: Asked | None = None
+_asked: LoadingRequest | None = None
 _owner = 0
 _measuring = False
 _passed_over: list[dict[str, str]] = []
@@ -73,7 +73,7 @@ def wanted() -> bool:
 
 def _measure(loader: Any, loop: str, batches_per_step: int | None) -> None:
     assert _asked is not None
-    rank, _ = rank_and_world()
+    rank, _ = rank_and_world_size()
     if rank:
         end(0)
     measure(_asked, inner_loader(loader), loop, batches_per_step, refusals)
@@ -121,7 +121,7 @@ def _why_no_training() -> str:
     if not optimizers:
         return "there is no optimizer yet"
     models = [module for module in map(module_of, optimizers) if module is not None]
-    if models and all(held(module, "training") is False for module in models):
+    if models and all(own_attribute(module, "training") is False for module in models):
         return "the model is set to evaluate"
     return ""
 
@@ -131,7 +131,7 @@ def _pass_over(number: int, loader: Any, because: str) -> None:
     assert _asked is not None
     asked = _asked
     if len(_passed_over) < MOST_PASSED_OVER:
-        dataset = type(held(loader, "dataset")).__name__
+        dataset = type(own_attribute(loader, "dataset")).__name__
         _passed_over.append({"number": str(number), "dataset": dataset, "because": because})
         quietly(lambda: asked.write(PASSED_OVER, {"loaders": _passed_over}))
 

@@ -8,18 +8,18 @@ from collections.abc import Callable
 from typing import Any
 
 from ..apply.recorded import Refusals
-from ..config import rank_and_world
+from ..config import rank_and_world_size
 from ..facts.job_objects import LOADER
-from ..guard import guarded, quietly, say, told
-from ..held import held, plain
+from ..guard import described, guarded, quietly, say
 from ..interrupts import theirs
+from ..introspection import own_attribute, plain
 from ..machine.cores import cores
-from .asked import MEASURED, PASSED_OVER, VERSION, Asked
+from .asked import MEASURED, PASSED_OVER, VERSION, LoadingRequest
 from .device import to_device
 from .ending import DEFECT, INTERRUPTED, end
 from .in_process import InProcess
 from .lock import beside_others
-from .source import Source
+from .source import BatchSource
 from .storage import storage
 from .work_words import work_of
 from .workers import hand_over, with_workers
@@ -27,7 +27,7 @@ from .workers import hand_over, with_workers
 IN_PROCESS, LOCK, ONE_WORKER, AS_IN_THE_JOB, HAND_OVER, STORAGE, DEVICE = 0.4, 0.04, 0.15, 0.15, 0.06, 0.14, 0.06
 
 
-def measure(asked: Asked, loader: Any, loop: str, batches_per_step: int | None, refusals: Refusals) -> None:
+def measure(asked: LoadingRequest, loader: Any, loop: str, batches_per_step: int | None, refusals: Refusals) -> None:
     """Measure the loader, leave the answer with the changes that the job refuses, and end the process.
 
     Raises:
@@ -35,7 +35,7 @@ def measure(asked: Asked, loader: Any, loop: str, batches_per_step: int | None, 
     """
     say(f"{loop} asks for its first batch: the input is measured for about {asked.seconds:g} s, nothing is trained")
     refusals.loader_begins(loader)
-    source = Source(loader)
+    source = BatchSource(loader)
     loaded = InProcess(source)
     try:
         loaded.first()
@@ -57,7 +57,7 @@ def measure(asked: Asked, loader: Any, loop: str, batches_per_step: int | None, 
     end(0 if written else DEFECT)
 
 
-def _why_empty(source: Source) -> str:
+def _why_empty(source: BatchSource) -> str:
     """Why the loader has no batch."""
     name = type(source.dataset).__name__
     samples: Any = quietly(lambda: source.length)
@@ -69,14 +69,14 @@ def _why_empty(source: Source) -> str:
     return f"its sampler gives nothing of its dataset ({name})"
 
 
-def _answer(asked: Asked, loaded: InProcess, loop: str, batches_per_step: int | None) -> dict[str, Any]:
+def _answer(asked: LoadingRequest, loaded: InProcess, loop: str, batches_per_step: int | None) -> dict[str, Any]:
     began = time.perf_counter()
     loaded.run(began + IN_PROCESS * asked.seconds, asked.samples)
     if not loaded.fetch.samples:
         raise ValueError(loaded.stopped or "no second batch could be loaded")
     restarts = loaded.source.restarts
     measured = _stages(asked, loaded)
-    rank, world_size = rank_and_world()
+    rank, world_size = rank_and_world_size()
     return {
         "version": VERSION,
         "loop": loop,
@@ -98,9 +98,9 @@ def _answer(asked: Asked, loaded: InProcess, loop: str, batches_per_step: int | 
     }
 
 
-def _loader(source: Source) -> dict[str, Any]:
+def _loader(source: BatchSource) -> dict[str, Any]:
     return {
-        "loader": {name: plain(held(source.loader, name)) for name in LOADER},
+        "loader": {name: plain(own_attribute(source.loader, name)) for name in LOADER},
         "batch_size": source.batch_size,
         "dataset": {
             "class": type(source.dataset).__name__,
@@ -111,11 +111,11 @@ def _loader(source: Source) -> dict[str, Any]:
     }
 
 
-def _stages(asked: Asked, loaded: InProcess) -> dict[str, Any]:
+def _stages(asked: LoadingRequest, loaded: InProcess) -> dict[str, Any]:
     """Run all measurements other than loading in process; one that fails is unknown, with the reason."""
     source, seconds, usual_s = loaded.source, asked.seconds, loaded.usual_s
     fetched = loaded.fetch.facts()
-    workers = held(source.loader, "num_workers") or 0
+    workers = own_attribute(source.loader, "num_workers") or 0
     counts = sorted({1, workers} - {0})
     parts = {1: ONE_WORKER, workers: AS_IN_THE_JOB}
     samples = source.batch_size if source.batched else 1
@@ -132,7 +132,7 @@ def _stages(asked: Asked, loaded: InProcess) -> dict[str, Any]:
             for each in counts
         ],
         "hand_over": hand_over(source, loaded.batch, workers or 1, HAND_OVER * seconds),
-        **to_device(loaded.batch, samples, held(source.loader, "pin_memory") is True, DEVICE * seconds),
+        **to_device(loaded.batch, samples, own_attribute(source.loader, "pin_memory") is True, DEVICE * seconds),
     }
 
 
@@ -147,4 +147,4 @@ def _known(call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     try:
         return call()
     except Exception as error:
-        return {"because": told(error)}
+        return {"because": described(error)}

@@ -6,12 +6,12 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-from ..held import held, rows
+from ..introspection import own_attribute, rows
 
 _LONGEST_WAIT_S = 60.0  # for a batch of a worker, in addition to twenty times what one takes in process
 
 
-class Source:
+class BatchSource:
     """The batches of torch's DataLoader `loader`, made in this process, over and over if it is short.
 
     Attributes:
@@ -33,13 +33,18 @@ class Source:
     @property
     def batch_size(self) -> int:
         """Number of samples in a batch; 1 if the job's own batch sampler decides and does not state it."""
-        size = held(self.loader, "batch_size") or held(held(self.loader, "batch_sampler"), "batch_size")
+        size = own_attribute(self.loader, "batch_size") or own_attribute(
+            own_attribute(self.loader, "batch_sampler"), "batch_size"
+        )
         return size if type(size) is int and size > 0 else 1
 
     @property
     def drops_last(self) -> bool:
         """Whether a last batch that is not full is left out."""
-        return bool(held(self.loader, "drop_last") or held(held(self.loader, "batch_sampler"), "drop_last"))
+        return bool(
+            own_attribute(self.loader, "drop_last")
+            or own_attribute(own_attribute(self.loader, "batch_sampler"), "drop_last")
+        )
 
     @property
     def length(self) -> int | None:
@@ -97,8 +102,8 @@ class Source:
         """
         from torch.utils.data import DataLoader
 
-        given = {name: held(self.loader, name) for name in ("worker_init_fn", "prefetch_factor")}
-        context = held(self.loader, "_DataLoader__multiprocessing_context")
+        given = {name: own_attribute(self.loader, name) for name in ("worker_init_fn", "prefetch_factor")}
+        context = own_attribute(self.loader, "_DataLoader__multiprocessing_context")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of more workers than cores: their effect is measured
             return DataLoader(
@@ -114,7 +119,7 @@ class Source:
     def _sampling(self) -> dict[str, Any]:
         if self.is_iterable:
             size = self.batch_size if self.batched else None
-            return {"batch_size": size, "drop_last": bool(size and held(self.loader, "drop_last"))}
+            return {"batch_size": size, "drop_last": bool(size and own_attribute(self.loader, "drop_last"))}
         order = _Onwards(self)
         return {"batch_sampler": order} if self.batched else {"batch_size": None, "sampler": order}
 
@@ -132,7 +137,7 @@ class Source:
 class _Onwards:
     """A sampler that continues the order from its current place, without an end."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: BatchSource) -> None:
         self._source = source
 
     def __iter__(self) -> Iterator[Any]:

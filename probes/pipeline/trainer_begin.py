@@ -8,7 +8,7 @@ from typing import Any
 
 from ..guard import guarded
 from ..hand_over import replace
-from ..held import attributes
+from ..introspection import attributes
 from .loop_begin import loop_begins, refusals, wanted
 
 

@@ -11,12 +11,12 @@ from typing import Any
 from ..facts.loader_work import cpu_of, workers_of
 from ..guard import quietly
 from .contents import Lengths
-from .source import Source
+from .source import BatchSource
 
 MOST_BATCHES = 2000
 
 
-def with_workers(source: Source, workers: int, usual_s: float, seconds: float, lengths: Lengths) -> dict[str, Any]:
+def with_workers(source: BatchSource, workers: int, usual_s: float, seconds: float, lengths: Lengths) -> dict[str, Any]:
     """The rate of the job's loader with so many workers; or why it is not known.
 
     Args:
@@ -30,10 +30,10 @@ def with_workers(source: Source, workers: int, usual_s: float, seconds: float, l
         loader = source.with_workers(workers, usual_s)
         return {"workers": workers, **_rate(loader, workers, seconds, source.batch_size, lengths)}
     except Exception as error:
-        return {"workers": workers, "because": _told(error, workers)}
+        return {"workers": workers, "because": _described(error, workers)}
 
 
-def hand_over(source: Source, batch: Any, workers: int, seconds: float) -> dict[str, Any]:
+def hand_over(source: BatchSource, batch: Any, workers: int, seconds: float) -> dict[str, Any]:
     """The rate at which so many workers hand over copies of a batch that they need not make; or why it is not known."""
     from torch.utils.data import DataLoader
 
@@ -43,10 +43,10 @@ def hand_over(source: Source, batch: Any, workers: int, seconds: float) -> dict[
             loader = DataLoader(_Copies(batch), batch_size=None, num_workers=workers, collate_fn=_as_it_is, timeout=60)
         return {"workers": workers, **_rate(loader, workers, seconds, source.batch_size, None)}
     except Exception as error:
-        return {"workers": workers, "because": _told(error, workers)}
+        return {"workers": workers, "because": _described(error, workers)}
 
 
-def _told(error: Exception, workers: int) -> str:
+def _described(error: Exception, workers: int) -> str:
     said = " ".join(str(error).split())
     return f"{workers} worker{'' if workers == 1 else 's'} cannot load it: {type(error).__name__}: {said}"[:300]
 

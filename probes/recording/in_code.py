@@ -8,9 +8,9 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
 
-from ..aside import aside
 from ..guard import guarded, quietly, say
 from ..protocol import STEPS, TRACE, WAIT_IN_CODE, WARMUP_IN_CODE
+from ..threaded import run_in_thread
 from .ranges import Range
 from .recorder import Recorder
 
@@ -48,7 +48,7 @@ class Capture:
                 say(f"no trace written: the loop ended before step {sum(self._window[:2]) + 1}, the first recorded")
 
     def _start(self) -> None:
-        aside(lambda: self.path.parent.mkdir(parents=True, exist_ok=True))
+        run_in_thread(lambda: self.path.parent.mkdir(parents=True, exist_ok=True))
         self._recorder.start(self._stop, self._steps + 1)
 
     def _step(self) -> None:
@@ -66,7 +66,7 @@ class Capture:
         self._over = True
         if self._steps > sum(self._window[:2]):
             self._recorder.stop()
-            aside(self._recorder.write)
+            run_in_thread(self._recorder.write)
         else:
             self._recorder.abort()
 

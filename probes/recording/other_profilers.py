@@ -16,7 +16,7 @@ from typing import Any
 
 from ..guard import quietly
 from ..hand_over import replace
-from ..held import held
+from ..introspection import own_attribute
 from ..protocol import NSIGHT
 
 _BEGIN = (
@@ -91,16 +91,16 @@ def _enabled() -> bool:
 
 
 def _beginning(original: Any, profiler: Any, *args: Any, **kwargs: Any) -> Any:
-    if _own is None or profiler is not held(_own, "profiler"):
+    if _own is None or profiler is not own_attribute(_own, "profiler"):
         for before in list(_before.values()):
             before()
         if _own is not None:
             (_give_way if get_ident() == _thread else _forsake)()
         if _RESULTS in vars(profiler):
-            _prepared.append((weakref.ref(profiler), id(held(profiler, _RESULTS))))
+            _prepared.append((weakref.ref(profiler), id(own_attribute(profiler, _RESULTS))))
     return original(profiler, *args, **kwargs)
 
 
 def _unfinished(reference: Any, results: int) -> bool:
     profiler = reference()
-    return profiler is not None and id(held(profiler, _RESULTS)) == results
+    return profiler is not None and id(own_attribute(profiler, _RESULTS)) == results

@@ -15,8 +15,8 @@ from typing import Any
 from .. import protocol
 from ..guard import quietly
 from ..hand_over import replace
-from ..held import unseen
 from ..interrupts import let_out
+from ..introspection import unseen
 from .range_times import Timed, times
 
 STEP = protocol.STEP_RANGE

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ..aside import aside
 from ..guard import silent
-from ..held import unseen
+from ..introspection import unseen
 from ..limits.allowance import Allowance
-from ..limits.capture_size import Trial
+from ..limits.capture_size import TrialStep
+from ..threaded import run_in_thread
 from . import forks, other_profilers, ranges
 from .deferral import handlers_wait
 from .gc_ranges import Collections
@@ -120,8 +120,8 @@ class Recorder:
         began = time.perf_counter()
         self.stop()
         stopped = time.perf_counter()
-        text_bytes = aside(lambda: exported_bytes(self._profiler, self.path))
-        trial = Trial(text_bytes, stopped - began, time.perf_counter() - stopped)
+        text_bytes = run_in_thread(lambda: exported_bytes(self._profiler, self.path))
+        trial = TrialStep(text_bytes, stopped - began, time.perf_counter() - stopped)
         self._profiler, self._on_trial = None, False
         choice = self._allowance.decide(trial, self.path.parent)
         self._shapes = choice.shapes

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ..guard import told
+from ..guard import described
 from ..protocol import CONFIG, DONE, PIPELINE, TRACE
 from ..side_thread import SideThread
 
@@ -35,7 +35,7 @@ runpy.run_module('diagnose', run_name='__main__', alter_sys=True)
 """
 
 
-class Analysis:
+class WindowAnalysis:
     """The result of `diagnose analyze --json` on the window in `folder`, once all `ranks` ranks have written.
 
     A window of which rank 0 recorded nothing has neither a diagnosis nor a failure: the capture has reported why.
@@ -83,7 +83,7 @@ class Analysis:
             if not self._given_up and (self.folder / TRACE.format(0)).exists():
                 self.diagnosis = analysed(self.folder, self._begun)
         except BaseException as error:
-            self.failure = told(error)
+            self.failure = described(error)
         finally:
             self.ended = True
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..held import plain
+from ..introspection import plain
 
 CLASSES = ("data", "host", "memory", "compute", "communication", "unexplained")
 PREFIX = "diagnose/"
@@ -66,12 +66,13 @@ def document(diagnosis: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _class_percents(ledger: list[Mapping[str, Any]]) -> dict[str, float]:
-    """Percent of the step by class, each of them: in a ledger that adds up to the step, a missing class is zero."""
-    if not ledger:
+def _class_percents(breakdown: list[Mapping[str, Any]]) -> dict[str, float]:
+    """Percent of the step by class, each of them: in a breakdown that adds up to the step, a missing class is zero."""
+    if not breakdown:
         return {}
     return {
-        f"{name}_percent": 100 * sum(entry["share"] for entry in ledger if entry["class"] == name) for name in CLASSES
+        f"{name}_percent": 100 * sum(entry["share"] for entry in breakdown if entry["class"] == name)
+        for name in CLASSES
     }
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from ..guard import guarded, say
 from ..session import Session
 from . import artifacts, figures
-from .analysis import Analysis
+from .analysis import WindowAnalysis
 
 AT_THE_END_S = 30.0  # a training that ends before the analysis waits for it no longer than so
 
@@ -24,7 +24,7 @@ class Report:
     def __init__(self, session: Session, *, sends_artifacts: bool = False) -> None:
         self._session, self._sends_artifacts = session, sends_artifacts
         self._seen = len(session.outcome.written)
-        self._analysis: Analysis | None = None
+        self._analysis: WindowAnalysis | None = None
         self._trainer: Any = None
 
     def is_of(self, trainer: object) -> None:
@@ -61,9 +61,9 @@ class Report:
             files = written[self._seen]
             self._seen += 1
             if files.rank == 0:
-                self._analysis = Analysis(files.folder, files.world_size)
+                self._analysis = WindowAnalysis(files.folder, files.world_size)
 
-    def _tell(self, ended: Analysis) -> None:
+    def _tell(self, ended: WindowAnalysis) -> None:
         diagnosis = ended.diagnosis
         if diagnosis is None:
             if ended.failure:

@@ -16,8 +16,8 @@ from ..current_session import session
 from ..frameworks import DEEPSPEED
 from ..guard import guarded
 from ..hand_over import replace
-from ..held import held, plain
 from ..hooks.torch_hooks import Stepped, has_stepped, one_step
+from ..introspection import own_attribute, plain
 from ..recording import ranges
 from ..recording.ranges import wrap_method
 
@@ -66,20 +66,20 @@ def _install() -> None:
 
 def _stepping(original: Any, engine: Any, *args: Any, **kwargs: Any) -> Any:
     """Run the method that updates, and report a step if it reached the accumulation boundary."""
-    before = held(engine, "global_steps")
+    before = own_attribute(engine, "global_steps")
     with one_step():
         result = original(engine, *args, **kwargs)
-    if held(engine, "global_steps") != before:
+    if own_attribute(engine, "global_steps") != before:
         has_stepped(engine, lambda: _stepped(engine))
     return result
 
 
 def _stepped(engine: Any) -> Stepped:
-    count, alive = held(engine, "global_steps"), weakref.ref(engine)
+    count, alive = own_attribute(engine, "global_steps"), weakref.ref(engine)
     return Stepped(
-        optimizer=held(engine, "basic_optimizer"),
+        optimizer=own_attribute(engine, "basic_optimizer"),
         done=lambda: max(count - 1, 0) if type(count) is int else 0,
-        model=(held(engine, "_modules") or {}).get("module"),
+        model=(own_attribute(engine, "_modules") or {}).get("module"),
         loop=DEEPSPEED.name,
         settings=lambda: settings_of(alive()),
     )

@@ -16,7 +16,7 @@ from ..current_session import session
 from ..frameworks import LIGHTNING
 from ..guard import guarded, quietly
 from ..hand_over import Around, after_optimizer_steps, replace
-from ..held import held, is_a
+from ..introspection import is_a, own_attribute
 from ..recording import ranges
 from ..recording.range_times import Timed
 from ..recording.ranges import Range
@@ -81,9 +81,9 @@ def _beginning(original: Any, fit: Any, *args: Any, **kwargs: Any) -> Any:
 
 def _begin(current: Session, fit: Any) -> None:
     global _counted
-    trainer, loop = held(fit, "trainer"), held(fit, "epoch_loop")
+    trainer, loop = own_attribute(fit, "trainer"), own_attribute(fit, "epoch_loop")
     _counted = loop.global_step
-    done = _counted if lightning_settings.is_automatic(trainer) else held(loop, "_batches_that_stepped")
+    done = _counted if lightning_settings.is_automatic(trainer) else own_attribute(loop, "_batches_that_stepped")
     for kind in type(trainer.strategy).__mro__[:-1]:
         training_loop.wrap_methods(kind, METHODS[STRATEGY])
     optimizers, alive = trainer.optimizers, weakref.ref(trainer)
@@ -107,10 +107,14 @@ def _left(trainer: Any, fit: Any, loop: Any) -> int | None:
     """Optimizer steps that are left; None in a loop without an end, or if the job does its own accumulation."""
     if not lightning_settings.is_automatic(trainer):
         return None
-    most, epochs, batches = held(loop, "max_steps"), held(fit, "max_epochs"), held(fit, "max_batches")
+    most, epochs, batches = (
+        own_attribute(loop, "max_steps"),
+        own_attribute(fit, "max_epochs"),
+        own_attribute(fit, "max_batches"),
+    )
     limits = [most] if type(most) is int and most >= 0 else []
     if type(epochs) is int and epochs >= 0 and type(batches) is int:
-        limits.append(max(epochs, 1) * ceil(batches / max(held(trainer, "accumulate_grad_batches") or 1, 1)))
+        limits.append(max(epochs, 1) * ceil(batches / max(own_attribute(trainer, "accumulate_grad_batches") or 1, 1)))
     left = min(limits) - _counted if limits else 0
     return left if left > 0 else None
 
@@ -125,7 +129,7 @@ def _stepping(original: Any, loop: Any, *args: Any, **kwargs: Any) -> Any:
     stop = _step_ended(loop)
     result = original(loop, *args, **kwargs)
     if stop:
-        held(loop, "trainer").should_stop = True
+        own_attribute(loop, "trainer").should_stop = True
     return result
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from ..current_session import session
 from ..frameworks import Framework
-from ..held import held
 from ..hooks.accelerate_hooks import wrap_accelerate
 from ..hooks.loader_hooks import watch_loaders
+from ..introspection import own_attribute
 from ..protocol import BY_TRAINER
 from ..recording.ranges import wrap_method
 from ..session import Session
@@ -66,7 +66,7 @@ def begins(
 
 def _innermost(optimizer: object) -> object:
     for _ in range(_MOST_AROUND):
-        inner = held(optimizer, "optimizer")
+        inner = own_attribute(optimizer, "optimizer")
         if inner is None:
             break
         optimizer = inner

@@ -17,7 +17,7 @@ from ..current_session import configure, session
 from ..frameworks import TRAINER
 from ..guard import guarded
 from ..hand_over import a_callback, replace
-from ..held import attributes, held, plain
+from ..introspection import attributes, own_attribute, plain
 from ..recording import ranges
 from ..session import Session
 from . import training_loop
@@ -142,7 +142,7 @@ def _adopt(trainer: Any) -> None:
     for kind in type(trainer).__mro__[:-1]:
         if issubclass(kind, base):
             training_loop.wrap_methods(kind, METHODS | OF_THE_BASE if kind is base else METHODS)
-    handler = held(trainer, "callback_handler")
+    handler = own_attribute(trainer, "callback_handler")
     if not _ours_of(handler):
         base.add_callback(trainer, _callback_class("DiagnoseSteps")())
     *others, callback = sorted(_ours_of(handler), key=lambda ours: ours.diagnose_session is not None)
@@ -152,7 +152,7 @@ def _adopt(trainer: Any) -> None:
 
 
 def _ours_of(handler: Any) -> list[Any]:
-    return [callback for callback in held(handler, "callbacks") or () if issubclass(type(callback), _Steps)]
+    return [callback for callback in own_attribute(handler, "callbacks") or () if issubclass(type(callback), _Steps)]
 
 
 def _reports_of(callback: Any, trainer: Any, handler: Any) -> None:

@@ -72,10 +72,10 @@ def periods(series: Any) -> set[int]:
 
 
 ON_A_CLOCK = """
-from diagnose.probes.armed.session import ArmedClock
+from diagnose.probes.timing.session import TimingClock
 from diagnose.probes.current_session import session
 passed_ns = 0
-session().clock = ArmedClock(lambda: passed_ns)  # by any other some steps are slow on a busy machine
+session().clock = TimingClock(lambda: passed_ns)  # by any other some steps are slow on a busy machine
 def during(step):
     global passed_ns
     passed_ns += 100_000_000

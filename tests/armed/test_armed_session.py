@@ -9,12 +9,12 @@ from armed_runs import STEP_NS, NoProfiler, NoThread, Run
 
 from diagnose.commands.armed.answer import armed_run
 from diagnose.commands.armed.arming import _last_line
-from diagnose.probes.armed import session as armed_session
-from diagnose.probes.armed.agreement import Agreement
 from diagnose.probes.protocol import SCRATCH, TRIGGER
 from diagnose.probes.recording import nsight_window
+from diagnose.probes.timing import session as armed_session
+from diagnose.probes.timing.agreement import Agreement
 from diagnose.series import read_series
-from diagnose.series.armed_log import read_armed_log
+from diagnose.series.timing_log import read_timing_log
 
 torch = pytest.importorskip("torch")
 
@@ -22,13 +22,13 @@ torch = pytest.importorskip("torch")
 @pytest.fixture(autouse=True)
 def nothing_of_its_own_accord(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nsight_window, "Recorder", NoProfiler)
-    monkeypatch.setattr(armed_session, "Beside", NoThread)
+    monkeypatch.setattr(armed_session, "Background", NoThread)
     monkeypatch.setattr("diagnose.probes.session.PATIENCE_S", 300)
 
 
 def told(run: Run) -> list[tuple[object, ...]]:
     """What the log of the rank says happened, without times."""
-    log = read_armed_log(run.folder / f"rank{run.rank}.steps")
+    log = read_timing_log(run.folder / f"rank{run.rank}.steps")
     return [(one["what"], one.get("first"), one.get("slow")) for one in log.told]
 
 
@@ -57,7 +57,7 @@ def test_windows_by_count_open_at_their_steps(tmp_path: Path) -> None:
     run.end()
 
     assert run.windows() == ["step-30", "step-40", "step-80", "step-100"]
-    log = read_armed_log(tmp_path / "rank0.steps")
+    log = read_timing_log(tmp_path / "rank0.steps")
     assert [one["why"] for one in log.told if one["what"] == "window"] == [
         "asked for by --at-step 30",
         "every 40 steps",
@@ -70,7 +70,9 @@ def test_a_window_that_comes_while_the_stack_is_sampled_after_another_is_told_ap
     run = Run(tmp_path, sample_steps=1000, every=40, windows=3).begin()
     run.steps(range(1, 201), lambda step: STEP_NS * (3 if step == 82 else 1)).end()
 
-    closed = [(one["first"], one["folder"]) for one in read_armed_log(tmp_path / "rank0.steps").told if "folder" in one]
+    closed = [
+        (one["first"], one["folder"]) for one in read_timing_log(tmp_path / "rank0.steps").told if "folder" in one
+    ]
     assert closed == [(40, "step-40"), (80, "step-80"), (120, "step-120")]
     assert ("closed", 80, 82) in told(run)
 
@@ -150,7 +152,7 @@ def test_a_long_step_is_looked_at_once_while_it_runs(tmp_path: Path) -> None:
     run.look()
     run.steps(range(51, 61)).end()
 
-    (seen,) = (one for one in read_armed_log(tmp_path / "rank0.steps").told if one["what"] == "long")
+    (seen,) = (one for one in read_timing_log(tmp_path / "rank0.steps").told if one["what"] == "long")
     assert (seen["step"], seen["after_ms"]) == (51, 3000)
     assert "test_a_long_step_is_looked_at_once_while_it_runs" in str(seen["at"])
 
@@ -180,7 +182,7 @@ def test_what_only_another_rank_sees_opens_a_window_on_all(tmp_path: Path) -> No
     assert ranks[0].windows() != []
     assert told(ranks[0])[0][:2] == told(ranks[1])[0][:2]
     assert told(ranks[1])[1][2] is not None
-    assert read_armed_log(tmp_path / "rank0.steps").told[0]["why"].endswith("on rank 1")
+    assert read_timing_log(tmp_path / "rank0.steps").told[0]["why"].endswith("on rank 1")
 
 
 def test_an_announcement_that_comes_too_late_is_told(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -234,7 +236,7 @@ def test_a_window_that_cannot_be_written_ends_no_step_times(tmp_path: Path) -> N
     run.begin().steps(range(1, 61)).end()
 
     assert int(read_series(tmp_path).tracks[0].step[-1]) == 60
-    assert read_armed_log(tmp_path / "rank0.steps").told[-1]["what"] == "closed"
+    assert read_timing_log(tmp_path / "rank0.steps").told[-1]["what"] == "closed"
 
 
 def short(step: int) -> int:

@@ -4,12 +4,12 @@ import threading
 
 import pytest
 
-from diagnose.probes.armed.beside import Beside
+from diagnose.probes.timing.background import Background
 
 
 def test_all_that_was_noted_before_the_stop_is_in_the_last_turn() -> None:
     noted, written = [1], list[int]()
-    beside = Beside(lambda: written.extend(noted), lambda: written.append(-1))
+    beside = Background(lambda: written.extend(noted), lambda: written.append(-1))
     beside.start()
     noted.append(2)
 
@@ -19,7 +19,7 @@ def test_all_that_was_noted_before_the_stop_is_in_the_last_turn() -> None:
 
 def test_a_turn_that_hangs_holds_up_nobody() -> None:
     hangs = threading.Event()
-    beside = Beside(lambda: hangs.wait(30), lambda: None)
+    beside = Background(lambda: hangs.wait(30), lambda: None)
     beside.start()
 
     assert not beside.stop(0.1)
@@ -29,7 +29,7 @@ def test_a_turn_that_hangs_holds_up_nobody() -> None:
 class Waits:
     """In the place of the thread: its waits are over at once, and the last of them finds that the loop is over."""
 
-    def __init__(self, beside: Beside, turns: int) -> None:
+    def __init__(self, beside: Background, turns: int) -> None:
         self._beside, self._left = beside, turns - 1
 
     def wait(self, seconds: float) -> None:
@@ -48,7 +48,7 @@ def test_a_disk_that_is_full_for_long_is_told_thrice_and_written_once_there_is_r
         if error is not None:
             raise error
 
-    beside = Beside(turn, lambda: closed.append(len(list(left))))
+    beside = Background(turn, lambda: closed.append(len(list(left))))
     beside._run(Waits(beside, len(outcomes)))  # type: ignore[arg-type]
 
     err = capfd.readouterr().err

@@ -12,9 +12,9 @@ from rich.console import Console
 from diagnose.commands.series.answer import SeriesReport
 from diagnose.commands.series.judge import judged
 from diagnose.commands.series.text import render
-from diagnose.probes.armed.step_log import StepLog
+from diagnose.probes.timing.step_log import StepLog
 from diagnose.series import read_series
-from diagnose.series.armed_log import read_armed_log
+from diagnose.series.timing_log import read_timing_log
 
 Values = Mapping[str, float]
 FREE = {"waited_for_core_ns": 1e6, "allowed_cores_cpu_ns": 1.5e9, "process_cpu_ns": 1e9, "workers_cpu_ns": 0}
@@ -159,7 +159,7 @@ def test_what_is_no_reading_is_left_out_and_counted(tmp_path: Path, bad: str) ->
     path = tmp_path / "rank0.steps"
     path.write_text(path.read_text() + bad + "\n")
 
-    log = read_armed_log(path)
+    log = read_timing_log(path)
 
     assert (log.unread, len(log.readings)) == (1, 60)
 
@@ -170,7 +170,7 @@ def test_numbers_that_cannot_be_are_as_good_as_missing(tmp_path: Path) -> None:
     run(tmp_path, lambda step: None, lambda step: 100)
     path.write_text(path.read_text() + json.dumps(line(600, gauges)) + "\n")  # type: ignore[arg-type]
 
-    machine = read_armed_log(path).machine()
+    machine = read_timing_log(path).machine()
 
     assert set(machine.values) & set(gauges) == {"memory_clock_mhz"}
 
@@ -180,7 +180,7 @@ def test_of_steps_that_a_resumed_job_makes_again_the_later_readings_count(tmp_pa
     run(tmp_path, lambda step: line(step, {"sm_clock_mhz": 1155}), lambda step: 100)
     path.write_text(path.read_text() + json.dumps(line(300, {"sm_clock_mhz": 1980})) + "\n")
 
-    machine = read_armed_log(path).machine()
+    machine = read_timing_log(path).machine()
 
     assert machine.step.tolist() == [*range(10, 301, 10), 300]
     assert machine.values["sm_clock_mhz"][-1] == 1980

@@ -13,13 +13,13 @@ from armed_runs import NoProfiler, NoThread, Run
 from machine.fake_driver import FakeDriver
 
 from diagnose.commands.series.judge import judged
-from diagnose.probes.armed import machine_log
-from diagnose.probes.armed import session as armed_session
-from diagnose.probes.armed.machine_log import MachineLog
 from diagnose.probes.machine import nvml_readings, sampling
 from diagnose.probes.recording import nsight_window
+from diagnose.probes.timing import machine_log
+from diagnose.probes.timing import session as armed_session
+from diagnose.probes.timing.machine_log import MachineLog
 from diagnose.series import read_series
-from diagnose.series.armed_log import read_armed_log
+from diagnose.series.timing_log import read_timing_log
 
 pytestmark = pytest.mark.usefixtures("threads_end")
 
@@ -106,10 +106,10 @@ def test_a_loop_that_computes_on_a_gpu_takes_back_that_an_earlier_one_did_not(tm
     begins, reads = '{"armed": 1, "rank": 0, "world_size": 1}\n', '{"gauges": {}, "step": 3, "over_s": 2, "t": 9%s}\n'
     log = tmp_path / "rank0.steps"
     log.write_text(begins + reads % ', "no_gpu": "none in use"')
-    once = read_armed_log(log).why_no_gpu
+    once = read_timing_log(log).why_no_gpu
     log.write_text(begins + reads % ', "no_gpu": "none in use"' + begins + reads % "")
 
-    assert (once, read_armed_log(log).why_no_gpu) == ("none in use", "")
+    assert (once, read_timing_log(log).why_no_gpu) == ("none in use", "")
 
 
 def test_a_reader_that_gave_way_to_a_profiler_reads_no_more() -> None:
@@ -135,7 +135,7 @@ def test_the_longer_the_run_the_fewer_the_lines(monkeypatch: pytest.MonkeyPatch)
 def test_an_armed_loop_is_read_from_its_first_step_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch")
     monkeypatch.setattr(nsight_window, "Recorder", NoProfiler)
-    monkeypatch.setattr(armed_session, "Beside", NoThread)
+    monkeypatch.setattr(armed_session, "Background", NoThread)
     armed = Run(tmp_path).begin().steps(range(1, 11))
     noted: Any = armed.session._arming._log._readings  # type: ignore[union-attr]
     for _ in range(6000):
@@ -145,7 +145,7 @@ def test_an_armed_loop_is_read_from_its_first_step_to_its_end(tmp_path: Path, mo
     time.sleep(0.01)  # the last reading is of the time since the one before
     armed.steps(range(11, 51)).end()
 
-    log = read_armed_log(tmp_path / "rank0.steps")
+    log = read_timing_log(tmp_path / "rank0.steps")
 
     assert log.readings[0].step <= log.readings[-1].step == 50
     assert log.readings[-1].over_s > 0
@@ -164,7 +164,7 @@ def test_where_no_thread_can_be_had_one_attempt_is_made_in_a_loop_and_the_report
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(nsight_window, "Recorder", NoProfiler)
-    monkeypatch.setattr(armed_session, "Beside", NoThread)
+    monkeypatch.setattr(armed_session, "Background", NoThread)
     monkeypatch.setattr(sampling, "SideThread", refused)
     Run(tmp_path).begin().steps(range(1, 51)).end()
 

@@ -11,10 +11,10 @@ import pytest
 from armed_runs import NoThread, Run
 
 from diagnose.capture.standstill import RankPulse, pulses
-from diagnose.probes.armed import pulse
-from diagnose.probes.armed import session as armed_session
 from diagnose.probes.config import Config
 from diagnose.probes.protocol import CONFIG, SCRATCH
+from diagnose.probes.timing import pulse
+from diagnose.probes.timing import session as armed_session
 
 
 def told(folder: Path) -> list[RankPulse]:
@@ -25,7 +25,7 @@ def test_a_rank_tells_its_steps_and_their_usual_time_while_its_loop_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("torch")
-    monkeypatch.setattr(armed_session, "Beside", NoThread)
+    monkeypatch.setattr(armed_session, "Background", NoThread)
     run = Run(tmp_path, rank=1, looked_at_by=pulse.name_of(os.getppid())).begin(done=10).steps(range(1, 6))
     run.look()
     within = told(tmp_path)
@@ -67,7 +67,7 @@ def test_a_helper_of_a_rank_leaves_the_file_to_the_rank_while_that_lives(
 
 def test_where_nobody_looks_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch")
-    monkeypatch.setattr(armed_session, "Beside", NoThread)
+    monkeypatch.setattr(armed_session, "Background", NoThread)
     Run(tmp_path).begin().steps(range(1, 6)).look()
 
     assert list((tmp_path / SCRATCH).glob("*.pulse")) == []

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from diagnose.probes.armed.asked import Asked, Wanted
-from diagnose.probes.armed.slowness import Slowness
+from diagnose.probes.timing.slowness import Slowness
+from diagnose.probes.timing.triggers import Triggers, Wanted
 
 
 def wanted(times: list[int]) -> list[tuple[int, Wanted]]:
@@ -110,8 +110,8 @@ def test_a_window_of_four_holds_the_wanted_step(wanted: Wanted, earliest: int, f
 
 
 def test_windows_by_count() -> None:
-    asked = Asked(every=100, at_steps=(50, 230), windows=2)
+    asked = Triggers(every=100, at_steps=(50, 230), windows=2)
 
     assert [asked.counted(after, 0) for after in (0, 50, 100, 210)] == [50, 100, 200, 230]
     assert [asked.counted(after, 2) for after in (0, 60, 230)] == [50, 230, None]
-    assert Asked.of(asked.to_json()) == asked
+    assert Triggers.of(asked.to_json()) == asked

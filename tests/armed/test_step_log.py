@@ -8,9 +8,9 @@ import pytest
 
 from diagnose.commands.series.judge import judged
 from diagnose.errors import UserError
-from diagnose.probes.armed.step_log import EXACT_SAMPLES, StepLog
+from diagnose.probes.timing.step_log import EXACT_SAMPLES, StepLog
 from diagnose.series import read_series
-from diagnose.series.armed_log import read_armed_log
+from diagnose.series.timing_log import read_timing_log
 
 
 def log_of(folder: Path, rank: int = 0, done: int = 0) -> StepLog:
@@ -55,7 +55,7 @@ def test_steps_without_a_time_and_profiled_ones_are_left_out(tmp_path: Path) -> 
 
     assert track.step.tolist() == [*range(2, 41), *range(45, 61)]
     assert set(track.seconds) == {0.001}
-    assert read_armed_log(tmp_path / "rank0.steps").told[0]["why"] == "step 41"
+    assert read_timing_log(tmp_path / "rank0.steps").told[0]["why"] == "step 41"
 
 
 @pytest.mark.parametrize("cut", [1, 7, 40])
@@ -138,7 +138,7 @@ def test_what_is_no_block_is_left_out_and_counted(tmp_path: Path, line: str) -> 
     path.write_text(path.read_text() + line + "\n")
 
     assert len(read_series(path).tracks[0]) == 20
-    assert read_armed_log(path).unread == 1
+    assert read_timing_log(path).unread == 1
 
 
 def test_a_file_that_only_has_the_name_is_refused(tmp_path: Path) -> None:

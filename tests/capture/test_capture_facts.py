@@ -14,9 +14,9 @@ from needs import needs
 from diagnose.probes.facts import machine
 from diagnose.probes.facts.machine import environment
 from diagnose.probes.facts.model import model_facts
-from diagnose.probes.facts.padding import Padding
+from diagnose.probes.facts.padding import PaddingSums
 from diagnose.probes.facts.record import batch_facts
-from diagnose.probes.held import plain
+from diagnose.probes.introspection import plain
 from diagnose.probes.trainers.transformers_trainer import settings_of
 
 jsonschema = pytest.importorskip("jsonschema")
@@ -113,7 +113,7 @@ def test_only_listed_variables_with_plain_values_are_read() -> None:
 
 def test_tokens_are_a_mean_and_padding_a_sum_over_all_batches() -> None:
     batches = [{"shapes": {"input_ids": [2, n]}, "bytes": 16 * n, "tokens": 2 * n} for n in (8, 4)]
-    padding = Padding()
+    padding = PaddingSums()
     for lengths, width in (((8, 2), 8), ((4, 4), 4), ((1, 2), 4)):
         padding.note(torch.tensor([[1] * n + [0] * (width - n) for n in lengths]))
 

@@ -10,11 +10,11 @@ import pytest
 from diagnose.probes.config import Config
 from diagnose.probes.limits import allowance as of_allowance
 from diagnose.probes.limits.allowance import Allowance
-from diagnose.probes.limits.capture_size import Choice, Limits, Trial, fitted
+from diagnose.probes.limits.capture_size import CaptureChoice, CaptureLimits, TrialStep, fitted
 
 MB, GB = 1_000_000, 1_000_000_000
-TRIAL = Trial(text_bytes=20 * MB, stop_s=0.2, export_s=0.1)  # of four steps with shapes: 120 MB, 780 MB, 3.4 s
-ROOM = Limits(1 * GB, memory_bytes=100 * GB, disk_bytes=100 * GB, stall_s=60.0)
+TRIAL = TrialStep(text_bytes=20 * MB, stop_s=0.2, export_s=0.1)  # of four steps with shapes: 120 MB, 780 MB, 3.4 s
+ROOM = CaptureLimits(1 * GB, memory_bytes=100 * GB, disk_bytes=100 * GB, stall_s=60.0)
 
 
 def test_text_memory_and_time_grow_with_the_steps_and_shapes_add_to_them() -> None:
@@ -80,7 +80,7 @@ def test_the_limit_that_cuts_is_named(limits: dict[str, float], because: str) ->
 
 
 def test_what_is_known_of_a_choice_goes_into_the_record() -> None:
-    assert Choice(0, False, None, "--ranks 0").facts(4) == {
+    assert CaptureChoice(0, False, None, "--ranks 0").facts(4) == {
         "asked_steps": 4,
         "steps": 0,
         "shapes": False,
@@ -109,11 +109,11 @@ def test_a_step_of_too_many_operators_is_not_even_tried(
 
 
 def test_a_window_after_one_that_was_left_out_is_asked_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(of_allowance, "rank_and_world", lambda: (1, 4))
+    monkeypatch.setattr(of_allowance, "rank_and_world_size", lambda: (1, 4))
     allowance = Allowance(Config("out", ranks="0"))
     allowance.begins(4)
     assert allowance.refuses(7)
-    monkeypatch.setattr(of_allowance, "rank_and_world", lambda: (0, 4))
+    monkeypatch.setattr(of_allowance, "rank_and_world_size", lambda: (0, 4))
     allowance.begins(4)
 
     assert not allowance.refuses(20)
@@ -121,7 +121,9 @@ def test_a_window_after_one_that_was_left_out_is_asked_anew(monkeypatch: pytest.
 
 
 def test_a_rank_decides_by_its_trial_and_its_host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(of_allowance, "limits", lambda budget, folder, ranks, timeout_s: Limits(budget, ranks=ranks))
+    monkeypatch.setattr(
+        of_allowance, "limits", lambda budget, folder, ranks, timeout_s: CaptureLimits(budget, ranks=ranks)
+    )
     allowance = Allowance(Config("out", budget_bytes=50 * MB))
     allowance.begins(4)
 

@@ -29,7 +29,7 @@ exit 1
 """
 STARTS = """
 import os, sys, time
-from diagnose.probes.armed.pulse import pulse_of
+from diagnose.probes.timing.pulse import pulse_of
 from diagnose.probes.config import from_environment
 config = from_environment()
 stacks = os.path.join(config.out, "stacks-rank0.txt")

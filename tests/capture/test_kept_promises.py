@@ -11,7 +11,7 @@ from capture.command_runs import PATIENCE_S
 from needs import needs
 
 from diagnose.commands.ledger import file
-from diagnose.commands.ledger.promise import Promise
+from diagnose.commands.ledger.prediction import Prediction
 
 TRAIN = """
 import time, torch
@@ -52,8 +52,8 @@ class Runs:
         return done.stderr
 
     @property
-    def kept(self) -> tuple[Promise, ...]:
-        return file.read(self.data).promises
+    def kept(self) -> tuple[Prediction, ...]:
+        return file.read(self.data).predictions
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from diagnose.analysis import analyze
 from diagnose.diagnosis import Patch
 from diagnose.facts import Fact
 from diagnose.patch.patches import python_lines
-from diagnose.patch.worlds import in_short, world_of
+from diagnose.patch.job_framework import in_short, framework_of
 from diagnose.trace.python_frames import is_of_library
 from kineto import Trace
 job = Trace()
@@ -22,7 +22,7 @@ for _ in range(4):
         job.op("aten::mm", [[512, 512]] * 2, "gemm", 500)
         job.event("python_function", "site-packages/made_up/trainer.py(9): fit", 10)
 job.write("traced/rank0.json.gz")
-world = world_of({"training_loop": Fact("training_loop", "Made-up", "text")})
+world = framework_of({"training_loop": Fact("training_loop", "Made-up", "text")})
 half = world.patch(Patch(target="training_arguments", set={"bf16": True}))
 wrapped = world.patch(Patch(target="ddp", set={"static_graph": True}))
 print(json.dumps({

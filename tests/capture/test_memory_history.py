@@ -72,9 +72,9 @@ def test_in_code_nothing_is_armed(cuda: Cuda, monkeypatch: pytest.MonkeyPatch, t
 def test_a_snapshot_comes_after_the_third_step_and_one_at_the_first_oom(
     cuda: Cuda, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from diagnose.probes.dumps.memory_history import Recorder
+    from diagnose.probes.dumps.memory_history import SnapshotRecorder
 
-    recorder = Recorder(Config(str(tmp_path), memory=True, token="t"))
+    recorder = SnapshotRecorder(Config(str(tmp_path), memory=True, token="t"))
     written = []
     for _ in range(4):
         recorder.after_step()
@@ -92,14 +92,14 @@ def test_a_snapshot_that_cannot_be_written_leaves_nothing(
 ) -> None:
     import torch
 
-    from diagnose.probes.dumps.memory_history import Recorder
+    from diagnose.probes.dumps.memory_history import SnapshotRecorder
 
     def fills_the_disk(file: str) -> None:
         Path(file).write_bytes(b"snap")
         raise OSError("no space")
 
     monkeypatch.setattr(torch.cuda.memory, "_dump_snapshot", fills_the_disk)
-    Recorder(Config(str(tmp_path), memory=True, token="t")).at_oom()
+    SnapshotRecorder(Config(str(tmp_path), memory=True, token="t")).at_oom()
 
     assert os.listdir(tmp_path) == []
     assert "diagnose: no memory snapshot: OSError: no space" in capfd.readouterr().err
@@ -116,9 +116,9 @@ def test_what_a_rank_that_was_killed_left_of_its_snapshots_is_removed_in_the_end
 
 
 def test_an_oom_after_the_window_leaves_none_without_the_option(cuda: Cuda, tmp_path: Path) -> None:
-    from diagnose.probes.dumps.memory_history import Recorder
+    from diagnose.probes.dumps.memory_history import SnapshotRecorder
 
-    Recorder(Config(str(tmp_path), token="t")).at_oom(0, 0, 0, 0)  # no session is open
+    SnapshotRecorder(Config(str(tmp_path), token="t")).at_oom(0, 0, 0, 0)  # no session is open
 
     assert os.listdir(tmp_path) == []
 
@@ -166,9 +166,9 @@ def test_a_job_on_the_cpu_runs_with_memory_as_without_and_one_line_says_that_not
 def test_a_job_that_makes_too_few_steps_on_a_gpu_is_told_why_there_is_no_snapshot(
     cuda: Cuda, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    from diagnose.probes.dumps.memory_history import Recorder
+    from diagnose.probes.dumps.memory_history import SnapshotRecorder
 
-    recorder = Recorder(Config(str(tmp_path), memory=True, token="t"))
+    recorder = SnapshotRecorder(Config(str(tmp_path), memory=True, token="t"))
     recorder.after_step()
     recorder.at_exit()
 
@@ -180,9 +180,9 @@ def test_no_snapshot_is_taken_while_a_graph_is_captured(
 ) -> None:
     import torch
 
-    from diagnose.probes.dumps.memory_history import Recorder
+    from diagnose.probes.dumps.memory_history import SnapshotRecorder
 
-    recorder = Recorder(Config(str(tmp_path), memory=True, token="t"))
+    recorder = SnapshotRecorder(Config(str(tmp_path), memory=True, token="t"))
     written = []
     for capturing in (False, False, True, True, False):
         monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda now=capturing: now)

@@ -11,9 +11,9 @@ import pytest
 from diagnose.capture.command import environment
 from diagnose.diagnosis import Patch
 from diagnose.errors import UserError
+from diagnose.patch.job_framework import JobFramework
 from diagnose.patch.patch_file import Request, read
 from diagnose.patch.patches import reachable
-from diagnose.patch.worlds import World
 from diagnose.probes.config import Config
 from diagnose.probes.frameworks import BARE_LOOP, TRAINER
 from diagnose.probes.protocol import PATCH
@@ -138,7 +138,7 @@ def test_every_patch_of_a_rule_can_be_applied() -> None:
         if table
         for key, value in table["set"].items()
     ]
-    of_a_trainer = World(TRAINER.name, {})
+    of_a_trainer = JobFramework(TRAINER.name, {})
 
     assert len(patches) > 10
     assert [patch for patch in patches if not reachable(of_a_trainer.patch(patch) or patch)] == []
@@ -158,7 +158,7 @@ OF_BARE_LOOPS = [
 def test_what_a_bare_loop_is_told_to_type_is_what_a_run_sets(
     asked: dict[str, object], wanted: dict[str, object], tmp_path: Path
 ) -> None:
-    made = World(BARE_LOOP.name, {}).patch(Patch(target="training_arguments", set=asked))
+    made = JobFramework(BARE_LOOP.name, {}).patch(Patch(target="training_arguments", set=asked))
     assert made is not None
     (tmp_path / "p.json").write_bytes(msgspec.json.encode(made))
 
@@ -170,7 +170,7 @@ def test_what_a_bare_loop_is_told_to_type_is_what_a_run_sets(
 def test_what_no_run_can_set_in_a_bare_loop_is_said_to_be_out_of_reach(
     asked: dict[str, object], tmp_path: Path
 ) -> None:
-    made = World(BARE_LOOP.name, {}).patch(Patch(target="training_arguments", set=asked))
+    made = JobFramework(BARE_LOOP.name, {}).patch(Patch(target="training_arguments", set=asked))
     assert made is not None
     (tmp_path / "p.json").write_bytes(msgspec.json.encode(made))
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from diagnose.probes import session as of_session
-from diagnose.probes.aside import InTurn
 from diagnose.probes.config import Config
 from diagnose.probes.session import Session
+from diagnose.probes.threaded import InTurn
 from diagnose.probes.window import Window, planned
 
 torch = pytest.importorskip("torch")
@@ -65,7 +65,7 @@ def test_steps_are_timed_again_when_the_trace_is_written() -> None:
 def test_the_job_trains_while_a_trace_is_written(stop: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ranks that `--stop` ends together wait: their steps are counted alike."""
     monkeypatch.setattr(of_session, "PATIENCE_S", 0.01)
-    monkeypatch.setattr(of_session, "rank_and_world", lambda: (0, 2))
+    monkeypatch.setattr(of_session, "rank_and_world_size", lambda: (0, 2))
     session = Session(Config(str(tmp_path / "out"), at_step=12, steps=1, sample_steps=0, stop=stop))
     session.loop_begins("code")
     release, trained = threading.Event(), 0

@@ -30,7 +30,7 @@ def kept(folder: Path, before: Diagnosis, after: Diagnosis, *options: str) -> li
     ours = {"DIAGNOSE_LEDGER": "on", "DIAGNOSE_DATA_DIR": str(folder / "data")}
     result = CliRunner(env=ours).invoke(main, ["compare", str(folder / "a.json"), str(folder / "b.json"), *options])
     assert result.exit_code == 0, result.output
-    return [(each.source, each.achieved[1], each.inside) for each in file.read(folder / "data").promises]
+    return [(each.source, each.achieved[1], each.inside) for each in file.read(folder / "data").predictions]
 
 
 def plain(**changes: Any) -> Diagnosis:

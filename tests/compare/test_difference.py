@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diagnose.commands.compare.comparing import compare
-from diagnose.commands.compare.difference import apportioned, kernel_differences, ledger_step, rank_differences
+from diagnose.commands.compare.difference import apportioned, breakdown_step, kernel_differences, rank_differences
 from diagnose.commands.compare.side import Side, SideCause, SideRank
 
 CAUSES = ("gemm", "data-wait", "sync", "optimizer")
@@ -68,7 +68,7 @@ def test_the_step_that_is_left_out_is_left_out_of_the_causes_too() -> None:
     usual, one_slow = run(100, 100, 100, 100), run(100, 100, 190, 100)
     kept = np.array([True, True, False, True])
 
-    assert ledger_step(one_slow, kept) == {"gemm": 50 * MS, "data-wait": 50 * MS}
+    assert breakdown_step(one_slow, kept) == {"gemm": 50 * MS, "data-wait": 50 * MS}
     assert compare(usual, one_slow).difference_ns == 0
 
 

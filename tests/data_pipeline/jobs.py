@@ -10,9 +10,9 @@ from capture.scripts import run
 
 from diagnose.commands.data.answer import PipelineReport, Stage
 from diagnose.commands.data.judge import report_of
-from diagnose.commands.data.measured import Measured, decoded
-from diagnose.commands.data.question import Question
-from diagnose.probes.pipeline.asked import MEASURED, Asked
+from diagnose.commands.data.measured import LoadingMeasurement, decoded
+from diagnose.commands.data.question import LoaderQuestion
+from diagnose.probes.pipeline.asked import MEASURED, LoadingRequest
 
 HOOKS = """
 import sys, time
@@ -73,11 +73,11 @@ def ended(
     script: str, folder: Path, seconds: float = 2.0, samples: int = 5000, loader: int | None = None
 ) -> subprocess.CompletedProcess[str]:
     """The script, run with its input measured into `folder`."""
-    asked = replace(Asked(str(folder)), seconds=seconds, samples=samples, loader=loader)
+    asked = replace(LoadingRequest(str(folder)), seconds=seconds, samples=samples, loader=loader)
     return run(script, folder, fresh=False, PYTHON_DIAGNOSE_PIPELINE=asked.to_json())
 
 
-def measured(script: str, folder: Path, seconds: float = 2.0, loader: int | None = None) -> Measured:
+def measured(script: str, folder: Path, seconds: float = 2.0, loader: int | None = None) -> LoadingMeasurement:
     """What was measured of the script, which has to end without having trained."""
     done = ended(script, folder, seconds, loader=loader)
     assert done.returncode == 0, done.stderr
@@ -85,9 +85,9 @@ def measured(script: str, folder: Path, seconds: float = 2.0, loader: int | None
     return decoded((folder / MEASURED).read_bytes())
 
 
-def report(script: str, folder: Path, question: Question | None = None, seconds: float = 2.0) -> PipelineReport:
+def report(script: str, folder: Path, question: LoaderQuestion | None = None, seconds: float = 2.0) -> PipelineReport:
     """What is said of the script."""
-    return report_of(measured(script, folder, seconds), question or Question())
+    return report_of(measured(script, folder, seconds), question or LoaderQuestion())
 
 
 def stage(said: PipelineReport, name: str) -> Stage:

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from diagnose.commands.data.measured import Measured
+from diagnose.commands.data.measured import LoadingMeasurement
 
 MS = 1_000_000
 
@@ -23,7 +23,7 @@ def rounds(workers: int, batches: int, ms: float, batch_size: int = 10) -> dict[
     return {"workers": workers, "batches": batches, "wall_ns": int(ms * MS), "batch_size": batch_size, "first_s": 0.5}
 
 
-def made(**parts: Any) -> Measured:
+def made(**parts: Any) -> LoadingMeasurement:
     """Batches of ten samples that take 100 ms to load and 1 ms to collate in process, on eight cores; with `parts`."""
     nothing = {"because": "not tried"}
     stacks = {"samples": 0, "work": {}, "functions": []}
@@ -52,4 +52,4 @@ def made(**parts: Any) -> Measured:
         "restarts": 0,
         "seconds": 30.0,
     }
-    return msgspec.convert(content | parts, Measured)
+    return msgspec.convert(content | parts, LoadingMeasurement)

@@ -21,7 +21,7 @@ from diagnose.commands.data.answer import PipelineReport
 from diagnose.commands.data.command import _nothing_measured
 from diagnose.commands.data.judge import report_of
 from diagnose.commands.data.of_diagnosis import question_of
-from diagnose.probes.pipeline.asked import Asked
+from diagnose.probes.pipeline.asked import LoadingRequest
 from diagnose.probes.protocol import MARKS_FOLDER, PYTHON_MARK
 
 pytestmark = pytest.mark.capture
@@ -110,7 +110,7 @@ def test_what_a_script_lacks_is_told_by_what_the_probe_left(tmp_path: Path, body
     for mark in (PYTHON_MARK, "torch"):
         (tmp_path / MARKS_FOLDER / mark).touch()
 
-    assert _nothing_measured(tmp_path, Asked(str(tmp_path))).why == why
+    assert _nothing_measured(tmp_path, LoadingRequest(str(tmp_path))).why == why
 
 
 def test_an_interrupt_ends_it_with_130(start: Start, tmp_path: Path) -> None:

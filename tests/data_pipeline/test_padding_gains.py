@@ -6,7 +6,7 @@ from data_pipeline.measurements import made
 
 from diagnose.commands.data.answer import Padding
 from diagnose.commands.data.judge import report_of
-from diagnose.commands.data.question import Question
+from diagnose.commands.data.question import LoaderQuestion
 
 SIZE = 10
 
@@ -16,7 +16,7 @@ def padding(lengths: list[int], width: int | None = None, of_dataset: int = 100_
     batches = [lengths[at : at + SIZE] for at in range(0, len(lengths), SIZE)]
     shapes = [[len(each), width or max(each)] for each in batches]
     dataset = {"class": "Texts", "is_iterable": False, "collated": True, "samples": of_dataset}
-    return report_of(made(lengths={"samples": lengths, "batches": shapes}, dataset=dataset), Question()).padding
+    return report_of(made(lengths={"samples": lengths, "batches": shapes}, dataset=dataset), LoaderQuestion()).padding
 
 
 def gains(of: Padding) -> dict[str, tuple[float, float, float] | None]:
@@ -84,7 +84,9 @@ def test_what_the_job_refuses_is_no_gain_and_asks_for_no_workers() -> None:
     ]
     lengths = spread(400)
     shapes = [[SIZE, max(lengths[at : at + SIZE])] for at in range(0, len(lengths), SIZE)]
-    report = report_of(made(lengths={"samples": lengths, "batches": shapes}, refuses=refuses), Question(step_s=0.01))
+    report = report_of(
+        made(lengths={"samples": lengths, "batches": shapes}, refuses=refuses), LoaderQuestion(step_s=0.01)
+    )
     grouped, packed = report.padding.gains
 
     assert (report.workers.refused, report.workers.least) == ("no dataloader_num_workers", None)

@@ -9,7 +9,7 @@ from data_pipeline.measurements import MS, made, rounds, spent
 
 from diagnose.commands.data.judge import lock_of, report_of
 from diagnose.commands.data.measured import decoded
-from diagnose.commands.data.question import Question
+from diagnose.commands.data.question import LoaderQuestion
 from diagnose.errors import UserError
 
 
@@ -22,7 +22,7 @@ def beside(wall: int, loading: int, other: int) -> dict[str, int]:
 
 
 def test_a_rate_is_samples_over_time_and_bytes_over_time() -> None:
-    said = report_of(made(), Question())
+    said = report_of(made(), LoaderQuestion())
 
     assert stage(said, "dataset").samples_per_s == pytest.approx(100)
     assert stage(said, "dataset").bytes_per_s == pytest.approx(100_000)
@@ -32,8 +32,8 @@ def test_a_rate_is_samples_over_time_and_bytes_over_time() -> None:
 
 
 def test_the_error_of_a_rate_is_that_of_the_mean_batch_and_unknown_of_one() -> None:
-    uneven = report_of(made(fetch=spent(40, [90.0, 110.0, 90.0, 110.0])), Question())
-    single = report_of(made(fetch=spent(10, [100.0])), Question())
+    uneven = report_of(made(fetch=spent(40, [90.0, 110.0, 90.0, 110.0])), LoaderQuestion())
+    single = report_of(made(fetch=spent(10, [100.0])), LoaderQuestion())
 
     assert stage(uneven, "dataset").spread == pytest.approx(0.0577, abs=1e-4)  # 11.5 ms / sqrt(4) / 100 ms
     assert stage(single, "dataset").spread is None
@@ -41,8 +41,8 @@ def test_the_error_of_a_rate_is_that_of_the_mean_batch_and_unknown_of_one() -> N
 
 def test_workers_do_their_stages_at_once_as_far_as_there_are_cores() -> None:
     with_workers = {"loader": {"num_workers": 4}, "hand_over": rounds(4, 30, 1000.0)}
-    said = report_of(made(**with_workers), Question())
-    crowded = report_of(made(**with_workers, cores={"usable": 2, "local_ranks": 1}), Question())
+    said = report_of(made(**with_workers), LoaderQuestion())
+    crowded = report_of(made(**with_workers, cores={"usable": 2, "local_ranks": 1}), LoaderQuestion())
 
     assert stage(said, "dataset").in_job_samples_per_s == pytest.approx(400)
     assert stage(crowded, "dataset").in_job_samples_per_s == pytest.approx(200)
@@ -50,18 +50,18 @@ def test_workers_do_their_stages_at_once_as_far_as_there_are_cores() -> None:
 
 
 def test_without_workers_nothing_is_handed_over_in_the_job() -> None:
-    assert report_of(made(hand_over=rounds(1, 1, 1000.0)), Question()).smallest == "dataset"
+    assert report_of(made(hand_over=rounds(1, 1, 1000.0)), LoaderQuestion()).smallest == "dataset"
 
 
 @pytest.mark.parametrize(("busy", "bound"), [(0.95, "cpu"), (0.1, "io"), (0.5, "both")])
 def test_cpu_time_over_wall_time_says_what_bounds_a_stage(busy: float, bound: str) -> None:
-    said = report_of(made(fetch=spent(50, [100.0] * 5, busy)), Question())
+    said = report_of(made(fetch=spent(50, [100.0] * 5, busy)), LoaderQuestion())
 
     assert stage(said, "dataset").bound == bound
 
 
 def test_a_wait_for_a_core_is_no_wait_for_a_disk() -> None:
-    said = report_of(made(fetch=spent(50, [100.0] * 5, 0.3, queued_ns=350 * MS)), Question())
+    said = report_of(made(fetch=spent(50, [100.0] * 5, 0.3, queued_ns=350 * MS)), LoaderQuestion())
 
     assert stage(said, "dataset").bound == "cpu"
     assert said.notes[0].startswith("the host is busy: for 69 % of the time")
@@ -69,7 +69,7 @@ def test_a_wait_for_a_core_is_no_wait_for_a_disk() -> None:
 
 def test_threads_that_take_turns_are_bound_by_the_lock() -> None:
     loading = {"wall_ns": 100, "cpu_ns": 10, "together_cpu_ns": 100, "process_cpu_ns": 100, "busy": 4.0}
-    said = report_of(made(loading=loading), Question())
+    said = report_of(made(loading=loading), LoaderQuestion())
 
     assert stage(said, "dataset").bound == "gil"
     assert "GIL-bound" in said.smallest_because
@@ -82,8 +82,8 @@ def test_a_dataset_that_waits_for_its_files_is_limited_by_the_storage() -> None:
         "cold": moved(150, 15_000, 1000.0),
         "warm": moved(9000, 900_000, 1000.0),
     }
-    said = report_of(made(fetch=spent(50, [100.0] * 5, 0.1), storage=files), Question())
-    computing = report_of(made(storage=files), Question())
+    said = report_of(made(fetch=spent(50, [100.0] * 5, 0.1), storage=files), LoaderQuestion())
+    computing = report_of(made(storage=files), LoaderQuestion())
 
     assert (said.smallest, computing.smallest) == ("storage, cold", "dataset")
     assert stage(said, "storage, cold").bytes_per_s == pytest.approx(15_000)
@@ -110,27 +110,27 @@ def test_the_lock_is_unknown_without_a_second_core_and_where_loading_waits() -> 
 
 def test_a_step_needs_as_many_workers_as_share_its_batch_in_time() -> None:
     """A batch takes a worker 100 ms; a step of 30 ms needs four, and six where each loses 30 % to the others."""
-    needed = report_of(made(), Question(0.030, "--step-ms")).workers
+    needed = report_of(made(), LoaderQuestion(0.030, "--step-ms")).workers
 
     assert (needed.least, needed.most, needed.room) == (4, 5, 7)
 
 
 def test_a_step_of_several_batches_needs_more_and_the_user_goes_before_the_trainer() -> None:
-    trainer = report_of(made(batches_per_step=3), Question(0.3)).workers
-    user = report_of(made(batches_per_step=3), Question(0.3, "", 6)).workers
+    trainer = report_of(made(batches_per_step=3), LoaderQuestion(0.3)).workers
+    user = report_of(made(batches_per_step=3), LoaderQuestion(0.3, "", 6)).workers
 
     assert (trainer.least, user.least) == (1, 2)
 
 
 def test_measured_workers_that_hinder_each_other_raise_the_most() -> None:
     slow = [rounds(1, 10, 1000.0), rounds(4, 20, 1000.0)]  # four bring twice the rate of one
-    needed = report_of(made(workers=slow), Question(0.030)).workers
+    needed = report_of(made(workers=slow), LoaderQuestion(0.030)).workers
 
     assert (needed.least, needed.most) == (4, 7)
 
 
 def test_without_a_step_it_says_what_each_number_of_workers_keeps_up_with() -> None:
-    needed = report_of(made(), Question()).workers
+    needed = report_of(made(), LoaderQuestion()).workers
 
     assert needed.least is None
     assert "--step-ms" in needed.because
@@ -138,7 +138,7 @@ def test_without_a_step_it_says_what_each_number_of_workers_keeps_up_with() -> N
 
 
 def test_cores_that_feed_no_worker_beside_training_keep_up_with_one_that_takes_turns() -> None:
-    needed = report_of(made(cores={"usable": 1, "local_ranks": 1}), Question()).workers
+    needed = report_of(made(cores={"usable": 1, "local_ranks": 1}), LoaderQuestion()).workers
 
     assert needed.room == 0
     assert [each.workers for each in needed.feeds] == [1]
@@ -147,8 +147,8 @@ def test_cores_that_feed_no_worker_beside_training_keep_up_with_one_that_takes_t
 def test_workers_that_lose_more_by_handing_over_than_they_load_are_told_of_the_rate_without_them() -> None:
     over = rounds(2, 4, 1000.0)  # 40 samples/s
     loader = {"loader": {"num_workers": 2}, "hand_over": over}
-    slower = report_of(made(**loader, workers=[rounds(1, 10, 1000.0), over]), Question())
-    faster = report_of(made(**loader, workers=[rounds(1, 10, 1000.0), rounds(2, 18, 1000.0)]), Question())
+    slower = report_of(made(**loader, workers=[rounds(1, 10, 1000.0), over]), LoaderQuestion())
+    faster = report_of(made(**loader, workers=[rounds(1, 10, 1000.0), rounds(2, 18, 1000.0)]), LoaderQuestion())
 
     assert slower.smallest == faster.smallest == "hand-over"
     assert slower.smallest_because.endswith("without workers the loader gives 99.0 samples/s, with them 40.0")
@@ -165,6 +165,6 @@ def test_probes_of_another_version_are_refused() -> None:
 
 @pytest.mark.parametrize("cores", [{"usable": 0}, {"usable": 8, "shared": 0}, {"usable": 8, "quota": 0}])
 def test_an_answer_of_no_cores_says_nothing_of_them(cores: dict[str, int]) -> None:
-    said = report_of(made(cores={"local_ranks": 1, **cores}), Question())
+    said = report_of(made(cores={"local_ranks": 1, **cores}), LoaderQuestion())
 
     assert stage(said, "dataset").in_job_samples_per_s == pytest.approx(100)

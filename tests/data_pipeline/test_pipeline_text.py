@@ -7,7 +7,7 @@ from data_pipeline.measurements import MS, made, rounds, spent
 from rich.console import Console
 
 from diagnose.commands.data.judge import report_of
-from diagnose.commands.data.question import Question
+from diagnose.commands.data.question import LoaderQuestion
 from diagnose.commands.data.text import render
 
 STACKS = {
@@ -30,7 +30,7 @@ WHOLE = made(
 
 def page(width: int, **console: bool) -> str:
     out = io.StringIO()
-    render(report_of(WHOLE, Question(0.03, "--step-ms")), Console(file=out, width=width, markup=False, **console))
+    render(report_of(WHOLE, LoaderQuestion(0.03, "--step-ms")), Console(file=out, width=width, markup=False, **console))
     return out.getvalue()
 
 
@@ -51,7 +51,7 @@ def test_the_page_names_the_stage_its_work_and_its_line() -> None:
 @pytest.mark.parametrize(("step_ms", "consequence"), [(200, "it takes turns with training"), (30, "the work has to")])
 def test_a_rank_of_one_core_is_told_what_workers_do_to_training(step_ms: float, consequence: str) -> None:
     out = io.StringIO()
-    report = report_of(made(cores={"usable": 1, "local_ranks": 1}), Question(step_ms / 1e3, "--step-ms"))
+    report = report_of(made(cores={"usable": 1, "local_ranks": 1}), LoaderQuestion(step_ms / 1e3, "--step-ms"))
     render(report, Console(file=out, width=120))
 
     assert f"the cores of the rank feed 0 beside training: {consequence}" in " ".join(out.getvalue().split())
@@ -59,7 +59,7 @@ def test_a_rank_of_one_core_is_told_what_workers_do_to_training(step_ms: float, 
 
 def test_the_rate_of_handing_over_is_that_of_all_workers_and_stands_once() -> None:
     out = io.StringIO()
-    said = report_of(made(loader={"num_workers": 2}, hand_over=rounds(2, 4, 1000.0)), Question())
+    said = report_of(made(loader={"num_workers": 2}, hand_over=rounds(2, 4, 1000.0)), LoaderQuestion())
     render(said, Console(file=out, width=120))
 
     assert "smallest:   hand-over, 40.0 samples/s\n" in out.getvalue()

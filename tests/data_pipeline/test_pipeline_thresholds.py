@@ -6,11 +6,11 @@ import pytest
 from data_pipeline.measurements import MS, made, spent
 
 from diagnose.commands.data.judge import lock_of, report_of
-from diagnose.commands.data.question import Question
+from diagnose.commands.data.question import LoaderQuestion
 
 
 def stage(name: str, **parts: Any) -> Any:
-    return next(one for one in report_of(made(**parts), Question()).stages if one.name == name)
+    return next(one for one in report_of(made(**parts), LoaderQuestion()).stages if one.name == name)
 
 
 @pytest.mark.parametrize(("cold", "smallest"), [(195, "storage, cold"), (205, "dataset")])
@@ -19,7 +19,7 @@ def test_a_dataset_waits_for_files_that_are_read_no_more_than_twice_as_fast(cold
     read = {"samples": cold, "bytes": 1000, "wall_ns": 1000 * MS}
     storage = {"files": 9, "order": "shuffled", "cold": read, "warm": read}
 
-    assert report_of(made(fetch=spent(50, [100.0] * 5, 0.1), storage=storage), Question()).smallest == smallest
+    assert report_of(made(fetch=spent(50, [100.0] * 5, 0.1), storage=storage), LoaderQuestion()).smallest == smallest
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_a_host_is_busy_that_has_no_core_for_a_fifth_of_the_time(queued_ms: int,
     """Of 505 ms in process."""
     fetch = spent(50, [100.0] * 5, 0.5, queued_ns=queued_ms * MS)
 
-    assert any("the host is busy" in note for note in report_of(made(fetch=fetch), Question()).notes) is busy
+    assert any("the host is busy" in note for note in report_of(made(fetch=fetch), LoaderQuestion()).notes) is busy
 
 
 @pytest.mark.parametrize(("samples", "told"), [(205, True), (195, False)])
@@ -57,6 +57,6 @@ def test_two_hundred_samples_say_what_other_batching_gains(samples: int, told: b
         "batches": [(5, 100)] * (samples // 5),
         "because": "",
     }
-    padding = report_of(made(lengths=lengths), Question()).padding
+    padding = report_of(made(lengths=lengths), LoaderQuestion()).padding
 
     assert any(gain.because == "" for gain in padding.gains) is told

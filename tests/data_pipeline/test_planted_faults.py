@@ -6,7 +6,7 @@ import pytest
 from data_pipeline.jobs import SIMPLE, TEXTS, report, stage
 from noisy import noisy
 
-from diagnose.commands.data.question import Question
+from diagnose.commands.data.question import LoaderQuestion
 
 pytestmark = pytest.mark.capture
 LONG_S = 4.0  # so that there are samples of the stack on a busy host, too
@@ -94,7 +94,7 @@ class Slow(Dataset):
         return torch.ones(8)
 train(DataLoader(Slow(), batch_size=2, num_workers=2))
 """
-    said = report(SIMPLE + script, tmp_path, Question(step_s=0.005))
+    said = report(SIMPLE + script, tmp_path, LoaderQuestion(step_s=0.005))
 
     assert [rate.workers for rate in said.loader] == [0, 1, 2]
     assert all(rate.samples_per_s for rate in said.loader)

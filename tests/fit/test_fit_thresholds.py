@@ -12,10 +12,10 @@ from diagnose.commands.fit.models import longest_usual
 from diagnose.commands.fit.reasons import chance, largest_losses
 from diagnose.commands.fit.stacks import stack_of
 from diagnose.commands.fit.stalls import evidence, median_s
-from diagnose.commands.fit.step_time import StepTime, predict_step, regime
+from diagnose.commands.fit.step_time import PredictedStep, predict_step, regime
 from diagnose.commands.fit.table import plan_of
 from diagnose.formulas.named_models import NAMED_MODELS
-from diagnose.predict.memory.estimate import memory_ledger, stage_parameters
+from diagnose.predict.memory.estimate import memory_estimate, stage_parameters
 from diagnose.predict.memory.job import Sharding
 
 MODEL = "Llama-3.2-1B"
@@ -23,7 +23,7 @@ STACK = stack_of("transformers")
 
 
 def test_a_tenth_of_what_a_step_takes_and_gives_back_is_fragments() -> None:
-    parts = {part.name: part for part in memory_ledger(job(MODEL)).parts}
+    parts = {part.name: part for part in memory_estimate(job(MODEL)).parts}
     taken = sum(part.bytes for part in parts.values() if part.transient and part.name != "fragmentation")
 
     assert parts["fragmentation"].bytes == pytest.approx(0.1 * taken, rel=1e-6)
@@ -32,7 +32,7 @@ def test_a_tenth_of_what_a_step_takes_and_gives_back_is_fragments() -> None:
 def test_a_tensor_parallel_rank_keeps_four_buffers_of_the_full_width() -> None:
     plan = job(MODEL, Sharding(tp=2))
 
-    found = memory_ledger(plan).bytes_of("communication buffers")
+    found = memory_estimate(plan).bytes_of("communication buffers")
     assert found == 4 * plan.micro_batch_tokens * plan.model.hidden * 2
 
 
@@ -42,7 +42,7 @@ def test_sharded_weights_are_gathered_of_two_blocks_beside_the_gradients_of_one(
     block = model.attention_weights + model.feed_forward_weights(model.experts)
 
     outside = stage_parameters(plan, 0) - model.layers * block
-    assert memory_ledger(plan).bytes_of("communication buffers") == round((outside + 3 * block) * 2)
+    assert memory_estimate(plan).bytes_of("communication buffers") == round((outside + 3 * block) * 2)
 
 
 def test_a_sequence_has_two_thousand_tokens_where_nothing_says() -> None:
@@ -51,10 +51,10 @@ def test_a_sequence_has_two_thousand_tokens_where_nothing_says() -> None:
                    lambda name: NAMED_MODELS[MODEL]).seq_len == 4096  # fmt: skip
 
 
-def time(loss: float = 0.0, stall_chance: float = 0.0) -> StepTime:
+def time(loss: float = 0.0, stall_chance: float = 0.0) -> PredictedStep:
     """A step of a second, of which a part is the loss."""
     parts = {"matrix products": 1 - loss, "loss": loss, "stalls": 0.0}
-    return StepTime(parts, 1.0, 1.0, 1, 1, "megatron", 1.0, 1.0, stall_chance, 1.0)
+    return PredictedStep(parts, 1.0, 1.0, 1, 1, "megatron", 1.0, 1.0, stall_chance, 1.0)
 
 
 @pytest.mark.parametrize(("share", "named"), [(0.022, 1), (0.018, 0)])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from public_tables import public_table
 
 from diagnose.formulas.model import ModelShape
-from diagnose.predict.memory.estimate import GIB, memory_ledger, stage_ledgers
+from diagnose.predict.memory.estimate import GIB, memory_estimate, stage_estimates
 from diagnose.predict.memory.job import CHECKPOINTINGS, JobPlan, Sharding
 from diagnose.predict.memory.precision import OPTIMIZERS, PRECISIONS
 from diagnose.predict.memory.remedies import largest_micro_batch, remedies
@@ -21,30 +21,30 @@ TOKENS, LAYERS, HIDDEN, FFN, VOCAB = 5 * 1024, 16, 2048, 8192, 128_256
 
 
 def test_the_state_of_bf16_adamw_is_eight_bytes_for_each_parameter() -> None:
-    ledger = memory_ledger(job("Llama-3.2-1B", dtype="bf16"))
-    assert ledger.bytes_of("weights") == ledger.bytes_of("gradients") == 2 * PARAMETERS
-    assert ledger.bytes_of("optimizer states") == 4 * PARAMETERS
-    assert ledger.bytes_of("master weights") == 0
+    estimate = memory_estimate(job("Llama-3.2-1B", dtype="bf16"))
+    assert estimate.bytes_of("weights") == estimate.bytes_of("gradients") == 2 * PARAMETERS
+    assert estimate.bytes_of("optimizer states") == 4 * PARAMETERS
+    assert estimate.bytes_of("master weights") == 0
 
 
 def test_eager_activations_in_bf16_by_hand() -> None:
-    ledger = memory_ledger(job("Llama-3.2-1B", dtype="bf16", attention="eager", micro_batch=5, seq_len=1024))
-    assert ledger.bytes_of("attention scores") == LAYERS * TOKENS * 32 * 1024 * (
+    estimate = memory_estimate(job("Llama-3.2-1B", dtype="bf16", attention="eager", micro_batch=5, seq_len=1024))
+    assert estimate.bytes_of("attention scores") == LAYERS * TOKENS * 32 * 1024 * (
         4 + 2
     )  # fp32 softmax and its bf16 copy
-    assert ledger.bytes_of("attention activations") == LAYERS * TOKENS * 4 * HIDDEN * 2  # keys and values repeated
-    assert ledger.bytes_of("feed-forward activations") == LAYERS * TOKENS * 4 * FFN * 2
-    assert ledger.bytes_of("norm activations") == LAYERS * TOKENS * 2 * (4 + 2 + 2) * HIDDEN
-    assert ledger.bytes_of("logits and loss") == TOKENS * VOCAB * (2 + 4 + 4 + 4)
+    assert estimate.bytes_of("attention activations") == LAYERS * TOKENS * 4 * HIDDEN * 2  # keys and values repeated
+    assert estimate.bytes_of("feed-forward activations") == LAYERS * TOKENS * 4 * FFN * 2
+    assert estimate.bytes_of("norm activations") == LAYERS * TOKENS * 2 * (4 + 2 + 2) * HIDDEN
+    assert estimate.bytes_of("logits and loss") == TOKENS * VOCAB * (2 + 4 + 4 + 4)
 
 
 def test_liger_keeps_no_logits_but_the_gradient_of_the_head() -> None:
-    with_liger = memory_ledger(job("Llama-3.2-1B", dtype="bf16", liger=True, micro_batch=5, seq_len=1024))
+    with_liger = memory_estimate(job("Llama-3.2-1B", dtype="bf16", liger=True, micro_batch=5, seq_len=1024))
     assert with_liger.bytes_of("logits and loss") == VOCAB * HIDDEN * 2 + TOKENS * HIDDEN * 2 * 2
 
 
 def test_autocast_keeps_a_16_bit_copy_of_each_weight_and_fsdp_does_not() -> None:
-    ddp, fsdp = (memory_ledger(job("Llama-3.2-1B", Sharding(dp=8, zero=zero))) for zero in (0, 3))
+    ddp, fsdp = (memory_estimate(job("Llama-3.2-1B", Sharding(dp=8, zero=zero))) for zero in (0, 3))
     assert ddp.bytes_of("weights cast by autocast") == 2 * PARAMETERS
     assert fsdp.bytes_of("weights cast by autocast") == 0
     assert fsdp.bytes_of("weights") == round(4 * PARAMETERS / 8)
@@ -54,39 +54,39 @@ def test_autocast_keeps_a_16_bit_copy_of_each_weight_and_fsdp_does_not() -> None
 def test_shard_grad_op_divides_the_weights_and_keeps_all_that_it_gathers(
     dtype: str, weight: int, gathered: int
 ) -> None:
-    ledger = memory_ledger(job("Llama-3.2-1B", Sharding(dp=8, zero=2), dtype=dtype))
-    assert ledger.bytes_of("weights") == round(weight * PARAMETERS / 8)
-    assert ledger.bytes_of("gathered weights") == gathered * PARAMETERS
-    assert ledger.bytes_of("weights cast by autocast") == 0
+    estimate = memory_estimate(job("Llama-3.2-1B", Sharding(dp=8, zero=2), dtype=dtype))
+    assert estimate.bytes_of("weights") == round(weight * PARAMETERS / 8)
+    assert estimate.bytes_of("gathered weights") == gathered * PARAMETERS
+    assert estimate.bytes_of("weights cast by autocast") == 0
 
 
 def test_zero_2_beside_master_weights_keeps_the_weights_whole() -> None:
-    ledger = memory_ledger(job("Llama-3.2-1B", Sharding(dp=8, zero=2), dtype="bf16-master"))
-    assert ledger.bytes_of("weights") == 2 * PARAMETERS
-    assert ledger.bytes_of("gathered weights") == 0
+    estimate = memory_estimate(job("Llama-3.2-1B", Sharding(dp=8, zero=2), dtype="bf16-master"))
+    assert estimate.bytes_of("weights") == 2 * PARAMETERS
+    assert estimate.bytes_of("gathered weights") == 0
 
 
 def test_hsdp_divides_by_the_ranks_of_one_replica() -> None:
-    ledger = memory_ledger(job("Llama-3.2-1B", Sharding(dp=8, zero=3, replicas=2)))
-    assert ledger.bytes_of("weights") == round(4 * PARAMETERS / 4)
+    estimate = memory_estimate(job("Llama-3.2-1B", Sharding(dp=8, zero=3, replicas=2)))
+    assert estimate.bytes_of("weights") == round(4 * PARAMETERS / 4)
 
 
 def test_full_checkpointing_keeps_the_inputs_of_blocks_and_one_block() -> None:
     plan = job("Llama-3.2-1B", dtype="bf16", checkpointing="full", micro_batch=5, seq_len=1024)
-    ledger, whole = memory_ledger(plan), memory_ledger(replace(plan, checkpointing="none"))
-    assert ledger.bytes_of("checkpoints") == LAYERS * TOKENS * HIDDEN * 2
-    assert ledger.bytes_of("feed-forward activations") == whole.bytes_of("feed-forward activations") / LAYERS
+    estimate, whole = memory_estimate(plan), memory_estimate(replace(plan, checkpointing="none"))
+    assert estimate.bytes_of("checkpoints") == LAYERS * TOKENS * HIDDEN * 2
+    assert estimate.bytes_of("feed-forward activations") == whole.bytes_of("feed-forward activations") / LAYERS
 
 
 def test_the_first_stage_holds_the_most_micro_batches_and_the_last_one_the_logits() -> None:
-    stages = stage_ledgers(job("Llama-3.2-1B", Sharding(pp=4), dtype="bf16", accumulation=8))
-    kept = [ledger.bytes_of("feed-forward activations") for ledger in stages]
+    stages = stage_estimates(job("Llama-3.2-1B", Sharding(pp=4), dtype="bf16", accumulation=8))
+    kept = [estimate.bytes_of("feed-forward activations") for estimate in stages]
     assert [size / kept[3] for size in kept] == [4, 3, 2, 1]
-    assert [bool(ledger.bytes_of("logits and loss")) for ledger in stages] == [False, False, False, True]
+    assert [bool(estimate.bytes_of("logits and loss")) for estimate in stages] == [False, False, False, True]
 
 
 def test_tensor_parallelism_divides_all_but_its_own_buffers() -> None:
-    one, eight = (memory_ledger(job("Llama-3.2-1B", Sharding(tp=tp), dtype="bf16")) for tp in (1, 8))
+    one, eight = (memory_estimate(job("Llama-3.2-1B", Sharding(tp=tp), dtype="bf16")) for tp in (1, 8))
     assert eight.bytes_of("feed-forward activations") == one.bytes_of("feed-forward activations") / 8
     assert one.bytes_of("communication buffers") == 0
     assert eight.bytes_of("communication buffers") == 4 * 2048 * HIDDEN * 2
@@ -108,16 +108,16 @@ JOBS = st.builds(
 
 
 def _bytes(plan: JobPlan) -> int:
-    return memory_ledger(plan).total_bytes
+    return memory_estimate(plan).total_bytes
 
 
 @given(JOBS)
 @settings(deadline=None)
 def test_the_parts_add_up_and_none_is_negative(plan: JobPlan) -> None:
-    for ledger in stage_ledgers(plan):
-        assert sum(part.bytes for part in ledger.parts) == ledger.total_bytes
-        assert all(part.bytes > 0 for part in ledger.parts)
-        assert ledger.headroom_bytes == plan.gpu.memory_bytes - ledger.total_bytes
+    for estimate in stage_estimates(plan):
+        assert sum(part.bytes for part in estimate.parts) == estimate.total_bytes
+        assert all(part.bytes > 0 for part in estimate.parts)
+        assert estimate.headroom_bytes == plan.gpu.memory_bytes - estimate.total_bytes
 
 
 @given(JOBS)
@@ -151,8 +151,8 @@ def test_more_sequences_longer_sequences_and_eager_attention_never_need_less(pla
 @settings(deadline=None, max_examples=30)
 def test_the_largest_micro_batch_fits_and_the_next_one_does_not(plan: JobPlan) -> None:
     largest = largest_micro_batch(plan)
-    assert largest == 0 or memory_ledger(replace(plan, micro_batch=largest)).fits
-    assert not memory_ledger(replace(plan, micro_batch=largest + 1)).fits
+    assert largest == 0 or memory_estimate(replace(plan, micro_batch=largest)).fits
+    assert not memory_estimate(replace(plan, micro_batch=largest + 1)).fits
 
 
 def test_remedies_make_room_and_the_one_that_makes_most_comes_first() -> None:
@@ -195,14 +195,14 @@ def test_the_limits_of_the_ladder_are_met_within_one_sequence(
 
 
 def test_what_ran_out_of_memory_on_the_ladder_does_not_fit_and_what_ran_does() -> None:
-    assert [memory_ledger(row.plan).fits for row in LADDER] == [row.ran for row in LADDER]
+    assert [memory_estimate(row.plan).fits for row in LADDER] == [row.ran for row in LADDER]
 
 
 def test_one_sequence_fewer_than_what_ran_out_of_memory_fits() -> None:
     failed = [row.plan for row in LADDER if not row.ran]
     assert len(failed) >= 3
     for plan in failed:
-        assert memory_ledger(replace(plan, micro_batch=plan.micro_batch - 1)).fits
+        assert memory_estimate(replace(plan, micro_batch=plan.micro_batch - 1)).fits
 
 
 @pytest.mark.parametrize(("dtype", "attention", "largest"), [("fp32", "eager", 4), ("bf16", "sdpa", 16)])
@@ -212,7 +212,7 @@ def test_the_limits_of_opt_are_met_within_one_sequence(dtype: str, attention: st
 
 
 def test_opt_keeps_the_output_of_sdpa_twice() -> None:
-    opt, llama = (memory_ledger(job(name, dtype="bf16", seq_len=1024)) for name in ("OPT-1.3B", "Llama-3.2-1B"))
+    opt, llama = (memory_estimate(job(name, dtype="bf16", seq_len=1024)) for name in ("OPT-1.3B", "Llama-3.2-1B"))
     assert opt.bytes_of("attention activations") == 24 * 1024 * 5 * 2048 * 2
     assert llama.bytes_of("attention activations") == 16 * 1024 * 4 * 2048 * 2
 

@@ -8,7 +8,7 @@ import pytest
 from diagnose.commands.fit.boards import gpu_named
 from diagnose.commands.fit.models import model_from
 from diagnose.commands.fit.stacks import stack_of
-from diagnose.commands.fit.step_time import StepTime, predict_step
+from diagnose.commands.fit.step_time import PredictedStep, predict_step
 from diagnose.commands.fit.table import plan_of, read_table
 from diagnose.predict.memory.job import JobPlan, Sharding
 from tests.public_tables import public_table
@@ -16,7 +16,7 @@ from tests.public_tables import public_table
 PLAYBOOK = "ultrascale_playbook_h100.csv"
 
 
-def predicted(rows) -> list[StepTime]:
+def predicted(rows) -> list[PredictedStep]:
     stack = stack_of("nanotron")
     return [predict_step(plan_of(row, "nanotron", lambda name: model_from(name)[1]), stack) for row in rows]
 
@@ -52,7 +52,7 @@ def test_the_configuration_chosen_for_a_model_and_gpus_is_near_the_best():
     assert np.median(lost) <= 0.03
 
 
-def titan(gpus: int, **more) -> StepTime:
+def titan(gpus: int, **more) -> PredictedStep:
     """torchtitan's Llama 3.1 8B: FSDP, two sequences of 8192 tokens, selective checkpointing, H100 with HBM2e."""
     name, shape = model_from("Llama-3.1-8B")
     plan = JobPlan(

@@ -12,7 +12,7 @@ from diagnose.commands.fit.search import search, shardings
 from diagnose.commands.fit.stacks import stack_of
 from diagnose.commands.fit.step_time import predict_step
 from diagnose.errors import UserError
-from diagnose.predict.memory.estimate import memory_ledger
+from diagnose.predict.memory.estimate import memory_estimate
 from diagnose.predict.memory.job import JobPlan, Sharding
 
 NANOTRON, TRANSFORMERS = stack_of("nanotron"), stack_of("transformers")
@@ -24,7 +24,7 @@ def plan(model="8b", gpus=16, nodes=2, **more):
 
 
 def fits(candidate):
-    return memory_ledger(candidate).fits
+    return memory_estimate(candidate).fits
 
 
 def test_every_ranked_configuration_fits_and_reaches_the_global_batch():

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from diagnose.commands.fleet import views as view
 from diagnose.commands.fleet.changes import returned_by
 from diagnose.commands.fleet.html import fleet_page
-from diagnose.commands.fleet.window import Planned
+from diagnose.commands.fleet.window import PlannedChange
 from diagnose.diagnosis import Speedup
 from diagnose.report.views.summary import About
 
@@ -64,8 +64,8 @@ def test_no_price_is_no_money(tmp_path: Path) -> None:
     assert all(row.price is None for row in (*fleet.causes, *fleet.groups, *fleet.jobs, *fleet.changes))
 
 
-def planned(rule: str, *cumulative: float | None) -> Planned:
-    return Planned(rule, rule, "setting", False, cumulative)  # type: ignore[arg-type]
+def planned(rule: str, *cumulative: float | None) -> PlannedChange:
+    return PlannedChange(rule, rule, "setting", False, cumulative)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def planned(rule: str, *cumulative: float | None) -> Planned:
         ([], []),
     ],
 )
-def test_a_plan_never_returns_a_gain_twice(plan: list[Planned], shares: list[Speedup]) -> None:
+def test_a_plan_never_returns_a_gain_twice(plan: list[PlannedChange], shares: list[Speedup]) -> None:
     found = [each.share for each in returned_by(plan)]
 
     assert [low for low, _ in found] == pytest.approx([low for low, _ in shares])

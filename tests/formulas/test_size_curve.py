@@ -3,11 +3,11 @@
 import pytest
 
 from diagnose.formulas.collectives import transfer_s
-from diagnose.formulas.size_curve import A100, HOPPER, HOPPER_NVSWITCH, NETWORK_LATENCY_S, Links
+from diagnose.formulas.size_curve import A100, HOPPER, HOPPER_NVSWITCH, NETWORK_LATENCY_S, GroupLinks
 
 MIB = 1 << 20
-H100 = Links(HOPPER, 450, ranks=8)
-AMPERE = Links(A100, 300, ranks=8)
+H100 = GroupLinks(HOPPER, 450, ranks=8)
+AMPERE = GroupLinks(A100, 300, ranks=8)
 
 
 @pytest.mark.parametrize(("mib", "gbs"), HOPPER_NVSWITCH)
@@ -38,7 +38,7 @@ def test_elsewhere_the_model_approaches_what_such_nodes_reach() -> None:
 
 
 def test_between_nodes_the_boundary_of_a_node_bounds() -> None:
-    four_nodes = Links(HOPPER, 450, ranks=16, nodes=4, node_gbs=100)
+    four_nodes = GroupLinks(HOPPER, 450, ranks=16, nodes=4, node_gbs=100)
     size = 4 << 30
 
     seconds = transfer_s("allreduce", size, 4, 100e9) + NETWORK_LATENCY_S
@@ -46,7 +46,7 @@ def test_between_nodes_the_boundary_of_a_node_bounds() -> None:
     assert four_nodes.bus_gbs("allreduce", size) == pytest.approx(2 * 15 / 16 * size / seconds / 1e9)
 
 
-@pytest.mark.parametrize("links", [Links("", None, 8), Links(HOPPER, 450, 16, nodes=2)])
-def test_unknown_links_expect_nothing(links: Links) -> None:
+@pytest.mark.parametrize("links", [GroupLinks("", None, 8), GroupLinks(HOPPER, 450, 16, nodes=2)])
+def test_unknown_links_expect_nothing(links: GroupLinks) -> None:
     assert links.bus_gbs("allreduce", 64 * MIB) is None
     assert links.half_bandwidth_bytes is None

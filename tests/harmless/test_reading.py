@@ -116,20 +116,20 @@ def _without_times(text: str) -> list[str]:
 
 def test_sizes_agree_with_what_the_objects_say_of_themselves() -> None:
     transformers: Any = pytest.importorskip("transformers")
-    from diagnose.probes import held
+    from diagnose.probes import introspection
 
     config = transformers.GPT2Config(n_layer=1, n_head=2, n_embd=16, vocab_size=32, n_positions=8)
     model = transformers.GPT2LMHeadModel(config)
 
-    assert sum(map(held.size, held.parameters(model))) == sum(p.numel() for p in model.parameters())
-    assert [id(m) for m in held.modules(model)] == [id(m) for m in model.modules()]
+    assert sum(map(introspection.size, introspection.parameters(model))) == sum(p.numel() for p in model.parameters())
+    assert [id(m) for m in introspection.modules(model)] == [id(m) for m in model.modules()]
     for name in ("hidden_size", "n_embd", "num_hidden_layers", "use_cache", "model_type", "_attn_implementation"):
-        assert held.setting(config, name) == getattr(config, name, None), name
+        assert introspection.setting(config, name) == getattr(config, name, None), name
 
 
 def test_lengths_that_torch_holds_are_known_and_those_of_the_job_are_not() -> None:
     torch: Any = pytest.importorskip("torch")
-    from diagnose.probes.held import loader_length
+    from diagnose.probes.introspection import loader_length
 
     class Own(torch.utils.data.Dataset):  # type: ignore[misc]
         def __len__(self) -> int:

@@ -10,10 +10,10 @@ from msgspec.structs import replace
 
 from diagnose.ranks import join
 from diagnose.ranks.stragglers.straggler_report import stragglers_of
-from diagnose.trace.readings import Clock
+from diagnose.trace.readings import GpuClock
 
-HOT = Clock(1155, ("heat",))
-FAST = Clock(1755)
+HOT = GpuClock(1155, ("heat",))
+FAST = GpuClock(1755)
 
 
 def slow_rank(gpu: str = "NVIDIA H100 80GB HBM3") -> list[Trace]:
@@ -31,7 +31,7 @@ def slow_rank(gpu: str = "NVIDIA H100 80GB HBM3") -> list[Trace]:
     return traces
 
 
-def because(clocks: Sequence[Clock | None]) -> str:
+def because(clocks: Sequence[GpuClock | None]) -> str:
     """Why the last rank is late, with these clocks of the four."""
     found = job(slow_rank())
     (straggler,) = stragglers_of(
@@ -47,11 +47,11 @@ def because(clocks: Sequence[Clock | None]) -> str:
         ([FAST, FAST, FAST, HOT], "its clock is at 1,155 MHz, the others' at 1,755 MHz, held down by heat"),
         ([FAST, FAST, FAST, FAST], "its clock is at 1,755 MHz, the others' at 1,755 MHz: not what makes it slower"),
         ([None, None, None, HOT], "its clock is at 1,155 MHz, held down by heat"),
-        ([FAST, None, None, Clock(900)], "its clock is at 900 MHz, the others' at 1,755 MHz"),
+        ([FAST, None, None, GpuClock(900)], "its clock is at 900 MHz, the others' at 1,755 MHz"),
     ],
     ids=["heat", "the clock is not to blame", "the others' were not read", "nothing says what holds it down"],
 )
-def test_slower_kernels_name_the_clock(clocks: Sequence[Clock | None], says: str) -> None:
+def test_slower_kernels_name_the_clock(clocks: Sequence[GpuClock | None], says: str) -> None:
     assert says in because(clocks)
 
 

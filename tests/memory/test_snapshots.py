@@ -14,7 +14,7 @@ from diagnose.commands.memory.answer import MemoryAnswer
 from diagnose.commands.memory.judging import judged
 from diagnose.commands.memory.snapshot import ACTIONS, History, read
 from diagnose.commands.memory.usage import usage
-from diagnose.decoding import window
+from diagnose.decoding import look_ahead
 from diagnose.errors import UserError
 
 
@@ -290,7 +290,7 @@ def memory_of_reading(path: Path, actions: int) -> tuple[int, int]:
 
 @pytest.mark.slow
 def test_memory_grows_with_the_rows_and_not_with_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(window, "PART", 1 << 14)  # both files are longer than what is looked at at a time
+    monkeypatch.setattr(look_ahead, "PART", 1 << 14)  # both files are longer than what is looked at at a time
     few, small = memory_of_reading(tmp_path / "small", 5_000)
     many, large = memory_of_reading(tmp_path / "large", 20_000)
 

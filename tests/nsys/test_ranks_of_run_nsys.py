@@ -100,7 +100,7 @@ def test_a_command_line_that_is_too_long_for_a_capture_runs_without_nsys(monkeyp
             raise OSError(errno.E2BIG, "Argument list too long")
         return "the job"
 
-    monkeypatch.setattr(run, "Job", job)
+    monkeypatch.setattr(run, "RunningCommand", job)
     monkeypatch.setattr(run, "say", lambda line: None)
     captured, alone = (["nsys", "profile", "train.py"], {"OURS": "1"}), (["train.py"], {})
 

@@ -17,7 +17,7 @@ from diagnose.errors import UserError
 from diagnose.trace import Trace, load, ranks_of
 from diagnose.trace.columns import ABSENT
 from diagnose.trace.nsight.database import MISSING
-from diagnose.trace.nsight.processes import Processes
+from diagnose.trace.nsight.processes import ExportedProcesses
 from diagnose.trace.nsight.reports import exported_to
 from diagnose.trace.packing import pack, unpack
 
@@ -189,8 +189,8 @@ def test_as_many_processes_as_rows_take_no_longer() -> None:
     keys = tuple(range(900_000, 0, -1))
     owners = np.array([900_000, 7, 5, 900_001, MISSING], np.int64)
 
-    assert Processes(keys, {}).ranks(owners).tolist() == [0, 899_993, 899_995, ABSENT, ABSENT]
-    assert Processes((), {}).ranks(owners).tolist() == [ABSENT] * 5
+    assert ExportedProcesses(keys, {}).ranks(owners).tolist() == [0, 899_993, 899_995, ABSENT, ABSENT]
+    assert ExportedProcesses((), {}).ranks(owners).tolist() == [ABSENT] * 5
 
 
 def test_a_range_begun_and_never_ended_is_left_out(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ from kept_promises import missed, promise
 from diagnose.cli import main
 from diagnose.commands.ledger.answer import LedgerReport
 from diagnose.commands.ledger.keeping import record
-from diagnose.commands.ledger.lines import promise_in
-from diagnose.commands.ledger.promise import Promise
+from diagnose.commands.ledger.lines import prediction_in
+from diagnose.commands.ledger.prediction import Prediction
 
 
 @pytest.fixture(autouse=True)
@@ -99,10 +99,10 @@ def test_an_export_holds_the_promises_and_says_what_is_in_it(tmp_path: Path) -> 
     said = ledger("--export", tmp_path / "shared.json").output
 
     shared = json.loads((tmp_path / "shared.json").read_text())
-    read = [promise_in(json.dumps(entry).encode()) for entry in shared["promises"]]
+    read = [prediction_in(json.dumps(entry).encode()) for entry in shared["promises"]]
     assert read[0] == promise(1)
     assert len(read) == 4
-    assert shared["about"].keys() == set(Promise.__struct_fields__)
+    assert shared["about"].keys() == set(Prediction.__struct_fields__)
     assert "wrote 4 promises to" in said
     assert "no paths, hosts, scripts or networks" in said
 

@@ -8,15 +8,15 @@ import pytest
 from kept_promises import WORKERS, run_with_a_patch
 from msgspec.structs import asdict, replace
 
-from diagnose.commands.ledger import promise
-from diagnose.commands.ledger.lines import line_of, promise_in
-from diagnose.commands.ledger.promise import Promise, promise_of, promise_of_patch
+from diagnose.commands.ledger import prediction
+from diagnose.commands.ledger.lines import line_of, prediction_in
+from diagnose.commands.ledger.prediction import Prediction, prediction_of, prediction_of_patch
 from diagnose.diagnosis import NotApplied
 from diagnose.version import __version__
 
 
-def promised(**of_patch: Any) -> Promise:
-    found = promise_of_patch(run_with_a_patch(**of_patch))
+def promised(**of_patch: Any) -> Prediction:
+    found = prediction_of_patch(run_with_a_patch(**of_patch))
     assert found is not None
     return found
 
@@ -61,8 +61,8 @@ def test_what_is_not_known_of_the_noise_is_null() -> None:
     ids=["no measurement", "no prediction", "no rule", "a part is not in use", "no speed", "beyond all measure"],
 )
 def test_without_a_whole_promise_nothing_is_kept(nothing: Any) -> None:
-    assert promise_of_patch(run_with_a_patch(**nothing)) is None
-    assert promise_of_patch(diagnoses.data_bound()) is None
+    assert prediction_of_patch(run_with_a_patch(**nothing)) is None
+    assert prediction_of_patch(diagnoses.data_bound()) is None
 
 
 def test_a_build_of_ones_own_is_kept_without_its_name() -> None:
@@ -76,9 +76,9 @@ def test_nothing_of_the_users_is_in_a_line() -> None:
     ranks = tuple(replace(rank, host="node17.example.com") for rank in run.ranks)
     files = replace(run.trace, files=("/home/ada/secret/train.json",))
 
-    line = line_of(promise_of_patch(replace(run, ranks=ranks, trace=files)) or pytest.fail("no promise")).decode()
+    line = line_of(prediction_of_patch(replace(run, ranks=ranks, trace=files)) or pytest.fail("no promise")).decode()
 
-    assert json.loads(line).keys() == set(Promise.__struct_fields__)
+    assert json.loads(line).keys() == set(Prediction.__struct_fields__)
     assert not any(word in line for word in ("node17", "ada", "secret", "train", "buildhost", "num_workers"))
     assert len(line) < 600
 
@@ -90,10 +90,10 @@ def test_the_same_run_has_one_key_and_another_run_another() -> None:
     keys = [
         found.key
         for found in (
-            promise_of_patch(run),
-            promise_of_patch(run, "compare", achieved=(1.35, 1.39, 1.44)),
-            promise_of_patch(longer),
-            promise_of(run, ["gc-pauses"], (1.0, None, 1.1), (None, 1.05, None), "tune"),
+            prediction_of_patch(run),
+            prediction_of_patch(run, "compare", achieved=(1.35, 1.39, 1.44)),
+            prediction_of_patch(longer),
+            prediction_of(run, ["gc-pauses"], (1.0, None, 1.1), (None, 1.05, None), "tune"),
         )
         if found is not None
     ]
@@ -105,17 +105,17 @@ def test_the_same_run_has_one_key_and_another_run_another() -> None:
 def test_without_a_gpu_the_cpu_is_the_hardware(monkeypatch: pytest.MonkeyPatch) -> None:
     run = run_with_a_patch()
     on_cpu = replace(run, ranks=tuple(replace(rank, device="CPU") for rank in run.ranks))
-    monkeypatch.setattr(promise, "this_cpu", lambda: "AMD EPYC 9554")
+    monkeypatch.setattr(prediction, "this_cpu", lambda: "AMD EPYC 9554")
 
-    assert (promise_of_patch(on_cpu) or pytest.fail("no promise")).hardware == "AMD EPYC 9554"
+    assert (prediction_of_patch(on_cpu) or pytest.fail("no promise")).hardware == "AMD EPYC 9554"
 
 
 def test_this_machine_has_a_cpu_with_a_name() -> None:
-    assert promise.this_cpu().strip() != ""
+    assert prediction.this_cpu().strip() != ""
 
 
 def test_a_promise_is_read_back_as_it_was_written() -> None:
     found = replace(promised(), rules=("data-wait", "gc-pauses"))
 
-    assert asdict(promise_in(line_of(found)) or pytest.fail("not read")) == asdict(found)
+    assert asdict(prediction_in(line_of(found)) or pytest.fail("not read")) == asdict(found)
     assert WORKERS.target not in line_of(found).decode()

@@ -9,8 +9,8 @@ import pytest
 from kept_promises import promise
 
 from diagnose.commands.ledger import file
-from diagnose.commands.ledger.keeping import Recorded, kept, record
-from diagnose.commands.ledger.lines import LONGEST_LINE, Ledger, ledger_of, line_of, promise_in
+from diagnose.commands.ledger.keeping import RecordOutcome, record, recorded_predictions
+from diagnose.commands.ledger.lines import LONGEST_LINE, RecordedPredictions, line_of, prediction_in, predictions_of
 from diagnose.trace.parts import part_of
 
 APPENDS = """
@@ -34,12 +34,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_what_is_appended_is_kept_once(folder: Path) -> None:
-    assert kept() == Ledger()
-    assert record(promise(1)) == Recorded(True)
-    assert record(promise(2)) == Recorded(True)
-    assert record(promise(1, source="compare")) == Recorded(False, "it is kept already")
+    assert recorded_predictions() == RecordedPredictions()
+    assert record(promise(1)) == RecordOutcome(True)
+    assert record(promise(2)) == RecordOutcome(True)
+    assert record(promise(1, source="compare")) == RecordOutcome(False, "it is kept already")
 
-    assert kept() == Ledger((promise(1), promise(2)))
+    assert recorded_predictions() == RecordedPredictions((promise(1), promise(2)))
 
 
 def test_folder_and_file_are_the_users_alone(folder: Path) -> None:
@@ -59,9 +59,9 @@ def test_eight_processes_append_at_once(folder: Path) -> None:
     ]
 
     assert [writer.wait(timeout=300) for writer in writers] == [0] * 8
-    numbers = sorted(int(found.key, 16) for found in kept().promises)
+    numbers = sorted(int(found.key, 16) for found in recorded_predictions().predictions)
     assert numbers == [100 * i + k for i in range(8) for k in range(25)]
-    assert kept().unreadable == 0
+    assert recorded_predictions().unreadable == 0
 
 
 def test_a_writer_waits_for_another_and_not_for_ever(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,7 +75,7 @@ def test_a_writer_waits_for_another_and_not_for_ever(folder: Path, monkeypatch: 
         held = record(promise(2))
         other.communicate()
 
-    assert held == Recorded(False, "another process keeps it locked", failed=True)
+    assert held == RecordOutcome(False, "another process keeps it locked", failed=True)
     assert record(promise(2)).done
 
 
@@ -86,7 +86,7 @@ def test_a_torn_line_costs_itself_alone(folder: Path) -> None:
 
     record(promise(3))
 
-    assert kept() == Ledger((promise(1), promise(3)), unreadable=1)
+    assert recorded_predictions() == RecordedPredictions((promise(1), promise(3)), unreadable=1)
 
 
 def test_a_first_line_that_is_torn_does_not_end_the_ledger(folder: Path) -> None:
@@ -94,7 +94,7 @@ def test_a_first_line_that_is_torn_does_not_end_the_ledger(folder: Path) -> None
     (folder / file.NAME).write_bytes(line_of(promise(1))[:40])
 
     assert record(promise(2)).done
-    assert kept() == Ledger((promise(2),), unreadable=1)
+    assert recorded_predictions() == RecordedPredictions((promise(2),), unreadable=1)
 
 
 LINE = line_of(promise(1)).decode()
@@ -124,14 +124,14 @@ LINE = line_of(promise(1)).decode()
 def test_a_damaged_line_is_counted_and_no_promise(damaged: bytes, folder: Path) -> None:
     content = line_of(promise(7)) + damaged.strip() + b"\n" + line_of(promise(8))
 
-    assert promise_in(damaged) is None
-    assert ledger_of(content) == Ledger((promise(7), promise(8)), unreadable=1)
+    assert prediction_in(damaged) is None
+    assert predictions_of(content) == RecordedPredictions((promise(7), promise(8)), unreadable=1)
 
 
 def test_whether_a_promise_was_kept_is_not_believed_but_seen() -> None:
     boasting = LINE.replace("[1.38,1.4,1.42]", "[null,0.7,null]")
 
-    found = promise_in(boasting.encode())
+    found = prediction_in(boasting.encode())
 
     assert found is not None
     assert '"inside":true' in boasting
@@ -139,7 +139,7 @@ def test_whether_a_promise_was_kept_is_not_believed_but_seen() -> None:
 
 
 def test_names_from_a_line_drive_no_terminal() -> None:
-    found = promise_in(line_of(promise(hardware="\x1b]0;gone\x07" + "H100 " * 100)))
+    found = prediction_in(line_of(promise(hardware="\x1b]0;gone\x07" + "H100 " * 100)))
 
     assert found is not None
     assert found.hardware.isprintable()
@@ -154,7 +154,7 @@ def test_the_oldest_go_from_a_full_file(folder: Path, monkeypatch: pytest.Monkey
     for number in range(30):
         assert record(promise(number)).done
 
-    numbers = [int(found.key, 16) for found in kept().promises]
+    numbers = [int(found.key, 16) for found in recorded_predictions().predictions]
     assert numbers[-1] == 29
     assert numbers == list(range(numbers[0], 30))
     assert 4 <= len(numbers) <= 10
@@ -176,22 +176,22 @@ def test_a_file_that_was_replaced_while_a_writer_waited_is_opened_again(
     monkeypatch.setattr(file, "_lock", replaced_meanwhile)
     record(promise(2))
 
-    assert kept().promises == (promise(2),)
-    assert ledger_of((folder / "aside").read_bytes()).promises == (promise(1),)
+    assert recorded_predictions().predictions == (promise(2),)
+    assert predictions_of((folder / "aside").read_bytes()).predictions == (promise(1),)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_a_folder_that_cannot_be_written_to_fails_nothing(folder: Path) -> None:
     folder.mkdir(mode=0o500)
 
-    assert record(promise()) == Recorded(False, "Permission denied", failed=True)
+    assert record(promise()) == RecordOutcome(False, "Permission denied", failed=True)
 
 
 def test_where_no_folder_can_be_made_nothing_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DIAGNOSE_LEDGER", "on")
     monkeypatch.setenv("DIAGNOSE_DATA_DIR", "/proc/diagnose")
 
-    assert record(promise()) == Recorded(False, "No such file or directory", failed=True)
+    assert record(promise()) == RecordOutcome(False, "No such file or directory", failed=True)
 
 
 def test_a_full_disk_leaves_no_half_of_a_line(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,15 +199,15 @@ def test_a_full_disk_leaves_no_half_of_a_line(folder: Path, monkeypatch: pytest.
     write = os.write
     monkeypatch.setattr(os, "write", lambda file, line: write(file, line[:40]))
 
-    assert record(promise(2)) == Recorded(False, "No space left on device", failed=True)
-    assert kept() == Ledger((promise(1),))
+    assert record(promise(2)) == RecordOutcome(False, "No space left on device", failed=True)
+    assert recorded_predictions() == RecordedPredictions((promise(1),))
 
 
 def test_a_file_in_the_place_of_the_folder_fails_nothing(folder: Path) -> None:
     folder.write_text("mine")
 
     assert record(promise()).failed
-    assert kept() == Ledger()
+    assert recorded_predictions() == RecordedPredictions()
     assert folder.read_text() == "mine"
 
 
@@ -221,9 +221,9 @@ def test_links_are_not_followed(folder: Path, tmp_path: Path) -> None:
     folder.mkdir(mode=0o700)
     (folder / file.NAME).symlink_to(theirs)
 
-    assert by_folder == Recorded(False, "a link, or no folder", failed=True)
-    assert record(promise(2)) == Recorded(False, "a link", failed=True)
-    assert kept() == Ledger()
+    assert by_folder == RecordOutcome(False, "a link, or no folder", failed=True)
+    assert record(promise(2)) == RecordOutcome(False, "a link", failed=True)
+    assert recorded_predictions() == RecordedPredictions()
     assert theirs.read_bytes() == line_of(promise(1))
 
 
@@ -241,7 +241,7 @@ def test_what_is_not_the_users_own_ledger_is_not_touched(kind: str, folder: Path
         os.chmod(folder, 0o777)
 
     assert record(promise(2)).failed
-    assert kept() == Ledger()
+    assert recorded_predictions() == RecordedPredictions()
     with pytest.raises(OSError, match=r"\w"):
         file.clear(folder)
     assert kind == "a pipe" or path.read_bytes() == content
@@ -253,8 +253,8 @@ def test_a_file_larger_than_any_ledger_is_not_read(folder: Path) -> None:
         large.write(line_of(promise(1)))
         large.truncate(1 << 40)
 
-    assert record(promise(2)) == Recorded(False, "larger than any ledger of promises", failed=True)
-    assert kept() == Ledger()
+    assert record(promise(2)) == RecordOutcome(False, "larger than any ledger of promises", failed=True)
+    assert recorded_predictions() == RecordedPredictions()
 
 
 def test_the_folder_is_that_of_the_users_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from diagnose.cli import main
 from diagnose.commands.ledger.keeping import record
-from diagnose.commands.ledger.promise import Promise
+from diagnose.commands.ledger.prediction import Prediction
 from diagnose.commands.ledger.tally import quoting
 from diagnose.diagnosis import Diagnosis, TrackRecord
 from diagnose.report.html import About, page
@@ -94,7 +94,7 @@ def analysed(*options: str) -> list[dict[str, object]]:
     return list(json.loads(done.stdout)["track_records"])
 
 
-def keep(promises: tuple[Promise, ...]) -> None:
+def keep(promises: tuple[Prediction, ...]) -> None:
     assert all(record(each).done for each in promises)
 
 

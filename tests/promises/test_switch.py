@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from kept_promises import promise
 
-from diagnose.commands.ledger.keeping import kept, record
-from diagnose.commands.ledger.lines import Ledger
+from diagnose.commands.ledger.keeping import record, recorded_predictions
+from diagnose.commands.ledger.lines import RecordedPredictions
 from diagnose.commands.ledger.switch import why_off
 
 
@@ -38,6 +38,6 @@ def test_what_is_off_neither_writes_nor_reads(tmp_path: Path, monkeypatch: pytes
         False,
         "SLURM_JOB_ID is set, and DIAGNOSE_LEDGER=on is not",
     )
-    assert kept() == Ledger()
+    assert recorded_predictions() == RecordedPredictions()
     monkeypatch.setenv("DIAGNOSE_LEDGER", "on")
-    assert kept().promises == (promise(1),)
+    assert recorded_predictions().predictions == (promise(1),)

@@ -16,7 +16,7 @@ from diagnose.analysis import analyze
 from diagnose.arrays import Floats
 from diagnose.judge.next_change import recommended
 from diagnose.ranks import RankDigest, match
-from diagnose.ranks.stragglers.evidence import LatenessEvidence, evidence_of, stragglers_among, suspected_among
+from diagnose.ranks.stragglers.evidence import LatenessEvidence, evidence_of, possible_straggler, stragglers_among
 from diagnose.ranks.stragglers.few_steps import Slowest
 from diagnose.ranks.stragglers.lateness import excess_of, lateness_of
 from diagnose.ranks.stragglers.waits import waited_for, waiting_caused, waits_of
@@ -57,7 +57,7 @@ def _evidence(ranks: Sequence[RankDigest]) -> LatenessEvidence:
 def accused(evidence: LatenessEvidence) -> tuple[tuple[int, ...], int | None]:
     """The ranks that are named, and the one that is suspected."""
     named = stragglers_among(evidence)
-    return named, suspected_among(evidence, named)
+    return named, possible_straggler(evidence, named)
 
 
 def healthy(random: np.random.Generator, ranks: int, steps: int, each: float, whole: float) -> Floats:

@@ -19,7 +19,7 @@ from diagnose.metrics.settings import Settings
 from diagnose.ranks import join
 from diagnose.ranks.spent import spent_before
 from diagnose.trace import Loading, find_run
-from diagnose.trace.processes import Processes
+from diagnose.trace.processes import ProcessPool
 
 pytestmark = pytest.mark.long
 
@@ -92,13 +92,13 @@ def test_the_ranks_of_a_group_are_held_once(folder: Path, jobs: int) -> None:
 
 def test_answers_that_are_not_taken_yet_are_few(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     submitted: list[Task] = []
-    submit = Processes.submit
+    submit = ProcessPool.submit
 
-    def counting(self: Processes[Task, object], task: Task) -> object:
+    def counting(self: ProcessPool[Task, object], task: Task) -> object:
         submitted.append(task)
         return submit(self, task)
 
-    monkeypatch.setattr(Processes, "submit", counting)
+    monkeypatch.setattr(ProcessPool, "submit", counting)
     tasks = [Task(path, 0, Settings(), Loading()) for path in sorted(folder.iterdir())]
     answers = _by_processes(tasks, 2)
 

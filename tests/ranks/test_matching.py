@@ -10,7 +10,7 @@ from matched_jobs import FIELDS, SEND_RECEIVE, Json, changed, digests, each_step
 from diagnose.facts import Unknown
 from diagnose.ranks import match
 from diagnose.ranks.collectives.mismatches import mismatches_of
-from diagnose.ranks.collectives.process_groups import Group, Naming
+from diagnose.ranks.collectives.process_groups import Naming, ProcessGroup
 from diagnose.timeline.kernel_names import collective_kind
 
 
@@ -60,7 +60,7 @@ def test_a_rank_that_lists_no_group_joins_the_one_that_lists_it() -> None:
     ],
 )
 def test_a_list_of_ranks_that_was_cut_goes_on_as_it_began(text: str, size: int, ranks: tuple[int, ...]) -> None:
-    assert Naming({}, {}, 128).named("7", text, size) == Group("7", ranks, ambiguous=not ranks)
+    assert Naming({}, {}, 128).named("7", text, size) == ProcessGroup("7", ranks, ambiguous=not ranks)
 
 
 def test_where_only_some_ranks_have_seq_order_decides() -> None:
@@ -108,7 +108,7 @@ def test_kernels_without_fields_take_those_of_the_record_that_launched_them() ->
 
     found = digests([changed(trace, bare) for trace in traces])
 
-    assert {(found[0].calls.kinds, found[0].calls.groups)} == {(("allreduce",), (Group("3", (0, 1)),))}
+    assert {(found[0].calls.kinds, found[0].calls.groups)} == {(("allreduce",), (ProcessGroup("3", (0, 1)),))}
     assert found[0].calls.bytes.tolist() == [1 << 22] * 3
     assert groups(match(found)) == {("3", (0, 1)): 3}
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from diagnose.analysis import analyze
 from diagnose.errors import UserError
 from diagnose.ranks import RankDigest, match
-from diagnose.ranks.collectives.process_groups import Group
+from diagnose.ranks.collectives.process_groups import ProcessGroup
 from diagnose.ranks.network.slow_links import slow_links
 from diagnose.ranks.stragglers.lateness import excess_of
 
@@ -99,7 +99,7 @@ def test_a_collective_that_another_stream_delays_into_the_next_step_counts_there
 def test_calls_with_and_without_the_ranks_of_their_group_are_of_one_group() -> None:
     ranks = groups([2])
     first = ranks[0].calls
-    named = replace(first, groups=(*first.groups, Group("dp0")), group=np.array([0, 1, 0]))
+    named = replace(first, groups=(*first.groups, ProcessGroup("dp0")), group=np.array([0, 1, 0]))
 
     (found,) = match([replace(ranks[0], calls=named), ranks[1]])  # type: ignore[misc]
 

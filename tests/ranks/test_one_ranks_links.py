@@ -11,7 +11,7 @@ from simulator import Fault, Job, simulate
 from diagnose.attribution.causes import WAITING
 from diagnose.ranks import Job as Joined
 from diagnose.ranks import join
-from diagnose.ranks.network.slow_links import SlowLink, _blaming, passed_to_blamed
+from diagnose.ranks.network.slow_links import SlowLink, _all_with_slow_ranks, passed_to_slow_ranks
 
 NOWHERE = np.zeros(0, np.int64)
 
@@ -34,15 +34,15 @@ def link(*members: int, extra_ns: int = MS) -> SlowLink:
 def test_a_rank_that_slow_groups_have_in_common_explains_them(
     groups: list[tuple[int, ...]], blamed: list[tuple[int, ...]]
 ) -> None:
-    assert [found.blamed for found in _blaming([link(*members) for members in groups])] == blamed
+    assert [found.slow_ranks for found in _all_with_slow_ranks([link(*members) for members in groups])] == blamed
 
 
 def test_what_the_others_of_its_groups_are_waited_for_is_its() -> None:
     """But for a step in which one of them is later by its own doing."""
     caused, own = np.array([[10, 10], [5, 5], [1, 1]]), np.array([[0, 0], [0, 2 * MS], [0, 0]])
-    links = _blaming([link(0, 1), link(0, 2)])
+    links = _all_with_slow_ranks([link(0, 1), link(0, 2)])
 
-    assert passed_to_blamed(caused, own, links).tolist() == [[16, 11], [0, 5], [0, 0]]
+    assert passed_to_slow_ranks(caused, own, links).tolist() == [[16, 11], [0, 5], [0, 0]]
 
 
 @cache

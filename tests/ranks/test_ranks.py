@@ -54,7 +54,7 @@ def matched(found: Match | Unknown) -> GroupMatch:
 
 
 def ns(found: Job, rank: int, cause: str) -> int:
-    return found.ledger(rank).get(cause, 0)
+    return found.breakdown(rank).get(cause, 0)
 
 
 def test_transfer_is_the_shortest_duration_and_the_rest_is_waiting() -> None:
@@ -119,7 +119,7 @@ def test_nobody_is_named_in_a_job_of_equal_ranks() -> None:
     found = job(ranks(4, lambda trace, step: kernels(trace)))
 
     assert found.stragglers == ()
-    assert sum(ns for cause, ns in found.ledger(0).items() if cause in WAITING) == 0
+    assert sum(ns for cause, ns in found.breakdown(0).items() if cause in WAITING) == 0
 
 
 def test_nobody_is_named_for_less_than_5_percent_of_the_step() -> None:
@@ -205,7 +205,7 @@ def test_clocks_that_differ_by_seconds_change_nothing(seconds: int) -> None:
 
     before, after = job(traces), job([traces[0], moved, traces[2]])
 
-    assert [before.ledger(r) for r in range(3)] == [after.ledger(r) for r in range(3)]
+    assert [before.breakdown(r) for r in range(3)] == [after.breakdown(r) for r in range(3)]
     assert before.lateness == after.lateness
 
 
@@ -213,7 +213,7 @@ def test_what_a_rank_waits_is_taken_out_of_its_own_communication_only() -> None:
     found = job(ranks(3, only(1, lambda trace: trace.loader(us=5000))))
 
     for position, rank in enumerate(found.ranks):
-        assert sum(found.ledger(position).values()) == rank.total_ns
+        assert sum(found.breakdown(position).values()) == rank.total_ns
     assert ns(found, 1, "late-rank-data") == 0
 
 

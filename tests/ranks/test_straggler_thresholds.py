@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from diagnose.ranks.host_work import Ran
+from diagnose.ranks.host_work import HostTime
 from diagnose.ranks.stragglers.causes import Ratio, _judged, ratios
-from diagnose.ranks.stragglers.clocks import clock_told
+from diagnose.ranks.stragglers.clocks import clock_words
 from diagnose.ranks.stragglers.evidence import (
     LatenessEvidence,
     _significant,
     evidence_of,
+    possible_straggler,
     stragglers_among,
-    suspected_among,
 )
 from diagnose.ranks.stragglers.few_steps import NEVER, Slowest, is_apart
 from diagnose.ranks.stragglers.host_code import host_evidence, more_code
@@ -107,7 +107,7 @@ def test_a_rank_is_suspected_for_most_of_the_waiting_far_beyond_noise(
     found = evidence([60], caused=[waited], by_others=by_others)
 
     assert stragglers_among(found) == ()
-    assert suspected_among(found, ()) == suspected
+    assert possible_straggler(found, ()) == suspected
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ def test_a_family_of_a_hundredth_of_the_kernel_time_tells(share: float, told: in
 
 def host(work: dict[tuple[str, str], tuple[float, int]], host_ms: float = 100.0) -> Any:
     """A rank of one step, with the milliseconds and calls of what its host ran."""
-    ran = {name: Ran(round(ms * 1e6), count) for name, (ms, count) in work.items()}
+    ran = {name: HostTime(round(ms * 1e6), count) for name, (ms, count) in work.items()}
     return SimpleNamespace(host_work=ran, steps=1, host_ns=round(host_ms * 1e6))
 
 
@@ -245,7 +245,7 @@ def test_a_clock_within_three_per_cent_of_the_others_is_not_what_makes_a_rank_la
     late, usual = (SimpleNamespace(clock=SimpleNamespace(mhz=each, held_by=())) for each in (mhz, 1500.0))
     given: Any = (late, [usual, usual])
 
-    assert clock_told(*given).endswith(says)
+    assert clock_words(*given).endswith(says)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from kineto import Trace, collective
 from msgspec.structs import replace
 
 from diagnose.ranks import Job, join
-from diagnose.ranks.stragglers.straggler_report import missing_suspect, stragglers_of
+from diagnose.ranks.stragglers.straggler_report import missing_straggler, stragglers_of
 
 Work = Callable[[Trace, int], None]
 NORM = "void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<c10::BFloat16, float>()"
@@ -215,10 +215,10 @@ def test_a_missing_rank_may_be_the_late_one() -> None:
     present, whole = job(traces[:3]), job(traces)
 
     assert named(present) == []
-    suspect = missing_suspect(present)
+    suspect = missing_straggler(present)
     assert suspect is not None
     assert "trace is missing (3) may be the late one" in suspect.because
-    assert missing_suspect(whole) is None
+    assert missing_straggler(whole) is None
 
 
 @pytest.mark.long

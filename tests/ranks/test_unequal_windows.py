@@ -126,8 +126,8 @@ def test_what_delayed_a_rank_before_the_capture_is_not_explained_by_what_it_does
 
     found = job(one)
 
-    assert found.ledger(0)["late-rank-beginning"] > 4 * MS
-    assert found.ledger(0).get("late-rank-data", 0) == 0
+    assert found.breakdown(0)["late-rank-beginning"] > 4 * MS
+    assert found.breakdown(0).get("late-rank-data", 0) == 0
 
 
 def test_a_group_without_the_trace_of_one_rank_has_no_slow_link() -> None:

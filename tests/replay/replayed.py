@@ -8,7 +8,7 @@ from kineto import Trace
 
 from diagnose.arrays import Coded
 from diagnose.attribution.attribution import attribute
-from diagnose.predict.replay import Change, Replay
+from diagnose.predict.replay import Replay, StepChange
 from diagnose.timeline import Timeline
 
 US = 1_000
@@ -41,8 +41,8 @@ def of_kind(line: Timeline, *families: str) -> np.ndarray:
     return line.gpu.of_family(*families)
 
 
-def halved(line: Timeline, *families: str) -> Change:
-    return Change(kernels=Coded.of(np.where(of_kind(line, *families), 0.5, 1.0)))
+def halved(line: Timeline, *families: str) -> StepChange:
+    return StepChange(kernels=Coded.of(np.where(of_kind(line, *families), 0.5, 1.0)))
 
 
 def there_and_back(job: Trace) -> None:

@@ -9,10 +9,10 @@ from kineto import COMMUNICATION, Trace
 from replay.replayed import halved, of_kind, replay_of, steps
 
 from diagnose.arrays import Coded
-from diagnose.predict.replay import Change, HostSpeeds
+from diagnose.predict.replay import HostSpeeds, StepChange
 from diagnose.predict.replay.costs import costs_of
 from diagnose.predict.replay.items import items_of
-from diagnose.predict.replay.lately import lately
+from diagnose.predict.replay.lru import lru_cached
 from diagnose.timeline import Timeline
 
 
@@ -33,7 +33,7 @@ def line() -> Timeline:
     return timeline(steps(busy_step, world=2))
 
 
-def changes(line: Timeline) -> list[Change]:
+def changes(line: Timeline) -> list[StepChange]:
     """Of each part of a step, alone and with others; more than are remembered."""
     waits = replay_of(line).waits
     fewer = [np.isin(np.arange(len(line.trace)), waits[kept:]) for kept in (0, 1, 2)]
@@ -41,16 +41,16 @@ def changes(line: Timeline) -> list[Change]:
     assert len(waits) > 2
     assert adds.any()
     return [
-        Change(),
-        *(Change(no_wait=mask) for mask in fewer),
-        *(Change(no_wait=mask, overlap=True) for mask in fewer),
-        *(Change(host={"dispatch": factor}) for factor in (0.1, 0.5, 0.9)),
-        *(Change(host={"dispatch": factor}, host_speeds=HostSpeeds(0.6, {})) for factor in (0.1, 0.5, 1.0)),
-        *(Change(launches=factor) for factor in (0.25, 0.5)),
-        Change(kernels=Coded.of(np.where(adds, 0.0, 1.0))),
-        Change(kernels=Coded.of(np.where(adds, 0.0, 1.0)), no_wait=fewer[1], host={"sync": 0.5}),
-        Change(merge=adds),
-        Change(communication=0.5, overlap=True),
+        StepChange(),
+        *(StepChange(no_wait=mask) for mask in fewer),
+        *(StepChange(no_wait=mask, overlap=True) for mask in fewer),
+        *(StepChange(host={"dispatch": factor}) for factor in (0.1, 0.5, 0.9)),
+        *(StepChange(host={"dispatch": factor}, host_speeds=HostSpeeds(0.6, {})) for factor in (0.1, 0.5, 1.0)),
+        *(StepChange(launches=factor) for factor in (0.25, 0.5)),
+        StepChange(kernels=Coded.of(np.where(adds, 0.0, 1.0))),
+        StepChange(kernels=Coded.of(np.where(adds, 0.0, 1.0)), no_wait=fewer[1], host={"sync": 0.5}),
+        StepChange(merge=adds),
+        StepChange(communication=0.5, overlap=True),
         halved(line, "gemm"),
     ]
 
@@ -67,10 +67,10 @@ def test_a_change_comes_to_the_same_after_any_others(line: Timeline, seed: int) 
 
 def test_changes_that_leave_the_same_waits_share_their_links(line: Timeline) -> None:
     items = items_of(line, line.steps.host)
-    unchanged = costs_of(line.gpu, items, Change()).links
+    unchanged = costs_of(line.gpu, items, StepChange()).links
     assert costs_of(line.gpu, items, halved(line, "gemm")).links is unchanged
-    assert costs_of(line.gpu, items, Change(no_wait=np.ones(len(line.trace), bool))).links is not unchanged
-    assert costs_of(line.gpu, items, Change(overlap=True)).links is not unchanged
+    assert costs_of(line.gpu, items, StepChange(no_wait=np.ones(len(line.trace), bool))).links is not unchanged
+    assert costs_of(line.gpu, items, StepChange(overlap=True)).links is not unchanged
 
 
 def test_what_was_asked_for_last_is_kept() -> None:
@@ -78,7 +78,7 @@ def test_what_was_asked_for_last_is_kept() -> None:
     made = []
 
     def asked(key: str) -> str:
-        return lately(known, key, lambda: made.append(key) or key.upper())
+        return lru_cached(known, key, lambda: made.append(key) or key.upper())
 
     assert [asked(key) for key in "abacadae"] == [*"ABACADAE"]
     assert made == [*"abcde"]

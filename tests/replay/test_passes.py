@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from passed_items import agree, amiss, bits, damaged, is_refused, job, odd_job, refers_to_nothing, relinked
 
 from diagnose.predict.replay import passes
-from diagnose.predict.replay.costs import Costs
+from diagnose.predict.replay.costs import ReplayCosts
 from diagnose.predict.replay.engine import period_ns
 from diagnose.predict.replay.links import Links
 
@@ -19,7 +19,7 @@ compiled = pytest.mark.skipif(passes._loop is None, reason="the compiled loop is
 tried = settings(max_examples=300, deadline=None, database=None)
 
 
-def job_of(items: int) -> Costs:
+def job_of(items: int) -> ReplayCosts:
     """A steady job of at least as many items."""
     return next(costs for costs in map(job, range(1000)) if len(costs.links) >= items)
 
@@ -48,7 +48,7 @@ def test_a_queue_of_any_depth_gives_the_same_clocks(queue: int) -> None:
     """As many places as launches of a pass, of all passes, or of none: they fill in different passes."""
     each, none, ones = np.arange(60), np.full(60, -1), np.ones(60)
     links = Links(ones > 0, each, np.zeros(60, np.int64), none, none, queue, 1)
-    costs = Costs(links, ones / 7, ones / 7, ones / 7, ones / 7, ones, 0.0)
+    costs = ReplayCosts(links, ones / 7, ones / 7, ones / 7, ones / 7, ones, 0.0)
     of_all = passes.PASSES
     assert bits(passes.compiled_passes(costs), of_all) == bits(passes.reference_passes(costs), of_all)
 

@@ -9,7 +9,7 @@ import pytest
 from diagnose.facts import Fact
 from diagnose.predict.plan import Weight, pays
 from diagnose.predict.replay import device, waits
-from diagnose.predict.replay.host_speeds import Recorded, speeds_that_fit
+from diagnose.predict.replay.host_speeds import RecordedCause, speeds_that_fit
 from diagnose.predict.replay.replay import NOT_SHOWN, Replay, _standing_for_all, _what_kernels_wait_for, host_speeds_for
 from diagnose.predict.whatif import Predictor
 
@@ -68,8 +68,8 @@ def test_of_many_activities_steps_from_the_shortest_to_the_longest_are_replayed(
     assert sorted(np.array(lengths)[list(found)]) == sorted(np.array(lengths)[list(steps)])
 
 
-def recorded(ns: float = 1e6, events: float = 100.0) -> dict[str, Recorded]:
-    return {"python": Recorded(ns, events)}
+def recorded(ns: float = 1e6, events: float = 100.0) -> dict[str, RecordedCause]:
+    return {"python": RecordedCause(ns, events)}
 
 
 def test_the_profiler_makes_the_host_no_more_than_three_times_as_slow() -> None:

@@ -12,7 +12,7 @@ from kineto import Trace
 from replay.replayed import US, replay_of
 
 from diagnose.arrays import Coded
-from diagnose.predict.replay import Change, Replay
+from diagnose.predict.replay import Replay, StepChange
 from diagnose.timeline import Timeline
 
 pytestmark = pytest.mark.long
@@ -58,19 +58,19 @@ def step_ns(line: Timeline) -> float:
     return float(windows[-1, 1] - windows[0, 0]) / SETTLED
 
 
-def without_waits(line: Timeline, found: Replay) -> Change:
+def without_waits(line: Timeline, found: Replay) -> StepChange:
     no_wait = np.zeros(len(line.trace), bool)
     no_wait[found.waits] = True
-    return Change(no_wait=no_wait, host={"sync": 0})
+    return StepChange(no_wait=no_wait, host={"sync": 0})
 
 
 @pytest.mark.parametrize(
     ("how", "change"),
     [
-        ({}, lambda line, found: Change()),
-        ({"gpu": 0.5}, lambda line, found: Change(kernels=Coded.of(np.full(len(line.gpu), 0.5)))),
-        ({"gpu": 3}, lambda line, found: Change(kernels=Coded.of(np.full(len(line.gpu), 3.0)))),
-        ({"data": 0}, lambda line, found: Change(host={"data-wait": 0})),
+        ({}, lambda line, found: StepChange()),
+        ({"gpu": 0.5}, lambda line, found: StepChange(kernels=Coded.of(np.full(len(line.gpu), 0.5)))),
+        ({"gpu": 3}, lambda line, found: StepChange(kernels=Coded.of(np.full(len(line.gpu), 3.0)))),
+        ({"data": 0}, lambda line, found: StepChange(host={"data-wait": 0})),
         ({"sync": False}, without_waits),
     ],
     ids=["as it is", "kernels twice as fast", "kernels three times as slow", "no wait for data", "no synchronisation"],
@@ -78,7 +78,7 @@ def without_waits(line: Timeline, found: Replay) -> Change:
 @settings(max_examples=25, deadline=None, database=None)
 @given(actions=st.lists(ACTIONS, min_size=1, max_size=10))
 def test_the_changed_job_takes_what_the_replay_foretells(
-    how: dict[str, Any], change: Callable[[Timeline, Replay], Change], actions: Actions
+    how: dict[str, Any], change: Callable[[Timeline, Replay], StepChange], actions: Actions
 ) -> None:
     line = built(actions)
     found = replay_of(line)

@@ -12,7 +12,7 @@ from kineto import COMMUNICATION, Trace
 from replay.replayed import replay, replay_of
 
 from diagnose.arrays import Coded
-from diagnose.predict.replay import Change, HostSpeeds
+from diagnose.predict.replay import HostSpeeds, StepChange
 
 pytestmark = pytest.mark.long
 
@@ -56,14 +56,14 @@ def test_less_work_never_takes_longer(steps: list[list[tuple[Any, ...]]], data: 
     fewer_waits[found.waits] = array(st.booleans(), len(found.waits))
     host = data.draw(st.dictionaries(CAUSES, FACTORS))
     for less in (
-        Change(kernels=kernels),
-        Change(merge=array(st.booleans(), len(line.gpu))),
-        Change(host=host),
-        Change(no_wait=fewer_waits),
-        Change(launches=data.draw(FACTORS), host_speeds=HostSpeeds(data.draw(FACTORS))),
-        Change(communication=data.draw(FACTORS)),
-        Change(overlap=True),
-        Change(kernels=kernels, host=host, no_wait=fewer_waits, communication=0.5),
+        StepChange(kernels=kernels),
+        StepChange(merge=array(st.booleans(), len(line.gpu))),
+        StepChange(host=host),
+        StepChange(no_wait=fewer_waits),
+        StepChange(launches=data.draw(FACTORS), host_speeds=HostSpeeds(data.draw(FACTORS))),
+        StepChange(communication=data.draw(FACTORS)),
+        StepChange(overlap=True),
+        StepChange(kernels=kernels, host=host, no_wait=fewer_waits, communication=0.5),
     ):
         assert found.step_ns(less) <= found.step_ns() * (1 + 1e-5) + 1
 
@@ -74,7 +74,7 @@ def test_all_durations_and_times_scaled_scale_the_step_or_leave_a_floor(steps: A
     line = timeline(built(steps))
     found = replay_of(line)
     names = ("launch-latency", "kernel-gap")
-    all_scaled = Change(
+    all_scaled = StepChange(
         kernels=Coded.of(np.full(len(line.gpu), factor)),
         host=dict.fromkeys(names, factor),
         host_speeds=HostSpeeds(factor),
@@ -107,8 +107,8 @@ def test_nor_does_it_for_equal_kernels_that_start_in_the_same_nanosecond() -> No
     assert replay(found | {"traceEvents": found["traceEvents"][::-1]}).step_ns() == replay(found).step_ns()
 
 
-@pytest.mark.parametrize("change", [Change(), Change(host_speeds=HostSpeeds(0.5)), Change(overlap=True)])
-def test_a_replay_gives_the_same_answer_each_time(change: Change) -> None:
+@pytest.mark.parametrize("change", [StepChange(), StepChange(host_speeds=HostSpeeds(0.5)), StepChange(overlap=True)])
+def test_a_replay_gives_the_same_answer_each_time(change: StepChange) -> None:
     job = Trace(world=2)
     for _ in range(4):
         with job.step():

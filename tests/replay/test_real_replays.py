@@ -10,8 +10,8 @@ import pytest
 from replay.replayed import replay_of
 
 from diagnose.arrays import Coded, Floats
-from diagnose.predict.replay import Change, HostSpeeds, Replay, engine, passes
-from diagnose.predict.replay.costs import Costs
+from diagnose.predict.replay import HostSpeeds, Replay, StepChange, engine, passes
+from diagnose.predict.replay.costs import ReplayCosts
 from diagnose.timeline import Timeline, timeline_of
 from diagnose.trace import read
 
@@ -53,7 +53,7 @@ def test_the_replay_gives_the_measured_step_within_5_percent(name: str) -> None:
 def test_both_loops_give_the_same_clocks(name: str, in_runs: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     compared = []
 
-    def by_both(costs: Costs) -> Iterator[Floats]:
+    def by_both(costs: ReplayCosts) -> Iterator[Floats]:
         for one, other in zip(passes.compiled_passes(costs), passes.reference_passes(costs), strict=True):
             assert one.tobytes() == other.tobytes()
             compared.append(len(costs.links))
@@ -64,7 +64,7 @@ def test_both_loops_give_the_same_clocks(name: str, in_runs: bool, monkeypatch: 
         monkeypatch.setattr(engine, "runs_of", lambda costs: None)
     found = replay_of(loaded(name)[0])
     assert found.step_ns() == pytest.approx(loaded(name)[1].step_ns(), rel=1e-5)
-    assert found.step_ns(Change(host={"dispatch": 0.3, "sync": 0.7}, communication=0.9, overlap=True)) > 0
+    assert found.step_ns(StepChange(host={"dispatch": 0.3, "sync": 0.7}, communication=0.9, overlap=True)) > 0
     assert compared
 
 
@@ -76,7 +76,7 @@ def test_and_mostly_within_2_percent() -> None:
 def test_the_step_without_waiting_for_data_is_the_one_that_workers_gave() -> None:
     found = in_folder("resnet50-v100-workers0")[1]
 
-    without = found.step_ns(Change(host={"data-wait": 0}))
+    without = found.step_ns(StepChange(host={"data-wait": 0}))
 
     assert found.step_ns() == pytest.approx(175.5 * MS, rel=0.03)
     assert without == pytest.approx(118 * MS, rel=0.03)
@@ -87,13 +87,13 @@ def test_the_step_without_waiting_for_data_is_the_one_that_workers_gave() -> Non
 def test_where_the_device_is_98_percent_busy_the_host_buys_nothing() -> None:
     found = in_folder("nanogpt-h100-pair")[1]
 
-    assert found.step_ns(Change(host_speeds=HostSpeeds(0.01))) == pytest.approx(found.step_ns(), rel=0.005)
+    assert found.step_ns(StepChange(host_speeds=HostSpeeds(0.01))) == pytest.approx(found.step_ns(), rel=0.005)
 
 
 def test_where_the_host_is_the_limit_faster_kernels_buy_nothing() -> None:
     line, found = in_folder("cnn-ddp-a100")
 
-    assert found.step_ns(Change(kernels=Coded.of(np.full(len(line.gpu), 0.5)))) == pytest.approx(
+    assert found.step_ns(StepChange(kernels=Coded.of(np.full(len(line.gpu), 0.5)))) == pytest.approx(
         found.step_ns(), rel=0.005
     )
-    assert found.step_ns(Change(host_speeds=HostSpeeds(0.5))) == pytest.approx(0.5 * found.step_ns(), rel=0.02)
+    assert found.step_ns(StepChange(host_speeds=HostSpeeds(0.5))) == pytest.approx(0.5 * found.step_ns(), rel=0.02)

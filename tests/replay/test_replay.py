@@ -9,7 +9,7 @@ from kineto import Trace
 from replay.replayed import US, gemms, halved, of_kind, replay, replay_of, steps, there_and_back
 
 from diagnose.arrays import Coded
-from diagnose.predict.replay import Change, HostSpeeds, Replay, host_speeds_for
+from diagnose.predict.replay import HostSpeeds, Replay, StepChange, host_speeds_for
 
 # -- one stream ------------------------------------------------------------------------------------------------------
 
@@ -20,9 +20,9 @@ def test_a_launch_bound_step_is_its_host_time_and_faster_kernels_gain_nothing() 
 
     assert found.step_ns() == found.measured_ns == 10 * (20 + 3) * US
     assert found.step_ns(halved(line, "gemm")) == found.step_ns()
-    assert found.step_ns(Change(host={"dispatch": 0.5})) == pytest.approx(found.step_ns() / 2)
-    assert found.step_ns(Change(launches=0.5)) == pytest.approx(found.step_ns() / 2)
-    assert found.step_ns(Change(host_speeds=HostSpeeds(0.8))) == pytest.approx(0.8 * found.step_ns())
+    assert found.step_ns(StepChange(host={"dispatch": 0.5})) == pytest.approx(found.step_ns() / 2)
+    assert found.step_ns(StepChange(launches=0.5)) == pytest.approx(found.step_ns() / 2)
+    assert found.step_ns(StepChange(host_speeds=HostSpeeds(0.8))) == pytest.approx(0.8 * found.step_ns())
 
 
 def test_a_device_bound_step_is_its_kernels_and_a_faster_host_gains_nothing() -> None:
@@ -30,9 +30,9 @@ def test_a_device_bound_step_is_its_kernels_and_a_faster_host_gains_nothing() ->
     found = replay_of(line)
 
     assert found.step_ns() == 10 * 100 * US
-    assert found.step_ns(Change(host_speeds=HostSpeeds(0.1))) == found.step_ns()
+    assert found.step_ns(StepChange(host_speeds=HostSpeeds(0.1))) == found.step_ns()
     assert found.step_ns(halved(line, "gemm")) == 10 * 50 * US
-    assert found.step_ns(Change(kernels=Coded.of(np.full(len(line.gpu), 0.01)))) == 10 * (1 + 3) * US, (
+    assert found.step_ns(StepChange(kernels=Coded.of(np.full(len(line.gpu), 0.01)))) == 10 * (1 + 3) * US, (
         "now the host bounds it"
     )
 
@@ -44,7 +44,7 @@ def test_a_kernel_that_vanishes_takes_its_launch_and_its_operator_with_it() -> N
             job.op("aten::add", kernel=ADD, gpu_us=5, host_us=30)
 
     line = timeline(steps(step))
-    found = replay_of(line).step_ns(Change(kernels=Coded.of(np.where(of_kind(line, "elementwise"), 0.0, 1.0))))
+    found = replay_of(line).step_ns(StepChange(kernels=Coded.of(np.where(of_kind(line, "elementwise"), 0.0, 1.0))))
 
     assert found == 5 * (20 + 3) * US
 
@@ -60,8 +60,8 @@ def test_fused_kernels_are_launched_once_per_run_and_step() -> None:
     add = of_kind(line, "elementwise")
 
     assert found.step_ns() == (23 + 10 * 33) * US
-    assert found.step_ns(Change(merge=add)) == (23 + 33) * US
-    assert found.step_ns(Change(merge=add, kernels=Coded.of(np.where(add, 10.0, 1.0)))) == pytest.approx(
+    assert found.step_ns(StepChange(merge=add)) == (23 + 33) * US
+    assert found.step_ns(StepChange(merge=add, kernels=Coded.of(np.where(add, 10.0, 1.0)))) == pytest.approx(
         (5 + 10 * 40) * US, abs=2 * US
     )
 
@@ -73,9 +73,9 @@ def test_a_wait_for_data_that_the_device_works_through_costs_nothing() -> None:
 
     hidden, shown = replay(steps(lambda job: step(job, 50))), replay(steps(lambda job: step(job, 900)))
 
-    assert hidden.step_ns() == hidden.step_ns(Change(host={"data-wait": 0})) == 300 * US
+    assert hidden.step_ns() == hidden.step_ns(StepChange(host={"data-wait": 0})) == 300 * US
     assert shown.step_ns() == (900 + 3 * 5) * US
-    assert shown.step_ns(Change(host={"data-wait": 0})) == 300 * US
+    assert shown.step_ns(StepChange(host={"data-wait": 0})) == 300 * US
 
 
 # -- waits -----------------------------------------------------------------------------------------------------------
@@ -94,8 +94,8 @@ def test_without_its_wait_the_host_runs_ahead() -> None:
     no_wait[found.waits] = True
 
     assert found.step_ns() == found.measured_ns == (2 + 3 + 4 + 200 + 2 + 50) * US
-    assert found.step_ns(Change(no_wait=no_wait)) == 200 * US
-    assert found.step_ns(Change(host={"sync": 0})) == found.step_ns() - 2 * US, "the call is free, the wait is not"
+    assert found.step_ns(StepChange(no_wait=no_wait)) == 200 * US
+    assert found.step_ns(StepChange(host={"sync": 0})) == found.step_ns() - 2 * US, "the call is free, the wait is not"
 
 
 def test_a_sync_that_found_the_device_idle_waits_once_the_host_is_faster() -> None:
@@ -107,7 +107,7 @@ def test_a_sync_that_found_the_device_idle_waits_once_the_host_is_faster() -> No
     found = replay(steps(step))
 
     assert found.step_ns() == (2 + 3 + 300 + 2) * US
-    assert found.step_ns(Change(host={"dispatch": 0})) == pytest.approx((4 + 3 + 100 + 2) * US, abs=4 * US)
+    assert found.step_ns(StepChange(host={"dispatch": 0})) == pytest.approx((4 + 3 + 100 + 2) * US, abs=4 * US)
 
 
 @pytest.mark.parametrize(("pinned", "us"), [(True, 400), (False, 100 + 100 + 400)])
@@ -140,7 +140,7 @@ def test_a_stall_is_hidden_up_to_what_the_queue_holds() -> None:
 
     assert found.strict_error < 1e-3
     assert 1500 * 20 * US < found.step_ns() < (25_000 + 1500 * 20) * US
-    assert found.step_ns(Change(host={"data-wait": 0.5})) == 1500 * 20 * US
+    assert found.step_ns(StepChange(host={"data-wait": 0.5})) == 1500 * 20 * US
 
 
 # -- steps -----------------------------------------------------------------------------------------------------------
@@ -227,10 +227,10 @@ def test_without_a_gpu_a_cause_is_scaled_and_nothing_else() -> None:
 
     assert found.step_ns() == found.measured_ns == 800 * US
     assert found.strict_error == 0
-    assert found.step_ns(Change(host={"data-wait": 0})) == 500 * US
-    assert found.step_ns(Change(host={"operator-compute": 0.5})) == 600 * US
-    assert found.step_ns(Change(communication=0.5)) == 750 * US
-    assert found.step_ns(Change(overlap=True)) == 700 * US
+    assert found.step_ns(StepChange(host={"data-wait": 0})) == 500 * US
+    assert found.step_ns(StepChange(host={"operator-compute": 0.5})) == 600 * US
+    assert found.step_ns(StepChange(communication=0.5)) == 750 * US
+    assert found.step_ns(StepChange(overlap=True)) == 700 * US
 
 
 # -- calibration -----------------------------------------------------------------------------------------------------
@@ -242,7 +242,7 @@ def test_the_host_speed_is_the_one_that_gives_the_step_without_the_profiler() ->
 
     def unprofiled(found: Replay, share: float) -> float:
         speeds = host_speeds_for(found, share * found.step_ns())
-        return found.step_ns(Change(host_speeds=speeds)) / found.step_ns()
+        return found.step_ns(StepChange(host_speeds=speeds)) / found.step_ns()
 
     assert unprofiled(host_bound, 0.6) == pytest.approx(0.6, abs=0.01)
     assert unprofiled(host_bound, 1.2) == 1.0
@@ -256,7 +256,7 @@ def test_the_host_is_sped_up_no_more_than_the_device_lets_it_count() -> None:
 
     speeds = host_speeds_for(found, 100 * US)
 
-    assert found.step_ns(Change(host_speeds=speeds)) == pytest.approx(1.02 * 210 * US, rel=0.01)
+    assert found.step_ns(StepChange(host_speeds=speeds)) == pytest.approx(1.02 * 210 * US, rel=0.01)
 
 
 # -- mistakes --------------------------------------------------------------------------------------------------------
@@ -264,12 +264,12 @@ def test_the_host_is_sped_up_no_more_than_the_device_lets_it_count() -> None:
 
 def test_a_misspelt_cause_is_refused() -> None:
     with pytest.raises(ValueError, match="data_wait"):
-        Change(host={"data_wait": 0})
+        StepChange(host={"data_wait": 0})
 
 
 def test_a_negative_factor_is_refused() -> None:
     with pytest.raises(ValueError, match="below 0"):
-        Change(launches=-1)
+        StepChange(launches=-1)
 
 
 @pytest.mark.parametrize(
@@ -279,4 +279,4 @@ def test_a_column_that_is_not_aligned_is_refused(change: dict[str, Any]) -> None
     found = replay(steps(there_and_back))
 
     with pytest.raises(ValueError, match=f"{next(iter(change))} has 3 entries where"):
-        found.step_ns(Change(**change))
+        found.step_ns(StepChange(**change))

@@ -6,7 +6,7 @@ from kineto import Trace
 from replay.replayed import US, gemms, halved, of_kind, replay, replay_of, steps, there_and_back
 
 from diagnose.arrays import Coded
-from diagnose.predict.replay import Change
+from diagnose.predict.replay import StepChange
 
 
 def test_streams_that_wait_for_each_other_take_the_sum() -> None:
@@ -39,18 +39,18 @@ def test_collectives_that_overlap_hide_behind_the_kernels() -> None:
     found = replay(steps(reduces, world=2))
 
     assert found.step_ns() == found.measured_ns == 280 * US
-    assert found.step_ns(Change(communication=0.5)) == 240 * US
-    assert found.step_ns(Change(overlap=True)) == 200 * US
-    assert found.step_ns(Change(overlap=True, communication=4.0)) == 320 * US, "more than there is to hide behind"
+    assert found.step_ns(StepChange(communication=0.5)) == 240 * US
+    assert found.step_ns(StepChange(overlap=True)) == 200 * US
+    assert found.step_ns(StepChange(overlap=True, communication=4.0)) == 320 * US, "more than there is to hide behind"
 
 
 def test_collectives_that_keep_their_end_keep_the_step() -> None:
     line = timeline(steps(reduces, world=2))
     found = replay_of(line)
-    faster = Change(kernels=Coded.of(np.where(of_kind(line, "gemm"), 0.5, 1.0)), communication_keeps="end")
+    faster = StepChange(kernels=Coded.of(np.where(of_kind(line, "gemm"), 0.5, 1.0)), communication_keeps="end")
 
     assert found.step_ns(faster) == found.step_ns()
-    assert replay(steps(lambda job: gemms(job, 1, 100, 1))).step_ns(Change(communication_keeps="end")) == 100 * US
+    assert replay(steps(lambda job: gemms(job, 1, 100, 1))).step_ns(StepChange(communication_keeps="end")) == 100 * US
 
 
 def test_a_collective_on_the_stream_of_the_kernels_overlaps_too() -> None:
@@ -60,4 +60,4 @@ def test_a_collective_on_the_stream_of_the_kernels_overlaps_too() -> None:
 
     found = replay(steps(step))
 
-    assert (found.step_ns(), found.step_ns(Change(overlap=True))) == (180 * US, 100 * US)
+    assert (found.step_ns(), found.step_ns(StepChange(overlap=True))) == (180 * US, 100 * US)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from passed_items import job, relinked
 
-from diagnose.predict.replay.costs import Costs
+from diagnose.predict.replay.costs import ReplayCosts
 from diagnose.predict.replay.device import NONE
 from diagnose.predict.replay.engine import by_items_ns, period_ns
 from diagnose.predict.replay.links import Links
@@ -39,7 +39,7 @@ def test_a_thousand_launches_on_one_stream_are_a_handful_of_items() -> None:
     own = np.arange(items)
     ones, none = np.ones(items), np.full(items, NONE)
     links = Links(ones > 0, own, np.zeros(items, np.int64), none, none, queue=1021, streams=2)
-    costs = Costs(links, ones, own=2 * ones, latency=5 * ones, gap=ones, duration=4 * ones, edge_ns=0.0)
+    costs = ReplayCosts(links, ones, own=2 * ones, latency=5 * ones, gap=ones, duration=4 * ones, edge_ns=0.0)
     runs = runs_of(costs)
     assert runs is not None
     assert len(runs.links) == 16

@@ -4,7 +4,7 @@ import pytest
 from kineto import Trace
 from replay.replayed import US, gemms, replay
 
-from diagnose.predict.replay import Change
+from diagnose.predict.replay import StepChange
 from diagnose.predict.replay import replay as replay_module
 
 
@@ -22,7 +22,7 @@ def test_what_happens_in_some_steps_alone_is_replayed_with_all_of_them() -> None
     assert len(found.steps) == 7
     assert found.strict_error < 0.01
     assert found.measured_ns > 1.3 * 4_000 * US
-    assert found.step_ns(Change(host={"data-wait": 0.0})) == pytest.approx(4_000 * US, rel=0.02)
+    assert found.step_ns(StepChange(host={"data-wait": 0.0})) == pytest.approx(4_000 * US, rel=0.02)
 
 
 def test_few_large_steps_that_differ_predict_nothing_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from small_rules import known
 from diagnose.analysis import analyze
 from diagnose.diagnosis import Patch
 from diagnose.facts import Fact, Facts, Scalar
-from diagnose.patch.worlds import in_short
+from diagnose.patch.job_framework import in_short
 from diagnose.report.markdown import markdown
 from diagnose.report.text import render_brief
 from diagnose.report.views.summary import About

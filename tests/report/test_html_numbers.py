@@ -12,9 +12,9 @@ from report.pages import Read, sample, written
 from diagnose.diagnosis import Diagnosis
 from diagnose.facts import duration, spoken
 from diagnose.report.html.heat import heat_view
+from diagnose.report.views.breakdown import basis, rows
 from diagnose.report.views.changes import captures_view
 from diagnose.report.views.job_words import waited_share
-from diagnose.report.views.ledger import basis, rows
 
 
 @pytest.mark.parametrize("name", ["synthetic-memory-bound.json.gz", "synthetic-straggler", "cpu-slow-loader.json.gz"])

@@ -14,7 +14,7 @@ from diagnose.cli import main
 from diagnose.diagnosis import Convention, Diagnosis, FactReport, KernelRow
 from diagnose.diagnosis.postmortem import Postmortem, Traffic
 from diagnose.report import tables
-from diagnose.report.tables import Table, csv_of, parquet_of, tables_of
+from diagnose.report.tables import CapacityTable, csv_of, parquet_of, tables_of
 
 NAMES = {
     "ledger", "waterfall", "roofline", "operators", "kernels", "mfu", "facts", "findings", "evidence", "plan",
@@ -103,7 +103,7 @@ FORMULAS = ("=1+1", "+1", "-1+cmd|' /C calc'!A0", "@SUM(A1)", " =1", "\tx", "\rx
 @pytest.mark.parametrize("text", FORMULAS)
 def test_no_text_begins_as_a_formula_does(text: str) -> None:
     columns: dict[str, Any] = {"name": str, "ns": int, "share": float, "is_late": bool}
-    table = Table(columns, ((text, -5, -0.5, True), ("a=1", 5, 0.5, False)))
+    table = CapacityTable(columns, ((text, -5, -0.5, True), ("a=1", 5, 0.5, False)))
     first, second = csv.reader(csv_of(table).decode().splitlines(keepends=True)[1:])
     assert first == [f"'{text}", "-5", "-0.5", "true"]
     assert second == ["a=1", "5", "0.5", "false"]
@@ -113,7 +113,7 @@ def test_parquet_holds_formulas_as_they_are() -> None:
     pytest.importorskip("pyarrow", reason="Parquet needs pyarrow")
     from pyarrow import BufferReader, parquet
 
-    table = Table({"name": str}, tuple((text,) for text in FORMULAS))
+    table = CapacityTable({"name": str}, tuple((text,) for text in FORMULAS))
     assert parquet.read_table(BufferReader(parquet_of(table)))["name"].to_pylist() == list(FORMULAS)
 
 

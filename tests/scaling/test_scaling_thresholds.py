@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from diagnose.commands.scaling.judge import report_of
-from diagnose.commands.scaling.ladder_fit import fit_of, kind_of
-from diagnose.commands.scaling.question import Question
+from diagnose.commands.scaling.question import ScalingQuestion
+from diagnose.commands.scaling.runs_fit import fit_of, kind_of
 from diagnose.predict.growth import fitted
-from diagnose.predict.job_run import Ladder, Run, measured_rate
+from diagnose.predict.job_run import JobRun, JobRuns, measured_rate
 
 
-def run(gpus: int, rate: float, tokens_per_gpu: float = 1000.0) -> Run:
-    return Run("runs.csv", gpus, max(gpus // 4, 1), tokens_per_step=tokens_per_gpu * gpus, tokens_per_s=rate)
+def run(gpus: int, rate: float, tokens_per_gpu: float = 1000.0) -> JobRun:
+    return JobRun("runs.csv", gpus, max(gpus // 4, 1), tokens_per_step=tokens_per_gpu * gpus, tokens_per_s=rate)
 
 
 @pytest.mark.parametrize(("more", "kind"), [(1.018, "weak"), (1.022, "mixed")])
@@ -37,16 +37,16 @@ def test_a_wall_is_looked_for_up_to_sixty_four_times_the_largest_size() -> None:
 
 
 def test_eight_times_the_largest_size_is_looked_at() -> None:
-    ladder = Ladder("", [run(1, 100.0), run(8, 780.0)])
-    sizes = report_of([ladder], [], [], Question()).jobs[0].sizes
+    ladder = JobRuns("", [run(1, 100.0), run(8, 780.0)])
+    sizes = report_of([ladder], [], [], ScalingQuestion()).jobs[0].sizes
 
     assert max(size.gpus for size in sizes) == 64
 
 
 @pytest.mark.parametrize(("apart", "noted"), [(1.11, 1), (1.09, 0)])
 def test_runs_of_one_size_that_differ_by_a_tenth_are_noted(apart: float, noted: int) -> None:
-    ladder = Ladder("", [run(1, 130.0), run(8, 1000.0), run(8, 1000.0 * apart)])
-    notes = report_of([ladder], [], [], Question()).jobs[0].notes
+    ladder = JobRuns("", [run(1, 130.0), run(8, 1000.0), run(8, 1000.0 * apart)])
+    notes = report_of([ladder], [], [], ScalingQuestion()).jobs[0].notes
 
     assert sum("are they of one job" in note for note in notes) == noted
 

@@ -8,7 +8,7 @@ from made_up_jobs import MadeUpRuns, climbed, diagnosed, planned
 from msgspec.structs import replace
 
 from diagnose.commands.tune.answer import Settings
-from diagnose.commands.tune.running import Ran
+from diagnose.commands.tune.running import EndedRun
 from diagnose.commands.tune.settings import value_of
 from diagnose.diagnosis import Applied, CodeLine, Diagnosis, NotApplied, Patch, PlanStep
 from diagnose.errors import UserError
@@ -79,8 +79,10 @@ def test_a_limit_ends_the_climb(limits: dict[str, Any], why: str, tmp_path: Path
 
 
 def test_a_failing_run_is_a_data_point(tmp_path: Path) -> None:
-    def job(settings: Settings) -> Diagnosis | Ran:
-        return Ran("failed", 1, "it ended with 1: ValueError: no") if value_of(settings, "bf16") else speeds(settings)
+    def job(settings: Settings) -> Diagnosis | EndedRun:
+        return (
+            EndedRun("failed", 1, "it ended with 1: ValueError: no") if value_of(settings, "bf16") else speeds(settings)
+        )
 
     tuning = climbed(tmp_path, MadeUpRuns(job))
 
@@ -93,7 +95,7 @@ def test_a_failing_run_is_a_data_point(tmp_path: Path) -> None:
 
 def test_the_first_run_has_to_be_measured(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="the job as it is cannot be measured"):
-        climbed(tmp_path, MadeUpRuns(lambda settings: Ran("failed", 1, "it ended with 1: ValueError: no")))
+        climbed(tmp_path, MadeUpRuns(lambda settings: EndedRun("failed", 1, "it ended with 1: ValueError: no")))
 
 
 LEFT = {
@@ -184,8 +186,10 @@ def test_what_a_change_bought_is_in_the_ledger_once_it_has_held(
     later_ms: float, kept: list[float], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     promised: list[float] = []
-    monkeypatch.setattr("diagnose.commands.tune.ladder.promise_of_patch", lambda _run, _source, achieved: achieved[1])
-    monkeypatch.setattr("diagnose.commands.tune.ladder.record", promised.append)
+    monkeypatch.setattr(
+        "diagnose.commands.tune.trials.prediction_of_patch", lambda _run, _source, achieved: achieved[1]
+    )
+    monkeypatch.setattr("diagnose.commands.tune.trials.record", promised.append)
     runs: MadeUpRuns
 
     def job(settings: Settings) -> Diagnosis:
@@ -193,7 +197,7 @@ def test_what_a_change_bought_is_in_the_ledger_once_it_has_held(
         return diagnosed(62.5 if settings else first, [BF16] if not settings else [], settings)
 
     runs = MadeUpRuns(job)
-    climbed(tmp_path, runs, repeats=True, keeps_promises=True)
+    climbed(tmp_path, runs, repeats=True, records_predictions=True)
 
     assert promised == pytest.approx(kept)
 
@@ -232,12 +236,12 @@ def test_the_columns_of_the_ladder_are_those_of_the_run(tmp_path: Path) -> None:
 MEMORY_HOLDS = 20
 
 
-def batches(settings: Settings, accumulation: int) -> Diagnosis | Ran:
+def batches(settings: Settings, accumulation: int) -> Diagnosis | EndedRun:
     """Micro-batches of 4, memory for 20: a step takes 10 ms, and for each micro-batch 10 ms and 1 ms a sample."""
     batch = value_of(settings, "per_device_train_batch_size") or 4
     steps = value_of(settings, "gradient_accumulation_steps") or accumulation
     if batch > MEMORY_HOLDS:
-        return Ran("oom", 1, "out of memory")
+        return EndedRun("oom", 1, "out of memory")
     plan = [] if settings else [PlanStep(
         rule="low-memory-use", numerics=True, predicted_speedup=(1.1, 1.2),
         patch=Patch(target="training_arguments", set={

@@ -13,7 +13,7 @@ import tune_toys as toys
 from needs import needs
 
 from diagnose.commands.ledger import file
-from diagnose.commands.tune.running import JobRuns, Window
+from diagnose.commands.tune.running import CapturedSteps, JobRuns
 
 needs("torch")
 pytestmark = [pytest.mark.capture, pytest.mark.long]
@@ -38,7 +38,7 @@ def test_a_slow_loader_gets_workers_unaided_and_a_kill_loses_no_finished_run(tmp
     assert workers.predicted is not None
     assert workers.achieved is not None
     assert workers.achieved[0] > 1
-    promise = file.read(tmp_path / "data").promises[0]
+    promise = file.read(tmp_path / "data").predictions[0]
     assert (promise.rules, promise.source, promise.achieved[1]) == (
         ("data-wait",),
         "tune",
@@ -52,7 +52,7 @@ def test_a_slow_loader_gets_workers_unaided_and_a_kill_loses_no_finished_run(tmp
 def test_a_run_without_memory_is_told_by_the_words_of_its_log(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text("import torch\nraise torch.OutOfMemoryError('CUDA out of memory. Tried to allocate 2.00 GiB')\n")
-    ran = JobRuns([sys.executable, str(script)], os.environ, tmp_path, Window())(1, {}, None, toys.PATIENCE_S)
+    ran = JobRuns([sys.executable, str(script)], os.environ, tmp_path, CapturedSteps())(1, {}, None, toys.PATIENCE_S)
 
     assert (ran.outcome, ran.because, ran.diagnosis) == ("oom", "out of memory", None)
 

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from diagnose.cli.terminal import terminal
 from diagnose.commands.tune.answer import LeftToUser, Measured, Rung, Tuning
 from diagnose.commands.tune.html import tuning_page
-from diagnose.commands.tune.text import LadderPage, render_end
-from diagnose.commands.tune.views import ladder_csv, result, tuning_view
+from diagnose.commands.tune.text import TrialsPage, render_end
+from diagnose.commands.tune.views import result, trials_csv, tuning_view
 from diagnose.diagnosis import CodeLine
 from diagnose.report.views.summary import About
 
@@ -49,7 +49,7 @@ TUNING = Tuning(
 def printed(width: int) -> str:
     into = io.StringIO()
     console = terminal(file=into, width=width)
-    page = LadderPage(console)
+    page = TrialsPage(console)
     for rung in TUNING.rungs:
         page.add(rung)
     render_end(TUNING, "diagnose-runs/tune-train", console)
@@ -91,7 +91,7 @@ def test_a_narrow_terminal_gets_the_figures_that_tell_most() -> None:
 
 def test_a_hostile_name_drives_no_terminal() -> None:
     into = io.StringIO()
-    LadderPage(terminal(file=into, width=160)).add(replace(TUNING.rungs[0], change="\x1b[2Jas it is"))
+    TrialsPage(terminal(file=into, width=160)).add(replace(TUNING.rungs[0], change="\x1b[2Jas it is"))
 
     assert "\x1b" not in into.getvalue()
 
@@ -117,7 +117,7 @@ def test_a_ladder_that_is_not_at_its_end_says_so() -> None:
 
 def test_the_table_has_the_columns_of_the_benchmarks_ladder() -> None:
     known = (Path(__file__).parents[2] / "benchmarks" / "ladder.csv").read_text().splitlines()[0].split(",")
-    rows = list(csv.DictReader(io.StringIO(ladder_csv(TUNING))))
+    rows = list(csv.DictReader(io.StringIO(trials_csv(TUNING))))
 
     assert list(rows[0])[: len(known)] == known
     assert (rows[1]["row"], rows[1]["tokens_per_s_per_gpu"], rows[1]["outcome"]) == ("1", "13520", "ok")

@@ -8,7 +8,7 @@ import pytest
 from whatif.predicted import device_bound, loading, predictor, rule
 
 from diagnose.diagnosis import Speedup
-from diagnose.predict.plan import Planned, Weight, plan_of
+from diagnose.predict.plan import PlannedRemedy, Weight, plan_of
 from diagnose.predict.whatif import Predictor
 from diagnose.rule import Rule
 
@@ -21,13 +21,13 @@ def named(name: str, keys: str = "", sets: str = "", whatif: str = NOTHING) -> R
 
 def planned(
     alone: Mapping[str, Speedup], *rules: Rule, noise_share: float = 0.0, weights: Mapping[str, Weight] | None = None
-) -> tuple[Planned, ...]:
+) -> tuple[PlannedRemedy, ...]:
     """The plan when each rule buys the same whatever came before it."""
     stated: Any = SimpleNamespace(predict=lambda rule, after: alone[rule.id])
     return plan_of(cast(Predictor, stated), rules, noise_share, weights)
 
 
-def ids(plan: Sequence[Planned]) -> list[str]:
+def ids(plan: Sequence[PlannedRemedy]) -> list[str]:
     return [step.rule.id for step in plan]
 
 

@@ -6,7 +6,7 @@ from kineto import Trace
 from whatif.predicted import device_bound, loading, predictor, rule, steps
 
 from diagnose.predict.plan import pays
-from diagnose.predict.replay import Change, HostSpeeds
+from diagnose.predict.replay import HostSpeeds, StepChange
 from diagnose.predict.whatif import REPLAY_ERROR
 
 ATTENTION = "kernels = { eager-attention = [0.25, 0.5] }"
@@ -234,7 +234,7 @@ def test_steps_without_the_profiler_tell_how_fast_the_host_is() -> None:
 
     assert profiled.predict(rule(faster)) == pytest.approx((1.9, 2.0), rel=0.03)
     step = calibrated.replay
-    assert step.step_ns(Change(host_speeds=calibrated.host_speeds)) == pytest.approx(6_000_000, rel=0.02)
+    assert step.step_ns(StepChange(host_speeds=calibrated.host_speeds)) == pytest.approx(6_000_000, rel=0.02)
     assert calibrated.predict(rule(faster)) == pytest.approx((1.2, 1.2), rel=0.03)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import kinds_of_hangs  # of tests/
 import nsys_exports
 
-from diagnose.probes.armed.step_log import StepLog
+from diagnose.probes.timing.step_log import StepLog
 
 from .case import Case
 from .seeds import ROOT, drawn

@@ -15,11 +15,11 @@ from unittest import mock
 
 from diagnose.commands.agents.answers import Answers
 from diagnose.commands.agents.roots import Roots
-from diagnose.commands.tune.running import Ran
+from diagnose.commands.tune.running import EndedRun
 from diagnose.commands.tune.state import LOCK
 from diagnose.errors import UserError
 from diagnose.patch import patch_file
-from diagnose.probes.pipeline.asked import MEASURED, Asked
+from diagnose.probes.pipeline.asked import MEASURED, LoadingRequest
 
 from .checks import Wrong, check_text
 
@@ -75,12 +75,12 @@ def _as_arguments(text: str) -> Any:
 def not_run(place: Path) -> Iterator[None]:
     """No job is started: what its probe would leave is in the files, and a run of a tune fails."""
 
-    def measures(_argv: object, _inherited: object, of: Asked) -> int:
+    def measures(_argv: object, _inherited: object, of: LoadingRequest) -> int:
         shutil.copy(place / LEFT, Path(of.out) / MEASURED)
         return 0
 
     tune, data = (importlib.import_module(f"diagnose.commands.{name}.command") for name in ("tune", "data"))
-    fails = mock.Mock(return_value=lambda *_: Ran("failed", 1, "it is not run", seconds=1.0))
+    fails = mock.Mock(return_value=lambda *_: EndedRun("failed", 1, "it is not run", seconds=1.0))
     with mock.patch.object(tune, "JobRuns", fails), mock.patch.object(data, "run_until_measured", measures):
         try:
             yield

@@ -115,7 +115,7 @@ def _training(folder: Path) -> None:
 
 
 def _armed_training(folder: Path) -> None:
-    from diagnose.probes.armed.step_log import StepLog
+    from diagnose.probes.timing.step_log import StepLog
 
     (folder / "train.py").write_text(TRAINS_ARMED)
     log = StepLog(str(folder / "steps"), {"rank": 0, "world_size": 1, "done": 0, "host": "node-a"})

@@ -10,7 +10,7 @@ from diagnose.errors import UserError
 from diagnose.ranks import RankDigest
 from diagnose.ranks.sharing import Shared
 from diagnose.trace import Loading, worthwhile
-from diagnose.trace.processes import Processes
+from diagnose.trace.processes import ProcessPool
 
 __all__ = ["Task", "digests"]
 
@@ -46,7 +46,7 @@ def _results(tasks: Sequence[Task], loading: Loading, scheduler: str | None) -> 
 
 
 def _by_processes(tasks: Sequence[Task], jobs: int) -> Iterator[Result]:
-    with Processes(done, jobs) as processes:
+    with ProcessPool(done, jobs) as processes:
         waiting = iter(tasks)
         pending = deque((task, processes.submit(task)) for task in islice(waiting, AHEAD * jobs))
         while pending:

@@ -15,7 +15,7 @@ from diagnose.cli.terminal import terminal
 from diagnose.commands.agents.catalog import PATHS, TOOLS
 from diagnose.commands.agents.roots import Roots
 from diagnose.commands.agents.tables import Tables
-from diagnose.commands.agents.tool import Call
+from diagnose.commands.agents.tool import ToolCall
 from diagnose.commands.analyze.command import options_of
 from diagnose.commands.armed import text as armed_text
 from diagnose.commands.armed.answer import armed_run
@@ -32,7 +32,7 @@ from diagnose.errors import UserError, printable
 from diagnose.formulas.model import ModelShape
 from diagnose.report.markdown import MOST_TOKENS, markdown
 from diagnose.report.markdown.github import tokens
-from diagnose.report.tables import Table, tables_of
+from diagnose.report.tables import CapacityTable, tables_of
 from diagnose.report.text.page import Page
 from diagnose.report.views.summary import About
 
@@ -48,7 +48,7 @@ class Answers:
     def __init__(self, roots: Roots) -> None:
         self.roots, self.tables = roots, Tables()
         self._one_at_a_time = threading.Lock()
-        self._told: Mapping[str, Callable[[Call], str]] = {
+        self._told: Mapping[str, Callable[[ToolCall], str]] = {
             "analyze": self._analyzed,
             "plan": self._planned,
             "compare": self._compared,
@@ -75,7 +75,7 @@ class Answers:
                 found[name] = str(self.roots.inside(value))
         return found
 
-    def _analyzed(self, call: Call) -> str:
+    def _analyzed(self, call: ToolCall) -> str:
         path = call.given["path"]
         if all(call.given[name] is None for name in ("run", "rank", "step")) and is_armed(path):
             run = armed_run(Path(path), options_of(call.given, loading_of(call.given, None)))
@@ -83,25 +83,25 @@ class Answers:
             return _as_text(lambda console: armed_text.render(run, console, printable(path)))
         return self._of_diagnosis(call)
 
-    def _planned(self, call: Call) -> str:
+    def _planned(self, call: ToolCall) -> str:
         return self._of_diagnosis(call, _OF_PLAN)
 
-    def _of_diagnosis(self, call: Call, only: tuple[str, ...] | None = None) -> str:
+    def _of_diagnosis(self, call: ToolCall, only: tuple[str, ...] | None = None) -> str:
         diagnosis = _diagnosed(call)
         tables = self.tables.keep(diagnosis.to_json().encode(), tables_of(diagnosis))
         return markdown(diagnosis, About(__version__, call.typed), MOST_TOKENS - _FOR_TABLES, only) + f"\n{tables}\n"
 
-    def _compared(self, call: Call) -> str:
+    def _compared(self, call: ToolCall) -> str:
         before, after = (side_from(call.given[name], call.given) for name in ("before", "after"))
         found = compare(before, after, floor_share=call.given["noise"])
         tables = {
-            table.title.lower(): Table(dict.fromkeys(table.heads, str), table.rows)
+            table.title.lower(): CapacityTable(dict.fromkeys(table.heads, str), table.rows)
             for table in comparison_view(found).tables
         }
         line = self.tables.keep(found.to_json().encode(), tables)
         return comparison_markdown(found, About(__version__, call.typed), MOST_TOKENS - _FOR_TABLES) + f"\n{line}\n"
 
-    def _forecast(self, call: Call) -> str:
+    def _forecast(self, call: ToolCall) -> str:
         made = forecast_of(call.given, self._model)
         return _as_text(lambda console: fit_text.render(made, console))
 
@@ -125,11 +125,11 @@ def cut(text: str, most: int = MOST_TOKENS) -> str:
     return "\n".join([*kept, told])
 
 
-def _diagnosed(call: Call) -> Diagnosis:
+def _diagnosed(call: ToolCall) -> Diagnosis:
     return analysis.analyze(Path(call.given["path"]), options=options_of(call.given, loading_of(call.given, None)))
 
 
-def _explained(call: Call) -> str:
+def _explained(call: ToolCall) -> str:
     rule = rule_named(call.given["rule"])
     return _as_text(lambda console: print_rule(rule, Page(console)))
 

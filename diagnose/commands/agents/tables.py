@@ -8,7 +8,7 @@ from hashlib import sha256
 from diagnose.errors import UserError
 from diagnose.report.markdown import MOST_TOKENS
 from diagnose.report.markdown.github import tokens
-from diagnose.report.tables import Table, csv_of
+from diagnose.report.tables import CapacityTable, csv_of
 
 TEMPLATE = "diagnose://{answer}/{table}{?row}"
 MOST_ANSWERS = 8
@@ -21,9 +21,9 @@ class Tables:
     """The tables of the last `MOST_ANSWERS` answers; those without rows are left out."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[str, Mapping[str, Table]] = OrderedDict()
+        self._kept: OrderedDict[str, Mapping[str, CapacityTable]] = OrderedDict()
 
-    def keep(self, content: bytes, tables: Mapping[str, Table]) -> str:
+    def keep(self, content: bytes, tables: Mapping[str, CapacityTable]) -> str:
         """Keep the tables of an answer with this content; return the line with their addresses."""
         answer = sha256(content).hexdigest()[:12]
         self._kept[answer] = {name: table for name, table in tables.items() if table.rows}

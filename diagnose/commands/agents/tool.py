@@ -14,7 +14,7 @@ _KINDS = ((click.types.BoolParamType, "boolean"), (click.types.IntParamType, "in
 
 
 @dataclass(frozen=True)
-class Call:
+class ToolCall:
     """A call of a command by an agent: its parameters, and the command line for the same answer."""
 
     given: dict[str, Any]
@@ -49,7 +49,7 @@ class Tool:
         required = list(self.named)
         return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
-    def call(self, arguments: Mapping[str, object]) -> Call:
+    def call(self, arguments: Mapping[str, object]) -> ToolCall:
         """The arguments as the command takes them; null arguments are left out.
 
         Raises:
@@ -68,7 +68,7 @@ class Tool:
         words += ["--", *(_text(name, given[name]) for name in self.named if name not in options)]
         called = str(self.command.name)
         context = self.command.make_context(called, [*self.always, *words])
-        return Call(context.params, shlex.join(["diagnose", called, *(word for word in words if word != "--")]))
+        return ToolCall(context.params, shlex.join(["diagnose", called, *(word for word in words if word != "--")]))
 
     def _options(self) -> dict[str, click.Option]:
         wanted = {*self.named, *self.options}

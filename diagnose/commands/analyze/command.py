@@ -28,7 +28,7 @@ from diagnose.trace import Loading, displayed, is_stream
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from diagnose.report.tables import Table
+    from diagnose.report.tables import CapacityTable
     from diagnose.report.views.summary import About
 
 
@@ -187,7 +187,7 @@ def _annotations(diagnosis: Diagnosis) -> list[str]:
     return annotations(diagnosis, here)
 
 
-def _tables(diagnosis: Diagnosis) -> "Mapping[str, Table]":
+def _tables(diagnosis: Diagnosis) -> "Mapping[str, CapacityTable]":
     from diagnose.report.tables import tables_of
 
     return tables_of(diagnosis)

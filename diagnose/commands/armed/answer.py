@@ -14,12 +14,12 @@ from diagnose.diagnosis import Applied, Diagnosis
 from diagnose.diagnosis.answer import Answer
 from diagnose.errors import UserError, WrongUsage
 from diagnose.probes.protocol import TRACE, WINDOW_FOLDER, rank_in
-from diagnose.series.armed_log import ArmedLog, read_armed_log
 from diagnose.series.not_told import NotTold
 from diagnose.series.places import is_window, step_logs
-from diagnose.series.sources import armed_series
+from diagnose.series.sources import timing_series
+from diagnose.series.timing_log import TimingLog, read_timing_log
 
-MOST_TOLD = 32
+MOST_LONG_STEPS = 32
 _AGAIN = "diagnose trigger RUN opens another one while the job runs; --at-step K in another run"
 _MEMORY = {"rss": "of the host", "device": "of the device, at most so far"}
 
@@ -110,12 +110,12 @@ def armed_run(folder: Path, options: Options | None = None) -> ArmedRun | None:
     chosen = options or Options()
     if chosen.rules_dirs:
         _check_rules(chosen)
-    logs = [read_armed_log(path) for path in paths]
+    logs = [read_timing_log(path) for path in paths]
     opened = tuple(_windows(folder, logs, chosen))
     return ArmedRun(
         world_size=max(log.world_size for log in logs),
         ranks=tuple(log.rank for log in logs),
-        series=judged(armed_series(paths, logs)),
+        series=judged(timing_series(paths, logs)),
         windows=opened,
         long_steps=tuple(_long_steps(logs)),
         memory=tuple(_memory(logs)),
@@ -138,10 +138,10 @@ def window_with_patch(windows: Sequence[ArmedWindow]) -> Diagnosis | None:
     return next((one.diagnosis for one in telling if one.diagnosis and one.diagnosis.applied is not None), None)
 
 
-def _windows(folder: Path, logs: Sequence[ArmedLog], options: Options) -> Iterator[ArmedWindow]:
+def _windows(folder: Path, logs: Sequence[TimingLog], options: Options) -> Iterator[ArmedWindow]:
     told = [(log.rank, one) for log in logs for one in log.told if isinstance(one.get("first"), int)]
     keys = sorted({(one["loop"], one["first"]) for _, one in told})
-    for loop, first in keys[-MOST_TOLD:]:
+    for loop, first in keys[-MOST_LONG_STEPS:]:
         here = [(rank, one) for rank, one in told if (one["loop"], one["first"]) == (loop, first)]
         yield _window(folder, first, here, options)
 
@@ -181,7 +181,7 @@ def _why_none(told: Sequence[tuple[int, dict[str, Any]]]) -> str:
     return f"rank {', '.join(map(str, ranks[:8]))} has not closed it: the process ended inside it, or is in it"
 
 
-def _long_steps(logs: Sequence[ArmedLog]) -> Iterator[LongStep]:
+def _long_steps(logs: Sequence[TimingLog]) -> Iterator[LongStep]:
     """The long steps, one for each step: that of the first rank that saw it."""
     seen: dict[int, LongStep] = {}
     for log in logs:
@@ -190,10 +190,10 @@ def _long_steps(logs: Sequence[ArmedLog]) -> Iterator[LongStep]:
             if one["what"] == "long" and isinstance(step, int) and isinstance(after_ms, int):
                 words = {name: str(one.get(name, "")) for name in ("at", "calls", "doing")}
                 seen.setdefault(step, LongStep(step=step, rank=log.rank, after_s=after_ms / 1000, **words))
-    yield from (seen[step] for step in sorted(seen)[:MOST_TOLD])
+    yield from (seen[step] for step in sorted(seen)[:MOST_LONG_STEPS])
 
 
-def _memory(logs: Sequence[ArmedLog]) -> Iterator[MemoryUse]:
+def _memory(logs: Sequence[TimingLog]) -> Iterator[MemoryUse]:
     for kind, words in _MEMORY.items():
         held = [(max(most for _, most in log.memory[kind]), log) for log in logs if log.memory.get(kind)]
         if held:

@@ -15,7 +15,7 @@ from diagnose.cli.severity import is_as_severe
 from diagnose.cli.voice import guarded, say, stderr, stdout
 from diagnose.errors import printable
 from diagnose.probes import protocol
-from diagnose.probes.armed.asked import Asked
+from diagnose.probes.timing.triggers import Triggers
 
 if TYPE_CHECKING:
     from diagnose.analysis import Options
@@ -92,7 +92,7 @@ def arm_options(command: Command) -> Command:
     return command
 
 
-def asked_of(given: dict[str, Any], at_steps: Sequence[int]) -> Asked | None:
+def asked_of(given: dict[str, Any], at_steps: Sequence[int]) -> Triggers | None:
     """The settings of the run, with the triggers taken out of `given`; None without --arm.
 
     Raises:
@@ -109,7 +109,7 @@ def asked_of(given: dict[str, Any], at_steps: Sequence[int]) -> Asked | None:
         slow = protocol.WHEN_SLOW
     if triggers["windows"] is not None and slow is None and every is None:
         raise click.UsageError("--windows needs --when-slow or --every: with --at-step each step has its own window.")
-    return Asked(slow, every, tuple(at_steps), triggers["windows"] or protocol.WINDOWS, triggers["on_signal"])
+    return Triggers(slow, every, tuple(at_steps), triggers["windows"] or protocol.WINDOWS, triggers["on_signal"])
 
 
 _FOLDER = protocol.WINDOW_FOLDER.format("K")
@@ -173,7 +173,7 @@ def tell_armed(folder: Path, near: str, printed: bool, files: Mapping[str, Path]
 
     run = _read(folder, None, no_ledger)
     if not no_ledger:
-        guarded(lambda: _keep_promise(run), "not kept in the ledger of promises")
+        guarded(lambda: _record_prediction(run), "not kept in the ledger of promises")
     if printed:
         guarded(lambda: _print(run, near))
     made = {"report": lambda: _text(run, near).encode(), "json": lambda: run.to_json().encode()}
@@ -185,7 +185,7 @@ def tell_armed(folder: Path, near: str, printed: bool, files: Mapping[str, Path]
     say(printable(_last_line(run, near)))
 
 
-def _keep_promise(run: "ArmedRun") -> None:
+def _record_prediction(run: "ArmedRun") -> None:
     """Append the patch's result to the ledger, as measured in a window of usual steps."""
     from diagnose.commands.armed.answer import window_with_patch
     from diagnose.commands.ledger.option import record

@@ -10,5 +10,5 @@ _LEVELS = {"better": "notice", "no_difference": "notice", "worse": "warning", "n
 def compared_annotation(comparison: Comparison, regression: str) -> str:
     """The headline of a comparison; an error if `regression` gives the reason why it is one."""
     level = "error" if regression else _LEVELS[comparison.verdict]
-    told = ". ".join(filter(None, (headline(comparison), regression and f"Regression: {regression}")))
-    return command_line(level, "diagnose", told)
+    text = ". ".join(filter(None, (headline(comparison), regression and f"Regression: {regression}")))
+    return command_line(level, "diagnose", text)

@@ -18,10 +18,10 @@ from diagnose.commands.compare.annotation import compared_annotation
 from diagnose.commands.compare.answer import Comparison
 from diagnose.commands.compare.comparing import compare as compared
 from diagnose.commands.compare.markdown import comparison_markdown
-from diagnose.commands.compare.promised import is_patch_alone
+from diagnose.commands.compare.predicted import is_patch_alone
 from diagnose.commands.compare.regression import regression
 from diagnose.commands.compare.side import Side
-from diagnose.commands.compare.sources import side_told, told_at, told_before
+from diagnose.commands.compare.sources import run_at, run_without_traces, side_of_run
 from diagnose.commands.compare.text import render
 from diagnose.commands.ledger.option import ledger_option, record
 from diagnose.diagnosis import Diagnosis
@@ -76,8 +76,8 @@ def compare(before: str, after: str, **given: Any) -> None:
     if is_stream(before) or is_stream(after):
         raise click.UsageError("A and B are compared from files: write what comes through a pipe to one first.")
     refuse_of_traces(before, after)
-    one, other = told_from(before, given), told_from(after, given)
-    comparison = compared(side_told(one, before), side_told(other, after), floor_share=given["noise"])
+    one, other = run_given(before, given), run_given(after, given)
+    comparison = compared(side_of_run(one, before), side_of_run(other, after), floor_share=given["noise"])
     if isinstance(other, Diagnosis) and is_patch_alone(comparison) and not given["no_ledger"]:
         record(other, "compare", comparison.speedup)
     tolerance = given["fail_on_regression"]
@@ -107,22 +107,22 @@ def refuse_of_traces(*paths: str) -> None:
         UserError: a path cannot be read.
     """
     context, names = click.get_current_context(), (*STATED_OF_COMPARED, *OF_TRACES)
-    if any(is_given(context, name) for name in names) and all(told_before(path) is not None for path in paths):
+    if any(is_given(context, name) for name in names) and all(run_without_traces(path) is not None for path in paths):
         refuse_given(names, "has no effect on a kept diagnosis or a log: give it to the command that reads the traces.")
 
 
 def side_from(path: str, given: Mapping[str, Any]) -> Side:
     """The run at `path`, read and analysed as the options of the command state."""
-    return side_told(told_from(path, given), path)
+    return side_of_run(run_given(path, given), path)
 
 
-def told_from(path: str, given: Mapping[str, Any]) -> Diagnosis | Series:
+def run_given(path: str, given: Mapping[str, Any]) -> Diagnosis | Series:
     """The diagnosis or log of the run at `path`, read and analysed as the options of the command state."""
     with announced(Path(displayed(path))) as watch:
         loading = loading_of(given, watch)
         stated = {name: given[name] for name in ("scheduler", *STATED_OF_COMPARED)}
         with limited(loading.memory_bytes):
-            return told_at(path, analysis.Options(loading=loading, **stated))
+            return run_at(path, analysis.Options(loading=loading, **stated))
 
 
 def forms_of(comparison: Comparison, why: str) -> Forms:

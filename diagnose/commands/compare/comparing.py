@@ -9,18 +9,18 @@ from msgspec.structs import replace
 from diagnose.arrays import Floats
 from diagnose.attribution.causes import DISTORTED
 from diagnose.commands.compare.answer import ComparedRun, Comparison, ComparisonVerdict, NotCompared, Promise
-from diagnose.commands.compare.configuration import configuration_changes, not_told
+from diagnose.commands.compare.configuration import configuration_changes, not_compared
 from diagnose.commands.compare.difference import (
+    breakdown_step,
     cause_differences,
     classes_of,
     kernel_differences,
-    ledger_step,
     rank_differences,
 )
 from diagnose.commands.compare.noise import BRIEF, FLOOR_OF_BRIEF, is_brief, is_elsewhere, is_on_host, usual_floor
 from diagnose.commands.compare.side import Side, side_of
-from diagnose.commands.compare.step_time import StepTime, half_width, of_summary, step_time
-from diagnose.commands.compare.work import Work, work_of
+from diagnose.commands.compare.step_time import MeanStep, half_width, of_summary, step_time
+from diagnose.commands.compare.work import ComparedWork, work_of
 from diagnose.diagnosis import Diagnosis, Estimate
 from diagnose.patch.applied import HOST_STEP, WITHOUT_PROFILER
 
@@ -36,8 +36,8 @@ _CAPTURE = "capture both with diagnose run, which also times steps without the p
 class _Steps:
     """The steps of both sides that are compared; None if these have none of one kind."""
 
-    before: StepTime | None
-    after: StepTime | None
+    before: MeanStep | None
+    after: MeanStep | None
     names: tuple[str, str]
     because: str = ""
 
@@ -75,7 +75,7 @@ def compare(before: Side | Diagnosis, after: Side | Diagnosis, *, floor_share: f
         ranks=() if _distorted(one, other) else rank_differences(one, other),
         configuration=configuration_changes(one, other),
         promise=_promise(one, other, speedup),
-        not_compared=(*_ledger_missing(one, other), *not_told(one, other)),
+        not_compared=(*_breakdown_missing(one, other), *not_compared(one, other)),
         notes=(*work.notes, *_notes(one, other, steps), *([BRIEF] if brief and speedup else [])),
     )
     return _with_causes(comparison, one, other, work.ratio)
@@ -100,7 +100,7 @@ def _steps_of(before: Side, after: Side) -> _Steps:
     return _Steps(None, None, names, because)
 
 
-def _windows(side: Side) -> StepTime | None:
+def _windows(side: Side) -> MeanStep | None:
     """The steps of the window; their mean and deviation alone if the diagnosis does not list them.
 
     None if the profiler distorts them: the diagnosis is then of steps without it.
@@ -116,7 +116,7 @@ def _windows(side: Side) -> StepTime | None:
     return of_summary(total / side.counted, side.noise_share, min(steps, 1 << 20))
 
 
-def _speedup(steps: _Steps, work: Work, floor: float, drifts: bool) -> tuple[Estimate | None, float | None]:
+def _speedup(steps: _Steps, work: ComparedWork, floor: float, drifts: bool) -> tuple[Estimate | None, float | None]:
     """The speed as [low, mid, high], and half the width of its logarithm; None if they are unknown."""
     if steps.before is None or steps.after is None or work.why_not or _of_one_step(steps):
         return None, None
@@ -133,7 +133,7 @@ def _of_one_step(steps: _Steps) -> list[str]:
     return [name for name, side in sides if side is not None and side.steps < 2]
 
 
-def _why_untold(steps: _Steps) -> str:
+def _why_not_compared(steps: _Steps) -> str:
     """Why the steps give no speed-up, and what would."""
     if few := _of_one_step(steps):
         of = "each run" if len(few) == 2 else few[0]
@@ -143,13 +143,15 @@ def _why_untold(steps: _Steps) -> str:
     return f"{apart}; {_MORE_STEPS}"
 
 
-def _verdict(steps: _Steps, work: Work, speedup: Estimate | None, width: float | None) -> tuple[ComparisonVerdict, str]:
+def _verdict(
+    steps: _Steps, work: ComparedWork, speedup: Estimate | None, width: float | None
+) -> tuple[ComparisonVerdict, str]:
     if work.why_not:
         return "not_comparable", work.why_not
     if steps.because:
         return "not_comparable", steps.because
     if speedup is None or width is None:
-        return "not_comparable", _why_untold(steps)
+        return "not_comparable", _why_not_compared(steps)
     low, mid, high = speedup
     if low > 1:
         return "better", f"the 99 % interval, {low:.3f} to {high:.3f}, excludes 1"
@@ -162,9 +164,9 @@ def _verdict(steps: _Steps, work: Work, speedup: Estimate | None, width: float |
 def _with_causes(comparison: Comparison, before: Side, after: Side, ratio: float) -> Comparison:
     """The comparison with the difference by cause; unchanged if the sides have no ledgers of the same kind."""
     windows = _windows(before), _windows(after)
-    if _ledger_missing(before, after) or windows[0] is None or windows[1] is None:
+    if _breakdown_missing(before, after) or windows[0] is None or windows[1] is None:
         return comparison
-    one, other = ledger_step(before, windows[0].kept), ledger_step(after, windows[1].kept, ratio)
+    one, other = breakdown_step(before, windows[0].kept), breakdown_step(after, windows[1].kept, ratio)
     before_ns, after_ns = sum(one.values()), sum(other.values())
     contrary = {"better": after_ns > before_ns, "worse": after_ns < before_ns}.get(comparison.verdict, False)
     return replace(
@@ -177,7 +179,7 @@ def _with_causes(comparison: Comparison, before: Side, after: Side, ratio: float
     )
 
 
-def _ledger_missing(before: Side, after: Side) -> tuple[NotCompared, ...]:
+def _breakdown_missing(before: Side, after: Side) -> tuple[NotCompared, ...]:
     bare = [name for name, side in (("A", before), ("B", after)) if not side.causes or not side.counted]
     if bare:
         because = f"{' and '.join(bare)} {'tells' if len(bare) == 1 else 'tell'} step times alone"
@@ -200,7 +202,7 @@ def _is_distorted(side: Side) -> bool:
     return any(cause.cause == DISTORTED for cause in side.causes)
 
 
-def _run(side: Side, steps: StepTime | None, name: str) -> ComparedRun:
+def _run(side: Side, steps: MeanStep | None, name: str) -> ComparedRun:
     rate = 1e9 / steps.mean_ns if steps is not None else None
     tokens, samples, ranks = side.tokens_per_step, side.samples_per_step, side.ranks or 1
     return ComparedRun(
@@ -252,7 +254,7 @@ def _notes(before: Side, after: Side, steps: _Steps) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _left_out(name: str, each_ns: Floats, window: StepTime) -> str:
+def _left_out(name: str, each_ns: Floats, window: MeanStep) -> str:
     slow = each_ns[~window.kept]
     count = "one step" if len(slow) == 1 else f"{len(slow)} steps"
     factor, share = slow.max() / window.mean_ns, slow.sum() / each_ns.sum()

@@ -20,7 +20,7 @@ def configuration_changes(before: Side, after: Side) -> tuple[Changed, ...]:
     return (*seen, *_versions(before, after))
 
 
-def not_told(before: Side, after: Side) -> tuple[NotCompared, ...]:
+def not_compared(before: Side, after: Side) -> tuple[NotCompared, ...]:
     """Sides without a record: only a part of their settings is known."""
     silent = [name for name, side in (("A", before), ("B", after)) if not side.setup]
     if not silent:

@@ -13,7 +13,7 @@ KERNELS_SHOWN = 20
 _SAME_COUNT = 0.005
 
 
-def ledger_step(side: Side, kept: Mask, ratio: float = 1.0) -> dict[str, int]:
+def breakdown_step(side: Side, kept: Mask, ratio: float = 1.0) -> dict[str, int]:
     """Nanoseconds of each cause in the mean of the kept steps, for the work of `1 / ratio` steps; whole numbers.
 
     They add up to the rounded mean step: what rounding leaves goes to the causes that it took most from.
@@ -68,7 +68,7 @@ def kernel_differences(before: Side, after: Side) -> tuple[KernelDifference, ...
     if not before.kernels or not after.kernels:
         return ()
     one, other = _named(before.kernels), _named(after.kernels)
-    told = [name for name in dict.fromkeys((*one, *other)) if name and _is_told(name, before.kernels, after.kernels)]
+    told = [name for name in dict.fromkeys((*one, *other)) if name and _is_listed(name, before.kernels, after.kernels)]
     rows = [_kernel(name, one.get(name), other.get(name)) for name in told]
     rows.sort(key=lambda row: (-abs(row.ns), row.name))
     shown = [row for row in rows[:KERNELS_SHOWN] if row.ns or row.before_count != row.after_count]
@@ -95,7 +95,7 @@ def _named(kernels: Sequence[SideKernel]) -> dict[str, SideKernel]:
     return found
 
 
-def _is_told(name: str, *sides: Sequence[SideKernel]) -> bool:
+def _is_listed(name: str, *sides: Sequence[SideKernel]) -> bool:
     """Whether both sides list the kernel, or a side lists all kernels that take as long as it does on the other."""
     of_name = [next((k.ns for k in kernels if k.name == name), None) for kernels in sides]
     longest = max(ns for ns in of_name if ns is not None)

@@ -1,7 +1,7 @@
 """A comparison as GitHub-flavoured Markdown, for a pull request or a language model: short whatever the runs."""
 
 from diagnose.commands.compare.answer import Comparison
-from diagnose.commands.compare.views import ComparisonView, Rows, comparison_view
+from diagnose.commands.compare.views import ComparedRows, ComparisonView, comparison_view
 from diagnose.report.markdown.draft import blocks
 from diagnose.report.markdown.github import MOST_TOKENS, Inline, Writer, bold, shortened
 from diagnose.report.views.summary import About
@@ -31,7 +31,7 @@ def _document(view: ComparisonView, about: About, to: Writer) -> str:
     return blocks(parts) + "\n"
 
 
-def _table(table: Rows, to: Writer) -> str:
+def _table(table: ComparedRows, to: Writer) -> str:
     rows = [[to.code(row[0]) if table.title in _NAMED else row[0], *row[1:]] for row in table.rows]
     body = blocks([to.table(table.heads, rows), to.text(table.says)])
     if table.title not in _FOLDED:

@@ -1,7 +1,7 @@
 """Distance between two runs of one job, which their steps show only in part."""
 
 from diagnose.commands.compare.side import Side
-from diagnose.commands.compare.step_time import StepTime
+from diagnose.commands.compare.step_time import MeanStep
 from diagnose.patch.applied import DEVICE_STEP
 
 FLOOR = 0.015  # 99 % of the pairs of equal runs on GPUs lie closer: benchmarks/accuracy/compare.py
@@ -30,7 +30,7 @@ def is_on_host(before: Side, after: Side) -> bool:
     return any(side.kind == "diagnosis" and side.step != DEVICE_STEP for side in (before, after))
 
 
-def is_brief(before: StepTime | None, after: StepTime | None) -> bool:
+def is_brief(before: MeanStep | None, after: MeanStep | None) -> bool:
     """Whether the steps of a side end before the cores change their speed, which takes seconds."""
     return any(side is not None and side.lasts_ns < BRIEF_NS for side in (before, after))
 

@@ -125,9 +125,9 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
         Raises:
             UserError: its times are impossible.
         """
-        ledger_ns = sum(cause.ns for cause in self.causes)
+        breakdown_ns = sum(cause.ns for cause in self.causes)
         listed_ns = sum(kernel.ns for kernel in self.kernels)
-        if max(ledger_ns, listed_ns, sum(self.each_ns), sum(self.unprofiled_ns), self.counted) > _LARGEST_NS:
+        if max(breakdown_ns, listed_ns, sum(self.each_ns), sum(self.unprofiled_ns), self.counted) > _LARGEST_NS:
             raise UserError("cannot use the run", where=self.source, why="its times are impossible", do="make it again")
         return self
 
@@ -139,7 +139,7 @@ def side_of(diagnosis: Diagnosis, source: str) -> Side:
         UserError: its times are impossible.
     """
     steps, facts = diagnosis.steps, {fact.name: fact.value for fact in diagnosis.facts}
-    ledger_ns = sum(entry.ns for entry in diagnosis.ledger)
+    breakdown_ns = sum(entry.ns for entry in diagnosis.ledger)
     late = {straggler.rank for straggler in diagnosis.stragglers}
     return Side(
         source=source,
@@ -148,7 +148,7 @@ def side_of(diagnosis: Diagnosis, source: str) -> Side:
         step=HOST_STEP if steps.device_time_ns is None else DEVICE_STEP,
         each_ns=steps.each_ns,
         unprofiled_ns=tuple(ns for ns in steps.unprofiled_ns if ns),
-        counted=steps.count if ledger_ns else 0,
+        counted=steps.count if breakdown_ns else 0,
         noise_share=_number(facts.get("step_noise_share")),
         first_step=min(steps.numbers, default=None),
         last_step=max(steps.numbers, default=None),
@@ -194,9 +194,10 @@ def side_of_log(series: Series, source: str) -> Side:
     )
 
 
-def _causes(ledger: Sequence[LedgerEntry]) -> tuple[SideCause, ...]:
+def _causes(breakdown: Sequence[LedgerEntry]) -> tuple[SideCause, ...]:
     return tuple(
-        SideCause(cause=entry.cause, class_=entry.class_, ns=entry.ns, by_step_ns=entry.by_step_ns) for entry in ledger
+        SideCause(cause=entry.cause, class_=entry.class_, ns=entry.ns, by_step_ns=entry.by_step_ns)
+        for entry in breakdown
     )
 
 

@@ -6,11 +6,11 @@ from diagnose import analysis
 from diagnose.commands.compare.side import Side, side_of, side_of_log
 from diagnose.diagnosis import Diagnosis
 from diagnose.errors import shown_path
-from diagnose.series import Series, told_without_traces
+from diagnose.series import Series, read_without_traces
 from diagnose.trace import displayed
 
 
-def told_at(path: str, options: analysis.Options | None = None) -> Diagnosis | Series:
+def run_at(path: str, options: analysis.Options | None = None) -> Diagnosis | Series:
     """The diagnosis of a file, a folder or a URL of traces; of a log, its step times alone.
 
     Args:
@@ -21,20 +21,20 @@ def told_at(path: str, options: analysis.Options | None = None) -> Diagnosis | S
     Raises:
         UserError: it cannot be read, or holds no step.
     """
-    told = told_before(path)
+    told = run_without_traces(path)
     return analysis.analyze(path, options=options) if told is None else told
 
 
-def told_before(path: str) -> Diagnosis | Series | None:
+def run_without_traces(path: str) -> Diagnosis | Series | None:
     """The diagnosis or log at `path` if no trace has to be analysed for it; None for traces.
 
     Raises:
         UserError: it cannot be read.
     """
-    return told_without_traces(Path(path)) if "://" not in path and path != "-" else None
+    return read_without_traces(Path(path)) if "://" not in path and path != "-" else None
 
 
-def side_told(told: Diagnosis | Series, path: str) -> Side:
+def side_of_run(told: Diagnosis | Series, path: str) -> Side:
     """The side of the diagnosis or log read from `path`.
 
     Raises:
@@ -45,9 +45,9 @@ def side_told(told: Diagnosis | Series, path: str) -> Side:
 
 
 def side_at(path: str, options: analysis.Options | None = None) -> Side:
-    """The run at `path`, as `told_at` reads it.
+    """The run at `path`, as `run_at` reads it.
 
     Raises:
         UserError: it cannot be read, or holds no step.
     """
-    return side_told(told_at(path, options), path)
+    return side_of_run(run_at(path, options), path)

@@ -21,7 +21,7 @@ _BEYOND = 0.01  # of equal speed-ups lie outside the interval
 
 
 @dataclass(frozen=True)
-class StepTime:
+class MeanStep:
     """The mean step.
 
     Attributes:
@@ -52,7 +52,7 @@ class StepTime:
         return int(self.kept.sum())
 
 
-def step_time(each_ns: Sequence[float]) -> StepTime:
+def step_time(each_ns: Sequence[float]) -> MeanStep:
     """The mean of the steps without those that are slow and rare.
 
     An event seen once in a window, or once in a hundred steps, says little about its frequency: a pause, a checkpoint,
@@ -65,11 +65,11 @@ def step_time(each_ns: Sequence[float]) -> StepTime:
     used = ns[kept]
     mean = float(used.mean())
     if len(used) < 2:
-        return StepTime(mean, None, 0.0, kept, None)
+        return MeanStep(mean, None, 0.0, kept, None)
     block = block_length(used)
     blocks = len(used) / block
     deviation = _bootstrap_deviation(used, block) * np.sqrt(blocks / (blocks - 1))
-    return StepTime(mean, float(deviation) / mean, blocks - 1, kept, float(used.std(ddof=1)) / mean, _drift(used))
+    return MeanStep(mean, float(deviation) / mean, blocks - 1, kept, float(used.std(ddof=1)) / mean, _drift(used))
 
 
 def _drift(ns: Floats) -> float:
@@ -83,11 +83,11 @@ def _drift(ns: Floats) -> float:
     return float(np.sqrt(max(beyond, 0.0)) / ns.mean())
 
 
-def of_summary(mean_ns: float, noise_share: float | None, steps: int) -> StepTime:
+def of_summary(mean_ns: float, noise_share: float | None, steps: int) -> MeanStep:
     """The step time if only the mean, the deviation and the number of the steps are known."""
     known = noise_share is not None and steps > 1
     error = float(noise_share / np.sqrt(steps)) if known and noise_share is not None else None
-    return StepTime(mean_ns, error, max(steps - 1.0, 0.0), np.ones(steps, bool), noise_share if known else None)
+    return MeanStep(mean_ns, error, max(steps - 1.0, 0.0), np.ones(steps, bool), noise_share if known else None)
 
 
 def _rarely_slow(ns: Floats) -> Mask:
@@ -125,7 +125,7 @@ def _bootstrap_deviation(ns: Floats, block: int) -> float:
     return float(of_block[drawn].mean(axis=1).std())
 
 
-def half_width(before: StepTime, after: StepTime, floor_share: float, drifts: bool = False) -> float | None:
+def half_width(before: MeanStep, after: MeanStep, floor_share: float, drifts: bool = False) -> float | None:
     """Half of the 99 % interval of the logarithm of the speed-up; None if neither side has a known noise.
 
     Noise of the steps (Welch's t) and the distance beyond which 1 % of equal runs lie add up as squares. A side of one
@@ -142,7 +142,7 @@ def half_width(before: StepTime, after: StepTime, floor_share: float, drifts: bo
     return float(np.hypot(t_quantile(_BEYOND / 2, max(freedom, 1.0)) * np.linalg.norm(errors), np.log1p(floor_share)))
 
 
-def _error_of(side: StepTime, other: StepTime) -> float:
+def _error_of(side: MeanStep, other: MeanStep) -> float:
     return side.error if side.error is not None else (other.noise_share or 0.0) / max(side.steps, 1) ** 0.5
 
 

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.text import Text
 
 from diagnose.commands.compare.answer import Comparison
-from diagnose.commands.compare.views import Row, Rows, comparison_view
+from diagnose.commands.compare.views import ComparedRows, Row, comparison_view
 from diagnose.report.text.page import Page
 
 _STYLES = {"good": "bold green", "bad": "bold red", "doubtful": "bold yellow", "neutral": "bold"}
@@ -35,7 +35,7 @@ def render(comparison: Comparison, console: Console) -> None:
         page.paragraph(Text(note, "dim"), label="" if i else "notes:")
 
 
-def _print_table(page: Page, table: Rows) -> None:
+def _print_table(page: Page, table: ComparedRows) -> None:
     """Print as many columns as fit next to the names, those of the runs first; the JSON has the others."""
     columns = _fitting(page, table)
     names = _longest_name(table)
@@ -50,7 +50,7 @@ def _print_table(page: Page, table: Rows) -> None:
         page.paragraph(Text(table.says, "dim"))
 
 
-def _fitting(page: Page, table: Rows) -> list[int]:
+def _fitting(page: Page, table: ComparedRows) -> list[int]:
     """Positions of the columns after the name; a narrow page drops those left of A and B first, then those right."""
     columns = list(range(1, len(table.heads)))
     names = min(_longest_name(table), _READABLE_NAME)
@@ -62,16 +62,16 @@ def _fitting(page: Page, table: Rows) -> list[int]:
     return columns
 
 
-def _runs(table: Rows) -> set[int]:
+def _runs(table: ComparedRows) -> set[int]:
     """The columns of the two runs, which no page drops."""
     return {at for at, head in enumerate(table.heads) if head in ("A", "B")}
 
 
-def _longest_name(table: Rows) -> int:
+def _longest_name(table: ComparedRows) -> int:
     return max(cell_len(cells[0]) for cells in (table.heads, *table.rows))
 
 
-def _width(table: Rows, at: int) -> int:
+def _width(table: ComparedRows, at: int) -> int:
     return min(max(cell_len(cells[at]) for cells in (table.heads, *table.rows)), _LONGEST_CELL)
 
 

@@ -14,7 +14,7 @@ from diagnose.commands.compare.answer import (
     Promise,
 )
 from diagnose.facts import duration, spoken
-from diagnose.report.views.ledger import CLASS_NAMES
+from diagnose.report.views.breakdown import CLASS_NAMES
 from diagnose.report.views.plain import plain
 from diagnose.report.views.words import cause_name, counted, short_name, speedup, times
 
@@ -26,7 +26,7 @@ _CHANGES = {"added": "only in B", "gone": "only in A", "count": "other count", "
 Row = tuple[str, ...]
 
 
-class Rows(msgspec.Struct, frozen=True):
+class ComparedRows(msgspec.Struct, frozen=True):
     """A table: its title, its headings and its rows, each with a name first and figures after it."""
 
     title: str
@@ -46,7 +46,7 @@ class ComparisonView(msgspec.Struct, frozen=True):
     mood: Mood
     because: str
     promise: str
-    tables: tuple[Rows, ...]
+    tables: tuple[ComparedRows, ...]
     notes: tuple[str, ...]
 
 
@@ -74,11 +74,11 @@ def headline(comparison: Comparison) -> str:
     if comparison.verdict == "no_difference":
         return f"no difference: B is {mid:.3f}x as fast as A{_by(comparison)} ({low:.3f}-{high:.3f}x)"
     if comparison.verdict == "better":
-        told = f"B is {_times(mid)} faster than A{_by(comparison)} ({_range(low, high)})"
+        text = f"B is {_times(mid)} faster than A{_by(comparison)} ({_range(low, high)})"
     else:
-        told = f"B is {_times(1 / mid)} slower than A{_by(comparison)} ({_range(1 / high, 1 / low)})"
+        text = f"B is {_times(1 / mid)} slower than A{_by(comparison)} ({_range(1 / high, 1 / low)})"
     mover = _mover(comparison)
-    return f"{told}: {mover}" if mover else told
+    return f"{text}: {mover}" if mover else text
 
 
 def _by(comparison: Comparison) -> str:
@@ -110,20 +110,20 @@ def _floor(comparison: Comparison) -> str:
     return f"It holds the noise of the steps and the {floor} that equal runs lie apart"
 
 
-def promise_line(promise: Promise | None) -> str:
+def promise_line(prediction: Promise | None) -> str:
     """Prediction of the patch of one side, and the measured speed-up; "" without a patch."""
-    if promise is None:
+    if prediction is None:
         return ""
-    applied = promise.applied
+    applied = prediction.applied
     settings = ", ".join(f"{key}={value}" for patch in applied.patches for key, value in patch.set.items())
     predicted = speedup(applied.predicted_speedup) or "unknown"
-    measured = "unknown" if promise.measured is None else f"{promise.measured[1]:.2f}x"
-    judged = {True: ": as predicted", False: ": not as predicted", None: ""}[promise.kept]
-    side = "B" if promise.patched == "after" else "A"
+    measured = "unknown" if prediction.measured is None else f"{prediction.measured[1]:.2f}x"
+    judged = {True: ": as predicted", False: ": not as predicted", None: ""}[prediction.kept]
+    side = "B" if prediction.patched == "after" else "A"
     return plain(f"{side} runs with {settings}: predicted {predicted}, achieved {measured}{judged}")
 
 
-def _runs(c: Comparison) -> Rows:
+def _runs(c: Comparison) -> ComparedRows:
     """Table of both sides, with a row for each property that at least one of them has."""
     rows: list[Row] = []
     rows += _pair("device", plain(c.before.device), plain(c.after.device))
@@ -136,7 +136,7 @@ def _runs(c: Comparison) -> Rows:
         rows += _pair("tokens/s per GPU", *(_rate(run.tokens_per_s_per_rank) for run in (c.before, c.after)))
     listed = {row[0] for row in rows}
     rows += [(plain(one.what), _value(one.before), _value(one.after)) for one in c.work if one.what not in listed]
-    return Rows("Runs", ("", "A", "B"), tuple(rows))
+    return ComparedRows("Runs", ("", "A", "B"), tuple(rows))
 
 
 def _pair(name: str, before: str, after: str) -> list[Row]:
@@ -168,10 +168,10 @@ def _value(value: float | bool | str | None) -> str:
     return f"{value:,.0f}" if float(value).is_integer() else f"{value:.6g}"
 
 
-def _causes(c: Comparison) -> Rows:
+def _causes(c: Comparison) -> ComparedRows:
     """The causes that moved, the rest in a row, and the step; the column of differences adds up."""
     if c.before_ns is None or c.after_ns is None or c.difference_ns is None:
-        return Rows("", (), ())
+        return ComparedRows("", (), ())
     least = _WORTH_A_ROW * max(c.before_ns, c.after_ns)
     shown = [row for row in c.difference if abs(row.ns) >= least][:MOST_CAUSES]
     rest = c.difference[len(shown) :]
@@ -182,7 +182,7 @@ def _causes(c: Comparison) -> Rows:
     rows.append(("the step", "", *_figures(c.before_ns, c.after_ns, c.difference_ns, of_ns=c.before_ns)))
     work = "" if c.speedup_of == "step time" else ", B's for the work of a step of A"
     says = f"Per step{work}; a share is of the step of A. The differences add up to that of the step."
-    return Rows("Causes", ("cause", "class", "A", "B", "B - A", "share"), tuple(rows), says)
+    return ComparedRows("Causes", ("cause", "class", "A", "B", "B - A", "share"), tuple(rows), says)
 
 
 def _cause(row: CauseDifference, step_ns: int) -> Row:
@@ -200,7 +200,7 @@ def signed(ns: int) -> str:
     return f"{'+' if ns > 0 else '-' if ns < 0 else ''}{duration(abs(ns))}"
 
 
-def _kernels(c: Comparison) -> Rows:
+def _kernels(c: Comparison) -> ComparedRows:
     shown = [row for row in c.kernels if row.change != "rest"][:MOST_KERNELS]
     others = [row for row in c.kernels if row not in shown]
     rows = [_kernel(row, short_name(row.name)) for row in shown]
@@ -216,7 +216,7 @@ def _kernels(c: Comparison) -> Rows:
             )
         )
     says = "Per step of a typical rank, as it ran. The differences add up to that of the time of all of them."
-    return Rows(
+    return ComparedRows(
         f"{c.kernel_kind.capitalize()}s", (c.kernel_kind, "change", "count", "A", "B", "B - A"), tuple(rows), says
     )
 
@@ -230,7 +230,7 @@ def _counts(before: float, after: float) -> str:
     return times(before) if before == after else f"{times(before)} -> {times(after)}"
 
 
-def _ranks(c: Comparison) -> Rows:
+def _ranks(c: Comparison) -> ComparedRows:
     """The ranks whose own work changed most, in the order of their numbers."""
     most = sorted(c.ranks, key=lambda r: -abs(r.after_own_ns - r.before_own_ns))[:MOST_RANKS]
     rows = tuple(
@@ -244,14 +244,14 @@ def _ranks(c: Comparison) -> Rows:
     )
     left = f" {len(c.ranks) - len(rows)} ranks that changed less are left out." if len(c.ranks) > len(rows) else ""
     says = f"A rank's step without waiting for other ranks and without communication that no work hides.{left}"
-    return Rows("Ranks", ("rank", "A", "B", "B - A"), rows, says)
+    return ComparedRows("Ranks", ("rank", "A", "B", "B - A"), rows, says)
 
 
-def _configuration(c: Comparison) -> Rows:
+def _configuration(c: Comparison) -> ComparedRows:
     rows = _changed(c.configuration[:MOST_SETTINGS])
     left = len(c.configuration) - len(rows)
     says = f"{left} more differ: --json has all." if left else ""
-    return Rows("Configuration", ("setting", "A", "B"), rows, says)
+    return ComparedRows("Configuration", ("setting", "A", "B"), rows, says)
 
 
 def _changed(changes: Sequence[Changed]) -> tuple[Row, ...]:

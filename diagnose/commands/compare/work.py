@@ -24,7 +24,7 @@ _MUCH, _NONE = 0.1, 0.005  # of the kernel time
 
 
 @dataclass(frozen=True)
-class Work:
+class ComparedWork:
     """Comparison of the work of a step.
 
     Attributes:
@@ -44,15 +44,15 @@ class Work:
     notes: tuple[str, ...] = ()
 
 
-def work_of(before: Side, after: Side) -> Work:
+def work_of(before: Side, after: Side) -> ComparedWork:
     """Compare the work of both sides."""
     model = _model_changes(before, after)
     changed = (*model, *_size_changes(before, after))
     if model:
         named = ", ".join(f"{one.what} {_said(one.before)} and {_said(one.after)}" for one in model)
-        return Work(False, f"the model is another one: {named}", changed=changed)
+        return ComparedWork(False, f"the model is another one: {named}", changed=changed)
     if None not in (before.trains, after.trains) and before.trains != after.trains:
-        return Work(False, "one of the runs trains and the other does not", changed=changed)
+        return ComparedWork(False, "one of the runs trains and the other does not", changed=changed)
     for unit, one, other in (
         ("tokens/s", *useful_tokens(before, after)),
         ("samples/s", before.samples_per_step, after.samples_per_step),
@@ -70,33 +70,35 @@ def useful_tokens(before: Side, after: Side) -> tuple[float | None, float | None
     return one * (1 - before.padding_share), other * (1 - after.padding_share)
 
 
-def _by_rate(unit: str, by_rank: float, before: Side, after: Side, changed: tuple[Changed, ...]) -> Work:
+def _by_rate(unit: str, by_rank: float, before: Side, after: Side, changed: tuple[Changed, ...]) -> ComparedWork:
     """Compare step times if a step is the same work of the same ranks, else rates; by rank if their number differs."""
     if not _differ(before.ranks or 1, after.ranks or 1):
         same = not _differ(1.0, by_rank)
-        return Work(same, of=STEP_TIME if same else unit, ratio=1.0 if same else by_rank, changed=changed)
-    return Work(False, of=unit + PER_GPU, ratio=by_rank, changed=changed)
+        return ComparedWork(same, of=STEP_TIME if same else unit, ratio=1.0 if same else by_rank, changed=changed)
+    return ComparedWork(False, of=unit + PER_GPU, ratio=by_rank, changed=changed)
 
 
-def _by_trace(before: Side, after: Side, changed: tuple[Changed, ...]) -> Work:
+def _by_trace(before: Side, after: Side, changed: tuple[Changed, ...]) -> ComparedWork:
     """Compare by FLOPs of the operators and the kinds of kernels, if neither tokens nor samples are known."""
     if _differ(before.ranks or 1, after.ranks or 1) and before.ranks and after.ranks:
-        return Work(False, "their numbers of ranks differ, and the tokens of a step are not known", changed=changed)
+        return ComparedWork(
+            False, "their numbers of ranks differ, and the tokens of a step are not known", changed=changed
+        )
     kind = _foreign_kind(before, after)
     if kind:
-        return Work(False, f"{kind} kernels run on one side alone: the work is another one", changed=changed)
+        return ComparedWork(False, f"{kind} kernels run on one side alone: the work is another one", changed=changed)
     if not before.flops_per_step or not after.flops_per_step:
         note = "nothing says how much work a step is: it is taken to be the same on both sides"
-        return Work(None, changed=changed, notes=(note,))
+        return ComparedWork(None, changed=changed, notes=(note,))
     factor = after.flops_per_step / before.flops_per_step
     if not 1 / (1 + _SAME_FLOPS) <= factor <= 1 + _SAME_FLOPS:
         why = f"operators of a step of B compute {factor:.3g} times the FLOPs of one of A, and neither tokens nor "
-        return Work(False, why + "samples of a step are known", changed=changed)
+        return ComparedWork(False, why + "samples of a step are known", changed=changed)
     same = not _differ(1.0, factor)
     note = "the tokens of a step are not known: the operators that ran compute " + (
         "the same on both sides" if same else f"{factor:.3f} times as much in B as in A"
     )
-    return Work(True if same else None, changed=changed, notes=(note,))
+    return ComparedWork(True if same else None, changed=changed, notes=(note,))
 
 
 def _model_changes(before: Side, after: Side) -> list[Changed]:

@@ -17,10 +17,10 @@ from diagnose.cli.numbers import POSITIVE, Number
 from diagnose.commands.data.judge import report_of
 from diagnose.commands.data.measured import decoded, passed_over
 from diagnose.commands.data.of_diagnosis import question_of
-from diagnose.commands.data.question import Question
+from diagnose.commands.data.question import LoaderQuestion
 from diagnose.commands.data.text import render
 from diagnose.errors import UserError, printable
-from diagnose.probes.pipeline.asked import MEASURED, PASSED_OVER, SAMPLES, SECONDS, Asked
+from diagnose.probes.pipeline.asked import MEASURED, PASSED_OVER, SAMPLES, SECONDS, LoadingRequest
 from diagnose.trace.scratch import scratch_folder
 
 _LONGEST_S = 3600.0
@@ -108,18 +108,18 @@ def data(
     if option := ignores_our_hook(argv):
         raise UserError("the input cannot be measured", why=f"Python runs with {option}")
     with scratch_folder() as folder:
-        content = _measured(ctx, argv, Asked(str(folder), seconds, samples, loader))
+        content = _measured(ctx, argv, LoadingRequest(str(folder), seconds, samples, loader))
     report = report_of(decoded(content), question)
     give(report, Forms(text=partial(render, report)), given)
 
 
-def _question(step_ms: float | None, run_file: Path | None, batches_per_step: int | None) -> Question:
+def _question(step_ms: float | None, run_file: Path | None, batches_per_step: int | None) -> LoaderQuestion:
     if run_file is not None:
         return question_of(run_file, batches_per_step)
-    return Question(None if step_ms is None else step_ms / 1e3, "--step-ms" if step_ms else "", batches_per_step)
+    return LoaderQuestion(None if step_ms is None else step_ms / 1e3, "--step-ms" if step_ms else "", batches_per_step)
 
 
-def _measured(ctx: click.Context, argv: list[str], asked: Asked) -> bytes:
+def _measured(ctx: click.Context, argv: list[str], asked: LoadingRequest) -> bytes:
     """The answer that the probe left; if it left none, end as the command did.
 
     Raises:
@@ -140,7 +140,7 @@ def _measured(ctx: click.Context, argv: list[str], asked: Asked) -> bytes:
     ctx.exit(code)
 
 
-def _nothing_measured(folder: Path, asked: Asked) -> UserError:
+def _nothing_measured(folder: Path, asked: LoadingRequest) -> UserError:
     """Why a command that ended well was not measured."""
     what = "nothing was measured"
     if why := how_far(folder):

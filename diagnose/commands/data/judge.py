@@ -11,9 +11,9 @@ from diagnose.commands.data.answer import (
     Stage,
     WorkersNeeded,
 )
-from diagnose.commands.data.measured import Beside, Measured
+from diagnose.commands.data.measured import LoadingMeasurement, ThreadTimes
 from diagnose.commands.data.padding import GROUPED, padding_of
-from diagnose.commands.data.question import Question
+from diagnose.commands.data.question import LoaderQuestion
 from diagnose.commands.data.stages import smallest_of, stages_of
 from diagnose.commands.data.workers import needed, rates_of
 from diagnose.diagnosis.estimates import number
@@ -26,7 +26,7 @@ AT_ONCE = 1.7  # cores; what loading and a thread in Python use at least if neit
 BUSY_HOST = 0.2  # of the time in process, without a core to run on
 
 
-def report_of(measured: Measured, question: Question) -> PipelineReport:
+def report_of(measured: LoadingMeasurement, question: LoaderQuestion) -> PipelineReport:
     """The report: rates, the smallest of them, workers, padding."""
     stages = stages_of(measured)
     dataset = next(stage for stage in stages if stage.name == "dataset")
@@ -80,11 +80,11 @@ def _why_handing_over(smallest: Stage | None, rates: tuple[LoaderRate, ...], wor
     alone, together = by_workers.get(0), by_workers.get(workers)
     if smallest is None or smallest.name != "hand-over" or not alone or not together or alone <= together:
         return ""
-    told = f"without workers the loader gives {number(alone)} samples/s, with them {number(together)}"
-    return f"its batches cost more to hand over than to load: {told}"
+    text = f"without workers the loader gives {number(alone)} samples/s, with them {number(together)}"
+    return f"its batches cost more to hand over than to load: {text}"
 
 
-def lock_of(measured: Measured, busy_share: float | None) -> tuple[LockHeld, str]:
+def lock_of(measured: LoadingMeasurement, busy_share: float | None) -> tuple[LockHeld, str]:
     """Whether loading holds Python's lock: then it and a thread in Python take turns, on however many cores."""
     lock = measured.lock
     if lock.in_python is None or lock.without_lock is None:
@@ -97,16 +97,16 @@ def lock_of(measured: Measured, busy_share: float | None) -> tuple[LockHeld, str
     return ("held" if together <= TAKES_TURNS else "free" if together >= AT_ONCE else "partly"), ""
 
 
-def _together(beside: Beside) -> float:
+def _together(beside: ThreadTimes) -> float:
     return share(beside.loading_ns + beside.beside_ns, beside.wall_ns) or 0.0
 
 
-def _queued_share(measured: Measured) -> float:
+def _queued_share(measured: LoadingMeasurement) -> float:
     spent = measured.fetch.wall_ns + measured.collate.wall_ns
     return min(share(measured.fetch.queued_ns + measured.collate.queued_ns, spent) or 0.0, 1.0)
 
 
-def _notes(measured: Measured) -> list[str]:
+def _notes(measured: LoadingMeasurement) -> list[str]:
     notes = []
     if measured.world_size > 1:
         ranks = f"{measured.world_size} ranks"

@@ -29,7 +29,7 @@ class StageTime(msgspec.Struct, frozen=True):
     sample_bytes: Amount | None = None
 
 
-class Loading(msgspec.Struct, frozen=True):
+class LoadingTime(msgspec.Struct, frozen=True):
     """CPU time of loading in process, by whose it is, as a capture records it."""
 
     wall_ns: Count | None = None
@@ -39,7 +39,7 @@ class Loading(msgspec.Struct, frozen=True):
     busy: Amount | None = None
 
 
-class FunctionTime(msgspec.Struct, frozen=True):
+class SampledFunction(msgspec.Struct, frozen=True):
     """A function of the user's with its share of the samples of the stack."""
 
     file: str
@@ -54,7 +54,7 @@ class StageStacks(msgspec.Struct, frozen=True):
 
     samples: Count
     work: dict[str, Count]
-    functions: tuple[FunctionTime, ...]
+    functions: tuple[SampledFunction, ...]
 
 
 class Stacks(msgspec.Struct, frozen=True):
@@ -101,7 +101,7 @@ class Storage(msgspec.Struct, frozen=True):
     warm: Moved = Moved()
 
 
-class Beside(msgspec.Struct, frozen=True):
+class ThreadTimes(msgspec.Struct, frozen=True):
     """CPU time of the loading and of a second thread."""
 
     wall_ns: Count
@@ -112,12 +112,12 @@ class Beside(msgspec.Struct, frozen=True):
 class Lock(msgspec.Struct, frozen=True):
     """Measurements of the loading next to a thread in Python, and next to one that needs no lock."""
 
-    in_python: Beside | None = None
-    without_lock: Beside | None = None
+    in_python: ThreadTimes | None = None
+    without_lock: ThreadTimes | None = None
     because: str = ""
 
 
-class Lengths(msgspec.Struct, frozen=True):
+class SampleLengths(msgspec.Struct, frozen=True):
     """Tokens of samples without padding, and (samples, tokens of a row) of batches."""
 
     samples: tuple[Count, ...]
@@ -161,7 +161,7 @@ class Cores(msgspec.Struct, frozen=True):
         return cores_of_rank(self.usable, self.local_ranks, (self.shared, self.quota)) or None
 
 
-class Measured(msgspec.Struct, frozen=True):
+class LoadingMeasurement(msgspec.Struct, frozen=True):
     """The probe's whole answer."""
 
     version: int
@@ -176,7 +176,7 @@ class Measured(msgspec.Struct, frozen=True):
     stopped: str
     fetch: StageTime
     collate: StageTime
-    loading: Loading
+    loading: LoadingTime
     stacks: Stacks
     storage: Storage
     lock: Lock
@@ -184,7 +184,7 @@ class Measured(msgspec.Struct, frozen=True):
     hand_over: Rounds
     pin: Moved
     copy: Moved
-    lengths: Lengths
+    lengths: SampleLengths
     restarts: Count
     seconds: Amount
     batches_per_step: Count | None = None
@@ -207,14 +207,14 @@ class PassedOver(msgspec.Struct, frozen=True):
     empty: str = ""
 
 
-def decoded(content: bytes) -> Measured:
+def decoded(content: bytes) -> LoadingMeasurement:
     """The probe's answer.
 
     Raises:
         UserError: it is invalid, or of another version.
     """
     try:
-        measured = msgspec.json.decode(content, type=Measured)
+        measured = msgspec.json.decode(content, type=LoadingMeasurement)
     except UNREADABLE as error:
         raise UserError("the measurement cannot be read", why=str(error)) from error
     if measured.version != VERSION:

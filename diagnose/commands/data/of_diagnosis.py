@@ -2,14 +2,14 @@
 
 from pathlib import Path
 
-from diagnose.commands.data.question import Question
+from diagnose.commands.data.question import LoaderQuestion
 from diagnose.diagnosis.reading import diagnosis_in
 from diagnose.errors import UserError, shown_path
 from diagnose.predict.run_of_diagnosis import run_of
 from diagnose.trace.source import opened
 
 
-def question_of(path: Path, batches_per_step: int | None) -> Question:
+def question_of(path: Path, batches_per_step: int | None) -> LoaderQuestion:
     """The question by the output of `analyze --json` at `path`: its step without the wait for data.
 
     Args:
@@ -32,4 +32,4 @@ def question_of(path: Path, batches_per_step: int | None) -> Question:
     if isinstance(waited, int | float):
         step_s *= max(1 - waited, 0.01)
     known = round(steps) if isinstance(steps, (int, float)) and not isinstance(steps, bool) else None
-    return Question(step_s, shown_path(path), batches_per_step or known)
+    return LoaderQuestion(step_s, shown_path(path), batches_per_step or known)

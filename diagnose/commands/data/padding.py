@@ -11,7 +11,7 @@ import numpy as np
 
 from diagnose.arrays import Floats, Ints
 from diagnose.commands.data.answer import Padding, PaddingGain, PaddingKind
-from diagnose.commands.data.measured import Measured
+from diagnose.commands.data.measured import LoadingMeasurement
 from diagnose.diagnosis.terms import Estimate
 from diagnose.formulas.statistics import generator
 from diagnose.metrics.data.padding import LEAST_BATCHES, LEAST_BEYOND
@@ -25,7 +25,7 @@ _MOST_PACKED = 1000  # samples of one draw that are packed
 _PERCENTILES = (5, 50, 95)
 
 
-def padding_of(measured: Measured) -> Padding:
+def padding_of(measured: LoadingMeasurement) -> Padding:
     """Kind and share of the padding, and the changes that would remove it; unknown if samples have no lengths."""
     seen = measured.lengths
     if not seen.batches:
@@ -74,7 +74,9 @@ def _standard_error(lengths: Ints, rows: Ints, tokens: Ints) -> float | None:
     return float(np.sqrt((off**2).sum() * len(rows) / (len(rows) - 1)) / all_tokens.sum())
 
 
-def _gains(measured: Measured, kind: PaddingKind, lengths: Ints, rows: Ints, tokens: Ints) -> tuple[PaddingGain, ...]:
+def _gains(
+    measured: LoadingMeasurement, kind: PaddingKind, lengths: Ints, rows: Ints, tokens: Ints
+) -> tuple[PaddingGain, ...]:
     names = (LONGEST, GROUPED, PACKED) if kind == "static" else (GROUPED, PACKED)
     all_seen = measured.dataset.samples is not None and len(lengths) >= measured.dataset.samples
     if len(lengths) < LEAST_SAMPLES and not all_seen:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Question:
+class LoaderQuestion:
     """The step that the loader has to keep up with. None is not known.
 
     Attributes:

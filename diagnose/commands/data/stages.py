@@ -5,7 +5,7 @@ import statistics
 from math import inf, sqrt
 
 from diagnose.commands.data.answer import Bound, FunctionShare, Stage
-from diagnose.commands.data.measured import Measured, Moved, StageStacks, StageTime
+from diagnose.commands.data.measured import LoadingMeasurement, Moved, StageStacks, StageTime
 from diagnose.metrics.data.loader_work import bound_by, take_turns
 
 WAITS_FOR_FILES = 2.0  # times the rate of the dataset at most, so that reading its files is what it waits for
@@ -16,7 +16,7 @@ _ON_A_GPU = "run it on a machine with the GPU"
 _TAKES_CALLS = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
-def stages_of(measured: Measured) -> tuple[Stage, ...]:
+def stages_of(measured: LoadingMeasurement) -> tuple[Stage, ...]:
     """Every stage in the order of the data, unknown ones with the reason."""
     workers = measured.loader.num_workers or 0
     at_once = max(workers, 1)
@@ -60,7 +60,9 @@ def _because(stage: Stage) -> str:
     return ""
 
 
-def _in_process(name: str, measured: Measured, time: StageTime, stacks: StageStacks | None, at_once: int) -> Stage:
+def _in_process(
+    name: str, measured: LoadingMeasurement, time: StageTime, stacks: StageStacks | None, at_once: int
+) -> Stage:
     rate = time.samples / time.wall_ns * 1e9 if time.wall_ns and time.samples else None
     busy = _busy(time)
     return Stage(
@@ -77,7 +79,7 @@ def _in_process(name: str, measured: Measured, time: StageTime, stacks: StageSta
     )
 
 
-def _at_once(workers: int, busy: float | None, measured: Measured) -> float:
+def _at_once(workers: int, busy: float | None, measured: LoadingMeasurement) -> float:
     """Number of processes that run at the same time: no more than the rank's cores allow."""
     cores = measured.cores.per_rank
     return workers if cores is None or not busy else max(min(workers, cores / min(busy, cores)), 1.0)
@@ -91,7 +93,7 @@ def _busy(time: StageTime) -> float | None:
     return min(together / time.wall_ns, 1.0)
 
 
-def _bound(name: str, busy: float | None, measured: Measured) -> Bound:
+def _bound(name: str, busy: float | None, measured: LoadingMeasurement) -> Bound:
     if busy is None:
         return ""
     loading = measured.loading
@@ -133,7 +135,7 @@ def _functions(stacks: StageStacks | None) -> tuple[FunctionShare, ...]:
     )
 
 
-def _moved(name: str, measured: Measured, moved: Moved, capture: str, at_once: int) -> Stage:
+def _moved(name: str, measured: LoadingMeasurement, moved: Moved, capture: str, at_once: int) -> Stage:
     because = moved.because or (measured.storage.because if name.startswith("storage") else "")
     if because or not moved.wall_ns:
         return Stage(name=name, because=because or "nothing was read", capture=capture)  # type: ignore[arg-type]
@@ -147,7 +149,7 @@ def _moved(name: str, measured: Measured, moved: Moved, capture: str, at_once: i
     )
 
 
-def _handed_over(measured: Measured, workers: int) -> Stage:
+def _handed_over(measured: LoadingMeasurement, workers: int) -> Stage:
     over = measured.hand_over
     rate = over.samples_per_s
     if rate is None:

@@ -6,7 +6,7 @@ from rich.text import Text
 from diagnose.commands.data.answer import LoaderRate, Padding, PaddingGain, PipelineReport, Stage, WorkersNeeded
 from diagnose.diagnosis.estimates import between, number
 from diagnose.facts import spoken
-from diagnose.report.text.columns import Column, heads, line
+from diagnose.report.text.columns import TextColumn, heads, line
 from diagnose.report.text.page import Page
 from diagnose.report.views.plain import plain
 from diagnose.report.views.words import counted
@@ -14,11 +14,11 @@ from diagnose.report.views.words import counted
 _FUNCTIONS = 3
 _LEAST_SHARE = 0.05
 _COLUMNS = (
-    Column("samples/s", 12),
-    Column("error", 8, least=84),
-    Column("bytes/s", 14, least=72),
-    Column("in the job", 13, least=56),
-    Column("busy", 8, least=64),
+    TextColumn("samples/s", 12),
+    TextColumn("error", 8, least=84),
+    TextColumn("bytes/s", 14, least=72),
+    TextColumn("in the job", 13, least=56),
+    TextColumn("busy", 8, least=64),
 )
 _LOCK = {
     "held": "loading holds Python's lock (GIL): threads would take turns, worker processes do not",
@@ -125,8 +125,8 @@ def _workers(needed: WorkersNeeded) -> list[str]:
     if needed.least is not None and needed.most is not None and needed.step_ms is not None:
         amount = str(needed.least) if needed.least == needed.most else f"{needed.least} to {needed.most}"
         batches = f" of {needed.batches_per_step} batches" if needed.batches_per_step > 1 else ""
-        told = f"a step of {needed.step_ms:,.4g} ms{batches} ({plain(needed.step_from)}) needs {amount}"
-        lines.append(f"{told}; {room}{_short_of_cores(needed.room, needed.least)}" if room else told)
+        text = f"a step of {needed.step_ms:,.4g} ms{batches} ({plain(needed.step_from)}) needs {amount}"
+        lines.append(f"{text}; {room}{_short_of_cores(needed.room, needed.least)}" if room else text)
     else:
         lines.append(f"unknown: {plain(needed.because)}" + (f"; {room}" if room else ""))
     feeds = [f"{each.workers} up to one step in {between(each.step_ms, _ms)}" for each in needed.feeds]

@@ -1,8 +1,8 @@
 """Rates of the loader by number of workers, and the number that a step needs."""
 
 from diagnose.commands.data.answer import Feeds, LoaderRate, Stage, WorkersNeeded
-from diagnose.commands.data.measured import Measured, Rounds
-from diagnose.commands.data.question import Question
+from diagnose.commands.data.measured import LoadingMeasurement, Rounds
+from diagnose.commands.data.question import LoaderQuestion
 from diagnose.formulas.data_pipeline import shared_s, workers_needed
 from diagnose.metrics.data.loader_workers import LEAST_EFFICIENCY, workers_fed
 
@@ -11,7 +11,7 @@ _ROUNDING = 1e-9  # so that a batch that takes a step exactly needs no second wo
 NO_STEP = "the time of a step is not known: pass --step-ms, or --run with a diagnosis of the job"
 
 
-def rates_of(measured: Measured) -> tuple[LoaderRate, ...]:
+def rates_of(measured: LoadingMeasurement) -> tuple[LoaderRate, ...]:
     """The loader in process, and with each number of workers that was tried."""
     spent_ns = measured.fetch.wall_ns + measured.collate.wall_ns
     here = LoaderRate(
@@ -33,7 +33,7 @@ def _rate(rounds: Rounds) -> LoaderRate:
     )
 
 
-def needed(measured: Measured, question: Question, dataset: Stage) -> WorkersNeeded:
+def needed(measured: LoadingMeasurement, question: LoaderQuestion, dataset: Stage) -> WorkersNeeded:
     """The workers that a step needs, between perfect sharing and the worst loss to each other."""
     batch_s = _batch_s(measured)
     cores = measured.cores.per_rank
@@ -62,7 +62,7 @@ def needed(measured: Measured, question: Question, dataset: Stage) -> WorkersNee
     )
 
 
-def _batch_s(measured: Measured) -> float | None:
+def _batch_s(measured: LoadingMeasurement) -> float | None:
     """Seconds of one worker per batch: measured with one worker, else in process."""
     single = next((each for each in measured.workers if each.workers == 1 and each.batches), None)
     if single is not None:
@@ -72,7 +72,7 @@ def _batch_s(measured: Measured) -> float | None:
     return spent_ns / (measured.fetch.samples / max(measured.batch_size, 1)) / 1e9 if batches and spent_ns else None
 
 
-def _efficiency(measured: Measured) -> float:
+def _efficiency(measured: LoadingMeasurement) -> float:
     """Lowest efficiency of each of several workers relative to one alone: an estimate, or the measured one if lower."""
     rates = {each.workers: each.samples_per_s for each in measured.workers}
     most, one = max(rates, default=1), rates.get(1)

@@ -8,7 +8,7 @@ import msgspec
 from diagnose.commands.fit.forecast import SHOWN, Forecast
 from diagnose.commands.fit.launch import is_for_trainer, launch_file, model_kwargs, training_arguments
 from diagnose.commands.fit.search import Search
-from diagnose.commands.fit.step_time import StepTime
+from diagnose.commands.fit.step_time import PredictedStep
 from diagnose.diagnosis.answer import Answer
 from diagnose.predict.memory.job import JobPlan, Sharding
 
@@ -161,21 +161,21 @@ def _plan(plan: JobPlan) -> PlannedJob:
 
 
 def _memory(made: Forecast) -> PlannedMemory:
-    ledger = made.ledger
+    estimate = made.memory
     return PlannedMemory(
-        fits=ledger.fits,
-        total_bytes=ledger.total_bytes,
-        capacity_bytes=ledger.capacity_bytes,
+        fits=estimate.fits,
+        total_bytes=estimate.total_bytes,
+        capacity_bytes=estimate.capacity_bytes,
         largest_micro_batch=made.largest,
         remedies=tuple(
             MakesRoom(name=each.name, freed_bytes=each.freed_bytes, largest_micro_batch=each.largest_micro_batch)
             for each in made.remedies
         ),
-        parts=tuple(MemoryPart(name=part.name, bytes=part.bytes) for part in ledger.parts),
+        parts=tuple(MemoryPart(name=part.name, bytes=part.bytes) for part in estimate.parts),
     )
 
 
-def _step(step: StepTime) -> PlannedStep:
+def _step(step: PredictedStep) -> PlannedStep:
     return PlannedStep(
         seconds=step.step_s,
         seconds_range=(step.fastest_s, step.slowest_s),

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from diagnose.commands.fit.stacks import Stack
+from diagnose.commands.fit.stacks import StackRates
 from diagnose.errors import UserError
 
 _HALF = ("bf16", "fp16")
@@ -14,7 +14,7 @@ _LARGEST_BYTES = 1 << 28
 _CAUSAL_SHARE = 0.5  # of the FLOPs that a diagnosis counts for attention, what a causal mask leaves
 
 
-def calibrated(stack: Stack, path: Path) -> Stack:
+def calibrated(stack: StackRates, path: Path) -> StackRates:
     """The stack with the rates that the run reached: matrix products, attention, and the network between its nodes.
 
     Rates that the run lacks stay the stack's own, and the source lists which is which.

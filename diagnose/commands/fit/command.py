@@ -18,12 +18,12 @@ from diagnose.commands.fit.boards import fewest_nodes, gpu_named
 from diagnose.commands.fit.calibration import calibrated
 from diagnose.commands.fit.forecast import Forecast, best_forecast, forecast
 from diagnose.commands.fit.models import longest_usual, model_from, with_places
-from diagnose.commands.fit.stacks import Stack, stack_of
+from diagnose.commands.fit.stacks import StackRates, stack_of
 from diagnose.commands.fit.table import as_csv, predictions, read_table
 from diagnose.commands.fit.text import render
 from diagnose.errors import UserError, WrongUsage, printable
 from diagnose.formulas.model import ModelShape
-from diagnose.predict.memory.estimate import memory_ledger
+from diagnose.predict.memory.estimate import memory_estimate
 from diagnose.predict.memory.job import ATTENTIONS, CHECKPOINTINGS, MOST, JobPlan, Sharding
 from diagnose.predict.memory.remedies import largest_micro_batch
 
@@ -115,7 +115,7 @@ def _predict_table(table: Path, out: Path | None, stack: str | None, mfu_as: str
         raise WrongUsage("--out is missing", why="--table writes the rows with their predictions to a file of its own")
     if stack is not None:
         stack_of(stack)
-    made = predictions(read_table(table), stack, lambda name: model_from(name)[1], memory_ledger, mfu_as)
+    made = predictions(read_table(table), stack, lambda name: model_from(name)[1], memory_estimate, mfu_as)
     if len(made.problems) == len(made.rows):
         line, first = next(iter(made.problems.items()))
         raise UserError(
@@ -151,7 +151,7 @@ def forecast_of(given: dict[str, Any], found: Callable[[str], tuple[str, ModelSh
     return best_forecast(plan, stack, given["global_batch"] or _global_batch(given, gpus))
 
 
-def _stack(given: dict[str, Any]) -> Stack:
+def _stack(given: dict[str, Any]) -> StackRates:
     """The training stack, with the network that the user states in place of the measured one."""
     stack = stack_of(given["stack"] or ("nanotron" if given["tp"] or given["pp"] else "transformers"))
     if given["calibrate"] is not None:
@@ -160,7 +160,9 @@ def _stack(given: dict[str, Any]) -> Stack:
     return stack.with_rates({"node_gbs": given["network_gbs"]}) if given["network_gbs"] else stack
 
 
-def _plan(given: dict[str, Any], of: tuple[str, ModelShape], gpus: int, sharding: Sharding, stack: Stack) -> JobPlan:
+def _plan(
+    given: dict[str, Any], of: tuple[str, ModelShape], gpus: int, sharding: Sharding, stack: StackRates
+) -> JobPlan:
     name, model = of
     seq_len = given["seq_len"] or longest_usual(model)
     return JobPlan(
@@ -228,7 +230,7 @@ def _micro_batch(plan: JobPlan, given: dict[str, Any]) -> int:
     return max(size for size in range(1, min(largest, share) + 1) if share % size == 0)
 
 
-def _sharding(given: dict[str, Any], gpus: int, stack: Stack) -> Sharding:
+def _sharding(given: dict[str, Any], gpus: int, stack: StackRates) -> Sharding:
     """The division that the user gave; data parallelism takes the ranks that tensor and pipeline parallelism leave."""
     tp, pp = given["tp"] or 1, given["pp"] or 1
     zero = given["zero"] if given["zero"] is not None else _FSDP.get(given["fsdp"] or "", 0)

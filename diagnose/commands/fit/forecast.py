@@ -4,12 +4,12 @@ from dataclasses import dataclass, replace
 
 from diagnose.commands.fit.reasons import division, why
 from diagnose.commands.fit.search import Ranked, Search, search
-from diagnose.commands.fit.stacks import Stack, stacks
-from diagnose.commands.fit.step_time import StepTime, predict_step
+from diagnose.commands.fit.stacks import StackRates, stacks
+from diagnose.commands.fit.step_time import PredictedStep, predict_step
 from diagnose.errors import UserError
-from diagnose.predict.memory.estimate import MemoryLedger, memory_ledger
+from diagnose.predict.memory.estimate import MemoryEstimate, memory_estimate
 from diagnose.predict.memory.job import JobPlan
-from diagnose.predict.memory.remedies import Remedy, largest_micro_batch, remedies, together
+from diagnose.predict.memory.remedies import MemoryRemedy, largest_micro_batch, remedies, together
 
 GB = 1e9
 SHOWN = 5  # ranked configurations
@@ -22,7 +22,7 @@ class Forecast:
     Attributes:
         plan: the job to launch.
         stack: whose rates predict its step.
-        ledger: memory of the fullest rank.
+        estimate: memory of the fullest rank.
         step: the predicted optimizer step.
         largest: sequences of the largest micro-batch that fits the plan.
         remedies: changes that make room for larger ones.
@@ -31,21 +31,21 @@ class Forecast:
     """
 
     plan: JobPlan
-    stack: Stack
-    ledger: MemoryLedger
-    step: StepTime
+    stack: StackRates
+    memory: MemoryEstimate
+    step: PredictedStep
     largest: int
-    remedies: tuple[Remedy, ...]
+    remedies: tuple[MemoryRemedy, ...]
     found: Search | None = None
     elsewhere: Ranked | None = None
 
     @property
     def reasons(self) -> list[tuple[str, str]]:
         """Why this plan, in three steps; empty if its division was given."""
-        return why(self.found, self.ledger.headroom_bytes / GB) if self.found else []
+        return why(self.found, self.memory.headroom_bytes / GB) if self.found else []
 
     @property
-    def helpful_remedies(self) -> tuple[Remedy, ...]:
+    def helpful_remedies(self) -> tuple[MemoryRemedy, ...]:
         """Remedies of the stack that admit a larger micro-batch than fits without them."""
         stages = (*self.stack.zero_stages, self.plan.sharding.zero)
         larger = (remedy for remedy in self.remedies if remedy.largest_micro_batch > self.largest)
@@ -61,17 +61,19 @@ class Forecast:
         return names, largest_micro_batch(plan)
 
 
-def forecast(plan: JobPlan, stack: Stack, found: Search | None = None, elsewhere: Ranked | None = None) -> Forecast:
+def forecast(
+    plan: JobPlan, stack: StackRates, found: Search | None = None, elsewhere: Ranked | None = None
+) -> Forecast:
     """The forecast of a plan as it stands.
 
     Raises:
         UserError: the board has no peak in the plan's precision.
     """
     step, largest = predict_step(plan, stack), largest_micro_batch(plan)
-    return Forecast(plan, stack, memory_ledger(plan), step, largest, remedies(plan), found, elsewhere)
+    return Forecast(plan, stack, memory_estimate(plan), step, largest, remedies(plan), found, elsewhere)
 
 
-def best_forecast(plan: JobPlan, stack: Stack, global_batch: int) -> Forecast:
+def best_forecast(plan: JobPlan, stack: StackRates, global_batch: int) -> Forecast:
     """The forecast of the fastest way to divide the plan's job for a global batch.
 
     Raises:
@@ -88,11 +90,11 @@ def best_forecast(plan: JobPlan, stack: Stack, global_batch: int) -> Forecast:
     return forecast(found.ranked[0].plan, stack, found, elsewhere)
 
 
-def _search(plan: JobPlan, stack: Stack, global_batch: int) -> Search:
-    return search(plan, stack, global_batch, lambda candidate: memory_ledger(candidate).fits)
+def _search(plan: JobPlan, stack: StackRates, global_batch: int) -> Search:
+    return search(plan, stack, global_batch, lambda candidate: memory_estimate(candidate).fits)
 
 
-def _nothing_fits(plan: JobPlan, stack: Stack, found: Search, elsewhere: Ranked | None) -> UserError:
+def _nothing_fits(plan: JobPlan, stack: StackRates, found: Search, elsewhere: Ranked | None) -> UserError:
     why_not = f"none of the {found.tried} divisions that {stack.name} can launch fits {plan.gpu.key}"
     do = "use more GPUs, a shorter --seq-len, --liger, or an optimizer with fewer state bytes (adamw-8bit)"
     if elsewhere:

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from diagnose.commands.fit.stacks import Stack
+from diagnose.commands.fit.stacks import StackRates
 from diagnose.errors import UserError, WrongUsage
 from diagnose.formulas.model import ModelShape
 from diagnose.formulas.model_families import MODEL_TYPES
@@ -56,7 +56,7 @@ def longest_usual(model: ModelShape) -> int:
     return usual
 
 
-def with_places(model: ModelShape, seq_len: int, stack: Stack) -> ModelShape:
+def with_places(model: ModelShape, seq_len: int, stack: StackRates) -> ModelShape:
     """The model with a learned position for each token of a sequence; unchanged if it has no such positions.
 
     Raises:

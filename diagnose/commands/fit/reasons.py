@@ -1,7 +1,7 @@
 """Reasons for a configuration, in a textbook's three steps: fit, reach the global batch, throughput."""
 
 from diagnose.commands.fit.search import Ranked, Search
-from diagnose.commands.fit.step_time import StepTime
+from diagnose.commands.fit.step_time import PredictedStep
 from diagnose.predict.memory.job import ZERO_STAGES, JobPlan
 
 _SMALL = 0.02  # share of the step from which a part is named
@@ -23,7 +23,7 @@ def batch(plan: JobPlan) -> str:
     return f"{plan.global_batch} sequences = micro-batch x accumulation x dp = {parts}"
 
 
-def largest_losses(step: StepTime) -> list[tuple[str, float]]:
+def largest_losses(step: PredictedStep) -> list[tuple[str, float]]:
     """The largest parts of the step other than matrix products and attention, each with its share of the step."""
     shares = {name: seconds / step.step_s for name, seconds in step.parts.items()}
     named = [(name, share) for name, share in shares.items() if name not in ("matrix products", "attention")]
@@ -35,7 +35,7 @@ def percent(share: float, digits: int = 1) -> str:
     return f"{100 * share:.{digits}f} %"
 
 
-def chance(step: StepTime) -> str:
+def chance(step: PredictedStep) -> str:
     """The probability of a stall as text; an estimate is never certain."""
     return "over 99 %" if step.stall_chance > _NEARLY_ALL else percent(step.stall_chance, 0)
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from diagnose.commands.fit.stacks import Stack
-from diagnose.commands.fit.step_time import StepTime, predict_step
+from diagnose.commands.fit.stacks import StackRates
+from diagnose.commands.fit.step_time import PredictedStep, predict_step
 from diagnose.errors import UserError, WrongUsage
 from diagnose.predict.memory.job import Checkpointing, JobPlan, Sharding
 
@@ -17,7 +17,7 @@ class Ranked:
     """A configuration with its predicted step."""
 
     plan: JobPlan
-    step: StepTime
+    step: PredictedStep
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Search:
         return 1 - self.ranked[place].step.expected_tokens_per_s / self.ranked[0].step.expected_tokens_per_s
 
 
-def search(plan: JobPlan, stack: Stack, global_batch: int, fits: Fits) -> Search:
+def search(plan: JobPlan, stack: StackRates, global_batch: int, fits: Fits) -> Search:
     """The best configurations of the plan's job for a global batch.
 
     Tried are all divisions of the stack into dp x tp x pp with tensor parallelism inside a node, its ZeRO stages,
@@ -65,7 +65,7 @@ def search(plan: JobPlan, stack: Stack, global_batch: int, fits: Fits) -> Search
     return Search(_distinct(ranked), len(candidates), len(fitting))
 
 
-def _candidates(plan: JobPlan, stack: Stack, global_batch: int) -> Iterator[JobPlan]:
+def _candidates(plan: JobPlan, stack: StackRates, global_batch: int) -> Iterator[JobPlan]:
     for sharding in shardings(plan, stack):
         for micro_batch in _powers_of_two(LARGEST_MICRO_BATCH):
             if global_batch % (sharding.dp * micro_batch):
@@ -81,7 +81,7 @@ def _candidates(plan: JobPlan, stack: Stack, global_batch: int) -> Iterator[JobP
                 )
 
 
-def shardings(plan: JobPlan, stack: Stack) -> Iterator[Sharding]:
+def shardings(plan: JobPlan, stack: StackRates) -> Iterator[Sharding]:
     """Every division that the model and the stack allow.
 
     ZeRO divides among data-parallel ranks, in a pipeline only optimizer states: gradients and weights would be

@@ -16,7 +16,7 @@ WIDE_NODES = 33  # from here on the one table with such jobs shows a network tha
 
 
 @dataclass(frozen=True)
-class Stack:
+class StackRates:
     """The achieved rates of one stack; seconds, bytes and shares as their names say.
 
     Attributes:
@@ -101,11 +101,11 @@ class Stack:
         """Whether a run on such a board is among those that the rates were fitted on."""
         return board.startswith(self.boards)
 
-    def with_rates(self, rates: Mapping[str, float]) -> "Stack":
+    def with_rates(self, rates: Mapping[str, float]) -> "StackRates":
         """The same stack with some of its rates replaced."""
         return replace(self, **dict(rates))  # type: ignore[arg-type]
 
-    def counting_as(self, mfu_as: str | None) -> "Stack":
+    def counting_as(self, mfu_as: str | None) -> "StackRates":
         """The stack with its MFU counted as that project does; the stack's own if none is named."""
         return self if mfu_as is None else replace(self, mfu_as=mfu_as)
 
@@ -127,17 +127,17 @@ class Stack:
             raise WrongUsage(f"{self.name} has no such ZeRO stage", where=sharding.zero, do=do)
 
 
-RATES = tuple(field.name for field in fields(Stack) if field.type is float or field.type == "float")
+RATES = tuple(field.name for field in fields(StackRates) if field.type is float or field.type == "float")
 
 
 @lru_cache(maxsize=1)
-def stacks() -> Mapping[str, Stack]:
+def stacks() -> Mapping[str, StackRates]:
     """Every known stack by name."""
     with _TABLE.open("rb") as file:
         return {name: _stack(name, row) for name, row in tomllib.load(file).items()}
 
 
-def stack_of(name: str) -> Stack:
+def stack_of(name: str) -> StackRates:
     """The stack of that name.
 
     Raises:
@@ -148,7 +148,7 @@ def stack_of(name: str) -> Stack:
     return stacks()[name]
 
 
-def _stack(name: str, row: Mapping[str, Any]) -> Stack:
+def _stack(name: str, row: Mapping[str, Any]) -> StackRates:
     span = {regime: (low, high) for regime, (low, high) in row["span"].items()}
     lists = {key: tuple(row[key]) for key in ("boards", "zero_stages")}
-    return Stack(**{**row, **lists, "name": name, "span": span})
+    return StackRates(**{**row, **lists, "name": name, "span": span})

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from diagnose.commands.fit.stacks import Stack
+from diagnose.commands.fit.stacks import StackRates
 from diagnose.commands.fit.transfers import (
     COLLECTIVES_PER_BLOCK,
     gathering_s,
@@ -49,7 +49,7 @@ def board_of(plan: JobPlan) -> Board:
 
 
 @dataclass(frozen=True)
-class Stage:
+class PipelineStage:
     """Contents of one pipeline stage.
 
     Attributes:
@@ -63,13 +63,13 @@ class Stage:
     has_head: bool
 
 
-def stages(plan: JobPlan) -> tuple[Stage, ...]:
+def stages(plan: JobPlan) -> tuple[PipelineStage, ...]:
     """The pipeline's stages, the first one first; the head is on the last one."""
     layers = plan.layers_per_stage
-    return tuple(Stage(own, at == 0, at == len(layers) - 1) for at, own in enumerate(layers))
+    return tuple(PipelineStage(own, at == 0, at == len(layers) - 1) for at, own in enumerate(layers))
 
 
-def stage_parts(plan: JobPlan, stack: Stack, board: Board, stage: Stage) -> dict[str, float]:
+def stage_parts(plan: JobPlan, stack: StackRates, board: Board, stage: PipelineStage) -> dict[str, float]:
     """Seconds by part; time that a part hides behind others is not included."""
     parts = _device_parts(plan, stack, board, stage)
     device = sum(parts.values())
@@ -81,7 +81,7 @@ def stage_parts(plan: JobPlan, stack: Stack, board: Board, stage: Stage) -> dict
     return parts
 
 
-def stage_parameters(plan: JobPlan, stage: Stage) -> float:
+def stage_parameters(plan: JobPlan, stage: PipelineStage) -> float:
     """Parameters of a rank of the stage before ZeRO divides them; norms outside the blocks are with them."""
     model = plan.model
     shares_table = model.tied and stage.has_embedding
@@ -91,7 +91,7 @@ def stage_parameters(plan: JobPlan, stage: Stage) -> float:
     return (tables + head + blocks * stage.layers / model.layers) / plan.sharding.tp
 
 
-def _device_parts(plan: JobPlan, stack: Stack, board: Board, stage: Stage) -> dict[str, float]:
+def _device_parts(plan: JobPlan, stack: StackRates, board: Board, stage: PipelineStage) -> dict[str, float]:
     model, tp, tokens, layers = plan.model, plan.sharding.tp, plan.micro_batch_tokens, stage.layers
     width = model.hidden / tp
     matrix_flops = board.peak_flops * stack.matrix_share * width / (width + stack.matrix_half_width)
@@ -117,7 +117,7 @@ def _device_parts(plan: JobPlan, stack: Stack, board: Board, stage: Stage) -> di
     }
 
 
-def _attention_s(plan: JobPlan, stack: Stack, board: Board, matrix_flops: float) -> float:
+def _attention_s(plan: JobPlan, stack: StackRates, board: Board, matrix_flops: float) -> float:
     """Seconds of a block's attention: fused over the pairs that the mask leaves, or eager over all pairs and scores."""
     model, tp, tokens = plan.model, plan.sharding.tp, plan.micro_batch_tokens
     if plan.attention != "eager":
@@ -129,13 +129,13 @@ def _attention_s(plan: JobPlan, stack: Stack, board: Board, matrix_flops: float)
     return flops / matrix_flops + scores / board.memory_bytes_per_s
 
 
-def _host_s(plan: JobPlan, stack: Stack, blocks: int) -> float:
+def _host_s(plan: JobPlan, stack: StackRates, blocks: int) -> float:
     """Seconds of the host to launch so many blocks, with the latencies that no message size hides."""
     launches = stack.host_layer_s if plan.sharding.tp == 1 else stack.host_layer_tp_s
     return blocks * (launches + COLLECTIVES_PER_BLOCK * latency_s(plan, stack))
 
 
-def _sharded_weights_s(plan: JobPlan, stack: Stack, parameters: float, device_s: float) -> float:
+def _sharded_weights_s(plan: JobPlan, stack: StackRates, parameters: float, device_s: float) -> float:
     """Seconds that a micro-batch waits for weights and, from ZeRO-2 on, for its gradients.
 
     FULL_SHARD gathers the weights for each pass, SHARD_GRAD_OP for the forward pass.

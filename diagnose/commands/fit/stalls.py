@@ -4,9 +4,9 @@ import math
 from functools import lru_cache
 from statistics import NormalDist
 
-from diagnose.commands.fit.stacks import Stack
+from diagnose.commands.fit.stacks import StackRates
 from diagnose.commands.fit.transfers import COLLECTIVES_PER_BLOCK
-from diagnose.predict.memory.estimate import memory_ledger
+from diagnose.predict.memory.estimate import memory_estimate
 from diagnose.predict.memory.job import JobPlan
 
 SPREAD = 0.1  # of the logarithm of the step, among runs of one kind that do not stall
@@ -25,7 +25,7 @@ def exchanges(plan: JobPlan) -> int:
     return plan.accumulation * min(pp - 1, 2) + pp - 1 if pp > 1 else plan.accumulation
 
 
-def stall_s(plan: JobPlan, stack: Stack) -> float:
+def stall_s(plan: JobPlan, stack: StackRates) -> float:
     """Seconds that a step loses when the job stalls; 0 on one node."""
     if plan.nodes == 1:
         return 0.0
@@ -35,7 +35,7 @@ def stall_s(plan: JobPlan, stack: Stack) -> float:
 
 
 def evidence(plan: JobPlan) -> dict[str, float]:
-    """Variables that the odds of a stall depend on, by the names of `Stack.stall_odds`.
+    """Variables that the odds of a stall depend on, by the names of `StackRates.stall_odds`.
 
     Nodes; nodes of a tensor-parallel group in a job with a pipeline, in doublings; that there is no pipeline; and the
     share of the GPU's memory that the fullest rank takes beyond a roomy one, since an allocator short of room gives
@@ -57,11 +57,11 @@ def evidence(plan: JobPlan) -> dict[str, float]:
 
 @lru_cache(maxsize=4096)
 def _memory_share(plan: JobPlan) -> float:
-    ledger = memory_ledger(plan)
-    return ledger.total_bytes / ledger.capacity_bytes
+    estimate = memory_estimate(plan)
+    return estimate.total_bytes / estimate.capacity_bytes
 
 
-def stall_chance(plan: JobPlan, stack: Stack) -> float:
+def stall_chance(plan: JobPlan, stack: StackRates) -> float:
     """Share of such jobs that stall in each step; 0 on one node, and of a stack of which no run is known to."""
     if plan.nodes == 1 or not stack.stall_odds:
         return 0.0

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from diagnose.commands.fit.mfu_as import counted_flops_per_token, counted_peak_flops
-from diagnose.commands.fit.stacks import WIDE_NODES, Stack
+from diagnose.commands.fit.stacks import WIDE_NODES, StackRates
 from diagnose.commands.fit.stage_time import Board, board_of, exposed_s, stage_parameters, stage_parts, stages
 from diagnose.commands.fit.stalls import median_s, stall_chance, stall_s
 from diagnose.commands.fit.transfers import gathering_s, reduction_s, shard_latency_s
@@ -17,7 +17,7 @@ _BEYOND = 0.1  # share of runs that are faster than the fast end of the range, a
 
 
 @dataclass(frozen=True)
-class StepTime:
+class PredictedStep:
     """A predicted optimizer step.
 
     Attributes:
@@ -75,7 +75,7 @@ class StepTime:
         return self.step_s - self.parts["stalls"]
 
 
-def predict_step(plan: JobPlan, stack: Stack) -> StepTime:
+def predict_step(plan: JobPlan, stack: StackRates) -> PredictedStep:
     """The optimizer step of a plan.
 
     A pipeline's step is its slowest stage once for each micro-batch, and every other stage once for the first one
@@ -90,7 +90,7 @@ def predict_step(plan: JobPlan, stack: Stack) -> StepTime:
     stalled_s, chance = steady_s + stall_s(plan, stack), stall_chance(plan, stack)
     parts["stalls"] = median_s(steady_s, stalled_s, chance) - steady_s
     low, high = stack.span[regime(plan)]
-    return StepTime(
+    return PredictedStep(
         parts=parts,
         fastest_s=(stalled_s if chance > 1 - _BEYOND else steady_s) / high,
         slowest_s=(stalled_s if chance > _BEYOND else steady_s) / low,
@@ -104,7 +104,7 @@ def predict_step(plan: JobPlan, stack: Stack) -> StepTime:
     )
 
 
-def _parts(plan: JobPlan, stack: Stack, board: Board) -> dict[str, float]:
+def _parts(plan: JobPlan, stack: StackRates, board: Board) -> dict[str, float]:
     """Seconds of the step by name, without stalls."""
     pipeline = stages(plan)
     by_kind = {stage: stage_parts(plan, stack, board, stage) for stage in set(pipeline)}
@@ -127,7 +127,7 @@ def _state_bytes(plan: JobPlan) -> float:
     return held + optimizer_bytes(plan)
 
 
-def _data_parallel_s(plan: JobPlan, stack: Stack, parameters: float, micro_batch_s: float) -> float:
+def _data_parallel_s(plan: JobPlan, stack: StackRates, parameters: float, micro_batch_s: float) -> float:
     """Seconds of transfers once per step: gradients, unless each micro-batch reduces them, and then the new weights."""
     zero, behind_s = plan.sharding.zero, _BACKWARD_SHARE * micro_batch_s
     seconds = 0.0

@@ -10,15 +10,15 @@ from typing import Any
 from diagnose.commands.fit.boards import fewest_nodes, gpu_named
 from diagnose.commands.fit.columns import Row, is_yes, known_cells
 from diagnose.commands.fit.mfu_as import counted_flops_per_token, counted_peak_flops
-from diagnose.commands.fit.stacks import Stack, stack_of
+from diagnose.commands.fit.stacks import StackRates, stack_of
 from diagnose.commands.fit.step_time import predict_step
 from diagnose.errors import UserError
 from diagnose.formulas.model import ModelShape
-from diagnose.predict.memory.estimate import GIB, MemoryLedger
+from diagnose.predict.memory.estimate import GIB, MemoryEstimate
 from diagnose.predict.memory.job import MOST, JobPlan, Sharding
 
 ShapeOf = Callable[[str], ModelShape]
-LedgerOf = Callable[[JobPlan], MemoryLedger]
+EstimateOf = Callable[[JobPlan], MemoryEstimate]
 _EXPECTED = "expected_tokens_per_s_per_gpu"  # on average over runs, of which some stall: choose by it
 ADDED = ("predicted_tokens_per_s_per_gpu", "predicted_mfu_percent", "predicted_memory_gb", "fits", _EXPECTED)
 STATED = ("stated_mfu_percent", "stated_tflops_per_gpu")
@@ -81,7 +81,7 @@ def plan_of(row: Row, stack_name: str, shape_of: ShapeOf) -> JobPlan:
     )
 
 
-def _shape(name: str, stack: Stack, shape_of: ShapeOf) -> ModelShape:
+def _shape(name: str, stack: StackRates, shape_of: ShapeOf) -> ModelShape:
     """The model of that name; a short name first means one of the stack's own source."""
     try:
         return shape_of(stack.model_prefix + name)
@@ -89,7 +89,7 @@ def _shape(name: str, stack: Stack, shape_of: ShapeOf) -> ModelShape:
         return shape_of(name)
 
 
-def _as_built(model: ModelShape, stack: Stack, pp: int, seq_len: int) -> ModelShape:
+def _as_built(model: ModelShape, stack: StackRates, pp: int, seq_len: int) -> ModelShape:
     """The model as built for the job: nanotron's pipelines untie the head, and learned positions match sequences."""
     positions = max(model.positions, seq_len) if model.positions else 0
     return replace(model, positions=positions, tied=model.tied and not (stack.uneven_stages and pp > 1))
@@ -144,7 +144,7 @@ class Predictions:
 
 
 def predictions(
-    rows: Sequence[Row], stack_name: str | None, shape_of: ShapeOf, ledger_of: LedgerOf, mfu_as: str | None = None
+    rows: Sequence[Row], stack_name: str | None, shape_of: ShapeOf, ledger_of: EstimateOf, mfu_as: str | None = None
 ) -> Predictions:
     """The rows with their predictions; memory is that of tensors, in GiB, as torch's peak counts it.
 
@@ -169,16 +169,16 @@ def predictions(
     return done
 
 
-def _predicted(plan: JobPlan, stack: Stack, ledger_of: LedgerOf) -> dict[str, str]:
+def _predicted(plan: JobPlan, stack: StackRates, ledger_of: EstimateOf) -> dict[str, str]:
     """The columns `ADDED`."""
-    step, ledger = predict_step(plan, stack), ledger_of(plan)
-    memory, fits = f"{ledger.allocated_bytes / GIB:.2f}", "yes" if ledger.fits else "no"
+    step, estimate = predict_step(plan, stack), ledger_of(plan)
+    memory, fits = f"{estimate.allocated_bytes / GIB:.2f}", "yes" if estimate.fits else "no"
     expected = f"{step.expected_tokens_per_s / step.gpus:.1f}"
     values = (f"{step.tokens_per_s_per_gpu:.1f}", f"{100 * step.mfu:.2f}", memory, fits, expected)
     return dict(zip(ADDED, values, strict=True))
 
 
-def _stated(plan: JobPlan, stack: Stack, row: Row) -> dict[str, str]:
+def _stated(plan: JobPlan, stack: StackRates, row: Row) -> dict[str, str]:
     """The columns `STATED`: the table's throughput in the stack's count; empty if the table has none."""
     try:
         tokens_per_s = float(known_cells(row).get("tokens_per_s_per_gpu", ""))

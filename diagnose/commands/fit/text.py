@@ -6,7 +6,7 @@ from rich.text import Text
 from diagnose.commands.fit.forecast import GB, SHOWN, Forecast
 from diagnose.commands.fit.launch import is_for_trainer, launch_file, model_kwargs, training_arguments
 from diagnose.commands.fit.reasons import batch, chance, division, percent
-from diagnose.commands.fit.step_time import StepTime
+from diagnose.commands.fit.step_time import PredictedStep
 from diagnose.errors import printable
 from diagnose.report.text.page import Page, widest
 
@@ -40,12 +40,12 @@ def render(made: Forecast, console: Console) -> None:
 
 
 def _memory(page: Page, made: Forecast) -> None:
-    ledger = made.ledger
-    verdict = "fits" if ledger.fits else "does not fit"
-    text = f"{verdict}: {ledger.total_bytes / GB:.1f} of {ledger.capacity_bytes / GB:.1f} GB on the fullest GPU"
-    told = Text(text, "green" if ledger.fits else "red")
+    estimate = made.memory
+    verdict = "fits" if estimate.fits else "does not fit"
+    text = f"{verdict}: {estimate.total_bytes / GB:.1f} of {estimate.capacity_bytes / GB:.1f} GB on the fullest GPU"
+    told = Text(text, "green" if estimate.fits else "red")
     page.paragraph(Text.assemble(told, "; parts in % of what the job takes"), label="memory:")
-    _shares(page, [(part.name, part.bytes / GB) for part in ledger.parts], "GB")
+    _shares(page, [(part.name, part.bytes / GB) for part in estimate.parts], "GB")
     room = f"largest micro-batch that fits: {made.largest}" if made.largest else "not even one sequence fits"
     page.paragraph(room, label="room:")
     for remedy in made.helpful_remedies[:SHOWN]:
@@ -69,7 +69,7 @@ def _several(made: Forecast) -> str:
 
 def _speed(page: Page, made: Forecast) -> None:
     step = made.step
-    room = "" if made.ledger.fits else "were there room, "
+    room = "" if made.memory.fits else "were there room, "
     text = f"{room}{_seconds(step.step_s)} ({_seconds(step.fastest_s)} to {_seconds(step.slowest_s)}); parts in % of it"
     page.paragraph(text, label="step:")
     page.paragraph(_rate(step), label="rate:")
@@ -85,13 +85,13 @@ def _whose_rates(made: Forecast) -> str:
     board = made.plan.gpu.key
     if made.stack.ran_on(board):
         return f"{made.stack.source}; measured runs lay outside of the range in one of five cases"
-    told = (
+    text = (
         f"{made.stack.source}; no run on {board} is among them: what they reached of their GPU's peaks, and the range,"
     )
-    return f"{told} may not hold for it; --calibrate takes a run of yours instead"
+    return f"{text} may not hold for it; --calibrate takes a run of yours instead"
 
 
-def _rate(step: StepTime) -> str:
+def _rate(step: PredictedStep) -> str:
     slow, fast = (step.tokens / seconds / step.gpus for seconds in (step.slowest_s, step.fastest_s))
     of_gpu = f"{step.tokens_per_s_per_gpu:,.0f} tokens/s of a GPU ({slow:,.0f} to {fast:,.0f})"
     peak = f"{percent(step.mfu)} MFU of {step.peak_flops / 1e12:.0f} TFLOP/s as {step.mfu_as} counts"
@@ -131,7 +131,7 @@ def _choice(page: Page, made: Forecast) -> None:
         page.paragraph(f"{text} (--stack nanotron)", label="else:")
 
 
-def _to_expect(step: StepTime) -> str:
+def _to_expect(step: PredictedStep) -> str:
     """Text of the throughput that the ranking uses: a mean over runs of which some stall."""
     text = f"{step.expected_tokens_per_s / step.gpus:,.0f} tokens/s of a GPU"
     if not step.stall_chance:
@@ -141,7 +141,7 @@ def _to_expect(step: StepTime) -> str:
 
 
 def _launch(page: Page, made: Forecast) -> None:
-    if not made.ledger.fits:
+    if not made.memory.fits:
         page.paragraph("nothing, since the job does not fit as it is planned", label="launch:")
         return
     name, text = launch_file(made.plan, made.stack.name)

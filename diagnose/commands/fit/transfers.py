@@ -2,9 +2,9 @@
 
 import math
 
-from diagnose.commands.fit.stacks import Stack
+from diagnose.commands.fit.stacks import StackRates
 from diagnose.formulas.collectives import latency_and_wire_s, transfer_s, wire_bytes
-from diagnose.formulas.size_curve import NETWORK_LATENCY_S, Links
+from diagnose.formulas.size_curve import NETWORK_LATENCY_S, GroupLinks
 from diagnose.predict.memory.job import JobPlan
 
 COLLECTIVES_PER_BLOCK = 10
@@ -13,7 +13,7 @@ MLP, forward (4) and backward (4), and the gathered inputs once more for the gra
 al. 2022."""
 
 
-def tensor_parallel_s(plan: JobPlan, stack: Stack) -> float:
+def tensor_parallel_s(plan: JobPlan, stack: StackRates) -> float:
     """Seconds that a block of a micro-batch spends on tensor-parallel transfers, forward and backward."""
     tp = plan.sharding.tp
     if tp == 1:
@@ -25,13 +25,13 @@ def tensor_parallel_s(plan: JobPlan, stack: Stack) -> float:
     return COLLECTIVES_PER_BLOCK * transfer_s("allgather", message, tp, rate)
 
 
-def reduction_s(plan: JobPlan, stack: Stack, parameters: float) -> float:
+def reduction_s(plan: JobPlan, stack: StackRates, parameters: float) -> float:
     """Seconds of reducing the gradients of a rank's `parameters` once; ranks keep shards of them from ZeRO-1 on."""
     kind = "allreduce" if plan.sharding.zero == 0 else "reducescatter"
     return _data_parallel_s(plan, stack, kind, parameters * plan.precision.gradient_bytes)
 
 
-def gathering_s(plan: JobPlan, stack: Stack, parameters: float) -> float:
+def gathering_s(plan: JobPlan, stack: StackRates, parameters: float) -> float:
     """Seconds of gathering the weights of a rank's `parameters` once, in the type they are computed in."""
     return _data_parallel_s(plan, stack, "allgather", parameters * plan.precision.compute_bytes)
 
@@ -42,7 +42,7 @@ def nodes_spanned(plan: JobPlan) -> int:
     return dp if tp >= plan.gpus_per_node else math.ceil(dp * tp / plan.gpus_per_node)
 
 
-def _data_parallel_s(plan: JobPlan, stack: Stack, kind: str, message_bytes: float) -> float:
+def _data_parallel_s(plan: JobPlan, stack: StackRates, kind: str, message_bytes: float) -> float:
     """Seconds of a data-parallel collective: groups of a node share its network, each crossing it once."""
     if plan.sharding.dp == 1:
         return 0.0
@@ -58,12 +58,12 @@ _WITHOUT_LINKS_GBS = 25.0  # an assumption: what PCIe 4.0 x16 reaches
 
 
 def _inside_node_s(plan: JobPlan, kind: str, message_bytes: float, ranks: int) -> float:
-    links = Links(plan.gpu.measured_node, plan.gpu.nvlink_one_way_gbs, ranks)
+    links = GroupLinks(plan.gpu.measured_node, plan.gpu.nvlink_one_way_gbs, ranks)
     gbs = links.bus_gbs(kind, message_bytes) or _WITHOUT_LINKS_GBS
     return transfer_s(kind, message_bytes, ranks, gbs * 1e9)
 
 
-def latency_s(plan: JobPlan, stack: Stack) -> float:
+def latency_s(plan: JobPlan, stack: StackRates) -> float:
     """Seconds of a tensor-parallel collective whatever its size, beyond launching it."""
     sharding = plan.sharding
     between_nodes = stack.ring_hop_s * max(sharding.tp - plan.gpus_per_node, 0)
@@ -71,7 +71,7 @@ def latency_s(plan: JobPlan, stack: Stack) -> float:
     return between_nodes + beside_pipeline
 
 
-def shard_latency_s(plan: JobPlan, stack: Stack) -> float:
+def shard_latency_s(plan: JobPlan, stack: StackRates) -> float:
     """Seconds of gathering the new weights of a stage's blocks whatever their size: a ring passes each rank."""
     if nodes_spanned(plan) == 1:
         return 0.0

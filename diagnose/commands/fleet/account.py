@@ -7,7 +7,7 @@ from heapq import nlargest
 from diagnose import formulas
 from diagnose.attribution.causes import CAUSES, DISTORTED, GPU_ACTIVITY_MISSING, UNKNOWN_DEVICE, WAITING
 from diagnose.commands.fleet.answer import Basis, FleetCause, FleetDay, FleetGroup, Spent
-from diagnose.commands.fleet.jobs import DAY_H, Job
+from diagnose.commands.fleet.jobs import DAY_H, JobWindows
 from diagnose.diagnosis.terms import CauseClass
 
 NOTABLE = 0.02  # of a job: less of a cause is everywhere
@@ -28,10 +28,10 @@ def spent(cause: str) -> Spent:
 
 
 @dataclass(frozen=True)
-class Counted:
+class JobAccount:
     """A job with its GPU-hours on the basis of the fleet, and the GPU-hours of each cause."""
 
-    job: Job
+    job: JobWindows
     gpu_hours: float
     causes: Mapping[str, float]
 
@@ -47,18 +47,18 @@ class Counted:
         return max(lost, key=lambda cause: lost[cause], default="")
 
 
-def counted(job: Job, basis: Basis) -> Counted | None:
+def counted(job: JobWindows, basis: Basis) -> JobAccount | None:
     """The job with its GPU-hours; None if it has none, since it has no GPU or an unknown duration."""
     hours = job.gpus * DAY_H if basis == "day" else job.gpu_hours
     if hours is None or not job.has_gpu:
         return None
-    return Counted(job, hours, {cause: hours * share for cause, share in job.share_of().items()})
+    return JobAccount(job, hours, {cause: hours * share for cause, share in job.share_of().items()})
 
 
-def causes_of(jobs: Sequence[Counted]) -> tuple[FleetCause, ...]:
+def causes_of(jobs: Sequence[JobAccount]) -> tuple[FleetCause, ...]:
     """Every cause, the largest first."""
     whole = sum(each.gpu_hours for each in jobs)
-    by_cause: dict[str, list[Counted]] = {}
+    by_cause: dict[str, list[JobAccount]] = {}
     for each in jobs:
         for cause in each.causes:
             by_cause.setdefault(cause, []).append(each)
@@ -66,7 +66,7 @@ def causes_of(jobs: Sequence[Counted]) -> tuple[FleetCause, ...]:
     return tuple(sorted(found, key=lambda row: (-row.gpu_hours, row.cause)))
 
 
-def _cause(cause: str, jobs: Sequence[Counted], whole: float) -> FleetCause:
+def _cause(cause: str, jobs: Sequence[JobAccount], whole: float) -> FleetCause:
     hours = sum(each.causes[cause] for each in jobs)
     notable = [each for each in jobs if each.causes[cause] >= NOTABLE * each.gpu_hours > 0]
     worst = nlargest(WORST, notable, key=lambda each: each.causes[cause])
@@ -103,7 +103,7 @@ class _Sum:
     lost: dict[str, float] = field(default_factory=dict)
     price: float | None = None
 
-    def add(self, job: Job, hours: float, lost: Iterable[tuple[str, float]]) -> None:
+    def add(self, job: JobWindows, hours: float, lost: Iterable[tuple[str, float]]) -> None:
         """Adds a part of a job."""
         self.jobs.add(job.newest.digest)
         self.gpu_hours += hours
@@ -113,7 +113,7 @@ class _Sum:
                 self.price = (self.price or 0.0) + job.price * amount
 
 
-def groups_of(jobs: Iterable[Counted]) -> tuple[FleetGroup, ...]:
+def groups_of(jobs: Iterable[JobAccount]) -> tuple[FleetGroup, ...]:
     """Groups by label, GPU type and host; within each kind, the largest loss first."""
     sums: dict[tuple[str, str], _Sum] = {}
     for each in jobs:
@@ -144,7 +144,7 @@ def _group(kind: str, name: str, own: _Sum) -> FleetGroup:
     )
 
 
-def days_of(jobs: Iterable[Counted]) -> tuple[FleetDay, ...]:
+def days_of(jobs: Iterable[JobAccount]) -> tuple[FleetDay, ...]:
     """GPU-hours and share of each losing cause, by the day of the windows; windows without a date are left out."""
     whole: dict[str, float] = {}
     lost: dict[tuple[str, str], float] = {}
@@ -160,7 +160,7 @@ def days_of(jobs: Iterable[Counted]) -> tuple[FleetDay, ...]:
     )
 
 
-def _by_day(each: Counted) -> Iterator[tuple[str, float, str, float]]:
+def _by_day(each: JobAccount) -> Iterator[tuple[str, float, str, float]]:
     """For each window, its day and GPU-hours without a cause, then each cause with its GPU-hours."""
     for window, _, share, shares in each.job.pieces():
         if window.began:

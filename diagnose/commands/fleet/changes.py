@@ -4,9 +4,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from heapq import nlargest
 
-from diagnose.commands.fleet.account import WORST, Counted
+from diagnose.commands.fleet.account import WORST, JobAccount
 from diagnose.commands.fleet.answer import FleetChange
-from diagnose.commands.fleet.window import Planned
+from diagnose.commands.fleet.window import PlannedChange
 from diagnose.diagnosis.terms import Speedup
 
 
@@ -14,11 +14,11 @@ from diagnose.diagnosis.terms import Speedup
 class Returned:
     """A step of a job's plan, and the share of the job's time that it takes off after the steps before it."""
 
-    step: Planned
+    step: PlannedChange
     share: Speedup
 
 
-def returned_by(plan: Sequence[Planned]) -> list[Returned]:
+def returned_by(plan: Sequence[PlannedChange]) -> list[Returned]:
     """The return of each step of a plan; the shares add up to that of the plan, in the worst case and in the best.
 
     A step returns less in the best case than in the worst if those before it have already returned more; its range then
@@ -39,7 +39,7 @@ def returned_by(plan: Sequence[Planned]) -> list[Returned]:
     return found
 
 
-def whole_plan(plan: Sequence[Planned]) -> Speedup | None:
+def whole_plan(plan: Sequence[PlannedChange]) -> Speedup | None:
     """The share of the job's time that its whole plan takes off; None if nothing is predicted."""
     if not plan:
         return None
@@ -61,9 +61,9 @@ def added(ranges: Iterable[Speedup]) -> Speedup | None:
     return sum(low for low, _ in each), sum(highs) if len(highs) == len(each) else None
 
 
-def changes_of(jobs: Iterable[Counted]) -> tuple[FleetChange, ...]:
+def changes_of(jobs: Iterable[JobAccount]) -> tuple[FleetChange, ...]:
     """A row for each rule, the largest return in the worst case first."""
-    by_rule: dict[str, list[tuple[Counted, Returned]]] = {}
+    by_rule: dict[str, list[tuple[JobAccount, Returned]]] = {}
     for each in jobs:
         for returned in returned_by(each.job.newest.plan):
             by_rule.setdefault(returned.step.rule, []).append((each, returned))
@@ -71,7 +71,7 @@ def changes_of(jobs: Iterable[Counted]) -> tuple[FleetChange, ...]:
     return tuple(sorted(found, key=lambda row: (-row.gpu_hours[0], -(row.gpu_hours[1] or 0.0), row.rule)))
 
 
-def _change(rule: str, own: Sequence[tuple[Counted, Returned]]) -> FleetChange:
+def _change(rule: str, own: Sequence[tuple[JobAccount, Returned]]) -> FleetChange:
     hours = [(each.job, returned, times(returned.share, each.gpu_hours)) for each, returned in own]
     worst = nlargest(WORST, hours, key=lambda one: (one[2][0], one[2][1] or 0.0))
     first = worst[0][1].step

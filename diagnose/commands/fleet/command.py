@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from diagnose import analysis
-from diagnose.cli.announcing import Bar, announced
+from diagnose.cli.announcing import ProgressBar, announced
 from diagnose.cli.command import Command, Option
 from diagnose.cli.forms import html_option, json_option, tables_option
 from diagnose.cli.giving import Forms, give
@@ -26,7 +26,7 @@ from diagnose.trace import displayed
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from diagnose.report.tables import Table
+    from diagnose.report.tables import CapacityTable
     from diagnose.report.views.summary import About
 
 
@@ -87,7 +87,7 @@ def _page(answer: Fleet, about: "About") -> str:
     return fleet_page(answer, about)
 
 
-def _tables(answer: Fleet) -> "Mapping[str, Table]":
+def _tables(answer: Fleet) -> "Mapping[str, CapacityTable]":
     from diagnose.commands.fleet.tables import fleet_tables
 
     return fleet_tables(answer)
@@ -111,5 +111,5 @@ def _watched(shown: str) -> Iterator[Callable[[str, int, int], None] | None]:
         yield None if bar is None else _of(bar)
 
 
-def _of(bar: Bar) -> Callable[[str, int, int], None]:
+def _of(bar: ProgressBar) -> Callable[[str, int, int], None]:
     return lambda place, done, number: bar(Path(place), done, number)

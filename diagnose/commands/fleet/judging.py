@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 
-from diagnose.commands.fleet.account import Counted, causes_of, counted, days_of, groups_of, part_of, priced
+from diagnose.commands.fleet.account import JobAccount, causes_of, counted, days_of, groups_of, part_of, priced
 from diagnose.commands.fleet.answer import Basis, Fleet, FleetJob
 from diagnose.commands.fleet.changes import added, changes_of, times, whole_plan
-from diagnose.commands.fleet.jobs import Job, Terms, basis_of, devices_of, jobs_of
+from diagnose.commands.fleet.jobs import JobWindows, Terms, basis_of, devices_of, jobs_of
 from diagnose.commands.fleet.matching import unused
 from diagnose.commands.fleet.offenders import hosts_of
 from diagnose.commands.fleet.reading import Read
@@ -80,7 +80,7 @@ def _by_loss(job: FleetJob) -> tuple[bool, float, str]:
     return job.gpu_hours is None, -(job.gpu_hours or 0.0) * (job.lost_share or 0.0), job.name
 
 
-def _job(job: Job, each: Counted | None) -> FleetJob:
+def _job(job: JobWindows, each: JobAccount | None) -> FleetJob:
     newest, share = job.newest, whole_plan(job.newest.plan)
     known = each is not None and each.gpu_hours > 0
     return FleetJob(
@@ -105,7 +105,9 @@ def _job(job: Job, each: Counted | None) -> FleetJob:
     )
 
 
-def _notes(read: Read, jobs: Sequence[Job], kept: Sequence[Counted], basis: Basis, terms: Terms) -> Iterator[str]:
+def _notes(
+    read: Read, jobs: Sequence[JobWindows], kept: Sequence[JobAccount], basis: Basis, terms: Terms
+) -> Iterator[str]:
     unknown = sum(job.has_gpu and job.gpu_hours is None for job in jobs)
     if basis == "day":
         yield (

@@ -3,26 +3,26 @@
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-from diagnose.commands.fleet.window import Window
+from diagnose.commands.fleet.window import FleetWindow
 
 
-def _numbers(window: Window) -> str:
+def _numbers(window: FleetWindow) -> str:
     return window.slurm_job
 
 
-def _places(window: Window) -> str:
+def _places(window: FleetWindow) -> str:
     return window.name
 
 
-def _last_parts(window: Window) -> str:
+def _last_parts(window: FleetWindow) -> str:
     return window.name.rpartition("/")[2]
 
 
-_NAMES: tuple[Callable[[Window], str], ...] = (_numbers, _places, _last_parts)  # the best first
+_NAMES: tuple[Callable[[FleetWindow], str], ...] = (_numbers, _places, _last_parts)  # the best first
 _WHY = ("of no job here", "of a job that another row is of", "of several jobs here, and counted for none")
 
 
-def rows_of(jobs: Mapping[str, Sequence[Window]], rows: Collection[str]) -> dict[str, str]:
+def rows_of(jobs: Mapping[str, Sequence[FleetWindow]], rows: Collection[str]) -> dict[str, str]:
     """The row of each job that has one, by the job's key.
 
     A row names a job by its number in Slurm, else by its place, else by the end of its place. A name of several jobs
@@ -43,7 +43,7 @@ def rows_of(jobs: Mapping[str, Sequence[Window]], rows: Collection[str]) -> dict
     return found
 
 
-def unused(jobs: Iterable[Sequence[Window]], rows: Iterable[str], used: Collection[str]) -> Iterator[str]:
+def unused(jobs: Iterable[Sequence[FleetWindow]], rows: Iterable[str], used: Collection[str]) -> Iterator[str]:
     """Reasons why rows match no job, each with one of the rows."""
     named = Counter(name for windows in jobs for name in {name_of(one) for one in windows for name_of in _NAMES})
     by_reason: dict[str, list[str]] = {}

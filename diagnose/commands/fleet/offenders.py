@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from diagnose.commands.fleet.account import WORST, Counted
+from diagnose.commands.fleet.account import WORST, JobAccount
 from diagnose.commands.fleet.answer import FleetHost, HostFault, YesOrNo
-from diagnose.commands.fleet.jobs import Job
+from diagnose.commands.fleet.jobs import JobWindows
 from diagnose.formulas.statistics import hypergeometric_tail, poisson_binomial_tail
 
 HELD_BY_THE_MACHINE = ("heat", "the power supply", "heat or the power supply")  # a power limit is usual, and no fault
@@ -16,10 +16,10 @@ ALPHA = 0.01  # chance of one accusation, or of one trend, in a fleet in which n
 
 
 @dataclass(frozen=True)
-class Seen:
+class HostInJob:
     """A host in a job that can show the fault: whether it has it, why, and how long others waited for it."""
 
-    job: Job
+    job: JobWindows
     has: bool
     reasons: tuple[str, ...] = ()
     gpu_hours: float = 0.0
@@ -36,21 +36,21 @@ class _Host:
         least: the same if it had the fault in all of them.
     """
 
-    seen: Sequence[Seen]
+    seen: Sequence[HostInJob]
     expected: float
     p_value: float
     least: float
 
     @property
-    def faults(self) -> list[Seen]:
+    def faults(self) -> list[HostInJob]:
         return [one for one in self.seen if one.has]
 
 
-def hosts_of(jobs: Sequence[Counted]) -> tuple[tuple[FleetHost, ...], dict[str, int]]:
+def hosts_of(jobs: Sequence[JobAccount]) -> tuple[tuple[FleetHost, ...], dict[str, int]]:
     """Hosts with a fault in some job, the least likely by chance first, and the number of hosts tested by fault."""
     found: list[FleetHost] = []
     tested: dict[str, int] = {}
-    kinds: dict[HostFault, Callable[[Iterable[Counted]], dict[str, _Host]]] = {
+    kinds: dict[HostFault, Callable[[Iterable[JobAccount]], dict[str, _Host]]] = {
         "late rank": _late,
         "clock held down": _held,
     }
@@ -63,9 +63,9 @@ def hosts_of(jobs: Sequence[Counted]) -> tuple[tuple[FleetHost, ...], dict[str, 
     return tuple(found), tested
 
 
-def _late(jobs: Iterable[Counted]) -> dict[str, _Host]:
+def _late(jobs: Iterable[JobAccount]) -> dict[str, _Host]:
     """Hosts by late ranks, in jobs on several hosts; by chance each rank is equally likely to be the late one."""
-    seen: dict[str, list[Seen]] = {}
+    seen: dict[str, list[HostInJob]] = {}
     chances: dict[str, list[float]] = {}
     for each in jobs:
         windows = [window for window in each.job.windows if window.late is not None]
@@ -84,7 +84,7 @@ def _late(jobs: Iterable[Counted]) -> dict[str, _Host]:
         why = tuple(dict.fromkeys(late.why for late in own))
         for host, ranks in of_host.items():
             has = host == worst
-            seen.setdefault(host, []).append(Seen(each.job, has, why if has else (), waited if has else 0.0))
+            seen.setdefault(host, []).append(HostInJob(each.job, has, why if has else (), waited if has else 0.0))
             chances.setdefault(host, []).append(ranks / of_host.total())
     return {
         host: _Host(own, sum(of), poisson_binomial_tail(sum(one.has for one in own), of), prod(of))
@@ -92,12 +92,12 @@ def _late(jobs: Iterable[Counted]) -> dict[str, _Host]:
     }
 
 
-def _held(jobs: Iterable[Counted]) -> dict[str, _Host]:
+def _held(jobs: Iterable[JobAccount]) -> dict[str, _Host]:
     """Hosts by clocks that are held down, in jobs with readings; by chance the fault is spread blindly over hosts."""
-    seen: dict[str, list[Seen]] = {}
+    seen: dict[str, list[HostInJob]] = {}
     for each in jobs:
         for host, job, reasons in _readings(each.job):
-            seen.setdefault(host, []).append(Seen(job, bool(reasons), reasons))
+            seen.setdefault(host, []).append(HostInJob(job, bool(reasons), reasons))
     whole = sum(map(len, seen.values()))
     marked = sum(one.has for own in seen.values() for one in own)
     hosts: dict[str, _Host] = {}
@@ -109,7 +109,7 @@ def _held(jobs: Iterable[Counted]) -> dict[str, _Host]:
     return hosts
 
 
-def _readings(job: Job) -> Iterator[tuple[str, Job, tuple[str, ...]]]:
+def _readings(job: JobWindows) -> Iterator[tuple[str, JobWindows, tuple[str, ...]]]:
     found: dict[str, dict[str, None]] = {}
     for window in job.windows:
         for host, reasons in window.held.items():
@@ -143,11 +143,11 @@ def _judged(name: str, fault: HostFault, host: _Host, hosts: int) -> FleetHost:
 
 def _because(answer: YesOrNo, fault: HostFault, times: int, jobs: int, expected: float, hosts: int) -> str:
     what = "the late rank is on it" if fault == "late rank" else "heat or the power supply holds a clock of it down"
-    told = f"in {times} of {jobs} {'job' if jobs == 1 else 'jobs'} {what}"
+    text = f"in {times} of {jobs} {'job' if jobs == 1 else 'jobs'} {what}"
     if hosts == 1:
-        return f"{told}, and no other host has readings to compare it with"
-    told += f"; chance would give {expected:.1f}"
+        return f"{text}, and no other host has readings to compare it with"
+    text += f"; chance would give {expected:.1f}"
     among = f" among {hosts} hosts"
     if answer == "unknown":
-        return f"{told}, and so few jobs cannot tell{among}"
-    return f"{told}, {'more than chance explains' if answer == 'yes' else 'which chance explains'}{among}"
+        return f"{text}, and so few jobs cannot tell{among}"
+    return f"{text}, {'more than chance explains' if answer == 'yes' else 'which chance explains'}{among}"

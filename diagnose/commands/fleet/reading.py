@@ -24,15 +24,15 @@ from diagnose.commands.fleet.documents import (
 )
 from diagnose.commands.fleet.jobs import preferred
 from diagnose.commands.fleet.tree import Tree
-from diagnose.commands.fleet.window import Window, window_of
+from diagnose.commands.fleet.window import FleetWindow, window_of
 from diagnose.diagnosis import Diagnosis
 from diagnose.errors import UserError, printable
 from diagnose.errors.defects import netted
 from diagnose.probes.protocol import STEP_LOG, rank_in
-from diagnose.series.armed_log import ArmedLog, read_armed_log
 from diagnose.series.places import is_window
+from diagnose.series.timing_log import TimingLog, read_timing_log
 from diagnose.trace.discover import SUFFIXES, runs_in, traces_among
-from diagnose.trace.runs import Run
+from diagnose.trace.runs import TracedRun
 
 _RECORD = re.compile(r"capture[\w.-]*\.json")
 _TOP = "."
@@ -55,7 +55,7 @@ class Read:
         armed_h: hours of each armed run, by its folder.
     """
 
-    windows: dict[str, Window] = field(default_factory=dict)
+    windows: dict[str, FleetWindow] = field(default_factory=dict)
     known: dict[str, str] = field(default_factory=dict)
     diagnoses: int = 0
     analysed: int = 0
@@ -64,7 +64,7 @@ class Read:
     left: int = 0
     armed_h: dict[str, float] = field(default_factory=dict)
 
-    def take(self, window: Window | None, place: str) -> None:
+    def take(self, window: FleetWindow | None, place: str) -> None:
         """Keep the window; of two windows of the same steps, or of the same trace, keep one."""
         if window is None:
             self.refuse(place, "no step was counted in it")
@@ -184,7 +184,7 @@ class _Reading:
 
     def _step_log(self, folder: str, log: str) -> None:
         with self.tree.here(log) as path:
-            self.read.armed_h[folder or _TOP] = hours_of(read_armed_log(path))
+            self.read.armed_h[folder or _TOP] = hours_of(read_timing_log(path))
 
     def _runs(self, folder: str, names: list[str]) -> None:
         with self.tree.here(folder) as path:
@@ -201,7 +201,7 @@ class _Reading:
                     name = f"{folder or '.'}@{run.name}" if len(runs) > 1 else folder
                     _tried(self.read, name, partial(self._run, path, run, folder, name))
 
-    def _run(self, path: Path, run: Run, folder: str, name: str) -> None:
+    def _run(self, path: Path, run: TracedRun, folder: str, name: str) -> None:
         if self.options is None:
             self.read.left += 1
             return
@@ -222,7 +222,7 @@ class _Reading:
         self.read.take(window, place)
 
 
-def hours_of(log: ArmedLog) -> float:
+def hours_of(log: TimingLog) -> float:
     """Hours of an armed run by the clock of its log; the time between an end and the next begin is left out."""
     seconds, before = 0.0, None
     for number, (_, covers, us, ended_s) in enumerate(log.blocks):

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from diagnose.commands.fleet.answer import Fleet
 from diagnose.diagnosis.terms import Speedup
-from diagnose.report.tables import Columns, Fields, Table, records, typed
+from diagnose.report.tables import CapacityTable, Columns, Fields, records, typed
 
 _CAUSES: Fields = {
     "cause": ("cause", str),
@@ -88,7 +88,7 @@ _JOBS: Columns = {
 }
 
 
-def fleet_tables(fleet: Fleet) -> dict[str, Table]:
+def fleet_tables(fleet: Fleet) -> dict[str, CapacityTable]:
     """Every table by the name of its file; unknown values are empty cells."""
     return {
         "jobs": typed(_JOBS, _jobs(fleet)),

@@ -7,7 +7,7 @@ from rich.text import Text
 
 from diagnose.commands.fleet import views as view
 from diagnose.commands.fleet.answer import Fleet, FleetHost
-from diagnose.report.text.columns import Column, heads, line
+from diagnose.report.text.columns import TextColumn, heads, line
 from diagnose.report.text.page import Page
 from diagnose.report.views.plain import plain
 from diagnose.report.views.words import counted
@@ -15,25 +15,25 @@ from diagnose.report.views.words import counted
 SHOWN = 6
 _BAR = 16
 _CAUSES = (
-    Column("lost", 10),
-    Column("of all", 9),
-    Column("jobs", 7, least=60),
-    Column("price", 10, least=80),
-    Column("first seen", 13, least=95),
+    TextColumn("lost", 10),
+    TextColumn("of all", 9),
+    TextColumn("jobs", 7, least=60),
+    TextColumn("price", 10, least=80),
+    TextColumn("first seen", 13, least=95),
 )
 _GROUPS = (
-    Column("jobs", 7, least=60),
-    Column("GPU-hours", 11),
-    Column("lost", 10),
-    Column("of its", 9),
-    Column("mostly", 28, least=80, is_word=True),
+    TextColumn("jobs", 7, least=60),
+    TextColumn("GPU-hours", 11),
+    TextColumn("lost", 10),
+    TextColumn("of its", 9),
+    TextColumn("mostly", 28, least=80, is_word=True),
 )
 _JOBS = (
-    Column("GPUs", 7, least=60),
-    Column("GPU-hours", 11),
-    Column("lost", 9),
-    Column("mostly", 22, least=80, is_word=True),
-    Column("next", 34, least=100, is_word=True),
+    TextColumn("GPUs", 7, least=60),
+    TextColumn("GPU-hours", 11),
+    TextColumn("lost", 9),
+    TextColumn("mostly", 22, least=80, is_word=True),
+    TextColumn("next", 34, least=100, is_word=True),
 )
 
 
@@ -78,7 +78,7 @@ def _print_causes(page: Page, fleet: Fleet, details: bool) -> None:
 
 
 def _print_changes(page: Page, fleet: Fleet, details: bool) -> None:
-    columns = (Column("jobs", 7, least=60), Column(view.unit(fleet), 20))
+    columns = (TextColumn("jobs", 7, least=60), TextColumn(view.unit(fleet), 20))
     rows = [(view.change_name(row), (f"{row.jobs:,}", view.change_amount(row))) for row in fleet.changes]
     _print_table(page, "changes:", columns, rows, details)
     page.gap()
@@ -110,7 +110,7 @@ def _print_trends(page: Page, fleet: Fleet) -> None:
 
 
 def _print_table(
-    page: Page, label: str, columns: Sequence[Column], rows: Sequence[tuple[str, Sequence[str]]], details: bool
+    page: Page, label: str, columns: Sequence[TextColumn], rows: Sequence[tuple[str, Sequence[str]]], details: bool
 ) -> None:
     """Print rows of a name and cells; nothing if there are none."""
     if not rows:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from diagnose.commands.fleet.account import Counted, part_of
+from diagnose.commands.fleet.account import JobAccount, part_of
 from diagnose.commands.fleet.answer import FleetCause, FleetTrend
 from diagnose.commands.fleet.offenders import ALPHA
 from diagnose.formulas.statistics import independent_shift, least_shift_p
@@ -13,7 +13,7 @@ MOST_TESTED = 8
 _LEAST_SHARE = 0.01  # of all GPU-hours: a trend of less is worth nobody's time
 
 
-def trends_of(jobs: Sequence[Counted], causes: Sequence[FleetCause]) -> tuple[FleetTrend, ...]:
+def trends_of(jobs: Sequence[JobAccount], causes: Sequence[FleetCause]) -> tuple[FleetTrend, ...]:
     """Trend of each of the most losing causes, over the jobs in order of time; jobs without a date are left out.
 
     A change lies between two times: the order of jobs that began at the same time is unknown.
@@ -24,13 +24,13 @@ def trends_of(jobs: Sequence[Counted], causes: Sequence[FleetCause]) -> tuple[Fl
     return tuple(_trend(cause, dated, splits, len(lost)) for cause in lost)
 
 
-def _began(each: Counted) -> str:
+def _began(each: JobAccount) -> str:
     return min(window.began for window in each.job.windows if window.began)
 
 
-def _trend(cause: str, dated: Sequence[Counted], splits: Sequence[int], tested: int) -> FleetTrend:
+def _trend(cause: str, dated: Sequence[JobAccount], splits: Sequence[int], tested: int) -> FleetTrend:
     if least_shift_p(len(dated), splits) * tested >= ALPHA:
-        because = f"{_told(len(dated), len(splits) + 1)} too few to tell a change from chance"
+        because = f"{_in_words(len(dated), len(splits) + 1)} too few to tell a change from chance"
         return FleetTrend(cause=cause, answer="unknown", because=because, jobs=len(dated))
     at, p_value = independent_shift(np.array([each.causes.get(cause, 0.0) / each.gpu_hours for each in dated]), splits)
     corrected = min(1.0, p_value * tested)
@@ -53,12 +53,12 @@ def _trend(cause: str, dated: Sequence[Counted], splits: Sequence[int], tested: 
     )
 
 
-def _told(jobs: int, times: int) -> str:
+def _in_words(jobs: int, times: int) -> str:
     if jobs == 1:
         return "1 job with a date is"
     of = f", of {times} {'time' if times == 1 else 'times'}," if times < jobs else ""
     return f"{jobs} jobs with a date{of} are"
 
 
-def _share(cause: str, jobs: Sequence[Counted]) -> float:
+def _share(cause: str, jobs: Sequence[JobAccount]) -> float:
     return part_of(sum(each.causes.get(cause, 0.0) for each in jobs), sum(each.gpu_hours for each in jobs))

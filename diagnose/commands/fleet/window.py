@@ -25,7 +25,7 @@ _LEAST_FACTOR, _MOST_FACTOR = 1e-6, 1e6
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class HostRanks:
     """The ranks on one host with one type of GPU; `host` is "" if it is unknown."""
 
     host: str
@@ -43,7 +43,7 @@ class Late:
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlannedChange:
     """A step of the plan; `cumulative` is the speed with it and all steps before it."""
 
     rule: str
@@ -54,7 +54,7 @@ class Planned:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class FleetWindow:
     """One capture.
 
     Attributes:
@@ -89,12 +89,12 @@ class Window:
     began: str
     slurm_job: str
     gpus: int
-    parts: tuple[Part, ...]
+    parts: tuple[HostRanks, ...]
     causes: tuple[str, ...]
     shares: Floats
     late: Late | None
     held: Mapping[str, tuple[str, ...]]
-    plan: tuple[Planned, ...]
+    plan: tuple[PlannedChange, ...]
     verdict: str
     next: str
     price: float | None
@@ -115,7 +115,7 @@ class Window:
         return any(part.device != NO_GPU for part in self.parts)
 
 
-def window_of(diagnosis: Diagnosis, source: str, name: str, run: str = "") -> Window | None:
+def window_of(diagnosis: Diagnosis, source: str, name: str, run: str = "") -> FleetWindow | None:
     """The window of a diagnosis; None if no rank has a step."""
     ranks = [rank for rank in diagnosis.ranks if rank.steps and any(entry.ns for entry in rank.ledger)]
     if not ranks:
@@ -123,7 +123,7 @@ def window_of(diagnosis: Diagnosis, source: str, name: str, run: str = "") -> Wi
     parts = _by_part(ranks)
     causes = tuple(dict.fromkeys(sys.intern(entry.cause) for rank in ranks for entry in rank.ledger))
     cost, answer = diagnosis.cost, diagnosis.next
-    return Window(
+    return FleetWindow(
         source=source,
         name=name,
         run=run,
@@ -134,7 +134,7 @@ def window_of(diagnosis: Diagnosis, source: str, name: str, run: str = "") -> Wi
         began=diagnosis.origin.began if _TIME.fullmatch(diagnosis.origin.began) else "",
         slurm_job=diagnosis.origin.slurm_job if _NUMBER.fullmatch(diagnosis.origin.slurm_job) else "",
         gpus=gpus_of(diagnosis),
-        parts=tuple(Part(*of, len(own)) for of, own in parts.items()),
+        parts=tuple(HostRanks(*of, len(own)) for of, own in parts.items()),
         causes=causes,
         shares=np.array([_shares(own, causes) for own in parts.values()]),
         late=_late(diagnosis, ranks),
@@ -200,7 +200,7 @@ def _held(ranks: list[RankReport]) -> dict[str, tuple[str, ...]]:
     return {host: tuple(dict.fromkeys(reasons)) for host, reasons in held.items()}
 
 
-def _plan(diagnosis: Diagnosis) -> Iterator[Planned]:
+def _plan(diagnosis: Diagnosis) -> Iterator[PlannedChange]:
     """The steps of the plan that have a prediction, up to the first with an impossible one."""
     actions = {finding.rule: finding.action or finding.rule for finding in diagnosis.findings}
     for step in diagnosis.plan:
@@ -209,7 +209,9 @@ def _plan(diagnosis: Diagnosis) -> Iterator[Planned]:
         if not _is_range(step):
             return
         action = actions.get(step.rule, step.rule)[:_LONGEST]
-        yield Planned(step.rule[:_LONGEST], action, step.effort[:_LONGEST], step.numerics, step.cumulative_speedup)
+        yield PlannedChange(
+            step.rule[:_LONGEST], action, step.effort[:_LONGEST], step.numerics, step.cumulative_speedup
+        )
 
 
 def _is_range(step: PlanStep) -> bool:

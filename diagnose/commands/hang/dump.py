@@ -25,7 +25,7 @@ _STATES: Mapping[str, State] = {"scheduled": "scheduled", "started": "started", 
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class DumpedGroup:
     """A process group as a rank knows it; `ranks` are the members among all ranks of the job, None if unknown."""
 
     name: str
@@ -39,7 +39,7 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class DumpedCall:
     """A call of a collective, or a message between two ranks.
 
     Attributes:
@@ -58,7 +58,7 @@ class Call:
         stack: all frames, the innermost first.
     """
 
-    group: Group
+    group: DumpedGroup
     number: int
     op: str
     backend: str
@@ -97,9 +97,9 @@ class Dump:
     rank: int
     file: str
     version: str
-    calls: tuple[Call, ...]
+    calls: tuple[DumpedCall, ...]
     lost: int
-    groups: Mapping[str, Group]
+    groups: Mapping[str, DumpedGroup]
     left_out: int
 
 
@@ -121,7 +121,7 @@ def dump_of(value: Any, rank: int, file: str) -> Dump | None:
     return Dump(rank, file, named, tuple(calls), first or 0, groups, len(loss) + len(entries) - len(calls))
 
 
-def _groups(config: Any) -> dict[str, Group]:
+def _groups(config: Any) -> dict[str, DumpedGroup]:
     """The members of every group; gloo states none, under an empty name."""
     if not isinstance(config, Mapping):
         return {}
@@ -129,7 +129,7 @@ def _groups(config: Any) -> dict[str, Group]:
     for name, entry in list(config.items())[: decoding.MOST_ENTRIES]:
         if isinstance(name, str) and name and isinstance(entry, Mapping):
             label = entry.get("desc")
-            found[name] = Group(_short(name), _short(label), _members(entry.get("ranks")))
+            found[name] = DumpedGroup(_short(name), _short(label), _members(entry.get("ranks")))
     return found
 
 
@@ -143,7 +143,9 @@ def _members(stated: Any) -> tuple[int, ...] | None:
     return tuple(sorted(set(ranks))) if len(ranks) == len(stated) else None
 
 
-def _call(entry: Mapping[Any, Any], groups: Mapping[str, Group], told: Callable[[str], None]) -> Call | None:
+def _call(
+    entry: Mapping[Any, Any], groups: Mapping[str, DumpedGroup], told: Callable[[str], None]
+) -> DumpedCall | None:
     backend, _, titled = _short(entry.get("profiling_name")).rpartition(":")
     message = _MESSAGE.match(titled)
     number = _count(entry.get("collective_seq_id", entry.get("seq_id")))
@@ -154,7 +156,7 @@ def _call(entry: Mapping[Any, Any], groups: Mapping[str, Group], told: Callable[
     ended = state == "completed" or bool(_count(entry.get("time_discovered_completed_ns")))
     ended |= retired and backend == "gloo"
     stack = _stack(entry.get("frames"))
-    return Call(
+    return DumpedCall(
         group=_group(entry, groups),
         number=number,
         op=message["op"] if message else titled.split(" ")[0],
@@ -173,14 +175,14 @@ def _call(entry: Mapping[Any, Any], groups: Mapping[str, Group], told: Callable[
     )
 
 
-def _group(entry: Mapping[Any, Any], groups: Mapping[str, Group]) -> Group:
+def _group(entry: Mapping[Any, Any], groups: Mapping[str, DumpedGroup]) -> DumpedGroup:
     """The group by its name and label; old versions only have a number."""
     named = entry.get("process_group")
     if isinstance(named, list | tuple) and named and isinstance(named[0], str):
         name, label = _short(named[0]), _short(named[1]) if len(named) > 1 else ""
     else:
         name, label = _short(entry.get("pg_name")) or str(_count(entry.get("pg_id")) or 0), ""
-    return groups.get(name) or Group(name, label, None)
+    return groups.get(name) or DumpedGroup(name, label, None)
 
 
 def _ends(message: "re.Match[str]") -> tuple[int, int]:

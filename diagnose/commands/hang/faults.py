@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from diagnose.commands.hang.answer import Kind
-from diagnose.commands.hang.dump import Call
+from diagnose.commands.hang.dump import DumpedCall
 from diagnose.commands.hang.matching import Matched, difference, sides
 from diagnose.trace.stacks import Frame
 
@@ -31,7 +31,7 @@ class FoundFault:
     kind: Kind
     of: Matched
     number: int
-    sides: Sequence[tuple[tuple[int, ...], Call]]
+    sides: Sequence[tuple[tuple[int, ...], DumpedCall]]
     blamed: tuple[int, ...] = ()
     waiting: tuple[int, ...] = ()
     ahead: int = 0
@@ -68,13 +68,13 @@ def open_together(of: Matched) -> FoundFault | None:
     return None
 
 
-def _not_begun(made: Mapping[int, Sequence[Call]]) -> tuple[int, ...]:
+def _not_begun(made: Mapping[int, Sequence[DumpedCall]]) -> tuple[int, ...]:
     """The ranks whose device has not begun a call that has begun on others."""
     queued = tuple(rank for rank, calls in made.items() if calls[0].state == "scheduled")
     return queued if len(queued) < len(made) and made[next(iter(made))][0].backend != "gloo" else ()
 
 
-def _missing(of: Matched, number: int, made: Mapping[int, Sequence[Call]], lacking: Sequence[int]) -> FoundFault:
+def _missing(of: Matched, number: int, made: Mapping[int, Sequence[DumpedCall]], lacking: Sequence[int]) -> FoundFault:
     one = next(iter(made.values()))[0]
     failed = one.backend == "gloo" and one.op not in _GOES_ON_ALONE  # it cannot have ended without the others
     waiting = tuple(rank for rank, calls in made.items() if failed or any(call.is_open for call in calls))
@@ -83,12 +83,14 @@ def _missing(of: Matched, number: int, made: Mapping[int, Sequence[Call]], lacki
     return FoundFault(kind, of, number, [(tuple(made), one)], tuple(lacking), waiting, parted_at=parted_at)
 
 
-def _went_well(made: Mapping[int, Sequence[Call]]) -> bool:
+def _went_well(made: Mapping[int, Sequence[DumpedCall]]) -> bool:
     """Whether a call ended on all ranks that made it; of gloo's, one that failed is marked like one that ended."""
     return all(not call.is_open and call.backend != "gloo" for calls in made.values() for call in calls)
 
 
-def _mismatch(of: Matched, number: int, made: Mapping[int, Sequence[Call]], by_call: list[list[int]]) -> FoundFault:
+def _mismatch(
+    of: Matched, number: int, made: Mapping[int, Sequence[DumpedCall]], by_call: list[list[int]]
+) -> FoundFault:
     most, other = by_call[0], by_call[1]
     has_majority = len(most) > len(other)
     ahead = _ahead(of, number, most[0], other[0])
@@ -115,7 +117,7 @@ def _kind(of: Matched, number: int, a: int, b: int, ahead: int) -> Kind:
     return what
 
 
-def _other_lines(a: Call, b: Call, what: str) -> bool:
+def _other_lines(a: DumpedCall, b: DumpedCall, what: str) -> bool:
     """Whether two calls are at different lines; without stacks, whether they are different operations."""
     return a.line != b.line if a.line and b.line else what == "type"
 
@@ -128,13 +130,13 @@ def _loops(of: Matched, number: int, a: int, b: int) -> bool:
     )
 
 
-def rounds(of: Matched, rank: int, call: Call, before: int) -> int:
+def rounds(of: Matched, rank: int, call: DumpedCall, before: int) -> int:
     """Number of earlier calls of the rank that are the same, by line or else by kind."""
     earlier = (made[0] for number, made in of.calls[rank].items() if number < before)
     return sum(_same_place(call, other) for other in earlier)
 
 
-def _same_place(a: Call, b: Call) -> bool:
+def _same_place(a: DumpedCall, b: DumpedCall) -> bool:
     if a.line and b.line:
         return a.line == b.line
     return (a.op, a.input_sizes, a.output_sizes) == (b.op, b.input_sizes, b.output_sizes)
@@ -199,7 +201,7 @@ def _of_messages(of: Matched) -> FoundFault | None:
     return None
 
 
-def _other_end(of: Matched, rank: int, call: Call) -> int | None:
+def _other_end(of: Matched, rank: int, call: DumpedCall) -> int | None:
     """The rank that a message goes to or comes from, by its place among the sorted members."""
     if call.message is None:
         return None

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from diagnose.commands.hang.answer import CallOf, Fault, Hang, Line, RankState, UnreadFile, Verdict
-from diagnose.commands.hang.dump import Call, Dump
+from diagnose.commands.hang.dump import Dump, DumpedCall
 from diagnose.commands.hang.faults import FoundFault, fault_of, open_together
 from diagnose.commands.hang.matching import disagreements, everyone, matched
 from diagnose.commands.hang.next_steps import next_steps, unknowns
@@ -34,7 +34,7 @@ def judged(folder: FolderContents, earlier: FolderContents | None = None) -> Han
         together = [found for of in groups if (found := open_together(of)) is not None]
         first = sorted(together, key=_begin)[:1]
     disagreed = [_about_members(name, by_list) for name, by_list in disagreements(dumps)]
-    faults = (*disagreed, *(_told(found, dumps) for found in first))
+    faults = (*disagreed, *(_fault(found, dumps) for found in first))
     absent = tuple(sorted(everyone(dumps) - set(dumps)))
     progress = progress_between(earlier.dumps, dumps) if earlier is not None else None
     verdict, headline = _verdict(faults, first, progress)
@@ -43,7 +43,7 @@ def judged(folder: FolderContents, earlier: FolderContents | None = None) -> Han
         verdict=verdict,
         headline=headline,
         faults=faults,
-        follow=tuple(_told(found, dumps) for found in follow),
+        follow=tuple(_fault(found, dumps) for found in follow),
         ranks=_states(folder),
         without_dump=absent,
         unread=tuple(UnreadFile(file=entry.file, why=entry.why) for entry in folder.unread),
@@ -80,7 +80,7 @@ def _begin(found: FoundFault) -> int:
     return min((call.created_ns or 0 for _, call in found.sides), default=0)
 
 
-def _told(found: FoundFault, dumps: Mapping[int, Dump]) -> Fault:
+def _fault(found: FoundFault, dumps: Mapping[int, Dump]) -> Fault:
     instead = [
         _last_of(dumps[rank]) for rank in found.blamed if rank in dumps and found.kind in ("missing-rank", "behind")
     ]
@@ -147,7 +147,7 @@ def _last_of(dump: Dump) -> CallOf | None:
     return _call_of((dump.rank,), dump.calls[-1]) if dump.calls else None
 
 
-def _call_of(ranks: Sequence[int], call: Call) -> CallOf:
+def _call_of(ranks: Sequence[int], call: DumpedCall) -> CallOf:
     return CallOf(
         ranks=tuple(ranks),
         group=call.group.shown,

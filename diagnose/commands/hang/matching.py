@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from diagnose.commands.hang.dump import Call, Dump, Group
+from diagnose.commands.hang.dump import Dump, DumpedCall, DumpedGroup
 
 Key = tuple[str, tuple[int, ...] | None]
 MOST_BY_NAME = 1 << 14
@@ -36,11 +36,11 @@ class Matched:
         unsure: ranks that have no call of the group, and no longer have all calls.
     """
 
-    group: Group
+    group: DumpedGroup
     members: tuple[int, ...]
     are_known: bool
-    calls: Mapping[int, Mapping[int, tuple[Call, ...]]]
-    open_messages: Mapping[int, Sequence[Call]]
+    calls: Mapping[int, Mapping[int, tuple[DumpedCall, ...]]]
+    open_messages: Mapping[int, Sequence[DumpedCall]]
     unsure: frozenset[int]
 
     def last(self, rank: int) -> int:
@@ -66,12 +66,12 @@ def everyone(dumps: Mapping[int, Dump]) -> set[int]:
 
     If no dump lists the whole job, all ranks below the largest number in a file name count.
     """
-    return {*dumps, *_listed(dumps), *(() if _in_the_job(dumps) else range(_told_by_names(dumps)))}
+    return {*dumps, *_listed(dumps), *(() if _in_the_job(dumps) else range(_known_by_names(dumps)))}
 
 
 def strangers(dumps: Mapping[int, Dump]) -> list[int]:
     """Ranks of dumps, by file name, that do not belong to the job: not among the stated ranks, else too large."""
-    stated, most = _in_the_job(dumps), _told_by_names(dumps)
+    stated, most = _in_the_job(dumps), _known_by_names(dumps)
     return [rank for rank in dumps if (rank not in stated if stated else rank >= most)]
 
 
@@ -85,7 +85,7 @@ def _in_the_job(dumps: Mapping[int, Dump]) -> set[int]:
     return {rank for group in groups if group.label == _WHOLE_JOB for rank in group.ranks or ()}
 
 
-def _told_by_names(dumps: Mapping[int, Dump]) -> int:
+def _known_by_names(dumps: Mapping[int, Dump]) -> int:
     """Least number of ranks of the job by file names, which are believed up to a size that jobs have."""
     return max((rank for rank in dumps if rank < MOST_BY_NAME), default=-1) + 1
 
@@ -103,7 +103,7 @@ def disagreements(dumps: Mapping[int, Dump]) -> list[tuple[str, dict[tuple[int, 
     return [(name, dict(by_list)) for name, by_list in sorted(lists.items()) if _overlap(by_list)]
 
 
-def difference(a: Sequence[Call], b: Sequence[Call]) -> Difference | None:
+def difference(a: Sequence[DumpedCall], b: Sequence[DumpedCall]) -> Difference | None:
     """The kind of difference of the same call on two ranks; None if there is none, or the dumps do not show it."""
     for one, other in zip(a, b, strict=False):
         if one.op != other.op:
@@ -115,7 +115,7 @@ def difference(a: Sequence[Call], b: Sequence[Call]) -> Difference | None:
     return "size" if len(a) != len(b) else None
 
 
-def sides(calls: Mapping[int, Sequence[Call]]) -> list[list[int]]:
+def sides(calls: Mapping[int, Sequence[DumpedCall]]) -> list[list[int]]:
     """The ranks grouped by their call, the largest group first."""
     found: list[list[int]] = []
     for rank, made in calls.items():
@@ -128,12 +128,12 @@ def sides(calls: Mapping[int, Sequence[Call]]) -> list[list[int]]:
     return sorted(found, key=len, reverse=True)
 
 
-def _in_sizes(a: Call, b: Call) -> bool:
+def _in_sizes(a: DumpedCall, b: DumpedCall) -> bool:
     inputs = a.op not in _INPUTS_DIFFER and _differ(a.input_sizes, b.input_sizes)
     return inputs or (a.op not in _OUTPUTS_DIFFER and _differ(a.output_sizes, b.output_sizes))
 
 
-def _in_types(a: Call, b: Call) -> bool:
+def _in_types(a: DumpedCall, b: DumpedCall) -> bool:
     inputs = a.op not in _ROOT_ALONE_GIVES and _differ(_kinds(a.input_types), _kinds(b.input_types))
     return inputs or (a.op not in _ROOT_ALONE_TAKES and _differ(_kinds(a.output_types), _kinds(b.output_types)))
 
@@ -146,11 +146,11 @@ def _differ(a: Sequence[object] | None, b: Sequence[object] | None) -> bool:
     return a is not None and b is not None and bool(a) and bool(b) and a != b
 
 
-def _calls(dumps: Mapping[int, Dump]) -> Mapping[Key, Mapping[int, list[Call]]]:
+def _calls(dumps: Mapping[int, Dump]) -> Mapping[Key, Mapping[int, list[DumpedCall]]]:
     """The calls of each group by rank."""
-    found: dict[Key, dict[int, list[Call]]] = defaultdict(lambda: defaultdict(list))
+    found: dict[Key, dict[int, list[DumpedCall]]] = defaultdict(lambda: defaultdict(list))
     for rank, dump in dumps.items():
-        of_object: dict[int, list[Call]] = defaultdict(list)  # lists of a thousand members are compared once each
+        of_object: dict[int, list[DumpedCall]] = defaultdict(list)  # lists of a thousand members are compared once each
         for call in dump.calls:
             of_object[id(call.group)].append(call)
         for calls in of_object.values():
@@ -158,9 +158,9 @@ def _calls(dumps: Mapping[int, Dump]) -> Mapping[Key, Mapping[int, list[Call]]]:
     return found
 
 
-def _members(dumps: Mapping[int, Dump]) -> dict[Key, Group]:
+def _members(dumps: Mapping[int, Dump]) -> dict[Key, DumpedGroup]:
     """The groups that calls were made in or that a dump lists, by name and members."""
-    found: dict[Key, Group] = {}
+    found: dict[Key, DumpedGroup] = {}
     for dump in dumps.values():
         made_in = {id(call.group): call.group for call in dump.calls}
         for group in (*dump.groups.values(), *made_in.values()):
@@ -170,12 +170,12 @@ def _members(dumps: Mapping[int, Dump]) -> dict[Key, Group]:
 
 
 def _of_group(
-    key: Key, group: Group, dumps: Mapping[int, Dump], calls: Mapping[Key, Mapping[int, list[Call]]]
+    key: Key, group: DumpedGroup, dumps: Mapping[int, Dump], calls: Mapping[Key, Mapping[int, list[DumpedCall]]]
 ) -> Matched:
     """The matched calls of a group; a rank whose dump lists no members made its calls in the group of that name."""
     name, ranks = key
-    collectives: dict[int, dict[int, tuple[Call, ...]]] = {}
-    messages: dict[int, list[Call]] = {}
+    collectives: dict[int, dict[int, tuple[DumpedCall, ...]]] = {}
+    messages: dict[int, list[DumpedCall]] = {}
     listed, unlisted = calls.get(key, {}), calls.get((name, None), {})
     for rank in dumps if ranks is None else [rank for rank in ranks if rank in dumps]:
         own = listed.get(rank, []) + (unlisted.get(rank, []) if ranks is not None else [])
@@ -187,8 +187,8 @@ def _of_group(
     return Matched(group, everybody, ranks is not None, collectives, messages, unsure)
 
 
-def _by_number(calls: Iterable[Call]) -> dict[int, tuple[Call, ...]]:
-    found: dict[int, list[Call]] = defaultdict(list)
+def _by_number(calls: Iterable[DumpedCall]) -> dict[int, tuple[DumpedCall, ...]]:
+    found: dict[int, list[DumpedCall]] = defaultdict(list)
     for call in calls:
         found[call.number].append(call)
     return {number: tuple(made) for number, made in found.items()}

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from diagnose.commands.hang.dump import Call
+from diagnose.commands.hang.dump import DumpedCall
 from diagnose.commands.hang.faults import FoundFault, rounds
 
 _MOST_TENSORS = 3
@@ -22,7 +22,7 @@ def ranks(numbers: Iterable[int]) -> str:
     return f"rank{'' if len(listed) == 1 else 's'} {', '.join(parts)}"
 
 
-def called(call: Call) -> str:
+def called(call: DumpedCall) -> str:
     """The call with its tensors and line: `all_reduce of 4,096 Float at train.py:41 in step`."""
     sizes = call.input_sizes if call.input_sizes else call.output_sizes
     types = call.input_types or call.output_types or ()
@@ -42,7 +42,7 @@ def _tensors(sizes: Sequence[int], types: Sequence[str]) -> str:
     return f" of {listed} {'/'.join(dict.fromkeys(types)) or 'elements'}{more}"
 
 
-def _at(call: Call) -> str:
+def _at(call: DumpedCall) -> str:
     return f" at {call.line.file}:{call.line.line} in {call.line.function}" if call.line else ""
 
 

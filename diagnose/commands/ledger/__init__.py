@@ -1,4 +1,4 @@
-"""The ledger of promises: the predicted and the achieved effect of each change, kept on this machine.
+"""The track record: the predicted and the achieved effect of each change, kept on this machine.
 
 A command that has measured a change calls `record(promise_of_patch(diagnosis))`, or `record(promise_of(...))` if the
 prediction and the measurement are its own; one that shows a diagnosis calls `quoting(diagnosis, kept().promises)`.

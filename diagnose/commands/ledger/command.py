@@ -14,7 +14,7 @@ from diagnose.cli.giving import Forms, give
 from diagnose.cli.whole_file import whole_file
 from diagnose.commands.ledger import file
 from diagnose.commands.ledger.export import exported
-from diagnose.commands.ledger.lines import Ledger
+from diagnose.commands.ledger.lines import RecordedPredictions
 from diagnose.commands.ledger.switch import why_off
 from diagnose.commands.ledger.tally import report_of
 from diagnose.commands.ledger.text import render
@@ -68,7 +68,7 @@ def ledger(export: Path | None, clear: bool, yes: bool, **given: Any) -> None:
     give(report, Forms(text=partial(render, report, _shown())), given)
 
 
-def _kept() -> Ledger:
+def _kept() -> RecordedPredictions:
     try:
         return file.read(file.default_folder())
     except OSError as error:
@@ -77,33 +77,33 @@ def _kept() -> Ledger:
 
 def _clear(yes: bool) -> None:
     found = _kept()
-    if not found.promises and not found.unreadable:
+    if not found.predictions and not found.unreadable:
         click.echo("no promises are kept")
         return
     if not yes and not _is_asked_in_a_terminal():
         raise click.UsageError("--clear asks only in a terminal: pass --yes.")
-    if not yes and not click.confirm(f"Forget {counted(len(found.promises), 'promise')} in {_shown()}?"):
+    if not yes and not click.confirm(f"Forget {counted(len(found.predictions), 'promise')} in {_shown()}?"):
         click.echo("nothing is forgotten")
         return
     try:
         file.clear(file.default_folder())
     except OSError as error:
         raise _unusable(error) from error
-    click.echo(f"{counted(len(found.promises), 'promise')} forgotten")
+    click.echo(f"{counted(len(found.predictions), 'promise')} forgotten")
 
 
 def _is_asked_in_a_terminal() -> bool:
     return sys.stdin.isatty()
 
 
-def _export(found: Ledger, to: Path) -> None:
+def _export(found: RecordedPredictions, to: Path) -> None:
     try:
         with whole_file(to) as into:
             into.write(exported(found).encode() + b"\n")
     except OSError as error:
         raise UserError("cannot write the export", where=to, why=error.strerror or str(error)) from error
     click.echo(
-        f"wrote {counted(len(found.promises), 'promise')} to {printable(str(to))}\n"
+        f"wrote {counted(len(found.predictions), 'promise')} to {printable(str(to))}\n"
         "It holds dates, rules, predicted and achieved speedups, GPU or CPU models, counts of ranks and versions; no "
         "paths, hosts, scripts or networks. `about` in it explains every field."
     )

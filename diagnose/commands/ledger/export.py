@@ -1,9 +1,9 @@
-"""The promises as a file to share, which describes its own content."""
+"""The predictions as a file to share, which describes its own content."""
 
 import msgspec
 
-from diagnose.commands.ledger.lines import Ledger
-from diagnose.commands.ledger.promise import Promise
+from diagnose.commands.ledger.lines import RecordedPredictions
+from diagnose.commands.ledger.prediction import Prediction
 
 ABOUT = {
     "format": "version of the record",
@@ -25,10 +25,10 @@ class Exported(msgspec.Struct, frozen=True, kw_only=True):
 
     schema_version: int = 1
     about: dict[str, str]
-    promises: tuple[Promise, ...]
+    promises: tuple[Prediction, ...]
 
 
-def exported(ledger: Ledger) -> str:
+def exported(recorded: RecordedPredictions) -> str:
     """The document, as indented JSON."""
-    document = Exported(about=ABOUT, promises=ledger.promises)
+    document = Exported(about=ABOUT, promises=recorded.predictions)
     return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()

@@ -1,9 +1,9 @@
-"""The file that holds the promises: one line for each, in a folder of the user's alone, on this machine.
+"""The file that holds the predictions: one line for each, in a folder of the user's alone, on this machine.
 
 The folder is opened once and all that follows goes through its handle, links are not followed, and a file that belongs
-to another, that others may write to, or in which no line is a promise, is left alone. A writer holds a lock of `fcntl`
-on the file itself, which NFS knows too: a client reads afresh what it has locked. A line is appended by one write; if a
-process dies within it, the next one begins a new line, and the torn one is counted as unreadable.
+to another, that others may write to, or in which no line is a prediction, is left alone. A writer holds a lock of
+`fcntl` on the file itself, which NFS knows too: a client reads afresh what it has locked. A line is appended by one
+write; if a process dies within it, the next one begins a new line, and the torn one is counted as unreadable.
 """
 
 import contextlib
@@ -15,13 +15,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from diagnose.commands.ledger.lines import BEGINNING, Ledger, ledger_of, line_of
-from diagnose.commands.ledger.promise import Promise
+from diagnose.commands.ledger.lines import BEGINNING, RecordedPredictions, line_of, predictions_of
+from diagnose.commands.ledger.prediction import Prediction
 from diagnose.trace.ownership import is_users_alone
 from diagnose.trace.parts import is_part, part_of
 
 NAME = "promises.jsonl"
-LARGEST_BYTES = 1 << 20  # some 3,000 promises
+LARGEST_BYTES = 1 << 20  # some 3,000 predictions
 PATIENCE_S = 10.0
 _LOOK_EVERY_S = 0.01
 _OPENED = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -42,28 +42,28 @@ def default_folder() -> Path:
         raise OSError(errno.ENOENT, "the user has no home folder") from error
 
 
-def append(folder: Path, promise: Promise) -> bool:
-    """Append the promise; return False if it is there already. A full file loses its oldest half.
+def append(folder: Path, prediction: Prediction) -> bool:
+    """Append the prediction; return False if it is there already. A full file loses its oldest half.
 
     Raises:
         OSError: folder or file cannot be used.
     """
-    line = line_of(promise)
+    line = line_of(prediction)
     with _opened_folder(folder, create=True) as inside, _locked(inside, os.O_RDWR | os.O_APPEND | os.O_CREAT) as file:
         content = _content(file)
-        ledger = _own(content)
-        if any(known.key == promise.key for known in ledger.promises):
+        recorded = _own(content)
+        if any(known.key == prediction.key for known in recorded.predictions):
             return False
         if len(content) + len(line) >= LARGEST_BYTES:
-            newest = ledger.promises[len(ledger.promises) // 2 :]
-            _replace(inside, b"".join(map(line_of, (*newest, promise))))
+            newest = recorded.predictions[len(recorded.predictions) // 2 :]
+            _replace(inside, b"".join(map(line_of, (*newest, prediction))))
         else:
             _append(file, line if content[-1:] in (b"", b"\n") else b"\n" + line)
     return True
 
 
-def read(folder: Path) -> Ledger:
-    """The promises that are kept; none if there is no file yet.
+def read(folder: Path) -> RecordedPredictions:
+    """The predictions that are kept; none if there is no file yet.
 
     Raises:
         OSError: folder or file cannot be used.
@@ -76,7 +76,7 @@ def read(folder: Path) -> Ledger:
             finally:
                 os.close(file)
     except FileNotFoundError:
-        return Ledger()
+        return RecordedPredictions()
 
 
 def clear(folder: Path) -> None:
@@ -163,12 +163,12 @@ def _content(file: int) -> bytes:
     return b"".join(parts)
 
 
-def _own(content: bytes) -> Ledger:
-    """The promises in the content; content that is no ledger is refused, since the file is not ours."""
-    ledger = ledger_of(content)
-    if ledger.unreadable and not ledger.promises and not content.startswith(BEGINNING):
+def _own(content: bytes) -> RecordedPredictions:
+    """The predictions in the content; content that is no track record is refused, since the file is not ours."""
+    recorded = predictions_of(content)
+    if recorded.unreadable and not recorded.predictions and not content.startswith(BEGINNING):
         raise OSError(errno.EINVAL, "no ledger of promises: no line of it is one", NAME)
-    return ledger
+    return recorded
 
 
 def _append(file: int, line: bytes) -> None:

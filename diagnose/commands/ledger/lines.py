@@ -1,4 +1,4 @@
-"""Promises as lines of JSON. The content of a file is checked like any outside data: damaged lines are counted."""
+"""Predictions as lines of JSON. The content of a file is checked like any outside data: damaged lines are counted."""
 
 import datetime
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from diagnose.commands.ledger.promise import (
+from diagnose.commands.ledger.prediction import (
     FORMAT,
     LONGEST_NAME,
     MOST_FACTOR,
@@ -15,20 +15,20 @@ from diagnose.commands.ledger.promise import (
     RULE,
     SOURCES,
     VERSION,
-    Promise,
+    Prediction,
     fell_inside,
 )
 from diagnose.decoding import (
     MOST_RANKS,
     UNREADABLE,
     Kind,
-    Told,
+    OnLeftOut,
     all_of,
     in_order,
-    nothing_told,
     number,
     table,
     text,
+    unreported,
     whole,
 )
 from diagnose.errors import printable
@@ -39,46 +39,48 @@ _SMALLEST_FACTOR = 1e-9
 _KEY_CHARACTERS = "0123456789abcdef"
 
 
-class Ledger(msgspec.Struct, frozen=True):
-    """The promises of a file in its order, each once, and how many of its lines cannot be read."""
+class RecordedPredictions(msgspec.Struct, frozen=True):
+    """The predictions of a file in its order, each once, and how many of its lines cannot be read."""
 
-    promises: tuple[Promise, ...] = ()
+    predictions: tuple[Prediction, ...] = ()
     unreadable: int = 0
 
 
-def line_of(promise: Promise) -> bytes:
-    """The promise as it is stored, with its end of line."""
-    return msgspec.json.encode(promise) + b"\n"
+def line_of(prediction: Prediction) -> bytes:
+    """The prediction as it is stored, with its end of line."""
+    return msgspec.json.encode(prediction) + b"\n"
 
 
-def ledger_of(content: bytes) -> Ledger:
-    """The promises that can be read from a file's content, and the number of unreadable lines."""
+def predictions_of(content: bytes) -> RecordedPredictions:
+    """The predictions that can be read from a file's content, and the number of unreadable lines."""
     lines = [line for line in content.split(b"\n") if line.strip()]
-    found = [promise for line in lines if (promise := promise_in(line)) is not None]
-    return Ledger(tuple({promise.key: promise for promise in found}.values()), len(lines) - len(found))
+    found = [prediction for line in lines if (prediction := prediction_in(line)) is not None]
+    return RecordedPredictions(
+        tuple({prediction.key: prediction for prediction in found}.values()), len(lines) - len(found)
+    )
 
 
-def promise_in(line: bytes) -> Promise | None:
-    """The promise of a line; None if it holds none, or one of another format."""
+def prediction_in(line: bytes) -> Prediction | None:
+    """The prediction of a line; None if it holds none, or one of another format."""
     if len(line) > LONGEST_LINE:
         return None
     try:
-        known = _FIELDS(msgspec.json.decode(line), "", nothing_told)
+        known = _FIELDS(msgspec.json.decode(line), "", unreported)
     except UNREADABLE:
         return None
     if not isinstance(known, Mapping) or any(known.get(name) is None for name in _NEEDED):
         return None
-    return _promise(known)
+    return _prediction(known)
 
 
-def _promise(known: Mapping[str, Any]) -> Promise | None:
-    """The promise with these checked fields; None if the fields contradict each other."""
+def _prediction(known: Mapping[str, Any]) -> Prediction | None:
+    """The prediction with these checked fields; None if the fields contradict each other."""
     predicted, achieved = tuple(known["predicted"]), tuple(known["achieved"])
     if len(predicted) != 3 or len(achieved) != 3 or predicted[0] is None or achieved[1] is None:
         return None
     if predicted[2] is not None and predicted[2] < predicted[0]:
         return None
-    return Promise(
+    return Prediction(
         date=known["date"],
         rules=tuple(known["rules"]),
         predicted=predicted,
@@ -95,7 +97,7 @@ def _promise(known: Mapping[str, Any]) -> Promise | None:
 def _text(fits: Any) -> Kind:
     """A kind for `decoding`: the text if `fits` accepts it, else None."""
 
-    def decoded(value: Any, path: str, told: Told) -> Any:
+    def decoded(value: Any, path: str, told: OnLeftOut) -> Any:
         known = text(value, path, told)
         return known if known is not None and fits(known) else None
 

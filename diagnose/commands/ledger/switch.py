@@ -1,4 +1,4 @@
-"""Whether promises are kept and quoted: a variable decides, else whether the session is interactive."""
+"""Whether predictions are kept and quoted: a variable decides, else whether the session is interactive."""
 
 import os
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ _NOBODY_LOOKS = ("SLURM_JOB_ID", "LSB_JOBID", "PBS_JOBID", "KUBERNETES_SERVICE_H
 
 
 def why_off(environment: Mapping[str, str] | None = None) -> str:
-    """Why no promise is kept, "" if promises are kept."""
+    """Why no prediction is kept, "" if predictions are kept."""
     known = os.environ if environment is None else environment
     if stated := known.get(VARIABLE, ""):
         return "" if stated.lower() in _ON else f"{VARIABLE} is {stated!r}"

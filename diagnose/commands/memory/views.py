@@ -30,7 +30,7 @@ class Curve:
 
 
 @dataclass(frozen=True)
-class Row:
+class UsageRow:
     """Memory in use by one allocating line or category."""
 
     name: str
@@ -54,10 +54,10 @@ def curve(usage: Usage) -> Curve:
     )
 
 
-def rows(held: Sequence[Held]) -> list[Row]:
+def rows(held: Sequence[Held]) -> list[UsageRow]:
     """One for each category or line."""
     return [
-        Row(
+        UsageRow(
             name=f"{row.file}:{row.line} in {row.function}" if row.file else row.category,
             where=row.category if row.file else "",
             colour=COLOUR_OF.get(row.category, "plain"),

@@ -14,7 +14,7 @@ import click
 from diagnose.capture.bundle import Bundle
 from diagnose.capture.command import environment, ignores_our_hook, inherited_environment, resolved
 from diagnose.capture.folder import is_first_rank
-from diagnose.capture.job import Job, become, deaf, exit_code_of
+from diagnose.capture.job import RunningCommand, become, deaf, exit_code_of
 from diagnose.cli.command import Command, Option
 from diagnose.cli.forms import out_option
 from diagnose.cli.typed import options_typed
@@ -32,8 +32,8 @@ from diagnose.commands.run.window import window_options
 from diagnose.errors import UserError, printable
 from diagnose.patch.patch_file import Request, read
 from diagnose.probes import protocol
-from diagnose.probes.armed.asked import Asked
 from diagnose.probes.config import Config
+from diagnose.probes.timing.triggers import Triggers
 
 _NO_PROCESS = (errno.EAGAIN, errno.ENOMEM)
 Launch = tuple[list[str], dict[str, str]]  # words and environment
@@ -151,7 +151,7 @@ def run(
     _ended(ctx, code, bundle)
 
 
-def _config(window: Config, asked: Asked | None, given: dict[str, Any]) -> Config:
+def _config(window: Config, asked: Triggers | None, given: dict[str, Any]) -> Config:
     """The settings that the options ask for, in addition to the window or in its place."""
     asks = {name: given[name] for name in ("memory", "log", "nsight")}
     asks["looked_at_by"] = itself() if can_look(given["hang_stacks"]) else None
@@ -198,7 +198,7 @@ def _why(error: Exception) -> str:
 
 def _started(
     captured: Launch, alone: Launch, bundle: Bundle | None, patch: Request | None
-) -> tuple[Job, Bundle | None]:
+) -> tuple[RunningCommand, Bundle | None]:
     """Start the command, captured if that is possible, else without the capture and without nsys.
 
     Raises:
@@ -206,7 +206,7 @@ def _started(
         UserError: there is a patch, and the command can only run without it.
     """
     try:
-        return Job(*captured), bundle
+        return RunningCommand(*captured), bundle
     except OSError as error:
         too_large = error.errno == errno.E2BIG and captured != alone
         if not too_large and error.errno not in _NO_PROCESS:
@@ -217,11 +217,11 @@ def _started(
         if bundle is not None:
             guarded(bundle.tidy)
         if too_large:
-            return Job(*alone), None
+            return RunningCommand(*alone), None
         become(*alone)
 
 
-def _followed(job: Job, beside: Reporter | HangStacks | None) -> int:
+def _followed(job: RunningCommand, beside: Reporter | HangStacks | None) -> int:
     """Follow the capture, or watch for a standstill, while the command runs; return its exit code."""
     with job.forwarding():
         while beside is not None and not beside.done and job.runs(POLL_EVERY_S):

@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from diagnose.capture.bundle import Bundle
-from diagnose.capture.py_spy import INSTALL, Seen, installed, stacks_of
+from diagnose.capture.py_spy import INSTALL, PySpyOutput, installed, stacks_of
 from diagnose.capture.standstill import RankPulse, Standstill, Watch, pulses
 from diagnose.cli.voice import say
 from diagnose.cli.whole_file import whole_file
 from diagnose.commands.run.reporter import near
 from diagnose.errors import printable
-from diagnose.probes.armed.pulse import name_of
 from diagnose.probes.config import Config
 from diagnose.probes.protocol import HANG_DUMP, SCRATCH, STACKS
+from diagnose.probes.timing.pulse import name_of
 
 _EVERY_S = 1.0
 _MOST_RANKS = 64  # of a host
@@ -107,7 +107,7 @@ def _when(stands: Standstill) -> str:
     return f"{stands.for_s:,.0f} s after step {stands.step:,}"
 
 
-def _said(stands: Standstill, seen: dict[int, Seen], folder: str) -> list[str]:
+def _said(stands: Standstill, seen: dict[int, PySpyOutput], folder: str) -> list[str]:
     usual = f" (usually {stands.usual_s:.3g} s)" if stands.usual_s else ""
     what = f"no step has ended for {stands.for_s:,.0f} s{usual}"
     what = "a call of a collective timed out" if stands.timed_out else what

@@ -26,7 +26,7 @@ class Reporter:
     Args:
         bundle: the folder that the ranks write.
         outputs: the outputs of the report.
-        no_ledger: whether the ledger of promises is left alone.
+        no_ledger: whether the track record is left alone.
 
     Attributes:
         done: whether nothing is to be reported any more.
@@ -91,7 +91,7 @@ def last_words(bundle: Bundle, reporter: Reporter | None, argv: list[str]) -> No
         if not reporter.done:
             reporter.report(written)
         if cut := bundle.cut():
-            say(printable(_told(cut)))
+            say(printable(_cut_line(cut)))
         if unrecorded := bundle.unrecorded():
             of, its = _ranks(unrecorded), "their records were" if unrecorded[1:] else "its record was"
             say(f"{of} ended after the window, before {its} complete: what only that tells is not judged")
@@ -101,8 +101,8 @@ def last_words(bundle: Bundle, reporter: Reporter | None, argv: list[str]) -> No
 
 def armed_words(bundle: Bundle, outputs: Outputs, argv: list[str], no_ledger: bool) -> None:
     """Report an armed run after the command ended: its steps and its windows, or why there is none."""
-    from diagnose.series.armed_log import all_ended
     from diagnose.series.places import step_logs
+    from diagnose.series.timing_log import all_ended
 
     until = time.monotonic() + (WAIT_FOR_PARENTS_S if bundle.shared else 0)
     while time.monotonic() < until and not all_ended(bundle.folder):
@@ -146,12 +146,12 @@ def _why_nothing(bundle: Bundle, written: Written, argv: list[str]) -> str:
     if written.errors:
         return next(iter(written.errors.values()))
     if cut := bundle.cut():
-        return _told(cut)
+        return _cut_line(cut)
     option = ignores_our_hook(argv)
     return f"Python runs with {option}" if option else bundle.why_empty()
 
 
-def _told(cut: dict[int, str]) -> str:
+def _cut_line(cut: dict[int, str]) -> str:
     """Line with the ranks that ended inside their window, and the reason if one of them left it."""
     ranks = sorted(cut)
     why = next((f": {cut[rank]}" for rank in ranks if cut[rank]), "")

@@ -16,15 +16,15 @@ from diagnose.cli.giving import Forms, give
 from diagnose.cli.loading import OF_TRACES, limited, loading_of, loading_options
 from diagnose.cli.numbers import HOURS, POSITIVE, cost_options
 from diagnose.commands.scaling.judge import report_of
-from diagnose.commands.scaling.question import Question
+from diagnose.commands.scaling.question import ScalingQuestion
 from diagnose.commands.scaling.sources import read_run, with_gpus
-from diagnose.commands.scaling.table import Choice, is_table_of_runs, read_table
+from diagnose.commands.scaling.table import RowChoice, is_table_of_runs, read_table
 from diagnose.commands.scaling.text import render
 from diagnose.errors import shown_path
 from diagnose.predict.costs import Tariff
-from diagnose.predict.job_run import MOST_GPUS, Ladder, Run
+from diagnose.predict.job_run import MOST_GPUS, JobRun, JobRuns
 from diagnose.predict.run_of_diagnosis import run_of
-from diagnose.series import told_without_traces
+from diagnose.series import read_without_traces
 
 _STATED = re.compile(r"(\d{1,7})=(.+)", re.DOTALL)
 
@@ -61,7 +61,7 @@ def scaling(runs: Sequence[str], **given: Any) -> None:
     give(report, Forms(text=partial(render, report)), given)
 
 
-def _question(given: Mapping[str, Any]) -> Question:
+def _question(given: Mapping[str, Any]) -> ScalingQuestion:
     """The question; refuses an option that lacks its other half."""
     if given["deadline"] is not None and given["tokens"] is None:
         raise click.UsageError("--deadline needs --tokens: how much is to be trained by then.")
@@ -69,7 +69,7 @@ def _question(given: Mapping[str, Any]) -> Question:
         raise click.UsageError("--budget needs --gpu-hour-price.")
     if given["tokens_per_step_per_gpu"] is not None and given["global_tokens_per_step"] is not None:
         raise click.UsageError("Choose one of --tokens-per-step-per-gpu and --global-tokens-per-step.")
-    return Question(
+    return ScalingQuestion(
         tariff=Tariff.of(given),
         tokens=given["tokens"],
         deadline_h=given["deadline"],
@@ -88,7 +88,7 @@ def _refuse_idle(runs: Sequence[str]) -> None:
         refuse_given(("where", "by"), "has no effect: none of the runs is a table with a run in each row.")
     context = click.get_current_context()
     if any(is_given(context, name) for name in OF_TRACES) and all(
-        is_table or told_without_traces(path) is not None for path, is_table in zip(paths, tables, strict=True)
+        is_table or read_without_traces(path) is not None for path, is_table in zip(paths, tables, strict=True)
     ):
         refuse_given(OF_TRACES, "has no effect: none of the runs holds traces.")
 
@@ -97,11 +97,11 @@ def _is_table(path: Path) -> bool:
     return path.suffix.lower() in (".csv", ".tsv") and path.is_file() and is_table_of_runs(path)
 
 
-def _read(runs: Sequence[str], given: Mapping[str, Any]) -> tuple[list[Ladder], list[str], list[str]]:
+def _read(runs: Sequence[str], given: Mapping[str, Any]) -> tuple[list[JobRuns], list[str], list[str]]:
     """The ladders, the files that were read, and notes on omissions."""
-    choice = Choice(_where(given["where"]), tuple(given["by"]))
-    single: list[Run] = []
-    ladders: list[Ladder] = []
+    choice = RowChoice(_where(given["where"]), tuple(given["by"]))
+    single: list[JobRun] = []
+    jobs: list[JobRuns] = []
     sources: list[str] = []
     notes: list[str] = []
     for stated in runs:
@@ -109,13 +109,13 @@ def _read(runs: Sequence[str], given: Mapping[str, Any]) -> tuple[list[Ladder], 
         sources.append(shown_path(path))
         if _is_table(path):
             found, told = read_table(path, choice)
-            ladders += found
+            jobs += found
             notes += told
         else:
             single.append(read_run(path, gpus) or _of_traces(path, gpus, given))
     if single:
-        ladders.insert(0, Ladder("", tuple(single)))
-    return ladders, sources, notes
+        jobs.insert(0, JobRuns("", tuple(single)))
+    return jobs, sources, notes
 
 
 def _where(conditions: Sequence[str]) -> dict[str, str]:
@@ -136,7 +136,7 @@ def _gpus_and_path(stated: str) -> tuple[int | None, Path]:
     return int(named[1]), Path(named[2])
 
 
-def _of_traces(path: Path, gpus: int | None, given: Mapping[str, Any]) -> Run:
+def _of_traces(path: Path, gpus: int | None, given: Mapping[str, Any]) -> JobRun:
     with announced(path) as watch:
         loading = loading_of(given, watch)
         options = analysis.Options(

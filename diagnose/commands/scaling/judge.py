@@ -6,13 +6,13 @@ from msgspec.structs import replace
 
 from diagnose.commands.scaling.answer import Scaling, ScalingReport, Size, TaxPart, Wall
 from diagnose.commands.scaling.arithmetic import each, inverse, scaled
-from diagnose.commands.scaling.ladder_fit import Fit, fit_of, kind_of
 from diagnose.commands.scaling.purposes import purposes_of
-from diagnose.commands.scaling.question import FURTHER, Question
+from diagnose.commands.scaling.question import FURTHER, ScalingQuestion
+from diagnose.commands.scaling.runs_fit import Fit, fit_of, kind_of
 from diagnose.diagnosis import Estimate, Money
 from diagnose.formulas.scaling import cost_factor, efficiency_per_doubling, scaling_efficiency, scaling_tax_s
 from diagnose.predict.costs import BILLION, hours_of, money_of
-from diagnose.predict.job_run import Ladder, Run
+from diagnose.predict.job_run import JobRun, JobRuns
 
 _NO_TOKENS = (
     "no run tells the tokens of a step: pass --tokens-per-step-per-gpu, or --global-tokens-per-step where all sizes"
@@ -22,21 +22,21 @@ _NOTED_SPREAD = 0.1
 
 
 def report_of(
-    ladders: Sequence[Ladder], sources: Sequence[str], notes: Sequence[str], question: Question
+    jobs: Sequence[JobRuns], sources: Sequence[str], notes: Sequence[str], question: ScalingQuestion
 ) -> ScalingReport:
-    """The answer for each ladder.
+    """The answer for each job.
 
     Args:
-        ladders: jobs with their runs.
+        jobs: jobs with their runs.
         sources: the files that were read.
         notes: on omissions and assumptions.
         question: of the user.
     """
     tariff = question.tariff
-    captured = [run.power_w for ladder in ladders for run in ladder.runs if run.power_w]
+    captured = [run.power_w for job in jobs for run in job.runs if run.power_w]
     return ScalingReport(
         sources=tuple(sources),
-        jobs=tuple(scaling_of(ladder, question) for ladder in ladders),
+        jobs=tuple(scaling_of(job, question) for job in jobs),
         gpu_hour_price=tariff.gpu_hour_price,
         power_w=tariff.power_w or (captured[-1] if captured else None),
         power_from="--power-w" if tariff.power_w else "the capture" if captured else "",
@@ -47,18 +47,18 @@ def report_of(
     )
 
 
-def scaling_of(ladder: Ladder, question: Question) -> Scaling:
-    """Judge the runs of a ladder for the question."""
+def scaling_of(job: JobRuns, question: ScalingQuestion) -> Scaling:
+    """Judge the runs of a job for the question."""
     given = (question.tokens_per_step, question.tokens_per_step_per_gpu)
-    every = sorted((run.completed(*given) for run in ladder.runs), key=lambda run: run.gpus)
+    every = sorted((run.completed(*given) for run in job.runs), key=lambda run: run.gpus)
     rated = [run for run in every if run.tokens_per_s]
     notes = [f"{len(every) - len(rated)} runs have no rate and are left out"] * (0 < len(rated) < len(every))
     if not rated:
-        return _without_rates(ladder, every)
+        return _without_rates(job, every)
     fit = fit_of(rated)
     sizes = _sizes(fit, question)
     return Scaling(
-        name=ladder.name,
+        name=job.name,
         kind=fit.kind,
         base_gpus=fit.base,
         sizes=tuple(sizes),
@@ -69,12 +69,12 @@ def scaling_of(ladder: Ladder, question: Question) -> Scaling:
     )
 
 
-def _without_rates(ladder: Ladder, runs: Sequence[Run]) -> Scaling:
+def _without_rates(job: JobRuns, runs: Sequence[JobRun]) -> Scaling:
     """The answer from step times alone: without tokens per step, the work of a longer step is unknown."""
-    sizes = [_only_step([run for run in runs if run.gpus == gpus]) for gpus in ladder.sizes]
-    base, wall = ladder.sizes[0], Wall(because=_NO_TOKENS)
+    sizes = [_only_step([run for run in runs if run.gpus == gpus]) for gpus in job.sizes]
+    base, wall = job.sizes[0], Wall(because=_NO_TOKENS)
     return Scaling(
-        name=ladder.name,
+        name=job.name,
         kind=kind_of(runs),
         base_gpus=base,
         sizes=tuple(sizes),
@@ -85,7 +85,7 @@ def _without_rates(ladder: Ladder, runs: Sequence[Run]) -> Scaling:
     )
 
 
-def _only_step(runs: Sequence[Run]) -> Size:
+def _only_step(runs: Sequence[JobRun]) -> Size:
     steps = sorted(run.step_s for run in runs if run.step_s)
     middle = (steps[0], steps[len(steps) // 2], steps[-1]) if steps else None
     return Size(
@@ -105,7 +105,7 @@ def _only_step(runs: Sequence[Run]) -> Size:
     )
 
 
-def _sizes(fit: Fit, question: Question) -> list[Size]:
+def _sizes(fit: Fit, question: ScalingQuestion) -> list[Size]:
     """The sizes that were run, then their doublings as far as requested."""
     measured = sorted({run.gpus for run in fit.runs})
     further = [] if fit.because else _doublings(fit.largest, question.up_to or FURTHER * fit.largest)
@@ -123,7 +123,7 @@ def _doublings(largest: int, up_to: int) -> list[int]:
     return found + [up_to] * (up_to > largest and up_to not in found)
 
 
-def _size(fit: Fit, gpus: int, before: Size | None, question: Question) -> Size:
+def _size(fit: Fit, gpus: int, before: Size | None, question: ScalingQuestion) -> Size:
     runs = [run for run in fit.runs if run.gpus == gpus]
     rate, tokens = fit.rate_at(gpus), _tokens(fit, gpus, runs)
     per_gpu = scaled(rate, 1 / gpus)
@@ -152,7 +152,7 @@ def _size(fit: Fit, gpus: int, before: Size | None, question: Question) -> Size:
     )
 
 
-def _tokens(fit: Fit, gpus: int, runs: Sequence[Run]) -> float | None:
+def _tokens(fit: Fit, gpus: int, runs: Sequence[JobRun]) -> float | None:
     """Tokens of a step of the job: of its runs, else by the rule of the sizes."""
     if runs:
         return runs[0].tokens_per_step
@@ -160,7 +160,7 @@ def _tokens(fit: Fit, gpus: int, runs: Sequence[Run]) -> float | None:
     return None if fit.base_tokens is None or work is None else fit.base_tokens * work * gpus
 
 
-def _power(fit: Fit, runs: Sequence[Run]) -> float | None:
+def _power(fit: Fit, runs: Sequence[JobRun]) -> float | None:
     """Captured power of a GPU: at this size, else at the largest with a known power."""
     known = [run.power_w for run in runs or fit.runs[::-1] if run.power_w]
     return known[0] if known else None
@@ -186,7 +186,7 @@ def _tax_s(per_gpu: Estimate, alone: float, tokens: float | None, before: Size |
     return inverse(per_gpu, lambda rate: scaling_tax_s(tokens, 1, rate, alone))
 
 
-def _tax_parts(fit: Fit, runs: Sequence[Run]) -> tuple[TaxPart, ...]:
+def _tax_parts(fit: Fit, runs: Sequence[JobRun]) -> tuple[TaxPart, ...]:
     """The parts of the tax, if one run of this size and one of the smallest have a diagnosis; they add up to it."""
     smallest = [run for run in fit.runs if run.gpus == fit.base]
     if len(runs) != 1 or len(smallest) != 1 or runs[0] is smallest[0] or not (runs[0].parts_s and smallest[0].parts_s):

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 
 from diagnose.commands.scaling.answer import Purpose, Size
-from diagnose.commands.scaling.question import Question
+from diagnose.commands.scaling.question import ScalingQuestion
 from diagnose.diagnosis.estimates import between, hours_text, number, tokens_text
 from diagnose.diagnosis.terms import Estimate
 
 
-def purposes_of(sizes: Sequence[Size], question: Question) -> list[Purpose]:
+def purposes_of(sizes: Sequence[Size], question: ScalingQuestion) -> list[Purpose]:
     """The answer for each requested purpose, and the fastest, the cheapest and that of least energy."""
     rated = [size for size in sizes if size.tokens_per_s]
     asked: list[Purpose] = []

@@ -8,7 +8,7 @@ FURTHER = 8  # times the largest size that was run
 
 
 @dataclass(frozen=True)
-class Question:
+class ScalingQuestion:
     """The user's statements and questions. None is not asked or not known.
 
     Attributes:

@@ -7,12 +7,12 @@ import numpy as np
 
 from diagnose.errors import UserError, printable, shown_path
 from diagnose.predict.growth import RUN_NOISE
-from diagnose.predict.job_run import Run
+from diagnose.predict.job_run import JobRun
 from diagnose.predict.run_of_diagnosis import run_of
-from diagnose.series import Series, told_without_traces
+from diagnose.series import Series, read_without_traces
 
 
-def read_run(path: Path, gpus: int | None) -> Run | None:
+def read_run(path: Path, gpus: int | None) -> JobRun | None:
     """The run at `path`; None if it holds traces, or nothing that can be distinguished from them.
 
     Args:
@@ -22,13 +22,13 @@ def read_run(path: Path, gpus: int | None) -> Run | None:
     Raises:
         UserError: it cannot be read, or its GPUs are unknown.
     """
-    told = told_without_traces(path)
+    told = read_without_traces(path)
     if isinstance(told, Series):
         return _of_log(told, path, gpus)
     return None if told is None else with_gpus(run_of(told, shown_path(path)), gpus)
 
 
-def with_gpus(run: Run, gpus: int | None) -> Run:
+def with_gpus(run: JobRun, gpus: int | None) -> JobRun:
     """The run with the user's number of GPUs; tokens per step are those of each GPU."""
     if gpus is None or gpus == run.gpus:
         return run
@@ -36,7 +36,7 @@ def with_gpus(run: Run, gpus: int | None) -> Run:
     return replace(run, gpus=gpus, tokens_per_step=tokens)
 
 
-def _of_log(series: Series, path: Path, gpus: int | None) -> Run:
+def _of_log(series: Series, path: Path, gpus: int | None) -> JobRun:
     """The median step of a log, over the medians of its ranks.
 
     Raises:
@@ -49,4 +49,4 @@ def _of_log(series: Series, path: Path, gpus: int | None) -> Run:
     if gpus is None and not ranks:
         raise UserError("nothing tells the GPUs of the run", where=path, do=f"state them: 8={printable(str(path))}")
     medians = [float(np.median(track.seconds)) for track in series.tracks]
-    return Run(shown_path(path), gpus or len(ranks), step_s=float(np.median(medians)), noise_share=RUN_NOISE)
+    return JobRun(shown_path(path), gpus or len(ranks), step_s=float(np.median(medians)), noise_share=RUN_NOISE)

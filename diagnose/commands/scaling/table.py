@@ -1,4 +1,4 @@
-"""A CSV with a run in each row: the ladders in it, each the runs of one job at several numbers of GPUs."""
+"""A CSV with a run in each row: the jobs in it, each the runs of one job at several numbers of GPUs."""
 
 import csv
 import io
@@ -9,7 +9,7 @@ from pathlib import Path
 from diagnose.commands.scaling.columns import Columns, columns_of
 from diagnose.decoding import finite
 from diagnose.errors import UserError, WrongUsage, printable
-from diagnose.predict.job_run import MOST_GPUS, Ladder, Run
+from diagnose.predict.job_run import MOST_GPUS, JobRun, JobRuns
 from diagnose.trace.source import opened
 
 LARGEST_TABLE_BYTES = 64 << 20
@@ -22,7 +22,7 @@ _ONE_MICRO_BATCH = "no column tells the accumulation: a step is taken as one mic
 
 
 @dataclass(frozen=True)
-class Choice:
+class RowChoice:
     """The choice of rows of a table.
 
     Attributes:
@@ -37,7 +37,7 @@ class Choice:
 @dataclass(frozen=True)
 class _Row:
     cells: Sequence[str]
-    run: Run
+    run: JobRun
 
 
 def is_table_of_runs(path: Path) -> bool:
@@ -45,10 +45,10 @@ def is_table_of_runs(path: Path) -> bool:
     return "gpus" in columns_of(_rows(path)[0]).at
 
 
-def read_table(path: Path, choice: Choice) -> tuple[list[Ladder], list[str]]:
-    """The ladders of the table, most sizes first, and notes on omissions and assumptions, one sentence each.
+def read_table(path: Path, choice: RowChoice) -> tuple[list[JobRuns], list[str]]:
+    """The jobs of the table, most sizes first, and notes on omissions and assumptions, one sentence each.
 
-    The rows of a ladder differ only in their GPUs and measurements. Rows with the same work of a GPU belong together;
+    The rows of a job differ only in their GPUs and measurements. Rows with the same work of a GPU belong together;
     of the rest, rows with the same work of the whole job.
 
     Raises:
@@ -69,7 +69,7 @@ def read_table(path: Path, choice: Choice) -> tuple[list[Ladder], list[str]]:
     notes = _left_out(len(chosen) - len(read), "no rate or step time")
     if "accumulation" not in columns.at and _counts_batches(columns):
         notes.append(_ONE_MICRO_BATCH)
-    found = _ladders(read, columns, choice)
+    found = _jobs(read, columns, choice)
     alone = len(read) - sum(len(group) for group in found)
     notes += _left_out(alone, "no other with the same settings at another number of GPUs")
     return _named(found, columns, choice, path.name), notes
@@ -97,7 +97,7 @@ def _rows(path: Path) -> list[list[str]]:
     return rows or [[]]
 
 
-def _check(path: Path, columns: Columns, choice: Choice) -> None:
+def _check(path: Path, columns: Columns, choice: RowChoice) -> None:
     if "gpus" not in columns.at or not {"rate_per_gpu", "rate", "step"} & set(columns.at):
         listed = ", ".join(printable(name)[:40] for name in list(columns.named)[:20]) or "none"
         raise UserError("the table lacks a column", where=path, why=f"columns: {listed}", do=_DO)
@@ -121,14 +121,14 @@ def _number(row: Sequence[str], columns: Columns, role: str) -> float | None:
         return None
 
 
-def _run(row: Sequence[str], columns: Columns, path: Path) -> Run | None:
+def _run(row: Sequence[str], columns: Columns, path: Path) -> JobRun | None:
     """The run of a row; None if it has no number of GPUs, or neither a rate nor a step time."""
     number = {role: _number(row, columns, role) for role in columns.at}
     gpus, per_gpu, rate, step = (number.get(role) for role in ("gpus", "rate_per_gpu", "rate", "step"))
     if not gpus or gpus != int(gpus) or gpus > MOST_GPUS or not (per_gpu or rate or step):
         return None
     nodes = number.get("nodes")
-    run = Run(
+    run = JobRun(
         path.name,
         int(gpus),
         nodes=int(nodes) if nodes and nodes == int(nodes) else None,
@@ -163,11 +163,11 @@ def _counts_batches(columns: Columns) -> bool:
     return "micro_batch" in columns.at and not {"tokens", "tokens_per_gpu", "global_batch"} & set(columns.at)
 
 
-def _settings(columns: Columns, choice: Choice) -> dict[str, int]:
+def _settings(columns: Columns, choice: RowChoice) -> dict[str, int]:
     return {by: columns.named[by] for by in choice.by} if choice.by else dict(columns.settings)
 
 
-def _ladders(rows: Sequence[_Row], columns: Columns, choice: Choice) -> list[list[_Row]]:
+def _jobs(rows: Sequence[_Row], columns: Columns, choice: RowChoice) -> list[list[_Row]]:
     """The groups of rows with two sizes or more, most sizes first; if no group has, single rows."""
     settings = _settings(columns, choice)
 
@@ -182,18 +182,18 @@ def _ladders(rows: Sequence[_Row], columns: Columns, choice: Choice) -> list[lis
     return sorted(found or by_job, key=_sizes, reverse=True)
 
 
-def _named(groups: Sequence[Sequence[_Row]], columns: Columns, choice: Choice, file: str) -> list[Ladder]:
+def _named(groups: Sequence[Sequence[_Row]], columns: Columns, choice: RowChoice, file: str) -> list[JobRuns]:
     """Each group with the settings that distinguish it from the others as its name."""
     shown = _settings(columns, choice)
     shown |= {role: columns.at[role] for role in ("micro_batch", "accumulation") if role in columns.at}
     differing = {by: at for by, at in shown.items() if len({_cell(group[0].cells, at) for group in groups}) > 1}
-    ladders = []
+    jobs = []
     for group in groups:
         alike = {by: {_cell(row.cells, at) for row in group} for by, at in differing.items()}
-        told = ", ".join(f"{by}={value}" for by, (value, *others) in alike.items() if value and not others)
+        text = ", ".join(f"{by}={value}" for by, (value, *others) in alike.items() if value and not others)
         runs = tuple(sorted((row.run for row in group), key=lambda run: run.gpus))
-        ladders.append(Ladder(printable(told or file)[:300], runs))
-    return ladders
+        jobs.append(JobRuns(printable(text or file)[:300], runs))
+    return jobs
 
 
 def _grouped(rows: Sequence[_Row], key: Callable[[_Row], tuple[object, ...]]) -> list[list[_Row]]:

@@ -168,7 +168,7 @@ def _wall_line(job: Scaling) -> str:
 
 def _print_costs(page: Page, job: Scaling, report: ScalingReport) -> None:
     """Print the costs of the smallest size, the largest that was run and the largest that was considered."""
-    sizes = [size for size in job.sizes if _told(size.billion, size.training_h)]
+    sizes = [size for size in job.sizes if _is_known(size.billion, size.training_h)]
     measured = [size for size in sizes if size.runs]
     chosen = list(dict.fromkeys([*measured[:1], *measured[-1:], *sizes[-1:]]))
     for i, size in enumerate(chosen):
@@ -178,7 +178,7 @@ def _print_costs(page: Page, job: Scaling, report: ScalingReport) -> None:
         page.paragraph(Text(f"energy of {number(report.power_w or 0)} W for a GPU by {report.power_from}{pue}", "dim"))
 
 
-def _told(money: Money, hours: Estimate | None) -> bool:
+def _is_known(money: Money, hours: Estimate | None) -> bool:
     return money.price is not None or money.kwh is not None or hours is not None
 
 

@@ -8,14 +8,14 @@ from diagnose.arrays import Mask
 from diagnose.commands.series.answer import Goodput, GoodputPart
 from diagnose.series.ordering import stray
 from diagnose.series.stalls import LONGEST_WINDOW, running_level
-from diagnose.series.tracks import Event, Run, StepLog
+from diagnose.series.tracks import LogEvent, LoggedRun, LoggedSteps
 
 PARTS = ("productive", "stalls", "checkpoints", "evaluations", "restarts", "idle")
 _PART_OF = {"checkpoint": "checkpoints", "evaluation": "evaluations", "restart": "restarts"}
 _LEAST_ROWS = 3
 
 
-def goodput(run: Run, slow_rows: Sequence[int], counts_per_step: float = 1.0) -> Goodput | None:
+def goodput(run: LoggedRun, slow_rows: Sequence[int], counts_per_step: float = 1.0) -> Goodput | None:
     """Parts of the time from the first logged step of a run to its last; None if the log has no clock.
 
     Between two rows the steps take the time that the log states, else all of it; their expected time is the running
@@ -44,7 +44,7 @@ def goodput(run: Run, slow_rows: Sequence[int], counts_per_step: float = 1.0) ->
     outside = took - in_steps
     parts = dict.fromkeys(PARTS, 0.0)
     parts["restarts"] = float(took[again].sum())
-    told, stalled = _told(log, run.events), np.isin(log.row[1:], np.asarray(slow_rows, np.int64))
+    told, stalled = _parts_of(log, run.events), np.isin(log.row[1:], np.asarray(slow_rows, np.int64))
     for at in np.flatnonzero(~again & (stalled | (told != ""))):
         part = str(told[at]) or "stalls"
         parts[part] += float(slow[at]) + (max(float(outside[at]), 0.0) if told[at] else 0.0)
@@ -64,14 +64,14 @@ def goodput_of(wall: float, parts: dict[str, float]) -> Goodput:
     )
 
 
-def _cleaned(log: StepLog) -> StepLog:
+def _cleaned(log: LoggedSteps) -> LoggedSteps:
     """The log without single rows of another count, and without rows that repeat a step."""
     keep = ~stray(log.step.astype(np.int64))
     keep[1:] &= np.diff(log.step) != 0
-    return StepLog(log.row[keep], log.step[keep], log.clock_s[keep], log.duration_s[keep])
+    return LoggedSteps(log.row[keep], log.step[keep], log.clock_s[keep], log.duration_s[keep])
 
 
-def _again(log: StepLog) -> Mask:
+def _again(log: LoggedSteps) -> Mask:
     """The intervals that a restart costs: those up to it, and those of repeated steps, shape (n - 1,)."""
     again = np.zeros(len(log.step) - 1, bool)
     for at in np.flatnonzero(np.diff(log.step) < 0)[:1000]:
@@ -80,7 +80,7 @@ def _again(log: StepLog) -> Mask:
     return again
 
 
-def _told(log: StepLog, events: Sequence[Event]) -> "np.ndarray[tuple[int], np.dtype[np.str_]]":
+def _parts_of(log: LoggedSteps, events: Sequence[LogEvent]) -> "np.ndarray[tuple[int], np.dtype[np.str_]]":
     """The part that an event before each row names, "" if none does, shape (n - 1,)."""
     told = np.full(len(log.row) - 1, "", dtype="<U12")
     for one in events:

@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 
 from diagnose.commands.series.answer import Periodic, SeriesReport
-from diagnose.commands.series.beside_machine import with_machine
+from diagnose.commands.series.machine_part import with_machine
 from diagnose.commands.series.run_reports import goodput_of_runs, run_reports
 from diagnose.commands.series.stall_findings import stalls_of
 from diagnose.commands.series.suggested_capture import suggested_captures
@@ -15,7 +15,7 @@ from diagnose.series.change import Change
 from diagnose.series.change_points import ChangePoints
 from diagnose.series.job_changes import MOST_CHANGES, by_run, changes_at, points_of, surest
 from diagnose.series.not_told import NotTold
-from diagnose.series.tracks import Run, Series, Track
+from diagnose.series.tracks import LoggedRun, Series, Track
 
 _SHAPE = 60
 _AGAIN = "log at least 20 samples, each of the same number of steps"
@@ -28,7 +28,7 @@ def judged(series: Series) -> SeriesReport:
     told = changes_at(series, of_run)
     kept = surest(told)
     periodic = tuple(beat for of_one in of_run.values() for beat in _periodic(of_one))
-    stalls = stalls_of(series.runs or (Run(),), of_run)
+    stalls = stalls_of(series.runs or (LoggedRun(),), of_run)
     runs = run_reports(series, of_run, stalls)
     goodput, why = goodput_of_runs(runs)
     notes = [*series.notes, *_notes(series, points, told)]

@@ -10,7 +10,7 @@ from diagnose.commands.series.seen_stalls import time_of
 from diagnose.formulas import share
 from diagnose.series.change_points import ChangePoints
 from diagnose.series.not_told import NotTold
-from diagnose.series.tracks import Run, Series, Track
+from diagnose.series.tracks import LoggedRun, Series, Track
 
 _NO_CLOCK = NotTold(
     because="the log has no clock, so that time outside the steps does not show",
@@ -23,7 +23,7 @@ def run_reports(
 ) -> tuple[RunReport, ...]:
     """The runs that have samples, in their order; `points` by the name of the run."""
     reports = []
-    for run in series.runs or (Run(),):
+    for run in series.runs or (LoggedRun(),):
         tracks = [track for track in series.tracks if track.run == run.name and len(track)]
         if tracks:
             reports.append(
@@ -32,7 +32,9 @@ def run_reports(
     return tuple(reports)
 
 
-def _report(run: Run, tracks: Sequence[Track], points: Sequence[ChangePoints], stalls: Sequence[Stall]) -> RunReport:
+def _report(
+    run: LoggedRun, tracks: Sequence[Track], points: Sequence[ChangePoints], stalls: Sequence[Stall]
+) -> RunReport:
     first = tracks[0]
     whole = float(np.median([time_of(one) for one in points])) if points else 0.0
     slow = [row for one in points[:1] for row in _slow_rows(one)]

@@ -11,7 +11,7 @@ from diagnose.series.change_points import ChangePoints
 from diagnose.series.log_events import KINDS
 from diagnose.series.periodic import Beat
 from diagnose.series.stalls import LEAST_EXCESS, LEAST_SHARE, LONGEST_WINDOW, running_level
-from diagnose.series.tracks import Run, Track
+from diagnose.series.tracks import LoggedRun, Track
 
 _LISTED = 12  # slow samples of one period that are named one by one
 _SPECIFIC = 0.2  # of the samples: a kind of event before more of them explains no single one
@@ -22,7 +22,7 @@ _ALL = 0.8  # of the ranks
 
 
 @dataclass(frozen=True)
-class Seen:
+class SeenStall:
     """A stall of a run.
 
     Attributes:
@@ -54,7 +54,7 @@ class Seen:
     near: tuple[Near, ...] = ()
 
 
-def seen_in(run: Run, points: Sequence[ChangePoints]) -> tuple[Seen, ...]:
+def seen_in(run: LoggedRun, points: Sequence[ChangePoints]) -> tuple[SeenStall, ...]:
     """The stalls of a run, in order, those too small to be named included.
 
     Args:
@@ -79,7 +79,7 @@ def time_of(point: ChangePoints) -> float:
     return float(point.track.seconds.sum()) * point.track.steps_each + beats
 
 
-def looked_for(point: ChangePoints, step: int, last_step: int, share: float) -> Seen | None:
+def looked_for(point: ChangePoints, step: int, last_step: int, share: float) -> SeenStall | None:
     """The stall at steps where other runs have one, if the samples are slow enough; `share` of the run is the least."""
     track = point.track
     chosen = np.flatnonzero((track.step >= step) & (track.step <= last_step))
@@ -91,7 +91,7 @@ def looked_for(point: ChangePoints, step: int, last_step: int, share: float) -> 
     if float((track.seconds / level - 1)[chosen].mean()) < LEAST_EXCESS or cost < share * whole:
         return None
     time = float(track.seconds[chosen].sum()) * track.steps_each
-    return Seen(
+    return SeenStall(
         step, last_step, time, cost, cost / whole, track, (0,), _rows(track, int(chosen[0]), int(chosen[-1]) + 1)
     )
 
@@ -100,7 +100,7 @@ def _rows(track: Track, begin: int, end: int) -> tuple[int, ...]:
     return () if track.rows is None else tuple(int(row) for row in track.rows[begin:end])
 
 
-def _together(points: Sequence[ChangePoints], whole: float) -> list[Seen]:
+def _together(points: Sequence[ChangePoints], whole: float) -> list[SeenStall]:
     """The bursts of all tracks; bursts of several ranks at the same steps are one stall, of median time and cost."""
     listed = [
         (int(one.track.step[burst.begin]), int(one.track.step[burst.end - 1]), at, burst)
@@ -123,11 +123,11 @@ def _together(points: Sequence[ChangePoints], whole: float) -> list[Seen]:
         last = max(end for end, _, _ in cluster)
         ranks = tuple(sorted({one for _, one, _ in cluster}))
         rows = _rows(track, first.begin, first.end)
-        together.append(Seen(int(track.step[first.begin]), last, time, cost, cost / whole, track, ranks, rows))
+        together.append(SeenStall(int(track.step[first.begin]), last, time, cost, cost / whole, track, ranks, rows))
     return together
 
 
-def with_periods(seen: list[Seen]) -> list[Seen]:
+def with_periods(seen: list[SeenStall]) -> list[SeenStall]:
     """Stalls with the period that most of them keep: three or more, or two of which the first ends one period."""
     if len(seen) < 2:
         return seen
@@ -146,7 +146,7 @@ def with_periods(seen: list[Seen]) -> list[Seen]:
     return seen
 
 
-def _of_beat(beat: Beat, whole: float) -> list[Seen]:
+def _of_beat(beat: Beat, whole: float) -> list[SeenStall]:
     """Periodic slow samples: each on its own if they are few, else all as one."""
     track, extra = beat.samples, beat.extra_s
     times = track.seconds * track.steps_each
@@ -156,10 +156,10 @@ def _of_beat(beat: Beat, whole: float) -> list[Seen]:
     if count > _LISTED:
         step, rows = int(track.step[0]), _rows(track, 0, count)
         cost = float(extra.sum())
-        one = Seen(step, step, float(times.sum()), cost, cost / whole, track, (0,), rows, beat.every, count, count)
+        one = SeenStall(step, step, float(times.sum()), cost, cost / whole, track, (0,), rows, beat.every, count, count)
         return [one]
     return [
-        Seen(
+        SeenStall(
             int(track.step[at]),
             int(track.step[at]),
             float(times[at]),
@@ -175,7 +175,7 @@ def _of_beat(beat: Beat, whole: float) -> list[Seen]:
     ]
 
 
-def _intervals(run: Run, track: Track) -> dict[int, list[Near]]:
+def _intervals(run: LoggedRun, track: Track) -> dict[int, list[Near]]:
     """Events that the log holds before each row of the track, without kinds that occur before many rows."""
     if track.rows is None or not run.events:
         return {}
@@ -188,7 +188,7 @@ def _intervals(run: Run, track: Track) -> dict[int, list[Near]]:
     return told
 
 
-def _near(seen: Seen, told: dict[int, list[Near]]) -> tuple[Near, ...]:
+def _near(seen: SeenStall, told: dict[int, list[Near]]) -> tuple[Near, ...]:
     """Events between the row before a stall and its last one; the most informative kinds first, each once."""
     if not seen.rows or not told:
         return ()

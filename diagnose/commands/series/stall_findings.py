@@ -6,17 +6,17 @@ from dataclasses import replace
 from msgspec.structs import replace as with_words
 
 from diagnose.commands.series.answer import Recurs, Stall
-from diagnose.commands.series.seen_stalls import Seen, looked_for, seen_in, with_periods
+from diagnose.commands.series.seen_stalls import SeenStall, looked_for, seen_in, with_periods
 from diagnose.facts import duration
 from diagnose.series.change_points import ChangePoints
 from diagnose.series.stalls import LEAST_SHARE
-from diagnose.series.tracks import Run, Track
+from diagnose.series.tracks import LoggedRun, Track
 
 MOST_STALLS = 50  # of a run, the dearest
 _ALL = 0.8  # of the ranks
 
 
-def stalls_of(runs: Sequence[Run], points: Mapping[str, Sequence[ChangePoints]]) -> tuple[Stall, ...]:
+def stalls_of(runs: Sequence[LoggedRun], points: Mapping[str, Sequence[ChangePoints]]) -> tuple[Stall, ...]:
     """The stalls of all runs, in order of runs and steps; those that cost little and never recur are left out.
 
     Args:
@@ -35,13 +35,15 @@ def stalls_of(runs: Sequence[Run], points: Mapping[str, Sequence[ChangePoints]])
     return tuple(told)
 
 
-def _same(one: Seen, other: Seen) -> bool:
+def _same(one: SeenStall, other: SeenStall) -> bool:
     """Whether two stalls are at the same steps, as far as their logs show."""
     near = max(one.track.covers, other.track.covers)
     return one.step <= other.last_step + near and other.step <= one.last_step + near
 
 
-def _with_shared(name: str, seen: Mapping[str, Sequence[Seen]], points: Sequence[ChangePoints]) -> tuple[Seen, ...]:
+def _with_shared(
+    name: str, seen: Mapping[str, Sequence[SeenStall]], points: Sequence[ChangePoints]
+) -> tuple[SeenStall, ...]:
     """The stalls of a run, including those that are only certain because of the other runs."""
     own = list(seen[name])
     for other, theirs in seen.items():
@@ -54,7 +56,7 @@ def _with_shared(name: str, seen: Mapping[str, Sequence[Seen]], points: Sequence
     return tuple(with_periods(own) if inserted and all(one.count == 1 for one in own) else own)
 
 
-def _worth_naming(one: Seen, seen: Mapping[str, Sequence[Seen]]) -> bool:
+def _worth_naming(one: SeenStall, seen: Mapping[str, Sequence[SeenStall]]) -> bool:
     """Whether it costs enough by itself, with those of its period, or in another run."""
     if one.share >= LEAST_SHARE:
         return True
@@ -65,7 +67,10 @@ def _worth_naming(one: Seen, seen: Mapping[str, Sequence[Seen]]) -> bool:
 
 
 def _finding(
-    run: Run, one: Seen, seen: Mapping[str, Sequence[Seen]], points: Mapping[str, Sequence[ChangePoints]]
+    run: LoggedRun,
+    one: SeenStall,
+    seen: Mapping[str, Sequence[SeenStall]],
+    points: Mapping[str, Sequence[ChangePoints]],
 ) -> Stall:
     tracks = [point.track for point in points[run.name]]
     having = sum(any(_same(one, other) for other in theirs) for theirs in seen.values())
@@ -98,12 +103,12 @@ def _finding(
     return with_words(stall, says=spoken_stall(stall))
 
 
-def optimizer_step(tracks: Sequence[Track], one: Seen) -> int:
+def optimizer_step(tracks: Sequence[Track], one: SeenStall) -> int:
     """The optimizer step at which a stall begins, from 1."""
     return tracks[0].optimizer_step(one.step)
 
 
-def _gpu_hours(run: Run, one: Seen, tracks: int) -> float | None:
+def _gpu_hours(run: LoggedRun, one: SeenStall, tracks: int) -> float | None:
     """GPU-hours of a stall: of all GPUs if most ranks have it, else of those of the ranks that do."""
     if run.gpus is None:
         return None

@@ -45,9 +45,9 @@ def verdict(report: SeriesReport) -> Text:
     """The result in a line."""
     if report.not_told is not None:
         return Text("unknown", "bold yellow")
-    told = [f"{count} {what}" for count, what in _counted(report) if count]
-    if told:
-        return Text(" and ".join(told), "bold red")
+    lines = [f"{count} {what}" for count, what in _counted(report) if count]
+    if lines:
+        return Text(" and ".join(lines), "bold red")
     return Text("no change: the step time only fluctuates", "bold green")
 
 

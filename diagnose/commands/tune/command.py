@@ -24,12 +24,12 @@ from diagnose.commands.compare.command import noise_option
 from diagnose.commands.ledger.option import ledger_option
 from diagnose.commands.run.window import SETTLED
 from diagnose.commands.tune.answer import Rung, Settings, Tuning
-from diagnose.commands.tune.ladder import RUNS_AT_MOST, Interrupted, Ladder, Limits
-from diagnose.commands.tune.running import CONTROL, STEPS, JobRuns, Ran, Run, Window
+from diagnose.commands.tune.running import CONTROL, STEPS, CapturedSteps, EndedRun, JobRuns, Run
 from diagnose.commands.tune.settings import patches_of
-from diagnose.commands.tune.state import LADDER, PAGE, PATCH, TuneFolder, default_folder, folder_for
-from diagnose.commands.tune.text import LadderPage, render_end
-from diagnose.commands.tune.views import ladder_csv
+from diagnose.commands.tune.state import PAGE, PATCH, TABLE, TuneFolder, default_folder, folder_for
+from diagnose.commands.tune.text import TrialsPage, render_end
+from diagnose.commands.tune.trials import RUNS_AT_MOST, Interrupted, Trials, TuneLimits
+from diagnose.commands.tune.views import trials_csv
 from diagnose.errors import UserError, printable
 from diagnose.probes import protocol
 from diagnose.report.views.summary import About
@@ -125,21 +125,21 @@ def _climbed(folder: TuneFolder, command: tuple[str, ...], given: dict[str, Any]
     inherited = inherited_environment()
     if has_siblings(inherited):
         raise UserError("a tune starts the whole job itself", do="start one tune, which starts torchrun or srun")
-    page = LadderPage(terminal())
+    page = TrialsPage(terminal())
     for rung in known.rungs if known is not None else ():
         page.add(rung)
-    window = Window(given["steps"], skip=given["skip"], at_step=given["at_step"], control=given["control"])
+    window = CapturedSteps(given["steps"], skip=given["skip"], at_step=given["at_step"], control=given["control"])
     runs = _announced(JobRuns(argv, inherited, folder.path, window), folder)
 
     def tell(rung: Rung) -> None:
         page.add(rung)
-        _written(folder, ladder.tuning)
+        _written(folder, trials.tuning)
 
-    ladder = Ladder(folder, command, runs, _limits(given), tell)
+    trials = Trials(folder, command, runs, _limits(given), tell)
     try:
-        tuning = ladder.climb()
+        tuning = trials.climb()
     except (Interrupted, KeyboardInterrupt):
-        say(f"interrupted; finished runs kept: {len(ladder.tuning.rungs)}; go on: {_again(folder)}")
+        say(f"interrupted; finished runs kept: {len(trials.tuning.rungs)}; go on: {_again(folder)}")
         return INTERRUPTED
     except OSError as error:
         if error.filename != argv[0]:
@@ -154,29 +154,29 @@ def _climbed(folder: TuneFolder, command: tuple[str, ...], given: dict[str, Any]
 def _announced(runs: Run, folder: TuneFolder) -> Run:
     """The same runs, each announced on stderr when it begins."""
 
-    def run(number: int, settings: Settings, expected: Mapping[str, Any] | None, most_s: float | None) -> Ran:
+    def run(number: int, settings: Settings, expected: Mapping[str, Any] | None, most_s: float | None) -> EndedRun:
         say(f"run {number} begins; its output: {printable(os.path.join(_near(folder), f'run-{number}.log'))}")
         return runs(number, settings, expected, most_s)
 
     return run
 
 
-def _limits(given: dict[str, Any]) -> Limits:
+def _limits(given: dict[str, Any]) -> TuneLimits:
     budget, of_run = given["budget"], given["run_limit"]
-    return Limits(
+    return TuneLimits(
         runs=given["runs"],
         budget_s=None if budget is None else budget * _S_PER_HOUR,
         run_s=None if of_run is None else of_run * _S_PER_HOUR,
         allow_numerics=given["allow_numerics"],
         noise_share=given["noise"],
         repeats=not given["no_repeat"],
-        keeps_promises=not given["no_ledger"],
+        records_predictions=not given["no_ledger"],
     )
 
 
 def _written(folder: TuneFolder, tuning: Tuning) -> None:
     """Write the ladder as a table and a page, and the patch for `diagnose run --apply`."""
-    folder.put(LADDER, ladder_csv(tuning).encode())
+    folder.put(TABLE, trials_csv(tuning).encode())
     best = tuning.best
     patches = patches_of(best.settings) if best is not None else ()
     asked = [{"target": patch.target, "set": patch.set} for patch in patches]

@@ -1,4 +1,6 @@
-"""The ladder of `diagnose tune` as one self-contained page, in the style and under the policy of the report's."""
+"""The table of trials of `diagnose tune` as one self-contained page, in the style and under the policy of the
+report's.
+"""
 
 from pathlib import Path
 

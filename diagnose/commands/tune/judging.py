@@ -9,7 +9,7 @@ from diagnose.commands.compare.comparing import compare
 from diagnose.commands.tune.answer import Decision, Measured, Rung, Settings
 from diagnose.commands.tune.evidence import held_against, is_unclear, pairs_at_most, pooled
 from diagnose.commands.tune.proposals import Proposal
-from diagnose.commands.tune.running import Ran
+from diagnose.commands.tune.running import EndedRun
 from diagnose.commands.tune.settings import keys_of, merged, without
 from diagnose.diagnosis import Applied, Diagnosis
 from diagnose.diagnosis.terms import Estimate
@@ -19,7 +19,7 @@ _NS_PER_MS = 1e6
 _FULL = ("fp32", "tf32")  # precisions of matrix products without mixed precision
 
 
-def first_rung(ran: Ran, diagnosis: Diagnosis, file: str) -> Rung:
+def first_rung(ran: EndedRun, diagnosis: Diagnosis, file: str) -> Rung:
     """The job as it is."""
     return Rung(
         number=0,
@@ -34,7 +34,7 @@ def first_rung(ran: Ran, diagnosis: Diagnosis, file: str) -> Rung:
     )
 
 
-def failed_rung(number: int, proposal: Proposal, settings: Settings, ran: Ran) -> Rung:
+def failed_rung(number: int, proposal: Proposal, settings: Settings, ran: EndedRun) -> Rung:
     """A run that was not measured: what it tried is rolled back."""
     return Rung(
         number=number,
@@ -56,7 +56,7 @@ def judged_rung(
     number: int,
     proposal: Proposal,
     settings: Settings,
-    ran: Ran,
+    ran: EndedRun,
     runs: tuple[Diagnosis, Diagnosis, Diagnosis],
     noise_share: float | None,
     may_repeat: bool,
@@ -93,7 +93,7 @@ def judged_rung(
 def settled_rung(
     number: int,
     of: Rung,
-    ran: Ran,
+    ran: EndedRun,
     runs: tuple[Diagnosis, Diagnosis],
     earlier: Sequence[Estimate],
     noise_share: float | None,
@@ -127,13 +127,18 @@ def settled_rung(
     )
 
 
-def again_rung(number: int, of: Rung, ran: Ran) -> Rung:
+def again_rung(number: int, of: Rung, ran: EndedRun) -> Rung:
     """A run made once more, for another one to be held against."""
     return _repeated(number, of, ran)
 
 
 def held_rung(
-    number: int, of: Rung, ran: Ran, before: Diagnosis | None, earlier: Sequence[Estimate], noise_share: float | None
+    number: int,
+    of: Rung,
+    ran: EndedRun,
+    before: Diagnosis | None,
+    earlier: Sequence[Estimate],
+    noise_share: float | None,
 ) -> Rung:
     """The best run, made again at the end.
 
@@ -155,7 +160,7 @@ def held_rung(
     return replace(rung, decision=decision, achieved=pair, total=total)
 
 
-def _repeated(number: int, of: Rung, ran: Ran) -> Rung:
+def _repeated(number: int, of: Rung, ran: EndedRun) -> Rung:
     this = ran.diagnosis
     return Rung(
         number=number,
@@ -203,7 +208,7 @@ def _refused(own: Settings, this: Diagnosis) -> str:
 
 
 def measured(diagnosis: Diagnosis) -> Measured:
-    """The columns of the ladder, as far as the run has them."""
+    """The columns of the table of trials, as far as the run has them."""
     facts: Mapping[str, Any] = {fact.name: fact.value for fact in diagnosis.facts}
     side = compare(diagnosis, diagnosis).before
     on_gpu = diagnosis.steps.device_time_ns is not None

@@ -24,8 +24,8 @@ from diagnose.commands.tune.settings import (
     value_of,
 )
 from diagnose.diagnosis import Diagnosis, Finding, Patch, PlanStep, Speedup
+from diagnose.patch.job_framework import in_short
 from diagnose.patch.patches import reachable
-from diagnose.patch.worlds import in_short
 
 LARGEST_MICRO_BATCH = 4096
 _STILL_WAITS = 0.02  # of the step: below, more workers are not searched

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from diagnose import analysis
 from diagnose.capture.bundle import Bundle
 from diagnose.capture.command import environment
-from diagnose.capture.job import Job
+from diagnose.capture.job import RunningCommand
 from diagnose.commands.tune.answer import Settings
 from diagnose.diagnosis import Diagnosis
 from diagnose.errors import UserError, printable
@@ -34,7 +34,7 @@ _ERROR = re.compile(r"^[\w.]*(?:Error|Exception|Interrupt)\b.*", re.MULTILINE)
 
 
 @dataclass(frozen=True)
-class Window:
+class CapturedSteps:
     """The window that each run captures, in optimizer steps; the job ends after it. It is the same for all runs."""
 
     steps: int = STEPS
@@ -61,7 +61,7 @@ class Window:
 
 
 @dataclass(frozen=True)
-class Ran:
+class EndedRun:
     """The end of a run.
 
     Attributes:
@@ -81,7 +81,7 @@ class Ran:
     seconds: float = 0.0
 
 
-Run = Callable[[int, Settings, "Mapping[str, Any] | None", float | None], Ran]
+Run = Callable[[int, Settings, "Mapping[str, Any] | None", float | None], EndedRun]
 """Runs the job: number of the run, what it sets, what is expected of that, seconds that it may take."""
 
 
@@ -99,11 +99,11 @@ class JobRuns:
     argv: Sequence[str]
     inherited: Mapping[str, str]
     folder: Path
-    window: Window
+    window: CapturedSteps
 
     def __call__(
         self, number: int, settings: Settings, expected: Mapping[str, Any] | None, most_s: float | None
-    ) -> Ran:
+    ) -> EndedRun:
         """Run the job with the settings.
 
         Raises:
@@ -117,15 +117,15 @@ class JobRuns:
         try:
             with log.open("wb") as file:
                 env = environment(self.inherited, config, bundle.marks, request)
-                job = Job(self.argv, env, stdout=file.fileno(), stderr=file.fileno())
+                job = RunningCommand(self.argv, env, stdout=file.fileno(), stderr=file.fileno())
                 code, cut = _ended(job, most_s)
-            ran = Ran("interrupted", code) if cut == "interrupted" else _outcome(bundle, log, code, cut)
+            ran = EndedRun("interrupted", code) if cut == "interrupted" else _outcome(bundle, log, code, cut)
         finally:
             bundle.tidy()
         return replace(ran, bundle=bundle.folder.name, seconds=time.monotonic() - began)
 
 
-def _ended(job: Job, most_s: float | None) -> tuple[int, str]:
+def _ended(job: RunningCommand, most_s: float | None) -> tuple[int, str]:
     """The exit code once the job has ended, and "interrupted" or why it was ended; "" if it ended by itself."""
     began, cut = time.monotonic(), ""
     with job.forwarding():
@@ -141,23 +141,23 @@ def _ended(job: Job, most_s: float | None) -> tuple[int, str]:
         return job.exit_code(), "interrupted" if job.asked_to_end else cut
 
 
-def _outcome(bundle: Bundle, log: Path, code: int, cut: str) -> Ran:
+def _outcome(bundle: Bundle, log: Path, code: int, cut: str) -> EndedRun:
     written, tail = bundle.written(), _tail(log)
     if code and (code == _KILLED or _OUT_OF_MEMORY.search(tail)):
-        return Ran(
+        return EndedRun(
             "oom", code, "out of memory" if code != _KILLED else "killed, as the kernel does without memory left"
         )
     if cut or code:
-        return Ran("failed", code, cut or f"it ended with {code}: {_last_error(tail)}")
+        return EndedRun("failed", code, cut or f"it ended with {code}: {_last_error(tail)}")
     if not written.traces or written.missing:
         told = (*written.errors.values(), *bundle.cut().values())
         why = next(filter(None, told), "") or bundle.why_empty()
-        return Ran("failed", code, f"nothing was captured: {printable(why)}")
+        return EndedRun("failed", code, f"nothing was captured: {printable(why)}")
     try:
         diagnosis = analysis.analyze(bundle.folder)
     except UserError as error:
-        return Ran("failed", code, f"its capture cannot be used: {error.what}")
-    return Ran("ok", code, diagnosis=diagnosis)
+        return EndedRun("failed", code, f"its capture cannot be used: {error.what}")
+    return EndedRun("ok", code, diagnosis=diagnosis)
 
 
 def _tail(log: Path) -> str:

@@ -24,7 +24,7 @@ from diagnose.errors import UserError, printable
 from diagnose.probes.protocol import RUNS
 from diagnose.trace.parts import held, part_of, remove_abandoned
 
-STATE, LOCK, LADDER, PAGE, PATCH = "tune.json", "tune.lock", "ladder.csv", "tune.html", "patch.json"
+STATE, LOCK, TABLE, PAGE, PATCH = "tune.json", "tune.lock", "ladder.csv", "tune.html", "patch.json"
 _MARK = b"the lock of a tune by diagnose\n"
 PATIENCE_S = 600.0
 _LOOK_EVERY_S = 0.5

@@ -1,4 +1,4 @@
-"""The ladder of `diagnose tune` on a terminal: a row as soon as a run is judged, and the end."""
+"""The table of trials of `diagnose tune` on a terminal: a row as soon as a run is judged, and the end."""
 
 from rich.console import Console
 from rich.text import Text
@@ -26,7 +26,7 @@ _REST = 43  # cells of a row without its change and its figures
 _STYLES = {"kept": "bold green", "rolled back": "dim", "refused": "dim"}
 
 
-class LadderPage:
+class TrialsPage:
     """Prints rows below headings that the first run decides."""
 
     def __init__(self, console: Console) -> None:

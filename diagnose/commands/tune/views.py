@@ -1,4 +1,4 @@
-"""A ladder of runs in words and columns that every form of its report shares."""
+"""The trials of a tune in words and columns that every form of its report shares."""
 
 import csv
 import io
@@ -23,7 +23,7 @@ COLUMNS = (
     "tokens_per_s_per_gpu",
     "memory_gb",
 )
-"""Of a ladder, as `benchmarks/ladder.csv` has them."""
+"""Of a table of trials, as `benchmarks/ladder.csv` has them."""
 _FURTHER = (
     "decision",
     "rule",
@@ -72,7 +72,7 @@ class RungView:
 
 @dataclass(frozen=True)
 class TuningView:
-    """The ladder with its headings, the lines to type and the changes left, each with what to do."""
+    """The table of trials with its headings, the lines to type and the changes left, each with what to do."""
 
     result: str
     command: str
@@ -121,8 +121,8 @@ def _inside(rung: Rung) -> str:
     return {"as": "as predicted", "more": "more than predicted", "less": "less than predicted"}.get(stands, "")
 
 
-def ladder_csv(tuning: Tuning) -> str:
-    """The ladder with the columns of `benchmarks/ladder.csv`, followed by the predicted and achieved speed."""
+def trials_csv(tuning: Tuning) -> str:
+    """The table of trials with the columns of `benchmarks/ladder.csv`, followed by the predicted and achieved speed."""
     into = io.StringIO()
     writer = csv.writer(into, lineterminator="\n")
     writer.writerow(["source", "row", *COLUMNS, "outcome", *_FURTHER])
@@ -139,7 +139,9 @@ def _further(rung: Rung) -> list[str]:
 
 
 def known_columns(first: Measured | None) -> tuple[str, ...]:
-    """The columns that the first run knows, and so the ladder shows; a job without GPUs has no count of them."""
+    """The columns that the first run knows, and so the table of trials shows; a job without GPUs has no count of
+    them.
+    """
     if first is None:
         return ()
     return tuple(name for name in SHOWN if getattr(first, name) is not None and (name != "gpus" or first.gpus))

@@ -4,7 +4,7 @@ import numpy as np
 
 from diagnose.arrays import Ints, Mask
 from diagnose.facts import Unknown, Value, analysis_option, another_run, nothing_helps
-from diagnose.formulas.size_curve import Links
+from diagnose.formulas.size_curve import GroupLinks
 from diagnose.metrics.communication.ddp import searches_unused_parameters
 from diagnose.metrics.communication.job_size import nodes, world_size
 from diagnose.metrics.measured import Measured
@@ -64,17 +64,17 @@ def buckets_rebuilt(m: Measured) -> Value:
     )
 
 
-def _links(m: Measured) -> Links | Unknown:
+def _links(m: Measured) -> GroupLinks | Unknown:
     """The links that collectives of all ranks use."""
     count, size = nodes(m), world_size(m)
     if isinstance(count, Unknown) or isinstance(size, Unknown):
         return count if isinstance(count, Unknown) else NO_SIZES
     network = m.settings.network_gbs
     if int(count) > 1:
-        return NO_NETWORK if network is None else Links("", None, int(size), int(count), network)
+        return NO_NETWORK if network is None else GroupLinks("", None, int(size), int(count), network)
     if m.gpu_info is None or m.gpu_info.nvlink_one_way_gbs is None:
         return Unknown("the GPU has no NVLink, or the table does not know it", another_run("compare with nccl-tests"))
-    return Links(m.gpu_info.measured_node, m.gpu_info.nvlink_one_way_gbs, int(size))
+    return GroupLinks(m.gpu_info.measured_node, m.gpu_info.nvlink_one_way_gbs, int(size))
 
 
 @metric("bytes")

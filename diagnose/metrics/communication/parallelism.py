@@ -18,13 +18,13 @@ from diagnose.trace.vocabulary import BACKWARD
 @metric("share", STEP)
 def all_to_all_share(m: Measured) -> Value:
     """Exposed all-to-all, transfer and waiting, by which experts of a mixture or parts of a sequence are exchanged."""
-    return _untold(m) or _exposed(m, m.messages.kind == "alltoall")
+    return _unknown(m) or _exposed(m, m.messages.kind == "alltoall")
 
 
 @metric("share", STEP)
 def send_receive_share(m: Measured) -> Value:
     """Exposed sends and receives, transfer and waiting, by which the stages of a pipeline pass on their work."""
-    return _untold(m) or _exposed(m, m.messages.kind == SEND_RECEIVE)
+    return _unknown(m) or _exposed(m, m.messages.kind == SEND_RECEIVE)
 
 
 @metric("share", STEP)
@@ -50,7 +50,7 @@ def forward_reduction_share(m: Measured) -> Value:
     return _exposed(m, reductions & (m.messages.bytes >= LEAST_BYTES))
 
 
-def _untold(m: Measured) -> Unknown | None:
+def _unknown(m: Measured) -> Unknown | None:
     """The reason why sends cannot be distinguished from all-to-all: kernels lack the fields of a collective."""
     sent = m.messages
     return NO_SIZES if ((sent.kind == SEND_RECEIVE) & (sent.ranks == NOT_RECORDED)).any() else None

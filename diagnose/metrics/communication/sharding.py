@@ -150,7 +150,7 @@ def shards_across_nodes(m: Measured) -> Value:
     if isinstance(ranks, Unknown):
         return ranks
     stated = m.timeline.trace.distributed
-    world = stated.world_size if stated else None
-    if isinstance(count, Unknown) or world is None:
+    world_size = stated.world_size if stated else None
+    if isinstance(count, Unknown) or world_size is None:
         return count if isinstance(count, Unknown) else NO_GATHER
-    return int(ranks) > world / float(count)
+    return int(ranks) > world_size / float(count)

@@ -34,7 +34,7 @@ def straggler_share(m: Measured) -> Value:
         return m.device_unseen
     if _single_process(m):
         return 0.0
-    return _unless_suspected(m, m.job.straggler_share)
+    return _unless_too_few_steps(m, m.job.straggler_share)
 
 
 @metric("share", STEP, needs_gpu=False)
@@ -48,7 +48,7 @@ def straggler_cure_share(m: Measured) -> Value:
         return m.device_unseen
     if _single_process(m):
         return 0.0
-    return _unless_suspected(m, m.job.straggler_cure_share[1])
+    return _unless_too_few_steps(m, m.job.straggler_cure_share[1])
 
 
 @metric("share", STEP, needs_gpu=False)
@@ -57,7 +57,7 @@ def least_straggler_cure_share(m: Measured) -> Value:
     together. If that replay misses the measured step, it is their own lag behind the slowest of the others, as far as
     the others are seen waiting for them; 0 in a pipeline.
     """
-    return _unless_suspected(m, m.job.straggler_cure_share[0])
+    return _unless_too_few_steps(m, m.job.straggler_cure_share[0])
 
 
 @metric("flag", needs_gpu=False)
@@ -66,9 +66,9 @@ def late_rank_may_be_missing(m: Measured) -> Value:
     return m.job.late_rank_missing is not None
 
 
-def _unless_suspected(m: Measured, share: float) -> Value:
+def _unless_too_few_steps(m: Measured, share: float) -> Value:
     """The share, unless the ranks were not matched, one is missing, or the steps are too few to name a late one."""
-    return m.job.undivided or m.job.suspicion or share
+    return m.job.undivided or m.job.too_few_steps or share
 
 
 def _single_process(m: Measured) -> bool:

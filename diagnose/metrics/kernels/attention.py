@@ -11,7 +11,7 @@ from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 from diagnose.metrics.run.device import compute_capability
 from diagnose.metrics.unknowns import NO_SHAPES
-from diagnose.roofline.calls import Call, call_of
+from diagnose.roofline.calls import OperatorCall, call_of
 from diagnose.roofline.owners import distinct
 from diagnose.trace.vocabulary import OPS
 
@@ -82,7 +82,7 @@ def flash_blocked_by(m: Measured) -> Value:
     return max(sorted(reasons), key=reasons.__getitem__)
 
 
-def _calls(m: Measured) -> list[tuple[Call, int]]:
+def _calls(m: Measured) -> list[tuple[OperatorCall, int]]:
     """The distinct calls off the flash path, and how often each is made."""
     trace = m.timeline.trace
     rows = np.flatnonzero(trace.named_in(lambda name: name == _EFFICIENT or name.startswith(MATH), *OPS))
@@ -91,7 +91,7 @@ def _calls(m: Measured) -> list[tuple[Call, int]]:
     return list(zip(calls, np.bincount(which).tolist(), strict=True))
 
 
-def _reason(call: Call) -> str:
+def _reason(call: OperatorCall) -> str:
     if call.precision == "fp32":
         return "fp32"
     if call.sizes(0) and call.sizes(0)[-1] > _LARGEST_HEAD:

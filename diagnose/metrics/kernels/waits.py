@@ -23,7 +23,7 @@ _NO_OPERATORS = Unknown(
 _NO_WAITS = Unknown("no call waits for the device", nothing_helps("the host runs ahead of it"))
 
 
-class Wait(msgspec.Struct, frozen=True):
+class WaitingCalls(msgspec.Struct, frozen=True):
     """The kind of call that takes the host longest: its name, and its caller, None if that is not known."""
 
     call: str
@@ -46,7 +46,7 @@ def sync_by(m: Measured) -> Value:
     return (wait.by or _NO_OPERATORS) if wait else _NO_WAITS
 
 
-def _longest(m: Measured) -> Wait | None:
+def _longest(m: Measured) -> WaitingCalls | None:
     trace, rows = m.timeline.trace, _waits(m)
     if not len(rows):
         return None
@@ -56,7 +56,7 @@ def _longest(m: Measured) -> Wait | None:
     by = np.select([reader < 0, *others], [0, 2, 3], 1)
     kinds, which = owners.distinct(trace.name[rows], by)
     name, who = kinds[:, np.argmax(np.bincount(which, weights=trace.dur[rows]))].tolist()
-    return Wait(trace.names[name], _BY[who] if len(operators) else None)
+    return WaitingCalls(trace.names[name], _BY[who] if len(operators) else None)
 
 
 def _waits(m: Measured) -> Ints:

@@ -22,8 +22,8 @@ def sampled(samples: StackSamples) -> ThreadWork | Unknown:
     whole = max(samples.samples, sum(stack.samples for stack in stacks))
     in_user_code = sum(stack.samples for stack in stacks if stack.frames)
     if in_user_code < FEWEST_SAMPLES:
-        told = f"{in_user_code} of {whole} samples of the training thread show your code"
-        return Unknown(f"{told}: fewer than {FEWEST_SAMPLES} name no line", _more(samples.steps, in_user_code, whole))
+        text = f"{in_user_code} of {whole} samples of the training thread show your code"
+        return Unknown(f"{text}: fewer than {FEWEST_SAMPLES} name no line", _more(samples.steps, in_user_code, whole))
     return ThreadWork(
         stacks=spent(samples),
         whole=whole,

@@ -57,9 +57,9 @@ def cut_capture(m: Measured) -> Value:
         cut.append("shapes of tensors are not recorded")
     if cut and (because := m.record.text("recording.cut_because")):
         cut.append(because)
-    ranks, world = m.record.number("recording.recorded_ranks"), m.record.number("world_size")
-    if ranks is not None and world is not None and ranks < world:
-        cut.append(f"{ranks:.0f} of {world:.0f} ranks record by choice, the others keep step times")
+    ranks, world_size = m.record.number("recording.recorded_ranks"), m.record.number("world_size")
+    if ranks is not None and world_size is not None and ranks < world_size:
+        cut.append(f"{ranks:.0f} of {world_size:.0f} ranks record by choice, the others keep step times")
     return "; ".join(cut) or "none"
 
 

@@ -54,7 +54,7 @@ def _place(row: Row, line: object) -> str:
     return f"{row['file']}:{line} in {row['function']}"
 
 
-def _told(places: Counter[str]) -> Value:
+def _places(places: Counter[str]) -> Value:
     if not places:
         return Unknown("there is none", _NONE)
     listed = [f"{place}{f', {count} times' if count > 1 else ''}" for place, count in places.most_common(_SHOWN)]
@@ -82,7 +82,7 @@ def graph_breaks(m: Measured) -> Value:
 @metric("text", needs_gpu=False)
 def graph_break_lines(m: Measured) -> Value:
     """The lines of these graph breaks, and torch's reason for each."""
-    return _from(m, lambda rows: _told(_broken(rows)))
+    return _from(m, lambda rows: _places(_broken(rows)))
 
 
 @metric("count", needs_gpu=False)
@@ -94,7 +94,7 @@ def recompilations(m: Measured) -> Value:
 @metric("text", needs_gpu=False)
 def recompiled_lines(m: Measured) -> Value:
     """The code that was recompiled, and the reason."""
-    return _from(m, lambda rows: _told(_again(rows)))
+    return _from(m, lambda rows: _places(_again(rows)))
 
 
 @metric("count", needs_gpu=False)
@@ -106,4 +106,4 @@ def failed_compilations(m: Measured) -> Value:
 @metric("text", needs_gpu=False)
 def failed_compilation_lines(m: Measured) -> Value:
     """The code that failed to compile, and the kind of the error."""
-    return _from(m, lambda rows: _told(_failed(rows)))
+    return _from(m, lambda rows: _places(_failed(rows)))

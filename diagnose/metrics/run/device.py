@@ -38,15 +38,15 @@ def gpu_vendor(m: Measured) -> Value:
     line, board = m.timeline, m.gpu_info
     calls = line.trace.name[line.gpu.launch[line.gpu.launch >= 0]]
     vendor = (
-        _told(_BY_NAME, [line.device_name])
-        or _told(_BY_CALL, (line.trace.names[name] for name in distinct(calls)))
+        _vendor_of(_BY_NAME, [line.device_name])
+        or _vendor_of(_BY_CALL, (line.trace.names[name] for name in distinct(calls)))
         or ("AMD" if board is not None and board.is_amd else "")
-        or _told(_BY_KERNEL, (line.trace.names[name] for name in distinct(line.trace.name[line.gpu.row])))
+        or _vendor_of(_BY_KERNEL, (line.trace.names[name] for name in distinct(line.trace.name[line.gpu.row])))
     )
     return vendor or Unknown("the trace names no device", capture_setting("a torch that writes deviceProperties"))
 
 
-def _told(vendors: Vendors, names: Iterable[str]) -> str:
+def _vendor_of(vendors: Vendors, names: Iterable[str]) -> str:
     """The vendor whose pattern most of the names match; "" if none does."""
     counts = Counter(vendor for name in names for vendor, pattern in vendors.items() if pattern.search(name))
     return max(counts, key=lambda vendor: counts[vendor], default="")

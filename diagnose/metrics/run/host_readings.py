@@ -5,7 +5,7 @@ from diagnose.formulas import share
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 from diagnose.metrics.run.clocks import read
-from diagnose.trace.readings import Reading, limit, reading, total
+from diagnose.trace.readings import QuantityRange, limit, reading, total
 
 _NS = 1e9
 
@@ -22,7 +22,7 @@ def quota_wait_share(m: Measured) -> Value:
     return read(m, _share(reading(m.record, "throttled_ns", "rates")))
 
 
-def _share(rate: Reading | None) -> float | None:
+def _share(rate: QuantityRange | None) -> float | None:
     return None if rate is None else min(rate.median / _NS, 1.0)
 
 

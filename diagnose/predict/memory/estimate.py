@@ -1,4 +1,4 @@
-"""The memory ledger of a job before it runs: what each rank holds, by part, and whether the GPU has as much."""
+"""The memory estimate of a job before it runs: what each rank holds, by part, and whether the GPU has as much."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ _GATHERED_BLOCKS = 2  # the one that computes and the next
 
 
 @dataclass(frozen=True)
-class Part:
+class EstimatedPart:
     """One part of a rank's memory.
 
     Attributes:
@@ -28,7 +28,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class MemoryLedger:
+class MemoryEstimate:
     """The peak memory of the ranks of one pipeline stage. The parts add up to `total_bytes`.
 
     Attributes:
@@ -38,7 +38,7 @@ class MemoryLedger:
     """
 
     stage: int
-    parts: tuple[Part, ...]
+    parts: tuple[EstimatedPart, ...]
     capacity_bytes: int
 
     @property
@@ -71,17 +71,17 @@ class MemoryLedger:
         return sum(part.bytes for part in self.parts if part.name == name)
 
 
-def memory_ledger(plan: JobPlan) -> MemoryLedger:
-    """The ledger of the fullest pipeline stage."""
-    return max(stage_ledgers(plan), key=lambda ledger: ledger.total_bytes)
+def memory_estimate(plan: JobPlan) -> MemoryEstimate:
+    """The estimate of the fullest pipeline stage."""
+    return max(stage_estimates(plan), key=lambda estimate: estimate.total_bytes)
 
 
-def stage_ledgers(plan: JobPlan) -> tuple[MemoryLedger, ...]:
-    """The ledger of each pipeline stage. The first has most micro-batches in flight, the last the logits."""
-    return tuple(_ledger(plan, stage) for stage in range(plan.sharding.pp))
+def stage_estimates(plan: JobPlan) -> tuple[MemoryEstimate, ...]:
+    """The estimate of each pipeline stage. The first has most micro-batches in flight, the last the logits."""
+    return tuple(_stage_estimate(plan, stage) for stage in range(plan.sharding.pp))
 
 
-def _ledger(plan: JobPlan, stage: int) -> MemoryLedger:
+def _stage_estimate(plan: JobPlan, stage: int) -> MemoryEstimate:
     held = _training_state(plan, stage)
     taken = _activations(plan, stage) | {
         "logits and loss": _loss(plan, stage),
@@ -89,12 +89,12 @@ def _ledger(plan: JobPlan, stage: int) -> MemoryLedger:
     }
     fragmentation = FRAGMENTATION_SHARE * sum(taken.values())
     parts = [
-        *(Part(name, round(size)) for name, size in held.items()),
-        *(Part(name, round(size), transient=True) for name, size in taken.items()),
-        Part("fragmentation", round(fragmentation), transient=True),
-        Part("CUDA context", CONTEXT_BYTES),
+        *(EstimatedPart(name, round(size)) for name, size in held.items()),
+        *(EstimatedPart(name, round(size), transient=True) for name, size in taken.items()),
+        EstimatedPart("fragmentation", round(fragmentation), transient=True),
+        EstimatedPart("CUDA context", CONTEXT_BYTES),
     ]
-    return MemoryLedger(stage, tuple(part for part in parts if part.bytes), plan.gpu.memory_bytes)
+    return MemoryEstimate(stage, tuple(part for part in parts if part.bytes), plan.gpu.memory_bytes)
 
 
 def stage_parameters(plan: JobPlan, stage: int) -> float:

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 from diagnose.errors import WrongUsage
 from diagnose.formulas.model import ModelShape
 from diagnose.hardware import Gpu
-from diagnose.predict.memory.precision import Optimizer, Precision, optimizer_of, precision_of
+from diagnose.predict.memory.precision import Optimizer, PrecisionBytes, optimizer_of, precision_of
 
 Attention = Literal["eager", "sdpa", "flash"]
 Checkpointing = Literal["none", "selective", "full"]
@@ -108,7 +108,7 @@ class JobPlan:
         check_sharding(self.model, self.sharding)
 
     @property
-    def precision(self) -> Precision:
+    def precision(self) -> PrecisionBytes:
         """Bytes of its values."""
         return precision_of(self.dtype)
 

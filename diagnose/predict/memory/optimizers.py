@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from diagnose.predict.memory.estimate import memory_ledger, optimizer_bytes
+from diagnose.predict.memory.estimate import memory_estimate, optimizer_bytes
 from diagnose.predict.memory.job import JobPlan
 
 ROUNDED = "rounds the states"
@@ -37,7 +37,7 @@ class OptimizerChoice:
         plan: the job with it.
         parameter_bytes: states and master weight of each parameter, before ZeRO divides them.
         state_bytes: the same on the fullest rank.
-        total_bytes: of the rank's ledger.
+        total_bytes: of the rank's estimate.
         numerics: what it does to training; "" for the optimizer that runs.
     """
 
@@ -56,12 +56,12 @@ def optimizer_choices(plan: JobPlan) -> tuple[OptimizerChoice, ...]:
 
 def _choice(plan: JobPlan, name: str, numerics: str) -> OptimizerChoice:
     changed = replace(plan, optimizer=name)
-    ledger = memory_ledger(changed)
+    estimate = memory_estimate(changed)
     return OptimizerChoice(
         name=SPOKEN[name],
         plan=changed,
         parameter_bytes=optimizer_bytes(changed) + changed.precision.master_bytes,
-        state_bytes=ledger.bytes_of("optimizer states") + ledger.bytes_of("master weights"),
-        total_bytes=ledger.total_bytes,
+        state_bytes=estimate.bytes_of("optimizer states") + estimate.bytes_of("master weights"),
+        total_bytes=estimate.total_bytes,
         numerics=numerics,
     )

@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Precision:
+class PrecisionBytes:
     """Bytes of each value.
 
     Attributes:
@@ -35,15 +35,15 @@ class Precision:
 
 
 PRECISIONS = {
-    "fp32": Precision(4, 4, 4, 0, 4, "fp32"),
-    "tf32": Precision(4, 4, 4, 0, 4, "tf32"),
-    "bf16-mixed": Precision(4, 2, 4, 0, 4, "bf16"),
-    "fp16-mixed": Precision(4, 2, 4, 0, 4, "fp16"),
-    "bf16": Precision(2, 2, 2, 0, 2, "bf16"),
-    "fp16": Precision(2, 2, 2, 0, 2, "fp16"),
-    "bf16-master": Precision(2, 2, 2, 4, 4, "bf16"),
-    "fp16-master": Precision(2, 2, 2, 4, 4, "fp16"),
-    "bf16-master-fp32-grads": Precision(2, 2, 4, 4, 4, "bf16"),
+    "fp32": PrecisionBytes(4, 4, 4, 0, 4, "fp32"),
+    "tf32": PrecisionBytes(4, 4, 4, 0, 4, "tf32"),
+    "bf16-mixed": PrecisionBytes(4, 2, 4, 0, 4, "bf16"),
+    "fp16-mixed": PrecisionBytes(4, 2, 4, 0, 4, "fp16"),
+    "bf16": PrecisionBytes(2, 2, 2, 0, 2, "bf16"),
+    "fp16": PrecisionBytes(2, 2, 2, 0, 2, "fp16"),
+    "bf16-master": PrecisionBytes(2, 2, 2, 4, 4, "bf16"),
+    "fp16-master": PrecisionBytes(2, 2, 2, 4, 4, "fp16"),
+    "bf16-master-fp32-grads": PrecisionBytes(2, 2, 4, 4, 4, "bf16"),
 }
 """By name. "bf16" holds everything in bf16; "-mixed" is autocast over fp32 weights; "-master" computes with 16-bit
 weights and updates fp32 copies (DeepSpeed); with "-fp32-grads" gradients are summed up in fp32 (Megatron, nanotron)."""
@@ -63,7 +63,7 @@ class Optimizer:
     fixed_bytes: float = 0.0
     factored: bool = False
 
-    def state_bytes(self, precision: Precision, factored_share: float) -> float:
+    def state_bytes(self, precision: PrecisionBytes, factored_share: float) -> float:
         """Bytes of optimizer state of each parameter.
 
         Args:
@@ -90,7 +90,7 @@ OPTIMIZERS = {
 bitsandbytes has it). Adafactor without a first moment (Shazeer and Stern 2018), as transformers sets it up."""
 
 
-def precision_of(name: str) -> Precision:
+def precision_of(name: str) -> PrecisionBytes:
     """The precision of that name.
 
     Raises:

@@ -24,7 +24,7 @@ _OPTIMIZERS |= {"Lion": "lion", "Lion8bit": "lion-8bit", "Adafactor": "adafactor
 _ZERO_OF_STRATEGY = {"NO_SHARD": 0, "SHARD_GRAD_OP": 2, "FULL_SHARD": 3}
 
 
-class NotTold(Exception):
+class NotRecorded(Exception):
     """A part of the job that the record does not contain."""
 
 
@@ -32,7 +32,7 @@ def recorded_plan(m: Measured) -> JobPlan | str:
     """The plan of the captured job, or why its memory cannot be counted."""
     try:
         return _plan(m)
-    except NotTold as untold:
+    except NotRecorded as untold:
         return str(untold)
     except UserError as error:
         return error.what
@@ -41,9 +41,9 @@ def recorded_plan(m: Measured) -> JobPlan | str:
 def _plan(m: Measured) -> JobPlan:
     record = m.record
     if not record:
-        raise NotTold(WITHOUT_RECORD)
+        raise NotRecorded(WITHOUT_RECORD)
     if record.flag("compiled"):
-        raise NotTold("torch.compile decides what is kept for the backward pass")
+        raise NotRecorded("torch.compile decides what is kept for the backward pass")
     micro_batch, seq_len = _batch(record)
     attention = ATTENTIONS.get(record.text("model.attn_implementation") or "")
     return JobPlan(
@@ -65,7 +65,7 @@ def _plan(m: Measured) -> JobPlan:
 
 def _gpu(m: Measured) -> Gpu:
     if not m.timeline.has_gpu:
-        raise NotTold("no GPU was seen")
+        raise NotRecorded("no GPU was seen")
     return _known(m.gpu_info, "the GPU is not in the table of boards")
 
 
@@ -73,7 +73,7 @@ def _model(m: Measured) -> ModelShape:
     shape = _known(model_shape(m), "the record does not contain the sizes of the model")
     everything, trained = m.record.number("model.parameters"), m.record.number("model.trainable")
     if everything is None or everything != trained:
-        raise NotTold("a part of the model is frozen, or it is not recorded that none is")
+        raise NotRecorded("a part of the model is frozen, or it is not recorded that none is")
     return shape
 
 
@@ -81,7 +81,7 @@ def _batch(record: CaptureRecord) -> tuple[int, int]:
     """Sequences and tokens of the last micro-batch."""
     sizes = record.get("batch.shapes.input_ids")
     if not sizes or len(sizes) != 2 or not all(sizes):
-        raise NotTold("the batch has no tokens, or their shape is not recorded")
+        raise NotRecorded("the batch has no tokens, or their shape is not recorded")
     return int(sizes[0]), int(sizes[1])
 
 
@@ -89,7 +89,7 @@ def _dtype(record: CaptureRecord) -> str:
     """The type of most weights, and what the Trainer casts them to."""
     counts = record.get("model.dtypes")
     if not counts:
-        raise NotTold("the types of the weights are not recorded")
+        raise NotRecorded("the types of the weights are not recorded")
     held = max(counts, key=counts.get)
     cast = next((name for name in ("bf16", "fp16") if record.flag(f"training_arguments.{name}")), None)
     if held == "float32":
@@ -98,15 +98,15 @@ def _dtype(record: CaptureRecord) -> str:
 
 
 def _sharding(record: CaptureRecord) -> Sharding:
-    world = int(record.number("world_size") or 1)
+    world_size = int(record.number("world_size") or 1)
     _sharded_by(record.text("training_loop"))
     if record.get("fsdp") is not None:
         strategy = record.text("fsdp.sharding_strategy") or "FULL_SHARD"  # fully_shard has no other
         zero = _known(_ZERO_OF_STRATEGY.get(strategy), f"{strategy} divides by an unknown number of ranks")
-        return Sharding(dp=world, zero=zero)
-    if world > 1 and record.get("ddp") is None:
-        raise NotTold("how the ranks divide the model is not recorded")
-    return Sharding(dp=world)
+        return Sharding(dp=world_size, zero=zero)
+    if world_size > 1 and record.get("ddp") is None:
+        raise NotRecorded("how the ranks divide the model is not recorded")
+    return Sharding(dp=world_size)
 
 
 def _sharded_by(loop: str | None) -> None:
@@ -114,12 +114,12 @@ def _sharded_by(loop: str | None) -> None:
     try:
         unrecorded = "" if loop is None else named(loop).unrecorded
     except LookupError as unknown:
-        raise NotTold(str(unknown)) from None
+        raise NotRecorded(str(unknown)) from None
     if unrecorded:
-        raise NotTold(f"{unrecorded} is not recorded")
+        raise NotRecorded(f"{unrecorded} is not recorded")
 
 
 def _known(value: Value | None, because: str) -> Value:
     if value is None:
-        raise NotTold(because)
+        raise NotRecorded(because)
     return value

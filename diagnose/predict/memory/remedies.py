@@ -3,14 +3,14 @@
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
-from diagnose.predict.memory.estimate import memory_ledger
+from diagnose.predict.memory.estimate import memory_estimate
 from diagnose.predict.memory.job import JobPlan
 
 MOST_SEQUENCES = 1 << 16  # nobody trains with a larger micro-batch
 
 
 @dataclass(frozen=True)
-class Remedy:
+class MemoryRemedy:
     """One change of the job and what it makes room for.
 
     Attributes:
@@ -31,7 +31,7 @@ def largest_micro_batch(plan: JobPlan, taken: float = 1.0) -> int:
 
     Args:
         plan: the job.
-        taken: what it takes over what the ledger counts.
+        taken: what it takes over what the estimate counts.
     """
     fits, too_many = 0, 1
     while too_many <= MOST_SEQUENCES and _fits(plan, too_many, taken):
@@ -43,18 +43,18 @@ def largest_micro_batch(plan: JobPlan, taken: float = 1.0) -> int:
 
 
 def _fits(plan: JobPlan, micro_batch: int, taken: float) -> bool:
-    ledger = memory_ledger(replace(plan, micro_batch=micro_batch))
-    return ledger.total_bytes * taken <= ledger.capacity_bytes
+    estimate = memory_estimate(replace(plan, micro_batch=micro_batch))
+    return estimate.total_bytes * taken <= estimate.capacity_bytes
 
 
-def remedies(plan: JobPlan) -> tuple[Remedy, ...]:
+def remedies(plan: JobPlan) -> tuple[MemoryRemedy, ...]:
     """Changes that free memory, the one that admits the largest micro-batch first; others are left out."""
-    now = memory_ledger(plan).total_bytes
+    now = memory_estimate(plan).total_bytes
     found = []
     for name, changed in _changes(plan):
-        freed = now - memory_ledger(changed).total_bytes
+        freed = now - memory_estimate(changed).total_bytes
         if freed > 0:
-            found.append(Remedy(name, changed, freed, largest_micro_batch(changed)))
+            found.append(MemoryRemedy(name, changed, freed, largest_micro_batch(changed)))
     return tuple(sorted(found, key=lambda remedy: (-remedy.largest_micro_batch, -remedy.freed_bytes)))
 
 
@@ -71,12 +71,12 @@ def together(plan: JobPlan, zero_stages: Collection[int]) -> tuple[tuple[str, ..
     job = replace(plan, micro_batch=1)
     while not _fits(job, 1, 1.0):
         left = [
-            (memory_ledger(changed).total_bytes, name, changed)
+            (memory_estimate(changed).total_bytes, name, changed)
             for name, changed in _changes(job)
             if changed.sharding.zero in (*zero_stages, job.sharding.zero)
         ]
         least = min(left, key=lambda each: each[0], default=None)
-        if least is None or least[0] >= memory_ledger(job).total_bytes:
+        if least is None or least[0] >= memory_estimate(job).total_bytes:
             break
         _, name, job = least
         made = (*made, name)

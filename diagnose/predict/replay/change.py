@@ -14,7 +14,7 @@ from diagnose.predict.replay.host_speeds import AS_PROFILED, HostSpeeds
 
 
 @dataclass(frozen=True)
-class Change:
+class StepChange:
     """A change to a step; the default changes nothing.
 
     Attributes:
@@ -23,9 +23,9 @@ class Change:
             time.
         merge: mask over `timeline.gpu` of activities that fuse: of each run of neighbours on a stream only the first is
             launched, as above. Durations follow `kernels`.
-        host: factor on host time by cause of the ledger ("data-wait", "dispatch", "python", ...); "launch-latency" and
-            "kernel-gap" scale those two. "sync" scales the time of the calls apart from waiting; `no_wait` removes the
-            wait. Without a GPU the causes are those of that ledger, operators and waiting for ranks included.
+        host: factor on host time by cause of the breakdown ("data-wait", "dispatch", "python", ...); "launch-latency"
+            and "kernel-gap" scale those two. "sync" scales the time of the calls apart from waiting; `no_wait` removes
+            the wait. Without a GPU the causes are those of that breakdown, operators and waiting for ranks included.
         no_wait: mask over the events of `timeline.trace`: blocking calls that no longer wait for the device.
         launches: factor on the host time of every launch outside the optimizer's step: the call and the operator time
             that issued it.
@@ -36,7 +36,7 @@ class Change:
         host_speeds: factors on host time from the profiled to the unprofiled speed.
 
     Raises:
-        ValueError: `host` names a cause that no ledger has, or a factor is negative.
+        ValueError: `host` names a cause that no breakdown has, or a factor is negative.
     """
 
     kernels: Coded | None = None

@@ -6,17 +6,17 @@ from functools import cached_property, partial
 import numpy as np
 
 from diagnose.arrays import Floats, Ints, Mask
-from diagnose.predict.replay.change import Change
+from diagnose.predict.replay.change import StepChange
 from diagnose.predict.replay.device import NONE
 from diagnose.predict.replay.host import CAUSES, DISPATCH, ISSUING, ByCause
 from diagnose.predict.replay.items import Items
-from diagnose.predict.replay.lately import lately
 from diagnose.predict.replay.links import Links
+from diagnose.predict.replay.lru import lru_cached
 from diagnose.timeline import Activities
 
 
 @dataclass(frozen=True)
-class Costs:
+class ReplayCosts:
     """The items with a change applied; columns of equal length, times in nanoseconds.
 
     `before` and `own` are host time before the call and in it. `latency` is from the launch to the earliest start,
@@ -49,14 +49,14 @@ class Costs:
         return max(float(self.host.sum()), float(on_stream.max()))
 
 
-def costs_of(gpu: Activities, items: Items, change: Change) -> Costs:
+def costs_of(gpu: Activities, items: Items, change: StepChange) -> ReplayCosts:
     """The items' costs under `change`, whose arrays are aligned."""
     factor = np.ones(len(items)) if change.kernels is None else change.kernels[items.activity]
     gone = items.on_device & (factor == 0)
     unlaunched = gone | _merged(items, change)
     before, own = _host(items, change, _needed(items, unlaunched))
     gap = items.gap_ns * change.host.get("kernel-gap", 1.0)
-    return Costs(
+    return ReplayCosts(
         links=_links(gpu, items, change.overlap, _released(items, change, gone)),
         before=before,
         own=own,
@@ -67,7 +67,7 @@ def costs_of(gpu: Activities, items: Items, change: Change) -> Costs:
     )
 
 
-def check_aligned(items: Items, change: Change) -> None:
+def check_aligned(items: Items, change: StepChange) -> None:
     """Holds the change against the items.
 
     Raises:
@@ -82,14 +82,14 @@ def check_aligned(items: Items, change: Change) -> None:
             raise ValueError(f"{name} has {len(array)} entries where {rows} are due")
 
 
-def _merged(items: Items, change: Change) -> Mask:
+def _merged(items: Items, change: StepChange) -> Mask:
     """The activities that fuse into the one before them on their stream, in the same step."""
     if change.merge is None:
         return np.zeros(len(items), bool)
     return items.follows & change.merge[items.activity] & change.merge[items.previous]
 
 
-def _released(items: Items, change: Change, gone: Mask) -> Ints:
+def _released(items: Items, change: StepChange, gone: Mask) -> Ints:
     """The items that no longer wait."""
     waiting, row = items.waiting
     released = gone[waiting] if change.no_wait is None else gone[waiting] | ((row >= 0) & change.no_wait[row])
@@ -105,7 +105,7 @@ def _needed(items: Items, unlaunched: Mask) -> Mask:
     return ~items.launching | still
 
 
-def _host(items: Items, change: Change, needed: Mask) -> tuple[Floats, Floats]:
+def _host(items: Items, change: StepChange, needed: Mask) -> tuple[Floats, Floats]:
     """Host time before each item and in it.
 
     `change.launches` applies to what operators dispatch, not to launches of the optimizer's step. A call that is not
@@ -137,7 +137,7 @@ def _issued(times: ByCause, factors: Floats) -> Floats:
 def _links(gpu: Activities, items: Items, overlap: bool, released: Ints) -> Links:
     """The dependencies of the items without those released: the same object for changes that leave the same ones."""
     changed = partial(_changed_links, gpu, items, overlap, released)
-    return lately(items.known_links, (overlap, released.tobytes()), changed)
+    return lru_cached(items.known_links, (overlap, released.tobytes()), changed)
 
 
 def _changed_links(gpu: Activities, items: Items, overlap: bool, released: Ints) -> Links:

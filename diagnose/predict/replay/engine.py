@@ -5,14 +5,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from diagnose.predict.replay.costs import Costs
+from diagnose.predict.replay.costs import ReplayCosts
 from diagnose.predict.replay.passes import passes
 from diagnose.predict.replay.runs import runs_of
 
 _CONVERGED = 1e-6
 
 
-def period_ns(costs: Costs) -> float:
+def period_ns(costs: ReplayCosts) -> float:
     """Nanoseconds of one pass over the items when passes repeat for ever.
 
     Runs of items bound it from above with their shorter queue and from below with an endless one. Only if these differ
@@ -27,7 +27,7 @@ def period_ns(costs: Costs) -> float:
     return by_items_ns(costs)
 
 
-def by_items_ns(costs: Costs) -> float:
+def by_items_ns(costs: ReplayCosts) -> float:
     """The same from a loop over all items.
 
     Host, streams and queues form a max-plus linear system: every time is a maximum of sums of durations. The greatest
@@ -44,6 +44,6 @@ def by_items_ns(costs: Costs) -> float:
     return float(advance.max())
 
 
-def _least_ns(costs: Costs) -> float:
+def _least_ns(costs: ReplayCosts) -> float:
     """The work of the busiest clock, and what the last digits may add."""
     return costs.busiest_ns * (1 + _CONVERGED)

@@ -15,8 +15,8 @@ from diagnose.arrays import Floats, Ints, Mask
 from diagnose.attribution.causes import IDLE
 from diagnose.attribution.idle import PYTHON_HOLE_NS, Host
 from diagnose.intervals import Intervals
-from diagnose.predict.replay.host_speeds import Recorded, recorded_by
-from diagnose.predict.replay.lately import lately
+from diagnose.predict.replay.host_speeds import RecordedCause, recorded_by
+from diagnose.predict.replay.lru import lru_cached
 from diagnose.timeline import Timeline
 from diagnose.trace.spill import narrowest
 from diagnose.trace.vocabulary import SYNCHRONISATION
@@ -49,7 +49,7 @@ class ByCause:
 
     def weighted(self, factors: Floats) -> Floats:
         """The sum of the causes, each with its factor, shape (rows,), which is kept and not to be written to."""
-        return lately(self._known, factors.tobytes(), lambda: self._weighted(factors))
+        return lru_cached(self._known, factors.tobytes(), lambda: self._weighted(factors))
 
     def _weighted(self, factors: Floats) -> Floats:
         """The weighted sums, computed without BLAS, whose threads keep every core busy while they wait."""
@@ -63,7 +63,7 @@ class ByCause:
 
 
 @dataclass(frozen=True)
-class Calls:
+class HostCalls:
     """The host calls of the replayed steps in order, each step closed by a row END_OF_STEP without length.
 
     Attributes:
@@ -84,13 +84,13 @@ class Calls:
     synchronises: Mask
     before: ByCause
     inside: ByCause
-    recorded: Mapping[str, Recorded]
+    recorded: Mapping[str, RecordedCause]
 
     def __len__(self) -> int:
         return len(self.row)
 
 
-def calls_of(timeline: Timeline, windows: Ints) -> Calls:
+def calls_of(timeline: Timeline, windows: Ints) -> HostCalls:
     """The calls that launch GPU activities or wait for them, within host windows in order, shape (n, 2)."""
     host = Host(timeline, (int(windows[:, 0].min()), int(windows[:, 1].max())) if len(windows) else None)
     synchronises = host.runtime & timeline.trace.named(_SYNCHRONISES.match)
@@ -101,7 +101,7 @@ def calls_of(timeline: Timeline, windows: Ints) -> Calls:
     reached = _reached(step, returned, windows)
     start, end = np.maximum(called, reached), np.maximum(returned, reached)
     painted = _painted(host, windows)
-    return Calls(
+    return HostCalls(
         row=row,
         called=called,
         start=start,

@@ -23,7 +23,7 @@ _STEPS = 8  # bisections: to a 256th of the range
 
 @dataclass(frozen=True)
 class HostSpeeds:
-    """Factors on host time from the profiled to the unprofiled speed, by cause of the ledger.
+    """Factors on host time from the profiled to the unprofiled speed, by cause of the breakdown.
 
     Causes that `by_cause` does not name have the factor `others`, but for those that no profiler lengthens.
     """
@@ -44,7 +44,7 @@ AS_PROFILED = HostSpeeds()
 
 
 @dataclass(frozen=True)
-class Recorded:
+class RecordedCause:
     """The host's work for one cause in the replayed steps: nanoseconds per step, and events that begin in it."""
 
     ns: float
@@ -56,7 +56,7 @@ class Recorded:
         return max(left, SLOWEST_PROFILER)
 
 
-def recorded_by(trace: Trace, pieces: Mapping[str, Intervals], steps: int) -> dict[str, Recorded]:
+def recorded_by(trace: Trace, pieces: Mapping[str, Intervals], steps: int) -> dict[str, RecordedCause]:
     """Time and events of each cause per step, from the disjoint instants of each.
 
     An event counts for the cause just before it begins: its shapes and its name are collected before its time starts.
@@ -66,18 +66,18 @@ def recorded_by(trace: Trace, pieces: Mapping[str, Intervals], steps: int) -> di
     near = trace.rows_of(*ANNOTATIONS, *RUNTIME, *PYTHON) & (trace.ts > first) & (trace.ts <= last)
     begins = np.sort(trace.ts[near], kind="stable") - 1
     return {
-        cause: Recorded(iv.total(instants) / steps, float(_points_in(begins, instants)) / steps)
+        cause: RecordedCause(iv.total(instants) / steps, float(_points_in(begins, instants)) / steps)
         for cause, instants in pieces.items()
         if len(instants)
     }
 
 
-def as_the_rest(recorded: Mapping[str, Recorded], cause: str) -> Recorded:
+def as_the_rest(recorded: Mapping[str, RecordedCause], cause: str) -> RecordedCause:
     """The cause with as many events in its time as the others have: ranks wait for what the profiler does to others."""
     others = [found for name, found in recorded.items() if name != cause and name not in UNRECORDED]
     events, ns = sum(found.events for found in others), sum(found.ns for found in others)
     own_ns = recorded[cause].ns
-    return Recorded(own_ns, own_ns * events / ns if ns else 0.0)
+    return RecordedCause(own_ns, own_ns * events / ns if ns else 0.0)
 
 
 def _points_in(points: Ints, instants: Intervals) -> int:
@@ -86,7 +86,7 @@ def _points_in(points: Ints, instants: Intervals) -> int:
 
 
 def speeds_that_fit(
-    recorded: Mapping[str, Recorded], told: Mapping[str, float], fits: Callable[[HostSpeeds], bool]
+    recorded: Mapping[str, RecordedCause], told: Mapping[str, float], fits: Callable[[HostSpeeds], bool]
 ) -> HostSpeeds:
     """The slowest speeds at which the step `fits` the steps without the profiler; causes in `told` keep theirs.
 

@@ -14,7 +14,7 @@ import numpy as np
 from diagnose import intervals as iv
 from diagnose.arrays import Floats, Ints, Mask, first_of, numbered, rows_in
 from diagnose.predict.replay.device import NONE, Starts, starts_of
-from diagnose.predict.replay.host import DISPATCH, END_OF_STEP, Calls, calls_of
+from diagnose.predict.replay.host import DISPATCH, END_OF_STEP, HostCalls, calls_of
 from diagnose.predict.replay.links import Links
 from diagnose.predict.replay.waits import ONE_STREAM, queue_of, waits_of
 from diagnose.timeline import Activities, Timeline
@@ -67,7 +67,7 @@ class Items:
     edge_ns: float
     activities: int
     events: int
-    calls: Calls
+    calls: HostCalls
     known_links: dict[Hashable, Links] = field(default_factory=dict, init=False, repr=False)
 
     def __len__(self) -> int:
@@ -157,7 +157,7 @@ def _launched_in(gpu: Activities, windows: Ints) -> Ints:
     return np.flatnonzero(iv.which_holds(windows, gpu.launch_start) >= 0)
 
 
-def _call_of(gpu: Activities, calls: Calls, mine: Ints) -> Ints:
+def _call_of(gpu: Activities, calls: HostCalls, mine: Ints) -> Ints:
     """For each activity the call that launched it, or NONE."""
     order = np.argsort(calls.row, kind="stable")
     at = order[np.minimum(np.searchsorted(calls.row[order], gpu.launch[mine]), len(calls) - 1)]
@@ -167,7 +167,7 @@ def _call_of(gpu: Activities, calls: Calls, mine: Ints) -> Ints:
     return launcher
 
 
-def _sequence(calls: Calls, starts: Starts, launcher: Ints, with_call: Ints, mine: Ints) -> tuple[Ints, Ints]:
+def _sequence(calls: HostCalls, starts: Starts, launcher: Ints, with_call: Ints, mine: Ints) -> tuple[Ints, Ints]:
     """The calls in order, each activity alone after the call at which the last of its stream so far is launched.
 
     So each comes after the call that launched it and after all that its stream runs before it, and one loop over the

@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from diagnose.arrays import Array, Floats, Ints, Mask
-from diagnose.predict.replay.costs import Costs
+from diagnose.predict.replay.costs import ReplayCosts
 from diagnose.predict.replay.links import Links
 from diagnose.predict.replay.waits import ALL_STREAMS, ONE_STREAM
 from diagnose.version import compiled
@@ -25,7 +25,7 @@ _VERSION = 1  # of the compiled code that this module was written for
 _loop = compiled("diagnose.predict.replay._loop", _VERSION)
 
 
-def passes(costs: Costs) -> Iterator[Floats]:
+def passes(costs: ReplayCosts) -> Iterator[Floats]:
     """The clocks at the end of each of PASSES passes, the host's and then the streams', ns, shape (1 + streams,)."""
     return compiled_passes(costs) if loop_in_use() == "compiled" else reference_passes(costs)
 
@@ -36,7 +36,7 @@ def loop_in_use() -> Literal["compiled", "reference"]:
     return "reference" if _loop is None or asked == "reference" else "compiled"
 
 
-def _takes_a_place(costs: Costs) -> Mask:
+def _takes_a_place(costs: ReplayCosts) -> Mask:
     return costs.links.launches & (costs.links.queue < sys.maxsize)
 
 
@@ -48,7 +48,7 @@ def _queues(streams: Ints, places: int) -> dict[int, deque[float]]:
     return {stream: deque([-math.inf], places) for stream in np.unique(streams).tolist()}
 
 
-def reference_passes(costs: Costs) -> Iterator[Floats]:
+def reference_passes(costs: ReplayCosts) -> Iterator[Floats]:
     """The same in Python, which is what the compiled loop has to do."""
     links, takes_a_place = costs.links, _takes_a_place(costs)
     columns = (costs.before, costs.own, takes_a_place, links.owner, links.stream, costs.latency, costs.gap,
@@ -88,7 +88,7 @@ def reference_passes(costs: Costs) -> Iterator[Floats]:
         yield np.array([host, *ends])
 
 
-def compiled_passes(costs: Costs) -> Iterator[Floats]:
+def compiled_passes(costs: ReplayCosts) -> Iterator[Floats]:
     """The same by compiled code.
 
     Raises:
@@ -101,7 +101,7 @@ def compiled_passes(costs: Costs) -> Iterator[Floats]:
         yield arrays["clocks"][:-1].copy()
 
 
-def arrays_of(costs: Costs) -> dict[str, Array]:
+def arrays_of(costs: ReplayCosts) -> dict[str, Array]:
     """The arguments of the compiled loop in order: the columns, then the arrays that it writes to, and `first`.
 
     `called` and `ended` are times of each item. `clocks` are the host's, the streams' and the latest of the streams'.

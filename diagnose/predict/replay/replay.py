@@ -8,11 +8,11 @@ import numpy as np
 
 from diagnose.arrays import Floats, Ints
 from diagnose.attribution.attribution import Attribution
-from diagnose.predict.replay.change import Change
+from diagnose.predict.replay.change import StepChange
 from diagnose.predict.replay.costs import check_aligned, costs_of
 from diagnose.predict.replay.engine import period_ns
-from diagnose.predict.replay.host_ledger import HostLedger
-from diagnose.predict.replay.host_speeds import SLOWEST_PROFILER, HostSpeeds, Recorded, speeds_that_fit
+from diagnose.predict.replay.host_breakdown import HostBreakdown
+from diagnose.predict.replay.host_speeds import SLOWEST_PROFILER, HostSpeeds, RecordedCause, speeds_that_fit
 from diagnose.predict.replay.items import Items, items_of
 from diagnose.timeline import Timeline
 from diagnose.timeline.steps import host_steps
@@ -43,25 +43,25 @@ class Replay:
     Attributes:
         steps: the replayed steps, as rows of the counted steps: on a device, a sample of them.
         measured_ns: mean time of these steps, on the device if there is one.
-        waits: rows of the trace of the calls in them that wait for the device, for `Change.no_wait`.
-        recorded: the host's work in such a step by cause, as far as `Change.host_speeds` scales it.
+        waits: rows of the trace of the calls in them that wait for the device, for `StepChange.no_wait`.
+        recorded: the host's work in such a step by cause, as far as `StepChange.host_speeds` scales it.
     """
 
     steps: tuple[int, ...]
     measured_ns: float
     waits: Ints
-    _replayed_ns: Callable[[Change], float]
+    _replayed_ns: Callable[[StepChange], float]
     _communicates: bool
     _obstacle: str = ""
-    recorded: Mapping[str, Recorded] = field(default_factory=dict)
-    _drawn_ns: Callable[[Change], Floats] | None = None
+    recorded: Mapping[str, RecordedCause] = field(default_factory=dict)
+    _drawn_ns: Callable[[StepChange], Floats] | None = None
     _unseen: str = NOT_SHOWN
 
     @classmethod
     def of(cls, timeline: Timeline, attribution: Attribution) -> "Replay":
         """Prepare at most STEPS steps, fewer if they are large.
 
-        Without a GPU a step is its ledger of host time. All counted steps are then replayed, at no cost, so that the
+        Without a GPU a step is its breakdown of host time. All counted steps are then replayed, at no cost, so that the
         shares of the report are those of the prediction.
         """
         if not timeline.has_gpu:
@@ -73,7 +73,7 @@ class Replay:
         """A replay that predicts nothing, for the given reason."""
         return cls((), 0.0, np.zeros(0, np.int64), lambda change: 0.0, False, because)
 
-    def step_ns(self, change: Change | None = None) -> float:
+    def step_ns(self, change: StepChange | None = None) -> float:
         """Nanoseconds of a step, as it is or with a change, when such steps follow each other for ever."""
         if change is None:
             return self._unchanged_ns
@@ -86,7 +86,7 @@ class Replay:
         """Whether `drawn_ns` returns draws."""
         return self._drawn_ns is not None
 
-    def drawn_ns(self, change: Change) -> Floats | None:
+    def drawn_ns(self, change: StepChange) -> Floats | None:
         """Step times with the change in resampled draws of the same steps, shape (draws,).
 
         None if steps are not drawn: on a device, or if there is only one.
@@ -95,7 +95,7 @@ class Replay:
 
     @cached_property
     def _unchanged_ns(self) -> float:
-        return self._replayed_ns(Change())
+        return self._replayed_ns(StepChange())
 
     @property
     def strict_error(self) -> float:
@@ -128,9 +128,11 @@ def host_speeds_for(
         told_ns: time of causes in that step, if known from another source.
     """
     known = {cause: ns / replay.recorded[cause].ns for cause, ns in (told_ns or {}).items() if cause in replay.recorded}
-    fastest = replay.step_ns(Change(host_speeds=HostSpeeds(SLOWEST_PROFILER, known)))
+    fastest = replay.step_ns(StepChange(host_speeds=HostSpeeds(SLOWEST_PROFILER, known)))
     wanted = max(unprofiled_step_ns, fastest * (1 + DEVICE_BOUND_SHARE))
-    return speeds_that_fit(replay.recorded, known, lambda speeds: replay.step_ns(Change(host_speeds=speeds)) <= wanted)
+    return speeds_that_fit(
+        replay.recorded, known, lambda speeds: replay.step_ns(StepChange(host_speeds=speeds)) <= wanted
+    )
 
 
 def _mostly_linked(timeline: Timeline, activity: Ints) -> bool:
@@ -187,16 +189,18 @@ def _stand_for_all(lengths: Ints, steps: tuple[int, ...]) -> bool:
     return bool(abs(lengths[list(steps)].mean() - lengths.mean()) <= ALIKE_SHARE * lengths.mean()) if steps else True
 
 
-def _device_step_ns(timeline: Timeline, items: Items, steps: int, change: Change) -> float:
+def _device_step_ns(timeline: Timeline, items: Items, steps: int, change: StepChange) -> float:
     return period_ns(costs_of(timeline.gpu, items, change)) / steps
 
 
-def _remembered(replayed_ns: Callable[[Change], float], items: Items, communicates: bool) -> Callable[[Change], float]:
+def _remembered(
+    replayed_ns: Callable[[StepChange], float], items: Items, communicates: bool
+) -> Callable[[StepChange], float]:
     """The same, each change replayed once: rules with different remedies often ask for one, alone and in a plan."""
     known: dict[Hashable, float] = {}
     activity, rows = items.activity[items.activity >= 0], items.calls.row[items.calls.row >= 0]
 
-    def step_ns(change: Change) -> float:
+    def step_ns(change: StepChange) -> float:
         check_aligned(items, change)
         content = change.content(activity, rows, communicates)
         if content not in known:
@@ -229,16 +233,16 @@ def _measured_ns(timeline: Timeline, steps: tuple[int, ...]) -> float:
 
 
 def _on_host(timeline: Timeline, attribution: Attribution) -> Replay:
-    ledger = HostLedger.of(timeline.trace, attribution)
-    measured = float((attribution.windows[:, 1] - attribution.windows[:, 0]).mean()) if ledger.steps else 0.0
+    breakdown = HostBreakdown.of(timeline.trace, attribution)
+    measured = float((attribution.windows[:, 1] - attribution.windows[:, 0]).mean()) if breakdown.steps else 0.0
     unseen = NOT_KNOWN if timeline.unknown_device else NOT_RECORDED
     return Replay(
-        tuple(range(ledger.steps)),
+        tuple(range(breakdown.steps)),
         measured,
         np.zeros(0, np.int64),
-        ledger.step_ns,
-        ledger.communicates,
+        breakdown.step_ns,
+        breakdown.communicates,
         unseen if timeline.capture_failed else "" if measured else NO_STEP,
-        ledger.recorded,
-        ledger.drawn_ns if ledger.steps > 1 else None,
+        breakdown.recorded,
+        breakdown.drawn_ns if breakdown.steps > 1 else None,
     )

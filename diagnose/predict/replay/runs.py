@@ -3,11 +3,11 @@
 import numpy as np
 
 from diagnose.arrays import Floats
-from diagnose.predict.replay.costs import Costs
+from diagnose.predict.replay.costs import ReplayCosts
 from diagnose.predict.replay.links import Runs
 
 
-def runs_of(costs: Costs) -> Costs | None:
+def runs_of(costs: ReplayCosts) -> ReplayCosts | None:
     """The runs of the items as items, with a queue that holds runs; None if the queue is too short for that.
 
     Nothing waits inside a run, so its effect on the clocks of host and stream is one sum and one maximum of sums: in
@@ -19,7 +19,7 @@ def runs_of(costs: Costs) -> Costs | None:
         return None
     busy = np.add.reduceat(costs.busy, runs.first)
     gap = np.where(runs.used, costs.gap[runs.opening], 0.0)
-    return Costs(
+    return ReplayCosts(
         links=runs.links,
         before=costs.before[runs.first],
         own=np.add.reduceat(costs.host, runs.first) - costs.before[runs.first],
@@ -30,7 +30,7 @@ def runs_of(costs: Costs) -> Costs | None:
     )
 
 
-def _launched_end(costs: Costs, busy: Floats, runs: Runs) -> Floats:
+def _launched_end(costs: ReplayCosts, busy: Floats, runs: Runs) -> Floats:
     """The end of each item's run if the item starts as soon as its launch allows, relative to the call that the run's
     launches count from: its own first call, or that of the item that launched all of it.
 

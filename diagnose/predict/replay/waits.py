@@ -11,7 +11,7 @@ import numpy as np
 
 from diagnose.arrays import Floats, Ints, Mask, first_of, rows_in
 from diagnose.predict.replay.device import ENOUGH, LONG_AGO, NONE, Starts, busiest, medians
-from diagnose.predict.replay.host import Calls
+from diagnose.predict.replay.host import HostCalls
 from diagnose.timeline import Activities, Timeline, grouped
 
 ALL_STREAMS, ONE_STREAM = -2, -3  # waits for all launched so far: everywhere, or on stream ONE_STREAM - wait
@@ -29,7 +29,7 @@ _FREES = re.compile(r".*Free$")
 
 
 @dataclass(frozen=True)
-class Waits:
+class CallWaits:
     """For each call: an activity, ALL_STREAMS, ONE_STREAM - stream, or NONE; and its host time apart from waiting."""
 
     target: Ints
@@ -57,7 +57,9 @@ def queue_of(timeline: Timeline, launched: Ints, stream: Ints) -> Queue:
     return Queue(queue, most_ns)
 
 
-def waits_of(timeline: Timeline, calls: Calls, starts: Starts, launched: Ints, stream: Ints, most_ns: Floats) -> Waits:
+def waits_of(
+    timeline: Timeline, calls: HostCalls, starts: Starts, launched: Ints, stream: Ints, most_ns: Floats
+) -> CallWaits:
     """Return the target that each of `calls` waits for.
 
     Args:
@@ -78,14 +80,14 @@ def waits_of(timeline: Timeline, calls: Calls, starts: Starts, launched: Ints, s
     rows = _blocking_copies(timeline, calls, launched)
     target[rows] = launched[rows]
     own_ns[rows] = _typical(_beside(calls, rows, timeline.gpu.end[launched[rows]]))
-    return Waits(target, np.minimum(own_ns, most_ns))
+    return CallWaits(target, np.minimum(own_ns, most_ns))
 
 
-def _named(timeline: Timeline, calls: Calls, pattern: re.Pattern[str]) -> Mask:
+def _named(timeline: Timeline, calls: HostCalls, pattern: re.Pattern[str]) -> Mask:
     return (calls.row >= 0) & timeline.trace.named(pattern.match)[calls.row]
 
 
-def _beside(calls: Calls, rows: Ints, ended: Ints) -> Floats:
+def _beside(calls: HostCalls, rows: Ints, ended: Ints) -> Floats:
     """The part of the calls after what they waited for had ended."""
     return (calls.end[rows] - np.clip(ended, calls.start[rows], calls.end[rows])).astype(float)
 
@@ -94,7 +96,7 @@ def _typical(ns: Floats) -> float:
     return float(np.median(ns)) if len(ns) else 0.0
 
 
-def _synchronised(gpu: Activities, calls: Calls, starts: Starts, stream: Ints, rows: Ints) -> tuple[Ints, Ints]:
+def _synchronised(gpu: Activities, calls: HostCalls, starts: Starts, stream: Ints, rows: Ints) -> tuple[Ints, Ints]:
     """The target that each synchronisation waits for, and its end.
 
     The trace does not show which stream a call waits for. It is taken to be the one whose work ended just before the
@@ -119,7 +121,7 @@ def _synchronised(gpu: Activities, calls: Calls, starts: Starts, stream: Ints, r
     return target[chosen, every], end
 
 
-def _blocking_copies(timeline: Timeline, calls: Calls, launched: Ints) -> Ints:
+def _blocking_copies(timeline: Timeline, calls: HostCalls, launched: Ints) -> Ints:
     """Calls that return when their copy from or to pageable memory has ended; small ones are staged and return."""
     gpu, trace = timeline.gpu, timeline.trace
     crosses = np.array([k.family == "memcpy" and k.sub in ("HtoD", "DtoH") for k in gpu.kinds], bool)

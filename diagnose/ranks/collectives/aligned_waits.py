@@ -1,6 +1,6 @@
 """Transfer and waiting by start times on aligned clocks, compared with those by durations, which need no clocks.
 
-The ledger uses durations; the two differ if ranks do not end a collective together.
+The breakdown uses durations; the two differ if ranks do not end a collective together.
 """
 
 from collections.abc import Iterator, Sequence

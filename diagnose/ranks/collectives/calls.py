@@ -8,8 +8,8 @@ import numpy as np
 
 from diagnose.arrays import Ints
 from diagnose.ranks.collectives.fields import Fields, fields_of
-from diagnose.ranks.collectives.kinds import is_untold, itemsize
-from diagnose.ranks.collectives.process_groups import Group, naming_of
+from diagnose.ranks.collectives.kinds import is_unknown, itemsize
+from diagnose.ranks.collectives.process_groups import ProcessGroup, naming_of
 from diagnose.timeline import Timeline
 from diagnose.timeline.kernel_names import collective_kind
 from diagnose.timeline.steps import BY_DEVICE, WHOLE
@@ -28,7 +28,7 @@ def _nothing() -> Ints:
     return np.zeros(0, np.int64)
 
 
-class Calls(msgspec.Struct, frozen=True):
+class RankCalls(msgspec.Struct, frozen=True):
     """Collectives of one rank in order of start; columns of equal length.
 
     Attributes:
@@ -54,7 +54,7 @@ class Calls(msgspec.Struct, frozen=True):
     size: Ints
     start: Ints
     end: Ints
-    groups: tuple[Group, ...]
+    groups: tuple[ProcessGroup, ...]
     kinds: tuple[str, ...]
     messages: Ints = msgspec.field(default_factory=_no_messages)
     sent: Ints = msgspec.field(default_factory=_nothing)
@@ -64,7 +64,7 @@ class Calls(msgspec.Struct, frozen=True):
         return len(self.row)
 
 
-def calls_of(timeline: Timeline) -> Calls:
+def calls_of(timeline: Timeline) -> RankCalls:
     """The rank's collectives in its counted steps: GPU kernels, else the host's calls."""
     rows, start, end, step, known = _kernels(timeline) if timeline.has_gpu else _host_ranges(timeline)
     kinds = _kinds(timeline, rows, known)
@@ -73,7 +73,7 @@ def calls_of(timeline: Timeline) -> Calls:
     kept = np.flatnonzero(step >= 0)
     group_names, group = _numbered([groups[i] for i in kept.tolist()])
     kind_names, kind = _numbered([kinds[i] for i in kept.tolist()])
-    return Calls(
+    return RankCalls(
         row=rows[kept],
         group=group,
         kind=kind,
@@ -155,12 +155,12 @@ def _kind(timeline: Timeline, row: int, at: int, around: int) -> str:
     names = [trace.collectives.name[at]] if at >= 0 else []
     names += [trace.names[trace.name[around]]] if around >= 0 else []
     kinds = [collective_kind(name) for name in (*names, trace.names[trace.name[row]])]
-    return next((kind for kind in kinds if not is_untold(kind)), kinds[-1])
+    return next((kind for kind in kinds if not is_unknown(kind)), kinds[-1])
 
 
-def _groups(trace: Trace, rows: Ints, at: Ints, kinds: Sequence[str]) -> list[Group]:
+def _groups(trace: Trace, rows: Ints, at: Ints, kinds: Sequence[str]) -> list[ProcessGroup]:
     table, naming = trace.collectives, naming_of(trace)
-    named: dict[tuple[str, str, int], Group] = {}
+    named: dict[tuple[str, str, int], ProcessGroup] = {}
     groups = []
     for row, i, kind in zip(rows.tolist(), at.tolist(), kinds, strict=True):
         if i < 0 or not table.group[i]:

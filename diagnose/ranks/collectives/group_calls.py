@@ -6,8 +6,8 @@ import msgspec
 import numpy as np
 
 from diagnose.arrays import Ints, Mask
-from diagnose.ranks.collectives.kinds import is_untold
-from diagnose.ranks.collectives.process_groups import Group
+from diagnose.ranks.collectives.kinds import is_unknown
+from diagnose.ranks.collectives.process_groups import ProcessGroup
 from diagnose.ranks.digest import RankDigest
 
 ABSENT = -1
@@ -27,7 +27,7 @@ class GroupCalls(msgspec.Struct, frozen=True):
         bytes: bytes of the message, ABSENT if not recorded.
     """
 
-    group: Group
+    group: ProcessGroup
     members: Ints
     member: Ints
     call: Ints
@@ -44,12 +44,12 @@ class GroupCalls(msgspec.Struct, frozen=True):
         return bool((self.seq >= 0).all()) and 2 * distinct > len(self.seq)
 
     @property
-    def is_told(self) -> bool:
+    def has_kinds(self) -> bool:
         """Whether the kind of every call is known."""
-        return not any(is_untold(kind) for kind in self.kinds)
+        return not any(is_unknown(kind) for kind in self.kinds)
 
 
-def gathered(group: Group, rows: Mapping[int, Ints], ranks: Sequence[RankDigest]) -> GroupCalls:
+def gathered(group: ProcessGroup, rows: Mapping[int, Ints], ranks: Sequence[RankDigest]) -> GroupCalls:
     """The calls at the given rows of each rank, by its position in the job."""
     calls = [ranks[p].calls for p in rows]
     names = tuple(dict.fromkeys(kind for rank_calls in calls for kind in rank_calls.kinds))

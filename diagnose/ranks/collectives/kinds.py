@@ -5,7 +5,7 @@ from functools import lru_cache
 SYMMETRIC = ("allreduce", "allgather", "reducescatter", "alltoall")  # no rank can end before all have begun
 SAME_SIZE = ("allreduce", "allgather", "reducescatter", "broadcast")  # the whole message is as large on every rank
 SEND_RECEIVE = "sendrecv"
-UNTOLD = ("generic", "collective")  # the name does not say which
+UNKNOWN_KINDS = ("generic", "collective")  # the name does not say which
 _ITEM_BYTES = (
     dict.fromkeys(("int8", "uint8", "byte", "char", "bool"), 1)
     | dict.fromkeys(("half", "bfloat16", "float16", "short", "int16"), 2)
@@ -19,9 +19,9 @@ def plain_kind(kind: str) -> str:
     return kind.partition(" ")[0]
 
 
-def is_untold(kind: str) -> bool:
+def is_unknown(kind: str) -> bool:
     """Whether the kind leaves open what the ranks do."""
-    return plain_kind(kind) in UNTOLD
+    return plain_kind(kind) in UNKNOWN_KINDS
 
 
 @lru_cache(1024)

@@ -19,8 +19,8 @@ from diagnose.arrays import Ints, Mask
 from diagnose.facts import Unknown, analysis_option, another_run, capture_setting, nothing_helps
 from diagnose.formulas.collectives import transfer_by_duration, waiting_by_duration
 from diagnose.ranks.collectives.group_calls import AlignedCalls, GroupCalls, aligned_calls, gathered
-from diagnose.ranks.collectives.kinds import SAME_SIZE, SEND_RECEIVE, SYMMETRIC, is_untold, plain_kind
-from diagnose.ranks.collectives.process_groups import Group
+from diagnose.ranks.collectives.kinds import SAME_SIZE, SEND_RECEIVE, SYMMETRIC, is_unknown, plain_kind
+from diagnose.ranks.collectives.process_groups import ProcessGroup
 from diagnose.ranks.digest import RankDigest
 from diagnose.timeline import grouped
 
@@ -57,7 +57,7 @@ class GroupMatch(msgspec.Struct, frozen=True, dict=True):
             come last, so the shortest duration is only an upper bound on the transfer.
     """
 
-    group: Group
+    group: ProcessGroup
     members: Ints
     call: Ints
     start: Ints
@@ -108,10 +108,10 @@ def _why_none(ranks: Sequence[RankDigest]) -> Unknown:
 
 def groups_of(ranks: Sequence[RankDigest]) -> Iterator[GroupCalls]:
     """The collectives of each process group that two or more of the ranks are known to share; no sends."""
-    listed: dict[str, set[Group]] = {}
+    listed: dict[str, set[ProcessGroup]] = {}
     for group in {group for rank in ranks for group in rank.calls.groups if group.ranks}:
         listed.setdefault(group.name, set()).add(group)
-    rows_of: dict[Group, dict[int, Ints]] = {}
+    rows_of: dict[ProcessGroup, dict[int, Ints]] = {}
     for position, rank in enumerate(ranks):
         calls = rank.calls
         sent = np.array([kind == SEND_RECEIVE for kind in map(plain_kind, calls.kinds)], bool)
@@ -123,7 +123,7 @@ def groups_of(ranks: Sequence[RankDigest]) -> Iterator[GroupCalls]:
     return (gathered(g, rows, ranks) for g, rows in rows_of.items() if len(rows) > 1 and not g.ambiguous)
 
 
-def _resolved(group: Group, rank: int, listed: Mapping[str, set[Group]]) -> Group:
+def _resolved(group: ProcessGroup, rank: int, listed: Mapping[str, set[ProcessGroup]]) -> ProcessGroup:
     """The group of the same name that contains the rank, if other ranks list its members and this one does not."""
     if group.ranks:
         return group
@@ -162,7 +162,7 @@ def _matched(calls: GroupCalls, ranks: Sequence[RankDigest]) -> GroupMatch:
         aligned = aligned_calls(calls, calls.seq)
         kept = aligned.full & _alike(calls, aligned)
     else:
-        aligned = aligned_calls(calls, calls.step, calls.kind) if calls.is_told else aligned_calls(calls, calls.step)
+        aligned = aligned_calls(calls, calls.step, calls.kind) if calls.has_kinds else aligned_calls(calls, calls.step)
         sound = aligned.full & _alike(calls, aligned)
         kept = ~np.isin(aligned.number, aligned.number[~sound])
     at = aligned.at[kept]
@@ -172,7 +172,7 @@ def _matched(calls: GroupCalls, ranks: Sequence[RankDigest]) -> GroupMatch:
 
 def _alike(calls: GroupCalls, aligned: AlignedCalls) -> Mask:
     """The places at which the members' kinds and sizes agree, as far as they are known."""
-    kinds = np.array([not is_untold(kind) for kind in calls.kinds], bool)
+    kinds = np.array([not is_unknown(kind) for kind in calls.kinds], bool)
     sized = np.array([plain_kind(kind) in SAME_SIZE for kind in calls.kinds], bool)[calls.kind] & (calls.bytes >= 0)
     return _equal(calls.kind, kinds[calls.kind], aligned.at) & _equal(calls.bytes, sized, aligned.at)
 
@@ -187,7 +187,7 @@ def _equal(values: Ints, known: Mask, at: Ints) -> Mask:
 
 
 def _instances(
-    group: Group, members: Ints, call: Ints, ranks: Sequence[RankDigest], paired: bool = False
+    group: ProcessGroup, members: Ints, call: Ints, ranks: Sequence[RankDigest], paired: bool = False
 ) -> GroupMatch:
     calls = [ranks[p].calls for p in members.tolist()]
     start = np.stack([own_calls.start[call[:, m]] for m, own_calls in enumerate(calls)], axis=1)
@@ -206,7 +206,7 @@ def _instances(
     )
 
 
-def _size(group: Group, members: Ints, call: Ints, ranks: Sequence[RankDigest]) -> int:
+def _size(group: ProcessGroup, members: Ints, call: Ints, ranks: Sequence[RankDigest]) -> int:
     """Number of ranks in the group: as listed, as recorded, else all of the job."""
     if group.ranks or not len(call):
         return len(group.ranks)
@@ -229,10 +229,10 @@ def _pairs(ranks: Sequence[RankDigest]) -> Iterator[GroupMatch]:
     for (sender, receiver, name), of_end in ends.items():
         both = [position.get(sender, -1), position.get(receiver, -1)]
         if sender != receiver and set(both) == set(of_end):
-            yield _pair(Group(name, (sender, receiver)), {p: of_end[p] for p in both}, ranks)
+            yield _pair(ProcessGroup(name, (sender, receiver)), {p: of_end[p] for p in both}, ranks)
 
 
-def _pair(group: Group, rows: Mapping[int, Ints], ranks: Sequence[RankDigest]) -> GroupMatch:
+def _pair(group: ProcessGroup, rows: Mapping[int, Ints], ranks: Sequence[RankDigest]) -> GroupMatch:
     calls = gathered(group, rows, ranks)
     aligned = aligned_calls(calls, calls.step)
     kept = ~np.isin(aligned.number, aligned.number[~aligned.full])

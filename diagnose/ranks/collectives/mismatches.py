@@ -13,7 +13,7 @@ from diagnose.arrays import Ints, Mask
 from diagnose.diagnosis.postmortem import Mismatch
 from diagnose.facts import spoken
 from diagnose.ranks.collectives.group_calls import ABSENT, GroupCalls, aligned_calls, code_of
-from diagnose.ranks.collectives.kinds import SAME_SIZE, is_untold, plain_kind
+from diagnose.ranks.collectives.kinds import SAME_SIZE, is_unknown, plain_kind
 from diagnose.ranks.collectives.matching import groups_of
 from diagnose.ranks.collectives.process_groups import named_ranks
 from diagnose.ranks.digest import RankDigest
@@ -101,7 +101,7 @@ def _unlike(calls: GroupCalls, members: Sequence[RankDigest], until: int) -> Mis
     at = aligned.at[whole]
     at = at[calls.step[at].max(axis=1) < until]
     at = at[np.argsort(calls.call[at[:, 0]], kind="stable")]
-    told = np.array([not is_untold(kind) for kind in calls.kinds], bool)[calls.kind]
+    told = np.array([not is_unknown(kind) for kind in calls.kinds], bool)[calls.kind]
     kinds, sizes = np.where(told, calls.kind, ABSENT)[at], np.where(_sized(calls), calls.bytes, ABSENT)[at]
     for place in np.flatnonzero(_differs(kinds) | _differs(sizes)).tolist():
         kind = bool(_differs(kinds[place : place + 1])[0])

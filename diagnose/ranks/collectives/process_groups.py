@@ -17,7 +17,7 @@ _EXPERT_KINDS = ("dispatch", "combine", "notifydispatch", "notifycombine")
 _EXPERT = re.compile(r"(^|[^a-z])ep([^a-z]|$)|expert(?!.*data)")
 
 
-class Group(msgspec.Struct, frozen=True):
+class ProcessGroup(msgspec.Struct, frozen=True):
     """A process group as a trace names it.
 
     `ranks` is empty if the trace does not list them; `ambiguous` is then true if other ranks may mean another group by
@@ -36,22 +36,26 @@ class Naming(msgspec.Struct, frozen=True):
     described: Mapping[str, str]
     world_size: int | None
 
-    def named(self, name: str, ranks: str, size: int) -> Group:
+    def named(self, name: str, ranks: str, size: int) -> ProcessGroup:
         """The group of a collective with fields: its name, its ranks as text, and their number."""
         members = self.listed.get(name) or _parsed(ranks, size)
-        return Group(name, members, not members and 0 < size < (self.world_size or 0))
+        return ProcessGroup(name, members, not members and 0 < size < (self.world_size or 0))
 
-    def unnamed(self, kind: str, event: str) -> Group:
+    def unnamed(self, kind: str, event: str) -> ProcessGroup:
         """The group of a collective without fields: the only one there is, or that of the experts.
 
         Only kernels of NCCL share the order of the named ones.
         """
         if len(self.listed) == 1 and "nccl" in classify(event).tags:
-            return Group(*next(iter(self.listed.items())))
+            return ProcessGroup(*next(iter(self.listed.items())))
         experts = {self.listed[n] for n, text in self.described.items() if _EXPERT.search(text.lower())}
         every = set(self.listed.values())
         candidates = experts if plain_kind(kind) in _EXPERT_KINDS and len(experts) == 1 else every
-        return Group("", next(iter(candidates))) if len(candidates) == 1 else Group("", (), len(candidates) > 1)
+        return (
+            ProcessGroup("", next(iter(candidates)))
+            if len(candidates) == 1
+            else ProcessGroup("", (), len(candidates) > 1)
+        )
 
 
 def naming_of(trace: Trace) -> Naming:

@@ -7,7 +7,7 @@ import numpy as np
 
 from diagnose.facts import Unknown, analysis_option, another_run, capture_setting, nothing_helps, spoken
 from diagnose.formulas.collectives import bus_bytes_per_s
-from diagnose.formulas.size_curve import Links
+from diagnose.formulas.size_curve import GroupLinks
 from diagnose.ranks.collectives.kinds import SEND_RECEIVE
 from diagnose.ranks.collectives.matching import GroupMatch, Match
 from diagnose.ranks.digest import RankDigest
@@ -95,7 +95,7 @@ def _unstated(large: _Large) -> Unknown:
     )
 
 
-def _rated(large: _Large, links: Links) -> tuple[float, float] | None:
+def _rated(large: _Large, links: GroupLinks) -> tuple[float, float] | None:
     """Measured and expected rate of the message at the ninetieth percentile of their ratio."""
     expected = [links.ring_gbs(kind, size) for kind, size, *_ in large.messages]
     pairs = [(rate, 1e9 * gbs) for rate, gbs in zip(large.rates, expected, strict=True) if gbs]

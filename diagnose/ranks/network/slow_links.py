@@ -30,7 +30,7 @@ class SlowLink(msgspec.Struct, frozen=True):
         group: its place in the match.
         instances: of the group, those that take longer.
         typical: transfer of the other groups over its own.
-        blamed: positions of the ranks that several slow groups have in common, else all members.
+        slow_ranks: positions of the ranks that several slow groups have in common, else all members.
     """
 
     members: tuple[int, ...]
@@ -39,7 +39,7 @@ class SlowLink(msgspec.Struct, frozen=True):
     group: int
     instances: Ints
     typical: float
-    blamed: tuple[int, ...] = ()
+    slow_ranks: tuple[int, ...] = ()
 
 
 def slow_links(ranks: Sequence[RankDigest], matched: Match, node: Sequence[int] = ()) -> list[SlowLink]:
@@ -69,10 +69,10 @@ def slow_links(ranks: Sequence[RankDigest], matched: Match, node: Sequence[int] 
             entry = (number, float(np.median(group.transfer[instances])), instances)
             alike[(calls.kinds[kind], size, len(group.members), nodes)].append(entry)
     slow = [_slow(ranks, matched, key, entries) for key, entries in alike.items() if len(entries) >= MIN_GROUPS]
-    return _blaming([link for links in slow for link in links])
+    return _all_with_slow_ranks([link for links in slow for link in links])
 
 
-def _blaming(links: Sequence[SlowLink]) -> list[SlowLink]:
+def _all_with_slow_ranks(links: Sequence[SlowLink]) -> list[SlowLink]:
     """The links, each with the ranks to blame: one rank's own link is slow in all of its groups.
 
     The member that most of the slow groups have in common explains these, then the one that most of the others have.
@@ -88,17 +88,17 @@ def _blaming(links: Sequence[SlowLink]) -> list[SlowLink]:
         shared = tuple(sorted(frozenset.intersection(*explained)))
         common.update(dict.fromkeys(explained, shared))
         left.difference_update(explained)
-    return [_blamed(link, common.get(frozenset(link.members)), common) for link in links]
+    return [_with_slow_ranks(link, common.get(frozenset(link.members)), common) for link in links]
 
 
-def _blamed(
+def _with_slow_ranks(
     link: SlowLink, shared: tuple[int, ...] | None, common: Mapping[frozenset[int], tuple[int, ...]]
 ) -> SlowLink:
     if shared is None:
-        return replace(link, blamed=link.members)
+        return replace(link, slow_ranks=link.members)
     groups = sum(other == shared for other in common.values())
-    told = f"{link.because}; {groups} slow groups have {'it' if len(shared) == 1 else 'these ranks'} in common"
-    return replace(link, blamed=shared, because=told)
+    text = f"{link.because}; {groups} slow groups have {'it' if len(shared) == 1 else 'these ranks'} in common"
+    return replace(link, slow_ranks=shared, because=text)
 
 
 def _slow(ranks: Sequence[RankDigest], matched: Match, key: Alike, entries: list[Typical]) -> list[SlowLink]:
@@ -106,12 +106,12 @@ def _slow(ranks: Sequence[RankDigest], matched: Match, key: Alike, entries: list
     for (number, ns, instances), typical in zip(entries, _medians_of_others([ns for _, ns, _ in entries]), strict=True):
         if typical > 0 and ns >= SLOW * typical:
             members = tuple(matched[number].members.tolist())
-            told = (
+            text = (
                 f"{key[0]} of its group takes {duration(ns)}, {ns / typical:.1f} times as long as in the other groups"
             )
             steps = max(ranks[members[0]].steps, 1)
             extra_ns = int((ns - typical) * len(instances)) // steps
-            links.append(SlowLink(members, told, extra_ns, number, instances, typical / ns))
+            links.append(SlowLink(members, text, extra_ns, number, instances, typical / ns))
     return links
 
 
@@ -131,12 +131,12 @@ def extra_of(links: Sequence[SlowLink]) -> dict[int, int]:
     """Nanoseconds per step that a rank's slowest link costs it, by position."""
     extra: dict[int, int] = {}
     for link in links:
-        for member in link.blamed:
+        for member in link.slow_ranks:
             extra[member] = max(extra.get(member, 0), link.extra_ns)
     return extra
 
 
-def passed_to_blamed(caused_ns: Ints, own_ns: Ints, links: Sequence[SlowLink]) -> Ints:
+def passed_to_slow_ranks(caused_ns: Ints, own_ns: Ints, links: Sequence[SlowLink]) -> Ints:
     """The waiting caused by each rank, shape (ranks, steps), moved to the rank whose slow link makes others late.
 
     The other members of its groups are equally late by it; a member that is later than that by its own doing keeps its
@@ -144,8 +144,8 @@ def passed_to_blamed(caused_ns: Ints, own_ns: Ints, links: Sequence[SlowLink]) -
     """
     passed = caused_ns.copy()
     for link in links:
-        for member in set(link.members) - set(link.blamed):
+        for member in set(link.members) - set(link.slow_ranks):
             by_link = own_ns[member] < link.extra_ns
-            passed[link.blamed[0], by_link] += passed[member, by_link]
+            passed[link.slow_ranks[0], by_link] += passed[member, by_link]
             passed[member, by_link] = 0
     return passed

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import msgspec
 
 from diagnose.facts import DIAGNOSE_RUN, Unknown, analysis_option, another_run, nothing_helps
-from diagnose.formulas.size_curve import Links
+from diagnose.formulas.size_curve import GroupLinks
 from diagnose.hardware.table import Gpu, named
 from diagnose.ranks.digest import RankDigest
 
@@ -37,7 +37,7 @@ class Topology(msgspec.Struct, frozen=True):
     node_gbs: float | None = None
     is_whole: bool = True
 
-    def links(self, members: Sequence[int]) -> Links | Unknown:
+    def links(self, members: Sequence[int]) -> GroupLinks | Unknown:
         """The links between the ranks at these positions; of a node's network, the part of its ranks among them."""
         if not self.boards:
             return NO_LINKS
@@ -53,14 +53,14 @@ class Topology(msgspec.Struct, frozen=True):
             return NO_LINKS
         network = self.node_gbs * self._part(members) if self.node_gbs is not None else None
         like, slowest = self.boards[0].measured_node, min(filter(None, one_way), default=None)
-        return Links(like, slowest, len(members), nodes, network)
+        return GroupLinks(like, slowest, len(members), nodes, network)
 
     def _part(self, members: Sequence[int]) -> float:
         """Least part of a node's ranks that these are; the others, in groups of their own, use the network as well."""
         there, own = Counter(self.node), Counter(self.node[p] for p in members)
         return min(count / there[node] for node, count in own.items())
 
-    def inside(self, ranks: int) -> Links | Unknown:
+    def inside(self, ranks: int) -> GroupLinks | Unknown:
         """The same of so many ranks of one node."""
         first = [p for p, node in enumerate(self.node) if node == self.node[0]]
         return self.links(first[:ranks]) if self.node else NO_NODES
@@ -75,10 +75,10 @@ def topology_of(ranks: Sequence[RankDigest], node_gbs: float | None = None) -> T
     """
     devices = {rank.device for rank in ranks}
     boards = named(devices.pop()) if len(devices) == 1 and ranks[0].has_gpu else ()
-    return Topology(_nodes(ranks), boards, node_gbs, len(ranks) >= _world(ranks))
+    return Topology(_nodes(ranks), boards, node_gbs, len(ranks) >= _world_size(ranks))
 
 
-def _world(ranks: Sequence[RankDigest]) -> int:
+def _world_size(ranks: Sequence[RankDigest]) -> int:
     return max(max(rank.world_size or 0, rank.rank + 1) for rank in ranks)
 
 
@@ -88,7 +88,7 @@ def _nodes(ranks: Sequence[RankDigest]) -> tuple[int, ...]:
         number = {host: node for node, host in enumerate(dict.fromkeys(hosts))}
         return tuple(number[host] for host in hosts)
     listed = {rank.listed_gpus for rank in ranks}
-    size = _world(ranks)
+    size = _world_size(ranks)
     gpus = listed.pop() if len(listed) == 1 else 0
     if gpus > 1 or size == 1 or gpus >= size:
         return tuple(rank.rank // max(gpus, 1) for rank in ranks)

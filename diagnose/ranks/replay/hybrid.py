@@ -8,7 +8,7 @@ import numpy as np
 
 from diagnose.facts import Unknown
 from diagnose.formulas.collectives import bus_bytes_per_s, nic_rate, transfer_s
-from diagnose.formulas.size_curve import NETWORK_LATENCY_S, Links
+from diagnose.formulas.size_curve import NETWORK_LATENCY_S, GroupLinks
 from diagnose.ranks.collectives.matching import GroupMatch, Match
 from diagnose.ranks.digest import RankDigest
 from diagnose.ranks.network.topology import Topology
@@ -25,7 +25,7 @@ class Hybrid(msgspec.Struct, frozen=True):
     collective: tuple[int, ...]
     kind: tuple[str, ...]
     bytes: tuple[int, ...]
-    links: Links
+    links: GroupLinks
     nodes: int
 
     def applied(self, joint: Joint, case: Case) -> Joint:

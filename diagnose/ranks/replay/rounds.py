@@ -18,7 +18,7 @@ from diagnose.arrays import Array, Floats, Ints
 from diagnose.ranks.replay.rank_work import NONE, RankWork
 
 Case = Literal["worst", "best"]
-Waits = tuple[Ints, Ints, Floats]
+RankWaits = tuple[Ints, Ints, Floats]
 
 
 class Round(msgspec.Struct, frozen=True):
@@ -37,7 +37,7 @@ class Round(msgspec.Struct, frozen=True):
     rank: Ints
     first: Ints
     of: Ints
-    waits: tuple[Waits, ...]
+    waits: tuple[RankWaits, ...]
 
 
 class JobEvents:
@@ -113,7 +113,7 @@ class JobEvents:
             head[self.rank[events]] += 1
         return rounds
 
-    def _waits(self, ranks: Sequence[RankWork]) -> Waits:
+    def _waits(self, ranks: Sequence[RankWork]) -> RankWaits:
         """For every wait the event it comes before, the one whose end it waits for, and the own work until then."""
         before = [work.block_before + begin for work, begin in zip(ranks, self.begin, strict=False)]
         on = [work.block_on + begin for work, begin in zip(ranks, self.begin, strict=False)]
@@ -143,13 +143,13 @@ class JobEvents:
         return tuple(both[:, b:f] for b, f in zip(self.begin[:-1].tolist(), self.finish.tolist(), strict=True))
 
 
-def _before(waits: Waits, events: Ints) -> tuple[Waits, ...]:
+def _before(waits: RankWaits, events: Ints) -> tuple[RankWaits, ...]:
     """The waits before the events; those of one event one after the other."""
     before, on, at = waits
     ordered = np.sort(events)
     low, high = np.searchsorted(before, ordered, "left"), np.searchsorted(before, ordered, "right")
     place = np.argsort(events, kind="stable")
-    turns: list[Waits] = []
+    turns: list[RankWaits] = []
     for turn in range(int((high - low).max(initial=0))):
         which = high - low > turn
         rows = low[which] + turn

@@ -12,7 +12,7 @@ from diagnose.attribution.causes import CAUSES, class_of, lateness_cause_of
 from diagnose.diagnosis.postmortem import Excess, LatenessCause, Straggler
 from diagnose.facts import duration
 from diagnose.ranks.digest import OPERATOR, RankDigest
-from diagnose.ranks.stragglers.clocks import clock_told
+from diagnose.ranks.stragglers.clocks import clock_words
 from diagnose.ranks.stragglers.host_code import NONE, HostEvidence, host_evidence, more_code
 from diagnose.ranks.stragglers.lateness import COMMUNICATION, Lateness
 from diagnose.timeline.kernel_names import COMPUTE_FAMILIES
@@ -95,12 +95,12 @@ def with_reason(
     more_ns = sum(excess[c] for c in parts)
     behind_ns = sum(int(n) for c, n in zip(lateness.causes, mean.tolist(), strict=True) if class_of(c) != COMMUNICATION)
     host = _host(cause, rank, peers, min(more_ns, behind_ns), bool(_more_operators(ratio)))
-    clock = clock_told(rank, peers) if cause == "slower_kernels" and rank.has_gpu else ""
-    told = "; ".join(filter(None, (because, clock, host.says, f"most of it in {host.where}" if host.where else "")))
+    clock = clock_words(rank, peers) if cause == "slower_kernels" and rank.has_gpu else ""
+    text = "; ".join(filter(None, (because, clock, host.says, f"most of it in {host.where}" if host.where else "")))
     return replace(
         late_rank,
         cause=cause,
-        because=told,
+        because=text,
         excess=tuple(Excess(cause=part, ns=ns_of_part) for part, ns_of_part in excess.items()),
         explained_share=min(more_ns / max(waited_ns, 1), 1.0),
         host_code=host.code,
@@ -199,17 +199,17 @@ def _without_shapes(ratio: Sequence[Ratio]) -> bool:
 def _more(ratio: Sequence[Ratio], time: float) -> str:
     count, size = _weighted(ratio, "count"), _weighted(ratio, "size")
     noun = "operators" if ratio[0].family == OPERATOR else "kernels"
-    told = f"{count:.2f} times as many {noun}" if count >= 1.02 else f"as many {noun}"
+    text = f"{count:.2f} times as many {noun}" if count >= 1.02 else f"as many {noun}"
     sized = f" with {size:.2f} times the work" if size >= 1.02 and size > 1.02 * count else ""
-    return f"it runs {told}{sized} as the other ranks, which take {time:.2f} times as long"
+    return f"it runs {text}{sized} as the other ranks, which take {time:.2f} times as long"
 
 
 def _slower(ratio: Sequence[Ratio], ns: int) -> str:
     listed = ", ".join(f"{r.family} {r.time:.2f}" for r in ratio[:5])
-    told = f"as many kernels of the same sizes take {duration(ns)} longer per step (times as long: {listed})"
+    text = f"as many kernels of the same sizes take {duration(ns)} longer per step (times as long: {listed})"
     if _without_shapes(ratio):
-        told = told.replace(" of the same sizes", "") + "; shapes were not recorded, so larger inputs are not ruled out"
-    return f"{told}{_pattern(ratio)}"
+        text = text.replace(" of the same sizes", "") + "; shapes were not recorded, so larger inputs are not ruled out"
+    return f"{text}{_pattern(ratio)}"
 
 
 def _pattern(ratio: Sequence[Ratio]) -> str:

@@ -8,7 +8,7 @@ from diagnose.ranks.digest import RankDigest
 LOWER = 0.97  # of the others' clock: less apart is the usual spread of GPUs
 
 
-def clock_told(rank: RankDigest, peers: Sequence[RankDigest]) -> str:
+def clock_words(rank: RankDigest, peers: Sequence[RankDigest]) -> str:
     """A clause on the clock of the rank's GPU and the others', and its limits; "" if it was not read."""
     if rank.clock is None:
         return ""

@@ -58,10 +58,10 @@ def first_diverging(late_rank: RankLateness, timelines: Sequence[Timeline], late
     usual = [walk for t in typical[:TYPICAL_RANKS] for walk in _walks(t, on_device, t.steps.numbers)]
     walks = _walks(timeline, on_device, (number,))
     divergence = _first(walks[0], usual, TELLING * late_rank.own_ns) if walks and usual else None
-    return "" if divergence is None else _told(divergence, late_rank.rank)
+    return "" if divergence is None else _described(divergence, late_rank.rank)
 
 
-def _told(divergence: Divergence, rank: int) -> str:
+def _described(divergence: Divergence, rank: int) -> str:
     after = f"{duration(divergence.at)} into the step"
     if divergence.usual_ns is None:
         return f"rank {rank}: {divergence.name} {duration(divergence.ns)}, which the other ranks do not run, {after}"

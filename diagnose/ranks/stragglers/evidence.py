@@ -143,16 +143,16 @@ def stragglers_among(evidence: LatenessEvidence) -> tuple[int, ...]:
     seen as exposed waiting of the ranks of their groups. A single step names one rank at most, by the vote of the
     collectives. If the whole window names nobody, its last steps may: a rank gets slower while it runs.
     """
-    return _named(evidence) or _named_since(evidence)
+    return _stragglers(evidence) or _stragglers_since(evidence)
 
 
-def _named_since(evidence: LatenessEvidence) -> tuple[int, ...]:
+def _stragglers_since(evidence: LatenessEvidence) -> tuple[int, ...]:
     """The rank that is late in all of the last five steps or more and in none before, if these alone name it."""
     found = []
     for rank, late in enumerate(evidence.late):
         begun = int(late.argmax())
         if len(late) - begun >= LASTING and begun > 0 and late[begun:].all():
-            found += [rank] if _named(_from(evidence, begun)) == (rank,) else []
+            found += [rank] if _stragglers(_from(evidence, begun)) == (rank,) else []
     return tuple(found[:1])
 
 
@@ -162,16 +162,20 @@ def _from(evidence: LatenessEvidence, begun: int) -> LatenessEvidence:
     return replace(evidence, **{name: getattr(evidence, name)[..., begun:] for name in by_step})
 
 
-def _named(evidence: LatenessEvidence) -> tuple[int, ...]:
-    named = np.flatnonzero([_is_behind(evidence, rank) for rank in range(len(evidence.own_ns))])
-    while len(named):
-        certain = np.array([r for r in named.tolist() if _stands_out(evidence, r, named)], np.int64)
-        if len(certain) == len(named):
+def _stragglers(evidence: LatenessEvidence) -> tuple[int, ...]:
+    stragglers = np.flatnonzero([_is_behind(evidence, rank) for rank in range(len(evidence.own_ns))])
+    while len(stragglers):
+        certain = np.array([r for r in stragglers.tolist() if _stands_out(evidence, r, stragglers)], np.int64)
+        if len(certain) == len(stragglers):
             break
-        named = certain
-    if not len(named) or 2 * len(named) > len(evidence.own_ns) or not _cause_the_waiting(evidence, named):
+        stragglers = certain
+    if (
+        not len(stragglers)
+        or 2 * len(stragglers) > len(evidence.own_ns)
+        or not _cause_the_waiting(evidence, stragglers)
+    ):
         return ()
-    return tuple(named[np.argsort(-evidence.own_ns[named].sum(axis=1), kind="stable")].tolist())
+    return tuple(stragglers[np.argsort(-evidence.own_ns[stragglers].sum(axis=1), kind="stable")].tolist())
 
 
 def _is_behind(evidence: LatenessEvidence, rank: int) -> bool:
@@ -186,22 +190,22 @@ def _steady(late: Mask) -> Mask:
     return np.asarray(late.all(axis=-1) if late.shape[-1] <= FEW_STEPS else late.mean(axis=-1) >= PERSISTENT)
 
 
-def _cause_the_waiting(evidence: LatenessEvidence, named: Ints) -> bool:
+def _cause_the_waiting(evidence: LatenessEvidence, stragglers: Ints) -> bool:
     """Whether the named ranks cause far more than their even share of the waiting; steps without waiting have none."""
-    ranks, seen = len(evidence.own_ns), evidence.seen[named].any(axis=0)
+    ranks, seen = len(evidence.own_ns), evidence.seen[stragglers].any(axis=0)
     totals = evidence.caused_ns[:, seen].sum(axis=0)
-    together = evidence.caused_ns[np.ix_(named, seen)].sum(axis=0)
-    dominant = (1 + len(named) / ranks) / 2
-    peers = np.asarray(evidence.peers[named].any(axis=0))
-    peers[named] = False
+    together = evidence.caused_ns[np.ix_(stragglers, seen)].sum(axis=0)
+    dominant = (1 + len(stragglers) / ranks) / 2
+    peers = np.asarray(evidence.peers[stragglers].any(axis=0))
+    peers[stragglers] = False
     enough = PART_SEEN * evidence.noise_share * evidence.step_ns[seen].sum() * int(peers.sum())
     leads = (totals > 0) & (together >= dominant * totals)
     return bool(together.sum() >= max(enough, dominant * totals.sum()) and _steady(leads))
 
 
-def _stands_out(evidence: LatenessEvidence, rank: int, named: Ints) -> bool:
+def _stands_out(evidence: LatenessEvidence, rank: int, stragglers: Ints) -> bool:
     """Whether the rank's lateness is apart from that of the ranks that are not named."""
-    others = np.delete(np.arange(len(evidence.own_ns)), named)
+    others = np.delete(np.arange(len(evidence.own_ns)), stragglers)
     if not len(others):
         return False
     lead = (evidence.own_ns[rank] - evidence.own_ns[others].max(axis=0))[evidence.seen[rank]]
@@ -223,23 +227,23 @@ def _stands_out_of_few(evidence: LatenessEvidence, rank: int, others: Ints, lead
     return apart or (large and evidence.slowest[rank].is_no_chance(len(peers) + 1))
 
 
-def lead_share(evidence: LatenessEvidence, named: Sequence[int]) -> float:
+def lead_share(evidence: LatenessEvidence, stragglers: Sequence[int]) -> float:
     """The lag of the latest named rank behind the latest of the others by its own doing, as a share of the step.
 
     It is counted per step, so that a lag in one step is not offset by a lead in another.
     """
-    others = np.delete(evidence.own_ns, named, axis=0).max(axis=0, initial=0)
-    lead = np.maximum(evidence.own_ns[named].max(axis=0, initial=0) - others, 0)
+    others = np.delete(evidence.own_ns, stragglers, axis=0).max(axis=0, initial=0)
+    lead = np.maximum(evidence.own_ns[stragglers].max(axis=0, initial=0) - others, 0)
     return share(lead.sum(), evidence.step_ns.sum()) or 0.0
 
 
-def suspected_among(evidence: LatenessEvidence, named: Sequence[int]) -> int | None:
+def possible_straggler(evidence: LatenessEvidence, stragglers: Sequence[int]) -> int | None:
     """Position of the one rank that causes most of the waiting of a few steps, which are too few to name it.
 
     It is behind in all of them, and each other rank waits for it far longer than noise makes ranks wait.
     """
     steps = evidence.own_ns.shape[1]
-    if len(named) or steps > FEW_STEPS:
+    if len(stragglers) or steps > FEW_STEPS:
         return None
     rank = int(evidence.own_ns.sum(axis=1).argmax())
     waiting, whole = evidence.caused_ns[rank].sum(), evidence.step_ns.sum()
@@ -264,17 +268,17 @@ def effect(evidence: LatenessEvidence, rank: int, others: Ints) -> float:
     return (own_ns - float(np.median(rest))) / max(robust_deviation(rest), NORMAL_SPREAD * alike)
 
 
-def waiting_by_rank(evidence: LatenessEvidence, named: Sequence[int]) -> Ints:
+def waiting_by_rank(evidence: LatenessEvidence, stragglers: Sequence[int]) -> Ints:
     """The waiting by rank and step; what several named ranks cause is divided in proportion to their lateness."""
     waiting = evidence.caused_ns.copy()
-    if len(named) > 1:
-        rows = np.array(named, np.int64)
+    if len(stragglers) > 1:
+        rows = np.array(stragglers, np.int64)
         late = np.maximum(evidence.own_ns[rows], 0)
         waiting[rows] = evidence.caused_ns[rows].sum(axis=0) * late // np.maximum(late.sum(axis=0), 1)
     return waiting
 
 
-def transient_delays(evidence: LatenessEvidence, named: Sequence[int]) -> list[tuple[int, int]]:
+def transient_delays(evidence: LatenessEvidence, stragglers: Sequence[int]) -> list[tuple[int, int]]:
     """Ranks and positions of steps in which an unnamed rank delayed the job as if it were a straggler.
 
     Nothing when it happens in more than a third of the steps: then it is an imbalance.
@@ -282,6 +286,6 @@ def transient_delays(evidence: LatenessEvidence, named: Sequence[int]) -> list[t
     totals, ranks = evidence.caused_ns.sum(axis=0), len(evidence.own_ns)
     alone = evidence.caused_ns >= (1 + 1 / ranks) / 2 * np.maximum(totals, 1)
     long = evidence.caused_ns >= 2 * evidence.noise_share * evidence.step_ns * (ranks - 1)
-    places = [(r, s) for r, s in np.argwhere(alone & long & evidence.late).tolist() if r not in named]
+    places = [(r, s) for r, s in np.argwhere(alone & long & evidence.late).tolist() if r not in stragglers]
     steps = evidence.own_ns.shape[1]
     return places if steps > FEW_STEPS and len(places) <= (1 - PERSISTENT) * steps else []

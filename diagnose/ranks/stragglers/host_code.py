@@ -10,7 +10,7 @@ from diagnose.arrays import Floats
 from diagnose.diagnosis.postmortem import HostCode
 from diagnose.facts import duration
 from diagnose.ranks.digest import RankDigest
-from diagnose.ranks.host_work import HostKind, Ran
+from diagnose.ranks.host_work import HostKind, HostTime
 from diagnose.trace.python_frames import user_frame
 
 EXPLAINS = 0.5  # part of the lateness that slower operators, or one place of the code, have to account for
@@ -30,7 +30,7 @@ class HostEvidence(msgspec.Struct, frozen=True):
     where: str = ""
 
 
-class Usual(msgspec.Struct, frozen=True):
+class UsualHostTime(msgspec.Struct, frozen=True):
     """Nanoseconds and calls of one name in one step."""
 
     ns: float
@@ -38,7 +38,7 @@ class Usual(msgspec.Struct, frozen=True):
 
 
 NONE = HostEvidence("none")
-NOTHING = Ran(0, 0)
+NOTHING = HostTime(0, 0)
 
 
 def host_evidence(rank: RankDigest, peers: Sequence[RankDigest], extra_ns: float) -> HostEvidence:
@@ -51,17 +51,17 @@ def host_evidence(rank: RankDigest, peers: Sequence[RankDigest], extra_ns: float
     slower, place = _slower(rank, peers), _place(rank, peers, extra_ns)
     if slower is None:
         alone = place is not None and not _usual(place, peers).count
-        return HostEvidence("more" if alone else "unknown", where=_told(place, rank, peers))
+        return HostEvidence("more" if alone else "unknown", where=_described(place, rank, peers))
     alike_ns = max(rank.host_ns / max(rank.steps, 1) - extra_ns, 1.0)
     if slower >= max(SLOWER, 1 + EXPLAINS * extra_ns / alike_ns):
         return HostEvidence("slower", f"each of its operators takes {slower:.2f} times as long on its host")
     says = f"the operators that all ranks run take {slower:.2f} times as long there, so it runs more code"
-    return HostEvidence("more", says, _told(place, rank, peers))
+    return HostEvidence("more", says, _described(place, rank, peers))
 
 
 def more_code(rank: RankDigest, peers: Sequence[RankDigest], extra_ns: float) -> HostEvidence:
     """Evidence for a rank that is known to run more code: the place where it runs code that the others do not."""
-    return HostEvidence("more", where=_told(_place(rank, peers, extra_ns, more_often=True), rank, peers))
+    return HostEvidence("more", where=_described(_place(rank, peers, extra_ns, more_often=True), rank, peers))
 
 
 def _slower(rank: RankDigest, peers: Sequence[RankDigest]) -> float | None:
@@ -78,7 +78,7 @@ def _slower(rank: RankDigest, peers: Sequence[RankDigest]) -> float | None:
     return _weighted_median(np.array(ratios), np.array(counts)) if len(ratios) >= FEWEST else None
 
 
-def _each(ran: Ran) -> float:
+def _each(ran: HostTime) -> float:
     return ran.ns / max(ran.count, 1)
 
 
@@ -109,14 +109,14 @@ def _place(rank: RankDigest, peers: Sequence[RankDigest], extra_ns: float, *, mo
     return None
 
 
-def _usual(key: Place, peers: Sequence[RankDigest]) -> Usual:
+def _usual(key: Place, peers: Sequence[RankDigest]) -> UsualHostTime:
     """Time and number of the place in one step of the median of the other ranks."""
     each = [(peer.host_work.get(key, NOTHING), max(peer.steps, 1)) for peer in peers]
     ns, count = (float(np.median(values)) for values in zip(*((r.ns / n, r.count / n) for r, n in each), strict=True))
-    return Usual(ns, count)
+    return UsualHostTime(ns, count)
 
 
-def _told(key: Place | None, rank: RankDigest, peers: Sequence[RankDigest]) -> str:
+def _described(key: Place | None, rank: RankDigest, peers: Sequence[RankDigest]) -> str:
     if key is None:
         return ""
     kind, name = key

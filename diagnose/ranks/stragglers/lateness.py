@@ -18,7 +18,7 @@ APART_SHARE = 0.05  # of a step: ranks that begin the first one so far apart wer
 _TO_ONE = "sendrecv"
 
 
-class Excess(msgspec.Struct, frozen=True):
+class GroupExcess(msgspec.Struct, frozen=True):
     """The time of a group's members until they reached each collective, above the median of the other members.
 
     It is counted on each rank's own clock from the end of the group's last collective of an earlier step, at which all
@@ -92,7 +92,7 @@ class Lateness(msgspec.Struct, frozen=True, dict=True):
         return np.array(self.numbers, np.int64)
 
 
-def excess_of(ranks: Sequence[RankDigest], group: GroupMatch) -> Excess:
+def excess_of(ranks: Sequence[RankDigest], group: GroupMatch) -> GroupExcess:
     """The time of each member of a group until each collective, above the median of the others."""
     causes = _causes([ranks[p] for p in group.members.tolist()])
     step = np.maximum.accumulate(ranks[int(group.members[0])].calls.step[group.call[:, 0]])
@@ -102,7 +102,7 @@ def excess_of(ranks: Sequence[RankDigest], group: GroupMatch) -> Excess:
         columns = [causes.index(c) for c in ranks[p].causes]
         reached, left = ranks[p].spent[group.call[:, m]].transpose(1, 0, 2)
         spent[:, m, columns] = reached - np.where((before >= 0)[:, None], left[before], _by_the_step(ranks[p], step))
-    return Excess(step, causes, spent - median_of_others(spent), _began_later(ranks, group, step))
+    return GroupExcess(step, causes, spent - median_of_others(spent), _began_later(ranks, group, step))
 
 
 def _by_the_step(rank: RankDigest, step: Ints) -> Ints:
@@ -161,7 +161,7 @@ def is_point_to_point(ranks: Sequence[RankDigest], group: GroupMatch) -> bool:
     return kinds == {_TO_ONE} and (members == 2 or members < len(ranks))
 
 
-def lateness_of(ranks: Sequence[RankDigest], matched: Match, excess: Sequence[Excess]) -> Lateness:
+def lateness_of(ranks: Sequence[RankDigest], matched: Match, excess: Sequence[GroupExcess]) -> Lateness:
     """The time that each rank is behind at the last collective of each step."""
     causes = _causes(ranks)
     numbers = _judged_steps(ranks, matched, excess)
@@ -173,7 +173,7 @@ def lateness_of(ranks: Sequence[RankDigest], matched: Match, excess: Sequence[Ex
     return lateness
 
 
-def _judged_steps(ranks: Sequence[RankDigest], matched: Match, excess: Sequence[Excess]) -> tuple[int, ...]:
+def _judged_steps(ranks: Sequence[RankDigest], matched: Match, excess: Sequence[GroupExcess]) -> tuple[int, ...]:
     """The steps that can be judged: a step that no two ranks share does not show who is late in it."""
     both = zip(matched, excess, strict=True)
     of_groups = [group_excess for group, group_excess in both if not is_point_to_point(ranks, group)]
@@ -185,14 +185,14 @@ def _judged_steps(ranks: Sequence[RankDigest], matched: Match, excess: Sequence[
     return numbers
 
 
-def _begins_apart(ranks: Sequence[RankDigest], excess: Sequence[Excess], number: int) -> bool:
+def _begins_apart(ranks: Sequence[RankDigest], excess: Sequence[GroupExcess], number: int) -> bool:
     """Whether ranks of a group begin the step far apart."""
     later = max((int(e.began_later_ns[e.step == number].max(initial=0)) for e in excess), default=0)
     steps = sum(rank.steps for rank in ranks)
     return later * steps >= APART_SHARE * sum(rank.total_ns for rank in ranks)
 
 
-def _further(lateness: Lateness, number: int, group: GroupMatch, excess: Excess) -> None:
+def _further(lateness: Lateness, number: int, group: GroupMatch, excess: GroupExcess) -> None:
     """Copy a group's lateness for the ranks and steps in which they are further behind in it than in other groups.
 
     Only their own doing counts: of two ranks, the punctual one would otherwise seem as far ahead as the other is

@@ -76,25 +76,25 @@ def _whole_host(late_rank: RankLateness, job: Job) -> int:
     """Ranks of the host when all of them are named, 0 else."""
     host = {rank.rank: rank.host for rank in job.ranks}
     beside = [rank for rank, name in host.items() if name and name == host[late_rank.rank]]
-    named = {straggler.rank for straggler in job.stragglers}
-    return len(beside) if len(beside) > 1 and named.issuperset(beside) else 0
+    late = {straggler.rank for straggler in job.stragglers}
+    return len(beside) if len(beside) > 1 and late.issuperset(beside) else 0
 
 
-def passing_of(job: Job) -> tuple[Straggler, ...]:
+def transient_stragglers_of(job: Job) -> tuple[Straggler, ...]:
     """The ranks that delayed single steps and are not named as stragglers."""
     return tuple(
         _straggler(late_rank, job, (), None) for late_rank in job.lateness if late_rank.persistence == "transient"
     )
 
 
-def suspected_of(job: Job) -> tuple[Straggler, ...]:
+def possible_stragglers_of(job: Job) -> tuple[Straggler, ...]:
     """The rank that causes most of the waiting, if the steps are too few to name it."""
     return tuple(
         _straggler(late_rank, job, (), None) for late_rank in job.lateness if late_rank.persistence == "suspected"
     )
 
 
-def missing_suspect(job: Job) -> Unknown | None:
+def missing_straggler(job: Job) -> Unknown | None:
     """The reason why a rank without a trace may be the late one, None if nothing suggests it.
 
     The shortest duration over the present ranks counts as transfer, and includes their common wait for absent ranks. In
@@ -114,13 +114,13 @@ def missing_suspect(job: Job) -> Unknown | None:
     )
 
 
-def suspecting(job: Job) -> Job:
+def with_missing_straggler(job: Job) -> Job:
     """The job, marked if a missing rank may be late: then transfer cannot be split from waiting for that rank."""
-    suspect = missing_suspect(job)
-    if suspect is None:
+    missing_rank = missing_straggler(job)
+    if missing_rank is None:
         return job
-    changes = job.changes if job.changes.because else Changes(because=suspect.because)
-    view = replace(job.view, late_rank_missing=suspect, bus_bytes_per_s=suspect)
+    changes = job.changes if job.changes.because else Changes(because=missing_rank.because)
+    view = replace(job.view, late_rank_missing=missing_rank, bus_bytes_per_s=missing_rank)
     return replace(job, view=view, changes=changes)
 
 

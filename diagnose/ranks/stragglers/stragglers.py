@@ -15,8 +15,8 @@ from diagnose.ranks.network.slow_links import SlowLink
 from diagnose.ranks.stragglers.causes import RankLateness, with_reason
 from diagnose.ranks.stragglers.evidence import (
     LatenessEvidence,
+    possible_straggler,
     stragglers_among,
-    suspected_among,
     transient_delays,
     waiting_by_rank,
 )
@@ -36,23 +36,23 @@ class Joined(msgspec.Struct, frozen=True):
 def rank_lateness_of(joined: Joined) -> list[RankLateness]:
     """The lateness of each rank, worst first."""
     evidence = joined.evidence
-    named = stragglers_among(evidence)
-    waiting = waiting_by_rank(evidence, named)
-    transient, suspected = transient_delays(evidence, named), suspected_among(evidence, named)
+    stragglers = stragglers_among(evidence)
+    waiting = waiting_by_rank(evidence, stragglers)
+    transient, possible = transient_delays(evidence, stragglers), possible_straggler(evidence, stragglers)
     judged_ns = [_judged_ns(rank, joined.lateness) for rank in joined.ranks]
     whole_ns, lateness = sum(judged_ns), []
     for r in range(len(joined.ranks)):
         steps = np.isin(np.arange(waiting.shape[1]), [s for rank, s in transient if rank == r])
-        late = evidence.late[r] if r in named or r == suspected else steps
+        late = evidence.late[r] if r in stragglers or r == possible else steps
         caused_ns = int(waiting[r].sum())
         of_others = share(caused_ns, whole_ns - judged_ns[r]) or 0.0
-        told = _rank_lateness(joined, r, (caused_ns, of_others), late, named)
-        lateness.append(replace(told, persistence="suspected") if r == suspected else told)
+        told = _rank_lateness(joined, r, (caused_ns, of_others), late, stragglers)
+        lateness.append(replace(told, persistence="suspected") if r == possible else told)
     return sorted(lateness, key=lambda late_rank: (not late_rank.stands_out, -late_rank.waiting_ns_caused))
 
 
 def _rank_lateness(
-    joined: Joined, rank: int, caused: tuple[int, float], late: Mask, named: Sequence[int]
+    joined: Joined, rank: int, caused: tuple[int, float], late: Mask, stragglers: Sequence[int]
 ) -> RankLateness:
     """The lateness of a rank; `caused` is the waiting it caused, in nanoseconds and as a share of the others' steps."""
     ranks, evidence = joined.ranks, joined.evidence
@@ -64,7 +64,7 @@ def _rank_lateness(
         waiting_share=0.0,
         share=of_others,
         lost_share=of_others,
-        stands_out=rank in named,
+        stands_out=rank in stragglers,
     )
     if not late.any():
         return plain
@@ -74,11 +74,11 @@ def _rank_lateness(
     behind_share = share(evidence.own_ns[rank][late].sum(), evidence.step_ns.sum()) or 0.0
     late_rank = replace(
         plain,
-        lost_share=max(of_others, behind_share) if list(named) == [rank] else of_others,
+        lost_share=max(of_others, behind_share) if list(stragglers) == [rank] else of_others,
         steps=tuple(n for n, is_late in zip(joined.lateness.numbers, late.tolist(), strict=True) if is_late),
         steps_late=int(late.sum()),
         of_steps=int(evidence.seen[rank].sum()),
-        persistence="persistent" if rank in named else "transient",
+        persistence="persistent" if rank in stragglers else "transient",
         own_ns=own_ns,
         waiting_share=share(caused_ns, evidence.caused_ns.sum()) or 0.0,
         last_at=last_at,
@@ -106,7 +106,7 @@ def _judged_ns(rank: RankDigest, lateness: Lateness) -> int:
 
 def _with_reason(late_rank: RankLateness, joined: Joined, rank: int, late: Mask, waited_ns: int) -> RankLateness:
     own_ns = float(joined.lateness.own_ns[rank][late].mean())
-    link = max((link for link in joined.links if rank in link.blamed), key=lambda link: link.extra_ns, default=None)
+    link = max((link for link in joined.links if rank in link.slow_ranks), key=lambda link: link.extra_ns, default=None)
     if link is not None and link.extra_ns > own_ns:
         explained_share = min(link.extra_ns / max(waited_ns, 1), 1.0)
         return replace(late_rank, cause="link", because=link.because, explained_share=explained_share)

@@ -18,7 +18,7 @@ from diagnose.formulas import share
 from diagnose.ranks.collectives.matching import Match
 from diagnose.ranks.digest import RankDigest
 from diagnose.ranks.replay.rank_work import stopped
-from diagnose.ranks.stragglers.lateness import COMMUNICATION, NOBODY, Excess, Lateness, is_point_to_point
+from diagnose.ranks.stragglers.lateness import COMMUNICATION, NOBODY, GroupExcess, Lateness, is_point_to_point
 
 LONGEST_CHAIN = 16
 
@@ -33,7 +33,7 @@ class WaitedFor(msgspec.Struct, frozen=True):
     class_: tuple[str, ...]
 
 
-class Waits(msgspec.Struct, frozen=True):
+class RankWaits(msgspec.Struct, frozen=True):
     """The instants at which one rank waits inside collectives, disjoint and in order; columns of equal length.
 
     Attributes:
@@ -63,7 +63,7 @@ class Waits(msgspec.Struct, frozen=True):
 def waited_for(
     ranks: Sequence[RankDigest],
     matched: Match,
-    excess: Sequence[Excess],
+    excess: Sequence[GroupExcess],
     lateness: Lateness,
     slow: Collection[int] = (),
 ) -> list[WaitedFor]:
@@ -95,7 +95,7 @@ def _traced_back(chain: "_Chain", number: int, parts: Sequence[WaitedFor]) -> Wa
     return replace(parts[number], late=late, class_=tuple(classes))
 
 
-def _main_classes(excess: Excess, last: Ints) -> tuple[str, ...]:
+def _main_classes(excess: GroupExcess, last: Ints) -> tuple[str, ...]:
     """For each collective, the class in which the last rank has most excess, or communication if that exceeds its own.
 
     It is BEGINNING if the rank began the step later by more than its own excess: that delay comes from before the
@@ -123,7 +123,7 @@ class _Chain:
         self,
         ranks: Sequence[RankDigest],
         matched: Match,
-        excess: Sequence[Excess],
+        excess: Sequence[GroupExcess],
         lateness: Lateness,
         slow: Collection[int],
     ) -> None:
@@ -175,7 +175,7 @@ class _Chain:
         return longest
 
 
-def waits_of(ranks: Sequence[RankDigest], matched: Match, late_ranks: Sequence[WaitedFor]) -> tuple[Waits, ...]:
+def waits_of(ranks: Sequence[RankDigest], matched: Match, late_ranks: Sequence[WaitedFor]) -> tuple[RankWaits, ...]:
     """The waiting of each rank; where collectives overlap, the time belongs to the one that began first.
 
     Waiting ends when the last rank has come, or when that rank waits for the transfer, too: other work that it still
@@ -230,12 +230,12 @@ def _beside_ns(rank: RankDigest, matched: Match, places: Sequence[tuple[int, int
     return [np.maximum(until - since - ns, 0) for since, until, ns in zip(start, end, stopped_ns, strict=True)]
 
 
-def _waits(rank: RankDigest, rows: Ints, classes: tuple[str, ...]) -> Waits:
+def _waits(rank: RankDigest, rows: Ints, classes: tuple[str, ...]) -> RankWaits:
     rows = rows[np.argsort(rows[:, 0], kind="stable")]
     start, end = iv.exclusive(rows[:, 0], rows[:, 1])
     step = np.searchsorted(rank.windows[:, 0], start, side="right") - 1
     numbers = np.array(rank.numbers, np.int64)
-    return Waits(
+    return RankWaits(
         start=start,
         end=end,
         late=rows[:, 2],
@@ -246,7 +246,7 @@ def _waits(rank: RankDigest, rows: Ints, classes: tuple[str, ...]) -> Waits:
     )
 
 
-def waiting_caused(waits: Sequence[Waits], lateness: Lateness) -> Ints:
+def waiting_caused(waits: Sequence[RankWaits], lateness: Lateness) -> Ints:
     """Exposed nanoseconds that the others wait for each rank in each step of the job, shape (ranks, steps)."""
     caused = np.zeros(lateness.ns.shape[:2], np.int64)
     for position, rank_waits in enumerate(waits):
@@ -255,7 +255,7 @@ def waiting_caused(waits: Sequence[Waits], lateness: Lateness) -> Ints:
     return caused
 
 
-def waiting_share(ranks: Sequence[RankDigest], waits: Sequence[Waits], late: Collection[int]) -> float:
+def waiting_share(ranks: Sequence[RankDigest], waits: Sequence[RankWaits], late: Collection[int]) -> float:
     """Exposed waiting of the other ranks for those at the positions `late`, of the other ranks' steps."""
     others = [p for p in range(len(ranks)) if p not in late]
     waited = sum(int(waits[p].exposed_ns[np.isin(waits[p].late, list(late))].sum()) for p in others)

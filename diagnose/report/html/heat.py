@@ -21,7 +21,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class HeatRow:
+class HeatSectionRow:
     """One rank."""
 
     rank: RankReport
@@ -31,23 +31,23 @@ class HeatRow:
 
 
 @dataclass(frozen=True)
-class Heat:
+class HeatSection:
     """`causes` are (cause, class), those with most time first; `rest` is what the other causes hold together."""
 
     causes: list[tuple[str, str]]
-    rows: list[HeatRow]
+    rows: list[HeatSectionRow]
     hidden: int
     devices: list[str]
 
 
-def heat_view(diagnosis: Diagnosis) -> Heat | None:
+def heat_view(diagnosis: Diagnosis) -> HeatSection | None:
     """The table; None for a single rank."""
     if len(diagnosis.ranks) < 2:
         return None
     causes = _causes(diagnosis)
     late = {straggler.rank for straggler in diagnosis.stragglers}
     shown = sorted(worst_first(diagnosis)[:RANKS_SHOWN], key=lambda rank: rank.rank)
-    return Heat(
+    return HeatSection(
         causes=causes,
         rows=[_row(rank, [cause for cause, _ in causes], rank.rank in late) for rank in shown],
         hidden=len(diagnosis.ranks) - len(shown),
@@ -65,10 +65,10 @@ def _causes(diagnosis: Diagnosis) -> list[tuple[str, str]]:
     return ordered[:CAUSES_SHOWN]
 
 
-def _row(rank: RankReport, causes: list[str], late: bool) -> HeatRow:
+def _row(rank: RankReport, causes: list[str], late: bool) -> HeatSectionRow:
     shares = {entry.cause: entry.share for entry in rank.ledger}
     rest = sum(share for cause, share in shares.items() if cause not in causes)
-    return HeatRow(rank, late, [_cell(shares.get(cause, 0.0)) for cause in causes], _cell(rest))
+    return HeatSectionRow(rank, late, [_cell(shares.get(cause, 0.0)) for cause in causes], _cell(rest))
 
 
 def _cell(share: float) -> Cell:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from diagnose.diagnosis import Diagnosis
 from diagnose.diagnosis.postmortem import Clock, Postmortem, Straggler
 from diagnose.facts import duration, spoken
+from diagnose.report.views.breakdown import CLASS_NAMES, basis
 from diagnose.report.views.heat import HOST_CLASSES, by_host
 from diagnose.report.views.job_words import (
     TRAFFIC_HEADS,
@@ -20,7 +21,6 @@ from diagnose.report.views.job_words import (
     traffic_cells,
     waited_share,
 )
-from diagnose.report.views.ledger import CLASS_NAMES, basis
 from diagnose.report.views.words import counted, speedup
 
 ROWS_SHOWN = 64
@@ -28,7 +28,7 @@ LINES_SHOWN = 16
 
 
 @dataclass(frozen=True)
-class Row:
+class HtmlRow:
     """A row of cells, the first of which names it; `detail` stands below that name, `mark` refers to a note."""
 
     cells: tuple[str, ...]
@@ -37,19 +37,19 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Table:
+class HtmlTable:
     """A table: the columns in `texts` are not numbers, and `more` is a note on rows that are not shown."""
 
     caption: str
     heads: tuple[str, ...]
-    rows: list[Row]
+    rows: list[HtmlRow]
     texts: tuple[int, ...] = (0,)
     more: str = ""
     notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
-class Lines:
+class ShownLines:
     """Sentences, and what of them is not shown."""
 
     shown: list[str]
@@ -57,27 +57,27 @@ class Lines:
 
 
 @dataclass(frozen=True)
-class Job:
+class JobSection:
     """The joined ranks; what is not known is empty."""
 
-    mismatches: Lines
-    stragglers: Table | None
-    suspected: Lines
-    passing: Lines
-    hosts: Table | None
-    traffic: Table | None
-    changes: Table | None
+    mismatches: ShownLines
+    stragglers: HtmlTable | None
+    suspected: ShownLines
+    passing: ShownLines
+    hosts: HtmlTable | None
+    traffic: HtmlTable | None
+    changes: HtmlTable | None
     replay: str
     clocks: str
-    clock_table: Table | None
+    clock_table: HtmlTable | None
 
 
-def job_view(diagnosis: Diagnosis) -> Job | None:
+def job_view(diagnosis: Diagnosis) -> JobSection | None:
     """The post-mortem; None if the ranks were not joined."""
     postmortem = diagnosis.postmortem
     if postmortem is None:
         return None
-    return Job(
+    return JobSection(
         mismatches=_lines([mismatch.says for mismatch in postmortem.mismatches], "mismatch", "mismatches"),
         stragglers=_stragglers(diagnosis),
         suspected=_lines([suspected_line(straggler) for straggler in postmortem.suspected], "rank", "ranks"),
@@ -91,21 +91,21 @@ def job_view(diagnosis: Diagnosis) -> Job | None:
     )
 
 
-def _lines(says: Sequence[str], one: str, many: str) -> Lines:
+def _lines(says: Sequence[str], one: str, many: str) -> ShownLines:
     hidden = len(says) - LINES_SHOWN
-    return Lines(list(says[:LINES_SHOWN]), f"+{hidden:,} {one if hidden == 1 else many}" if hidden > 0 else "")
+    return ShownLines(list(says[:LINES_SHOWN]), f"+{hidden:,} {one if hidden == 1 else many}" if hidden > 0 else "")
 
 
 def _table(
-    caption: str, heads: Sequence[str], rows: Sequence[Row], noun: str, texts: tuple[int, ...] = (0,)
-) -> Table | None:
+    caption: str, heads: Sequence[str], rows: Sequence[HtmlRow], noun: str, texts: tuple[int, ...] = (0,)
+) -> HtmlTable | None:
     """The first rows as a table; None without rows."""
     hidden = len(rows) - ROWS_SHOWN
     more = f"+{counted(hidden, noun)}" if hidden > 0 else ""
-    return Table(caption, tuple(heads), list(rows[:ROWS_SHOWN]), texts, more) if rows else None
+    return HtmlTable(caption, tuple(heads), list(rows[:ROWS_SHOWN]), texts, more) if rows else None
 
 
-def _stragglers(diagnosis: Diagnosis) -> Table | None:
+def _stragglers(diagnosis: Diagnosis) -> HtmlTable | None:
     """The cost of late ranks; columns without any known value are left out."""
     late, step = diagnosis.stragglers, basis(diagnosis).name
     columns = [
@@ -120,7 +120,7 @@ def _stragglers(diagnosis: Diagnosis) -> Table | None:
     ]
     told = {head: cells for head, cells in columns if cells}
     rows = [
-        Row(cells, f"on {straggler.host}" if straggler.host else "")
+        HtmlRow(cells, f"on {straggler.host}" if straggler.host else "")
         for straggler, cells in zip(late, zip(*told.values(), strict=True), strict=True)
     ]
     texts = (0, 1, 2) if "beyond the other ranks, per step" in told else (0, 1)
@@ -135,13 +135,13 @@ def _known(cells: list[str]) -> list[str]:
     return cells if any(cell != "unknown" for cell in cells) else []
 
 
-def _hosts(diagnosis: Diagnosis) -> Table | None:
+def _hosts(diagnosis: Diagnosis) -> HtmlTable | None:
     hosts = by_host(diagnosis.ranks)
     if len(hosts) < 2:
         return None
     heads = ("host", "ranks", *(CLASS_NAMES[name] for name in HOST_CLASSES), "of it, waiting for late ranks")
     rows = [
-        Row((host.name, f"{host.ranks:,}", *(_percent(share) for share in (*host.shares, host.waiting))))
+        HtmlRow((host.name, f"{host.ranks:,}", *(_percent(share) for share in (*host.shares, host.waiting))))
         for host in hosts
     ]
     caption = "Hosts: mean over the ranks of each, in percent of their step; the host that waits least first"
@@ -152,12 +152,12 @@ def _percent(share: float) -> str:
     return f"{100 * share:.1f}"
 
 
-def _traffic(postmortem: Postmortem) -> Table | None:
+def _traffic(postmortem: Postmortem) -> HtmlTable | None:
     """The collectives; what is noted of several stands once below."""
     notes = tuple(dict.fromkeys(traffic.note for traffic in postmortem.traffic[:ROWS_SHOWN] if traffic.note))
     several = len({traffic.group for traffic in postmortem.traffic}) > 1
     rows = [
-        Row(
+        HtmlRow(
             traffic_cells(traffic),
             f"group {traffic.group}" if several and traffic.group else "",
             notes.index(traffic.note) + 1 if traffic.note in notes else 0,
@@ -169,15 +169,15 @@ def _traffic(postmortem: Postmortem) -> Table | None:
     return replace(table, notes=notes) if table else None
 
 
-def _changes(postmortem: Postmortem) -> Table | None:
-    rows = [Row((change.change, speedup(change.speedup)), change_line(change)) for change in postmortem.changes]
+def _changes(postmortem: Postmortem) -> HtmlTable | None:
+    rows = [HtmlRow((change.change, speedup(change.speedup)), change_line(change)) for change in postmortem.changes]
     return _table("What the whole job would gain", ("change", "speed of the job"), rows, "change")
 
 
-def _clocks(clocks: Sequence[Clock]) -> Table | None:
+def _clocks(clocks: Sequence[Clock]) -> HtmlTable | None:
     """Each rank's clock against the first."""
     rows = [
-        Row((f"rank {clock.rank}", _time(clock.offset_ns), _drift(clock.drift_ppm), _time(clock.residual_ns)))
+        HtmlRow((f"rank {clock.rank}", _time(clock.offset_ns), _drift(clock.drift_ppm), _time(clock.residual_ns)))
         for clock in clocks
     ]
     return _table("Clocks against that of the first rank", ("rank", "to add", "drift", "residual"), rows, "rank")

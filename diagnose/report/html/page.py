@@ -16,18 +16,18 @@ from markupsafe import Markup
 from diagnose.diagnosis import Diagnosis
 from diagnose.errors.defects import netted
 from diagnose.facts import duration, spoken
+from diagnose.report.html.breakdown import breakdown_view
 from diagnose.report.html.heat import heat_view
 from diagnose.report.html.job import job_view
 from diagnose.report.html.kernels import host_operators_view, kernels_view
-from diagnose.report.html.ledger import ledger_view
 from diagnose.report.html.roofline import roofline_view
 from diagnose.report.html.timeline import TimelineView, timeline_view
 from diagnose.report.views.applied import applied_view
+from diagnose.report.views.breakdown import CLASS_NAMES, basis
 from diagnose.report.views.capacity import capacity_view
 from diagnose.report.views.changes import captures_view, findings_view, plan_view
 from diagnose.report.views.cost import cost_lines
 from diagnose.report.views.job_words import missing_line
-from diagnose.report.views.ledger import CLASS_NAMES, basis
 from diagnose.report.views.plain import plain
 from diagnose.report.views.ranges import ranges_view
 from diagnose.report.views.sections import SECTIONS as ALL_SECTIONS
@@ -52,7 +52,7 @@ _SCRIPTS = ("report.js", "table.js", "timeline.js")
 
 
 @dataclass(frozen=True)
-class Part:
+class PageSection:
     """A section of the page: the template of its name draws `view`, unless that is None.
 
     `inside` is the section whose template includes it; the page includes the others.
@@ -62,39 +62,39 @@ class Part:
     inside: str = ""
 
 
-_PLACED: dict[str, Part | LeftOut] = {  # in the order of the page; what is not named here comes before the last
-    "verdict": Part(verdict_view),
-    "steps": Part(steps_line, inside="verdict"),
-    "applied": Part(applied_view, inside="verdict"),
-    "missing": Part(missing_line, inside="verdict"),
-    "history": Part(history_lines, inside="verdict"),
-    "late_ranks": Part(late_rank_lines, inside="verdict"),
-    "notes": Part(notes_of, inside="verdict"),
-    "ledger": Part(ledger_view),
-    "plan": Part(plan_view),
-    "cost": Part(cost_lines),
-    "not_advised": Part(lambda diagnosis: diagnosis.not_advised),
-    "not_judged": Part(captures_view, inside="not_advised"),
-    "slow_steps": Part(slow_steps_view),
-    "timeline": Part(timeline_view),
-    "roofline": Part(roofline_view),
-    "kernels": Part(kernels_view),
-    "host_operators": Part(host_operators_view),
-    "user_code": Part(user_code_view),
-    "ranges": Part(ranges_view),
-    "capacity": Part(capacity_view),
-    "ranks": Part(heat_view),
-    "job": Part(job_view, inside="ranks"),
-    "findings": Part(findings_view),
+_PLACED: dict[str, PageSection | LeftOut] = {  # in the order of the page; what is not named here comes before the last
+    "verdict": PageSection(verdict_view),
+    "steps": PageSection(steps_line, inside="verdict"),
+    "applied": PageSection(applied_view, inside="verdict"),
+    "missing": PageSection(missing_line, inside="verdict"),
+    "history": PageSection(history_lines, inside="verdict"),
+    "late_ranks": PageSection(late_rank_lines, inside="verdict"),
+    "notes": PageSection(notes_of, inside="verdict"),
+    "ledger": PageSection(breakdown_view),
+    "plan": PageSection(plan_view),
+    "cost": PageSection(cost_lines),
+    "not_advised": PageSection(lambda diagnosis: diagnosis.not_advised),
+    "not_judged": PageSection(captures_view, inside="not_advised"),
+    "slow_steps": PageSection(slow_steps_view),
+    "timeline": PageSection(timeline_view),
+    "roofline": PageSection(roofline_view),
+    "kernels": PageSection(kernels_view),
+    "host_operators": PageSection(host_operators_view),
+    "user_code": PageSection(user_code_view),
+    "ranges": PageSection(ranges_view),
+    "capacity": PageSection(capacity_view),
+    "ranks": PageSection(heat_view),
+    "job": PageSection(job_view, inside="ranks"),
+    "findings": PageSection(findings_view),
 }
-SECTIONS: dict[str, Part | LeftOut] = {
+SECTIONS: dict[str, PageSection | LeftOut] = {
     **_PLACED,
     **{  # parts whose template draws the first field unchanged
-        name: Part(attrgetter(fields[0]))
+        name: PageSection(attrgetter(fields[0]))
         for name, fields in ALL_SECTIONS.items()
         if name not in (*_PLACED, "provenance")
     },
-    "provenance": Part(provenance_view),
+    "provenance": PageSection(provenance_view),
 }
 
 
@@ -107,7 +107,7 @@ def page(diagnosis: Diagnosis, about: About) -> str:
 def context_of(diagnosis: Diagnosis, about: About) -> dict[str, Any]:
     """The context of the templates: the view of each section by its name, and the frame of the page."""
     failed: list[str] = []
-    parts = {name: part for name, part in SECTIONS.items() if isinstance(part, Part)}
+    parts = {name: part for name, part in SECTIONS.items() if isinstance(part, PageSection)}
     views = {name: netted(spelled(name), partial(part.view, diagnosis), failed.append) for name, part in parts.items()}
     shown = [name for name, part in parts.items() if not part.inside and views[name] is not None]
     styles, scripts, of = embedded(_STYLES), embedded(_SCRIPTS), basis(diagnosis)

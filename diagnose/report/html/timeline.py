@@ -6,7 +6,7 @@ from typing import Any
 
 from diagnose.diagnosis import Diagnosis, Lane, StepTimeline
 from diagnose.facts import duration
-from diagnose.report.views.ledger import CLASS_NAMES
+from diagnose.report.views.breakdown import CLASS_NAMES
 from diagnose.report.views.plain import plain
 from diagnose.report.views.words import Named, causes_named, short_name
 
@@ -33,7 +33,7 @@ class LaneView:
 
 
 @dataclass(frozen=True)
-class Wait:
+class IdleCause:
     """One cause of idle time in this step: in all, and its longest slice, which begins at `start_ns`."""
 
     cause: str
@@ -57,7 +57,7 @@ class TimelineView:
     ticks: list[str]
     lanes: list[LaneView]
     keys: list[str]
-    waits: list[Wait]
+    waits: list[IdleCause]
     merged_below: str
     left_out: int
     data: dict[str, Any]
@@ -96,7 +96,7 @@ def _lane(step: StepTimeline, lane: Lane) -> LaneView:
     return LaneView(lane.name, lane.kind, [Shape(key, "".join(path)) for key, path in paths.items()], summary)
 
 
-def _waits(step: StepTimeline, named: Named) -> list[Wait]:
+def _waits(step: StepTimeline, named: Named) -> list[IdleCause]:
     """The causes on the gaps, those with most time first."""
     slices = [
         (label, start, length, count)
@@ -112,7 +112,7 @@ def _waits(step: StepTimeline, named: Named) -> list[Wait]:
         of_cause = [s for s in slices if s[0] == label]
         _, start, length, _ = max(of_cause, key=lambda s: s[2])
         waits.append(
-            Wait(
+            IdleCause(
                 cause=named(step.labels[label].name),
                 key=step.labels[label].class_ or "plain",
                 share=total[label] / step.length_ns,

@@ -15,7 +15,7 @@ Body = str | tuple[str, ...]  # blocks, or items of a list that goes on with tho
 
 
 @dataclass(frozen=True)
-class Part:
+class Chapter:
     """A section of the document under its title, or "" if it continues the section above.
 
     If it `folds`, it is collapsed when long.
@@ -26,9 +26,9 @@ class Part:
     folds: bool = False
 
 
-def put_together(draft: Draft, sections: Mapping[str, Part | LeftOut]) -> str:
+def put_together(draft: Draft, sections: Mapping[str, Chapter | LeftOut]) -> str:
     """The document: each title with all that is written until the next one."""
-    chapters: list[tuple[Part, list[Body]]] = []
+    chapters: list[tuple[Chapter, list[Body]]] = []
     for name, section in sections.items():
         if isinstance(section, LeftOut):
             continue
@@ -50,7 +50,7 @@ def _text(bodies: Iterable[Body], to: Writer) -> str:
     return blocks(parts)
 
 
-def _chapter(part: Part, text: str) -> str:
+def _chapter(part: Chapter, text: str) -> str:
     """The text under its title, or folded behind it."""
     if not part.title or not text:
         return text

@@ -4,18 +4,18 @@ from collections.abc import Collection, Sequence
 
 from diagnose.diagnosis import Diagnosis
 from diagnose.facts import duration, spoken
-from diagnose.report.markdown.chapters import Part, put_together
+from diagnose.report.markdown.chapters import Chapter, put_together
 from diagnose.report.markdown.draft import Draft, blocks
 from diagnose.report.markdown.github import MOST_TOKENS, Inline, Writer, bold, shortened, spaced
 from diagnose.report.markdown.job import job, ranks
 from diagnose.report.markdown.ranges import ranges_table
 from diagnose.report.markdown.user_code import user_code
 from diagnose.report.views.applied import applied_view
+from diagnose.report.views.breakdown import basis, outside_line, rows
 from diagnose.report.views.capacity import capacity_view
-from diagnose.report.views.changes import Change, Full, Headline, captures_view, findings_view, plan_view
+from diagnose.report.views.changes import ChangeView, Full, Headline, captures_view, findings_view, plan_view
 from diagnose.report.views.cost import cost_lines
 from diagnose.report.views.job_words import missing_line
-from diagnose.report.views.ledger import basis, outside_line, rows
 from diagnose.report.views.sections import LeftOut
 from diagnose.report.views.slow_steps import slow_steps_view
 from diagnose.report.views.summary import (
@@ -99,7 +99,7 @@ def _steps(draft: Draft) -> tuple[str, ...]:
     return f"Steps: {steps_line(draft.diagnosis)}", view.warning, *(view.mfu_details or [view.mfu_line])
 
 
-def _ledger(draft: Draft) -> str:
+def _breakdown(draft: Draft) -> str:
     """The waterfall's classes, each with its parts behind it."""
     diagnosis, to, of = draft.diagnosis, draft.to, basis(draft.diagnosis)
     listed = [
@@ -135,7 +135,7 @@ def _plan(draft: Draft) -> str:
     return blocks([alone, *planned, end])
 
 
-def _planned(number: int, change: Change, to: Writer) -> str:
+def _planned(number: int, change: ChangeView, to: Writer) -> str:
     so_far = f"{change.together} so far" if change.together else ""
     numerics = "can change the results" if change.numerics else ""
     name = _headline(f"{number}. ", change.headline, to)
@@ -150,12 +150,12 @@ def _headline(number: str, told: Headline, to: Writer) -> Inline:
     return spaced((Inline(f"{bold(Inline(f'{number}{action}'))}{gain}"), to.code(told.fault)))
 
 
-def _change(head: str, says: str, do: str, change: Change | Full, to: Writer) -> str:
+def _change(head: str, says: str, do: str, change: ChangeView | Full, to: Writer) -> str:
     shell = bool(change.typed) and all(line.startswith("export ") for line in change.typed)
     beside = ((change.where, f"Where: {change.where}."), (change.record, f"So far: {change.record}."))
-    told = " ".join(filter(None, (to.text(says), *(to.text(line) for known, line in beside if known), to.text(do))))
+    text = " ".join(filter(None, (to.text(says), *(to.text(line) for known, line in beside if known), to.text(do))))
     tried = spaced(("Or, the script unedited:", to.code(change.apply))) if change.apply else ""
-    return blocks([head, told, to.fence(change.typed, "sh" if shell else "python"), tried])
+    return blocks([head, text, to.fence(change.typed, "sh" if shell else "python"), tried])
 
 
 def _findings(draft: Draft) -> str:
@@ -227,27 +227,27 @@ def _place(source: Sequence[str]) -> int:
     return _SOURCES.index(source[0]) if source[0] in _SOURCES else len(_SOURCES)
 
 
-SECTIONS: dict[str, Part | LeftOut] = {  # in the order of the document
-    "verdict": Part("", _verdict),
-    "applied": Part("", _applied),
-    "late_ranks": Part("", _late_ranks),
-    "missing": Part("", _missing),
-    "history": Part("", _history),
-    "slow_steps": Part("", _slow_steps),
-    "notes": Part("", _notes),
-    "steps": Part("", _steps),
-    "ledger": Part("Where the step goes", _ledger),
-    "plan": Part("What to change", _plan),
-    "cost": Part("Cost", _cost),
-    "findings": Part("Findings", _findings, folds=True),
-    "user_code": Part("Where Python is", user_code, folds=True),
-    "ranges": Part("Named ranges", ranges_table, folds=True),
-    "capacity": Part("Memory", _capacity, folds=True),
-    "ranks": Part("Ranks", ranks, folds=True),
-    "job": Part("", job),
-    "not_advised": Part("What would not help", _not_advised, folds=True),
-    "not_judged": Part("What was not judged", _not_judged, folds=True),
-    "provenance": Part("Source", _provenance, folds=True),
+SECTIONS: dict[str, Chapter | LeftOut] = {  # in the order of the document
+    "verdict": Chapter("", _verdict),
+    "applied": Chapter("", _applied),
+    "late_ranks": Chapter("", _late_ranks),
+    "missing": Chapter("", _missing),
+    "history": Chapter("", _history),
+    "slow_steps": Chapter("", _slow_steps),
+    "notes": Chapter("", _notes),
+    "steps": Chapter("", _steps),
+    "ledger": Chapter("Where the step goes", _breakdown),
+    "plan": Chapter("What to change", _plan),
+    "cost": Chapter("Cost", _cost),
+    "findings": Chapter("Findings", _findings, folds=True),
+    "user_code": Chapter("Where Python is", user_code, folds=True),
+    "ranges": Chapter("Named ranges", ranges_table, folds=True),
+    "capacity": Chapter("Memory", _capacity, folds=True),
+    "ranks": Chapter("Ranks", ranks, folds=True),
+    "job": Chapter("", job),
+    "not_advised": Chapter("What would not help", _not_advised, folds=True),
+    "not_judged": Chapter("What was not judged", _not_judged, folds=True),
+    "provenance": Chapter("Source", _provenance, folds=True),
     "timeline": _TOO_LONG,
     "roofline": _TOO_LONG,
     "kernels": _TOO_LONG,

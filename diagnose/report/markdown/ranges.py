@@ -1,7 +1,7 @@
 """The named ranges in Markdown."""
 
 from diagnose.report.markdown.draft import Draft, blocks
-from diagnose.report.views.ledger import basis
+from diagnose.report.views.breakdown import basis
 from diagnose.report.views.ranges import OF, idle_line, ranges_view
 
 _HEADS = ("range", "opened by", "count", "time", "share", "GPU work", "idle")

@@ -1,10 +1,10 @@
-"""The memory ledger as printed."""
+"""The memory estimate as printed."""
 
 from rich.text import Text
 
 from diagnose.diagnosis import Diagnosis
 from diagnose.report.text.page import Extent, Page
-from diagnose.report.views.capacity import Table, capacity_view
+from diagnose.report.views.capacity import CapacityTable, capacity_view
 
 
 def print_capacity(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
@@ -21,7 +21,7 @@ def print_capacity(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
     page.gap()
 
 
-def _line(table: Table, row: tuple[str, ...]) -> str:
+def _line(table: CapacityTable, row: tuple[str, ...]) -> str:
     """A part with its size; else what the row is about, and each amount with its head."""
     name, *amounts = row
     if len(amounts) == 1:

@@ -9,7 +9,15 @@ from rich.text import Text
 
 from diagnose.diagnosis import Diagnosis, NotJudged, Severity
 from diagnose.report.text.page import LABEL, Extent, Page, joined
-from diagnose.report.views.changes import Capture, Full, Headline, PlanView, captures_view, findings_view, plan_view
+from diagnose.report.views.changes import (
+    CaptureAdvice,
+    Full,
+    Headline,
+    PlanView,
+    captures_view,
+    findings_view,
+    plan_view,
+)
 from diagnose.report.views.plain import plain
 from diagnose.report.views.words import evidence_line, first_sentence
 
@@ -138,7 +146,7 @@ def print_not_judged(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
         _to_capture(page, captures_view(diagnosis))
 
 
-def _to_capture(page: Page, captures: Sequence[Capture]) -> None:
+def _to_capture(page: Page, captures: Sequence[CaptureAdvice]) -> None:
     """One line for each thing to capture, with the rules that it lets judge; least to do, then most rules first."""
     useful = [capture for capture in captures if capture.what]
     ordered = sorted(useful, key=lambda capture: (capture.things, -len(capture.rules)))

@@ -5,9 +5,9 @@ from rich.text import Text
 from diagnose.diagnosis import Diagnosis
 from diagnose.diagnosis.postmortem import Postmortem, Traffic
 from diagnose.facts import duration, spoken
-from diagnose.report.text.ledger import STYLE
+from diagnose.report.text.breakdown import STYLE
 from diagnose.report.text.page import Extent, Page, widest
-from diagnose.report.views.heat import HOST_CLASSES, Heat, HeatRow, by_host, heat_of, worst_first
+from diagnose.report.views.heat import HOST_CLASSES, HeatSection, HeatSectionRow, by_host, heat_of, worst_first
 from diagnose.report.views.job_words import (
     beyond,
     change_line,
@@ -94,7 +94,7 @@ def print_ranks(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
         page.line(Text(f"  +{counted(len(ordered) - len(shown), 'rank')} that lose less: --details, --rank N", "dim"))
 
 
-def _heat_block(page: Page, heat: Heat, name_width: int) -> None:
+def _heat_block(page: Page, heat: HeatSection, name_width: int) -> None:
     heads = "".join(f"{rank.rank:>{_CELL}}" for rank in heat.ranks)
     page.line(Text.assemble("  ", page.fitted("rank", name_width), " ", heads, style="dim"))
     for row in heat.rows:
@@ -104,7 +104,7 @@ def _heat_block(page: Page, heat: Heat, name_width: int) -> None:
     page.line(Text.assemble("  ", page.fitted("bound by", name_width), " ", "".join(f"{v:>{_CELL}}" for v in verdicts)))
 
 
-def _cell(row: HeatRow, share: float) -> Text:
+def _cell(row: HeatSectionRow, share: float) -> Text:
     colour = STYLE[row.class_]
     style = f"reverse {colour}" if share >= _HOT else colour if share >= _WARM else "dim"
     number = f"{100 * share:.0f}"

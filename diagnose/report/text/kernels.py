@@ -7,16 +7,20 @@ from rich.text import Text
 
 from diagnose.diagnosis import Diagnosis, KernelRow, OperatorRow
 from diagnose.facts import duration, spoken
-from diagnose.report.text.columns import Column, heads, line
+from diagnose.report.text.columns import TextColumn, heads, line
 from diagnose.report.text.page import Extent, Page
-from diagnose.report.views.ledger import basis
+from diagnose.report.views.breakdown import basis
 from diagnose.report.views.plain import plain
 from diagnose.report.views.words import counted, short_name, times
 
 Row = TypeVar("Row", KernelRow, OperatorRow)
-_FIGURES = (Column("count", 9, least=64), Column("time", 10), Column("share", 9))
-_OF_KERNELS = (*_FIGURES, Column("bound", 14, least=64, is_word=True), Column("operator", 30, least=100, is_word=True))
-_OF_OPERATORS = (*_FIGURES, Column("shapes", 34, least=100, is_word=True))
+_FIGURES = (TextColumn("count", 9, least=64), TextColumn("time", 10), TextColumn("share", 9))
+_OF_KERNELS = (
+    *_FIGURES,
+    TextColumn("bound", 14, least=64, is_word=True),
+    TextColumn("operator", 30, least=100, is_word=True),
+)
+_OF_OPERATORS = (*_FIGURES, TextColumn("shapes", 34, least=100, is_word=True))
 
 
 def print_kernels(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:

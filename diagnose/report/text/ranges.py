@@ -3,16 +3,16 @@
 from rich.text import Text
 
 from diagnose.diagnosis import Diagnosis
-from diagnose.report.text.columns import Column, heads, line
+from diagnose.report.text.columns import TextColumn, heads, line
 from diagnose.report.text.page import Extent, Page
-from diagnose.report.views.ledger import basis
+from diagnose.report.views.breakdown import basis
 from diagnose.report.views.ranges import OF, RangeView, idle_line, ranges_view
 from diagnose.report.views.words import counted
 
 SHOWN = 30
-_ON_HOST = (Column("count", 9, least=64), Column("time", 10), Column("share", 9))
-_ON_DEVICE = (Column("GPU work", 11, least=80), Column("idle", 9, least=64))
-_BY = Column("opened by", 11, least=100, is_word=True)
+_ON_HOST = (TextColumn("count", 9, least=64), TextColumn("time", 10), TextColumn("share", 9))
+_ON_DEVICE = (TextColumn("GPU work", 11, least=80), TextColumn("idle", 9, least=64))
+_BY = TextColumn("opened by", 11, least=100, is_word=True)
 
 
 def print_ranges(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:

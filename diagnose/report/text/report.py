@@ -1,4 +1,6 @@
-"""The terminal report: verdict, ledger, ranks, what to change next, what would not help, what could not be judged."""
+"""The terminal report: verdict, breakdown, ranks, what to change next, what would not help, what could not be
+judged.
+"""
 
 from collections.abc import Callable
 
@@ -6,6 +8,7 @@ from rich.console import Console
 
 from diagnose.diagnosis import Diagnosis
 from diagnose.errors.defects import netted
+from diagnose.report.text.breakdown import print_breakdown
 from diagnose.report.text.capacity import print_capacity
 from diagnose.report.text.changes import (
     print_findings,
@@ -16,7 +19,6 @@ from diagnose.report.text.changes import (
 )
 from diagnose.report.text.job import print_job, print_late_ranks, print_missing, print_ranks
 from diagnose.report.text.kernels import print_host_operators, print_kernels
-from diagnose.report.text.ledger import print_ledger
 from diagnose.report.text.page import Extent, Page
 from diagnose.report.text.ranges import print_ranges
 from diagnose.report.text.roofline import print_roofline
@@ -43,7 +45,7 @@ SECTIONS: dict[str, Callable[[Page, Diagnosis, Extent], None] | LeftOut] = {
     "slow_steps": print_slow_steps,
     "late_ranks": print_late_ranks,
     "missing": print_missing,
-    "ledger": print_ledger,
+    "ledger": print_breakdown,
     "timeline": LeftOut("lines of text cannot draw it; --html does"),
     "roofline": print_roofline,
     "kernels": print_kernels,

@@ -4,8 +4,8 @@ from rich.text import Text
 
 from diagnose.diagnosis import Diagnosis, TraceSummary
 from diagnose.facts import spoken
+from diagnose.report.text.breakdown import STYLE
 from diagnose.report.text.changes import SEVERITY_STYLE
-from diagnose.report.text.ledger import STYLE
 from diagnose.report.text.page import LABEL, Extent, Page, joined
 from diagnose.report.views.applied import applied_view
 from diagnose.report.views.cost import cost_lines

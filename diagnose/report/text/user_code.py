@@ -6,13 +6,17 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from diagnose.diagnosis import Diagnosis
-from diagnose.report.text.columns import Column, heads, line, room
+from diagnose.report.text.columns import TextColumn, heads, line, room
 from diagnose.report.text.page import Extent, Page
 from diagnose.report.views.user_code import FunctionView, user_code_view
 from diagnose.report.views.words import counted
 
 SHOWN, SHOWN_IN_DETAIL = 5, 30
-_COLUMNS = (Column("own", 9), Column("with calls", 12, least=64), Column("doing", 13, least=50, is_word=True))
+_COLUMNS = (
+    TextColumn("own", 9),
+    TextColumn("with calls", 12, least=64),
+    TextColumn("doing", 13, least=50, is_word=True),
+)
 
 
 def print_user_code(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:

@@ -3,7 +3,7 @@
 import msgspec
 
 from diagnose.diagnosis import Applied, Diagnosis
-from diagnose.diagnosis.track_record import NOT_TOLD_APART, standing
+from diagnose.diagnosis.track_record import ALIKE, standing
 from diagnose.facts import duration, spoken
 from diagnose.report.views.plain import plain
 from diagnose.report.views.words import speedup
@@ -39,7 +39,7 @@ def applied_line(applied: Applied | None) -> str:
 def got_slower(applied: Applied | None) -> bool:
     """Whether the step takes longer with the patch, by more than steps of the run lie apart."""
     measured = applied.measured_speedup if applied else None
-    return measured is not None and 1 - measured > max((applied and applied.noise_share) or 0.0, NOT_TOLD_APART)
+    return measured is not None and 1 - measured > max((applied and applied.noise_share) or 0.0, ALIKE)
 
 
 def _compared(applied: Applied) -> str:
@@ -56,9 +56,9 @@ def _judged(applied: Applied) -> str:
     """A clause that compares the measurement with the prediction, and with the noise of the steps."""
     measured, noise = applied.measured_speedup or 1.0, applied.noise_share or 0.0
     within = abs(1 - 1 / measured) < noise
-    told = f"; the difference is within the {spoken(noise, 'share')} that steps of this run lie apart" if within else ""
+    text = f"; the difference is within the {spoken(noise, 'share')} that steps of this run lie apart" if within else ""
     if got_slower(applied):
-        return f": slower than before{told}"
+        return f": slower than before{text}"
     if applied.predicted_speedup is None or applied.refused:  # less is in use than the prediction was for
-        return told
-    return f": {_STANDING[standing(measured, applied.predicted_speedup)]}{told}"
+        return text
+    return f": {_STANDING[standing(measured, applied.predicted_speedup)]}{text}"

@@ -16,5 +16,5 @@ def brief(diagnosis: Diagnosis) -> str:
 
 def _change(full: Full) -> str:
     action = "; ".join(full.typed) or first_sentence(full.finding.do).rstrip(".")
-    told = ", ".join(filter(None, (full.finding.rule, speedup(full.finding.predicted_speedup))))
-    return f"{action} ({plain(told)})"
+    text = ", ".join(filter(None, (full.finding.rule, speedup(full.finding.predicted_speedup))))
+    return f"{action} ({plain(text)})"

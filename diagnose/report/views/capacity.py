@@ -7,24 +7,24 @@ from diagnose.diagnosis.capacity import MemoryCount, OptimizerStates, PlannedRoo
 from diagnose.facts import spoken
 from diagnose.report.views.changes import headline
 
-Row = tuple[str, ...]
+BreakdownRow = tuple[str, ...]
 _FAR = 0.25  # of the recorded peak: more than twice the error of the jobs that the estimate was tested on
 
 
-class Table(msgspec.Struct, frozen=True):
+class CapacityTable(msgspec.Struct, frozen=True):
     """Rows under a caption; the first cell of a row is a name, the others are amounts.
 
     The column `prose` holds clauses instead; 0 if none does.
     """
 
     caption: str
-    heads: Row
-    rows: list[Row]
+    heads: BreakdownRow
+    rows: list[BreakdownRow]
     prose: int = 0
 
 
 class CapacityView(msgspec.Struct, frozen=True):
-    """The memory ledger as shown.
+    """The memory estimate as shown.
 
     Attributes:
         lines: what is counted and recorded, and the largest micro-batch; or why nothing is counted.
@@ -32,7 +32,7 @@ class CapacityView(msgspec.Struct, frozen=True):
     """
 
     lines: list[str]
-    tables: list[Table] = msgspec.field(default_factory=list)
+    tables: list[CapacityTable] = msgspec.field(default_factory=list)
 
 
 def capacity_view(diagnosis: Diagnosis) -> CapacityView | None:
@@ -46,30 +46,32 @@ def capacity_view(diagnosis: Diagnosis) -> CapacityView | None:
     return CapacityView(lines, [table for table in tables if table.rows])
 
 
-def _parts(count: MemoryCount) -> Table:
+def _parts(count: MemoryCount) -> CapacityTable:
     parts = sorted(count.parts, key=lambda part: -part.bytes)
-    rows: list[Row] = [(part.name, spoken(part.bytes, "bytes")) for part in parts]
-    return Table("By part", ("part", "counted"), rows)
+    rows: list[BreakdownRow] = [(part.name, spoken(part.bytes, "bytes")) for part in parts]
+    return CapacityTable("By part", ("part", "counted"), rows)
 
 
-def _plan(diagnosis: Diagnosis, count: MemoryCount) -> Table:
+def _plan(diagnosis: Diagnosis, count: MemoryCount) -> CapacityTable:
     caption = "With the changes of the plan, each after those before it"
     heads = ("change", "memory with it", "largest micro-batch")
-    return Table(caption, heads, [_planned(diagnosis, row, count.device_bytes) for row in count.planned], prose=1)
+    return CapacityTable(
+        caption, heads, [_planned(diagnosis, row, count.device_bytes) for row in count.planned], prose=1
+    )
 
 
-def _room(count: MemoryCount) -> Table:
-    rows: list[Row] = [
+def _room(count: MemoryCount) -> CapacityTable:
+    rows: list[BreakdownRow] = [
         (room.name, spoken(room.freed_bytes, "bytes"), _sequences(room.largest_micro_batch, room.micro_batch_range))
         for room in count.room
     ]
-    return Table("What makes room, each alone", ("change", "frees", "largest micro-batch"), rows)
+    return CapacityTable("What makes room, each alone", ("change", "frees", "largest micro-batch"), rows)
 
 
-def _optimizers(count: MemoryCount) -> Table:
+def _optimizers(count: MemoryCount) -> CapacityTable:
     heads = ("optimizer", "bytes of a parameter", "states here", "largest micro-batch", "training")
     rows = [_states(row) for row in count.optimizers]
-    return Table("States of the optimizer", heads, rows if len(rows) > 1 else [], prose=4)
+    return CapacityTable("States of the optimizer", heads, rows if len(rows) > 1 else [], prose=4)
 
 
 def _counted(count: MemoryCount) -> str:
@@ -123,7 +125,7 @@ def _sequences(likely: int, span: tuple[int, int]) -> str:
     return f"{likely:,}" if least == most else f"{likely:,} ({least:,} to {most:,})"
 
 
-def _planned(diagnosis: Diagnosis, row: PlannedRoom, device_bytes: int) -> Row:
+def _planned(diagnosis: Diagnosis, row: PlannedRoom, device_bytes: int) -> BreakdownRow:
     finding = next((finding for finding in diagnosis.findings if finding.rule == row.rule), None)
     change = headline(finding, "").action if finding else row.rule
     if row.total_bytes is None or row.freed_bytes is None or row.micro_batch_range is None:
@@ -134,7 +136,7 @@ def _planned(diagnosis: Diagnosis, row: PlannedRoom, device_bytes: int) -> Row:
     return change, memory, _sequences(row.largest_micro_batch or 0, row.micro_batch_range)
 
 
-def _states(row: OptimizerStates) -> Row:
+def _states(row: OptimizerStates) -> BreakdownRow:
     name = f"{row.name}, as it is" if row.in_use else row.name
     each = f"{row.parameter_bytes:.3f}".rstrip("0").rstrip(".")
     largest = _sequences(row.largest_micro_batch, row.micro_batch_range)

@@ -24,7 +24,7 @@ class Headline(msgspec.Struct, frozen=True):
         return f"{self.action} ({self.gain})" if self.gain else self.action
 
 
-class Change(msgspec.Struct, frozen=True):
+class ChangeView(msgspec.Struct, frozen=True):
     """One change with its own gain, that of the plan so far, and the lines to copy, `flags` for a script.
 
     `where` are the lines of the user's code that it is about, `record` how such predictions turned out before, "" if
@@ -62,7 +62,7 @@ class Full(msgspec.Struct, frozen=True):
     record: str
 
 
-class Capture(msgspec.Struct, frozen=True):
+class CaptureAdvice(msgspec.Struct, frozen=True):
     """What to capture, `things` items, and the rules that can then be judged, each with the reason why it could not."""
 
     what: str
@@ -80,7 +80,7 @@ class PlanView(msgspec.Struct, frozen=True):
     nothing: str
     is_judged: bool
     next: Full | None
-    plan: list[Change]
+    plan: list[ChangeView]
     together: str
     numerics: list[str]
     noise: str
@@ -149,7 +149,7 @@ def _explained_gain(finding: Finding) -> str:
 
 
 def _saves_more_than_shown(finding: Finding, booked: float) -> bool:
-    """Whether the best case saves more than all shares of the finding's evidence, and the ledger books more, too."""
+    """Whether the best case saves more than all shares of the finding's evidence, and the breakdown books more, too."""
     high = finding.predicted_speedup and finding.predicted_speedup[1]
     shown = sum(
         float(item.value) for item in finding.evidence if item.unit == "share" and not isinstance(item.value, str)
@@ -158,11 +158,11 @@ def _saves_more_than_shown(finding: Finding, booked: float) -> bool:
     return bool(shown and high) and min(1 - 1 / (high or 1.0), booked) > worth_telling
 
 
-def _change(diagnosis: Diagnosis, at: int) -> Change:
+def _change(diagnosis: Diagnosis, at: int) -> ChangeView:
     step = diagnosis.plan[at]
     finding = next((f for f in diagnosis.findings if f.rule == step.rule), None)
     gain = _planned_gain(step)
-    return Change(
+    return ChangeView(
         rule=step.rule,
         headline=headline(finding, gain) if finding else Headline(step.rule, gain, ""),
         severity=finding.severity if finding else "",
@@ -196,10 +196,10 @@ def _noise_line(diagnosis: Diagnosis) -> str:
     )
 
 
-def captures_view(diagnosis: Diagnosis) -> list[Capture]:
+def captures_view(diagnosis: Diagnosis) -> list[CaptureAdvice]:
     """Rules by what to capture, most rules first; those that no capture would help come last."""
-    by_capture: dict[str, Capture] = {}
+    by_capture: dict[str, CaptureAdvice] = {}
     for item in diagnosis.not_judged:
         what = to_capture(item)
-        by_capture.setdefault(what, Capture(what, len(item.captures), [])).rules.append((item.rule, item.because))
+        by_capture.setdefault(what, CaptureAdvice(what, len(item.captures), [])).rules.append((item.rule, item.because))
     return sorted(by_capture.values(), key=lambda capture: (not capture.what, -len(capture.rules)))

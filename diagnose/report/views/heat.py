@@ -12,7 +12,7 @@ SHOWN_FROM = 0.01  # a cause below one per cent of every rank's step gets no row
 HOST_CLASSES: tuple[CauseClass, ...] = ("data", "host", "communication", "memory", "compute", "unexplained")
 
 
-class HeatRow(msgspec.Struct, frozen=True):
+class HeatSectionRow(msgspec.Struct, frozen=True):
     """A cause with its class and, for each column, its share of that rank's step."""
 
     name: str
@@ -20,28 +20,28 @@ class HeatRow(msgspec.Struct, frozen=True):
     shares: tuple[float, ...]
 
 
-class Heat(msgspec.Struct, frozen=True):
+class HeatSection(msgspec.Struct, frozen=True):
     """The ranks shown, and a row for each cause, largest first; each column adds up to 1."""
 
     ranks: tuple[RankReport, ...]
-    rows: tuple[HeatRow, ...]
+    rows: tuple[HeatSectionRow, ...]
 
 
-def heat_of(ranks: Sequence[RankReport], most_rows: int = 0, named: Named = cause_name) -> Heat:
+def heat_of(ranks: Sequence[RankReport], most_rows: int = 0, named: Named = cause_name) -> HeatSection:
     """The heat map of the ranks; causes beyond `most_rows` (0: none) or too small for a row are added up."""
     shares: dict[tuple[str, CauseClass], list[float]] = {}
     for column, rank in enumerate(ranks):
         for entry in rank.ledger:
             shares.setdefault((entry.cause, entry.class_), [0.0] * len(ranks))[column] += entry.share
-    rows = [HeatRow(named(cause), class_, tuple(of_cause)) for (cause, class_), of_cause in shares.items()]
+    rows = [HeatSectionRow(named(cause), class_, tuple(of_cause)) for (cause, class_), of_cause in shares.items()]
     rows.sort(key=lambda row: -sum(row.shares))
     large = [row for row in rows if max(row.shares) >= SHOWN_FROM]
     shown = large[:most_rows] if most_rows else large
     rest = [row for row in rows if row not in shown]
     if rest:
         summed = tuple(sum(row.shares[column] for row in rest) for column in range(len(ranks)))
-        shown = [*shown, HeatRow("1 other" if len(rest) == 1 else f"{len(rest)} others", "unexplained", summed)]
-    return Heat(tuple(ranks), tuple(shown))
+        shown = [*shown, HeatSectionRow("1 other" if len(rest) == 1 else f"{len(rest)} others", "unexplained", summed)]
+    return HeatSection(tuple(ranks), tuple(shown))
 
 
 def worst_first(diagnosis: Diagnosis) -> list[RankReport]:

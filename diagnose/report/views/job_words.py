@@ -7,7 +7,7 @@ from diagnose.diagnosis import Diagnosis, RankReport
 from diagnose.diagnosis.postmortem import NO_STRAGGLER, JobChange, Postmortem, Straggler, Traffic
 from diagnose.facts import duration, spoken
 from diagnose.formulas import share
-from diagnose.report.views.ledger import Basis
+from diagnose.report.views.breakdown import Basis
 from diagnose.report.views.plain import plain
 from diagnose.report.views.words import cause_name, counted, spans
 
@@ -35,12 +35,12 @@ def lateness(straggler: Straggler) -> str:
     return LATENESS[straggler.cause]
 
 
-def told(straggler: Straggler, diagnosis: Diagnosis, of: Basis) -> str:
+def straggler_line(straggler: Straggler, diagnosis: Diagnosis, of: Basis) -> str:
     """A sentence on a late rank: its cause, each other rank's wait for it, the cost, and the evidence."""
     others = [rank for rank in diagnosis.ranks if rank.rank != straggler.rank]
     each = waited_share(straggler, diagnosis) * _step_ns(others)
     share = spoken(waited_share(straggler, diagnosis), "share")
-    late = f"{named(straggler)} is late {lateness(straggler)}"
+    late = f"{rank_and_host(straggler)} is late {lateness(straggler)}"
     waits = f"each other rank waits {duration(each)} per step for it ({share} of the {of.name.removeprefix('device ')})"
     costs = (waits_anyway(straggler, diagnosis), cost(straggler))
     why = (plain(straggler.because), plain(straggler.first_diverging))
@@ -72,7 +72,7 @@ def waits_anyway(straggler: Straggler, diagnosis: Diagnosis) -> str:
     return f"part of that wait remains: without {who} the job's step is at best {spoken(cured, 'share')} shorter"
 
 
-def named(straggler: Straggler) -> str:
+def rank_and_host(straggler: Straggler) -> str:
     """The rank with its host."""
     return f"rank {straggler.rank}" + (f" on {plain(straggler.host)}" if straggler.host else "")
 
@@ -116,20 +116,20 @@ def beyond(straggler: Straggler) -> str:
 
 def passing_line(straggler: Straggler) -> str:
     """A sentence on a rank that delayed single steps and is not named as a straggler."""
-    held = f"{named(straggler)} held up {counted(straggler.steps_late, 'step')} {lateness(straggler)}"
+    held = f"{rank_and_host(straggler)} held up {counted(straggler.steps_late, 'step')} {lateness(straggler)}"
     return "; ".join(filter(None, (held, plain(straggler.because))))
 
 
 def suspected_line(straggler: Straggler) -> str:
     """A sentence on a rank that causes most of the waiting in too few steps, with the numbers, and how to decide."""
-    told = [
-        f"{named(straggler)} may be late {lateness(straggler)}",
+    lines = [
+        f"{rank_and_host(straggler)} may be late {lateness(straggler)}",
         f"last at {straggler.last_at:,} of {counted(straggler.of_collectives, 'collective')}",
         "" if straggler.waiting_share is None else f"causes {spoken(straggler.waiting_share, 'share')} of the waiting",
         plain(straggler.because),
         "too few steps to name it: more steps would tell (--steps 6)",
     ]
-    return "; ".join(filter(None, told))
+    return "; ".join(filter(None, lines))
 
 
 def missing_line(diagnosis: Diagnosis) -> str:

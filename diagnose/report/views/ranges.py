@@ -4,7 +4,7 @@ import msgspec
 
 from diagnose.diagnosis import Diagnosis, RangeRow
 from diagnose.facts import duration, spoken
-from diagnose.report.views.ledger import basis
+from diagnose.report.views.breakdown import basis
 from diagnose.report.views.plain import plain
 from diagnose.report.views.words import counted, times
 

@@ -7,8 +7,8 @@ import msgspec
 from diagnose.diagnosis import Diagnosis, Finding, Steps, TraceSummary
 from diagnose.facts import duration, spoken
 from diagnose.judge.verdict import NAMES_THE_CLASS, NEAR, is_close
-from diagnose.report.views.job_words import told
-from diagnose.report.views.ledger import CLASS_NAMES, WHOLE, basis
+from diagnose.report.views.breakdown import CLASS_NAMES, WHOLE, basis
+from diagnose.report.views.job_words import straggler_line
 from diagnose.report.views.plain import plain
 from diagnose.report.views.words import counted, mfu_details, mfu_line, spans
 
@@ -93,7 +93,7 @@ def history_lines(diagnosis: Diagnosis) -> list[str]:
 def late_rank_lines(diagnosis: Diagnosis) -> list[str]:
     """A sentence for each late rank on why it is late, and its cost."""
     of = basis(diagnosis)
-    return [told(straggler, diagnosis, of) for straggler in diagnosis.stragglers]
+    return [straggler_line(straggler, diagnosis, of) for straggler in diagnosis.stragglers]
 
 
 def _why_between(diagnosis: Diagnosis) -> str:
@@ -131,10 +131,10 @@ def _light(diagnosis: Diagnosis) -> str:
     if not parts or factor is None or factor < LIGHT_FROM:
         return ""
     named = [part for part in parts if part.range][:LIGHT_SHOWN]
-    told = [f"{_range_name(part.range)} {spoken(part.share, 'share')}" for part in named]
+    lines = [f"{_range_name(part.range)} {spoken(part.share, 'share')}" for part in named]
     rest = spoken(max(1 - sum(part.share for part in named), 0.0), "share")
     step = duration(_light_step_ns(diagnosis.steps))
-    return f"; without the profiler the host's step is {step}: {', '.join(told)}, anything else {rest}"
+    return f"; without the profiler the host's step is {step}: {', '.join(lines)}, anything else {rest}"
 
 
 def _light_step_ns(steps: Steps) -> float:

@@ -50,7 +50,7 @@ def user_code_view(diagnosis: Diagnosis) -> UserCodeView | None:
         of=plain(code.of),
         other=spoken(code.other_share, "share") if (code.other_share or 0) >= WORTH_TELLING else "",
         cost=sampling,
-        unknown=told_unknown(code.because, code.capture_next),
+        unknown=unknown_line(code.because, code.capture_next),
     )
 
 
@@ -83,9 +83,9 @@ def _inside(line: CodeLine) -> str:
 
 def no_line(finding: Finding) -> str:
     """The reason why a finding names no line though a capture looked for it, and what would name it; "" otherwise."""
-    return told_unknown(finding.where_because, finding.where_capture_next)
+    return unknown_line(finding.where_because, finding.where_capture_next)
 
 
-def told_unknown(because: str, capture_next: str) -> str:
+def unknown_line(because: str, capture_next: str) -> str:
     """The reason and what to do as one sentence."""
     return plain("; ".join(filter(None, (because, capture_next))))

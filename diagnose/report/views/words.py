@@ -47,7 +47,7 @@ def cause_name(cause: str, divided: bool = False) -> str:
     """The label of a cause or part; one that is not in the table keeps its words.
 
     Args:
-        cause: the cause as in the ledger.
+        cause: the cause as in the breakdown.
         divided: whether waiting is split from transfer, so that exposed communication is the transfer alone.
     """
     if divided and cause == EXPOSED:

@@ -21,7 +21,7 @@ _PER = {one.name: one.per for one in QUANTITIES}
 _MOST = {one.name: 1.0 for one in QUANTITIES if one.unit == "share"}  # two clocks, or several threads, make more
 
 
-class Reading(msgspec.Struct, frozen=True):
+class MachineReading(msgspec.Struct, frozen=True):
     """One line: the steps behind the job, what is so, what was counted per second over the last `over_s`."""
 
     step: int
@@ -57,7 +57,7 @@ class MachineReadings(msgspec.Struct, frozen=True):
         return len(self.step)
 
 
-def reading_of(line: Mapping[str, Any]) -> Reading | None:
+def reading_of(line: Mapping[str, Any]) -> MachineReading | None:
     """The reading of a line; None if it is none. Values that are not finite numbers from 0 are left out."""
     step, gauges, rates = line.get("step"), line.get("gauges"), line.get("rates", {})
     if type(step) is not int or not 0 <= step < MOST_COUNT:
@@ -68,18 +68,18 @@ def reading_of(line: Mapping[str, Any]) -> Reading | None:
     values = {name: value for name, value in told.items() if value is not None}
     held = line.get("held_by")
     reasons = tuple(str(one)[:40] for one in held[:_MOST_REASONS]) if isinstance(held, list) else None
-    return Reading(step, finite(line.get("over_s"), 0, _LONGEST_S) or 0.0, values, reasons)
+    return MachineReading(step, finite(line.get("over_s"), 0, _LONGEST_S) or 0.0, values, reasons)
 
 
 def columns(
     rank: int,
-    readings: Sequence[Reading],
+    readings: Sequence[MachineReading],
     why_no_gpu: str = "",
     of_gpu: Sequence[GpuReading] = (),
     why_none: str = "",
 ) -> MachineReadings:
     """The readings of a rank; those of steps that a resumed job made again are left out."""
-    kept: list[Reading] = []
+    kept: list[MachineReading] = []
     for one in reversed(readings):
         if not kept or one.step <= kept[-1].step:
             kept.append(one)

@@ -8,8 +8,8 @@ from diagnose.arrays import Array, Floats, Ints
 from diagnose.trace.columns import ABSENT
 from diagnose.trace.nsight import names
 from diagnose.trace.nsight.database import Database
-from diagnose.trace.nsight.processes import COPIES, FILLS, GRAPHS, KERNELS, Processes
-from diagnose.trace.nsight.rows import Rows, named, spelled
+from diagnose.trace.nsight.processes import COPIES, FILLS, GRAPHS, KERNELS, ExportedProcesses
+from diagnose.trace.nsight.rows import EventRows, named, spelled
 from diagnose.trace.numbers import within
 
 WAITS = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
@@ -31,8 +31,8 @@ def kernel_name_column(database: Database) -> str:
 
 
 def device_rows(
-    database: Database, processes: Processes, texts: Mapping[int, str], multiprocessors: Mapping[int, int]
-) -> Iterator[Rows]:
+    database: Database, processes: ExportedProcesses, texts: Mapping[int, str], multiprocessors: Mapping[int, int]
+) -> Iterator[EventRows]:
     """The activities, table by table.
 
     Args:
@@ -53,11 +53,15 @@ def device_rows(
 
 
 def _rows(
-    block: Ints, processes: Processes, category: str, about: tuple[Sequence[str], Ints], others: Mapping[str, Array]
-) -> Rows:
+    block: Ints,
+    processes: ExportedProcesses,
+    category: str,
+    about: tuple[Sequence[str], Ints],
+    others: Mapping[str, Array],
+) -> EventRows:
     begin, end, ids, device, stream, correlation = block[:, :6].T
     device, stream = within(device, _MOST_DEVICES), within(stream, _MOST_STREAMS)
-    return Rows(
+    return EventRows(
         begin=begin,
         end=end,
         owner=processes.owners(ids, device),

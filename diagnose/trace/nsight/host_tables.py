@@ -10,8 +10,8 @@ from diagnose.trace.columns import ABSENT
 from diagnose.trace.nsight import names
 from diagnose.trace.nsight.database import MISSING, Database
 from diagnose.trace.nsight.device_tables import kernel_name_column
-from diagnose.trace.nsight.processes import CALLS, KERNELS, RANGES, Processes, pids, tids
-from diagnose.trace.nsight.rows import UNNAMED, Rows, spelled
+from diagnose.trace.nsight.processes import CALLS, KERNELS, RANGES, ExportedProcesses, pids, tids
+from diagnose.trace.nsight.rows import UNNAMED, EventRows, spelled
 
 _TEXTS = "StringIds"
 _ALL = ("start", "end", "globalTid")
@@ -33,7 +33,7 @@ def texts_of(database: Database) -> dict[int, str]:
     return found
 
 
-def host_rows(database: Database, processes: Processes, texts: Mapping[int, str]) -> Iterator[Rows]:
+def host_rows(database: Database, processes: ExportedProcesses, texts: Mapping[int, str]) -> Iterator[EventRows]:
     """The calls of CUDA, then the ranges."""
     for block, told in database.texts(CALLS, (*_ALL, "correlationId", "nameId"), "nameId"):
         called, which = spelled(block[:, 4], told, texts, names.call)
@@ -46,7 +46,7 @@ def host_rows(database: Database, processes: Processes, texts: Mapping[int, str]
         yield _ranges(block[ended], [told[at] for at in np.flatnonzero(ended).tolist()], processes, texts)
 
 
-def _ranges(block: Ints, told: list[str | None], processes: Processes, texts: Mapping[int, str]) -> Rows:
+def _ranges(block: Ints, told: list[str | None], processes: ExportedProcesses, texts: Mapping[int, str]) -> EventRows:
     numbers = Interner()
     name, cat = np.zeros(len(block), np.int64), np.full(len(block), _RANGE)
     for at, (text, number) in enumerate(zip(told, block[:, 3].tolist(), strict=True)):
@@ -58,10 +58,10 @@ def _ranges(block: Ints, told: list[str | None], processes: Processes, texts: Ma
 
 def _rows(
     block: Ints,
-    processes: Processes,
+    processes: ExportedProcesses,
     about: tuple[list[str], Ints],
     kind: tuple[tuple[str, ...], Ints],
     others: Mapping[str, Ints],
-) -> Rows:
+) -> EventRows:
     begin, end, ids = block[:, :3].T
-    return Rows(begin, end, processes.owners(ids), pids(ids), tids(ids), *about, *kind, others)
+    return EventRows(begin, end, processes.owners(ids), pids(ids), tids(ids), *about, *kind, others)

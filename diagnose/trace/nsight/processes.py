@@ -21,7 +21,7 @@ _MOST_NS = 1 << 50  # of one activity, as far as it counts here
 
 
 @dataclass(frozen=True)
-class Processes:
+class ExportedProcesses:
     """The ranks of an export. The upper bits of serialized ids identify machine and process.
 
     Attributes:
@@ -59,7 +59,7 @@ def tids(ids: Ints) -> Ints:
     return np.where(ids == MISSING, ABSENT, ids & _THREADS)
 
 
-def processes_of(database: Database) -> Processes:
+def processes_of(database: Database) -> ExportedProcesses:
     """The ranks: the processes with GPU activity, else those that call CUDA, else those with ranges."""
     busy: dict[tuple[int, int], int] = {}
     for table in (KERNELS, GRAPHS, COPIES, FILLS):
@@ -70,10 +70,10 @@ def processes_of(database: Database) -> Processes:
     for (key, device), ns in busy.items():
         spent.setdefault(of_device[device] if key == MISSING else key, []).append((ns, device))
     if not spent:
-        return Processes(tuple(_callers(database)), of_device)
+        return ExportedProcesses(tuple(_callers(database)), of_device)
     total = {key: sum(ns for ns, _ in each) for key, each in spent.items()}
     ranks = [key for key in spent if total[key] >= _WORKS * max(total.values())]
-    return Processes(tuple(sorted(ranks, key=lambda key: (max(spent[key])[1], key))), of_device)
+    return ExportedProcesses(tuple(sorted(ranks, key=lambda key: (max(spent[key])[1], key))), of_device)
 
 
 def _add(busy: dict[tuple[int, int], int], rows: Ints) -> None:

@@ -15,15 +15,15 @@ from diagnose.arrays import Array, Ints, Mask
 from diagnose.errors import UserError
 from diagnose.trace.builder import DTYPES, Interner, Names, growing
 from diagnose.trace.checks import without_impossible_events
-from diagnose.trace.columns import ABSENT, Collectives, Loss, Trace
+from diagnose.trace.columns import ABSENT, Collectives, ReadingLoss, Trace
 from diagnose.trace.merged import pids_of_rank
 from diagnose.trace.nsight.about import metadata_of
 from diagnose.trace.nsight.database import Database
 from diagnose.trace.nsight.device_tables import device_rows
 from diagnose.trace.nsight.exports import is_export
 from diagnose.trace.nsight.host_tables import host_rows, texts_of
-from diagnose.trace.nsight.processes import Processes, processes_of
-from diagnose.trace.nsight.rows import Rows
+from diagnose.trace.nsight.processes import ExportedProcesses, processes_of
+from diagnose.trace.nsight.rows import EventRows
 from diagnose.trace.source import Watch
 
 _LATEST_NS = 1 << 62
@@ -61,7 +61,7 @@ def read_export(path: Path, watch: Watch | None = None, *, held_bytes: int | Non
     return possible
 
 
-def _all_rows(database: Database, processes: Processes, metadata: Mapping[str, Any]) -> Iterator[Rows]:
+def _all_rows(database: Database, processes: ExportedProcesses, metadata: Mapping[str, Any]) -> Iterator[EventRows]:
     texts = texts_of(database)
     devices = metadata.get("deviceProperties", ())
     multiprocessors = {each["id"]: each["numSms"] for each in devices if {"id", "numSms"} <= each.keys()}
@@ -89,14 +89,14 @@ class _Reading:
         rows: how many have been kept.
     """
 
-    def __init__(self, processes: Processes, held_bytes: int | None) -> None:
+    def __init__(self, processes: ExportedProcesses, held_bytes: int | None) -> None:
         self.rows = 0
         self._processes, self._held_bytes = processes, held_bytes
         self._names, self._cats = Names(), Interner()
         self._columns = {name: growing(name) for name in DTYPES}
-        self._loss, self._of_others = Loss(), 0
+        self._loss, self._of_others = ReadingLoss(), 0
 
-    def add(self, rows: Rows) -> None:
+    def add(self, rows: EventRows) -> None:
         """Appends the rows of the ranks whose times are numbers."""
         rank = self._processes.ranks(rows.owner)
         timed = _is_time(rows.begin) & _is_time(rows.end)

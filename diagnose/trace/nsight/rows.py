@@ -13,7 +13,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 @dataclass(frozen=True)
-class Rows:
+class EventRows:
     """Some events: times in nanoseconds, MISSING if there is none, and the process of each.
 
     `name` and `cat` index `names` and `cats`; `others` are further columns of the trace, by name. `pid` is the device's

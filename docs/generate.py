@@ -19,7 +19,7 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from diagnose.cli import main as diagnose
-from diagnose.commands.schema.registered import answer_of, answering
+from diagnose.commands.schema.command import answer_of, answering
 from diagnose.judge import verdict
 from diagnose.metrics import REGISTRY, units
 from diagnose.metrics.kernel_groups.registry import GROUPS

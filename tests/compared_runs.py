@@ -5,8 +5,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from diagnose.commands.compare.command import side_at
 from diagnose.commands.compare.side import Side, SideCause, SideKernel
-from diagnose.commands.compare.sources import side_at
 
 MS = 1_000_000
 SAMPLES = Path(__file__).parent.parent / "sample_traces"

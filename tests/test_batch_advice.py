@@ -11,7 +11,7 @@ from diagnose.analysis import Options, analyze
 from diagnose.cli import main
 from diagnose.facts import Fact, Facts, Scalar, Unknown
 from diagnose.formulas.critical_batch import CriticalBatch, learning_rate_factor, samples_factor
-from diagnose.judge.batch_advice import batch_advice
+from diagnose.judge.findings import batch_advice
 from diagnose.metrics import units
 from diagnose.rule import builtin_rules, load_rule
 

@@ -16,7 +16,7 @@ from diagnose.analysis import rank as rank_analysis
 from diagnose.cli import main
 from diagnose.diagnosis import Diagnosis
 from diagnose.errors import UserError, defects
-from diagnose.judge import advice, judge
+from diagnose.judge import judge
 from diagnose.metrics import REGISTRY
 from diagnose.predict import whatif
 from diagnose.report.text import report
@@ -82,7 +82,7 @@ def test_a_rule(whole: Diagnosis, monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (judge, "mfu_of", "mfu"),
         (judge, "waterfall_of", "waterfall"),
-        (advice, "plan_steps", "plan"),
+        (judge, "plan_steps", "plan"),
         (judge, "roofline_of_job", "roofline"),
         (judge, "kernel_rows", "kernels"),
         (judge, "range_rows", "ranges"),

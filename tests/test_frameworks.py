@@ -119,7 +119,7 @@ MAY_SPELL = {
     "patch/job_framework.py": "PyTorch's own words where the framework is not known",
     "commands/doctor/checks.py": "versions of packages",
     "commands/fit/launch.py": "the configuration file of accelerate's launcher, which a plan writes",
-    "commands/memory/categories.py": "an optimizer's file on a stack of allocations",
+    "commands/memory/judging.py": "an optimizer's file on a stack of allocations",
     "series/log_formats.py": "a format of log files, whatever wrote them",
     "probes/frameworks.py": "the table",
     "probes/apply/compile.py": "a wrapper around the model, in any loop",

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from diagnose.judge import batch_advice, capacity, mfu, next_change, user_code
+from diagnose.judge import capacity, findings, mfu, next_change, user_code
 from diagnose.predict.whatif import Predictor
 from diagnose.ranks import report
 from diagnose.ranks.stragglers import divergence
@@ -14,13 +14,13 @@ from diagnose.ranks.stragglers import divergence
 
 @pytest.mark.parametrize(("growth", "stays"), [(1.009, True), (1.011, False), (0.991, True), (0.989, False)])
 def test_a_batch_stays_as_it_is_within_a_hundredth(growth: float, stays: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch_advice, "_growth", lambda *_: growth)
+    monkeypatch.setattr(findings, "_growth", lambda *_: growth)
     for name in ("_learning_rate", "_critical"):
-        monkeypatch.setattr(batch_advice, name, lambda *_: "")
+        monkeypatch.setattr(findings, name, lambda *_: "")
     patch = SimpleNamespace(values={"per_device_train_batch_size": 8})
     rule: Any = SimpleNamespace(patch=patch, patch_for=lambda facts: None)
 
-    assert ("stays as it is" in batch_advice.batch_advice(rule, {})) is stays
+    assert ("stays as it is" in findings.batch_advice(rule, {})) is stays
 
 
 def test_jobs_take_a_tenth_more_or_less_memory_than_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,9 +10,9 @@ import pytest
 from small_rules import known
 
 from diagnose.rule import builtin_rules, load_rules
-from diagnose.rule import cached as keeping
-from diagnose.rule.cached import CachedFiles
+from diagnose.rule import loading as keeping
 from diagnose.rule.condition import RuleError
+from diagnose.rule.loading import CachedFiles
 from diagnose.rule.rule_file import parsed
 from diagnose.trace.cache_folder import CacheFolder
 

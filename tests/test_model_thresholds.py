@@ -8,8 +8,8 @@ from asked_metrics import fix, job
 
 from diagnose.facts import Unknown
 from diagnose.metrics.communication import contention
-from diagnose.metrics.kernel_groups import fp8 as fp8_groups
 from diagnose.metrics.kernel_groups.operators import Launching, Signature
+from diagnose.metrics.kernels import fp8 as fp8_groups
 from diagnose.metrics.kernels import products
 from diagnose.metrics.model import batch, experts, flops, micro_batches
 from diagnose.metrics.run import cadence, environment, failures, start

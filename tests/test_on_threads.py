@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from diagnose.timeline.on_threads import on_any_thread
+from diagnose.timeline.timeline import on_any_thread
 
 
 def test_few_and_many_threads_find_the_same_events() -> None:

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from diagnose.decoding import look_ahead, opcodes, unpickling
-from diagnose.decoding.fetches import LastFetches
 from diagnose.decoding.flat import Values
-from diagnose.decoding.unpickling import UnsoundPickle, read
+from diagnose.decoding.unpickling import LastFetches, UnsoundPickle, read
 
 SHARED = {"name": "f", "line": 3}
 PLAIN = {

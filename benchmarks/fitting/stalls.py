@@ -6,8 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from diagnose.commands.fit.stacks import StackRates
-from diagnose.commands.fit.stalls import evidence, stall_s
-from diagnose.commands.fit.step_time import predict_step
+from diagnose.commands.fit.step_time import evidence, predict_step, stall_s
 
 from .rates import Row
 

@@ -1,43 +1,57 @@
 """Breakdowns, facts and rules to a Diagnosis."""
 
+import datetime
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
 from msgspec.structs import replace
 
 from diagnose.diagnosis import (
     NOT_RECOMMENDED,
     Diagnosis,
+    FactReport,
+    Finding,
     LedgerEntry,
+    Loss,
     Mfu,
+    NotAdvised,
+    NotJudged,
     Origin,
     PlanStep,
+    ReplayReport,
     StepTimeline,
+    TraceSummary,
     WaterfallPart,
 )
 from diagnose.diagnosis.capacity import NO_CAPACITY, WITHOUT_RECORD, Capacity
 from diagnose.diagnosis.postmortem import Postmortem, Straggler
-from diagnose.judge.advice import advice_of
+from diagnose.facts import Fact, Facts, Scalar, Unknown, another_run
 from diagnose.judge.breakdown import breakdown_of, divided_by_step, grounds_of, rank_report, steps_of
-from diagnose.judge.case import Case
+from diagnose.judge.case import Case, Judged
 from diagnose.judge.cost import cost_of
-from diagnose.judge.findings import weights_of
+from diagnose.judge.findings import findings_of, plan_steps, weights_of
 from diagnose.judge.kernel_table import kernel_rows, roofs_of, versions_of
 from diagnose.judge.mfu import matrix_time_of, mfu_of, operators_of_job, roofline_of_job
 from diagnose.judge.next_change import recommended
-from diagnose.judge.no_advice import not_advised, not_judged
 from diagnose.judge.operator_table import operator_table
-from diagnose.judge.origin import origin_of
 from diagnose.judge.range_table import range_rows
 from diagnose.judge.sections import Sections
-from diagnose.judge.setup import setup_of
 from diagnose.judge.slow_steps import slow_steps
 from diagnose.judge.step_timeline import step_timeline
-from diagnose.judge.summary import fact_report, summary_of
 from diagnose.judge.user_code import located, user_code_of
 from diagnose.judge.verdict import verdict_of
 from diagnose.judge.waterfall import MatrixTime, waterfall_of
 from diagnose.metrics import Measured
 from diagnose.patch.applied import applied_of
+from diagnose.patch.job_framework import framework_of
+from diagnose.predict.plan import Weight
+from diagnose.predict.whatif import Predictor
+from diagnose.ranks import RankDigest, missing_ranks
 from diagnose.ranks.report import postmortem_of
 from diagnose.ranks.stragglers.straggler_report import stragglers_of
+from diagnose.rule import Rule
+from diagnose.trace.record import CaptureRecord
 
 NO_MFU = Mfu(
     value=None,
@@ -133,3 +147,197 @@ def _ranks_per_measured(case: Case) -> float:
     """All ranks' time over that of the measured ones."""
     measured = sum(m.attribution.total_ns for m in case.measured)
     return sum(rank.total_ns for rank in case.ranks) / max(measured, 1)
+
+
+# Changes that would not help, and rules that could not be judged.
+
+
+def not_advised(judged: Judged, facts: Facts) -> tuple[NotAdvised, ...]:
+    """Changes that would not help, named as the training framework names them, except those that a finding proposes.
+
+    Changes that a fault asks for and the job refuses come first; several rules may ask for one change.
+    """
+    patches = [rule.patch_for(facts) for rule, judgement in judged if judgement.fired]
+    proposed = {key for patch in patches if patch for key in patch.set}
+    found = [(rule, rule.not_advised(facts, judgement)) for rule, judgement in judged]
+    refused = [n for rule, n in found if n is not None and n.because == rule.refusing.because]
+    others = [n for rule, n in found if n is not None and n.because != rule.refusing.because and n.what not in proposed]
+    job_framework = framework_of(facts)
+    return tuple(
+        dict.fromkeys(
+            NotAdvised(what=", ".join(map(job_framework.named, n.what.split(", "))), because=n.because)
+            for n in (*refused, *others)
+        )
+    )
+
+
+def not_judged(judged: Judged, case: Case) -> tuple[NotJudged, ...]:
+    """Rules whose facts are unknown, after what the ranks as a whole leave open."""
+    entries = [
+        NotJudged.lacking(rule.id, judgement.because, *judgement.captures)
+        for rule, judgement in judged
+        if judgement.answer == "unknown"
+    ]
+    if case.left_out:
+        listed = ", ".join(str(rank) for rank in case.left_out)
+        why = f"rank {listed} recorded no GPU activity and is left out: the other ranks did"
+        entries.insert(0, NotJudged.lacking("ranks", why, another_run("capture those ranks again")))
+    exposed = case.facts["exposed_communication_share"].value
+    undivided = case.job.view.undivided
+    if undivided and not isinstance(exposed, Unknown) and float(exposed) > 0:
+        entries.insert(0, NotJudged.lacking("transfer_or_wait", undivided.because, undivided.capture))
+    return tuple(entries)
+
+
+# The advice for one rank: findings with their gains, the plan, and how far the replay can be trusted.
+
+
+class Advice(msgspec.Struct, frozen=True):
+    """The findings, the plan and the replay's report, without the replay: its arrays are as large as the later tables'.
+
+    `measured` is the rank that was replayed.
+    """
+
+    measured: Measured
+    findings: tuple[Finding, ...]
+    plan: tuple[PlanStep, ...]
+    replay: ReplayReport
+
+
+def advice_of(case: Case, judged: Judged, sections: Sections, weights: Mapping[str, Weight]) -> Advice:
+    """The advice by the rank whose step is replayed with each change."""
+    predictor = predictor_of(case, judged)
+    nothing_planned: tuple[PlanStep, ...] = ()
+    return Advice(
+        measured=predictor.measured,
+        findings=findings_of(judged, case.facts, predictor, sections, weights),
+        plan=sections.part("plan", lambda: plan_steps(case.facts, predictor, weights), nothing_planned),
+        replay=replay_report(predictor),
+    )
+
+
+# The rank whose step is replayed with each change, and how far that replay can be trusted.
+
+STRAGGLER = "straggler"
+
+
+def predictor_of(case: Case, judged: Judged) -> Predictor:
+    """The predictor of the first rank that can be replayed and is no straggler, whose cure is a change of its own."""
+    fired = [rule for rule, judgement in judged if judgement.fired and not _is_own(rule, case)]
+    late = {straggler.rank for straggler in case.job.stragglers}
+    typical = [m for m in case.measured if m.timeline.rank not in late] or case.measured[:1]
+    predictors = [Predictor(measured, case.facts, fired) for measured in typical]
+    return next((predictor for predictor in predictors if predictor.replay.valid), predictors[0])
+
+
+def _is_own(rule: Rule, case: Case) -> bool:
+    """Whether the rule is about the very rank that the diagnosis is of: what makes it late has rules of its own."""
+    return rule.id == STRAGGLER and case.only in {straggler.rank for straggler in case.job.stragglers}
+
+
+def replay_report(predictor: Predictor) -> ReplayReport:
+    """The difference between the replay of the unchanged step and the measured step."""
+    replay = predictor.replay
+    return ReplayReport(
+        measured_ns=replay.measured_ns,
+        strict_error=replay.strict_error if replay.measured_ns else None,
+        valid=replay.valid,
+        because=replay.because,
+    )
+
+
+# The input and the measurements as the diagnosis records them.
+
+
+def fact_report(fact: Fact) -> FactReport:
+    """The measurement, or why there is none."""
+    if isinstance(fact.value, Unknown):
+        why = fact.value
+        return FactReport(
+            name=fact.name,
+            value=None,
+            unit=fact.unit,
+            of=fact.of,
+            because=why.because,
+            capture_next=why.capture_next,
+        )
+    return FactReport(name=fact.name, value=fact.value, unit=fact.unit, of=fact.of)
+
+
+def summary_of(ranks: Sequence[RankDigest], without_gpu: Sequence[int]) -> TraceSummary:
+    """The files that the ranks came from, added up; `without_gpu` are ranks of the job that are left out."""
+    sources = [rank.source for rank in ranks]
+    return TraceSummary(
+        files=tuple(dict.fromkeys(source.path for source in sources)),
+        events=sum(source.events for source in sources),
+        bytes=sum(source.bytes for source in sources),
+        loss=Loss(
+            events=sum(source.lost_events for source in sources),
+            bytes=sum(source.lost_bytes for source in sources),
+            truncated=any(source.truncated for source in sources),
+            kinds=tuple(sorted({kind for source in sources for kind in source.lost_kinds})),
+        ),
+        missing_ranks=missing_ranks(ranks, without_gpu),
+        left_out=sum(source.left_out for source in sources),
+        shapes_of=tuple(dict.fromkeys(source.shapes_of for source in sources if source.shapes_of)),
+    )
+
+
+# The start of the job by the clock of its traces, and its Slurm number by its capture record.
+
+_EARLIEST_S, _LATEST_S = 1_420_070_400, 4_102_444_800  # 2015, before which no trace is of torch, to 2100
+
+
+def origin_of(case: Case) -> Origin:
+    """The origin of the job, each part from the first rank that has it."""
+    began = (rank.base_ns + int(rank.windows[0, 0]) for rank in case.job.ranks if rank.steps)
+    seconds = (ns // 1_000_000_000 for ns in began)
+    slurm = (measured.record.text("slurm.SLURM_JOB_ID") for measured in case.measured)
+    return Origin(
+        began=next((_utc(s) for s in seconds if _EARLIEST_S <= s < _LATEST_S), ""),
+        slurm_job=next((number for number in slurm if number), ""),
+    )
+
+
+def _utc(seconds: int) -> str:
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+# The settings of the job that a capture recorded, each under its path in the record.
+
+RECORDED = (
+    "batch.shapes",
+    "compiled",
+    "cores.usable",
+    "dataloader",
+    "ddp",
+    "environment",
+    "fsdp",
+    "liger",
+    "model",
+    "optimizer",
+    "profiler",
+    "training_arguments",
+    "training_loop",
+    "world_size",
+)
+MOST_SETTINGS = 1000
+LONGEST_SETTING = 200
+
+
+def setup_of(record: CaptureRecord) -> dict[str, Scalar]:
+    """Flags, numbers and texts by dotted path, such as "dataloader.num_workers"; empty without a record."""
+    found = (setting for section in RECORDED for setting in _settings(section, record.get(section)))
+    return dict(setting for _, setting in zip(range(MOST_SETTINGS), found, strict=False))
+
+
+def _settings(path: str, value: Any) -> Iterator[tuple[str, Scalar]]:
+    if isinstance(value, Mapping):
+        for key, entry in value.items():
+            yield from _settings(f"{path}.{key}", entry)
+    elif isinstance(value, list) and all(isinstance(entry, int | float | str) for entry in value):
+        yield path, ", ".join(str(entry) for entry in value)[:LONGEST_SETTING]
+    elif isinstance(value, str):
+        yield path, value[:LONGEST_SETTING]
+    elif isinstance(value, bool | int | float):
+        yield path, value

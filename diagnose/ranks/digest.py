@@ -12,7 +12,6 @@ from diagnose.attribution.attribution import Attribution
 from diagnose.attribution.causes import EXPOSED
 from diagnose.ranks.collectives.calls import RankCalls, calls_of
 from diagnose.ranks.host_work import HostWork, host_work_of
-from diagnose.ranks.spent import spent_before
 from diagnose.roofline import owners
 from diagnose.roofline.flops import counted
 from diagnose.timeline import Timeline
@@ -296,3 +295,27 @@ def _source(timeline: Timeline) -> DigestSource:
 def _listed_gpus(timeline: Timeline) -> int:
     listed = timeline.trace.metadata.get("deviceProperties")
     return len(listed) if isinstance(listed, list) else 0
+
+
+# Time that a rank has spent on each cause up to given instants.
+
+
+def spent_before(attribution: Attribution, times: Ints) -> Ints:
+    """Nanoseconds of each cause before each of the times, shape (times, causes).
+
+    The pieces are disjoint, so of those that began before a time only the last can still run. Each is booked whole at
+    the first time behind its start, and what it has still to run is taken off there: one pass serves all causes.
+    """
+    order, causes = np.argsort(times, kind="stable"), len(attribution.causes)
+    until, start, end, cause = times[order], attribution.start, attribution.end, attribution.cause
+    before = np.diff(np.searchsorted(start, until, side="left"), prepend=0, append=len(start))
+    place = np.repeat(np.arange(len(times) + 1) * causes, before) + cause
+    booked = summed(place, end - start, (len(times) + 1) * causes)
+    by_time = np.cumsum(booked.reshape(len(times) + 1, causes)[:-1], axis=0)
+    last = np.searchsorted(start, until, side="left") - 1
+    begun = np.flatnonzero(last >= 0)
+    last = last[begun]
+    by_time[begun, cause[last]] -= np.maximum(end[last] - until[begun], 0)
+    spent = np.empty_like(by_time)
+    spent[order] = by_time
+    return spent

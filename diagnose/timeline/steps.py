@@ -1,15 +1,21 @@
-"""The steps in a trace, with their windows on the host and on the device."""
+"""The steps in a trace, with their windows on the host and on the device.
+
+Steps by what repeats: the same kernels in the same order, with a result read by the host in each round.
+
+Layers repeat, too, and some make the host wait. So a period counts only if all of the capture consists of it, and if
+something is copied to the host in each round: a loop reads its loss or its token, a layer reads nothing.
+"""
 
 import re
+from collections import Counter
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from diagnose.arrays import Ints, Mask, numbered
+from diagnose.arrays import Ids, Ints, Mask, numbered
+from diagnose.errors import WrongUsage, printable
 from diagnose.intervals import one
 from diagnose.timeline.kernel_names import classify
-from diagnose.timeline.named_steps import numbers_of, ranges_called_steps, stated_ranges
-from diagnose.timeline.periods import round_ends
 from diagnose.timeline.step_series import counted_series
 from diagnose.trace import Trace
 from diagnose.trace.vocabulary import ANNOTATIONS, GPU_CATEGORIES, OPS, PYTHON, RUNTIME, STEP_MARKS
@@ -246,6 +252,43 @@ def _optimizer_kernel_bursts(trace: Trace) -> Ints:
     return ends[np.concatenate((far, [True]))]
 
 
+_LEAST_ROUNDS = 3
+_LEAST_KERNELS = 4
+_MOST_CANDIDATES = 64
+
+
+def round_ends(trace: Trace) -> Ints:
+    """The end of the last kernel of each round; empty without a period. Incomplete rounds at the edges are left out."""
+    kernels = np.flatnonzero(trace.rows_of("kernel"))
+    kernels = kernels[np.argsort(trace.ts[kernels], kind="stable")]
+    copies = trace.named_in(lambda name: "DtoH" in name, "gpu_memcpy")
+    read = np.unique(np.searchsorted(trace.ts[kernels], trace.ts[copies], side="right"))
+    read = read[read > 0]
+    period = _period(trace.name[kernels], read)
+    ended = np.maximum.accumulate(trace.ends(kernels))
+    return ended[_cuts(read, period, len(kernels)) - 1] if period else ended[:0]
+
+
+def _period(names: Ids, read: Ints) -> int:
+    """Number of kernels after which the order of names repeats, by the distances at which results are read; else 0."""
+    apart = np.unique(read[1:] - read[0]) if len(read) else read
+    for period in apart[apart >= _LEAST_KERNELS][:_MOST_CANDIDATES].tolist():
+        if _LEAST_ROUNDS * period > len(names):
+            return 0
+        if bool((names[period:] == names[:-period]).all()):
+            return int(period)
+    return 0
+
+
+def _cuts(read: Ints, period: int, count: int) -> Ints:
+    """Numbers of kernels before each boundary: behind the first read that comes again in every round."""
+    for first in read[read < read[0] + period].tolist():
+        cuts = np.arange(first, count + 1, period)
+        if np.isin(cuts, read).all():
+            return cuts
+    return read[:0]
+
+
 _BY_ENDS = {
     "Optimizer.step": _optimizer_ends,
     "optimizer kernels": _optimizer_kernel_bursts,
@@ -262,3 +305,58 @@ def _used(trace: Trace) -> Mask:
     """Mask of the events of host and device, or of all events if there are none of these."""
     used = trace.rows_of(*GPU_CATEGORIES, *RUNTIME, *ANNOTATIONS, *PYTHON)
     return used if used.any() else np.ones(len(trace), bool)
+
+
+# Steps by the names of ranges: those that the user states, and those that are called what loops call their steps.
+
+_LOOP = r"(?:(?:train(?:ing)?|global)[ _-]?)?(?:steps?|iters?|iterations?|batch)"
+_NUMBERED = rf"{_LOOP}(?:[ _#:=\[-]*\d+(?:[,/]\d+)?[\])]?)?"
+_CALLED_STEP = re.compile(rf"{_NUMBERED}|\[pl\]\[profile\]run_training_batch", re.IGNORECASE)
+_NUMBER = re.compile(r"\d{1,15}")
+_COVERED = 0.5  # of the time from the first to the last: an update that is called "step" covers less
+_LISTED = 8
+
+
+def stated_ranges(trace: Trace, pattern: re.Pattern[str]) -> Ints:
+    """Rows of the ranges that the pattern finds, by start, without those inside others.
+
+    Raises:
+        UserError: there is none.
+    """
+    rows = _outermost(trace, np.flatnonzero(trace.named_in(pattern.search, *ANNOTATIONS)))
+    if len(rows):
+        return rows
+    times = Counter(trace.names[name] for name in trace.name[trace.rows_of("user_annotation")].tolist())
+    listed = ", ".join(printable(name)[:60] for name, _ in times.most_common(_LISTED))
+    why = f"the commonest are {listed}" if listed else "the trace has no ranges of the job's own"
+    do = "give the name of a range around a step, as --step-range 'iteration \\d+'"
+    raise WrongUsage(f"no range is named like {printable(pattern.pattern)}", where=trace.path, why=why, do=do)
+
+
+def ranges_called_steps(trace: Trace) -> Ints:
+    """Rows of the ranges named like steps, in order of start; none unless they cover most of the time between them."""
+    called = trace.named_in(_CALLED_STEP.fullmatch, "user_annotation")
+    rows = _outermost(trace, np.flatnonzero(called))
+    if len(rows) < 2:
+        return rows[:0]
+    span = int(trace.ends(rows).max()) - int(trace.ts[rows[0]])
+    return rows if int(trace.dur[rows].sum()) >= _COVERED * span else rows[:0]
+
+
+def numbers_of(trace: Trace, rows: Ints) -> Ints:
+    """The first number in each name if these count upwards, else the index of each."""
+    found = [_NUMBER.search(trace.names[name]) for name in trace.name[rows].tolist()]
+    numbers = np.array([int(each[0]) if each else -1 for each in found], np.int64)
+    counted = bool((numbers >= 0).all()) and bool((np.diff(numbers) > 0).all())
+    return numbers if counted else np.arange(len(rows))
+
+
+def _outermost(trace: Trace, rows: Ints) -> Ints:
+    """The ranges of the thread with most of their time, in order of start, without those that begin inside another."""
+    if not len(rows):
+        return rows
+    threads, which = np.unique(trace.tid[rows], return_inverse=True)
+    rows = rows[which == np.bincount(which, weights=trace.dur[rows], minlength=len(threads)).argmax()]
+    rows = rows[np.lexsort((-trace.dur[rows], trace.ts[rows]))]
+    ended = np.concatenate(([np.iinfo(np.int64).min], np.maximum.accumulate(trace.ends(rows))[:-1]))
+    return rows[trace.ts[rows] >= ended]

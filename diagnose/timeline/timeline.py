@@ -1,33 +1,68 @@
-"""One rank's trace as GPU activities linked to their launches, and the steps they belong to."""
+"""One rank's trace as GPU activities linked to their launches, and the steps they belong to.
+
+The other GPUs that the process uses, apart from the one whose time is accounted.
+"""
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from diagnose import intervals as iv
-from diagnose.arrays import Array, Ints, Mask, rows_in
+from diagnose.arrays import Array, Ints, Mask, first_of, numbered, rows_in
 from diagnose.timeline.activities import Activities, activities_of
 from diagnose.timeline.derived import Derived
-from diagnose.timeline.device_clock import on_hosts_clock
 from diagnose.timeline.external_ids import correlated
 from diagnose.timeline.graph_captures import GraphCaptures, graph_captures
 from diagnose.timeline.launches import Launches
-from diagnose.timeline.on_threads import on_any_thread
-from diagnose.timeline.other_gpus import OtherGpus, other_gpus_of
 from diagnose.timeline.steps import StepWindows, device_steps, host_only, host_steps, whole_steps
 from diagnose.trace import Trace
 from diagnose.trace.vocabulary import (
     ANNOTATIONS,
     BACKWARD,
+    GPU_CATEGORIES,
     OPS,
     OPTIMIZER_STEP,
     RUNTIME,
     is_of_unknown_device,
 )
+
+LEAST_SHARE = 0.05  # of the busiest GPU's time: a GPU with less is hardly used, as by a mere context
+
+
+def _none() -> Ints:
+    return np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True)
+class OtherGpus:
+    """The number of other GPUs that work for the process, when any does, and the calls that launch on them."""
+
+    count: int = 0
+    busy: iv.Intervals = field(default_factory=lambda: iv.EMPTY)
+    launches: Ints = field(default_factory=_none)
+
+
+def other_gpus_of(trace: Trace, gpu: Activities) -> OtherGpus:
+    """Other GPUs than that of the activities."""
+    rows = np.flatnonzero(trace.rows_of(*GPU_CATEGORIES))
+    if len(rows) == len(gpu):
+        return OtherGpus()
+    devices, index = numbered(trace.pid[rows])
+    ns = np.bincount(index, weights=trace.dur[rows])
+    works = (ns >= LEAST_SHARE * ns.max()) & (devices != trace.pid[gpu.row[0]])
+    rows = rows[works[index]]
+    calls = np.flatnonzero(trace.rows_of(*RUNTIME) & (trace.correlation > 0))
+    at = first_of(trace.correlation[calls], trace.correlation[rows])
+    return OtherGpus(
+        count=int(works.sum()),
+        busy=iv.intervals(trace.ts[rows], trace.ends(rows)),
+        launches=np.unique(calls[at[at >= 0]]),
+    )
 
 
 @dataclass(frozen=True)
@@ -232,3 +267,106 @@ def grouped(numbers: Array) -> list[Ints]:
     """The positions of each distinct number, by number; within one in order. One sort, however many numbers."""
     order = np.argsort(numbers, kind="stable")
     return np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1) if len(order) else []
+
+
+# The events on given threads.
+
+_FEW = 16  # threads are compared one by one, which is quicker than to number all of them
+
+
+def on_any_thread(pid: Ints, tid: Ints, threads: AbstractSet[tuple[int, int]]) -> Mask:
+    """Mask of the events on any of the threads, each of which is one of the events'."""
+    if len(threads) > _FEW:
+        return _among(pid, tid, threads)
+    mask = np.zeros(len(pid), bool)
+    for process, thread in threads:
+        mask |= (pid == process) & (tid == thread)
+    return mask
+
+
+def _among(pid: Ints, tid: Ints, threads: AbstractSet[tuple[int, int]]) -> Mask:
+    pids, of_pid = numbered(pid)
+    tids, of_tid = numbered(tid)
+    wanted = np.array(sorted(threads), np.int64)
+    numbers = np.searchsorted(pids, wanted[:, 0]) * len(tids) + np.searchsorted(tids, wanted[:, 1])
+    return np.isin(of_pid * len(tids) + of_tid, numbers)
+
+
+# Move the times of a device whose clock is behind the host's to the host's clock, by the least shift that is needed.
+#
+# No activity begins before the call that launches it. If some seem to, the device's clock is behind the host's by at
+# least as much. A drift shows in activities that begin on an idle device: these do not queue, so the time from their
+# launch to their begin changes with the clocks alone.
+
+_MAY_BE_EARLY = 0.01  # of the linked activities: single stamps and links are wrong now and then
+_FEW_EARLY = 2  # that may be early of how few ever
+_IN_ORDER = 0.95  # of the linked activities of a stream, which runs them as they were launched
+_IDLE_NS = 5_000
+_ENOUGH = 20  # activities that an idle device begins, of the first and of the last third of these
+_NEARLY_AT_ONCE = 0.9  # of these begin later after their launch than the one that shows the drift
+_ROUNDS = 4  # each brings what is left of the drift within a third down to a fraction
+
+
+def on_hosts_clock(trace: Trace, gpu: Activities) -> Trace:
+    """The trace with its device's times moved so that at most one linked activity in a hundred begins before its
+    launch.
+
+    The same trace if no shift is needed, or if the links are unreliable: streams would not run in launch order.
+    """
+    linked = np.flatnonzero(gpu.launch >= 0)
+    early = gpu.launch_start - gpu.start
+    if _are_few(early[linked] > 0) or not _runs_in_order(gpu, linked):
+        return trace
+    linked = _in_order(gpu, linked)
+    if _are_few(early[linked] > 0):
+        return trace
+    drift, first = _drift(gpu, early), gpu.start[0]
+    behind = np.sort(early[linked] - drift * (gpu.start[linked] - first))[-1 - _allowed(len(linked))]
+    rows = np.flatnonzero(trace.rows_of(*GPU_CATEGORIES, "gpu_user_annotation"))
+    later = np.rint(behind + drift * (trace.ts[rows] - first)).astype(np.int64)
+    ts = trace.ts.copy()
+    ts[rows] += np.maximum(later, 0)
+    return replace(trace, ts=ts)
+
+
+def _allowed(activities: int) -> int:
+    return max(int(_MAY_BE_EARLY * activities), _FEW_EARLY)
+
+
+def _are_few(early: Mask) -> bool:
+    return int(np.count_nonzero(early)) <= _allowed(len(early))
+
+
+def _in_order(gpu: Activities, linked: Ints) -> Ints:
+    """The linked activities launched before all later ones on their stream; others may have a wrong link."""
+    by_stream = linked[np.argsort(gpu.stream[linked], kind="stable")]
+    queues = np.split(by_stream, np.flatnonzero(np.diff(gpu.stream[by_stream])) + 1)
+    before_all = [gpu.launch_start[q] <= np.minimum.accumulate(gpu.launch_start[q][::-1])[::-1] for q in queues]
+    return np.sort(by_stream[np.concatenate(before_all)])
+
+
+def _runs_in_order(gpu: Activities, linked: Ints) -> bool:
+    linked = linked[np.argsort(gpu.stream[linked], kind="stable")]
+    later = np.diff(gpu.launch_start[linked]) >= 0
+    same = np.diff(gpu.stream[linked]) == 0
+    return not same.any() or bool(later[same].mean() >= _IN_ORDER)
+
+
+def _drift(gpu: Activities, early: Ints) -> float:
+    """Nanoseconds by which the device's clock falls behind per nanosecond; 0 if too few activities show it."""
+    begun = np.flatnonzero(_on_idle_device(gpu) & (gpu.launch >= 0))
+    first, _, last = np.array_split(begun, 3)
+    drift, time = 0.0, gpu.start - gpu.start[0]
+    if len(last) < _ENOUGH:
+        return drift
+    apart = float(np.median(time[last]) - np.median(time[first]))
+    for _ in range(_ROUNDS):
+        most = [np.quantile(early[third] - drift * time[third], _NEARLY_AT_ONCE) for third in (first, last)]
+        drift += float(most[1] - most[0]) / apart
+    return drift
+
+
+def _on_idle_device(gpu: Activities) -> Mask:
+    """Mask of the activities before which the device did nothing for a while."""
+    until = np.maximum.accumulate(gpu.end)
+    return np.append(False, gpu.start[1:] - until[:-1] > _IDLE_NS)

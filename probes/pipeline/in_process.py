@@ -13,7 +13,6 @@ from ..stacks.sampling import StackSampler
 from .contents import Lengths, bytes_of
 from .files_read import ReadCounters
 from .source import BatchSource
-from .thread_time import queued_ns
 
 SIZED_BATCHES = 4  # of which the bytes are counted
 MOST_TIMES = 1000
@@ -147,3 +146,15 @@ class InProcess:
         self.fetch.size(samples, count)
         self.collate.size(batch, count)
         self.lengths.note(samples, batch)
+
+
+# Time for which the calling thread was ready to run and had no core.
+
+
+def queued_ns() -> int:
+    """Nanoseconds for which this thread was ready to run and had no core; 0 if the kernel does not count them."""
+    try:
+        with open("/proc/thread-self/schedstat", encoding="ascii") as file:
+            return int(file.read().split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0

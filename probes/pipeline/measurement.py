@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import sys
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -11,14 +14,14 @@ from ..apply.recorded import Refusals
 from ..config import rank_and_world_size
 from ..facts.job_objects import LOADER
 from ..guard import described, guarded, quietly, say
+from ..hand_over import a_thread
 from ..interrupts import theirs
 from ..introspection import own_attribute, plain
 from ..machine.cores import cores
 from .asked import MEASURED, PASSED_OVER, VERSION, LoadingRequest
-from .device import to_device
+from .contents import bytes_of, tensors_in
 from .ending import DEFECT, INTERRUPTED, end
 from .in_process import InProcess
-from .lock import beside_others
 from .source import BatchSource
 from .storage import storage
 from .work_words import work_of
@@ -148,3 +151,109 @@ def _known(call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         return call()
     except Exception as error:
         return {"because": described(error)}
+
+
+# Pinning batches, and copying them to the GPU, as the job's loader has it.
+
+NO_GPU = "this process sees no CUDA device"
+
+
+def to_device(batch: Any, samples: int, pinned: bool, seconds: float) -> dict[str, Any]:
+    """The answer's `pin` and `copy` for a batch of so many samples, from `pinned` memory or as it is."""
+    import torch
+
+    if not torch.cuda.is_available():
+        return {"pin": {"because": NO_GPU}, "copy": {"because": NO_GPU}}
+    try:
+        return _measured(
+            torch, [each for each in tensors_in(batch) if each.device.type == "cpu"], samples, pinned, seconds
+        )
+    except Exception as error:
+        because = f"{type(error).__name__}: {error}"[:300]
+        return {"pin": {"because": because}, "copy": {"because": because}}
+
+
+def _measured(torch: Any, tensors: list[Any], samples: int, pinned: bool, seconds: float) -> dict[str, Any]:
+    if not tensors:
+        return {name: {"because": "a batch has no tensors in host memory"} for name in ("pin", "copy")}
+    size = sum(bytes_of(tensor) or 0 for tensor in tensors)
+    source = [tensor.pin_memory() for tensor in tensors] if pinned else tensors
+
+    def copied() -> None:
+        for tensor in source:
+            tensor.to("cuda", non_blocking=True)
+        torch.cuda.synchronize()
+
+    pin = _timed(lambda: [tensor.pin_memory() for tensor in tensors], samples, size, seconds / 2)
+    return {"pin": pin, "copy": _timed(copied, samples, size, seconds / 2) | {"pinned": pinned}}
+
+
+def _timed(call: Callable[[], object], samples: int, size: int, seconds: float) -> dict[str, Any]:
+    """Time `call` again and again, without the first time."""
+    call()
+    began, times = time.perf_counter_ns(), 0
+    while not times or time.perf_counter_ns() - began < seconds * 1e9:
+        call()
+        times += 1
+    return {"samples": times * samples, "bytes": times * size, "wall_ns": time.perf_counter_ns() - began}
+
+
+# Measure whether loading holds Python's lock (the GIL), so that threads would take turns but processes would not.
+#
+# A second thread runs during the loading. One that runs Python gets what the loading leaves of the lock; one that
+# hashes needs no lock, and shows whether the host has a second core to spare.
+
+SWITCH_S = 5e-4  # a thread that releases the lock for a moment gets it back soon
+_HASHED = bytes(8 << 20)  # hashing so much releases the lock for long
+
+
+def beside_others(load: Callable[[], object], seconds: float) -> dict[str, Any]:
+    """CPU time of the loading, on all its threads, and of a second thread: first in Python, then one without the lock.
+
+    Args:
+        load: loads a batch.
+        seconds: for each of the two at most, one batch at least.
+    """
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_S)
+    try:
+        return {"in_python": _beside(load, _count, seconds), "without_lock": _beside(load, _hash, seconds)}
+    finally:
+        sys.setswitchinterval(usual)
+
+
+def _beside(load: Callable[[], object], turn: Callable[[], object], seconds: float) -> dict[str, int]:
+    begins = threading.Event()
+    over = threading.Event()
+    spent: list[int] = []
+
+    def work() -> None:
+        begins.wait()
+        began = time.thread_time_ns()
+        while not over.is_set():
+            turn()
+        spent.append(time.thread_time_ns() - began)
+
+    thread = a_thread(work, "nothing computes beside the loading")
+    thread.start()
+    cpu, began = time.process_time_ns(), time.perf_counter_ns()
+    begins.set()  # after the read of the process's clock, so that the thread's time is a part of it
+    try:
+        while True:
+            load()
+            if time.perf_counter_ns() - began > seconds * 1e9:
+                break
+    finally:
+        over.set()
+        thread.join()
+    together_ns, wall_ns = time.process_time_ns() - cpu, time.perf_counter_ns() - began  # with the last turn beside
+    return {"wall_ns": wall_ns, "loading_ns": max(together_ns - sum(spent), 0), "beside_ns": sum(spent)}
+
+
+def _count() -> None:
+    for _ in range(10_000):
+        pass
+
+
+def _hash() -> None:
+    hashlib.sha256(_HASHED).digest()

@@ -16,12 +16,12 @@ from ..current_session import session
 from ..frameworks import LIGHTNING
 from ..guard import guarded, quietly
 from ..hand_over import Around, after_optimizer_steps, replace
-from ..introspection import is_a, own_attribute
+from ..introspection import is_a, own_attribute, plain
 from ..recording import ranges
 from ..recording.range_times import Timed
 from ..recording.ranges import Range
 from ..session import Session
-from . import lightning_settings, training_loop
+from . import training_loop
 
 ROOTS = ("lightning.pytorch", "pytorch_lightning")
 TRAINER = ("trainer.trainer", "Trainer")
@@ -83,7 +83,7 @@ def _begin(current: Session, fit: Any) -> None:
     global _counted
     trainer, loop = own_attribute(fit, "trainer"), own_attribute(fit, "epoch_loop")
     _counted = loop.global_step
-    done = _counted if lightning_settings.is_automatic(trainer) else own_attribute(loop, "_batches_that_stepped")
+    done = _counted if is_automatic(trainer) else own_attribute(loop, "_batches_that_stepped")
     for kind in type(trainer.strategy).__mro__[:-1]:
         training_loop.wrap_methods(kind, METHODS[STRATEGY])
     optimizers, alive = trainer.optimizers, weakref.ref(trainer)
@@ -94,7 +94,7 @@ def _begin(current: Session, fit: Any) -> None:
         model=None,
         optimizer=optimizers[0] if optimizers else None,
         loader=_first_loader(fit),
-        settings=lambda: lightning_settings.settings_of(alive()),
+        settings=lambda: settings_of(alive()),
         steps=left if type(left) is int else None,
         done=done if type(done) is int else 0,
     )
@@ -105,7 +105,7 @@ _counted = 0  # `global_step` when the last step ended
 
 def _left(trainer: Any, fit: Any, loop: Any) -> int | None:
     """Optimizer steps that are left; None in a loop without an end, or if the job does its own accumulation."""
-    if not lightning_settings.is_automatic(trainer):
+    if not is_automatic(trainer):
         return None
     most, epochs, batches = (
         own_attribute(loop, "max_steps"),
@@ -183,3 +183,56 @@ _AROUND: dict[tuple[tuple[str, str], str], Around] = {
     (STRATEGY, "optimizer_step"): _updated,
     (TRAINER, "fit"): training_loop.ending_the_window,
 }
+
+
+# The settings of Lightning's Trainer, under the names that `training_arguments` has in the record.
+
+AUTOCAST = {"bf16": "bf16-mixed", "fp16": "16-mixed"}
+
+
+def is_automatic(trainer: Any) -> bool:
+    """Whether Lightning runs backward pass and optimizer, and not the job's own `training_step`."""
+    return bool(trainer.lightning_module.automatic_optimization)
+
+
+def settings_of(trainer: Any) -> dict[str, object]:
+    """The trainer's settings; accumulation in manual optimization is not known. Empty if the trainer is gone."""
+    if trainer is None:
+        return {}
+    accumulated = own_attribute(trainer, "accumulate_grad_batches") if is_automatic(trainer) else None
+    known = {
+        **({} if accumulated is None else {"gradient_accumulation_steps": accumulated}),
+        "max_steps": trainer.max_steps,
+        "num_train_epochs": trainer.max_epochs,
+        "max_grad_norm": own_attribute(trainer, "gradient_clip_val"),
+        **{name: trainer.precision == cast for name, cast in AUTOCAST.items()},
+        "logging_steps": trainer.log_every_n_steps,
+        "logging_strategy": "steps" if trainer.loggers and trainer.log_every_n_steps else "no",
+        "strategy": type(trainer.strategy).__name__,
+        "num_devices": trainer.num_devices,
+        "num_nodes": trainer.num_nodes,
+        **_evaluation(trainer, accumulated),
+        **_saving(trainer),
+    }
+    return {name: plain(value) for name, value in known.items()}
+
+
+def _evaluation(trainer: Any, accumulated: int | None) -> dict[str, object]:
+    """Settings of the validation.
+
+    Lightning counts batches from one to the next: steps if no epoch intervenes and each updates.
+    """
+    batches = getattr(trainer, "val_check_batch", None)
+    if not trainer.enable_validation:
+        return {"eval_strategy": "no"}
+    if own_attribute(trainer, "check_val_every_n_epoch") is not None:
+        return {"eval_strategy": "epoch"} if batches == own_attribute(trainer.fit_loop, "max_batches") else {}
+    return {"eval_strategy": "steps", "eval_steps": batches} if accumulated == 1 and type(batches) is int else {}
+
+
+def _saving(trainer: Any) -> dict[str, object]:
+    callbacks = trainer.checkpoint_callbacks
+    steps = [every for each in callbacks if (every := own_attribute(each, "_every_n_train_steps"))]
+    if not callbacks:
+        return {"save_strategy": "no"}
+    return {"save_strategy": "steps", "save_steps": min(steps)} if steps else {"save_strategy": "epoch"}

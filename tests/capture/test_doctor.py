@@ -11,11 +11,11 @@ import pytest
 from click.testing import CliRunner
 
 from diagnose import __version__
-from diagnose.capture import expected
-from diagnose.capture.expected import GIB
 from diagnose.cli import main
+from diagnose.commands.doctor import checks
 from diagnose.commands.doctor import checks as doctor
 from diagnose.commands.doctor.answer import Check
+from diagnose.commands.doctor.checks import GIB
 
 
 def test_it_reports_on_this_machine() -> None:
@@ -96,10 +96,10 @@ def test_other_profilers() -> None:
 
 def test_a_folder_for_traces_is_a_disk_with_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert doctor.disk(tmp_path / "not-there").state == "warn"
-    monkeypatch.setattr(expected, "in_memory", lambda _: False)
-    monkeypatch.setattr(expected, "file_system", lambda _: "xfs")
+    monkeypatch.setattr(checks, "in_memory", lambda _: False)
+    monkeypatch.setattr(checks, "file_system", lambda _: "xfs")
     for free, state in ((40 * GIB, "ok"), (GIB // 4, "warn")):
-        monkeypatch.setattr(expected, "free_bytes", lambda _, free=free: free)
+        monkeypatch.setattr(checks, "free_bytes", lambda _, free=free: free)
         found = doctor.disk(tmp_path)
         assert found.state == state
         takes = "a rank takes up to 0.24 GiB of it for a while"
@@ -107,8 +107,8 @@ def test_a_folder_for_traces_is_a_disk_with_room(tmp_path: Path, monkeypatch: py
 
 
 def test_a_folder_in_memory_is_no_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(expected, "in_memory", lambda _: True)
-    monkeypatch.setattr(expected, "file_system", lambda _: "tmpfs")
+    monkeypatch.setattr(checks, "in_memory", lambda _: True)
+    monkeypatch.setattr(checks, "file_system", lambda _: "tmpfs")
 
     says = f"{tmp_path} is memory (tmpfs): traces there take the job's; pass --out on a disk"
     assert doctor.disk(tmp_path) == Check("disk", "warn", says)

@@ -9,9 +9,9 @@ import pytest
 from capture.command_runs import Start, ended, script
 from click.testing import CliRunner
 
-from diagnose.capture.py_spy import installed, stacks_of
 from diagnose.cli import main
 from diagnose.commands.run import hang_stacks
+from diagnose.commands.run.hang_stacks import installed, stacks_of
 
 PRINTS = """#!/bin/sh
 echo "$@" >> "$0.calls"

@@ -10,9 +10,9 @@ from compared_runs import MS, SAMPLES
 from msgspec.structs import replace
 
 from diagnose.analysis import analyze
+from diagnose.commands.compare.command import side_at
 from diagnose.commands.compare.comparing import compare
-from diagnose.commands.compare.sources import side_at
-from diagnose.judge.setup import MOST_SETTINGS, setup_of
+from diagnose.judge.judge import MOST_SETTINGS, setup_of
 from diagnose.trace.record import decoded
 
 

@@ -9,9 +9,9 @@ from compared_runs import SAMPLES, run, side
 from msgspec.structs import replace
 
 from diagnose.analysis import analyze
+from diagnose.commands.compare.command import side_at
 from diagnose.commands.compare.comparing import compare
 from diagnose.commands.compare.side import Side, side_of
-from diagnose.commands.compare.sources import side_at
 from diagnose.diagnosis import Diagnosis
 from diagnose.diagnosis.reading import diagnosis_in, kind_of
 from diagnose.errors import UserError

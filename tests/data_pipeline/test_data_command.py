@@ -18,9 +18,8 @@ from data_pipeline.measurements import made
 
 from diagnose.cli import main
 from diagnose.commands.data.answer import PipelineReport
-from diagnose.commands.data.command import _nothing_measured
+from diagnose.commands.data.command import _nothing_measured, question_of
 from diagnose.commands.data.judge import report_of
-from diagnose.commands.data.of_diagnosis import question_of
 from diagnose.probes.pipeline.asked import LoadingRequest
 from diagnose.probes.protocol import MARKS_FOLDER, PYTHON_MARK
 

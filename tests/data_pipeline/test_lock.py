@@ -4,7 +4,7 @@ import hashlib
 import threading
 import time
 
-from diagnose.probes.pipeline.lock import beside_others
+from diagnose.probes.pipeline.measurement import beside_others
 
 TEXT = bytes(4 << 20)
 

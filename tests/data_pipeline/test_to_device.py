@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 import torch
 
-from diagnose.probes.pipeline.device import to_device
+from diagnose.probes.pipeline.measurement import to_device
 
 pytestmark = pytest.mark.capture
 

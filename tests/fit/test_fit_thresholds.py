@@ -7,12 +7,11 @@ import pytest
 from fit_jobs import GPUS, job
 from msgspec import structs
 
-from diagnose.commands.fit import stage_time, stalls, step_time, transfers
+from diagnose.commands.fit import stage_time, step_time, transfers
 from diagnose.commands.fit.models import longest_usual
 from diagnose.commands.fit.reasons import chance, largest_losses
 from diagnose.commands.fit.stacks import stack_of
-from diagnose.commands.fit.stalls import evidence, median_s
-from diagnose.commands.fit.step_time import PredictedStep, predict_step, regime
+from diagnose.commands.fit.step_time import PredictedStep, evidence, median_s, predict_step, regime
 from diagnose.commands.fit.table import plan_of
 from diagnose.formulas.named_models import NAMED_MODELS
 from diagnose.predict.memory.estimate import memory_estimate, stage_parameters
@@ -88,7 +87,7 @@ def test_half_of_all_runs_stay_below_a_little_more_than_the_steady_step() -> Non
 
 
 def test_memory_short_of_room_counts_beyond_seven_tenths(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stalls, "_memory_share", lambda plan: 0.8)
+    monkeypatch.setattr(step_time, "_memory_share", lambda plan: 0.8)
 
     assert evidence(job(MODEL))["memory_beyond_share"] == pytest.approx(0.1)
 

@@ -6,8 +6,7 @@ import pytest
 from fit_jobs import job
 
 from diagnose.commands.fit.stacks import stack_of
-from diagnose.commands.fit.stalls import median_s, stall_chance, stall_s
-from diagnose.commands.fit.step_time import predict_step
+from diagnose.commands.fit.step_time import median_s, predict_step, stall_chance, stall_s
 from diagnose.predict.memory.job import JobPlan, Sharding
 
 NANOTRON = stack_of("nanotron")

@@ -7,8 +7,8 @@ from fleets import fleet_at, made_job, written
 from msgspec.structs import replace
 
 from diagnose.commands.fleet import views as view
-from diagnose.commands.fleet.changes import returned_by
 from diagnose.commands.fleet.html import fleet_page
+from diagnose.commands.fleet.judging import returned_by
 from diagnose.commands.fleet.window import PlannedChange
 from diagnose.diagnosis import Speedup
 from diagnose.report.views.summary import About

@@ -15,7 +15,7 @@ from integrations.told import SAMPLES
 from msgspec.structs import replace
 
 from diagnose.cli import main
-from diagnose.cli.workflow import here
+from diagnose.commands.analyze.command import here
 from diagnose.diagnosis.advice import CodeLine
 from diagnose.report.annotations import annotations
 

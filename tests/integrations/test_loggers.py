@@ -87,7 +87,8 @@ def test_a_document_goes_to_the_runs_that_are_open(monkeypatch: pytest.MonkeyPat
     import sys
     from types import SimpleNamespace
 
-    from diagnose.probes.reporting import artifacts, figures
+    from diagnose.probes.reporting import figures
+    from diagnose.probes.reporting import report as artifacts
 
     sent: dict[str, object] = {}
     mlflow = SimpleNamespace(

@@ -7,8 +7,7 @@ from types import CodeType
 
 import pytest
 
-from diagnose.probes.stacks.called import called_name
-from diagnose.probes.stacks.folding import Folding, stack_samples
+from diagnose.probes.stacks.folding import Folding, called_name, stack_samples
 from diagnose.probes.stacks.sampling import StackSampler
 
 Place = tuple[CodeType, str, int]

@@ -8,8 +8,8 @@ from kineto import Trace
 from lines.lines_jobs import called, samples
 
 from diagnose.facts import Unknown
-from diagnose.metrics.lines.of_rank import RankCode, code_of
 from diagnose.metrics.lines.user_code import ThreadWork
+from diagnose.metrics.measured import RankCode, code_of
 from diagnose.trace.record import decoded
 
 ITEM, COLLATE = ("main", "step", "item", 60), ("collate", "loading", None, 131)

@@ -11,9 +11,8 @@ import pytest
 from torch_allocator import BACKWARD, FORWARD, LOSS, MIB, PARAMETERS, Allocator, emptied, frame, healthy, out_of_memory
 
 from diagnose.commands.memory.answer import MemoryAnswer
-from diagnose.commands.memory.judging import judged
+from diagnose.commands.memory.judging import judged, usage
 from diagnose.commands.memory.snapshot import ACTIONS, History, read
-from diagnose.commands.memory.usage import usage
 from diagnose.decoding import look_ahead
 from diagnose.errors import UserError
 

@@ -7,7 +7,7 @@ from needs import needs
 
 from diagnose.probes.cuda_graphs import capturing
 from diagnose.probes.facts import machine, torch_settings
-from diagnose.probes.pipeline.device import to_device
+from diagnose.probes.pipeline.measurement import to_device
 from diagnose.probes.recording.clock import StepClock, _event
 from diagnose.probes.recording.recorder import _activities
 

@@ -12,7 +12,7 @@ from options.jobs import Jobs
 from options.rows import Calls, Row, called
 from options.tables import ROWS
 
-from diagnose.commands.schema.registered import answer_of, answering
+from diagnose.commands.schema.command import answer_of, answering
 
 ROWS_OF_JSON = {row.command: row for row in ROWS if row.option == "--json"}
 BY_A_JOB = {"armed", "data", "tune"}  # the answer of a job that the command starts, or of one that was armed

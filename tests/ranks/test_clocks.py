@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from diagnose.arrays import Ints
 from diagnose.ranks import GroupMatch, RankDigest, match
-from diagnose.ranks.collectives.aligned_waits import agreement, by_start
 from diagnose.ranks.collectives.clocks import Alignment, align, align_all, clocks_of, torn_hosts
+from diagnose.ranks.report import agreement, by_start
 
 Clock = Callable[[int, Ints], Ints]
 

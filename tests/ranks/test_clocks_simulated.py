@@ -11,9 +11,9 @@ from simulator import Clocks, Job, simulate
 from simulator.truth import Truth
 
 from diagnose.ranks import Match, RankDigest, match
-from diagnose.ranks.collectives.aligned_waits import agreement
 from diagnose.ranks.collectives.clocks import align
 from diagnose.ranks.collectives.mismatches import mismatches_of
+from diagnose.ranks.report import agreement
 
 pytestmark = pytest.mark.long
 

@@ -17,7 +17,7 @@ from diagnose.analysis.workers import AHEAD, Task, _by_processes
 from diagnose.attribution.attribution import Attribution
 from diagnose.metrics.settings import Settings
 from diagnose.ranks import join
-from diagnose.ranks.spent import spent_before
+from diagnose.ranks.digest import spent_before
 from diagnose.trace import Loading, find_run
 from diagnose.trace.processes import ProcessPool
 

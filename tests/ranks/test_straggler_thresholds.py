@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from diagnose.ranks.host_work import HostTime
-from diagnose.ranks.stragglers.causes import Ratio, _judged, ratios
-from diagnose.ranks.stragglers.clocks import clock_words
+from diagnose.ranks.stragglers.causes import Ratio, _judged, clock_words, ratios
 from diagnose.ranks.stragglers.evidence import (
     LatenessEvidence,
     _significant,

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from diagnose.facts import Unknown
-from diagnose.ranks.collectives.aligned_waits import by_start
 from diagnose.ranks.collectives.clocks import _drift, _fitted, torn_hosts
 from diagnose.ranks.collectives.messages import Messages
 from diagnose.ranks.network.bandwidth import bus_rate
@@ -17,6 +16,7 @@ from diagnose.ranks.replay import changes
 from diagnose.ranks.replay.buckets import buckets_of
 from diagnose.ranks.replay.changes import changes_of
 from diagnose.ranks.replay.data_waits import waits_for_data
+from diagnose.ranks.report import by_start
 
 MIB = 1 << 20
 

@@ -11,8 +11,8 @@ from passed_items import agree, amiss, bits, damaged, is_refused, job, odd_job, 
 
 from diagnose.predict.replay import passes
 from diagnose.predict.replay.costs import ReplayCosts
-from diagnose.predict.replay.engine import period_ns
 from diagnose.predict.replay.links import Links
+from diagnose.predict.replay.replay import period_ns
 
 SEEDS = st.integers(0, 2**32)
 compiled = pytest.mark.skipif(passes._loop is None, reason="the compiled loop is not installed")

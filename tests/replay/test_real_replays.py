@@ -10,7 +10,7 @@ import pytest
 from replay.replayed import replay_of
 
 from diagnose.arrays import Coded, Floats
-from diagnose.predict.replay import HostSpeeds, Replay, StepChange, engine, passes
+from diagnose.predict.replay import HostSpeeds, Replay, StepChange, passes, replay
 from diagnose.predict.replay.costs import ReplayCosts
 from diagnose.timeline import Timeline, timeline_of
 from diagnose.trace import read
@@ -59,9 +59,9 @@ def test_both_loops_give_the_same_clocks(name: str, in_runs: bool, monkeypatch: 
             compared.append(len(costs.links))
             yield one
 
-    monkeypatch.setattr(engine, "passes", by_both)
+    monkeypatch.setattr(replay, "passes", by_both)
     if not in_runs:
-        monkeypatch.setattr(engine, "runs_of", lambda costs: None)
+        monkeypatch.setattr(replay, "runs_of", lambda costs: None)
     found = replay_of(loaded(name)[0])
     assert found.step_ns() == pytest.approx(loaded(name)[1].step_ns(), rel=1e-5)
     assert found.step_ns(StepChange(host={"dispatch": 0.3, "sync": 0.7}, communication=0.9, overlap=True)) > 0

@@ -8,9 +8,8 @@ from passed_items import job, relinked
 
 from diagnose.predict.replay.costs import ReplayCosts
 from diagnose.predict.replay.device import NONE
-from diagnose.predict.replay.engine import by_items_ns, period_ns
 from diagnose.predict.replay.links import Links
-from diagnose.predict.replay.runs import runs_of
+from diagnose.predict.replay.replay import by_items_ns, period_ns, runs_of
 
 SEEDS = st.integers(0, 2**32)
 

@@ -16,7 +16,7 @@ from report.pages import Read, sample, written
 
 from diagnose.diagnosis import Diagnosis
 from diagnose.report import html
-from diagnose.report.html.kernels import short_name
+from diagnose.report.html.page import short_name
 
 STATIC = Path(html.__file__).parent / "static"
 CASES = [diagnoses.diagnosis, drawn.drawn, drawn.joined, drawn.hostile, diagnoses.undecided]

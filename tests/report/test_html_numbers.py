@@ -11,7 +11,7 @@ from report.pages import Read, sample, written
 
 from diagnose.diagnosis import Diagnosis
 from diagnose.facts import duration, spoken
-from diagnose.report.html.heat import heat_view
+from diagnose.report.html.page import heat_view
 from diagnose.report.views.breakdown import basis, rows
 from diagnose.report.views.changes import captures_view
 from diagnose.report.views.job_words import waited_share

@@ -2,7 +2,7 @@
 
 import pytest
 
-from diagnose.commands.tune.search import Trial, next_value
+from diagnose.commands.tune.proposals import Trial, next_value
 
 CASES: dict[str, tuple[int, dict[int, Trial], int | None]] = {
     "the first is twice what is in use": (4, {}, 8),

@@ -8,7 +8,7 @@ from analysed import GEMM, facts, measured
 from kineto import Trace
 
 from diagnose.facts import Unknown, Value
-from diagnose.metrics.kernel_groups.fp8 import gaining_products
+from diagnose.metrics.kernels.fp8 import gaining_products
 
 ROOT = Path(__file__).parents[2]
 LARGE, SMALL = ([16_384, 4096], [4096, 14_336]), ([512, 1024], [1024, 1024])

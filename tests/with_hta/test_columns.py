@@ -10,7 +10,7 @@ import pytest
 import synchronised
 from kineto import COMMUNICATION, COMPUTE, Trace
 
-from diagnose.commands.hta.links import NOT_LINKED, iterations, partners
+from diagnose.commands.hta.frame import NOT_LINKED, iterations, partners
 from diagnose.commands.hta.traces import all_ranks, one_rank
 from diagnose.commands.hta.waits import awaited
 from diagnose.errors import UserError

@@ -8,7 +8,7 @@ from typing import Any
 import jsonschema
 import msgspec
 
-from diagnose.commands.schema.registered import answer_of
+from diagnose.commands.schema.command import answer_of
 from diagnose.diagnosis import Diagnosis
 
 NETTED = "bug in diagnose"  # what a report says in the place of a part that failed

@@ -1,8 +1,9 @@
 """`diagnose analyze`: traces in, diagnosis out."""
 
+import os
 from collections.abc import Mapping
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,7 +18,6 @@ from diagnose.cli.loading import limited, loading_of, loading_options
 from diagnose.cli.numbers import STATED, stated_options
 from diagnose.cli.rule_files import rules_option
 from diagnose.cli.severity import is_as_severe
-from diagnose.cli.workflow import here
 from diagnose.commands.annotate.option import annotate_option, annotated
 from diagnose.commands.armed.arming import is_armed, show_armed
 from diagnose.commands.hta.option import critical_path_at, refuse_without_hta
@@ -205,3 +205,15 @@ def _show_critical_path(diagnosis: Diagnosis, path: str, given: Mapping[str, Any
     found = critical_path_at(path, given["run"], loading, given["rank"])
     with writing():
         render_critical_path(found, terminal())
+
+
+# Annotations that a GitHub workflow shows next to the code of a pull request, at its file and line.
+
+
+def here(file: str) -> str:
+    """The longest end of a path of the training's machine that is a file below the working folder, "" without one."""
+    parts = PurePosixPath(file.replace("\\", "/")).parts
+    if ".." in parts or "\0" in file:
+        return ""
+    ends = (PurePosixPath(*parts[i:]) for i in range(len(parts)) if parts[i] != "/")
+    return next((str(end) for end in ends if os.path.isfile(end)), "")

@@ -14,18 +14,20 @@ from diagnose.cli.forms import STDOUT, annotations_option, html_option, json_opt
 from diagnose.cli.giving import Forms, give
 from diagnose.cli.loading import OF_TRACES, limited, loading_of, loading_options
 from diagnose.cli.numbers import SHARE, STATED_OF_COMPARED, compared_options
-from diagnose.commands.compare.annotation import compared_annotation
-from diagnose.commands.compare.answer import Comparison
+from diagnose.commands.compare.answer import Changed, Comparison
 from diagnose.commands.compare.comparing import compare as compared
+from diagnose.commands.compare.configuration import VERSIONS
 from diagnose.commands.compare.markdown import comparison_markdown
-from diagnose.commands.compare.predicted import is_patch_alone
 from diagnose.commands.compare.regression import regression
-from diagnose.commands.compare.side import Side
-from diagnose.commands.compare.sources import run_at, run_without_traces, side_of_run
+from diagnose.commands.compare.side import Side, side_of, side_of_log
 from diagnose.commands.compare.text import render
+from diagnose.commands.compare.views import headline
 from diagnose.commands.ledger.option import ledger_option, record
 from diagnose.diagnosis import Diagnosis
-from diagnose.series import Series
+from diagnose.errors import shown_path
+from diagnose.probes.apply.allowed import ALLOWED
+from diagnose.report.annotations import command_line
+from diagnose.series import Series, read_without_traces
 from diagnose.trace import displayed, is_stream
 
 if TYPE_CHECKING:
@@ -139,3 +141,86 @@ def _page(comparison: Comparison, about: "About") -> str:
     from diagnose.commands.compare.html import comparison_page  # its libraries load when a page is asked for
 
     return comparison_page(comparison, about)
+
+
+# A comparison as an annotation of a GitHub workflow.
+
+_LEVELS = {"better": "notice", "no_difference": "notice", "worse": "warning", "not_comparable": "warning"}
+
+
+def compared_annotation(comparison: Comparison, regression: str) -> str:
+    """The headline of a comparison; an error if `regression` gives the reason why it is one."""
+    level = "error" if regression else _LEVELS[comparison.verdict]
+    text = ". ".join(filter(None, (headline(comparison), regression and f"Regression: {regression}")))
+    return command_line(level, "diagnose", text)
+
+
+# Whether a comparison tests a prediction: one run is the other plus the patch of the prediction.
+
+_MACHINE = ("device", "ranks")
+_SETTABLE = frozenset(key for keys in ALLOWED.values() for key in keys)
+
+
+def is_patch_alone(comparison: Comparison) -> bool:
+    """Whether run B is run A plus a patch, as far as both records show, and the speed-up is measured.
+
+    Other versions, another machine, or a setting with another value that the patch does not set are further changes.
+    """
+    prediction = comparison.promise
+    if prediction is None or prediction.patched != "after" or prediction.measured is None:
+        return False
+    own = {key for patch in prediction.applied.patches for key in patch.set}
+    machine = any(changed.what in _MACHINE for changed in comparison.work)
+    return not machine and not any(_is_further(changed, own) for changed in comparison.configuration)
+
+
+def _is_further(changed: Changed, own: set[str]) -> bool:
+    key = changed.what.rpartition(".")[2]
+    other_value = changed.before is not None and changed.after is not None
+    return changed.what.startswith(VERSIONS) or (other_value and key in _SETTABLE and key not in own)
+
+
+# Read a side from a path: a diagnosis as JSON, a log of steps, or traces.
+
+
+def run_at(path: str, options: analysis.Options | None = None) -> Diagnosis | Series:
+    """The diagnosis of a file, a folder or a URL of traces; of a log, its step times alone.
+
+    Args:
+        path: a trace, a folder with one for each rank, a bundle of `diagnose run`, the output of `analyze --json`, or a
+            log of steps as `diagnose series` reads it.
+        options: for the analysis of traces.
+
+    Raises:
+        UserError: it cannot be read, or holds no step.
+    """
+    told = run_without_traces(path)
+    return analysis.analyze(path, options=options) if told is None else told
+
+
+def run_without_traces(path: str) -> Diagnosis | Series | None:
+    """The diagnosis or log at `path` if no trace has to be analysed for it; None for traces.
+
+    Raises:
+        UserError: it cannot be read.
+    """
+    return read_without_traces(Path(path)) if "://" not in path and path != "-" else None
+
+
+def side_of_run(told: Diagnosis | Series, path: str) -> Side:
+    """The side of the diagnosis or log read from `path`.
+
+    Raises:
+        UserError: its times are impossible.
+    """
+    shown = shown_path(displayed(path))
+    return side_of_log(told, shown) if isinstance(told, Series) else side_of(told, shown)
+
+
+def side_at(path: str, options: analysis.Options | None = None) -> Side:
+    """The run at `path`, as `run_at` reads it.
+
+    Raises:
+        UserError: it cannot be read, or holds no step.
+    """
+    return side_of_run(run_at(path, options), path)

@@ -1,14 +1,16 @@
 """`diagnose data`: run a command up to its training loop, and measure its input there without training."""
 
+import contextlib
+import sys
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
-from diagnose.capture.command import ignores_our_hook, inherited_environment, resolved
-from diagnose.capture.job import exit_code_of
-from diagnose.capture.measuring import how_far, run_until_measured
+from diagnose.capture.command import hooked, ignores_our_hook, inherited_environment, resolved
+from diagnose.capture.job import RunningCommand, exit_code_of
 from diagnose.cli.command import Command, Option
 from diagnose.cli.exit_status import DEFECT, INTERRUPTED
 from diagnose.cli.forms import json_option
@@ -16,12 +18,15 @@ from diagnose.cli.giving import Forms, give
 from diagnose.cli.numbers import POSITIVE, Number
 from diagnose.commands.data.judge import report_of
 from diagnose.commands.data.measured import decoded, passed_over
-from diagnose.commands.data.of_diagnosis import question_of
 from diagnose.commands.data.question import LoaderQuestion
 from diagnose.commands.data.text import render
-from diagnose.errors import UserError, printable
+from diagnose.diagnosis.reading import diagnosis_in
+from diagnose.errors import UserError, printable, shown_path
+from diagnose.predict.run_of_diagnosis import run_of
 from diagnose.probes.pipeline.asked import MEASURED, PASSED_OVER, SAMPLES, SECONDS, LoadingRequest
+from diagnose.probes.protocol import FORKED_MARK, MARKS, MARKS_FOLDER, PIPELINE, PYTHON_MARK
 from diagnose.trace.scratch import scratch_folder
+from diagnose.trace.source import opened
 
 _LONGEST_S = 3600.0
 
@@ -158,3 +163,81 @@ def _nothing_measured(folder: Path, asked: LoadingRequest) -> UserError:
     return UserError(
         what, why=f"no training loop began; DataLoaders that were iterated: {listed}", do="pass --loader N"
     )
+
+
+# The step that a loader has to keep up with, of a run that was diagnosed.
+
+
+def question_of(path: Path, batches_per_step: int | None) -> LoaderQuestion:
+    """The question by the output of `analyze --json` at `path`: its step without the wait for data.
+
+    Args:
+        path: the file.
+        batches_per_step: what the user states; else the run's gradient accumulation.
+
+    Raises:
+        UserError: it is no diagnosis, or no step was counted.
+    """
+    if not path.is_file():
+        raise UserError("no such file", where=path, do="make it: diagnose analyze RUN --json > run.json")
+    with opened(path, "the run") as file:
+        content = file.read()
+    diagnosis = diagnosis_in(content, path)
+    facts = {fact.name: fact.value for fact in diagnosis.facts}
+    step_s = run_of(diagnosis, shown_path(path)).step_s
+    waited, steps = facts.get("data_wait_share"), facts.get("accumulation_steps")
+    if step_s is None:
+        raise UserError("no step was counted", where=path, do="capture a few whole steps (diagnose run)")
+    if isinstance(waited, int | float):
+        step_s *= max(1 - waited, 0.01)
+    known = round(steps) if isinstance(steps, (int, float)) and not isinstance(steps, bool) else None
+    return LoaderQuestion(step_s, shown_path(path), batches_per_step or known)
+
+
+# Run a training command up to its training loop, where its input is measured and it ends.
+
+_POLL_EVERY_S = 0.2
+_ENDS_WITHIN_S = 20.0  # ranks and launchers, once rank 0 has left its answer
+_DIES_WITHIN_S = 10.0
+
+
+def run_until_measured(argv: Sequence[str], inherited: Mapping[str, str], asked: LoadingRequest) -> int:
+    """Run the command and return its exit code; end it if it still runs after it has left its answer.
+
+    Its output goes to stderr: stdout is for the answer.
+
+    Raises:
+        OSError: the command cannot be executed.
+    """
+    marks = Path(asked.out) / MARKS_FOLDER
+    marks.mkdir()
+    env = hooked(inherited, {PIPELINE: asked.to_json(), MARKS: str(marks)})
+    job = RunningCommand(argv, env, stdout=_stderr())
+    answer = Path(asked.out) / MEASURED
+    with job.forwarding():
+        while job.runs(_POLL_EVERY_S):
+            if answer.exists():
+                if job.runs(_ENDS_WITHIN_S):
+                    job.end(_DIES_WITHIN_S)
+                break
+        return job.exit_code()
+
+
+def how_far(folder: Path) -> str:
+    """Why no measurement can exist, by the marks of the hooked processes; "" if torch was imported."""
+    reached = {path.name for path in (folder / MARKS_FOLDER).iterdir()}
+    if PYTHON_MARK not in reached:
+        return (
+            "no Python process of the command could be hooked: PYTHONPATH did not reach it "
+            "(a container, `srun --export=NONE`, a host without this folder), or Python runs with -I, -E or -S"
+        )
+    if "torch" in reached:
+        return ""
+    spawned = "; children of multiprocessing are not followed: start ranks with torchrun"
+    return f"no Python process of the command imported torch{spawned if FORKED_MARK in reached else ''}"
+
+
+def _stderr() -> int | None:
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        return sys.stderr.fileno()
+    return None

@@ -49,8 +49,8 @@ class StackRates:
         fp8_share: share of the time of the blocks' matrix products that they take in fp8.
         stall_s: of each exchange of a rank with another node, in a job that stalls.
         collective_stall_s: of each tensor-parallel collective between nodes, in a job that stalls.
-        stall_odds: the addition of each unit of `stalls.evidence` to the logarithm of the odds of a stall; empty if no
-            run is known to stall.
+        stall_odds: the addition of each unit of `step_time.evidence` to the logarithm of the odds of a stall; empty if
+        no run is known to stall.
         divides_blocks: it has tensor and pipeline parallelism.
         zero_stages: that it has.
         dtype: that it trains in by default.

@@ -1,10 +1,13 @@
 """Many jobs as one self-contained page, in the style and under the policy of the report's."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from diagnose.commands.fleet import days as fleet_days
+from diagnose.attribution.causes import CAUSES
 from diagnose.commands.fleet import views as view
 from diagnose.commands.fleet.answer import Fleet
+from diagnose.facts import spoken
 from diagnose.report.html.page import framed
 from diagnose.report.views.plain import plain
 from diagnose.report.views.summary import About
@@ -24,9 +27,9 @@ def fleet_page(fleet: Fleet, about: About) -> str:
         "unit": view.unit(fleet),
         "causes": view.cause_rows(fleet),
         "work": view.cause_rows(fleet, "work"),
-        "days": fleet_days.days_view(fleet),
-        "width": fleet_days.WIDTH,
-        "height": fleet_days.HEIGHT,
+        "days": days_view(fleet),
+        "width": WIDTH,
+        "height": HEIGHT,
         "groups": [
             (kind, heading, rows) for kind, heading in view.HEADINGS.items() if (rows := view.groups(fleet, kind))
         ],
@@ -34,3 +37,68 @@ def fleet_page(fleet: Fleet, about: About) -> str:
         "plain": plain,
     }
     return framed(_TEMPLATE, about, title, _STYLES, **context)
+
+
+# Drawing of the losses of many jobs by day.
+
+WIDTH, HEIGHT = 1000, 200
+CLASSES = {
+    "data": "data",
+    "host": "host",
+    "communication": "communication",
+    "compute": "waiting, compute",
+    "memory": "waiting, memory",
+    "unexplained": "unexplained",
+}
+
+
+@dataclass(frozen=True)
+class DayBar:
+    """A bar of the drawing: `parts` are (class, x, y, width, height), stacked."""
+
+    day: str
+    says: str
+    parts: list[tuple[str, float, float, float, float]]
+
+
+@dataclass(frozen=True)
+class Days:
+    """The share that is lost by day; `legend` are (class, name) of the drawn classes, `top` is the share at the top."""
+
+    bars: list[DayBar]
+    legend: list[tuple[str, str]]
+    top: float
+    first: str
+    last: str
+
+
+def days_view(fleet: Fleet) -> Days | None:
+    """The drawing; None for less than two days."""
+    days = sorted({row.day for row in fleet.days})
+    if len(days) < 2:
+        return None
+    by_class = _by_class(fleet)
+    top = max(sum(shares.values()) for shares in by_class.values())
+    classes = [key for key in CLASSES if any(shares.get(key) for shares in by_class.values())]
+    wide = WIDTH / len(days)
+    bars = [_bar(day, by_class[day], classes, (i * wide, wide), top) for i, day in enumerate(days)]
+    return Days(bars, [(key, CLASSES[key]) for key in classes], top, days[0], days[-1])
+
+
+def _by_class(fleet: Fleet) -> dict[str, dict[str, float]]:
+    found: dict[str, dict[str, float]] = {}
+    for row in fleet.days:
+        key = CAUSES[row.cause].class_ if row.cause in CAUSES else "unexplained"
+        of_day = found.setdefault(row.day, {})
+        of_day[key] = of_day.get(key, 0.0) + row.share
+    return found
+
+
+def _bar(day: str, shares: dict[str, float], classes: Sequence[str], at: tuple[float, float], top: float) -> DayBar:
+    parts, below = [], float(HEIGHT)
+    for key in classes:
+        tall = HEIGHT * shares.get(key, 0.0) / top if top else 0.0
+        below -= tall
+        if tall:
+            parts.append((key, round(at[0], 2), round(below, 2), round(0.92 * at[1], 2), round(tall, 2)))
+    return DayBar(day, f"{day}: {spoken(sum(shares.values()), 'share')} lost", parts)

@@ -1,16 +1,21 @@
 """Judge windows into a frozen Fleet."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from heapq import nlargest
 
-from diagnose.commands.fleet.account import JobAccount, causes_of, counted, days_of, groups_of, part_of, priced
-from diagnose.commands.fleet.answer import Basis, Fleet, FleetJob
-from diagnose.commands.fleet.changes import added, changes_of, times, whole_plan
+import numpy as np
+
+from diagnose.commands.fleet.account import WORST, JobAccount, causes_of, counted, days_of, groups_of, part_of, priced
+from diagnose.commands.fleet.answer import Basis, Fleet, FleetCause, FleetChange, FleetJob, FleetTrend
 from diagnose.commands.fleet.jobs import JobWindows, Terms, basis_of, devices_of, jobs_of
 from diagnose.commands.fleet.matching import unused
-from diagnose.commands.fleet.offenders import hosts_of
+from diagnose.commands.fleet.offenders import ALPHA, hosts_of
 from diagnose.commands.fleet.reading import Read
-from diagnose.commands.fleet.trends import trends_of
+from diagnose.commands.fleet.window import PlannedChange
+from diagnose.diagnosis.terms import Speedup
 from diagnose.errors import UserError
+from diagnose.formulas.statistics import independent_shift, least_shift_p
 
 _NO_GPU, _NO_LENGTH = "it runs without a GPU", "nothing says how long it ran"
 
@@ -130,3 +135,141 @@ def _notes(
 
 def _count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+# Find the day since which a cause takes more of the jobs, or less.
+
+MOST_TESTED = 8
+_LEAST_SHARE = 0.01  # of all GPU-hours: a trend of less is worth nobody's time
+
+
+def trends_of(jobs: Sequence[JobAccount], causes: Sequence[FleetCause]) -> tuple[FleetTrend, ...]:
+    """Trend of each of the most losing causes, over the jobs in order of time; jobs without a date are left out.
+
+    A change lies between two times: the order of jobs that began at the same time is unknown.
+    """
+    dated = sorted((each for each in jobs if each.job.day and each.gpu_hours > 0), key=_began)
+    lost = [row.cause for row in causes if row.spent == "lost" and row.share >= _LEAST_SHARE][:MOST_TESTED]
+    splits = [at for at in range(1, len(dated)) if _began(dated[at]) != _began(dated[at - 1])]
+    return tuple(_trend(cause, dated, splits, len(lost)) for cause in lost)
+
+
+def _began(each: JobAccount) -> str:
+    return min(window.began for window in each.job.windows if window.began)
+
+
+def _trend(cause: str, dated: Sequence[JobAccount], splits: Sequence[int], tested: int) -> FleetTrend:
+    if least_shift_p(len(dated), splits) * tested >= ALPHA:
+        because = f"{_in_words(len(dated), len(splits) + 1)} too few to tell a change from chance"
+        return FleetTrend(cause=cause, answer="unknown", because=because, jobs=len(dated))
+    at, p_value = independent_shift(np.array([each.causes.get(cause, 0.0) / each.gpu_hours for each in dated]), splits)
+    corrected = min(1.0, p_value * tested)
+    if corrected >= ALPHA:
+        because = f"over {len(dated)} jobs it goes up and down as chance does"
+        return FleetTrend(cause=cause, answer="no", because=because, jobs=len(dated), p_value=corrected)
+    before, after = _share(cause, dated[:at]), _share(cause, dated[at:])
+    because = (
+        f"{100 * before:.1f} % of the GPU-hours of {at} jobs before, {100 * after:.1f} % of {len(dated) - at} since"
+    )
+    return FleetTrend(
+        cause=cause,
+        answer="yes",
+        because=because,
+        jobs=len(dated),
+        since_day=dated[at].job.day,
+        before_share=before,
+        after_share=after,
+        p_value=corrected,
+    )
+
+
+def _in_words(jobs: int, times: int) -> str:
+    if jobs == 1:
+        return "1 job with a date is"
+    of = f", of {times} {'time' if times == 1 else 'times'}," if times < jobs else ""
+    return f"{jobs} jobs with a date{of} are"
+
+
+def _share(cause: str, jobs: Sequence[JobAccount]) -> float:
+    return part_of(sum(each.causes.get(cause, 0.0) for each in jobs), sum(each.gpu_hours for each in jobs))
+
+
+# GPU-hours returned by the changes of all plans: each job once, by its own plan, so that no gain counts twice.
+
+
+@dataclass(frozen=True)
+class Returned:
+    """A step of a job's plan, and the share of the job's time that it takes off after the steps before it."""
+
+    step: PlannedChange
+    share: Speedup
+
+
+def returned_by(plan: Sequence[PlannedChange]) -> list[Returned]:
+    """The return of each step of a plan; the shares add up to that of the plan, in the worst case and in the best.
+
+    A step returns less in the best case than in the worst if those before it have already returned more; its range then
+    goes from the one to the other.
+    """
+    found: list[Returned] = []
+    low_before, high_before = 1.0, 1.0
+    for step in plan:
+        low, high = step.cumulative
+        now = min(low_before, 1 / low)  # what slows the job is taken back
+        worst, low_before = low_before - now, now
+        if high is None or high_before == 0:
+            best, high_before = None, 0.0
+        else:
+            best, high_before = high_before - 1 / high, 1 / high
+        share = (worst, None) if best is None else (min(worst, max(best, 0.0)), max(worst, best))
+        found.append(Returned(step, share))
+    return found
+
+
+def whole_plan(plan: Sequence[PlannedChange]) -> Speedup | None:
+    """The share of the job's time that its whole plan takes off; None if nothing is predicted."""
+    if not plan:
+        return None
+    low, high = plan[-1].cumulative
+    return max(1 - 1 / low, 0.0), None if high is None else max(1 - 1 / high, 0.0)
+
+
+def times(share: Speedup, amount: float) -> Speedup:
+    """The range of the share, times the amount."""
+    return share[0] * amount, None if share[1] is None else share[1] * amount
+
+
+def added(ranges: Iterable[Speedup]) -> Speedup | None:
+    """The sum of ranges; None without any. An unknown high end makes that of the sum unknown."""
+    each = list(ranges)
+    if not each:
+        return None
+    highs = [high for _, high in each if high is not None]
+    return sum(low for low, _ in each), sum(highs) if len(highs) == len(each) else None
+
+
+def changes_of(jobs: Iterable[JobAccount]) -> tuple[FleetChange, ...]:
+    """A row for each rule, the largest return in the worst case first."""
+    by_rule: dict[str, list[tuple[JobAccount, Returned]]] = {}
+    for each in jobs:
+        for returned in returned_by(each.job.newest.plan):
+            by_rule.setdefault(returned.step.rule, []).append((each, returned))
+    found = [_change(rule, own) for rule, own in by_rule.items()]
+    return tuple(sorted(found, key=lambda row: (-row.gpu_hours[0], -(row.gpu_hours[1] or 0.0), row.rule)))
+
+
+def _change(rule: str, own: Sequence[tuple[JobAccount, Returned]]) -> FleetChange:
+    hours = [(each.job, returned, times(returned.share, each.gpu_hours)) for each, returned in own]
+    worst = nlargest(WORST, hours, key=lambda one: (one[2][0], one[2][1] or 0.0))
+    first = worst[0][1].step
+    prices = [times(amount, job.price) for job, _, amount in hours if job.price is not None]
+    return FleetChange(
+        rule=rule,
+        action=first.action,
+        effort=first.effort,
+        numerics=any(returned.step.numerics for _, returned in own),
+        jobs=len(own),
+        gpu_hours=added(amount for *_, amount in hours) or (0.0, 0.0),
+        price=added(prices),
+        worst=tuple(job.name for job, *_ in worst),
+    )

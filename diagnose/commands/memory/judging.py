@@ -5,13 +5,23 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from reprlib import Repr
 
-from diagnose.commands.memory.answer import Category, DeviceMemory, Held, MemoryAnswer, OutOfMemory
-from diagnose.commands.memory.categories import category_of, line_of
-from diagnose.commands.memory.findings import findings_of
-from diagnose.commands.memory.replay import BEFORE, Live, Played, played, used_blocks
-from diagnose.commands.memory.snapshot import NO_STACK, Block, Segment, Snapshot
-from diagnose.commands.memory.usage import usage
+import numpy as np
+
+from diagnose.commands.memory.answer import (
+    Category,
+    DeviceMemory,
+    Held,
+    MemoryAnswer,
+    MemoryFinding,
+    OutOfMemory,
+    Usage,
+)
+from diagnose.commands.memory.replay import BEFORE, Live, Played, frees_by, played, used_blocks
+from diagnose.commands.memory.snapshot import ACTIONS, NO_STACK, Block, History, Segment, Snapshot
+from diagnose.facts import spoken
 from diagnose.formulas import share
+from diagnose.probes.facts.environment import ALLOCATOR, ALLOCATOR_BEFORE, ALLOCATOR_RENAMED_IN
+from diagnose.trace.python_frames import is_of_library
 from diagnose.trace.stacks import Frame
 
 LINES_TOLD = 40
@@ -190,3 +200,169 @@ def _next(devices: Sequence[DeviceMemory]) -> Iterator[str]:
             "Record the history, then take the snapshot: torch.cuda.memory._record_memory_history(max_entries=100000)"
             " before the model is made, torch.cuda.memory._dump_snapshot(FILE) after a few steps."
         )
+
+
+# Curve of the memory of a device over its recorded history, in use and reserved, in few points.
+
+MOST_POINTS = 240
+_GROWING = ("segment_alloc", "segment_map")
+_SHRINKING = ("segment_free", "segment_unmap")
+
+
+def usage(history: History, allocated_bytes: int, reserved_bytes: int) -> Usage:
+    """The maximum of either in each of at most `MOST_POINTS` parts of the history.
+
+    Args:
+        history: of one device.
+        allocated_bytes: in use at the end of the history.
+        reserved_bytes: likewise.
+    """
+    in_use = dict.fromkeys(["alloc"], 1) | {ACTIONS[frees_by(history)]: -1}
+    reserved = dict.fromkeys(_GROWING, 1) | dict.fromkeys(_SHRINKING, -1)
+    each = -(-len(history) // MOST_POINTS) if len(history) else 1
+    return Usage(
+        actions_per_point=each,
+        allocated_bytes=tuple(_most(history, in_use, allocated_bytes, each)),
+        reserved_bytes=tuple(_most(history, reserved, reserved_bytes, each)),
+    )
+
+
+def _most(history: History, signs: dict[str, int], end_bytes: int, each: int) -> Iterator[int]:
+    """The maximum in each part. The memory before the first action is that at the end, less what was added."""
+    sign_of = np.zeros(len(ACTIONS) + 2)  # doubles: exact to 8 PiB, and what is damaged does not wrap around
+    for action, sign in signs.items():
+        sign_of[ACTIONS.index(action)] = sign
+    actions, sizes = np.frombuffer(history.actions, np.int8), np.frombuffer(history.sizes, np.int64)
+    parts = [slice(begin, begin + each) for begin in range(0, len(history), each)]
+    added = sum(int((sign_of[actions[part]] * sizes[part]).sum()) for part in parts)
+    now = float(max(0, end_bytes - added))
+    for part in parts:
+        over = now + np.cumsum(sign_of[actions[part]] * sizes[part])
+        yield int(max(0.0, now, over.max()))
+        now = float(over[-1])
+
+
+# Find the purpose of an allocation by the stack that made it, and the user's line.
+#
+# The allocator does not know what a tensor is: a stack shows it as far as it goes. The threads of the backward pass run
+# no Python on a GPU, so what they allocate has no stack: mostly gradients, and recomputed activations.
+
+_MOVES = {"_apply", "to", "cuda", "half", "float", "bfloat16", "convert", "to_empty"}
+_CALLS = {"_call_impl", "_wrapped_call_impl"}
+_RUNS_BACKWARD = {"backward", "_engine_run_backward"}
+_MAKES = ("torch/nn/parameter.py", "torch/nn/init.py", "torch/nn/modules/", "transformers/modeling_utils.py")
+
+
+def category_of(stack: Sequence[Frame]) -> Category:
+    """The purpose of an allocation by its stack, innermost frame first."""
+    if not stack:
+        return "no stack"
+    names = [(frame.file.replace("\\", "/"), frame.function) for frame in stack]
+    if any("torch/optim/" in file or "deepspeed/ops/adam" in file for file, _ in names):
+        return "optimizer"
+    if _innermost_of_torch(names).find("torch/distributed/") >= 0 or ("", "_ddp_init_helper") in _bare(names):
+        return "communication"
+    if any("torch/utils/checkpoint.py" in file for file, _ in names):
+        return "activations"
+    if any(name in _RUNS_BACKWARD and ("torch/" in file) for file, name in names):
+        return "gradients"
+    if any(name in _CALLS and "torch/nn/modules/module.py" in file for file, name in names):
+        return "activations"
+    if any(name in _MOVES and "torch/nn/modules/module.py" in file for file, name in names):
+        return "parameters"
+    if any(part in file for file, _ in names for part in _MAKES):
+        return "parameters"
+    return "activations" if any("torch/nn/functional.py" in file for file, _ in names) else "other"
+
+
+def line_of(stack: Sequence[Frame]) -> Frame | None:
+    """The innermost line of the user's own code."""
+    return next((frame for frame in stack if not is_of_library(frame.file)), None)
+
+
+def _innermost_of_torch(names: Sequence[tuple[str, str]]) -> str:
+    return next((file for file, _ in names if "torch/" in file), "")
+
+
+def _bare(names: Sequence[tuple[str, str]]) -> set[tuple[str, str]]:
+    return {("", name) for _, name in names}
+
+
+# Findings of a snapshot: memory that is free in pieces, a cache that is emptied, too little memory.
+
+SPLIT_SHARE = 0.1  # of the reserved memory: below it, joining the pieces gains less than an allocator keeps anyway
+FEWEST_CALLS = 3  # of empty_cache: one or two are around an evaluation or the beginning, more are in a loop
+_RENAMED_IN = ".".join(map(str, ALLOCATOR_RENAMED_IN))
+_EXPANDABLE = f"{ALLOCATOR}=expandable_segments:True (before torch {_RENAMED_IN} {ALLOCATOR_BEFORE})"
+
+
+def findings_of(device: DeviceMemory, expandable: bool | None) -> Iterator[MemoryFinding]:
+    """The findings of a device, the worst first; `expandable` is whether segments already are, None if unknown."""
+    oom = device.out_of_memory
+    if oom is not None:
+        yield _ran_out(device, oom)
+    if _in_pieces(device):
+        yield _fragmentation(device, expandable)
+    if (device.empty_cache_calls or 0) >= FEWEST_CALLS:
+        yield MemoryFinding(
+            name="empty-cache-in-the-loop",
+            device=device.device,
+            says=f"empty_cache gave memory back {device.empty_cache_calls:,} times in the history: each call waits for"
+            " the device, and what was given back is asked of the driver again.",
+            do="Take torch.cuda.empty_cache() out of the loop.",
+        )
+    if device.retries:
+        yield MemoryFinding(
+            name="allocator-retries",
+            device=device.device,
+            says=f"The allocator gave cached segments back {device.retries:,} times to go on: memory is all but full,"
+            " and each time waits for the device.",
+            do="Make room: a smaller micro-batch, activation checkpointing, or what `diagnose fit` says frees most.",
+        )
+
+
+def _in_pieces(device: DeviceMemory) -> bool:
+    """Whether fragmented free memory kept the allocator from serving a request: an OOM, or retries."""
+    oom = device.out_of_memory
+    if oom is not None and oom.reserved_free_bytes is not None and oom.largest_free_block_bytes is not None:
+        together = oom.reserved_free_bytes + oom.device_free_bytes
+        return together >= oom.requested_bytes > oom.largest_free_block_bytes
+    return bool(device.retries) and device.split_free_bytes >= SPLIT_SHARE * device.reserved_bytes
+
+
+def _fragmentation(device: DeviceMemory, expandable: bool | None) -> MemoryFinding:
+    free, reserved = spoken(device.split_free_bytes, "bytes"), spoken(device.reserved_bytes, "bytes")
+    largest = spoken(device.largest_free_block_bytes, "bytes")
+    says = (
+        f"{free} of {reserved} reserved are free in segments that are in use too, the largest piece {largest}:"
+        " free memory that requests do not fit into."
+    )
+    do = f"Set {_EXPANDABLE}: free pieces are joined."
+    if expandable:
+        do = "Segments are expandable already. Make sizes repeat: pad batches to a few lengths."
+    elif expandable is None:
+        do += " Where it is set already: make sizes repeat, pad batches to a few lengths."
+    return MemoryFinding(name="fragmentation", device=device.device, says=says, do=do)
+
+
+def _ran_out(device: DeviceMemory, oom: OutOfMemory) -> MemoryFinding:
+    at = f" at {oom.file}:{oom.line} in {oom.function}" if oom.file else ""
+    lay = ""
+    if oom.reserved_free_bytes is not None:
+        lay = (
+            f", {spoken(oom.reserved_free_bytes, 'bytes')} reserved and free, the largest piece"
+            f" {spoken(oom.largest_free_block_bytes, 'bytes')}"
+        )
+    first = oom.alive[0] if oom.alive else None
+    most = ""
+    if first is not None:
+        where = f"{first.file}:{first.line} ({first.category})" if first.file else first.category
+        most = f" Of what was in use, {spoken(first.share, 'share')} is of {where}."
+    return MemoryFinding(
+        name="out-of-memory",
+        device=device.device,
+        says=f"Out of memory: {spoken(oom.requested_bytes, 'bytes')} were asked for{at}, with"
+        f" {spoken(oom.allocated_bytes, 'bytes')} in use{lay} and {spoken(oom.device_free_bytes, 'bytes')} left on the"
+        " device.",
+        do=f"Free or avoid what is largest.{most}",
+    )

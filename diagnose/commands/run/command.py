@@ -1,9 +1,12 @@
-"""`diagnose run`: run a job as usual, capture a few of its steps, and report."""
+"""`diagnose run`: run a job as usual, capture a few of its steps, and report.
+
+Options of `diagnose run` that limit the recording: its size, and its ranks.
+"""
 
 import contextlib
 import errno
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,26 +20,70 @@ from diagnose.capture.folder import is_first_rank
 from diagnose.capture.job import RunningCommand, become, deaf, exit_code_of
 from diagnose.cli.command import Command, Option
 from diagnose.cli.forms import out_option
+from diagnose.cli.numbers import POSITIVE
 from diagnose.cli.typed import options_typed
 from diagnose.cli.voice import guarded, say, stderr
+from diagnose.cli.whole_file import is_same_file
 from diagnose.commands.armed.arming import arm_options, asked_of
 from diagnose.commands.ledger.option import ledger_option
 from diagnose.commands.run import nsight
 from diagnose.commands.run.hang_stacks import HangStacks, can_look, hang_stacks, itself
 from diagnose.commands.run.nsight import nsight_options
 from diagnose.commands.run.outputs import Outputs, files_given, output_options
-from diagnose.commands.run.own_words import refuse_over
-from diagnose.commands.run.recording import budget_option, limits_of, ranks_option
 from diagnose.commands.run.reporter import POLL_EVERY_S, Reporter
 from diagnose.commands.run.window import window_options
 from diagnose.errors import UserError, printable
 from diagnose.patch.patch_file import Request, read
 from diagnose.probes import protocol
 from diagnose.probes.config import Config
+from diagnose.probes.limits.chosen_ranks import MOST_BY_DEFAULT, parsed
 from diagnose.probes.timing.triggers import Triggers
 
 _NO_PROCESS = (errno.EAGAIN, errno.ENOMEM)
 Launch = tuple[list[str], dict[str, str]]  # words and environment
+
+
+class _Ranks(click.ParamType):  # type: ignore[type-arg]  # generic in some versions of click
+    """A choice of ranks, checked here and parsed again in each rank."""
+
+    name = "ranks"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The text; an invalid choice of ranks is wrong usage."""
+        try:
+            parsed(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        return str(value)
+
+
+def limits_of(given: dict[str, Any]) -> dict[str, Any]:
+    """The values of both options, by the names of `Config`."""
+    return {"budget_bytes": int(given["budget_bytes"]), "ranks": given["ranks"]}
+
+
+_WITHOUT_TORCH = {"nsys": "--budget and --ranks limit torch's profiler, in whose place --nsys records"}
+budget_option = click.option(
+    "--budget",
+    "budget_bytes",
+    cls=Option,
+    idle_with=_WITHOUT_TORCH,
+    metavar="SIZE",
+    type=POSITIVE,
+    default=protocol.BUDGET_BYTES,
+    help="Largest trace of one rank, as text before compression (default: "
+    f"{protocol.BUDGET_BYTES // 1_000_000}M). A larger window loses shapes, then steps; step times are kept.",
+)
+ranks_option = click.option(
+    "--ranks",
+    cls=Option,
+    idle_with=_WITHOUT_TORCH,
+    metavar="RANKS",
+    type=_Ranks(),
+    default=None,
+    help="Ranks that record: 0,8,16, one-per-node or all; the others keep step times (default: all, up to "
+    f"{MOST_BY_DEFAULT}; of more, {MOST_BY_DEFAULT} spread evenly).",
+)
 
 
 @click.command(
@@ -283,3 +330,36 @@ def _patch(file: str | None, argv: list[str], speaks: bool) -> Request | None:
     for line in patch.lines() if speaks else ():
         say(f"to apply: {printable(line)}")
     return patch
+
+
+# Find the files that are part of the user's command, so that no output replaces them.
+
+_MODULE = "-m"
+
+
+def refuse_over(command: Sequence[str], outputs: Mapping[str, Path | None]) -> None:
+    """Refuse an output at the place of a file of the command: its script, or a file among its arguments.
+
+    Args:
+        command: its words.
+        outputs: files that are to be written, by the option that names each.
+
+    Raises:
+        UsageError: there is one.
+    """
+    for option, to in outputs.items():
+        for file in files_of(command) if to is not None else ():
+            if to is not None and file.is_file() and is_same_file(to, file):
+                raise click.UsageError(f"--{option} would overwrite {file}, which the command uses: name another file.")
+
+
+def files_of(command: Sequence[str]) -> Iterator[Path]:
+    """Paths that the words may name: as they are, after `=` or `@`, before `#`, or as the module that Python runs."""
+    for before, word in zip(("", *command), command, strict=False):
+        yield Path(word)
+        yield Path(word.lstrip("@"))
+        yield Path(word.partition("=")[2])
+        yield Path(word.partition("#")[0])
+        if before == _MODULE or word.startswith(_MODULE):
+            module = word.removeprefix(_MODULE).replace(".", "/")
+            yield from map(Path, (f"{module}.py", f"{module}/__main__.py", f"{module}/__init__.py"))

@@ -1,19 +1,24 @@
 """Judge step times: changes, periodic stalls, and which steps to look at next."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
+from msgspec.structs import replace
 
-from diagnose.commands.series.answer import Periodic, SeriesReport
-from diagnose.commands.series.machine_part import with_machine
-from diagnose.commands.series.run_reports import goodput_of_runs, run_reports
+from diagnose.commands.series.answer import Goodput, Periodic, RunReport, SeriesReport, Stall
+from diagnose.commands.series.goodput import PARTS, goodput, goodput_of
+from diagnose.commands.series.machine_moves import machine_at_change, machine_at_stall
+from diagnose.commands.series.machine_over_run import machine_over_run
+from diagnose.commands.series.seen_stalls import time_of
 from diagnose.commands.series.stall_findings import stalls_of
 from diagnose.commands.series.suggested_capture import suggested_captures
 from diagnose.facts import duration
+from diagnose.formulas import share
 from diagnose.series.change import Change
 from diagnose.series.change_points import ChangePoints
 from diagnose.series.job_changes import MOST_CHANGES, by_run, changes_at, points_of, surest
+from diagnose.series.machine.readings import MachineReadings
 from diagnose.series.not_told import NotTold
 from diagnose.series.tracks import LoggedRun, Series, Track
 
@@ -126,3 +131,98 @@ def _shape(tracks: Sequence[Track]) -> tuple[float, ...]:
     seconds = np.concatenate([t.seconds for t in tracks])[np.argsort(step, kind="stable")]
     edges = np.linspace(0, len(seconds), min(_SHAPE, len(seconds)) + 1).astype(np.int64)
     return tuple(float(np.median(seconds[a:b])) for a, b in pairwise(edges))
+
+
+# The machine's part of a report: over the run, at each change and at each stall.
+
+
+def with_machine(report: SeriesReport, machines: Sequence[MachineReadings] | None) -> SeriesReport:
+    """The report with the readings of `machines`; unchanged if the source could hold none."""
+    if machines is None:
+        return report
+    return replace(
+        report,
+        machine=machine_over_run(machines),
+        changes=tuple(_at_change(change, machines) for change in report.changes),
+        stalls=tuple(_at_stall(stall, machines) for stall in report.stalls),
+    )
+
+
+def _at_change(change: Change, machines: Sequence[MachineReadings]) -> Change:
+    """The change with readings of the ranks that are waited for, or if unknown of those that have the change."""
+    ranks = change.culprit_ranks or change.ranks
+    asked = [machine for machine in machines if machine.rank in ranks] or machines
+    first, last = change.since_step, change.until_step
+    before = (float(change.before_from_step), float(change.since_between[0] - 1))
+    after = (float(change.since_between[1]), float(last))
+    if change.kind == "drift":
+        third = (last - first) / 3
+        before, after = (float(first), first + third), (last - third, float(last))
+    return replace(change, machine=machine_at_change(asked, before, after, change.change_share > 0))
+
+
+def _at_stall(stall: Stall, machines: Sequence[MachineReadings]) -> Stall:
+    """The stall with readings of the machine; unchanged if it stands for several that keep a period."""
+    if stall.count > 1:
+        return stall
+    asked = [machine for machine in machines if machine.rank in stall.ranks] or machines
+    return replace(stall, machine=machine_at_stall(asked, stall.step, stall.last_step, stall.time_s))
+
+
+# Figures of each run, and the parts of the wall time of all of them.
+
+_NO_CLOCK = NotTold(
+    because="the log has no clock, so that time outside the steps does not show",
+    capture_next="log a clock with each step (a column timestamp, or lines that begin with date and time)",
+)
+
+
+def run_reports(
+    series: Series, points: Mapping[str, Sequence[ChangePoints]], stalls: Sequence[Stall]
+) -> tuple[RunReport, ...]:
+    """The runs that have samples, in their order; `points` by the name of the run."""
+    reports = []
+    for run in series.runs or (LoggedRun(),):
+        tracks = [track for track in series.tracks if track.run == run.name and len(track)]
+        if tracks:
+            reports.append(
+                _report(run, tracks, points.get(run.name, ()), [one for one in stalls if one.run == run.name])
+            )
+    return tuple(reports)
+
+
+def _report(
+    run: LoggedRun, tracks: Sequence[Track], points: Sequence[ChangePoints], stalls: Sequence[Stall]
+) -> RunReport:
+    first = tracks[0]
+    whole = float(np.median([time_of(one) for one in points])) if points else 0.0
+    slow = [row for one in points[:1] for row in _slow_rows(one)]
+    return RunReport(
+        name=run.name,
+        job=run.job,
+        gpus=run.gpus,
+        first_step=int(first.step[0]),
+        last_step=int(first.step[-1]),
+        samples=sum(len(track) for track in tracks),
+        median_s=float(np.median([np.median(track.seconds) for track in tracks])),
+        steps_s=float(np.median([float(track.seconds.sum()) * track.steps_each for track in tracks])),
+        stalls_share=share(sum(one.cost_s for one in stalls), whole) or 0.0,
+        goodput=goodput(run, slow, first.counts_per_step),
+    )
+
+
+def _slow_rows(point: ChangePoints) -> list[int]:
+    """The rows of the log that are stalls, or that come periodically."""
+    rows = [beat.samples.rows for beat in point.beats if beat.samples.rows is not None]
+    if point.track.rows is not None:
+        rows += [point.track.rows[burst.begin : burst.end] for burst in point.bursts]
+    return [int(row) for some in rows for row in some]
+
+
+def goodput_of_runs(runs: Sequence[RunReport]) -> tuple[Goodput | None, NotTold | None]:
+    """Goodput of all runs together, or why there is none."""
+    told = [run.goodput for run in runs if run.goodput is not None]
+    if not told or len(told) < len(runs):
+        return None, _NO_CLOCK
+    parts = {name: sum(part.time_s for one in told for part in one.parts if part.what == name) for name in PARTS}
+    return goodput_of(sum(one.wall_s for one in told), parts), None

@@ -1,17 +1,17 @@
 """Choose the next change: the first of the plan that a run can make, then what a search of a number proposes."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import expm1, log
-from typing import Any
+from typing import Any, Literal
 
 from diagnose.commands.tune.answer import Rung, Settings
 from diagnose.commands.tune.evidence import usually_apart
-from diagnose.commands.tune.search import Trial, next_value
 from diagnose.commands.tune.settings import (
     ACCUMULATION,
     CADENCES,
+    CLOSE,
     MICRO_BATCH,
     OTHER_BATCHES,
     WORKERS,
@@ -225,6 +225,9 @@ def _finding_that_sets(best: Diagnosis, key: str) -> tuple[str, Patch] | None:
     return None
 
 
+Trial = Literal["better", "no better", "failed"]
+
+
 def _trials(rungs: Sequence[Rung], keys: Sequence[str]) -> dict[int, Trial]:
     trials: dict[int, Trial] = {}
     for rung in rungs:
@@ -246,3 +249,29 @@ def _facts(best: Diagnosis) -> dict[str, Any]:
 def _count(value: object) -> int | None:
     fits = isinstance(value, int | float) and not isinstance(value, bool) and value > 0 and value == int(value)
     return int(value) if fits else None  # type: ignore[call-overload]
+
+
+# Search the best value of a number that speeds a job up to a point: double it until it fails, then bisect.
+
+
+def next_value(values: Sequence[int], in_use: int, trials: Mapping[int, Trial]) -> int | None:
+    """The next value to try; None if the search is over.
+
+    A value that failed bounds the search, and the values between it and the best are bisected. One that ran and was no
+    better ends it: larger values gain nothing.
+
+    Args:
+        values: those that may be tried, ascending.
+        in_use: that of the best run so far.
+        trials: the results of those that were tried.
+    """
+    above = {value: trial for value, trial in trials.items() if value > in_use}
+    if "no better" in above.values():
+        return None
+    failed = min((value for value, trial in above.items() if trial == "failed"), default=None)
+    if failed is None:
+        return next((value for value in values if value >= 2 * max(in_use, 1)), None)
+    between = [value for value in values if in_use < value < failed]
+    if not between or failed <= CLOSE * in_use:
+        return None
+    return between[len(between) // 2]

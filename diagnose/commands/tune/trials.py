@@ -9,18 +9,18 @@ from msgspec.structs import replace
 
 from diagnose.commands.ledger.keeping import record
 from diagnose.commands.ledger.prediction import prediction_of_patch
-from diagnose.commands.tune.answer import Rung, Settings, Tuning
+from diagnose.commands.tune.answer import LeftToUser, Rung, Settings, Tuning
 from diagnose.commands.tune.evidence import held_against
 from diagnose.commands.tune.judging import again_rung, failed_rung, first_rung, held_rung, judged_rung, settled_rung
-from diagnose.commands.tune.outcome import final_patch, left_to_user
-from diagnose.commands.tune.proposals import Proposal, is_small, next_proposal
+from diagnose.commands.tune.proposals import Proposal, apart_share, finding_of, is_small, next_proposal, why_not
 from diagnose.commands.tune.running import EndedRun, Run
-from diagnose.commands.tune.settings import merged
+from diagnose.commands.tune.settings import keys_of, merged
 from diagnose.commands.tune.state import TuneFolder
-from diagnose.diagnosis import Diagnosis
+from diagnose.diagnosis import Diagnosis, Patch
 from diagnose.diagnosis.terms import Estimate
 from diagnose.errors import UserError
 from diagnose.patch.applied import expected_of
+from diagnose.patch.patches import python_lines
 
 RUNS_AT_MOST = 12
 _LONGEST_FACTOR = 10.0  # of the first run: a run that takes longer hangs
@@ -276,3 +276,57 @@ class Trials:
 def _expected(best: Diagnosis, rule: str) -> dict[str, Any] | None:
     """The prediction of the best run's diagnosis for a rule's change, as a run with the change records it."""
     return expected_of(msgspec.json.decode(msgspec.json.encode(best)), rule)
+
+
+# The result of a tune: the kept changes as they are typed, and those that are left to the user.
+
+
+def final_patch(rungs: Sequence[Rung], best: Diagnosis) -> tuple[str, ...]:
+    """The kept changes as they are typed: a setting that was changed twice appears once, with its last value."""
+    together: dict[str, Patch] = {}
+    for rung in rungs:
+        if rung.decision == "kept" and rung.patch is not None:
+            patch, known = _made(rung.patch, rung.settings), together.get(rung.patch.target)
+            if known is not None:
+                install = tuple(dict.fromkeys([*known.install, *patch.install]))
+                patch = replace(patch, set={**known.set, **patch.set}, install=install)
+            together[patch.target] = patch
+    return tuple(line for patch in together.values() for line in python_lines(patch, best.versions))
+
+
+def _made(patch: Patch, settings: Settings) -> Patch:
+    """The patch without the settings that the job refused."""
+    if patch.by_run:
+        return patch
+    return replace(patch, set={key: value for key, value in patch.set.items() if key in keys_of(settings)})
+
+
+def left_to_user(
+    first: Diagnosis, best: Diagnosis, rungs: Sequence[Rung], allow_numerics: bool, noise_share: float | None = None
+) -> tuple[LeftToUser, ...]:
+    """The planned changes of the best run that no run tried, or that the job refused, and why.
+
+    Lines of code are those of the first run, which alone looks for them.
+    """
+    refused = {rung.rule: rung.because for rung in rungs if rung.decision == "refused"}
+    left, tried = [], {rung.rule for rung in rungs}
+    for step in best.plan:
+        apart = 0.0 if step.rule in tried else apart_share(rungs)
+        because = why_not(best, step, allow_numerics, noise_share, apart) or refused.get(step.rule, "")
+        if because:
+            finding = finding_of(best, step.rule)
+            said = step.patch is not None and python_lines(step.patch, best.versions)
+            change = "; ".join(said) if said else (finding.action if finding else "") or step.rule
+            do = finding.do if finding is not None and not said else ""
+            seen = finding_of(first, step.rule)
+            left.append(
+                LeftToUser(
+                    rule=step.rule,
+                    change=change,
+                    because=because,
+                    do=do,
+                    predicted=step.predicted_speedup,
+                    where=seen.where if seen is not None else (),
+                )
+            )
+    return tuple(left)

@@ -4,15 +4,18 @@ from collections import Counter
 
 import numpy as np
 
+from diagnose.arrays import Mask
 from diagnose.facts import STEP, Unknown, Value, nothing_helps
-from diagnose.metrics.kernel_groups.attention import MATH, efficient_attention, flash_2_attention, math_attention
 from diagnose.metrics.kernel_groups.fused import unfused_rope
+from diagnose.metrics.kernel_groups.operators import of_kind
+from diagnose.metrics.kernel_groups.registry import group
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 from diagnose.metrics.run.device import compute_capability
 from diagnose.metrics.unknowns import NO_SHAPES
 from diagnose.roofline.calls import OperatorCall, call_of
 from diagnose.roofline.owners import distinct
+from diagnose.timeline.kernel_names import multiplies_in
 from diagnose.trace.vocabulary import OPS
 
 _EFFICIENT = "aten::_scaled_dot_product_efficient_attention"
@@ -97,3 +100,32 @@ def _reason(call: OperatorCall) -> str:
     if call.sizes(0) and call.sizes(0)[-1] > _LARGEST_HEAD:
         return "head size"
     return "mask" if len(call.dims) > _MASK_ARGUMENT and call.dims[_MASK_ARGUMENT] else "nothing"
+
+
+# Kernels of scaled_dot_product_attention by the path that it takes.
+
+MATH = r"aten::_scaled_dot_product_attention_math"
+
+
+@group("math-attention")
+def math_attention(m: Measured) -> Mask:
+    """Kernels of scaled_dot_product_attention's math path, forward; its gradients run as operators of their own."""
+    return m.timeline.launched_under(MATH) & m.kernels
+
+
+@group("efficient-attention")
+def efficient_attention(m: Measured) -> Mask:
+    """Memory-efficient attention kernels (CUTLASS)."""
+    return m.kernels & m.timeline.gpu.tagged("efficient")
+
+
+@group("flash-2-attention")
+def flash_2_attention(m: Measured) -> Mask:
+    """FlashAttention-2 kernels, those that PyTorch brings included."""
+    return m.kernels & m.timeline.gpu.tagged("flash-2")
+
+
+@group("single-attention")
+def single_attention(m: Measured) -> Mask:
+    """Fused attention over fp32, by kernel name: flash kernels do not support it."""
+    return m.kernels & of_kind(m, lambda kind: kind.family == "attention" and multiplies_in(kind, "tf32", "fp32"))

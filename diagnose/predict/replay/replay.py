@@ -1,7 +1,8 @@
 """The replay of one rank: the step time that the trace's own medians give, and the one that a change would."""
 
+import sys
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
 import numpy as np
@@ -9,11 +10,12 @@ import numpy as np
 from diagnose.arrays import Floats, Ints
 from diagnose.attribution.attribution import Attribution
 from diagnose.predict.replay.change import StepChange
-from diagnose.predict.replay.costs import check_aligned, costs_of
-from diagnose.predict.replay.engine import period_ns
+from diagnose.predict.replay.costs import ReplayCosts, check_aligned, costs_of
 from diagnose.predict.replay.host_breakdown import HostBreakdown
 from diagnose.predict.replay.host_speeds import SLOWEST_PROFILER, HostSpeeds, RecordedCause, speeds_that_fit
 from diagnose.predict.replay.items import Items, items_of
+from diagnose.predict.replay.links import Runs
+from diagnose.predict.replay.passes import passes
 from diagnose.timeline import Timeline
 from diagnose.timeline.steps import host_steps
 
@@ -25,7 +27,6 @@ DEVICE_BOUND_SHARE = 0.02
 ALIKE_SHARE = 0.05  # of the mean step: replayed steps that lie further apart from it predict for other steps
 ODD_FACTOR = 2.0  # of the median step: a longer one may not recur on the device as soon as in the trace
 LINKED_AT_LEAST = 0.5  # of the activities of the replayed steps
-
 NOT_SHOWN = "kernels wait for something the trace does not show: another process on the GPU, or other ranks"
 ELSEWHERE = "kernels wait for another GPU of the process, whose work is not replayed"
 NOT_STEADY = "the host takes longer than the device in these steps, so they do not last: profile more of them"
@@ -246,3 +247,90 @@ def _on_host(timeline: Timeline, attribution: Attribution) -> Replay:
         breakdown.recorded,
         breakdown.drawn_ns if breakdown.steps > 1 else None,
     )
+
+
+# The loop over the items, pass after pass, until each takes as long as the one before.
+
+_CONVERGED = 1e-6
+
+
+def period_ns(costs: ReplayCosts) -> float:
+    """Nanoseconds of one pass over the items when passes repeat for ever.
+
+    Runs of items bound it from above with their shorter queue and from below with an endless one. Only if these differ
+    are the items looped over one by one.
+    """
+    if (runs := runs_of(costs)) is None:
+        return by_items_ns(costs)
+    most = by_items_ns(runs)
+    endless = replace(runs, links=replace(runs.links, queue=sys.maxsize))
+    if most <= _least_ns(costs) or most <= by_items_ns(endless) * (1 + _CONVERGED):
+        return most
+    return by_items_ns(costs)
+
+
+def by_items_ns(costs: ReplayCosts) -> float:
+    """The same from a loop over all items.
+
+    Host, streams and queues form a max-plus linear system: every time is a maximum of sums of durations. The greatest
+    advance of any of its clocks over a pass does not grow from pass to pass, and ends at the period, which no shorter
+    duration can lengthen (Baccelli, Cohen, Olsder, Quadrat: Synchronization and Linearity, 1992, chapter 3). No clock
+    can do with less than its own work.
+    """
+    least, clocks = _least_ns(costs), passes(costs)
+    last, advance = next(clocks), np.zeros(1)
+    for now in clocks:
+        before, advance, last = advance, now - last, now
+        if advance.max() <= least or (np.abs(advance - before) <= advance.max() * _CONVERGED).all():
+            break
+    return float(advance.max())
+
+
+def _least_ns(costs: ReplayCosts) -> float:
+    """The work of the busiest clock, and what the last digits may add."""
+    return costs.busiest_ns * (1 + _CONVERGED)
+
+
+# Items that follow each other undisturbed on one stream, as one item each: the same clocks from far fewer of them.
+
+
+def runs_of(costs: ReplayCosts) -> ReplayCosts | None:
+    """The runs of the items as items, with a queue that holds runs; None if the queue is too short for that.
+
+    Nothing waits inside a run, so its effect on the clocks of host and stream is one sum and one maximum of sums: in
+    max-plus algebra a product of matrices, which may be taken in any grouping. Unless queues fill, the clocks at the
+    ends of the runs are those of the items. If they do fill, the clocks of the runs are no earlier: a run has to wait
+    before its first call for everything that its last one could find in the queue.
+    """
+    if (runs := costs.links.runs) is None:
+        return None
+    busy = np.add.reduceat(costs.busy, runs.first)
+    gap = np.where(runs.used, costs.gap[runs.opening], 0.0)
+    return ReplayCosts(
+        links=runs.links,
+        before=costs.before[runs.first],
+        own=np.add.reduceat(costs.host, runs.first) - costs.before[runs.first],
+        latency=np.maximum.reduceat(_launched_end(costs, busy, runs), runs.first) - (busy - gap),
+        gap=gap,
+        duration=busy - gap,
+        edge_ns=costs.edge_ns,
+    )
+
+
+def _launched_end(costs: ReplayCosts, busy: Floats, runs: Runs) -> Floats:
+    """The end of each item's run if the item starts as soon as its launch allows, relative to the call that the run's
+    launches count from: its own first call, or that of the item that launched all of it.
+
+    `busy` is the stream's time for each run.
+    """
+    called = _sum_before(costs.host, runs) + costs.before - np.repeat(costs.before[runs.first], runs.lengths)
+    after = np.repeat(busy, runs.lengths) - _sum_before(costs.busy, runs) - costs.busy
+    since = np.where(runs.caller >= 0, called[runs.caller], 0.0)
+    bound = costs.links.on_device & (costs.links.owner >= 0)
+    return np.where(bound, since + costs.latency + costs.duration + after, -np.inf)
+
+
+def _sum_before(values: Floats, runs: Runs) -> Floats:
+    """For each item the sum over those of its run before it."""
+    before = np.cumsum(values) - values
+    return before - np.repeat(before[runs.first], runs.lengths)

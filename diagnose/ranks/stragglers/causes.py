@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from statistics import median
 
 import msgspec
 import numpy as np
@@ -12,7 +13,6 @@ from diagnose.attribution.causes import CAUSES, class_of, lateness_cause_of
 from diagnose.diagnosis.postmortem import Excess, LatenessCause, Straggler
 from diagnose.facts import duration
 from diagnose.ranks.digest import OPERATOR, RankDigest
-from diagnose.ranks.stragglers.clocks import clock_words
 from diagnose.ranks.stragglers.host_code import NONE, HostEvidence, host_evidence, more_code
 from diagnose.ranks.stragglers.lateness import COMMUNICATION, Lateness
 from diagnose.timeline.kernel_names import COMPUTE_FAMILIES
@@ -23,7 +23,6 @@ EXPLAINS_BY_WORK = 0.5  # part of the longer time that more or larger kernels ha
 ALIKE, SLOWER = 0.35, 1.04
 MORE_TOKENS = 1.05  # of the other ranks': less is no routing to speak of
 TELLING = 0.01  # of the kernel time: smaller families say nothing
-
 Judged = tuple[LatenessCause, list[str], str]  # cause, the parts of the excess that are its, a sentence
 
 
@@ -224,3 +223,21 @@ def _pattern(ratio: Sequence[Ratio]) -> str:
     if by_memory > 1 + ALIKE * (by_compute - 1) and by_compute > SLOWER:
         return "; all families alike: clocks, power or heat"
     return ""
+
+
+# Compare the clock of a late rank's GPU with the others': a reason why kernels of the same work take longer.
+
+LOWER = 0.97  # of the others' clock: less apart is the usual spread of GPUs
+
+
+def clock_words(rank: RankDigest, peers: Sequence[RankDigest]) -> str:
+    """A clause on the clock of the rank's GPU and the others', and its limits; "" if it was not read."""
+    if rank.clock is None:
+        return ""
+    others = [peer.clock.mhz for peer in peers if peer.clock is not None]
+    mine = f"its clock is at {rank.clock.mhz:,.0f} MHz"
+    beside = f", the others' at {median(others):,.0f} MHz" if others else ""
+    held = f", held down by {' and '.join(rank.clock.held_by)}" if rank.clock.held_by else ""
+    if others and rank.clock.mhz >= LOWER * median(others):
+        return f"{mine}{beside}: not what makes it slower"
+    return mine + beside + held

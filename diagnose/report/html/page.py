@@ -1,8 +1,14 @@
-"""One self-contained page: the sections, their style and scripts, and a policy that lets nothing else run."""
+"""One self-contained page: the sections, their style and scripts, and a policy that lets nothing else run.
+
+The kernel table: short names to read, full names to search.
+
+The ranks side by side: each cause's share of the rank's own step.
+"""
 
 import base64
 import hashlib
 import json
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
@@ -13,13 +19,11 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from diagnose.diagnosis import Diagnosis
+from diagnose.diagnosis import Diagnosis, KernelRow, OperatorRow, RankReport
 from diagnose.errors.defects import netted
 from diagnose.facts import duration, spoken
 from diagnose.report.html.breakdown import breakdown_view
-from diagnose.report.html.heat import heat_view
 from diagnose.report.html.job import job_view
-from diagnose.report.html.kernels import host_operators_view, kernels_view
 from diagnose.report.html.roofline import roofline_view
 from diagnose.report.html.timeline import TimelineView, timeline_view
 from diagnose.report.views.applied import applied_view
@@ -27,6 +31,7 @@ from diagnose.report.views.breakdown import CLASS_NAMES, basis
 from diagnose.report.views.capacity import capacity_view
 from diagnose.report.views.changes import captures_view, findings_view, plan_view
 from diagnose.report.views.cost import cost_lines
+from diagnose.report.views.heat import worst_first
 from diagnose.report.views.job_words import missing_line
 from diagnose.report.views.plain import plain
 from diagnose.report.views.ranges import ranges_view
@@ -43,7 +48,16 @@ from diagnose.report.views.summary import (
     verdict_view,
 )
 from diagnose.report.views.user_code import user_code_view
-from diagnose.report.views.words import causes_named, evidence_line, first_sentence, speedup
+from diagnose.report.views.words import (
+    cause_name,
+    causes_named,
+    counted,
+    evidence_line,
+    first_sentence,
+    short_name,
+    speedup,
+    times,
+)
 
 _HERE = Path(__file__).parent
 _TEMPLATES = _HERE / "templates"
@@ -60,6 +74,135 @@ class PageSection:
 
     view: Callable[[Diagnosis], object]
     inside: str = ""
+
+
+FIRST_SHOWN = 20
+_FAMILIES = {"comm": "collectives", "memcpy": "copies"}
+
+
+@dataclass(frozen=True)
+class KernelView:
+    """One kernel as shown; `row` keeps the numbers that columns are sorted by, `full` is "" if `short` is all."""
+
+    row: KernelRow
+    short: str
+    full: str
+    kind: str
+    ns: str
+    mean: str
+    count: str
+    above: str
+
+
+def kernels_view(diagnosis: Diagnosis) -> list[KernelView] | None:
+    """Every row of the diagnosis, in its order; None without kernels."""
+    return [_view(row) for row in diagnosis.kernels] or None
+
+
+@dataclass(frozen=True)
+class OperatorView:
+    """One operator as shown; `row` keeps the numbers that columns are sorted by."""
+
+    row: OperatorRow
+    name: str
+    ns: str
+    mean: str
+    count: str
+
+
+def host_operators_view(diagnosis: Diagnosis) -> list[OperatorView] | None:
+    """The operators of a job without a GPU, in their order; None without any."""
+    rows = [
+        OperatorView(
+            row, row.name or counted(row.names, "other name"), duration(row.ns), duration(row.mean_ns), times(row.count)
+        )
+        for row in diagnosis.host_operators
+    ]
+    return rows or None
+
+
+def _view(row: KernelRow) -> KernelView:
+    short = short_name(row.name) if row.name else counted(row.names, "other name")
+    family = _FAMILIES.get(row.family) or (cause_name(row.family) if row.family else "")
+    return KernelView(
+        row=row,
+        short=short,
+        full=row.name if plain(row.name) != short else "",
+        kind=" · ".join(filter(None, (row.class_, family if family != row.class_ else ""))),
+        ns=duration(row.ns),
+        mean=duration(row.mean_ns),
+        count=times(row.count),
+        above="" if row.above_roof_ns is None else duration(row.above_roof_ns),
+    )
+
+
+CAUSES_SHOWN = 9
+RANKS_SHOWN = 64
+VISIBLE = 0.005
+_LEVELS = (0.005, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A share with the step of the colour scale that it falls in, 0 to 7."""
+
+    share: float
+    level: int
+
+
+@dataclass(frozen=True)
+class HeatSectionRow:
+    """One rank."""
+
+    rank: RankReport
+    late: bool
+    cells: list[Cell]
+    rest: Cell
+
+
+@dataclass(frozen=True)
+class HeatSection:
+    """`causes` are (cause, class), those with most time first; `rest` is what the other causes hold together."""
+
+    causes: list[tuple[str, str]]
+    rows: list[HeatSectionRow]
+    hidden: int
+    devices: list[str]
+
+
+def heat_view(diagnosis: Diagnosis) -> HeatSection | None:
+    """The table; None for a single rank."""
+    if len(diagnosis.ranks) < 2:
+        return None
+    causes = _causes(diagnosis)
+    late = {straggler.rank for straggler in diagnosis.stragglers}
+    shown = sorted(worst_first(diagnosis)[:RANKS_SHOWN], key=lambda rank: rank.rank)
+    return HeatSection(
+        causes=causes,
+        rows=[_row(rank, [cause for cause, _ in causes], rank.rank in late) for rank in shown],
+        hidden=len(diagnosis.ranks) - len(shown),
+        devices=sorted({rank.device for rank in diagnosis.ranks}),
+    )
+
+
+def _causes(diagnosis: Diagnosis) -> list[tuple[str, str]]:
+    """The causes that hold most on any rank."""
+    most: dict[tuple[str, str], float] = defaultdict(float)
+    for rank in diagnosis.ranks:
+        for entry in rank.ledger:
+            most[entry.cause, entry.class_] = max(most[entry.cause, entry.class_], entry.share)
+    ordered = sorted((key for key, share in most.items() if share >= VISIBLE), key=lambda key: -most[key])
+    return ordered[:CAUSES_SHOWN]
+
+
+def _row(rank: RankReport, causes: list[str], late: bool) -> HeatSectionRow:
+    shares = {entry.cause: entry.share for entry in rank.ledger}
+    rest = sum(share for cause, share in shares.items() if cause not in causes)
+    return HeatSectionRow(rank, late, [_cell(shares.get(cause, 0.0)) for cause in causes], _cell(rest))
+
+
+def _cell(share: float) -> Cell:
+    return Cell(share, sum(share >= level for level in _LEVELS))
 
 
 _PLACED: dict[str, PageSection | LeftOut] = {  # in the order of the page; what is not named here comes before the last

@@ -1,22 +1,30 @@
-"""The report as GitHub-flavoured Markdown for a pull request or a language model: short whatever the job."""
+"""The report as GitHub-flavoured Markdown for a pull request or a language model: short whatever the job.
 
-from collections.abc import Collection, Sequence
+The named ranges in Markdown.
+
+The user's functions with their share of Python time, in Markdown, or why they are unknown.
+
+The sections of the document put together under their titles, the long ones behind the answer folded.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 from diagnose.diagnosis import Diagnosis
+from diagnose.errors.defects import netted
 from diagnose.facts import duration, spoken
-from diagnose.report.markdown.chapters import Chapter, put_together
 from diagnose.report.markdown.draft import Draft, blocks
 from diagnose.report.markdown.github import MOST_TOKENS, Inline, Writer, bold, shortened, spaced
 from diagnose.report.markdown.job import job, ranks
-from diagnose.report.markdown.ranges import ranges_table
-from diagnose.report.markdown.user_code import user_code
 from diagnose.report.views.applied import applied_view
 from diagnose.report.views.breakdown import basis, outside_line, rows
 from diagnose.report.views.capacity import capacity_view
 from diagnose.report.views.changes import ChangeView, Full, Headline, captures_view, findings_view, plan_view
 from diagnose.report.views.cost import cost_lines
 from diagnose.report.views.job_words import missing_line
-from diagnose.report.views.sections import LeftOut
+from diagnose.report.views.ranges import OF, idle_line, ranges_view
+from diagnose.report.views.sections import LeftOut, spelled
 from diagnose.report.views.slow_steps import slow_steps_view
 from diagnose.report.views.summary import (
     About,
@@ -27,6 +35,7 @@ from diagnose.report.views.summary import (
     steps_line,
     verdict_view,
 )
+from diagnose.report.views.user_code import user_code_view
 from diagnose.report.views.words import GUARDS, causes_named
 
 _SOURCES = ("read", "lost", "devices", "replay", "diagnose", "command", "files")
@@ -225,6 +234,82 @@ def _provenance(draft: Draft) -> str:
 def _place(source: Sequence[str]) -> int:
     """The order of a source: versions of other software come last."""
     return _SOURCES.index(source[0]) if source[0] in _SOURCES else len(_SOURCES)
+
+
+_HEADS = ("range", "opened by", "count", "time", "share", "GPU work", "idle")
+
+
+def ranges_table(draft: Draft) -> str:
+    """A sentence on the ranges in which the device idles, and a table of the ranges with most time."""
+    rows, to = ranges_view(draft.diagnosis), draft.to
+    if not rows:
+        return ""
+    of = f"Per step; shares are of {OF}, of idle time of the {basis(draft.diagnosis).name}."
+    cells = [(to.code(v.name), v.row.by, v.count, v.time, v.share, v.gpu, v.idle) for v in rows]
+    says = idle_line(draft.diagnosis)
+    return blocks([to.text(f"{says[:1].upper()}{says[1:]}.") if says else "", to.text(of), to.table(_HEADS, cells)])
+
+
+def user_code(draft: Draft) -> str:
+    """A table of the functions with most time."""
+    view, to = user_code_view(draft.diagnosis), draft.to
+    if view is None:
+        return ""
+    if view.unknown:
+        return to.text(f"The lines are unknown: {view.unknown}")
+    cost = f"; {view.cost}" if view.cost else ""
+    listed = [(to.code(each.place), each.share, each.total, each.row.doing) for each in view.functions]
+    table = to.table(("function (hottest line)", "own", "with calls", "doing"), listed)
+    return blocks([to.text(f"In % of {view.of}{cost}."), table])
+
+
+FOLDED_FROM_CHARACTERS = 250
+Body = str | tuple[str, ...]  # blocks, or items of a list that goes on with those of the next section
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """A section of the document under its title, or "" if it continues the section above.
+
+    If it `folds`, it is collapsed when long.
+    """
+
+    title: str
+    write: Callable[[Draft], Body]
+    folds: bool = False
+
+
+def put_together(draft: Draft, sections: Mapping[str, Chapter | LeftOut]) -> str:
+    """The document: each title with all that is written until the next one."""
+    chapters: list[tuple[Chapter, list[Body]]] = []
+    for name, section in sections.items():
+        if isinstance(section, LeftOut):
+            continue
+        if section.title or not chapters:
+            chapters.append((section, []))
+        chapters[-1][1].append(netted(spelled(name), partial(section.write, draft), draft.to.text))
+    return blocks([_chapter(part, _text(bodies, draft.to)) for part, bodies in chapters]) + "\n"
+
+
+def _text(bodies: Iterable[Body], to: Writer) -> str:
+    parts: list[str] = []
+    items: list[str] = []
+    for body in (*bodies, ""):
+        if isinstance(body, tuple):
+            items += body
+            continue
+        parts += [to.items(items), body]
+        items = []
+    return blocks(parts)
+
+
+def _chapter(part: Chapter, text: str) -> str:
+    """The text under its title, or folded behind it."""
+    if not part.title or not text:
+        return text
+    if part.folds and len(text) >= FOLDED_FROM_CHARACTERS:
+        return blocks([f"<details>\n<summary><b>{part.title}</b></summary>", text, "</details>"])
+    return blocks([f"### {part.title}", text])
 
 
 SECTIONS: dict[str, Chapter | LeftOut] = {  # in the order of the document

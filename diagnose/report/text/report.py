@@ -1,15 +1,28 @@
 """The terminal report: verdict, breakdown, ranks, what to change next, what would not help, what could not be
 judged.
+
+The memory estimate as printed.
+
+The longest kernels as printed, or without a GPU the longest operators: how often, how long, what of the step.
+
+Print the named ranges: those of the job in which the device idles; with `details` all of them.
+
+The roofline as printed: a row for each family of kernels, with what it reaches and what bounds it.
+
+Print the user's functions by Python time, with their share of the samples or of the recorded calls.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
+from rich.cells import cell_len
 from rich.console import Console
+from rich.text import Text
 
-from diagnose.diagnosis import Diagnosis
+from diagnose.diagnosis import Diagnosis, KernelRow, OperatorRow, RooflineEntry
 from diagnose.errors.defects import netted
+from diagnose.facts import duration, spoken
 from diagnose.report.text.breakdown import print_breakdown
-from diagnose.report.text.capacity import print_capacity
 from diagnose.report.text.changes import (
     print_findings,
     print_next,
@@ -17,11 +30,9 @@ from diagnose.report.text.changes import (
     print_not_judged,
     print_plan,
 )
+from diagnose.report.text.columns import TextColumn, heads, line, room
 from diagnose.report.text.job import print_job, print_late_ranks, print_missing, print_ranks
-from diagnose.report.text.kernels import print_host_operators, print_kernels
-from diagnose.report.text.page import Extent, Page
-from diagnose.report.text.ranges import print_ranges
-from diagnose.report.text.roofline import print_roofline
+from diagnose.report.text.page import Extent, Page, widest
 from diagnose.report.text.summary import (
     print_applied,
     print_cost,
@@ -33,8 +44,208 @@ from diagnose.report.text.summary import (
     print_verdict,
     verdict_line,
 )
-from diagnose.report.text.user_code import print_user_code
+from diagnose.report.views.breakdown import basis
+from diagnose.report.views.capacity import CapacityTable, capacity_view
+from diagnose.report.views.plain import plain
+from diagnose.report.views.ranges import OF, RangeView, idle_line, ranges_view
 from diagnose.report.views.sections import LeftOut, spelled
+from diagnose.report.views.user_code import FunctionView, user_code_view
+from diagnose.report.views.words import cause_name, counted, short_name, times
+
+
+def print_capacity(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
+    """Print the job's need of device memory by its sizes, as a part of the details."""
+    view = capacity_view(diagnosis)
+    if not extent.details or view is None:
+        return
+    page.entries("memory:", [Text(line) for line in view.lines])
+    for table in view.tables:
+        page.gap()
+        page.hanging(f"{table.caption}:")
+        for row in table.rows:
+            page.hanging(_line(table, row))
+    page.gap()
+
+
+def _line(table: CapacityTable, row: tuple[str, ...]) -> str:
+    """A part with its size; else what the row is about, and each amount with its head."""
+    name, *amounts = row
+    if len(amounts) == 1:
+        return f"{amounts[0]:>10}  {name}"
+    told = (f"{head}: {amount}" for head, amount in zip(table.heads[1:], amounts, strict=True))
+    return f"{name} - {'; '.join(told)}"
+
+
+Row = TypeVar("Row", KernelRow, OperatorRow)
+_FIGURES = (TextColumn("count", 9, least=64), TextColumn("time", 10), TextColumn("share", 9))
+_OF_KERNELS = (
+    *_FIGURES,
+    TextColumn("bound", 14, least=64, is_word=True),
+    TextColumn("operator", 30, least=100, is_word=True),
+)
+_OF_OPERATORS = (*_FIGURES, TextColumn("shapes", 34, least=100, is_word=True))
+
+
+def print_kernels(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
+    """Print as many of the longest kernels by name as requested, or that there are none."""
+    rows = diagnosis.kernels
+    if not extent.kernels or (not rows and diagnosis.host_operators):
+        return
+    if not rows:
+        page.paragraph("no GPU kernels in the counted steps", label="kernels:")
+        page.gap()
+        return
+    of = basis(diagnosis).name
+    about = f"the longest on a typical rank, per step, in % of the {of}; those of several streams can run together"
+    page.paragraph(about, label="kernels:")
+    page.line(Text(line(page, _OF_KERNELS, "kernel", heads(_OF_KERNELS)), "dim"))
+    for row in _named(rows)[: extent.kernels]:
+        cells = _figures(row) | {"bound": row.bound, "operator": plain(row.operator)}
+        page.line(Text(line(page, _OF_KERNELS, short_name(row.name), cells)))
+    _rest(page, rows, extent.kernels)
+
+
+def print_host_operators(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
+    """Print the longest operators, as many as requested of kernels, for jobs with operators and without kernels."""
+    rows, of = diagnosis.host_operators, basis(diagnosis).name
+    if not extent.kernels or not rows:
+        return
+    about = f"no GPU kernels; the longest on a typical rank, per step, in % of the {of}, what each calls left out"
+    page.paragraph(about, label="operators:")
+    page.line(Text(line(page, _OF_OPERATORS, "operator", heads(_OF_OPERATORS)), "dim"))
+    for row in _named(rows)[: extent.kernels]:
+        page.line(Text(line(page, _OF_OPERATORS, plain(row.name), _figures(row) | {"shapes": plain(row.shapes)})))
+    _rest(page, rows, extent.kernels)
+
+
+def _figures(row: KernelRow | OperatorRow) -> dict[str, str]:
+    return {"count": times(row.count), "time": duration(row.ns), "share": spoken(row.share, "share")}
+
+
+def _named(rows: Sequence[Row]) -> list[Row]:
+    return [row for row in rows if row.name]
+
+
+def _rest(page: Page, rows: Sequence[KernelRow | OperatorRow], most: int) -> None:
+    """Print the number of names that are not listed, and their time."""
+    hidden = [row for at, row in enumerate(rows) if at >= most or not row.name]
+    if hidden:
+        names, spent = sum(row.names for row in hidden), sum(row.ns for row in hidden)
+        page.line(Text(f"  +{counted(names, 'name')} with {duration(spent)}", "dim"))
+    page.gap()
+
+
+RANGES_SHOWN = 30
+_ON_HOST = (TextColumn("count", 9, least=64), TextColumn("time", 10), TextColumn("share", 9))
+_ON_DEVICE = (TextColumn("GPU work", 11, least=80), TextColumn("idle", 9, least=64))
+_BY = TextColumn("opened by", 11, least=100, is_word=True)
+
+
+def print_ranges(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
+    """Print one line if the device idles in a range of the job; with `details` every range."""
+    rows, says = ranges_view(diagnosis), idle_line(diagnosis)
+    if rows and extent.details:
+        _listed_ranges(page, diagnosis, rows)
+    elif says:
+        page.paragraph(says, label="ranges:")
+        page.gap()
+
+
+def _listed_ranges(page: Page, diagnosis: Diagnosis, rows: list[RangeView]) -> None:
+    on_device = any(row.gpu for row in rows)
+    idle = f", idle time in % of the {basis(diagnosis).name}" if on_device else ""
+    page.paragraph(f"named ranges of a typical rank, per step, in % of {OF}{idle}; ranges can nest", label="ranges:")
+    columns = (*_ON_HOST, *(_ON_DEVICE if on_device else ()), _BY)
+    page.line(Text(line(page, columns, "range", heads(columns)), "dim"))
+    for row in rows[:RANGES_SHOWN]:
+        of_host = {"count": row.count, "time": row.time, "share": row.share}
+        cells = of_host | {"GPU work": row.gpu, "idle": row.idle, "opened by": row.row.by}
+        page.line(Text(line(page, columns, row.name, cells)))
+    if len(rows) > RANGES_SHOWN:
+        page.line(Text(f"  +{counted(len(rows) - RANGES_SHOWN, 'range')}", "dim"))
+    page.gap()
+
+
+_ROOFLINE: tuple[tuple[str, int, Callable[[RooflineEntry], str]], ...] = (
+    ("ms/step", 9, lambda e: f"{e.ns / 1e6:,.2f}"),
+    ("above", 8, lambda e: "-" if e.above_roof_ns is None else f"{e.above_roof_ns / 1e6:,.2f}"),
+    ("TFLOP/s", 9, lambda e: _figure(e.tflops, 1)),
+    ("GB/s", 8, lambda e: _figure(e.gbs, 0)),
+    ("FLOP/B", 8, lambda e: _figure(e.intensity if e.flops else None, 1)),
+)
+_LONGEST = 60
+_OPERATORS_SHOWN = 12
+_LEGEND = "; above: ms more than FLOPs at the peak or the least bytes at full bandwidth take"
+_NARROW = 80  # cells below which rates per byte are left out
+
+
+def print_roofline(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
+    """The families by time, then the longest operators; "above" is time above the roof. Only a part of the details."""
+    if not (extent.details and diagnosis.roofline):
+        return
+    known = any(entry.bytes is not None for entry in diagnosis.roofline)
+    about = f"of the first rank, per step{_LEGEND}" if known else "operators have no shapes"
+    page.paragraph(f"kernels {about}", label="roofline:")
+    _table(page, diagnosis.roofline, _family)
+    page.gap()
+    if diagnosis.operators:
+        page.paragraph("those whose kernels take longest, by argument sizes", label="operators:")
+        _table(page, diagnosis.operators[:_OPERATORS_SHOWN], lambda e: plain(f"{e.family} {e.precision}"))
+        page.gap()
+
+
+def _table(page: Page, entries: Sequence[RooflineEntry], name: Callable[[RooflineEntry], str]) -> None:
+    columns = _ROOFLINE if page.width >= _NARROW else _ROOFLINE[:3]
+    room = page.width - sum(wide for _, wide, _ in columns) - 16
+    width = min(max(widest([name(e) for e in entries], _LONGEST), 12), max(room, 12))
+    page.line(Text("  " + " " * width + "".join(f"{head:>{wide}}" for head, wide, _ in columns) + "  bound", "dim"))
+    for entry in entries:
+        cells = "".join(f"{show(entry):>{wide}}" for _, wide, show in columns)
+        page.line(Text.assemble("  ", page.fitted(name(entry), width), cells, f"  {entry.bound}"))
+        if entry.note:
+            page.hanging(Text(plain(entry.note), "dim"), left=4)
+
+
+def _family(entry: RooflineEntry) -> str:
+    parts = (cause_name(entry.family), entry.precision, entry.direction)
+    return plain(" ".join(part for part in parts if part))
+
+
+def _figure(value: float | None, digits: int) -> str:
+    return "-" if value is None else f"{value:,.{digits}f}"
+
+
+SHOWN, SHOWN_IN_DETAIL = 5, 30
+_FUNCTIONS = (
+    TextColumn("own", 9),
+    TextColumn("with calls", 12, least=64),
+    TextColumn("doing", 13, least=50, is_word=True),
+)
+
+
+def print_user_code(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
+    """Print the user's functions, with `details` or if the host bounds the step."""
+    view = user_code_view(diagnosis)
+    if view is None or not (extent.details or diagnosis.verdict.class_ == "host-bound"):
+        return
+    if view.unknown:
+        page.paragraph(f"where it is, is unknown: {view.unknown}", label="python:")
+    else:
+        cost = f"; {view.cost}" if view.cost else ""
+        page.paragraph(f"where it is, in % of {view.of}{cost}", label="python:")
+        _listed_functions(page, view.functions, SHOWN_IN_DETAIL if extent.details else SHOWN)
+    page.gap()
+
+
+def _listed_functions(page: Page, functions: Sequence[FunctionView], most: int) -> None:
+    page.line(Text(line(page, _FUNCTIONS, "function (hottest line)", heads(_FUNCTIONS)), "dim"))
+    for each in functions[:most]:
+        cells = {"own": each.share, "with calls": each.total, "doing": each.row.doing}
+        fits = cell_len(each.place) <= room(page, _FUNCTIONS)
+        page.line(Text(line(page, _FUNCTIONS, each.place if fits else each.in_file, cells)))
+    if len(functions) > most:
+        page.line(Text(f"  +{counted(len(functions) - most, 'function')}", "dim"))
+
 
 SECTIONS: dict[str, Callable[[Page, Diagnosis, Extent], None] | LeftOut] = {
     "verdict": print_verdict,

@@ -15,15 +15,14 @@ from diagnose.arrays import Array, Ints, Mask
 from diagnose.errors import UserError
 from diagnose.trace.builder import DTYPES, Interner, Names, growing
 from diagnose.trace.checks import without_impossible_events
-from diagnose.trace.columns import ABSENT, Collectives, ReadingLoss, Trace
+from diagnose.trace.columns import ABSENT, NSIGHT, Collectives, ReadingLoss, Trace
 from diagnose.trace.merged import pids_of_rank
-from diagnose.trace.nsight.about import metadata_of
-from diagnose.trace.nsight.database import Database
-from diagnose.trace.nsight.device_tables import device_rows
+from diagnose.trace.nsight import names
+from diagnose.trace.nsight.database import MISSING, Database
+from diagnose.trace.nsight.device_tables import device_rows, kernel_name_column
 from diagnose.trace.nsight.exports import is_export
-from diagnose.trace.nsight.host_tables import host_rows, texts_of
-from diagnose.trace.nsight.processes import ExportedProcesses, processes_of
-from diagnose.trace.nsight.rows import EventRows
+from diagnose.trace.nsight.processes import CALLS, KERNELS, RANGES, ExportedProcesses, pids, processes_of, tids
+from diagnose.trace.nsight.rows import UNNAMED, EventRows, spelled
 from diagnose.trace.source import Watch
 
 _LATEST_NS = 1 << 62
@@ -160,3 +159,99 @@ def _interned(table: Interner, texts: Any) -> Array:
 
 _NONE = np.zeros(0, np.int64)
 _NO_CALLS = Collectives(_NONE, (), (), (), _NONE, _NONE, _NONE, _NONE, (), _NONE, _NONE)
+# An export's data about its machine and itself, under the names of a torch trace's top-level keys.
+
+_DEVICES = "TARGET_INFO_GPU"
+_OF_DEVICE = {"totalGlobalMem": "totalMemory", "numSms": "smCount", "computeMajor": "computeMajor"}
+_MOST = {"totalGlobalMem": 1 << 50, "numSms": 1 << 16, "computeMajor": 1 << 10}
+_MOST_DEVICES = 1024
+_START, _EPOCH = "TARGET_INFO_SESSION_START_TIME", "utcEpochNs"
+
+
+def metadata_of(database: Database) -> dict[str, Any]:
+    """The devices, when time 0 was, and that Nsight Systems recorded it."""
+    metadata: dict[str, Any] = {NSIGHT: True}
+    if devices := _devices(database):
+        metadata["deviceProperties"] = devices
+    epochs = [int(ns) for rows in database.integers(_START, (_EPOCH,)) for ns in rows[:, 0] if 0 < ns < _LATEST_NS]
+    if len(epochs) == 1:  # an export of several machines has several
+        metadata["baseTimeNanoseconds"] = epochs[0]
+    return metadata
+
+
+def _devices(database: Database) -> list[dict[str, Any]]:
+    """The GPUs in the order of the table; a device id counts CUDA's devices if the table has their numbers."""
+    found: list[dict[str, Any]] = []
+    wanted = ("id", "cuDevice", *_OF_DEVICE.values())
+    for rows, told in database.texts(_DEVICES, wanted, "name"):
+        for row, name in zip(rows, told, strict=True):
+            if name and len(found) < _MOST_DEVICES:
+                found.append(_device(row, name))
+    return found
+
+
+def _device(row: Ints, name: str) -> dict[str, Any]:
+    number, of_cuda, *sizes = row.tolist()
+    device: dict[str, Any] = {"name": name}
+    if (known := number if of_cuda == MISSING else of_cuda) != MISSING and 0 <= known < 1 << 16:
+        device["id"] = known
+    for key, value in zip(_OF_DEVICE, sizes, strict=True):
+        if 0 < value <= _MOST[key]:
+            device[key] = value
+    return device
+
+
+# Activity of the host in the tables of an export: calls of CUDA, and ranges of NVTX.
+
+_TEXTS = "StringIds"
+_ALL = ("start", "end", "globalTid")
+_RANGE_TYPES = (MISSING, 59, 60, 70, 71)  # pushed and popped, or started and ended; others are marks and definitions
+_OPERATOR, _RANGE = 0, 1
+
+
+def texts_of(database: Database) -> dict[int, str]:
+    """The texts that names of events refer to; an export holds many more."""
+    wanted: set[int] = set()
+    for table, column in ((KERNELS, kernel_name_column(database)), (CALLS, "nameId"), (RANGES, "textId")):
+        for rows in database.integers(table, (column,)):
+            wanted.update(np.unique(rows).tolist())
+    found: dict[int, str] = {}
+    for rows, told in database.texts(_TEXTS, ("id",), "value"):
+        for number, text in zip(rows[:, 0].tolist(), told, strict=True):
+            if text is not None and number in wanted:
+                found[number] = text
+    return found
+
+
+def host_rows(database: Database, processes: ExportedProcesses, texts: Mapping[int, str]) -> Iterator[EventRows]:
+    """The calls of CUDA, then the ranges."""
+    for block, told in database.texts(CALLS, (*_ALL, "correlationId", "nameId"), "nameId"):
+        called, which = spelled(block[:, 4], told, texts, names.call)
+        runtime = np.array([names.is_runtime(name) for name in called], bool)
+        others = {"correlation": np.maximum(block[:, 3], ABSENT)}
+        cats = ("cuda_driver", "cuda_runtime")
+        yield _rows(block, processes, (called, which), (cats, runtime[which].astype(np.int64)), others)
+    for block, told in database.texts(RANGES, (*_ALL, "textId", "eventType"), "text"):
+        ended = np.isin(block[:, 4], _RANGE_TYPES) & (block[:, 1] != MISSING)
+        yield _ranges(block[ended], [told[at] for at in np.flatnonzero(ended).tolist()], processes, texts)
+
+
+def _ranges(block: Ints, told: list[str | None], processes: ExportedProcesses, texts: Mapping[int, str]) -> EventRows:
+    numbers = Interner()
+    name, cat = np.zeros(len(block), np.int64), np.full(len(block), _RANGE)
+    for at, (text, number) in enumerate(zip(told, block[:, 3].tolist(), strict=True)):
+        said = text if text is not None else texts.get(number, UNNAMED)
+        name[at] = numbers[names.range_name(said)]
+        cat[at] = _OPERATOR if names.is_operator(said) else _RANGE
+    return _rows(block, processes, (list(numbers), name), (("cpu_op", "user_annotation"), cat), {})
+
+
+def _rows(
+    block: Ints,
+    processes: ExportedProcesses,
+    about: tuple[list[str], Ints],
+    kind: tuple[tuple[str, ...], Ints],
+    others: Mapping[str, Ints],
+) -> EventRows:
+    begin, end, ids = block[:, :3].T
+    return EventRows(begin, end, processes.owners(ids), pids(ids), tids(ids), *about, *kind, others)

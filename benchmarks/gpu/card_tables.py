@@ -142,7 +142,7 @@ def paths(calls: Sequence[Call]) -> str:
     for name, told in part(calls, "cuda-paths").items():
         if isinstance(told, dict):
             value = told["value"] if isinstance(told["value"], dict) else {}
-            good = "failed" not in value and value.get("code") in (None, 0)
+            good = "failed" not in value and value.get("code", 0) == 0
             said = value.get("failed") or ", ".join(filter(None, (value.get("class"), value.get("next"))))
             rows.append([name, mark(good), said or "-", number(told["s"])])
     return table(("path", "ended well", "what was told", "s"), rows)

@@ -167,7 +167,7 @@ def job(code: str, *options: str, env: dict[str, str] | None = None) -> dict[str
     (folder / "job.py").write_text(code)
     asked = ("--no-ledger", "--out", str(folder / "b"), "--json", str(folder / "d.json"), *options)
     words = [*DIAGNOSE, "run", *asked, "--", sys.executable, str(folder / "job.py")]
-    done = ran(words, min(60, max(left_s(), 10)), env=env)
+    done = ran(words, min(150 if TINY else 60, max(left_s(), 10)), env=env)
     told: dict[str, Any] = {"code": done["code"], "out": done["out"][-1200:], "err": done["err"][-1200:]}
     told["files"] = sorted(path.name for path in folder.glob("b*/*"))
     if (folder / "d.json").is_file():

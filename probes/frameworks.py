@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Target:
-    """What takes settings in a patch.
+    """A place that takes settings in a patch.
 
     Attributes:
         name: of the target, in patches and in `data/settings.toml`.
@@ -31,7 +31,7 @@ class Target:
 
 
 class Framework:
-    """What may run a training loop.
+    """A framework that may run a training loop, or the bare loop.
 
     Attributes:
         name: in the record, in facts and in rules.
@@ -48,7 +48,7 @@ class Framework:
         wrapper: the target that hands settings on to DistributedDataParallel.
         has_own_words: whether rules name settings as it does.
         has_plain_samplers: whether its samplers draw the same if they are asked ahead of time.
-        unrecorded: what no record tells of the memory of its jobs.
+        unrecorded: what no record holds about the memory of its jobs.
     """
 
     def __init__(
@@ -184,7 +184,7 @@ def named(name: str) -> Framework:
 
 
 def targets() -> "dict[str, Target]":
-    """What takes settings of any framework, by name."""
+    """The places that take settings of any framework, by name."""
     return {target.name: target for each in FRAMEWORKS for target in each.targets}
 
 

@@ -1,4 +1,4 @@
-"""What `diagnose run` and the processes of a job agree on: variables, names of files, defaults.
+"""The terms that `diagnose run` and the processes of a job agree on: variables, names of files, defaults.
 
 The parent, the probes and the analysis read it, and so does the start-up file in every Python process of a job. So it
 imports nothing that an interpreter has not loaded at its start, and keeps to the syntax of Python 3.9.

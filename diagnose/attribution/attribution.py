@@ -60,7 +60,7 @@ class Attribution(msgspec.Struct, frozen=True, dict=True):
         return int((self.windows[:, 1] - self.windows[:, 0]).sum())
 
     def share(self, ns: float) -> float:
-        """So long, as a share of the counted steps."""
+        """The length as a share of the counted steps."""
         return share(ns, self.total_ns) or 0.0
 
     def ns(self) -> dict[str, int]:

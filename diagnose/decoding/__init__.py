@@ -186,7 +186,7 @@ def each(kind: Kind) -> Kind:
 
 
 def table(fields: Mapping[str, Kind], *, optional: Collection[str] = (), open_to_others: bool = False) -> Kind:
-    """An object with these fields, null where they are; others hold plain values, at most.
+    """An object with these fields, null if nothing is there; others hold plain values, at most.
 
     All fields but the `optional` ones are written, and others only if it is `open_to_others`.
     """

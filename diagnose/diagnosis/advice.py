@@ -63,8 +63,8 @@ class Patch(msgspec.Struct, frozen=True, kw_only=True):
     from_pretrained), dataloader, ddp and optimizer (of torch), what other training frameworks take settings with, such
     as accelerator or ds_config (keys of a JSON file, joined by points), and code, whose values are lines to type.
     `install` are commands that bring what the change needs and is not known to be there. `by_run` is what `diagnose run
-    --apply` sets in the place of lines to type, by target and key; empty where no run can. `typed_because` says why a
-    run of this job would refuse the change, which can be typed; empty where none would.
+    --apply` sets in the place of lines to type, by target and key; empty if no run can. `typed_because` says why a
+    run of this job would refuse the change, which can be typed; empty if none would.
     """
 
     target: str

@@ -1,4 +1,4 @@
-"""What of the communication something hides, by unions of intervals."""
+"""The communication that other work hides, by unions of intervals."""
 
 from diagnose import intervals as iv
 from diagnose.formulas import share

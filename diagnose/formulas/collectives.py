@@ -1,4 +1,4 @@
-"""Collective communication: bytes on the wire, bandwidth, and waiting told from transfer."""
+"""Collective communication: bytes on the wire, bandwidth, and the split of waiting and transfer."""
 
 import numpy as np
 

@@ -48,7 +48,7 @@ def outliers(values: Array, least_factor: float, deviations: float) -> Mask:
 
 
 def t_quantile(beyond: float, freedom: float) -> float:
-    """What Student's t exceeds with the probability `beyond`, at most a half, at any degrees of freedom from 1 on.
+    """The value that Student's t exceeds with the probability `beyond`, at most a half, at any degrees of freedom from 1 on.
 
     The probability of |t| at most sqrt(freedom) tan(a) is the integral of cos^(freedom - 1) from 0 to a, times a
     constant. It bends downwards, so that Newton's method climbs from 0 to the angle without passing it.
@@ -220,5 +220,5 @@ def generator() -> np.random.Generator:
 
 
 def draws_of(count: int, draws: int = DRAWS, size: int | None = None) -> Ints:
-    """Which of so many each draw takes, as many as there are if no size is given: shape (draws, size)."""
+    """The items that each draw takes, as many as there are if no size is given: shape (draws, size)."""
     return generator().integers(0, count, (draws, count if size is None else size))

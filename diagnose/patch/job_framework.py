@@ -81,18 +81,18 @@ def _setting(name: str, table: dict[str, Any]) -> Setting:
 
 
 class JobFramework(msgspec.Struct, frozen=True):
-    """What runs the training loop, by its name ("" if it is not known), and the facts of the job."""
+    """The runner of the training loop, by its name ("" if it is not known), and the facts of the job."""
 
     loop: str
     facts: Facts
 
     def __post_init__(self) -> None:
-        """A name that is none of a framework is a defect: it would be told PyTorch's own words."""
+        """A name that is none of a framework is a defect: it would get PyTorch's own words."""
         named(self.loop or BARE_LOOP.name)
 
     @property
     def framework(self) -> Framework:
-        """What runs the loop; if that is not known, a bare loop, since PyTorch's own words hold for all."""
+        """The runner of the loop; if that is not known, a bare loop, since PyTorch's own words hold for all."""
         return named(self.loop or BARE_LOOP.name)
 
     def patch(self, patch: Patch) -> Patch | None:

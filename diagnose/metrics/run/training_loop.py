@@ -15,7 +15,7 @@ _UNTOLD = Unknown("the trace does not say what runs the training loop", DIAGNOSE
 
 @metric("text", needs_gpu=False)
 def training_loop(m: Measured) -> Value:
-    """What runs the training loop: a framework, such as "transformers Trainer" or "Lightning", or "bare loop".
+    """The runner of the training loop: a framework, such as "transformers Trainer" or "Lightning", or "bare loop".
 
     By the record, else by the names of ranges and Python functions: the first that is there, since each may use those
     after it.
@@ -43,7 +43,7 @@ def _recorded(name: str) -> Value:
 
 @cache
 def _marks() -> tuple[tuple[Framework, re.Pattern[str]], ...]:
-    """What names in a trace show that a framework runs the loop: its ranges, and functions of its modules.
+    """The names in a trace that show that a framework runs the loop: its ranges, and functions of its modules.
 
     A function has to run: an import runs the module alone.
     """

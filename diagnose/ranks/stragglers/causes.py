@@ -82,7 +82,7 @@ def with_reason(
         lateness: how far each rank is behind, for its causes.
         ns: how far the rank is behind in each step in which it is late, shape (steps, causes).
         waited_ns: what each other rank waits for it in such a step.
-        tokens: what all-to-alls brought its experts, over the other ranks'; None where it is not known.
+        tokens: what all-to-alls brought its experts, over the other ranks'; None if it is not known.
     """
     mean = ns.mean(axis=0)
     more = {c: int(n) for c, n in zip(lateness.causes, mean.tolist(), strict=True) if n >= 1}

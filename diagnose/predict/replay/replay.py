@@ -12,7 +12,7 @@ from diagnose.predict.replay.change import Change
 from diagnose.predict.replay.costs import check_aligned, costs_of
 from diagnose.predict.replay.engine import period_ns
 from diagnose.predict.replay.host_ledger import HostLedger
-from diagnose.predict.replay.host_speeds import SLOWEST_PROFILER, HostSpeeds, Recorded, speeds_that_fit
+from diagnose.predict.replay.host_speeds import SLOWEST_PROFILER, HostSpeeds, Recorded, likely_speeds, speeds_that_fit
 from diagnose.predict.replay.items import Items, items_of
 from diagnose.timeline import Timeline
 from diagnose.timeline.steps import host_steps
@@ -125,10 +125,32 @@ def host_speeds_for(
         unprofiled_step_ns: the step without the profiler.
         told_ns: time of causes in that step, where something else told it.
     """
-    known = {cause: ns / replay.recorded[cause].ns for cause, ns in (told_ns or {}).items() if cause in replay.recorded}
+    known = _told_speeds(replay, told_ns or {})
     fastest = replay.step_ns(Change(host_speeds=HostSpeeds(SLOWEST_PROFILER, known)))
     wanted = max(unprofiled_step_ns, fastest * (1 + DEVICE_BOUND_SHARE))
     return speeds_that_fit(replay.recorded, known, lambda speeds: replay.step_ns(Change(host_speeds=speeds)) <= wanted)
+
+
+def likely_host_speeds_for(
+    replay: Replay, slowest: HostSpeeds, told_ns: Mapping[str, float] | None = None
+) -> HostSpeeds:
+    """Factors on host time that are likely, at which the unchanged replay takes as long as at the `slowest` ones.
+
+    Args:
+        replay: the profiled steps.
+        slowest: what `host_speeds_for` reads from the steps without the profiler, 1.0 where these are hidden.
+        told_ns: time of causes in a step without the profiler, where something else told it.
+    """
+    enough = (1 - DEVICE_BOUND_SHARE) * replay.step_ns(Change(host_speeds=slowest))
+
+    def fits(speeds: HostSpeeds) -> bool:
+        return replay.step_ns(Change(host_speeds=speeds)) >= enough
+
+    return likely_speeds(replay.recorded, slowest, _told_speeds(replay, told_ns or {}), fits)
+
+
+def _told_speeds(replay: Replay, told_ns: Mapping[str, float]) -> dict[str, float]:
+    return {cause: ns / replay.recorded[cause].ns for cause, ns in told_ns.items() if cause in replay.recorded}
 
 
 def _mostly_linked(timeline: Timeline, activity: Ints) -> bool:

@@ -22,8 +22,8 @@ class Weight(msgspec.Struct, frozen=True):
 
     `yields_to` are the rules that fired and that exclude its own: where one of them promises more, severity gives
     no precedence, since both speak of the same time.
-    `gentler` are, of a change of numerics that is for information, the rules that fired and leave numerics alone: such
-    a change is an option, and no fault of the job. Only the severe ones may take more effort than it.
+    `gentler` are, of a change of numerics that is for information or makes the batch larger, the rules that fired,
+    leave numerics alone and come first if they pay.
     """
 
     severity: str = "info"

@@ -20,6 +20,11 @@ _LEAST_MALLOCS = 10  # of a step: a warm cache asks for none, a growing one for 
 _OF_LAUNCHES, _OF_TENSORS = 0.3, 0.5  # most operators outside the optimizer make a tensor for what they launch
 
 
+def frees_per_step(m: Measured) -> float:
+    """Calls in a step that give device memory back to the driver."""
+    return _calls_per_step(m, _FREE)
+
+
 def _calls_per_step(m: Measured, pattern: str) -> float:
     return _per_step(m, m.timeline.rows_matching(pattern, *RUNTIME))
 

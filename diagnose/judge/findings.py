@@ -45,7 +45,9 @@ def _gentler(rule: Rule, judgement: Judgement, fired: Iterable[tuple[Rule, Judge
     if not rule.numerics:
         return frozenset()
     most = EFFORTS.index(rule.effort)
-    gentle = [(other, EFFORTS.index(other.effort) <= most, found.answer) for other, found in fired if not other.numerics]
+    gentle = [
+        (other, EFFORTS.index(other.effort) <= most, found.answer) for other, found in fired if not other.numerics
+    ]
     if judgement.answer == "info":
         return frozenset(other.id for other, easy, answer in gentle if easy or answer != "info")
     if rule.remedy is None or rule.remedy.batch is None:

@@ -37,7 +37,8 @@ class Timeline(Derived):
     `launches` are those that run: the ones of `captures`, where graphs are captured, do not. `unknown_device` counts
     the events in categories of other devices than CUDA's and ROCm's, where no activity of a known category ran: one
     whose kernels are in Kineto's own words, as XPU's, is accounted like any other. `clock_shift_ns` is by how much
-    later each activity is than the file has it, where the device's clock is behind the host's.
+    later each activity is than the file has it, where the device's clock is behind the host's. `python_is_sampled` if
+    samples of the stack say that Python runs where the trace shows nothing of the host for long.
     """
 
     trace: Trace
@@ -51,6 +52,7 @@ class Timeline(Derived):
     captures: GraphCaptures = field(default_factory=lambda: GraphCaptures({}))
     unknown_device: Mapping[str, int] = field(default_factory=dict)
     clock_shift_ns: Ints | None = None
+    python_is_sampled: bool = False
 
     @cached_property
     def other_gpus(self) -> OtherGpus:

@@ -7,6 +7,8 @@ from typing import Any
 from diagnose.decoding import entries
 from diagnose.trace.record import CaptureRecord
 
+FEWEST_SAMPLES = 50  # a share of a half is then known to a seventh of the whole
+
 
 @dataclass(frozen=True)
 class Frame:
@@ -58,6 +60,15 @@ class StackSamples:
     stacks: tuple[Stack, ...]
     workers: tuple[Stack, ...] = ()
     why_none: str = ""
+
+
+def own_code_share(samples: StackSamples | None) -> float:
+    """Share of the samples in code of the user's that is no part of loading, of the model or of the optimizer; 0.0
+    where too few were taken.
+    """
+    if samples is None or samples.samples < FEWEST_SAMPLES:
+        return 0.0
+    return sum(stack.samples for stack in samples.stacks if stack.frames and stack.doing == "step") / samples.samples
 
 
 def stack_samples(record: CaptureRecord) -> StackSamples | None:

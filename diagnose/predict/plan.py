@@ -37,8 +37,11 @@ class Weight(msgspec.Struct, frozen=True):
         return max(promised, default=_to_compare(None)) > _to_compare(gain)
 
     def leads(self, gain: Speedup | None) -> bool:
-        """Whether the fault is critical, and its cure pays, or may pay where the fault is of what bounds the step."""
-        if gain is None or self.severity != "critical":
+        """Whether the fault is critical, and its cure pays, or may pay where the fault is of what bounds the step.
+
+        A cure that may slow the step down leads nothing.
+        """
+        if gain is None or self.severity != "critical" or gain[0] < 1:
             return False
         return gain[0] >= WORTH_PLANNING or (self.bounds_step and pays(gain))
 

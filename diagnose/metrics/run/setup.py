@@ -78,7 +78,7 @@ def precision(m: Measured) -> Value:
 
 @metric("flag", needs_gpu=False)
 def gradient_checkpointing(m: Measured) -> Value:
-    """Whether activations are recomputed in the backward pass: the model says so, or kernels of a forward pass run there.
+    """Whether activations are recomputed in the backward pass: the model says so, or a forward pass runs there.
 
     A loop that calls torch.utils.checkpoint itself sets no flag of the model.
     """

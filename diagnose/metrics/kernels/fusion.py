@@ -24,7 +24,7 @@ from diagnose.metrics.unknowns import NO_SHAPES
 
 FASTEST = 0.73  # of the peak, what fused attention reaches at best: FlashAttention-2 on A100 (Dao 2023)
 SLOWEST = 0.30  # of the peak: short texts with a mask
-LEAST_OF_LOSS, MOST_OF_LOSS = (0.11, 0.75), (0.15, 1.25)  # of a pass and of the chunks: four measured jobs lie between
+LEAST_OF_LOSS, MOST_OF_LOSS = (0.11, 0.75), (0.15, 1.25)  # of a pass and of the chunks; four measured jobs lie within
 CAUSAL = 0.5  # of the scores
 RECOMPUTED = 7 / 6  # products of a fused step over those of an unfused one: scores are computed again going backward
 _NONE_FUSIBLE = Unknown("no kernel ran that a compiler fuses", nothing_helps("nothing would gain"))
@@ -112,13 +112,13 @@ def _fused_loss(m: Measured, pass_share: float, times: float) -> Value:
     if flops is None or memory is None:
         return Unknown(m.device.achievable_matrix_flops_source, analysis_option("--peak-tflops"))
     heads = [
-        (sizes[-3:], operator.calls)
+        ((sizes[-3], sizes[-2], sizes[-1]), operator.calls)
         for operator in launching(m).signatures
         if operator.name in PRODUCTS and len(sizes := product_sizes(operator)) >= 3 and sizes[-1] in vocabulary
     ]
     if not heads:
         return NO_SHAPES
-    extra = sum(calls * chunked_extra_s(*sizes, flops, memory) for sizes, calls in heads)
+    extra = sum(calls * chunked_extra_s(rows, inner, width, flops, memory) for (rows, inner, width), calls in heads)
     return pass_share + times * extra / (int(m.own_time[kernels].sum()) / 1e9)
 
 

@@ -91,7 +91,7 @@ def most_fused_attention_left_share(m: Measured) -> Value:
 
 @metric("share", "the time of the unfused loss")
 def least_fused_loss_left_share(m: Measured) -> Value:
-    """What Liger's fused loss leaves of it at least: each logit's bytes once, and three quarters of what chunks cost by their sizes."""
+    """What Liger's fused loss leaves of it at least: the logits' bytes once, and most of the chunks' cost."""
     return _fused_loss(m, *LEAST_OF_LOSS)
 
 

@@ -74,7 +74,7 @@ class Predictor:
     @cached_property
     def _likely_host_speeds(self) -> HostSpeeds:
         """The host without the profiler in the best case: no slower than `host_speeds`, which a busy device hides."""
-        if not (self.measured.timeline.has_gpu and self.replay.valid):
+        if not (self._unprofiled_ns and self.measured.timeline.has_gpu and self.replay.valid):
             return self.host_speeds
         return likely_host_speeds_for(self.replay, self.host_speeds)
 

@@ -8,6 +8,7 @@ import msgspec
 
 from diagnose.arrays import Labels
 from diagnose.attribution.attribution import Attribution, attribute
+from diagnose.attribution.leading import NEAR
 from diagnose.errors import WrongUsage
 from diagnose.errors.defects import netted
 from diagnose.hardware.named import properties_of
@@ -22,6 +23,9 @@ from diagnose.trace.distortion import overhead_of
 from diagnose.trace.readings import clock_of
 from diagnose.trace.record import CaptureRecord, record_beside
 from diagnose.trace.refused import refused_by
+from diagnose.trace.stacks import own_code_share, stack_samples
+
+_TOLD = 0.5  # of the untraced time
 
 
 class RankAnalysis(msgspec.Struct, frozen=True):
@@ -93,7 +97,19 @@ def _analysis(timeline: Timeline, settings: Settings) -> RankAnalysis:
         timeline.trace.loss.count(kind)
     roofline = netted("roofline", lambda: roofline_of(timeline, device_of(timeline, settings, record)), _unjudged)
     class_ = Labels.all_alike("", len(timeline.gpu)) if roofline is None else roofline.class_
-    return RankAnalysis(timeline, record, roofline, attribute(timeline, class_))
+    attribution = attribute(timeline, class_)
+    if _samples_tell(record, attribution):
+        timeline = replace(timeline, python_is_sampled=True)
+        attribution = attribute(timeline, class_)
+    return RankAnalysis(timeline, record, roofline, attribution)
+
+
+def _samples_tell(record: CaptureRecord, attribution: Attribution) -> bool:
+    """Whether the stack samples of steps without the profiler account for half of the untraced time, or more, as code
+    of the user's loop.
+    """
+    untraced = attribution.ns().get("untraced", 0) / max(attribution.total_ns, 1)
+    return untraced > NEAR and own_code_share(stack_samples(record)) >= _TOLD * untraced
 
 
 def _captured_s(timeline: Timeline) -> tuple[float, float] | None:

@@ -58,7 +58,7 @@ def idle_causes(timeline: Timeline, idle: Intervals, busy: Intervals) -> Iterato
         painted = iv.intersect(waiting, pieces)
         waiting = iv.subtract(waiting, painted)
         yield host.observed(cause), painted
-    untraced = iv.longer_than(waiting, PYTHON_HOLE_NS)
+    untraced = untraced_of(timeline, waiting)
     yield host.observed("python"), iv.subtract(waiting, untraced)
     yield "untraced", untraced
     yield "launch-latency", latency
@@ -66,6 +66,14 @@ def idle_causes(timeline: Timeline, idle: Intervals, busy: Intervals) -> Iterato
     elsewhere = timeline.other_gpus.busy
     yield OTHER_GPU, iv.intersect(queued, elsewhere)
     yield "queued-on-idle-device", iv.subtract(queued, elsewhere)
+
+
+def untraced_of(timeline: Timeline, waiting: Intervals) -> Intervals:
+    """What of the time that nothing on the host explains is too long for the Python between two operators.
+
+    Nothing is, if samples of the stack say that the training thread runs Python there.
+    """
+    return iv.EMPTY if timeline.python_is_sampled else iv.longer_than(waiting, PYTHON_HOLE_NS)
 
 
 def _cut_at_launch(timeline: Timeline, idle: Intervals) -> tuple[Intervals, Intervals, Intervals, Intervals]:

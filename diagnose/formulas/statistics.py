@@ -48,7 +48,7 @@ def outliers(values: Array, least_factor: float, deviations: float) -> Mask:
 
 
 def t_quantile(beyond: float, freedom: float) -> float:
-    """The value that Student's t exceeds with the probability `beyond`, at most a half, at 1 or more degrees of freedom.
+    """The value that Student's t exceeds with the probability `beyond`, at most a half; `freedom` is at least 1.
 
     The probability of |t| at most sqrt(freedom) tan(a) is the integral of cos^(freedom - 1) from 0 to a, times a
     constant. It bends downwards, so that Newton's method climbs from 0 to the angle without passing it.

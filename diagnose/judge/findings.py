@@ -29,20 +29,30 @@ def weights_of(judged: Judged, bound_by: VerdictClass) -> dict[str, Weight]:
             severity=judgement.answer,
             bounds_step=bound_by == f"{rule.class_}-bound",
             yields_to=excluded_by[rule.id],
-            gentler=_gentler(rule, fired) if rule.numerics and judgement.answer == "info" else frozenset(),
+            gentler=_gentler(rule, judgement, fired),
         )
         for rule, judgement in fired
     }
 
 
-def _gentler(rule: Rule, fired: Iterable[tuple[Rule, Judgement]]) -> frozenset[str]:
-    """The fired rules whose changes leave numerics alone; if they are for information, only those of no more effort."""
+def _gentler(rule: Rule, judgement: Judgement, fired: Iterable[tuple[Rule, Judgement]]) -> frozenset[str]:
+    """The fired rules whose changes leave numerics alone and come before the rule's own, which alters them.
+
+    A change for information comes after the cure of every fault, and after what is for information and takes no more
+    effort. A larger batch, however much memory is free, comes after the cures of faults that take no more effort: it
+    changes what is trained, and hides a fault instead of curing it.
+    """
+    if not rule.numerics:
+        return frozenset()
     most = EFFORTS.index(rule.effort)
-    return frozenset(
-        other.id
-        for other, judgement in fired
-        if not other.numerics and (judgement.answer != "info" or EFFORTS.index(other.effort) <= most)
-    )
+    gentle = [
+        (other, EFFORTS.index(other.effort) <= most, found.answer) for other, found in fired if not other.numerics
+    ]
+    if judgement.answer == "info":
+        return frozenset(other.id for other, easy, answer in gentle if easy or answer != "info")
+    if rule.remedy is None or rule.remedy.batch is None:
+        return frozenset()
+    return frozenset(other.id for other, easy, answer in gentle if easy and answer != "info")
 
 
 def findings_of(

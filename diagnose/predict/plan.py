@@ -21,9 +21,8 @@ class Weight(msgspec.Struct, frozen=True):
     """How much a fault matters apart from its predicted gain: its severity, and whether its class bounds the step.
 
     `yields_to` are the fired rules that exclude its own: if one of them is predicted to gain more, severity gives no
-    precedence, since both are about the same time. `gentler`, for a change of numerics that is for information, are the
-    fired rules that leave numerics alone: such a change is an option and not a fault of the job. Only severe ones may
-    take more effort than it.
+    precedence, since both are about the same time. `gentler`, for a change of numerics that is for information or makes
+    the batch larger, are the fired rules that leave numerics alone and come first if they pay.
     """
 
     severity: str = "info"
@@ -37,8 +36,11 @@ class Weight(msgspec.Struct, frozen=True):
         return max(promised, default=_to_compare(None)) > _to_compare(gain)
 
     def leads(self, gain: Speedup | None) -> bool:
-        """Whether the fault is critical, and its cure pays, or may pay if the fault's class bounds the step."""
-        if gain is None or self.severity != "critical":
+        """Whether the fault is critical, and its cure pays, or may pay if the fault's class bounds the step.
+
+        A cure that may slow the step down leads nothing.
+        """
+        if gain is None or self.severity != "critical" or gain[0] < 1:
             return False
         return gain[0] >= WORTH_PLANNING or (self.bounds_step and pays(gain))
 

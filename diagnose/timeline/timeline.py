@@ -72,7 +72,8 @@ class Timeline(Derived):
     `launches` counts launches that run; those in `captures`, during graph capture, do not. `unknown_device` counts
     events by category of devices other than CUDA's and ROCm's, if no activity of a known category ran; a device whose
     kernels have Kineto's own categories, such as XPU, is accounted like any other. `clock_shift_ns` is the shift of
-    each activity to later than in the file, if the device's clock is behind the host's.
+    each activity to later than in the file, if the device's clock is behind the host's. `python_is_sampled` if samples
+    of the stack show Python where the trace shows nothing of the host for long.
     """
 
     trace: Trace
@@ -86,6 +87,7 @@ class Timeline(Derived):
     captures: GraphCaptures = field(default_factory=lambda: GraphCaptures({}))
     unknown_device: Mapping[str, int] = field(default_factory=dict)
     clock_shift_ns: Ints | None = None
+    python_is_sampled: bool = False
 
     @cached_property
     def other_gpus(self) -> OtherGpus:

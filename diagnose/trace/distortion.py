@@ -1,11 +1,13 @@
 """The profiler's slowdown of a step, and the step time without it, from a capture record."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+
+import numpy as np
 
 from diagnose.facts import Unknown, another_run, spoken
 from diagnose.trace.light_steps import shares_in_ranges
-from diagnose.trace.record import CaptureRecord, unprofiled_ns
+from diagnose.trace.record import CaptureRecord, profiler_factor, unprofiled_ns
 
 DISTORTED = 3.0  # profiled over unprofiled step time: from there on a share of a profiled step is not the job's
 
@@ -36,13 +38,7 @@ NOT_TIMED = Overhead()
 def overhead_of(record: CaptureRecord) -> Overhead:
     """The overhead by the record."""
     times = unprofiled_ns(record)
-    return Overhead(record.number("overhead_factor"), _median(times) if times else None, shares_in_ranges(record))
-
-
-def _median(times: Sequence[float]) -> float:
-    from statistics import median  # brings much, and most jobs are not timed without the profiler
-
-    return float(median(times))
+    return Overhead(profiler_factor(record), float(np.median(times)) if times else None, shares_in_ranges(record))
 
 
 def is_distorted(factor: float | None) -> bool:

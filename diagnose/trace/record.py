@@ -19,6 +19,7 @@ from diagnose.trace.record_fields import RECORD, UNREADABLE_RECORD
 
 _LARGEST_BYTES = 16 << 20
 _MOST_TOLD = 64
+LIKE_STEPS = 1.05  # medians of two groups of steps that lie nearer are of the same steps
 _PLAIN_PATH = re.compile(r"(?:[a-zA-Z_]\w{0,39}\.?){1,4}", re.ASCII)
 
 
@@ -58,13 +59,29 @@ class CaptureRecord:
 
 
 def unprofiled_ns(record: CaptureRecord) -> list[float]:
-    """Times of the steps that the capture took without the profiler, in the order of the run; nanoseconds."""
-    return [
-        ns
+    """Times of the steps that the capture took without the profiler, in the order of the run; nanoseconds.
+
+    If every step of one side of the window takes longer than all of the other side, the longer ones are left out: what
+    the start of the job or the end of the recording costs beside a step only lengthens it.
+    """
+    before, after = (
+        [ns for ns in record.get(f"steps.{key}") or () if ns is not None]
         for key in ("control_before_ns", "control_after_ns")
-        for ns in record.get(f"steps.{key}") or ()
-        if ns is not None
-    ]
+    )
+    if min(len(before), len(after)) < 2:
+        return before + after
+    shorter, longer = sorted((before, after), key=np.median)
+    apart = min(longer) >= max(shorter) and np.median(longer) > LIKE_STEPS * np.median(shorter)
+    return shorter if apart else before + after
+
+
+def profiler_factor(record: CaptureRecord) -> float | None:
+    """Profiled over unprofiled step time, medians; the recorded factor if the record has no times, None without it."""
+    profiled = [ns for ns in record.get("steps.active_ns") or () if ns is not None]
+    unprofiled = unprofiled_ns(record)
+    if profiled and unprofiled:
+        return float(np.median(profiled) / max(np.median(unprofiled), 1.0))
+    return record.number("overhead_factor")
 
 
 def record_beside(trace: Path, rank: int) -> CaptureRecord:

@@ -7,6 +7,9 @@ from typing import Any
 from diagnose.decoding import entries
 from diagnose.trace.record import CaptureRecord
 
+FEWEST_SAMPLES = 50  # a share of a half is then known to a seventh of the whole
+_WAITS = ("acquire", "barrier", "get", "join", "recv", "synchronize", "wait")
+
 
 @dataclass(frozen=True)
 class Frame:
@@ -58,6 +61,16 @@ class StackSamples:
     stacks: tuple[Stack, ...]
     workers: tuple[Stack, ...] = ()
     why_none: str = ""
+
+
+def own_code_share(samples: StackSamples | None) -> float:
+    """Share of the samples in code of the user's that is no part of loading, of the model or of the optimizer, and
+    that calls nothing which waits for another thread or process; 0.0 if too few were taken.
+    """
+    if samples is None or samples.samples < FEWEST_SAMPLES:
+        return 0.0
+    own = (s.samples for s in samples.stacks if s.frames and s.doing == "step" and s.calls not in _WAITS)
+    return sum(own) / samples.samples
 
 
 def stack_samples(record: CaptureRecord) -> StackSamples | None:

@@ -13,6 +13,7 @@ from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 from diagnose.trace.arguments import listed, tensor_sizes
 from diagnose.trace.columns import Json
+from diagnose.trace.record import profiler_factor
 from diagnose.trace.vocabulary import ANNOTATIONS, COMMUNICATION_RANGES, OPS
 
 SEARCH = r".*reducer::search_unused_parameters"
@@ -135,7 +136,7 @@ def most_unused_search_share(m: Measured) -> Value:
         return walk
     in_map = max(_or_none(beside), _HIDDEN_BY_ORDER * m.share(EXPOSED))
     gone = min(float(walk) + in_map, 1.0)
-    longer = gone * max(m.record.number("overhead_factor") or 1.0, 1.0)
+    longer = gone * max(profiler_factor(m.record) or 1.0, 1.0)
     return min((longer + _or_none(marks)) / max(longer + 1 - gone, 1e-9), 1.0)
 
 

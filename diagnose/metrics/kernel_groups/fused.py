@@ -102,20 +102,30 @@ def _glu(names: Sequence[str], at: int) -> Iterator[int]:
 @group("unfused-loss")
 def unfused_loss(m: Measured) -> Group:
     """Kernels of cross entropy that materialises the logits of 4096 or more classes, gradients and casts included."""
-    loss = signatures(m, lambda name: name.startswith(("aten::_log_softmax", "aten::nll_loss")))
-    if not loss:
-        return no_kernels(m)
-    if not has_shapes(loss):
-        return NO_SHAPES
-    vocabulary = {d[-1] for operator in loss for d in operator.dims if len(d) >= 2 and d[-1] >= _MIN_VOCABULARY}
+    loss = signatures(m, _is_of_loss)
+    vocabulary = m.once(loss_vocabulary)
     if not vocabulary:
         return no_kernels(m)
+    if isinstance(vocabulary, Unknown):
+        return vocabulary
     casts = (
         operator
         for operator in signatures(m, {"aten::copy_", "aten::_to_copy", "aten::div", "aten::mul"}.__contains__)
         if any(len(d) >= 2 and d[-1] in vocabulary for d in operator.dims)
     )
     return launched_by(m, {*loss, *casts}.__contains__)
+
+
+def loss_vocabulary(m: Measured) -> frozenset[int] | Unknown:
+    """The classes of cross entropies that materialise the logits of 4096 or more; empty without any."""
+    loss = signatures(m, _is_of_loss)
+    if loss and not has_shapes(loss):
+        return NO_SHAPES
+    return frozenset(d[-1] for operator in loss for d in operator.dims if len(d) >= 2 and d[-1] >= _MIN_VOCABULARY)
+
+
+def _is_of_loss(name: str) -> bool:
+    return name.startswith(("aten::_log_softmax", "aten::nll_loss"))
 
 
 @group("unfused-rope")

@@ -5,9 +5,16 @@ import math
 import numpy as np
 
 from diagnose.arrays import distinct
-from diagnose.facts import STEP, Unknown, Value, nothing_helps
+from diagnose.facts import STEP, Unknown, Value, analysis_option, nothing_helps
+from diagnose.formulas.fused_loss import chunked_extra_s
 from diagnose.metrics.kernel_groups.families import fusible
-from diagnose.metrics.kernel_groups.fused import eager_attention, unfused_glu, unfused_loss, unfused_norm
+from diagnose.metrics.kernel_groups.fused import (
+    eager_attention,
+    loss_vocabulary,
+    unfused_glu,
+    unfused_loss,
+    unfused_norm,
+)
 from diagnose.metrics.kernel_groups.operators import launching
 from diagnose.metrics.kernel_groups.products import PRODUCTS, product_sizes
 from diagnose.metrics.measured import Measured
@@ -17,9 +24,11 @@ from diagnose.metrics.unknowns import NO_SHAPES
 
 FASTEST = 0.73  # of the peak, what fused attention reaches at best: FlashAttention-2 on A100 (Dao 2023)
 SLOWEST = 0.30  # of the peak: short texts with a mask
+LEAST_OF_LOSS, MOST_OF_LOSS = (0.11, 0.75), (0.15, 1.25)  # of a pass and of the chunks; four measured jobs lie within
 CAUSAL = 0.5  # of the scores
 RECOMPUTED = 7 / 6  # products of a fused step over those of an unfused one: scores are computed again going backward
 _NONE_FUSIBLE = Unknown("no kernel ran that a compiler fuses", nothing_helps("nothing would gain"))
+_NO_UNFUSED_LOSS = Unknown("the loss writes no logits", nothing_helps("nothing would gain"))
 _NO_EAGER = Unknown("attention does not write its scores", nothing_helps("nothing would gain"))
 
 
@@ -82,6 +91,39 @@ def most_fused_attention_left_share(m: Measured) -> Value:
     rate.
     """
     return _fused_attention(m, 1 / SLOWEST)
+
+
+@metric("share", "the time of the unfused loss")
+def least_fused_loss_left_share(m: Measured) -> Value:
+    """What Liger's fused loss leaves of it at least: the logits' bytes once, and most of the chunks' cost."""
+    return _fused_loss(m, *LEAST_OF_LOSS)
+
+
+@metric("share", "the time of the unfused loss")
+def most_fused_loss_left_share(m: Measured) -> Value:
+    """What Liger's fused loss leaves of it at most, above 1 if its chunks cost more than the logits do now."""
+    return _fused_loss(m, *MOST_OF_LOSS)
+
+
+def _fused_loss(m: Measured, pass_share: float, times: float) -> Value:
+    """One pass over the logits, and so many times the seconds that products in chunks take beyond those at once."""
+    kernels, vocabulary = m.once(unfused_loss), m.once(loss_vocabulary)
+    if isinstance(kernels, Unknown):
+        return kernels
+    if isinstance(vocabulary, Unknown) or not kernels.any():
+        return NO_SHAPES if isinstance(vocabulary, Unknown) else _NO_UNFUSED_LOSS
+    flops, memory = m.device.achievable_matrix_flops, m.device.achievable_hbm_bytes_per_s
+    if flops is None or memory is None:
+        return Unknown(m.device.achievable_matrix_flops_source, analysis_option("--peak-tflops"))
+    heads = [
+        ((sizes[-3], sizes[-2], sizes[-1]), operator.calls)
+        for operator in launching(m).signatures
+        if operator.name in PRODUCTS and len(sizes := product_sizes(operator)) >= 3 and sizes[-1] in vocabulary
+    ]
+    if not heads:
+        return NO_SHAPES
+    extra = sum(calls * chunked_extra_s(rows, inner, width, flops, memory) for (rows, inner, width), calls in heads)
+    return pass_share + times * extra / (int(m.own_time[kernels].sum()) / 1e9)
 
 
 def _fused_attention(m: Measured, times: float) -> Value:

@@ -5,7 +5,7 @@ import numpy as np
 from diagnose import intervals as iv
 from diagnose.arrays import Ints
 from diagnose.attribution.idle import Host
-from diagnose.facts import Unknown, Value, capture_setting
+from diagnose.facts import STEP, Unknown, Value, capture_setting
 from diagnose.formulas import share
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
@@ -16,8 +16,14 @@ _LAUNCH = r"(cuda|hip)(Ext)?(Module)?Launch|cuLaunchKernel|(cuda|hip)GraphLaunch
 _MALLOC, _FREE = r"(cuda|hip)Malloc$", r"(cuda|hip)Free$"  # the driver's own pool (...Async) keeps what is freed
 _NEW_TENSOR = r"aten::empty(_strided)?$"
 _CACHING_OFF = tuple(f"environment.PYTORCH_NO_{of}_MEMORY_CACHING" for of in ("CUDA", "HIP"))
+LAUNCH_NS = 5_000  # a launch that does not wait takes 3 to 8 us with the profiler on
 _LEAST_MALLOCS = 10  # of a step: a warm cache asks for none, a growing one for a few
 _OF_LAUNCHES, _OF_TENSORS = 0.3, 0.5  # most operators outside the optimizer make a tensor for what they launch
+
+
+def frees_per_step(m: Measured) -> float:
+    """Calls in a step that give device memory back to the driver."""
+    return _calls_per_step(m, _FREE)
 
 
 def _calls_per_step(m: Measured, pattern: str) -> float:
@@ -33,6 +39,19 @@ def _per_step(m: Measured, rows: Ints) -> float:
 def launches_per_step(m: Measured) -> Value:
     """Kernel and graph launches that the host makes in a step."""
     return _calls_per_step(m, _LAUNCH)
+
+
+@metric("share", STEP)
+def launch_wait_share(m: Measured) -> Value:
+    """Time that the host spends in calls that launch, beyond what a launch that returns at once takes.
+
+    It is no more than the steps, of which the host's marks lie elsewhere than the device's.
+    """
+    line = m.timeline
+    rows = line.rows_matching(_LAUNCH, *RUNTIME)
+    rows = rows[iv.which_holds(line.steps.host, line.trace.ts[rows]) >= 0]
+    waited_ns = int(np.maximum(line.trace.dur[rows] - LAUNCH_NS, 0).sum())
+    return min(waited_ns / max(int(m.attribution.windows[:, 1].sum() - m.attribution.windows[:, 0].sum()), 1), 1.0)
 
 
 @metric("count")

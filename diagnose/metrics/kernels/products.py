@@ -16,6 +16,8 @@ from diagnose.metrics.unknowns import NO_SHAPES
 
 _HALF = ("bf16", "fp16")
 _COMPARABLE = 0.1
+_LARGE = 512  # smaller products are bound by launches or memory, aligned or not
+LEFT, MOST_LEFT = 0.65, 0.90  # of the time, where cuBLAS hides a part of it
 _ALL_ALIGNED = Unknown("every product has sizes that are multiples of 8", nothing_helps("all products are aligned"))
 
 
@@ -78,12 +80,41 @@ def misaligned_slowdown_factor(m: Measured) -> Value:
     return _rate(alike) / _rate([work for work in slow if work.flops >= smallest])
 
 
+@metric("share", "the time of misaligned products")
+def least_aligned_left_share(m: Measured) -> Value:
+    """What aligned sizes leave of it at least: the FLOPs at the rate of the fastest product measured on such a GPU.
+
+    Products with a size below 512 do not reach that rate, and keep 65 % of their time.
+    """
+    odd, fastest = misaligned_products(m), m.device.achievable_matrix_flops
+    if isinstance(odd, Unknown):
+        return odd
+    if not odd.any():
+        return _ALL_ALIGNED
+    if fastest is None:
+        return Unknown(m.device.achievable_matrix_flops_source, another_run("measure the fastest product on this GPU"))
+    works = _work(m, odd)
+    total_ns = sum(work.ns for work in works)
+    if not total_ns:
+        return NO_SHAPES
+    at_best = (work.flops * work.calls / fastest * 1e9 if work.least >= _LARGE else LEFT * work.ns for work in works)
+    return min(sum(at_best) / total_ns, LEFT)
+
+
+@metric("share", "the time of misaligned products")
+def most_aligned_left_share(m: Measured) -> Value:
+    """What aligned sizes leave of it at most: half of what is missing to the fastest product is not the sizes'."""
+    least = least_aligned_left_share(m)
+    return least if isinstance(least, Unknown) else min((1 + float(least)) / 2, MOST_LEFT)
+
+
 class _Work(NamedTuple):
-    """FLOPs of one call of a product, how many calls launched kernels, and how long these took in all."""
+    """FLOPs of one call of a product, how many calls launched kernels, how long these took, and its least size."""
 
     flops: float
     calls: int
     ns: int
+    least: int
 
 
 def _work(m: Measured, activities: Mask) -> list[_Work]:
@@ -94,7 +125,9 @@ def _work(m: Measured, activities: Mask) -> list[_Work]:
     calls = np.bincount(signature[first], minlength=len(found.signatures)).tolist()
     ns = summed(signature, m.own_time[at], len(found.signatures)).tolist()
     sized = ((i, product_sizes(found.signatures[i])) for i in distinct(signature).tolist())
-    return [_Work(2.0 * float(np.prod(n, dtype=np.float64)), calls[i], ns[i]) for i, n in sized if n and all(n)]
+    return [
+        _Work(2.0 * float(np.prod(n, dtype=np.float64)), calls[i], ns[i], min(n[-3:])) for i, n in sized if n and all(n)
+    ]
 
 
 def _rate(works: list[_Work]) -> float:

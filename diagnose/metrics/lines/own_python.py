@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 
 from diagnose.facts import Unknown, Value, capture_setting, nothing_helps
-from diagnose.metrics.lines.sampled import FEWEST_SAMPLES, spent
+from diagnose.metrics.lines.sampled import spent
 from diagnose.metrics.lines.user_code import Spent, ThreadWork
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
+from diagnose.trace.stacks import FEWEST_SAMPLES
 
 LINES_ARE_UNKNOWN = Unknown("where the step's Python code is was not recorded", capture_setting("diagnose run"))
 NO_PYTHON_WAITED_FOR = Unknown("nothing waits for Python outside of operators", nothing_helps("there is none to move"))

@@ -5,9 +5,8 @@ from math import ceil
 from diagnose.facts import Capture, Unknown, another_run, capture_setting
 from diagnose.metrics.lines.user_code import SAMPLES, Spent, ThreadWork
 from diagnose.trace.python_frames import DOINGS
-from diagnose.trace.stacks import Stack, StackSamples
+from diagnose.trace.stacks import FEWEST_SAMPLES, Stack, StackSamples
 
-FEWEST_SAMPLES = 50  # of the user's code: a share of a half is then known to a seventh of the whole
 _ENOUGH = 2 * FEWEST_SAMPLES
 _MOST_STEPS = 1000
 WITH_STACK = another_run("record a few steps with torch.profiler and with_stack=True, in a run of its own")

@@ -2,10 +2,11 @@
 
 import math
 
+from diagnose import intervals as iv
 from diagnose.attribution.causes import EXPOSED, IDLE, IDLE_FOR_INPUT
 from diagnose.facts import STEP, Unknown, Value, nothing_helps
 from diagnose.formulas.batch_model import BatchModel, recompute_pays
-from diagnose.metrics.kernel_groups.phases import recomputed
+from diagnose.metrics.kernel_groups.phases import recompute_spans, recomputed
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 from diagnose.metrics.run.memory import memory_peak_bytes, memory_total_bytes
@@ -30,6 +31,16 @@ def fixed_share(m: Measured) -> Value:
 def recompute_share(m: Measured) -> Value:
     """Kernels of a forward pass that runs again inside the backward pass (activation checkpointing)."""
     return m.share_of(recomputed(m))
+
+
+@metric("share", STEP)
+def recompute_host_share(m: Measured) -> Value:
+    """The host runs a forward pass again inside the backward pass, and the device may wait for what it launches."""
+    spans = m.once(recompute_spans)
+    if isinstance(spans, Unknown):
+        return spans
+    steps = m.timeline.steps.host
+    return iv.total(iv.intersect(spans, iv.union(steps))) / max(iv.total(steps), 1)
 
 
 @metric("bytes", needs_gpu=False)

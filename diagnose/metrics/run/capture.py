@@ -10,6 +10,7 @@ from diagnose.metrics.registry import metric
 from diagnose.probes.protocol import JOBS_PROFILER
 from diagnose.timeline import Timeline
 from diagnose.trace.nsight.names import GRAPH
+from diagnose.trace.record import profiler_factor
 
 _NO_LINKS = Unknown(
     "no GPU activity is linked to a launch: the correlation ids of the trace are missing or cannot be used",
@@ -137,7 +138,7 @@ def trace_loss_share(m: Measured) -> Value:
 @metric("factor", needs_gpu=False)
 def profiler_overhead_factor(m: Measured) -> Value:
     """Profiled over unprofiled step time, from the steps that the probe times without the profiler."""
-    factor = m.record.number("overhead_factor")
+    factor = profiler_factor(m.record)
     if factor is not None:
         return factor
     return Unknown("the trace holds no unprofiled steps to compare with", DIAGNOSE_RUN)

@@ -1,19 +1,38 @@
 """Device memory, and the settings of its allocator."""
 
 from diagnose.facts import DIAGNOSE_RUN, Unknown, Value, capture_setting
+from diagnose.metrics.kernels.host_calls import allocator_caches, frees_per_step
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 
+NOTHING = "nothing"
+_ROOMY = 0.30  # of the device's memory free
 _NO_MEMORY = Unknown("memory was not profiled", DIAGNOSE_RUN)
 
 
 @metric("flag", needs_gpu=False)
 def empties_cache(m: Measured) -> Value:
-    """Whether the Trainer empties the caching allocator between steps (torch_empty_cache_steps)."""
+    """Whether something empties the caching allocator between steps: the Trainer (torch_empty_cache_steps), or a call.
+
+    A call shows in memory that goes back to the driver in each step while more than 30 % of the device's is free: by
+    itself the allocator gives back only where it runs out of room.
+    """
+    emptied_by = cache_emptied_by(m)
+    return emptied_by if isinstance(emptied_by, Unknown) else emptied_by != NOTHING
+
+
+@metric("text", needs_gpu=False)
+def cache_emptied_by(m: Measured) -> Value:
+    """What empties the memory cache between steps: torch_empty_cache_steps, torch.cuda.empty_cache() or nothing."""
     arguments = m.record.get("training_arguments")
-    if not isinstance(arguments, dict) or "torch_empty_cache_steps" not in arguments:
-        return m.unrecorded
-    return arguments["torch_empty_cache_steps"] is not None
+    set_to = arguments.get("torch_empty_cache_steps") if isinstance(arguments, dict) else None
+    if set_to is not None:
+        return "torch_empty_cache_steps"
+    free, frees = memory_free_share(m), frees_per_step(m)
+    if not isinstance(free, Unknown) and float(free) > _ROOMY and m.timeline.has_gpu and allocator_caches(m) is True:
+        return "torch.cuda.empty_cache()" if frees >= 1 else NOTHING
+    known = isinstance(arguments, dict) and "torch_empty_cache_steps" in arguments
+    return NOTHING if known else m.unrecorded
 
 
 @metric("flag", needs_gpu=False)

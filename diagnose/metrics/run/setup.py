@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from diagnose.arrays import Ints
-from diagnose.facts import Value
+from diagnose.facts import Unknown, Value
+from diagnose.metrics.kernel_groups.phases import recomputed
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 from diagnose.trace.vocabulary import ANNOTATIONS, GRAPH_LAUNCH, OPS, OPTIMIZER_STEP
@@ -78,8 +79,14 @@ def precision(m: Measured) -> Value:
 
 @metric("flag", needs_gpu=False)
 def gradient_checkpointing(m: Measured) -> Value:
-    """Whether activations are recomputed in the backward pass."""
-    return m.recorded(m.record.flag("model.gradient_checkpointing"))
+    """Whether activations are recomputed in the backward pass: the model says so, or a forward pass runs there.
+
+    A loop that calls torch.utils.checkpoint itself sets no flag of the model.
+    """
+    flag = m.record.flag("model.gradient_checkpointing")
+    if not flag and m.timeline.has_gpu and not isinstance(again := m.once(recomputed), Unknown) and again.any():
+        return True
+    return m.recorded(flag)
 
 
 @metric("count", needs_gpu=False)

@@ -13,7 +13,7 @@ import numpy as np
 from diagnose import intervals as iv
 from diagnose.arrays import Floats, Ints, Mask
 from diagnose.attribution.causes import IDLE
-from diagnose.attribution.idle import PYTHON_HOLE_NS, Host
+from diagnose.attribution.idle import Host, untraced_of
 from diagnose.intervals import Intervals
 from diagnose.predict.replay.host_speeds import RecordedCause, recorded_by
 from diagnose.predict.replay.lru import lru_cached
@@ -143,7 +143,7 @@ def _painted(host: Host, windows: Ints) -> dict[str, Intervals]:
         free = iv.intersect(pieces, left)
         left = iv.subtract(left, free)
         painted[host.observed(cause)] = iv.union(painted.get(host.observed(cause), iv.EMPTY), free)
-    holes = iv.longer_than(left, PYTHON_HOLE_NS)
+    holes = untraced_of(host.timeline, left)
     for cause, pieces in (("untraced", holes), (host.observed("python"), iv.subtract(left, holes))):
         painted[cause] = iv.union(painted.get(cause, iv.EMPTY), pieces)
     return painted

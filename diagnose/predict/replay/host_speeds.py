@@ -18,6 +18,7 @@ from diagnose.trace.vocabulary import ANNOTATIONS, PYTHON, RUNTIME
 
 SLOWEST_PROFILER = 0.3  # of the profiled time: a control step that implies less is not trusted
 MOST_EVENT_NS = 10_000.0  # an event takes 2 to 6 us; a difference that asks for more is the machine's
+LIKELY_EVENT_NS = 3_500.0  # the median of 18 host-bound jobs on an H200 (1.5 to 6 us; docs/gpu.md)
 _STEPS = 8  # bisections: to a 256th of the range
 
 
@@ -103,6 +104,21 @@ def speeds_that_fit(
         return by_events(_least(lambda event_ns: fits(by_events(event_ns)), 0.0, MOST_EVENT_NS))
     even = _least(lambda slower: fits(by_events(MOST_EVENT_NS, 1 - slower)), 0.0, 1 - SLOWEST_PROFILER)
     return by_events(MOST_EVENT_NS, 1 - even)
+
+
+def likely_speeds(
+    recorded: Mapping[str, RecordedCause], slowest: HostSpeeds, fits: Callable[[HostSpeeds], bool]
+) -> HostSpeeds:
+    """The speeds at `LIKELY_EVENT_NS` for each event, or at as much of it as still `fits`; none is above `slowest`."""
+
+    def by_events(event_ns: float) -> HostSpeeds:
+        each = {c: min(found.speed(event_ns), slowest.of(c)) for c, found in recorded.items() if c not in UNRECORDED}
+        return HostSpeeds(slowest.others, {**slowest.by_cause, **each})
+
+    if fits(by_events(LIKELY_EVENT_NS)):
+        return by_events(LIKELY_EVENT_NS)
+    too_fast = _least(lambda event_ns: not fits(by_events(event_ns)), 0.0, LIKELY_EVENT_NS)
+    return by_events(max(too_fast - LIKELY_EVENT_NS / 2**_STEPS, 0.0))
 
 
 def _least(enough: Callable[[float], bool], low: float, high: float) -> float:

@@ -12,7 +12,13 @@ from diagnose.attribution.attribution import Attribution
 from diagnose.predict.replay.change import StepChange
 from diagnose.predict.replay.costs import ReplayCosts, check_aligned, costs_of
 from diagnose.predict.replay.host_breakdown import HostBreakdown
-from diagnose.predict.replay.host_speeds import SLOWEST_PROFILER, HostSpeeds, RecordedCause, speeds_that_fit
+from diagnose.predict.replay.host_speeds import (
+    SLOWEST_PROFILER,
+    HostSpeeds,
+    RecordedCause,
+    likely_speeds,
+    speeds_that_fit,
+)
 from diagnose.predict.replay.items import Items, items_of
 from diagnose.predict.replay.links import Runs
 from diagnose.predict.replay.passes import passes
@@ -128,12 +134,31 @@ def host_speeds_for(
         unprofiled_step_ns: the step without the profiler.
         told_ns: time of causes in that step, if known from another source.
     """
-    known = {cause: ns / replay.recorded[cause].ns for cause, ns in (told_ns or {}).items() if cause in replay.recorded}
+    known = _known_speeds(replay, told_ns or {})
     fastest = replay.step_ns(StepChange(host_speeds=HostSpeeds(SLOWEST_PROFILER, known)))
     wanted = max(unprofiled_step_ns, fastest * (1 + DEVICE_BOUND_SHARE))
     return speeds_that_fit(
         replay.recorded, known, lambda speeds: replay.step_ns(StepChange(host_speeds=speeds)) <= wanted
     )
+
+
+def likely_host_speeds_for(replay: Replay, slowest: HostSpeeds) -> HostSpeeds:
+    """Factors on host time that are likely, at which the unchanged replay takes as long as at the `slowest` ones.
+
+    Args:
+        replay: the profiled steps.
+        slowest: the factors by `host_speeds_for`, 1.0 if a busy device hides them.
+    """
+    enough = (1 - DEVICE_BOUND_SHARE) * replay.step_ns(StepChange(host_speeds=slowest))
+
+    def fits(speeds: HostSpeeds) -> bool:
+        return replay.step_ns(StepChange(host_speeds=speeds)) >= enough
+
+    return likely_speeds(replay.recorded, slowest, fits)
+
+
+def _known_speeds(replay: Replay, told_ns: Mapping[str, float]) -> dict[str, float]:
+    return {cause: ns / replay.recorded[cause].ns for cause, ns in told_ns.items() if cause in replay.recorded}
 
 
 def _mostly_linked(timeline: Timeline, activity: Ints) -> bool:

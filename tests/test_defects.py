@@ -135,7 +135,7 @@ def test_a_section_of_the_printed_report(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_section_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = importlib.import_module("diagnose.report.html.page")
-    monkeypatch.setitem(page.SECTIONS, "roofline", page.Part(fails))
+    monkeypatch.setitem(page.SECTIONS, "roofline", page.PageSection(fails))
     done = CliRunner().invoke(main, ["analyze", str(SAMPLE), "-q", "--html", str(tmp_path / "x.html")])
 
     assert done.exit_code == 0

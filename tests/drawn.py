@@ -113,8 +113,8 @@ def drawn() -> Diagnosis:
 def joined(name: str = "node") -> Diagnosis:
     """Six ranks on three hosts whose names begin with `name`, two more without a trace, and all a post-mortem says."""
     of = drawn()
-    waits = diagnoses.breakdown(174, 8, late_rank_data=("data", 12.0), gemm=("compute", 162.0))
-    works = diagnoses.breakdown(174, 8, data_wait=("data", 15.0), gemm=("compute", 159.0))
+    waits = diagnoses.ledger(174, 8, late_rank_data=("data", 12.0), gemm=("compute", 162.0))
+    works = diagnoses.ledger(174, 8, data_wait=("data", 15.0), gemm=("compute", 159.0))
     late = Straggler(
         rank=1, host=f"{name}0", cause="data", because="15.0 ms more", waiting_ns_caused=480 * MS, steps_late=8,
         excess=(Excess(cause="data-wait", ns=15 * MS), Excess(cause="gemm", ns=MS), Excess(cause="norm", ns=70)),

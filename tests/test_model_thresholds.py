@@ -168,7 +168,7 @@ def test_a_product_without_sizes_gains_by_fp8_that_takes_a_tenth_of_a_millisecon
 def test_aligned_products_are_compared_of_a_tenth_of_the_size(
     flops: float, alike: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    work = iter([[products._Work(1e9, 1, 10)], [products._Work(flops * 1e9, 1, 10)]])
+    work = iter([[products._Work(1e9, 1, 10, 512)], [products._Work(flops * 1e9, 1, 10, 512)]])
     monkeypatch.setattr(products, "misaligned_products", lambda m: np.array([True]))
     monkeypatch.setattr(products, "matrix", lambda m: np.array([True]))
     monkeypatch.setattr(products, "_work", lambda *_: next(work))

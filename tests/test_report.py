@@ -154,7 +154,7 @@ def test_the_ledger_adds_up_with_small_causes_in_one_row() -> None:
 
 
 def test_a_class_that_took_no_time_has_no_row_but_the_unexplained_time_has_one() -> None:
-    entries = diagnoses.breakdown(100, 1, gemm=("compute", 99.96), copy_HtoD=("data", 0.04))
+    entries = diagnoses.ledger(100, 1, gemm=("compute", 99.96), copy_HtoD=("data", 0.04))
     parts = diagnoses.divided(entries, diagnoses.UNKNOWN_MFU)
 
     assert [row.name for row in rows(parts)] == ["compute-bound work: matrix products", "unexplained"]

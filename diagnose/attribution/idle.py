@@ -69,9 +69,9 @@ def idle_causes(timeline: Timeline, idle: Intervals, busy: Intervals) -> Iterato
 
 
 def untraced_of(timeline: Timeline, waiting: Intervals) -> Intervals:
-    """What of the time that nothing on the host explains is too long for the Python between two operators.
+    """The time that nothing on the host explains and that is too long for the Python between two operators.
 
-    Nothing is, if samples of the stack say that the training thread runs Python there.
+    There is none if samples of the stack say that the training thread runs Python there.
     """
     return iv.EMPTY if timeline.python_is_sampled else iv.longer_than(waiting, PYTHON_HOLE_NS)
 

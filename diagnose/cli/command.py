@@ -9,7 +9,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from diagnose.cli.group import ASKS_FOR_HELP
+from diagnose.cli.group import AsksForHelp
 from diagnose.cli.one_file_each import Places, refuse_clashes
 
 _GIVEN = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
@@ -44,7 +44,7 @@ class Option(click.Option):
         self.writes, self.stands_in, self.reads = writes, stands_in, reads
 
 
-class Command(click.Command):
+class Command(AsksForHelp, click.Command):
     """A command that refuses options without effect, and outputs that would overwrite each other or an input.
 
     Args:
@@ -63,10 +63,6 @@ class Command(click.Command):
     ) -> None:
         super().__init__(*arguments, **more)
         self.also_reads, self.also_writes, self.prints = also_reads, also_writes, prints
-
-    def get_help_option_names(self, ctx: click.Context) -> list[str]:
-        """The names of the help option, the same in every context: click keeps the option that it makes first."""
-        return ASKS_FOR_HELP["help_option_names"]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse as click does, and refuse options without effect.

@@ -15,7 +15,19 @@ from diagnose.cli.settings import defaults_for
 ASKS_FOR_HELP = {"help_option_names": ["-h", "--help"]}
 
 
-class LazyGroup(click.Group):
+class AsksForHelp:
+    """A command with one set of names for help in every context: click keeps the option that it makes first."""
+
+    def get_help_option_names(self, ctx: click.Context) -> list[str]:
+        """The names of the help option."""
+        return ASKS_FOR_HELP["help_option_names"]
+
+
+class Group(AsksForHelp, click.Group):
+    """A command of several."""
+
+
+class LazyGroup(Group):
     """Commands named by (module, short help); the module's attribute has the command's name.
 
     Args:

@@ -1,4 +1,4 @@
-"""What an output layer fused with its cross entropy costs, as Liger's kernel computes it: in chunks of tokens.
+"""The cost of an output layer fused with its cross entropy, as Liger's kernel computes it: in chunks of tokens.
 
 Liger takes as many chunks as keep a chunk's logits at the size of the layer's input (liger-kernel,
 `fused_linear_cross_entropy_forward`). Each chunk reads the weights twice, and reads and writes their gradient.

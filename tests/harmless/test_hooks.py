@@ -19,7 +19,7 @@ needs("torch")
 
 BY_ITSELF = {
     "apply/trainer.py": (2, "values of the job's arguments, no functions"),
-    "armed/signals.py": (2, "the system's own handler"),
+    "timing/signals.py": (2, "the system's own handler"),
     "bootstrap/sitecustomize.py": (2, "the start-up file has the probes when torch is there: it guards itself"),
     "machine/sampling.py": (1, "made of built-in parts, in which no exception of the job's is lost"),
     "recording/deferral.py": (1, "the job's own handlers, in their turn"),

@@ -81,7 +81,8 @@ def test_what_blocks_is_undone_before_anything_is_compiled(tmp_path: Path) -> No
             job.op("aten::add", kernel=ADD, gpu_us=2)
 
     usual = analysed(tmp_path / "usual", steps(short_kernels), SANE)
-    blocked = analysed(tmp_path / "blocked", steps(short_kernels), variable(CUDA_LAUNCH_BLOCKING="1"))
+    (tmp_path / "blocked.json").write_text(json.dumps(blocking()), encoding="utf-8")
+    blocked = analyze(tmp_path / "blocked.json")
 
     assert usual.findings[0].rule == "launch-bound"
     assert blocked.findings[0].rule == "blocking-launches"

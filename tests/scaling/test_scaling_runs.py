@@ -38,7 +38,7 @@ def of_gpus(gpus: int, step_ms: float, communication_ms: float, **facts: float) 
         "exposed_communication": ("communication", communication_ms),
         "data_wait": ("data", step_ms - 90 - communication_ms),
     }
-    ledger = diagnoses.breakdown(step_ms, 10, **parts)
+    ledger = diagnoses.ledger(step_ms, 10, **parts)
     verdict = diagnoses.verdict("compute-bound")
     ranks = tuple(RankReport(rank=r, device="cuda", verdict=verdict, ledger=ledger) for r in range(gpus))
     told = tuple(FactReport(name=name, value=value, unit="count") for name, value in facts.items())

@@ -7,6 +7,7 @@ from itertools import islice, product
 
 from diagnose.facts import Scalar
 from diagnose.metrics import units
+from diagnose.probes.frameworks import FRAMEWORKS
 from diagnose.rule import Rule, names_in
 from diagnose.rule.condition import Condition
 
@@ -107,6 +108,9 @@ def _fitting(unit: str, near: list[Scalar]) -> list[Scalar]:
     if unit == "flag":
         return [True, False]
     if unit == "text":
-        return list(dict.fromkeys([*(value for value in near if isinstance(value, str)), "other"]))
+        texts = [value for value in near if isinstance(value, str)]
+        frameworks = [each.name for each in FRAMEWORKS]  # no other name is that of a training loop
+        another = next((name for name in frameworks if name not in texts), "other")
+        return list(dict.fromkeys([*texts, another if {*texts} & {*frameworks} else "other"]))
     numbers = dict.fromkeys(value for value in (*near, 0, 1) if not isinstance(value, str | bool))
     return [value for value in numbers if unit != "share" or 0 <= value <= 1]

@@ -10,7 +10,7 @@ import click
 from diagnose.cli.command import Command
 from diagnose.cli.forms import annotations_option, html_option, markdown_option
 from diagnose.cli.giving import give, write_file
-from diagnose.cli.group import ASKS_FOR_HELP
+from diagnose.cli.group import Group
 from diagnose.cli.loading import loading_options
 from diagnose.cli.numbers import SHARE, compared_options
 from diagnose.commands.compare.baseline import baseline_file, kept, read, refuse_over_another, written
@@ -37,9 +37,7 @@ def _file_of(given: Mapping[str, Any]) -> list[Path]:
     return [baseline_file(Path(given["folder"]), given["name"])]
 
 
-@click.group(
-    context_settings=ASKS_FOR_HELP, epilog="Example:  diagnose baseline check llama runs/llama/ --tolerance 5%"
-)
+@click.group(cls=Group, epilog="Example:  diagnose baseline check llama runs/llama/ --tolerance 5%")
 def baseline() -> None:
     """Keep a run under version control, and say when a later one is slower."""
 

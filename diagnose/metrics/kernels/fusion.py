@@ -95,13 +95,13 @@ def most_fused_attention_left_share(m: Measured) -> Value:
 
 @metric("share", "the time of the unfused loss")
 def least_fused_loss_left_share(m: Measured) -> Value:
-    """What Liger's fused loss leaves of it at least: the logits' bytes once, and most of the chunks' cost."""
+    """The part that Liger's fused loss leaves at least: the logits' bytes once, and most of the chunks' cost."""
     return _fused_loss(m, *LEAST_OF_LOSS)
 
 
 @metric("share", "the time of the unfused loss")
 def most_fused_loss_left_share(m: Measured) -> Value:
-    """What Liger's fused loss leaves of it at most, above 1 if its chunks cost more than the logits do now."""
+    """The part that Liger's fused loss leaves at most, above 1 if its chunks cost more than the logits do now."""
     return _fused_loss(m, *MOST_OF_LOSS)
 
 

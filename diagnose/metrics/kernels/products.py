@@ -82,7 +82,7 @@ def misaligned_slowdown_factor(m: Measured) -> Value:
 
 @metric("share", "the time of misaligned products")
 def least_aligned_left_share(m: Measured) -> Value:
-    """What aligned sizes leave of it at least: the FLOPs at the rate of the fastest product measured on such a GPU.
+    """The part that aligned sizes leave at least: the FLOPs at the rate of the fastest product measured on such a GPU.
 
     Products with a size below 512 do not reach that rate, and keep 65 % of their time.
     """
@@ -103,7 +103,7 @@ def least_aligned_left_share(m: Measured) -> Value:
 
 @metric("share", "the time of misaligned products")
 def most_aligned_left_share(m: Measured) -> Value:
-    """What aligned sizes leave of it at most: half of what is missing to the fastest product is not the sizes'."""
+    """The part that aligned sizes leave at most: half of what is missing to the fastest product is not the sizes'."""
     least = least_aligned_left_share(m)
     return least if isinstance(least, Unknown) else min((1 + float(least)) / 2, MOST_LEFT)
 

@@ -23,7 +23,7 @@ def empties_cache(m: Measured) -> Value:
 
 @metric("text", needs_gpu=False)
 def cache_emptied_by(m: Measured) -> Value:
-    """What empties the memory cache between steps: torch_empty_cache_steps, torch.cuda.empty_cache() or nothing."""
+    """The emptier of the memory cache between steps: torch_empty_cache_steps, torch.cuda.empty_cache() or nothing."""
     arguments = m.record.get("training_arguments")
     set_to = arguments.get("torch_empty_cache_steps") if isinstance(arguments, dict) else None
     if set_to is not None:

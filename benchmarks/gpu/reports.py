@@ -135,7 +135,9 @@ def page(calls: Sequence[Call], ladder: Path | None, date: str) -> str:
 MARK = "<!-- Written by `python benchmarks/gpu/reports.py`. -->"
 LEAD = """Everything on this page was measured on **one card, once** unless a table says otherwise. Several GPUs were
 never run. `bash benchmarks/gpu/call.sh 1` (to `4`) measures the same on another card, in at most ten minutes each, and
-`python benchmarks/gpu/reports.py` writes this page from what they leave."""
+`python benchmarks/gpu/reports.py` writes this page from what they leave. Classes, advice and promises are those of the
+commit above. Rules that were corrected since are held to these captures by `tests/test_measured_jobs.py`, which proves
+nothing of other cards and jobs: the next run does."""
 NOT_YET = """Not run yet. `bash benchmarks/gpu/call.sh 1` (to `4`) measures a card in at most ten minutes each, and
 `python benchmarks/gpu/reports.py` writes this page from what they leave."""
 

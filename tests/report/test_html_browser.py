@@ -8,6 +8,7 @@ import pytest
 from browser import CHROMIUM, Browser, browser
 from report.pages import sample
 
+from diagnose.analysis import analyze
 from diagnose.diagnosis import Diagnosis
 from diagnose.report.html import About, page
 
@@ -37,7 +38,12 @@ def details(tab: Browser) -> str:
     return tab.run("document.querySelector('#timeline .details').textContent")
 
 
-@pytest.mark.parametrize("case", [drawn.drawn, drawn.joined])
+def explained() -> Diagnosis:
+    """A job whose first change says beside its gain what the upper end counts."""
+    return analyze(Path(__file__).parents[1] / "measured" / "checkpoint-each-step")
+
+
+@pytest.mark.parametrize("case", [drawn.drawn, drawn.joined, explained])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 1280])
 def test_the_page_complains_of_nothing_and_fits(

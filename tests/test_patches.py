@@ -1,6 +1,5 @@
 """A patch in the user's spellings, with the names of the versions that run the job."""
 
-import importlib.util
 import subprocess
 from argparse import ArgumentParser
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any
 import pytest
 
 from diagnose.diagnosis import Patch
-from diagnose.patch.patches import accelerate_yaml, diff, export_lines, flags, python_lines, spelled
+from diagnose.patch.patches import diff, export_lines, flags, python_lines, spelled
 
 
 def patch(target: str, **values: Any) -> Patch:
@@ -151,42 +150,6 @@ def test_hf_argument_parser_reads_the_flags(tmp_path: Path) -> None:
     [parsed] = parser.parse_args_into_dataclasses(words)
 
     assert {name: getattr(parsed, name) for name in given.set} == given.set
-
-
-@pytest.mark.parametrize(
-    ("given", "yaml"),
-    [
-        (arguments(bf16=True), "mixed_precision: bf16\n"),
-        (arguments(bf16=False), "mixed_precision: 'no'\n"),
-        (arguments(bf16=False, fp16=True), "mixed_precision: fp16\n"),
-        (
-            arguments(torch_compile=True, torch_compile_mode="reduce-overhead"),
-            "dynamo_config:\n  dynamo_backend: INDUCTOR\n  dynamo_mode: reduce-overhead\n",
-        ),
-        (arguments(torch_compile=False), "dynamo_config:\n  dynamo_backend: 'NO'\n"),
-        (
-            arguments(fsdp_config={"backward_prefetch": "backward_pre", "fsdp_forward_prefetch": True, "x": "no"}),
-            'fsdp_config:\n  fsdp_backward_prefetch: BACKWARD_PRE\n  fsdp_forward_prefetch: true\n  fsdp_x: "no"\n',
-        ),
-        (arguments(logging_steps=100), ""),
-        (patch("ddp", static_graph=True), ""),
-    ],
-)
-def test_what_lives_in_accelerates_file(given: Patch, yaml: str) -> None:
-    assert accelerate_yaml(given) == yaml
-
-
-@pytest.mark.skipif(importlib.util.find_spec("accelerate") is None, reason="accelerate is not installed")
-def test_accelerate_reads_the_fragment(tmp_path: Path) -> None:
-    from accelerate.commands.config.config_args import ClusterConfig
-
-    given = arguments(bf16=True, torch_compile=True, torch_compile_mode="default", fsdp_config={"min_num_params": 7})
-    (tmp_path / "a.yaml").write_text("distributed_type: FSDP\nnum_processes: 2\n" + accelerate_yaml(given))
-    read = ClusterConfig.from_yaml_file(str(tmp_path / "a.yaml"))
-
-    assert read.mixed_precision == "bf16"
-    assert read.dynamo_config == {"dynamo_backend": "INDUCTOR", "dynamo_mode": "default"}
-    assert read.fsdp_config == {"fsdp_min_num_params": 7}
 
 
 def test_a_diff_shows_what_was_there_where_it_is_known() -> None:

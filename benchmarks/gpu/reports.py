@@ -151,6 +151,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--page", type=Path, default=ROOT / "docs" / "gpu.md")
     asked = parser.parse_args(arguments)
     calls = [read(path) for path in asked.summaries]
+    asked.into.mkdir(parents=True, exist_ok=True)
     date = max(call.date for call in calls)
     for report in REPORTS:
         if holding(calls, *report.parts):

@@ -14,7 +14,7 @@ not known takes the newest spelling.
 import json
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec.structs import replace
@@ -31,9 +31,6 @@ _ACTIVATION_CHECKPOINTING = (5, 23)
 _SAMPLING_STRATEGY = (5, 2)
 _DTYPE = (4, 56)
 _EVAL_STRATEGY = (4, 41)
-_OFF = "'no'"  # a bare no is false in YAML
-_YAML_WORDS = frozenset({"no", "yes", "on", "off", "true", "false", "null", "y", "n"})
-_UPPER = ("backward_prefetch", "auto_wrap_policy", "state_dict_type", "sharding_strategy")  # of accelerate's FSDP
 
 
 def spelled(patch: Patch, versions: Versions | None = None) -> Patch:
@@ -92,17 +89,6 @@ def export_lines(patch: Patch, versions: Versions | None = None) -> list[str]:
     if patch.target != "environment":
         return []
     return _exports(spelled(patch, versions).set)
-
-
-def accelerate_yaml(patch: Patch) -> str:
-    """The part of the patch for accelerate's config file, as YAML of its `to_yaml_file`; empty if there is none.
-
-    `bf16` and `fp16` are mixed_precision, `torch_compile*` is dynamo_config, and the keys of `fsdp_config` get their
-    prefix `fsdp_`. accelerate reads no other setting of TrainingArguments from that file.
-    """
-    if patch.target != "training_arguments":
-        return ""
-    return "".join(f"{line}\n" for line in _accelerate_lines(patch.set))
 
 
 def diff(patch: Patch, current: Mapping[str, Any] | None = None, versions: Versions | None = None) -> str:
@@ -180,37 +166,6 @@ def _sampling(name: str, value: Any, old: bool) -> tuple[str, Any]:
     if name == "group_by_length":
         return "train_sampling_strategy", "group_by_length" if grouped else "random"
     return name, value
-
-
-def _accelerate_lines(settings: Mapping[str, Any]) -> Iterator[str]:
-    precisions = [name for name in ("bf16", "fp16") if name in settings]
-    if precisions:
-        yield f"mixed_precision: {next((name for name in precisions if settings[name]), _OFF)}"
-    if any(name in settings for name in ("torch_compile", "torch_compile_backend", "torch_compile_mode")):
-        yield from _dynamo_lines(settings)
-    config = settings.get("fsdp_config")
-    if isinstance(config, Mapping) and config:
-        yield "fsdp_config:"
-        for key, value in config.items():
-            name = key.removeprefix("fsdp_")
-            upper = name in _UPPER and isinstance(value, str)
-            yield f"  fsdp_{name}: {_yaml(value.upper() if upper else value)}"
-
-
-def _dynamo_lines(settings: Mapping[str, Any]) -> Iterator[str]:
-    yield "dynamo_config:"
-    if not settings.get("torch_compile", True):
-        yield f"  dynamo_backend: {_OFF.upper()}"
-        return
-    yield f"  dynamo_backend: {str(settings.get('torch_compile_backend', 'inductor')).upper()}"
-    if "torch_compile_mode" in settings:
-        yield f"  dynamo_mode: {_yaml(settings['torch_compile_mode'])}"
-
-
-def _yaml(value: Any) -> str:
-    """A YAML scalar or flow list; JSON is YAML."""
-    plain = isinstance(value, str) and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_\-]*", value)
-    return value if plain and value.lower() not in _YAML_WORDS else json.dumps(value, ensure_ascii=False)
 
 
 def _text(value: Any, on: str) -> str:

@@ -108,7 +108,7 @@ def _samples_tell(record: CaptureRecord, attribution: Attribution) -> bool:
     """Whether the stack samples of steps without the profiler account for half of the untraced time, or more, as code
     of the user's loop.
     """
-    untraced = attribution.ns().get("untraced", 0) / max(attribution.total_ns, 1)
+    untraced = attribution.share(attribution.ns().get("untraced", 0))
     return untraced > NEAR and own_code_share(stack_samples(record)) >= _TOLD * untraced
 
 

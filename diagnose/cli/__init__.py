@@ -3,7 +3,7 @@
 import click
 
 from diagnose import __version__
-from diagnose.cli.group import ASKS_FOR_HELP, LazyGroup
+from diagnose.cli.group import LazyGroup
 
 
 @click.group(
@@ -88,7 +88,6 @@ from diagnose.cli.group import ASKS_FOR_HELP, LazyGroup
             ),
         },
     },
-    context_settings=ASKS_FOR_HELP,
     epilog="Example:  diagnose analyze runs/llama/",
 )
 @click.version_option(__version__, prog_name="diagnose")

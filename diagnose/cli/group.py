@@ -12,15 +12,13 @@ from diagnose.analysis.late import imported
 from diagnose.cli.exit_status import exit_code
 from diagnose.cli.settings import defaults_for
 
-ASKS_FOR_HELP = {"help_option_names": ["-h", "--help"]}
-
 
 class AsksForHelp:
     """A command with one set of names for help in every context: click keeps the option that it makes first."""
 
     def get_help_option_names(self, ctx: click.Context) -> list[str]:
         """The names of the help option."""
-        return ASKS_FOR_HELP["help_option_names"]
+        return ["-h", "--help"]
 
 
 class Group(AsksForHelp, click.Group):

@@ -51,7 +51,7 @@ def launch_wait_share(m: Measured) -> Value:
     rows = line.rows_matching(_LAUNCH, *RUNTIME)
     rows = rows[iv.which_holds(line.steps.host, line.trace.ts[rows]) >= 0]
     waited_ns = int(np.maximum(line.trace.dur[rows] - LAUNCH_NS, 0).sum())
-    return min(waited_ns / max(int(m.attribution.windows[:, 1].sum() - m.attribution.windows[:, 0].sum()), 1), 1.0)
+    return min(m.attribution.share(waited_ns), 1.0)
 
 
 @metric("count")

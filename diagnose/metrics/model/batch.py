@@ -5,6 +5,7 @@ import math
 from diagnose import intervals as iv
 from diagnose.attribution.causes import EXPOSED, IDLE, IDLE_FOR_INPUT
 from diagnose.facts import STEP, Unknown, Value, nothing_helps
+from diagnose.formulas import share
 from diagnose.formulas.batch_model import BatchModel, recompute_pays
 from diagnose.metrics.kernel_groups.phases import recompute_spans, recomputed
 from diagnose.metrics.measured import Measured
@@ -40,7 +41,7 @@ def recompute_host_share(m: Measured) -> Value:
     if isinstance(spans, Unknown):
         return spans
     steps = m.timeline.steps.host
-    return iv.total(iv.intersect(spans, iv.union(steps))) / max(iv.total(steps), 1)
+    return share(iv.total(iv.intersect(spans, steps)), iv.total(steps)) or 0.0
 
 
 @metric("bytes", needs_gpu=False)

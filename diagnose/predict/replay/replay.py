@@ -134,7 +134,7 @@ def host_speeds_for(
         unprofiled_step_ns: the step without the profiler.
         told_ns: time of causes in that step, if known from another source.
     """
-    known = _known_speeds(replay, told_ns or {})
+    known = {cause: ns / replay.recorded[cause].ns for cause, ns in (told_ns or {}).items() if cause in replay.recorded}
     fastest = replay.step_ns(StepChange(host_speeds=HostSpeeds(SLOWEST_PROFILER, known)))
     wanted = max(unprofiled_step_ns, fastest * (1 + DEVICE_BOUND_SHARE))
     return speeds_that_fit(
@@ -155,10 +155,6 @@ def likely_host_speeds_for(replay: Replay, slowest: HostSpeeds) -> HostSpeeds:
         return replay.step_ns(StepChange(host_speeds=speeds)) >= enough
 
     return likely_speeds(replay.recorded, slowest, fits)
-
-
-def _known_speeds(replay: Replay, told_ns: Mapping[str, float]) -> dict[str, float]:
-    return {cause: ns / replay.recorded[cause].ns for cause, ns in told_ns.items() if cause in replay.recorded}
 
 
 def _mostly_linked(timeline: Timeline, activity: Ints) -> bool:

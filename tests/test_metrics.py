@@ -197,6 +197,20 @@ def test_more_than_the_peak_is_refused() -> None:
     assert "--peak-tflops" in found.capture_next
 
 
+def test_more_than_the_kernels_can_have_computed_is_refused_with_both_figures() -> None:
+    job = one_product()
+    with job.step():
+        job.op("aten::mul", [[4096, 4096]], "vectorized_elementwise_kernel", 188)
+
+    found = value(job, "mfu_share", flops_per_step=0.6 * PEAK * 200e-6)
+
+    assert isinstance(found, Unknown)
+    assert found.because == (
+        "61.9 % of the peak is impossible: kernels that compute products run for 48.5 % of the step, so the FLOPs of a "
+        "step or the peak are wrong"
+    )
+
+
 def test_an_unknown_device_has_no_peak_until_one_is_given() -> None:
     built = content(one_product())
     built["deviceProperties"] = [{"id": 0, "name": "NVIDIA Z999"}]

@@ -5,7 +5,11 @@ from diagnose.formulas import model_flops as formula
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.model.flops import NUMERATORS, counted_flops, model_flops
 from diagnose.metrics.registry import metric
+from diagnose.metrics.run.capture import lost_share
 from diagnose.metrics.run.device import peak_flops
+
+_MAY_COMPUTE_PRODUCTS = ("inductor", "triton", "moe", "quant", "other", "aten_other")
+_ABOVE_DATASHEET = 1.05  # times the listed peak, at most: by measured products none comes near it
 
 
 def declared_flops(m: Measured) -> tuple[str, float] | Unknown:
@@ -16,7 +20,9 @@ def declared_flops(m: Measured) -> tuple[str, float] | Unknown:
 
 @metric("share", "peak FLOP/s times the step", needs_gpu=False)
 def mfu_share(m: Measured) -> Value:
-    """FLOPs of the step over the declared peak times the step's duration; above 1 it is refused."""
+    """FLOPs of the step over the declared peak times the step's duration; refused above 1, and above the share of the
+    step in which kernels run that may compute products.
+    """
     declared = declared_flops(m)
     if isinstance(declared, Unknown):
         return declared if not isinstance(peak := peak_flops(m), Unknown) else peak
@@ -47,7 +53,33 @@ def _of_peak(m: Measured, flops: float | Unknown, numerator: str) -> Value:
     if isinstance(flops, Unknown):
         return flops
     value = formula.mfu_share(flops, m.step_s, peak[0])
-    return value if value <= 1 else _above(m, value, peak[0], numerator)
+    if value > 1:
+        return _above(m, value, peak[0], numerator)
+    running = _products_share(m)
+    return value if running is None or value <= running * _own_advantage(m, peak[0]) else _idle(value, running)
+
+
+def _products_share(m: Measured) -> float | None:
+    """Share of the step in which a kernel runs that may compute products; None if the trace may lack some of them."""
+    gpu = m.timeline.gpu
+    if not m.timeline.has_gpu or lost_share(m.timeline) or m.timeline.other_gpus.count:
+        return None
+    share = m.share_of(m.kernels & (gpu.is_compute_bound | gpu.of_family(*_MAY_COMPUTE_PRODUCTS)))
+    return None if isinstance(share, Unknown) else share * m.attribution.total_ns / m.accounted_ns
+
+
+def _own_advantage(m: Measured, peak: float) -> float:
+    """How much faster than the declared peak the precision of most products may be, with room for clocks that boost."""
+    own = own_peak(m)[1]
+    return _ABOVE_DATASHEET * max((own or peak) / peak, 1.0)
+
+
+def _idle(value: float, running: float) -> Unknown:
+    return Unknown(
+        f"{100 * value:.1f} % of the peak is impossible: kernels that compute products run for {100 * running:.1f} % "
+        "of the step, so the FLOPs of a step or the peak are wrong",
+        analysis_option("--flops-per-step and --peak-tflops"),
+    )
 
 
 def _above(m: Measured, value: float, peak: float, numerator: str) -> Unknown:

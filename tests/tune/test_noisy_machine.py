@@ -1,5 +1,6 @@
 """What a tune makes of runs that noise lies over: pairs of runs with and without a change decide together."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from msgspec.structs import replace
 from diagnose.commands.tune.answer import Settings
 from diagnose.commands.tune.evidence import is_unclear, pooled
 from diagnose.commands.tune.state import TuneFolder
+from diagnose.commands.tune.views import outcome, result
 from diagnose.diagnosis import Diagnosis
 
 BF16 = planned("half", (1.3, 2.0), bf16=True)
@@ -62,6 +64,27 @@ def test_a_change_that_buys_nothing_is_not_measured_again_on_a_quiet_machine(tmp
     tuning = climbed(tmp_path, Machine(1.0).runs)
 
     assert [rung.decision for rung in tuning.rungs] == ["first", "rolled back"]
+
+
+def test_a_gain_within_the_noise_is_not_shown_and_the_tune_says_what_would_show_it(tmp_path: Path) -> None:
+    tuning = climbed(tmp_path, Machine(1.4, 1).runs, runs=3)  # no room for a second pair
+    rung = tuning.rungs[1]
+
+    assert (rung.decision, outcome(rung)) == ("rolled back", "not shown")
+    assert re.fullmatch(
+        r"1\.\d+x is within the noise: these runs can show (\d+\.\d) % and more; --control \d+ could show (\d+\.\d) %",
+        rung.because,
+    )
+    seen, could_be = map(float, re.findall(r"show (\S+) %", rung.because))
+    assert could_be < 0.8 * seen
+    assert result(tuning).startswith("no gain is shown, and the noise of these runs may hide one of bf16=True: ")
+
+
+def test_a_change_without_gain_on_a_quiet_machine_is_called_that(tmp_path: Path) -> None:
+    tuning = climbed(tmp_path, Machine(1.0).runs)
+
+    assert outcome(tuning.rungs[1]) == "no gain"
+    assert result(tuning).startswith("nothing that was tried made the job faster: ")
 
 
 def test_a_promise_that_noise_hides_and_a_second_pair_does_not_show_is_rolled_back(tmp_path: Path) -> None:

@@ -9,9 +9,12 @@ from diagnose.commands.compare.comparing import compare
 from diagnose.commands.compare.noise import FLOOR, FLOOR_ON_HOST
 from diagnose.diagnosis import Diagnosis
 from diagnose.diagnosis.terms import Estimate, Speedup
+from diagnose.facts import spoken
 
 _PAIRS, _PAIRS_OF_A_GAIN = 3, 5  # at most
 _WORTH = 1.05  # a smaller gain is not worth two more runs
+_MOST_OF_NO_GAIN = 1.1  # at best: more may be a gain that the runs do not show
+_MUCH_FINER = 0.8  # of the width: less is not worth longer runs
 _QUANTILE = 2.576  # of the standard normal distribution, two-sided 99 %
 
 
@@ -53,6 +56,30 @@ def is_unclear(speedup: Estimate, predicted: Speedup | None) -> bool:
     low, mid, high = speedup
     promised = predicted is not None and _WORTH < predicted[0] <= high
     return low <= 1 <= high and (mid > _WORTH or promised)
+
+
+def hides_a_gain(speedup: Estimate) -> bool:
+    """Whether a gain that is worth having may be hidden in the noise of the runs."""
+    low, _, high = speedup
+    return low <= 1 <= high and high > _MOST_OF_NO_GAIN
+
+
+def not_shown(speedup: Estimate, of: Diagnosis, noise_share: float | None) -> str:
+    """The gain that the runs can show, and the one that four times their steps without the profiler could.
+
+    The noise of the steps halves with four times as many; the distance between repeats of a run stays.
+
+    Args:
+        speedup: measured, whose noise hides it.
+        of: one of the runs.
+        noise_share: how far repeats of a run lie apart; None for the usual distance.
+    """
+    width, floor = np.log(speedup[2] / speedup[1]), np.log1p(usually_apart(of, noise_share))
+    at_best = np.hypot(np.sqrt(max(width**2 - floor**2, 0.0)) / 2, floor)
+    seen = f"{speedup[1]:.2f}x is within the noise: these runs can show {spoken(np.expm1(width), 'share')} and more"
+    more = 2 * len(of.steps.unprofiled_ns)  # `--control` counts those on one side of the window
+    better = at_best < _MUCH_FINER * width and more
+    return f"{seen}; --control {more} could show {spoken(np.expm1(at_best), 'share')}" if better else seen
 
 
 def pairs_at_most(newest: Estimate) -> int:

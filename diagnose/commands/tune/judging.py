@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from diagnose.commands.compare.comparing import compare
 from diagnose.commands.tune.answer import Decision, Measured, Rung, Settings
-from diagnose.commands.tune.evidence import held_against, is_unclear, pairs_at_most, pooled
+from diagnose.commands.tune.evidence import held_against, hides_a_gain, is_unclear, not_shown, pairs_at_most, pooled
 from diagnose.commands.tune.proposals import Proposal
 from diagnose.commands.tune.running import EndedRun
 from diagnose.commands.tune.settings import keys_of, merged, without
@@ -87,7 +87,9 @@ def judged_rung(
     if comparison.verdict == "better":
         return replace(rung, decision="kept")
     speedup = comparison.speedup
-    return replace(rung, decision="unclear") if may_repeat and speedup and is_unclear(speedup, rung.predicted) else rung
+    if may_repeat and speedup and is_unclear(speedup, rung.predicted):
+        return replace(rung, decision="unclear")
+    return _with_what_it_can_show(rung, this, noise_share)
 
 
 def settled_rung(
@@ -119,12 +121,20 @@ def settled_rung(
     achieved = pooled(pairs)
     more = may_repeat and len(pairs) < pairs_at_most(pairs[-1]) and is_unclear(achieved, of.predicted)
     unclear: Decision = "unclear" if more else "rolled back"
-    return replace(
+    settled = replace(
         rung,
         decision="kept" if achieved[0] > 1 else unclear,
         achieved=achieved,
         total=held_against(first, ran.diagnosis, noise_share).speedup,
     )
+    return _with_what_it_can_show(settled, ran.diagnosis, noise_share)
+
+
+def _with_what_it_can_show(rung: Rung, this: Diagnosis, noise_share: float | None) -> Rung:
+    """The rung, with the gain that its runs could have shown if it is rolled back for one that they hide."""
+    if rung.decision != "rolled back" or rung.achieved is None or not hides_a_gain(rung.achieved):
+        return rung
+    return replace(rung, because=not_shown(rung.achieved, this, noise_share))
 
 
 def again_rung(number: int, of: Rung, ran: EndedRun) -> Rung:

@@ -8,6 +8,7 @@ from diagnose.commands.tune.views import (
     SHOWN,
     achieved,
     cells,
+    is_not_shown,
     known_columns,
     left_line,
     outcome,
@@ -45,7 +46,7 @@ class TrialsPage:
         ends = predicted(rung.predicted), achieved(rung.achieved), outcome(rung)
         style = _STYLES.get(rung.decision, "")
         self._print(str(rung.number), plain(rung.change), cells(rung, self._columns), ends, style)
-        if rung.outcome != "ok" or rung.decision == "refused":
+        if rung.outcome != "ok" or rung.decision == "refused" or is_not_shown(rung):
             self._console.print(Text(f"     {plain(rung.because)}", "dim"), soft_wrap=True)
 
     def _fitting(self, known: tuple[str, ...]) -> tuple[str, ...]:

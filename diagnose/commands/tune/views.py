@@ -6,6 +6,7 @@ import shlex
 from dataclasses import dataclass
 
 from diagnose.commands.tune.answer import LeftToUser, Measured, Rung, Tuning
+from diagnose.commands.tune.evidence import hides_a_gain
 from diagnose.diagnosis.terms import Estimate, Speedup
 from diagnose.diagnosis.track_record import standing
 from diagnose.report.views.plain import plain
@@ -160,9 +161,14 @@ def outcome(rung: Rung) -> str:
     return failed or {"rolled back": _rolled_back(rung)}.get(rung.decision, rung.decision)
 
 
+def is_not_shown(rung: Rung) -> bool:
+    """Whether the noise may hide a gain of a change that is rolled back."""
+    return rung.decision == "rolled back" and rung.achieved is not None and hides_a_gain(rung.achieved)
+
+
 def _rolled_back(rung: Rung) -> str:
     worse = rung.achieved is not None and rung.achieved[2] < 1
-    return "slower" if worse else "no gain"
+    return "slower" if worse else "not shown" if is_not_shown(rung) else "no gain"
 
 
 def predicted(speedup: Speedup | None) -> str:
@@ -184,7 +190,7 @@ def result(tuning: Tuning) -> str:
     runs = f"{len(tuning.rungs)} run{'s' if len(tuning.rungs) != 1 else ''}"
     end = tuning.why_ended or "it is not at its end"
     if not kept:
-        return f"nothing that was tried made the job faster: {runs}, {end}"
+        return f"{_none_kept(tuning)}: {runs}, {end}"
     if tuning.best is tuning.rungs[0]:
         return f"nothing is kept after {runs}: {end}"
     repeat = tuning.repeat_of(kept[-1])
@@ -192,6 +198,13 @@ def result(tuning: Tuning) -> str:
     changes = f"{len(kept)} change{'s' if len(kept) != 1 else ''}"
     faster = f"{total[1]:.2f}x ({total[0]:.2f}-{total[2]:.2f}x) as fast" if total else "faster"
     return f"{faster} with {changes}, after {runs}: {end}"
+
+
+def _none_kept(tuning: Tuning) -> str:
+    hidden = [plain(rung.change) for rung in tuning.rungs if is_not_shown(rung)]
+    if not hidden:
+        return "nothing that was tried made the job faster"
+    return f"no gain is shown, and the noise of these runs may hide one of {', '.join(hidden)}"
 
 
 def left_line(left: LeftToUser) -> str:

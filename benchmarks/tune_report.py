@@ -11,12 +11,12 @@ from statistics import median
 from advice_jobs.timing import where
 from tune_pairs import Further, decided, with_further
 
-from diagnose.commands.compare.noise import FLOOR_ON_HOST
 from diagnose.commands.tune.answer import Rung, Tuning
 from diagnose.commands.tune.proposals import factors_apart
 from diagnose.commands.tune.settings import keys_of
 from diagnose.diagnosis.terms import Estimate, Speedup
 from diagnose.diagnosis.track_record import standing
+from diagnose.judge.run_pair import FLOOR_ON_HOST
 
 WIDTHS = (34, 26, 8, 8, 8, 8, 0)
 USUAL_TIMES = 2

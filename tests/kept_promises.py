@@ -33,11 +33,16 @@ def missed(number: int) -> Prediction:
     return promise(number, achieved=(1.08, 1.1, 1.12), inside=False)
 
 
+def _measured(speed: float | None) -> dict[str, Any]:
+    noisy = None if speed is None else (speed / 1.02, speed, speed / 0.98)
+    return {"measured_speedup": speed, "measured": noisy}
+
+
 def run_with_a_patch(measured: float | None = 1.4, **changes: Any) -> Diagnosis:
     """A data-bound job of two ranks, run with more workers for which 1.3x to 1.5x were predicted."""
     of_patch = {"patches": (WORKERS,), "rule": "data-wait", "predicted_speedup": (1.3, 1.5), "noise_share": 0.02}
     return replace(
         diagnoses.data_bound(),
-        applied=Applied(**(of_patch | {"measured_speedup": measured} | changes)),
+        applied=Applied(**(of_patch | _measured(measured) | changes)),
         versions={"torch": "2.8.0a0+git.buildhost", "transformers": "4.55.4", "python": "3.12"},
     )

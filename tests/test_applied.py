@@ -11,7 +11,8 @@ from kineto import Trace
 from diagnose.analysis import analyze
 from diagnose.diagnosis import Applied, Diagnosis, NotApplied, Patch
 from diagnose.facts import Fact, Facts, Unknown
-from diagnose.patch.applied import applied_of, expected_of
+from diagnose.judge.applied import applied_of
+from diagnose.patch.expected import expected_of
 from diagnose.patch.patch_file import read
 from diagnose.probes.apply.job_patch import JobPatch
 from diagnose.report.html import About, page
@@ -33,7 +34,8 @@ EXPECTED = {
 def facts(**values: float | bool | None) -> Facts:
     """The facts of the run with the patch; None is unknown."""
     given = {"has_gpu": True, "step_time_ns": 30e6, "step_noise_share": 0.01, **values}
-    return {n: Fact(n, Unknown("not seen", None) if v is None else v, "") for n, v in given.items()}
+    units = {name: "share" for name in given if name.endswith("_share")}
+    return {n: Fact(n, Unknown("not seen", None) if v is None else v, units.get(n, "")) for n, v in given.items()}
 
 
 def applied(expected: Any = EXPECTED, in_use: Any = WORKERS, refused: Any = (), **values: Any) -> Applied:
@@ -104,14 +106,60 @@ def test_a_larger_batch_is_compared_by_the_sample() -> None:
     assert "how many samples a step has is not known" in unknown.because
 
 
-def test_a_difference_within_the_noise_says_so_and_is_no_slowdown() -> None:
-    found = applied(unprofiled_step_time_ns=38e6, step_noise_share=0.08)
+def test_noise_that_holds_no_effect_as_well_as_the_promise_judges_nothing() -> None:
+    found = applied(unprofiled_step_time_ns=33e6, step_noise_share=0.2)
 
-    assert "measured 0.97x" in applied_line(found)
-    assert "less than predicted; the difference is within the 8.0 % that steps of this run lie apart" in applied_line(
-        found
+    assert applied_line(found).endswith(
+        ": cannot be judged (the noise of the runs, 0.93-1.35x, holds no effect as well as the promise)"
     )
     assert not got_slower(found)
+
+
+def test_a_slower_step_within_the_noise_is_less_than_predicted_and_no_slowdown() -> None:
+    found = applied(unprofiled_step_time_ns=38e6, step_noise_share=0.08)
+
+    assert applied_line(found).endswith(
+        "measured 0.97x (step without the profiler 37.0 ms -> 38.0 ms): less than predicted"
+    )
+    assert not got_slower(found)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "after_ms", "told"),
+    [
+        (0.421, 0.43, 26.0, "cannot be judged (nothing was cured: padding_share 42.1 % -> 43.0 %)"),
+        (0.421, 0.43, 36.9, "less than predicted (nothing was cured: padding_share 42.1 % -> 43.0 %)"),
+        (0.421, 0.08, 26.0, "as predicted"),
+    ],
+)
+def test_a_prediction_is_kept_only_where_its_evidence_moved(
+    before: float, after: float, after_ms: float, told: str
+) -> None:
+    found = applied(
+        {**EXPECTED, "facts": {"padding_share": before}}, padding_share=after, unprofiled_step_time_ns=after_ms * 1e6
+    )
+
+    assert applied_line(found).endswith(told)
+
+
+@pytest.mark.parametrize(
+    ("waited_before", "ends"),
+    [
+        (
+            0.65,
+            ": cannot be judged (something else changed, without which it may be 0.71x: core_wait_share 65.0 % -> "
+            "31.0 %)",
+        ),
+        (0.38, ": as predicted"),
+    ],
+)
+def test_a_machine_that_changed_beside_the_job_judges_nothing_that_depends_on_it(
+    waited_before: float, ends: str
+) -> None:
+    expected = {**EXPECTED, "facts": {"core_wait_share": waited_before}}
+    found = applied(expected, core_wait_share=0.31, unprofiled_step_time_ns=26.3e6)
+
+    assert applied_line(found).endswith(ends)
 
 
 @pytest.mark.parametrize(("after_ms", "ends"), [(30.0, "-> 30.0 ms)"), (40.0, "-> 40.0 ms): slower than before")])

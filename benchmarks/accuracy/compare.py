@@ -21,9 +21,10 @@ from reporting import page, parser, publish, table
 
 from diagnose.arrays import Floats
 from diagnose.commands.compare.comparing import compare
-from diagnose.commands.compare.noise import FLOOR, FLOOR_ELSEWHERE
+from diagnose.commands.compare.noise import FLOOR_ELSEWHERE
 from diagnose.commands.compare.side import Side, side_of_log
-from diagnose.commands.compare.step_time import without_start
+from diagnose.judge.mean_step import without_start
+from diagnose.judge.run_pair import FLOOR
 from diagnose.series import Series, Track
 
 WINDOWS = (4, 8, 20, 50)

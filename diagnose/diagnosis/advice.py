@@ -4,7 +4,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from diagnose.diagnosis.terms import FindingClass, Severity, Speedup
+from diagnose.diagnosis.promise import Change, Judgement, judged
+from diagnose.diagnosis.terms import Estimate, FindingClass, Severity, Speedup
 from diagnose.facts import Capture, to_do
 
 
@@ -204,7 +205,8 @@ class Applied(msgspec.Struct, frozen=True, kw_only=True):
     Speedups are of the whole step, or per sample if the patch changes the samples of a step. `before_ns` and `after_ns`
     are median step times, and `step` is the kind of step: "step without the profiler", "device step" or "host step".
     Unknown values are null, and `because` is the reason. `noise_share` is the spread of this run's step times over
-    their median.
+    their median. `measured` is the speedup with a 99 % interval; `evidence` are the facts that the rule fired on and
+    `confounders` those of the machine, as far as both runs know them.
     """
 
     patches: tuple[Patch, ...]
@@ -217,3 +219,13 @@ class Applied(msgspec.Struct, frozen=True, kw_only=True):
     step: str = ""
     noise_share: float | None = None
     because: str = ""
+    measured: Estimate | None = None
+    evidence: tuple[Change, ...] = ()
+    confounders: tuple[Change, ...] = ()
+
+    @property
+    def judgement(self) -> Judgement | None:
+        """The standing of the prediction; None if it or the measurement is unknown, or only a part is in use."""
+        if self.measured is None or self.predicted_speedup is None or self.refused:
+            return None
+        return judged(self.measured, self.predicted_speedup, self.evidence, self.confounders)

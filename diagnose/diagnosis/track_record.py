@@ -1,13 +1,6 @@
-"""Track records of a rule's earlier predictions, and how one measurement compares with its prediction."""
-
-from typing import Literal
+"""Track records of a rule's earlier predictions."""
 
 import msgspec
-
-from diagnose.diagnosis.terms import Speedup
-
-ALIKE = 0.005  # printed factors that differ by less look equal
-Standing = Literal["less", "as", "more"]
 
 
 class TrackRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,11 +16,3 @@ class TrackRecord(msgspec.Struct, frozen=True, kw_only=True):
     inside: int
     achieved_of_predicted: float
     newest: str
-
-
-def standing(achieved: float, predicted: Speedup) -> Standing:
-    """Whether a measured speedup is less than, as, or more than predicted."""
-    low, high = predicted
-    if achieved < low - ALIKE:
-        return "less"
-    return "more" if high is not None and achieved > high + ALIKE else "as"

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from diagnose.diagnosis import (
     NOT_RECOMMENDED,
+    Applied,
     Diagnosis,
     FactReport,
     Finding,
@@ -20,6 +21,7 @@ from diagnose.diagnosis import (
     Origin,
     PlanStep,
     ReplayReport,
+    Steps,
     StepTimeline,
     TraceSummary,
     WaterfallPart,
@@ -27,6 +29,7 @@ from diagnose.diagnosis import (
 from diagnose.diagnosis.capacity import NO_CAPACITY, WITHOUT_RECORD, Capacity
 from diagnose.diagnosis.postmortem import Postmortem, Straggler
 from diagnose.facts import Fact, Facts, Scalar, Unknown, another_run
+from diagnose.judge.applied import applied_of
 from diagnose.judge.breakdown import breakdown_of, divided_by_step, grounds_of, rank_report, steps_of
 from diagnose.judge.case import Case, Judged
 from diagnose.judge.cost import cost_of
@@ -43,7 +46,7 @@ from diagnose.judge.user_code import located, user_code_of
 from diagnose.judge.verdict import verdict_of
 from diagnose.judge.waterfall import MatrixTime, waterfall_of
 from diagnose.metrics import Measured
-from diagnose.patch.applied import applied_of
+from diagnose.metrics.model.tokens import tokens_of
 from diagnose.patch.job_framework import framework_of
 from diagnose.predict.plan import Weight
 from diagnose.predict.whatif import Predictor
@@ -72,10 +75,10 @@ def diagnose(case: Case) -> Diagnosis:
     verdict = verdict_of(breakdown, grounds_of(ranks, case.facts, case.job.view.distortion))
     work = part("matrix_time", lambda: matrix_time_of(case.measured), None)
     advice = advice_of(case, judged, sections, weights_of(judged, verdict.class_))
-    findings, measured = advice.findings, advice.measured
+    findings, measured, steps = advice.findings, advice.measured, steps_of(ranks, case.measured)
     diagnosis = Diagnosis(
         verdict=verdict,
-        steps=steps_of(ranks, case.measured),
+        steps=steps,
         ledger=breakdown,
         waterfall=part("waterfall", lambda: _waterfall(case, breakdown, work), ()),
         mfu=part("mfu", lambda: mfu_of(case.measured, work), NO_MFU),
@@ -85,7 +88,7 @@ def diagnose(case: Case) -> Diagnosis:
         plan=advice.plan,
         replay=advice.replay,
         not_advised=part("not_advised", lambda: not_advised(judged, case.facts), ()),
-        applied=part("applied", lambda: applied_of(case.measured[0].record, case.facts), None),
+        applied=part("applied", lambda: _applied(case, steps), None),
         capacity=part("capacity", lambda: _capacity(case, advice.plan), NO_CAPACITY),
         not_judged=not_judged(judged, case),
         ranks=tuple(rank_report(case, position) for position in range(len(case.job.ranks))),
@@ -109,6 +112,14 @@ def diagnose(case: Case) -> Diagnosis:
     advised = replace(diagnosis, next=part("next", lambda: recommended(diagnosis), NOT_RECOMMENDED))
     answer = replace(advised, cost=part("cost", lambda: cost_of(advised, case.measured[0].settings), None))
     return replace(answer, not_judged=(*sections.failed, *diagnosis.not_judged))
+
+
+def _applied(case: Case, steps: Steps) -> Applied | None:
+    first = case.measured[0]
+    tokens = tokens_of(first)
+    return applied_of(
+        first.record, case.facts, steps.unprofiled_ns, None if isinstance(tokens, Unknown) else tokens.per_step
+    )
 
 
 def _timeline(measured: Measured) -> StepTimeline | None:

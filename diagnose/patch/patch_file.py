@@ -9,7 +9,7 @@ from typing import Any
 from diagnose.decoding import anything, in_order, listed, number, scalar, table, text, unreported
 from diagnose.diagnosis import Patch
 from diagnose.errors import UserError, printable
-from diagnose.patch.applied import expected_of
+from diagnose.patch.expected import expected_of
 from diagnose.patch.patches import is_only_typed, python_lines
 from diagnose.probes.apply.allowed import variable_text, why_not
 from diagnose.probes.facts.environment import ALLOCATOR, ALLOCATOR_BEFORE

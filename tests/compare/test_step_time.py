@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from diagnose.commands.compare.step_time import (
+from diagnose.formulas.statistics import t_quantile
+from diagnose.judge.mean_step import (
     MOST_STEPS,
     block_length,
     half_width,
@@ -12,7 +13,6 @@ from diagnose.commands.compare.step_time import (
     step_time,
     without_start,
 )
-from diagnose.formulas.statistics import t_quantile
 
 
 def test_one_slow_step_among_usual_ones_is_left_out() -> None:

@@ -13,10 +13,11 @@ from needs import file_beside
 from public_tables import public_table
 
 from diagnose.commands.compare.comparing import compare
-from diagnose.commands.compare.noise import FLOOR, FLOOR_ELSEWHERE, FLOOR_OF_BRIEF, FLOOR_ON_HOST, usual_floor
+from diagnose.commands.compare.noise import FLOOR_ELSEWHERE, usual_floor
 from diagnose.commands.compare.side import Side, SideCause, side_of_log
 from diagnose.commands.compare.views import comparison_view, headline
 from diagnose.diagnosis import Applied, Patch
+from diagnose.judge.run_pair import FLOOR, FLOOR_OF_BRIEF, FLOOR_ON_HOST
 from diagnose.series import Series, Track
 
 EVEN = (100.0, 101.0, 99.0, 100.5, 99.5)
@@ -231,8 +232,10 @@ def test_the_prediction_stands_beside_what_was_achieved() -> None:
 
     assert kept is not None
     assert broken is not None
-    assert (kept.patched, kept.kept) == ("after", True)
-    assert broken.kept is False
+    assert kept.judgement is not None
+    assert broken.judgement is not None
+    assert (kept.patched, kept.judgement.standing) == ("after", "as")
+    assert broken.judgement.standing == "less"
 
 
 @pytest.mark.long

@@ -12,6 +12,7 @@ from diagnose.commands.ledger import prediction
 from diagnose.commands.ledger.lines import line_of, prediction_in
 from diagnose.commands.ledger.prediction import Prediction, prediction_of, prediction_of_patch
 from diagnose.diagnosis import NotApplied
+from diagnose.diagnosis.promise import Change
 from diagnose.version import __version__
 
 
@@ -44,8 +45,15 @@ def test_inside_is_what_the_report_calls_as_predicted(predicted: Any, measured: 
     assert promised(predicted_speedup=predicted, measured=measured).inside is inside
 
 
-def test_what_is_not_known_of_the_noise_is_null() -> None:
-    assert promised(noise_share=None).achieved == (None, 1.4, None)
+MOVED = Change(name="data_wait_share", unit="share", before=0.4, after=0.01, moved=True)
+STILL = Change(name="padding_share", unit="share", before=0.421, after=0.43, moved=False)
+CROWDED = Change(name="core_wait_share", unit="share", before=0.65, after=0.31, moved=True)
+
+
+def test_a_prediction_that_cannot_be_judged_is_not_kept() -> None:
+    assert prediction_of_patch(run_with_a_patch(evidence=(STILL,))) is None
+    assert prediction_of_patch(run_with_a_patch(confounders=(CROWDED,))) is None
+    assert promised(evidence=(MOVED, STILL)).inside
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from diagnose.commands.tune.html import tuning_page
 from diagnose.commands.tune.text import TrialsPage, render_end
 from diagnose.commands.tune.views import result, trials_csv, tuning_view
 from diagnose.diagnosis import CodeLine
+from diagnose.diagnosis.promise import Judgement
 from diagnose.report.views.summary import About
 
 FP32 = Measured(
@@ -29,6 +30,7 @@ TUNING = Tuning(
         Rung(
             number=1, rule="half", change="bf16=True", outcome="ok", decision="kept", measured=BF16, seconds=61.24,
             predicted=(1.2, 1.5), achieved=(1.27, 1.29, 1.31), total=(1.27, 1.29, 1.31),
+            judgement=Judgement(standing="as"),
         ),
         Rung(
             number=2, rule="low-memory-use", change="<b>per_device_train_batch_size=12</b>", outcome="oom",

@@ -6,6 +6,7 @@ import msgspec
 
 from diagnose.diagnosis.advice import Applied
 from diagnose.diagnosis.answer import COUNTS, Answer
+from diagnose.diagnosis.promise import Judgement
 from diagnose.diagnosis.terms import CauseClass, Estimate, Nanoseconds
 
 ComparisonVerdict = Literal["better", "worse", "no_difference", "not_comparable"]
@@ -89,14 +90,13 @@ class NotCompared(msgspec.Struct, frozen=True, kw_only=True):
 class Promise(msgspec.Struct, frozen=True, kw_only=True):
     """The prediction that one side carries as a run with a patch, and the speed-up of this comparison.
 
-    `patched` is the side with the patch. `kept` is whether the measured interval reaches what was promised: null if
-    either is unknown.
+    `patched` is the side with the patch. `judgement` is null if the prediction or the measurement is unknown.
     """
 
     patched: Literal["before", "after"]
     applied: Applied
     measured: Estimate | None
-    kept: bool | None
+    judgement: Judgement | None
 
 
 class Comparison(Answer, frozen=True, kw_only=True):

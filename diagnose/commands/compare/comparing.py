@@ -17,15 +17,16 @@ from diagnose.commands.compare.difference import (
     kernel_differences,
     rank_differences,
 )
-from diagnose.commands.compare.noise import BRIEF, FLOOR_OF_BRIEF, is_brief, is_elsewhere, is_on_host, usual_floor
+from diagnose.commands.compare.noise import BRIEF, is_elsewhere, is_on_host, usual_floor
 from diagnose.commands.compare.side import Side, side_of
-from diagnose.commands.compare.step_time import MeanStep, half_width, of_summary, step_time
 from diagnose.commands.compare.work import ComparedWork, work_of
 from diagnose.diagnosis import Diagnosis, Estimate
-from diagnose.patch.applied import HOST_STEP, WITHOUT_PROFILER
+from diagnose.diagnosis.promise import judged
+from diagnose.judge.applied import WITHOUT_PROFILER
+from diagnose.judge.mean_step import MeanStep, of_summary, step_time
+from diagnose.judge.run_pair import FLOOR_OF_BRIEF, WIDEST, is_brief, speedup_between
+from diagnose.patch.expected import HOST_STEP
 
-_LEAST = 1e-9  # a factor beyond this is damage
-_WIDEST = 2.0  # a pair that could not show this factor shows none
 _CONTRARY = "the steps under the profiler do not show the difference: their causes do not explain it"
 _LONGER = "capture steps in which operators take longer"
 _MORE_STEPS = "capture more of them, five or so (diagnose run --steps 5)"
@@ -120,11 +121,7 @@ def _speedup(steps: _Steps, work: ComparedWork, floor: float, drifts: bool) -> t
     """The speed as [low, mid, high], and half the width of its logarithm; None if they are unknown."""
     if steps.before is None or steps.after is None or work.why_not or _of_one_step(steps):
         return None, None
-    width = half_width(steps.before, steps.after, floor, drifts)
-    mid = steps.before.mean_ns / steps.after.mean_ns * work.ratio
-    if width is None or not _LEAST < mid < 1 / _LEAST or width > max(math.log(_WIDEST), abs(math.log(mid))):
-        return None, None
-    return (mid * math.exp(-width), mid, mid * math.exp(width)), width
+    return speedup_between(steps.before, steps.after, work.ratio, floor, drifts)
 
 
 def _of_one_step(steps: _Steps) -> list[str]:
@@ -139,7 +136,7 @@ def _why_not_compared(steps: _Steps) -> str:
         of = "each run" if len(few) == 2 else few[0]
         return f"one step of {of} does not tell how far steps lie apart; {_MORE_STEPS}"
     counts = " and ".join(str(side.steps) for side in (steps.before, steps.after) if side is not None)
-    apart = f"{counts} steps that lie so far apart could not show a factor of {_WIDEST:g} between the runs"
+    apart = f"{counts} steps that lie so far apart could not show a factor of {WIDEST:g} between the runs"
     return f"{apart}; {_MORE_STEPS}"
 
 
@@ -227,11 +224,10 @@ def _promise(before: Side, after: Side, speedup: Estimate | None) -> Promise | N
         return None
     is_after = after.applied is not None
     measured = speedup if is_after or speedup is None else (1 / speedup[2], 1 / speedup[1], 1 / speedup[0])
-    kept = None
+    judgement = None
     if measured is not None and applied.predicted_speedup is not None:
-        low, high = applied.predicted_speedup
-        kept = measured[2] >= low and (high is None or measured[0] <= high)
-    return Promise(patched="after" if is_after else "before", applied=applied, measured=measured, kept=kept)
+        judgement = judged(measured, applied.predicted_speedup, applied.evidence, applied.confounders)
+    return Promise(patched="after" if is_after else "before", applied=applied, measured=measured, judgement=judgement)
 
 
 def _notes(before: Side, after: Side, steps: _Steps) -> tuple[str, ...]:

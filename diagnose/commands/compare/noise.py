@@ -1,14 +1,10 @@
 """Distance between two runs of one job, which their steps show only in part."""
 
 from diagnose.commands.compare.side import Side
-from diagnose.commands.compare.step_time import MeanStep
-from diagnose.patch.applied import DEVICE_STEP
+from diagnose.judge.run_pair import BRIEF_NS, FLOOR, FLOOR_ON_HOST
+from diagnose.patch.expected import DEVICE_STEP
 
-FLOOR = 0.015  # 99 % of the pairs of equal runs on GPUs lie closer: benchmarks/accuracy/compare.py
 FLOOR_ELSEWHERE = 0.060  # and windows of different steps of them
-FLOOR_ON_HOST = 0.05  # without a GPU, in addition to how far stretches of one run lie apart: benchmarks/tune.py
-FLOOR_OF_BRIEF = 0.40  # an estimate for steps that take less than BRIEF_NS, which do not show that
-BRIEF_NS = 5e9
 NEAR_STEPS = 32  # windows that begin so close to each other are of one place
 BRIEF = (
     f"without a GPU, steps of less than {BRIEF_NS / 1e9:g} s altogether do not tell how cores change their speed: time "
@@ -28,11 +24,6 @@ def usual_floor(before: Side, after: Side) -> float:
 def is_on_host(before: Side, after: Side) -> bool:
     """Whether one of the runs has no GPU."""
     return any(side.kind == "diagnosis" and side.step != DEVICE_STEP for side in (before, after))
-
-
-def is_brief(before: MeanStep | None, after: MeanStep | None) -> bool:
-    """Whether the steps of a side end before the cores change their speed, which takes seconds."""
-    return any(side is not None and side.lasts_ns < BRIEF_NS for side in (before, after))
 
 
 def is_elsewhere(before: Side, after: Side) -> bool:

@@ -8,12 +8,12 @@ import msgspec
 import numpy as np
 
 from diagnose.attribution.causes import EXPOSED, LATE_RANK
-from diagnose.commands.compare.step_time import means_of_neighbours, without_start
 from diagnose.diagnosis import Applied, Diagnosis, KernelRow, LedgerEntry, OperatorRow, RankReport
 from diagnose.diagnosis.terms import CauseClass, Nanoseconds
 from diagnose.errors import UserError
 from diagnose.facts import Scalar
-from diagnose.patch.applied import DEVICE_STEP, HOST_STEP
+from diagnose.judge.mean_step import means_of_neighbours, without_start
+from diagnose.patch.expected import DEVICE_STEP, HOST_STEP
 from diagnose.series import Series
 
 SIDE_VERSION = 1

@@ -118,7 +118,7 @@ def promise_line(prediction: Promise | None) -> str:
     settings = ", ".join(f"{key}={value}" for patch in applied.patches for key, value in patch.set.items())
     predicted = speedup(applied.predicted_speedup) or "unknown"
     measured = "unknown" if prediction.measured is None else f"{prediction.measured[1]:.2f}x"
-    judged = {True: ": as predicted", False: ": not as predicted", None: ""}[prediction.kept]
+    judged = f": {prediction.judgement.spoken}" if prediction.judgement else ""
     side = "B" if prediction.patched == "after" else "A"
     return plain(f"{side} runs with {settings}: predicted {predicted}, achieved {measured}{judged}")
 

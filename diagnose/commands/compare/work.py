@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from diagnose.commands.compare.answer import Changed
 from diagnose.commands.compare.side import Side
 from diagnose.facts import Scalar
+from diagnose.judge.run_pair import differ, work_ratio
 
 STEP_TIME = "step time"
 PER_GPU = " per GPU"
@@ -17,7 +18,6 @@ _MODEL = {  # paths of the record: what the model is called there
     "model.config.n_embd": "hidden size",
     "model.config.vocab_size": "vocabulary",
 }
-_SAME = 0.005  # shares by which numbers of the same work may differ
 _SAME_FLOPS = 0.34  # recomputation alone adds a third
 _KINDS = ("conv", "gemm")
 _MUCH, _NONE = 0.1, 0.005  # of the kernel time
@@ -53,34 +53,21 @@ def work_of(before: Side, after: Side) -> ComparedWork:
         return ComparedWork(False, f"the model is another one: {named}", changed=changed)
     if None not in (before.trains, after.trains) and before.trains != after.trains:
         return ComparedWork(False, "one of the runs trains and the other does not", changed=changed)
-    for unit, one, other in (
-        ("tokens/s", *useful_tokens(before, after)),
-        ("samples/s", before.samples_per_step, after.samples_per_step),
-    ):
-        if one and other:
-            return _by_rate(unit, other / one, before, after, changed)
-    return _by_trace(before, after, changed)
-
-
-def useful_tokens(before: Side, after: Side) -> tuple[float | None, float | None]:
-    """Tokens per step of a rank: those that are no padding if both sides know its share, else all."""
-    one, other = before.tokens_per_step, after.tokens_per_step
-    if one is None or other is None or before.padding_share is None or after.padding_share is None:
-        return one, other
-    return one * (1 - before.padding_share), other * (1 - after.padding_share)
+    by_rate = work_ratio(before, after)
+    return _by_rate(*by_rate, before, after, changed) if by_rate else _by_trace(before, after, changed)
 
 
 def _by_rate(unit: str, by_rank: float, before: Side, after: Side, changed: tuple[Changed, ...]) -> ComparedWork:
     """Compare step times if a step is the same work of the same ranks, else rates; by rank if their number differs."""
-    if not _differ(before.ranks or 1, after.ranks or 1):
-        same = not _differ(1.0, by_rank)
+    if not differ(before.ranks or 1, after.ranks or 1):
+        same = not differ(1.0, by_rank)
         return ComparedWork(same, of=STEP_TIME if same else unit, ratio=1.0 if same else by_rank, changed=changed)
     return ComparedWork(False, of=unit + PER_GPU, ratio=by_rank, changed=changed)
 
 
 def _by_trace(before: Side, after: Side, changed: tuple[Changed, ...]) -> ComparedWork:
     """Compare by FLOPs of the operators and the kinds of kernels, if neither tokens nor samples are known."""
-    if _differ(before.ranks or 1, after.ranks or 1) and before.ranks and after.ranks:
+    if differ(before.ranks or 1, after.ranks or 1) and before.ranks and after.ranks:
         return ComparedWork(
             False, "their numbers of ranks differ, and the tokens of a step are not known", changed=changed
         )
@@ -94,7 +81,7 @@ def _by_trace(before: Side, after: Side, changed: tuple[Changed, ...]) -> Compar
     if not 1 / (1 + _SAME_FLOPS) <= factor <= 1 + _SAME_FLOPS:
         why = f"operators of a step of B compute {factor:.3g} times the FLOPs of one of A, and neither tokens nor "
         return ComparedWork(False, why + "samples of a step are known", changed=changed)
-    same = not _differ(1.0, factor)
+    same = not differ(1.0, factor)
     note = "the tokens of a step are not known: the operators that ran compute " + (
         "the same on both sides" if same else f"{factor:.3f} times as much in B as in A"
     )
@@ -107,7 +94,7 @@ def _model_changes(before: Side, after: Side) -> list[Changed]:
     return [
         Changed(what=name, before=one, after=other)
         for name, one, other in pairs
-        if one is not None and other is not None and _differ(one, other)
+        if one is not None and other is not None and differ(one, other)
     ]
 
 
@@ -122,7 +109,7 @@ def _size_changes(before: Side, after: Side) -> list[Changed]:
     return [
         Changed(what=name, before=one, after=other)
         for name, one, other in pairs
-        if one is not None and other is not None and _differ(one, other)
+        if one is not None and other is not None and differ(one, other)
     ]
 
 
@@ -141,12 +128,6 @@ def _kinds(side: Side) -> dict[str, float]:
     if not busy or side.step != "device step":
         return {}
     return {kind: sum(c.ns for c in side.causes if c.cause.split("-low")[0] == kind) / busy for kind in _KINDS}
-
-
-def _differ(one: Scalar, other: Scalar) -> bool:
-    if isinstance(one, str | bool) or isinstance(other, str | bool):
-        return one != other
-    return abs(one - other) > _SAME * max(abs(one), abs(other))
 
 
 def _said(value: Scalar | None) -> str:

@@ -10,8 +10,8 @@ from diagnose.cli.voice import say
 from diagnose.errors import printable
 
 if TYPE_CHECKING:
-    from diagnose.commands.ledger.prediction import Achieved, Source
-    from diagnose.diagnosis import Diagnosis
+    from diagnose.commands.ledger.prediction import Source
+    from diagnose.diagnosis import Diagnosis, Estimate
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -29,7 +29,7 @@ def with_track_records(diagnosis: "Diagnosis", no_ledger: bool) -> "Diagnosis":
     return diagnosis if no_ledger else quoting(diagnosis, recorded_predictions().predictions)
 
 
-def record(diagnosis: "Diagnosis", source: "Source" = "apply", achieved: "Achieved | None" = None) -> None:
+def record(diagnosis: "Diagnosis", source: "Source" = "apply", achieved: "Estimate | None" = None) -> None:
     """Append the prediction that a run with a patch put to the test, and report it in a line; do nothing if there is
     none.
 

@@ -11,8 +11,8 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
-from diagnose.diagnosis import Diagnosis
-from diagnose.diagnosis.track_record import standing
+from diagnose.diagnosis import Diagnosis, Estimate
+from diagnose.diagnosis.promise import judged, standing_of
 from diagnose.errors import printable
 from diagnose.version import __version__
 
@@ -99,37 +99,33 @@ def prediction_of(
 
 
 def prediction_of_patch(
-    diagnosis: Diagnosis, source: Source = "apply", achieved: Achieved | None = None
+    diagnosis: Diagnosis, source: Source = "apply", achieved: Estimate | None = None
 ) -> Prediction | None:
     """The prediction of the patch that the run was started with (`diagnosis.applied`).
 
-    None if there is no prediction or measurement, or if a part of the patch is not in use, since the prediction is of
-    the whole.
+    None if there is no prediction or measurement, if it cannot be judged, or if a part of the patch is not in use: the
+    prediction is of the whole.
 
     Args:
         diagnosis: of the run with the patch.
         source: the command that asks.
-        achieved: a better measurement than the medians of `applied` within the noise of that run.
+        achieved: a better measurement than that of `applied`.
     """
     applied = diagnosis.applied
     if applied is None or applied.refused or not applied.rule or applied.predicted_speedup is None:
         return None
-    measured, (low, high) = applied.measured_speedup, applied.predicted_speedup
-    if achieved is None and measured:
-        achieved = _within_noise(measured, applied.noise_share)
-    return achieved and prediction_of(diagnosis, [applied.rule], (low, None, high), achieved, source)
+    measured, (low, high) = achieved or applied.measured, applied.predicted_speedup
+    if measured is None:
+        return None
+    judgement = judged(measured, applied.predicted_speedup, applied.evidence, applied.confounders)
+    if judgement.standing == "unjudged":
+        return None
+    return prediction_of(diagnosis, [applied.rule], (low, None, high), measured, source)
 
 
 def fell_inside(predicted: Predicted, achieved: Achieved) -> bool:
     """Whether the measured speed is in the predicted range, which reports call "as predicted"."""
-    return standing(achieved[1], (predicted[0], predicted[2])) == "as"
-
-
-def _within_noise(measured: float, noise: float | None) -> Achieved:
-    """Speeds of steps that are one noise (a robust standard deviation) longer or shorter, and of the median step."""
-    if noise is None:
-        return None, measured, None
-    return measured / (1 + noise), measured, measured / (1 - noise) if noise < 1 else None
+    return standing_of(achieved[1], (predicted[0], predicted[2])) == "as"
 
 
 def _rounded(numbers: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:

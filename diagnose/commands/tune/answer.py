@@ -6,6 +6,7 @@ import msgspec
 
 from diagnose.diagnosis.advice import CodeLine, Patch
 from diagnose.diagnosis.answer import Answer
+from diagnose.diagnosis.promise import Judgement
 from diagnose.diagnosis.terms import Estimate, Speedup
 
 Settings = dict[str, dict[str, Any]]
@@ -58,6 +59,7 @@ class Rung(msgspec.Struct, frozen=True, kw_only=True):
         bundle: name of the folder of its capture, and
         diagnosis: of the file with its diagnosis, "" if there is none.
         repeats: number of the run that it makes again; null of all others.
+        judgement: of the prediction by `achieved`; null if one of them is unknown.
     """
 
     number: int
@@ -77,6 +79,7 @@ class Rung(msgspec.Struct, frozen=True, kw_only=True):
     bundle: str = ""
     diagnosis: str = ""
     repeats: int | None = None
+    judgement: Judgement | None = None
 
     @property
     def stands(self) -> bool:

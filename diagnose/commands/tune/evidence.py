@@ -6,10 +6,10 @@ import numpy as np
 
 from diagnose.commands.compare.answer import Comparison
 from diagnose.commands.compare.comparing import compare
-from diagnose.commands.compare.noise import FLOOR, FLOOR_ON_HOST
 from diagnose.diagnosis import Diagnosis
 from diagnose.diagnosis.terms import Estimate, Speedup
 from diagnose.facts import spoken
+from diagnose.judge.run_pair import FLOOR, FLOOR_ON_HOST
 
 _PAIRS, _PAIRS_OF_A_GAIN = 3, 5  # at most
 _WORTH = 1.05  # a smaller gain is not worth two more runs

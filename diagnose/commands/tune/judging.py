@@ -12,7 +12,8 @@ from diagnose.commands.tune.proposals import Proposal
 from diagnose.commands.tune.running import EndedRun
 from diagnose.commands.tune.settings import keys_of, merged, without
 from diagnose.diagnosis import Applied, Diagnosis
-from diagnose.diagnosis.terms import Estimate
+from diagnose.diagnosis.promise import Judgement, judged
+from diagnose.diagnosis.terms import Estimate, Speedup
 
 AS_IT_IS = "the job as it is"
 _NS_PER_MS = 1e6
@@ -78,6 +79,7 @@ def judged_rung(
         failed_rung(number, proposal, without_refused(settings, this), ran),
         outcome="ok",
         achieved=comparison.speedup,
+        judgement=_judgement(comparison.speedup, proposal.predicted, this),
         total=held_against(first, this, noise_share).speedup,
         measured=measured(this),
         because=comparison.because,
@@ -125,9 +127,18 @@ def settled_rung(
         rung,
         decision="kept" if achieved[0] > 1 else unclear,
         achieved=achieved,
+        judgement=_judgement(achieved, of.predicted, ran.diagnosis),
         total=held_against(first, ran.diagnosis, noise_share).speedup,
     )
     return _with_what_it_can_show(settled, ran.diagnosis, noise_share)
+
+
+def _judgement(achieved: Estimate | None, predicted: Speedup | None, this: Diagnosis) -> Judgement | None:
+    """The prediction by the measured speed, the facts that the change is to cure, and those of the machine."""
+    if achieved is None or predicted is None:
+        return None
+    applied = this.applied
+    return judged(achieved, predicted, *((applied.evidence, applied.confounders) if applied else ()))
 
 
 def _with_what_it_can_show(rung: Rung, this: Diagnosis, noise_share: float | None) -> Rung:

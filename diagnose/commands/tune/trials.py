@@ -19,7 +19,7 @@ from diagnose.commands.tune.state import TuneFolder
 from diagnose.diagnosis import Diagnosis, Patch
 from diagnose.diagnosis.terms import Estimate
 from diagnose.errors import UserError
-from diagnose.patch.applied import expected_of
+from diagnose.patch.expected import expected_of
 from diagnose.patch.patches import python_lines
 
 RUNS_AT_MOST = 12

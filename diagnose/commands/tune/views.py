@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from diagnose.commands.tune.answer import LeftToUser, Measured, Rung, Tuning
 from diagnose.commands.tune.evidence import hides_a_gain
 from diagnose.diagnosis.terms import Estimate, Speedup
-from diagnose.diagnosis.track_record import standing
 from diagnose.report.views.plain import plain
 from diagnose.report.views.user_code import where_line
 
@@ -116,10 +115,9 @@ def _interval(estimate: Estimate | None) -> str:
 
 def _inside(rung: Rung) -> str:
     """Comparison of the run with its prediction; "" for a change that is not in use."""
-    if rung.predicted is None or rung.achieved is None or rung.decision == "refused":
+    if rung.decision == "refused":
         return ""
-    stands = standing(rung.achieved[1], rung.predicted)
-    return {"as": "as predicted", "more": "more than predicted", "less": "less than predicted"}.get(stands, "")
+    return rung.judgement.spoken if rung.judgement else ""
 
 
 def trials_csv(tuning: Tuning) -> str:

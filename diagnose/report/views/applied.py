@@ -3,12 +3,10 @@
 import msgspec
 
 from diagnose.diagnosis import Applied, Diagnosis
-from diagnose.diagnosis.track_record import ALIKE, standing
+from diagnose.diagnosis.promise import ALIKE
 from diagnose.facts import duration, spoken
 from diagnose.report.views.plain import plain
 from diagnose.report.views.words import speedup
-
-_STANDING = {"less": "less than predicted", "as": "as predicted", "more": "more than predicted"}
 
 
 class AppliedView(msgspec.Struct, frozen=True):
@@ -37,9 +35,10 @@ def applied_line(applied: Applied | None) -> str:
 
 
 def got_slower(applied: Applied | None) -> bool:
-    """Whether the step takes longer with the patch, by more than steps of the run lie apart."""
-    measured = applied.measured_speedup if applied else None
-    return measured is not None and 1 - measured > max((applied and applied.noise_share) or 0.0, ALIKE)
+    """Whether the step takes longer with the patch, beyond the noise of the runs, and nothing else explains it."""
+    if applied is None or applied.measured is None or any(change.moved for change in applied.confounders):
+        return False
+    return applied.measured[2] < 1 - ALIKE
 
 
 def _compared(applied: Applied) -> str:
@@ -53,12 +52,11 @@ def _compared(applied: Applied) -> str:
 
 
 def _judged(applied: Applied) -> str:
-    """A clause that compares the measurement with the prediction, and with the noise of the steps."""
+    """A clause that compares the measurement with the prediction, or with the noise of the steps."""
+    if got_slower(applied):
+        return ": slower than before"
+    if applied.judgement is not None:
+        return f": {applied.judgement.spoken}"
     measured, noise = applied.measured_speedup or 1.0, applied.noise_share or 0.0
     within = abs(1 - 1 / measured) < noise
-    text = f"; the difference is within the {spoken(noise, 'share')} that steps of this run lie apart" if within else ""
-    if got_slower(applied):
-        return f": slower than before{text}"
-    if applied.predicted_speedup is None or applied.refused:  # less is in use than the prediction was for
-        return text
-    return f": {_STANDING[standing(measured, applied.predicted_speedup)]}{text}"
+    return f"; the difference is within the {spoken(noise, 'share')} that steps of this run lie apart" if within else ""

@@ -1,4 +1,4 @@
-"""What a diagnosis, as JSON, predicts for a rule's change: it travels with a run that tests the change."""
+"""The prediction of a diagnosis, as JSON, for a rule's change: it travels with a run that tests the change."""
 
 import math
 import re

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from diagnose.arrays import Ints
 from diagnose.attribution.causes import GPU_ACTIVITY_MISSING, UNKNOWN_DEVICE, class_of
 from diagnose.diagnosis import LedgerEntry, LightPart, RankReport, Steps, Verdict
-from diagnose.facts import Facts, Unknown
+from diagnose.facts import Facts, Unknown, spoken
 from diagnose.judge.case import Case
 from diagnose.judge.verdict import Grounds, verdict_of
 from diagnose.metrics import Measured
@@ -120,7 +120,18 @@ def grounds_of(ranks: Sequence[RankDigest], facts: Facts, distortion: float | No
         waiting_apart=facts["transfer_share"].known,
         unknown_device=_unknown_device(ranks),
         distortion=distortion,
+        too_busy=_too_busy(facts),
+        core_demand=demand if isinstance(demand := facts["core_demand"].value, str) else "",
     )
+
+
+def _too_busy(facts: Facts) -> str:
+    """What other processes took of the cores, if they leave the job too few to judge it; else ""."""
+    if facts["too_busy_to_judge"].value is not True:
+        return ""
+    others = facts["others_cpu_share"].value
+    part = "the cores" if isinstance(others, Unknown) else f"{spoken(others, 'share')} of the cores"
+    return f"other processes take {part}"
 
 
 def _unknown_device(ranks: Sequence[RankDigest]) -> str:

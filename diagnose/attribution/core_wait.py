@@ -19,7 +19,7 @@ def with_core_wait(attribution: Attribution, times: Floats, *, on_host: bool, lo
 
     Args:
         attribution: of one rank.
-        times: nanoseconds on a core, and ready without one, of each counted step; NaN where they are not known.
+        times: nanoseconds on a core, and ready without one, of each counted step; NaN if they are not known.
         on_host: whether the steps are accounted on the host.
         loads_itself: whether the training thread loads the data, without workers.
     """

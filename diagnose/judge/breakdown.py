@@ -126,12 +126,14 @@ def grounds_of(ranks: Sequence[RankDigest], facts: Facts, distortion: float | No
 
 
 def _too_busy(facts: Facts) -> str:
-    """What other processes took of the cores, if they leave the job too few to judge it; else ""."""
+    """A clause on other processes if they leave the job too few cores to judge it; else ""."""
     if facts["too_busy_to_judge"].value is not True:
         return ""
-    others = facts["others_cpu_share"].value
-    part = "the cores" if isinstance(others, Unknown) else f"{spoken(others, 'share')} of the cores"
-    return f"other processes take {part}"
+    waits, others = (facts[name].value for name in ("core_wait_share", "others_cpu_share"))
+    waited, taken = ("much" if isinstance(part, Unknown) else spoken(part, "share") for part in (waits, others))
+    return (
+        f"the training thread waits {waited} of the time for a CPU core, and other processes take {taken} of the cores"
+    )
 
 
 def _unknown_device(ranks: Sequence[RankDigest]) -> str:

@@ -83,8 +83,8 @@ class Grounds(msgspec.Struct, frozen=True):
 
     `waiting_apart`: exposed communication holds the transfer alone. `unknown_device`: events of the trace on a device
     that diagnose does not know, "" if there are none. `distortion`: the profiled over the unprofiled step time, if so
-    large that the steps say little about the job; else None. `too_busy`: what took the cores, if a machine is too busy
-    with other processes to judge the job, else "". `core_demand`: what of the job runs on which cores, "" if unknown.
+    large that the steps say little about the job; else None. `too_busy`: how busy, if the machine is too busy with
+    other processes to judge the job, else "". `core_demand`: what of the job runs on which cores, "" if unknown.
     """
 
     of: str
@@ -167,8 +167,7 @@ def _refused(breakdown: tuple[LedgerEntry, ...], grounds: Grounds) -> str:
     if grounds.lost_share > TOO_MANY_LOST:
         return f"{100 * grounds.lost_share:.0f} % of the kernel launches have no GPU activity in the trace"
     if grounds.too_busy:
-        waited = _by_cause(breakdown).get(CORE_WAIT, 0.0)
-        return f"the machine was too busy to judge this job: {_waits_for_core(waited, grounds)}, and {grounds.too_busy}"
+        return f"the machine was too busy to judge this job: {grounds.too_busy}"
     return "" if any(e.ns for e in breakdown) else "no counted step has a duration"
 
 

@@ -9,14 +9,14 @@ import numpy as np
 
 from diagnose import intervals as iv
 from diagnose.arrays import Floats, Ids, Ints, Mask, marked, summed
-from diagnose.attribution.causes import BEFORE_A_LAUNCH, CORE_WAIT, EXPOSED, ON_A_CORE_OF_HOST, OPERATORS, WAITING
+from diagnose.attribution.causes import BEFORE_A_LAUNCH, EXPOSED, OPERATORS, WAITING
 from diagnose.diagnosis import Speedup
 from diagnose.errors.defects import netted
 from diagnose.facts import Facts, Unknown, spoken
 from diagnose.formulas.statistics import ENDS
 from diagnose.metrics import Measured
-from diagnose.metrics.run.core_wait import NOBODY
 from diagnose.predict.changed import NOTHING, ChangedStep, SavedShares, combined, joined
+from diagnose.predict.crowded import TOO_BUSY, is_too_busy, on_core_part, on_crowded_host
 from diagnose.predict.remedies import Remedies
 from diagnose.predict.replay import (
     AS_PROFILED,
@@ -41,7 +41,6 @@ HIDDEN_BY_HOST = (
     "no gain is predicted: the host would hide it at its profiled speed, counting time that the trace does not show; "
     "its unprofiled speed is unknown"
 )
-TOO_BUSY = "no gain is predicted: the machine was too busy with other processes to judge this job"
 PROFILED_HOST = "the host's time is as profiled, and less without the profiler"
 
 
@@ -98,17 +97,9 @@ class Predictor:
         told: dict[str, float] = {}
         for causes, share in shares_in_ranges(self.measured.record).items():
             profiled = {c: self.replay.recorded[c].ns for c in causes if c in self.replay.recorded}
-            on_core_ns = share * step_ns * (1 if causes == ("data-wait",) else self._on_core_part)
-            told |= {c: on_core_ns * ns / sum(profiled.values()) for c, ns in profiled.items()}
+            part_ns = step_ns * share * (1 if causes == ("data-wait",) else on_core_part(self.replay.recorded))
+            told |= {c: part_ns * ns / sum(profiled.values()) for c, ns in profiled.items()}
         return told
-
-    @property
-    def _on_core_part(self) -> float:
-        """The part of the host's work without its waiting for a core, which ranges hold and its causes do not."""
-        recorded = self.replay.recorded
-        waited_ns = recorded[CORE_WAIT].ns if CORE_WAIT in recorded else 0.0
-        computed_ns = sum(found.ns for cause, found in recorded.items() if cause in ON_A_CORE_OF_HOST)
-        return computed_ns / (computed_ns + waited_ns) if computed_ns else 1.0
 
     @cached_property
     def _unprofiled_ns(self) -> list[float]:
@@ -164,7 +155,7 @@ class Predictor:
         change touches, and is below 1 if the step is slower in the worst case. High is the best case, None if a fact
         that it needs is unknown or nothing of the step is left.
         """
-        if rule.remedy is None or self._too_busy or (rule.remedy.replayed and not self.replay.valid):
+        if rule.remedy is None or is_too_busy(self.facts) or (rule.remedy.replayed and not self.replay.valid):
             return None
         worst, best = (self._gain(rule, after, case) for case in ("worst", "best"))
         if worst is None or worst == np.inf or (best is not None and self._is_hidden(rule, after, best)):
@@ -231,7 +222,7 @@ class Predictor:
         each = [remedy.assumes for remedy in remedies]
         if any(remedy.host or remedy.launches for remedy in remedies) and not self._is_calibrated:
             each.append(PROFILED_HOST)
-        each += [self._on_crowded_host, self.withheld(rule)]
+        each += [on_crowded_host(self.facts), self.withheld(rule)]
         if (saving := self.saving(rule)) and saving.hidden > REPLAY_ERROR:
             booked, hidden = spoken(saving.booked, "share"), spoken(saving.hidden, "share")
             each.append(
@@ -240,25 +231,11 @@ class Predictor:
             )
         return "; ".join(dict.fromkeys(text for text in each if text))
 
-    @property
-    def _too_busy(self) -> bool:
-        fact = self.facts.get("too_busy_to_judge")
-        return fact is not None and fact.value is True
-
-    @property
-    def _on_crowded_host(self) -> str:
-        """A sentence for gains that rest on steps which waited for cores; "" if they hardly did."""
-        waits, by = self._share("core_wait_share"), self.facts.get("crowded_by")
-        if waits is None or by is None or by.value in (NOBODY, None) or isinstance(by.value, Unknown):
-            return ""
-        return f"the host was crowded: the training thread waits {spoken(waits, 'share')} of the time for a CPU core"
-
     def withheld(self, rule: Rule) -> str:
         """The reason why no gain is given for a change that is replayed, "" if there is none."""
-        if self._too_busy and rule.remedy is not None:
-            return TOO_BUSY
         best = self._gain(rule, (), "best")
-        return HIDDEN_BY_HOST if best is not None and self._is_hidden(rule, (), best) else ""
+        hidden = HIDDEN_BY_HOST if best is not None and self._is_hidden(rule, (), best) else ""
+        return TOO_BUSY if rule.remedy and is_too_busy(self.facts) else hidden
 
     @property
     def _is_calibrated(self) -> bool:

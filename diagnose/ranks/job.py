@@ -40,7 +40,7 @@ class JobView(msgspec.Struct, frozen=True):
     `too_few_steps` the reason why the steps are too few to name one; else None. `most_waited_for` is the rank that
     causes most of the waiting in collectives, and its share. `distortion` is the profiled over the unprofiled step
     time, if so large that shares are not the job's own; else None. `cpu_ns_of_hosts` is the CPU time per second of each
-    rank that told it, by host.
+    rank for which it is recorded, by host.
     """
 
     ranks: int = 1

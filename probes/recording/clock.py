@@ -118,7 +118,7 @@ class StepClock:
         return {name: [ranges.get(name, 0) for ranges in steps] for name in dict.fromkeys(n for r in steps for n in r)}
 
     def core_times(self) -> list[tuple[int, int] | None]:
-        """For each recorded step, nanoseconds on a core and ready without one; None if the kernel does not tell."""
+        """For each recorded step, nanoseconds on a core and ready without one; None if the kernel keeps no count."""
         return list(self._core_times)
 
     def waited(self) -> list[int | None]:

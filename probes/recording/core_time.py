@@ -28,7 +28,7 @@ class CoreTime:
         self._known = (self._thread, *self._of_autograd())
 
     def read(self) -> tuple[int, int] | None:
-        """Nanoseconds on a core, and ready without one, since the threads began; None where no kernel tells."""
+        """Nanoseconds on a core, and ready without one, since the threads began; None if the kernel keeps no count."""
         told = quietly(lambda: [self._schedstat(thread) for thread in self._known])
         if not isinstance(told, list) or not told:
             return None

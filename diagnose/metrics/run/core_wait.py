@@ -17,6 +17,7 @@ from diagnose.trace.record import core_times
 NS = 1e9
 NOBODY, JOB, OTHERS, QUOTA, UNTOLD = "nobody", "job", "others", "quota", "not known"
 MUCH_THROTTLED = 0.05  # of the wall time: a quota holds the threads back
+MUCH_TAKEN = 0.10  # of the cores: less of other processes starves nobody
 
 
 @metric("share", "the wall time", needs_gpu=False)
@@ -56,7 +57,7 @@ def others_cpu_share(m: Measured) -> Value:
 
 
 def _of_job(m: Measured) -> float | None:
-    """CPU time per second of the job on this host; None if not all of its ranks there tell theirs."""
+    """CPU time per second of the job on this host; None if it is not known of all its ranks there."""
     ranks = m.record.number("cores.local_ranks")
     if ranks == 1:
         return process_tree_cpu_ns(m.record)
@@ -66,8 +67,8 @@ def _of_job(m: Measured) -> float | None:
 
 @metric("text", needs_gpu=False)
 def crowded_by(m: Measured) -> Value:
-    """Who holds the cores that the training thread waits for: "job" (its own threads, workers and ranks), "others"
-    (other processes), "quota" (the cgroup's), "not known", or "nobody" if it hardly waits.
+    """The holder of the cores that the training thread waits for: "job" (its own threads, workers and ranks), "others"
+    (other processes), "quota" (the cgroup's), "not known", or "nobody" if the thread hardly waits.
     """
     waits = core_wait_share(m)
     if isinstance(waits, Unknown):
@@ -80,6 +81,8 @@ def crowded_by(m: Measured) -> Value:
     others, own = others_cpu_share(m), _of_job(m)
     if isinstance(others, Unknown) or own is None:
         return UNTOLD
+    if float(others) < MUCH_TAKEN:
+        return JOB
     beside = max(own / NS - _on_core_share(m, float(waits)), 0.0)  # cores that the job holds without this thread
     return OTHERS if float(others) * (limit(m.record, "cores_allowed") or 0) > beside else JOB
 
@@ -95,9 +98,8 @@ def _on_core_share(m: Measured, waits: float) -> float:
 @metric("flag", needs_gpu=False)
 def too_busy_to_judge(m: Measured) -> Value:
     """Whether other processes keep the training thread from a core for so much of the step that they lead it."""
-    if not counted_by_step(m):
-        return read(m, None)
-    return m.share(CORE_WAIT) >= NAMES_THE_CLASS and crowded_by(m) == OTHERS
+    waits = core_wait_share(m)
+    return waits if isinstance(waits, Unknown) else float(waits) >= NAMES_THE_CLASS and crowded_by(m) == OTHERS
 
 
 @metric("count", needs_gpu=False)
@@ -132,7 +134,7 @@ def bound_within_job(m: Measured) -> Value:
 
 @metric("text", needs_gpu=False)
 def core_demand(m: Measured) -> Value:
-    """What of the job runs on which cores, such as "2 ranks of 16 threads on 2 cores"."""
+    """The threads and workers of the job and the cores that they share, such as "2 ranks of 16 threads on 2 cores"."""
     ranks, threads, workers, cores = local_ranks(m), cpu_threads(m), loader_worker_count(m), cores_per_rank(m)
     if isinstance(ranks, Unknown):
         return ranks

@@ -84,7 +84,14 @@ def test_every_cause_has_a_label_and_every_lateness_a_reason() -> None:
 
 @pytest.mark.parametrize(
     ("cause", "lateness"),
-    [("gc", "gc"), ("logging", "checkpoint"), ("data-wait", "data"), ("sync", "host"), ("untraced", "host")],
+    [
+        ("gc", "gc"),
+        ("core-wait", "cores"),
+        ("logging", "checkpoint"),
+        ("data-wait", "data"),
+        ("sync", "host"),
+        ("untraced", "host"),
+    ],
 )
 def test_what_a_rank_spends_more_on_says_why_it_is_late(cause: str, lateness: str) -> None:
     assert lateness_cause_of(cause) == lateness

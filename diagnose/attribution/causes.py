@@ -148,7 +148,7 @@ _COPIES = (
     Cause("memset", "memory", "clearing memory"),
 )
 _IDLE = (
-    Cause(CORE_WAIT, "host", "waiting for a CPU core"),
+    Cause(CORE_WAIT, "host", "waiting for a CPU core", lateness="cores"),
     Cause(GRAPH_CAPTURE, "host", "graph capture", phrase="recording GPU graphs"),
     Cause("data-wait", "data", "data wait", phrase="waiting for data"),
     Cause("host-to-device", "data", "copy calls to the device"),
@@ -218,6 +218,7 @@ LATENESS: Mapping[LatenessCause, str] = {
     "more_work": "because it has more work",
     "gc": "because of garbage collection",
     "checkpoint": "because of its logging or checkpoints",
+    "cores": "because it waits for a CPU core",
     "link": "because its link is slower",
     "unknown": "for an unknown reason",
 }
@@ -228,6 +229,7 @@ LATE_BY: Mapping[str, str] = {
     "more_work": "more work",
     "gc": "garbage collection",
     "checkpoint": "its logging or checkpoints",
+    "cores": "waiting for a CPU core",
     "link": "a slower link",
     "unknown": "an unknown reason",
 }

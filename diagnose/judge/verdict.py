@@ -84,7 +84,7 @@ class Grounds(msgspec.Struct, frozen=True):
     `waiting_apart`: exposed communication holds the transfer alone. `unknown_device`: events of the trace on a device
     that diagnose does not know, "" if there are none. `distortion`: the profiled over the unprofiled step time, if so
     large that the steps say little about the job; else None. `too_busy`: how busy, if the machine is too busy with
-    other processes to judge the job, else "". `core_demand`: what of the job runs on which cores, "" if unknown.
+    other processes to judge the job, else "". `cores_held`: what holds the cores, "" if unknown.
     """
 
     of: str
@@ -99,7 +99,7 @@ class Grounds(msgspec.Struct, frozen=True):
     unknown_device: str = ""
     distortion: float | None = None
     too_busy: str = ""
-    core_demand: str = ""
+    cores_held: str = ""
 
 
 def verdict_of(breakdown: tuple[LedgerEntry, ...], grounds: Grounds) -> Verdict:
@@ -241,7 +241,7 @@ def _crowded(leading: str, waited: float, grounds: Grounds, because: str) -> str
     """The reason with the waiting for cores: before it if that waiting leads, behind it if it is much."""
     if waited <= NEAR:
         return because
-    demand = f": {grounds.core_demand}" if grounds.core_demand else ""
+    demand = f": {grounds.cores_held}" if grounds.cores_held else ""
     if _starves(leading, waited):
         return f"{_waits_for_core(waited, grounds)}{demand}; {because}"
     return f"{because}; {_waits_for_core(waited, grounds)}, so the rest is less sure{demand}"

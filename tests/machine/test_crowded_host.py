@@ -112,6 +112,13 @@ def test_a_little_waiting_makes_the_rest_less_sure_and_gains_say_so(tmp_path: Pa
     assert "the host was crowded" in starved.assumes
 
 
+def test_a_little_waiting_for_others_names_them(tmp_path: Path) -> None:
+    found = analysed(tmp_path, job(), record(0.08, job_cpu=1.0, all_cpu=2.0, threads=1))
+
+    assert found.verdict.because.endswith("so the rest is less sure: other processes take 50.0 % of the cores")
+    assert "crowded-machine" in rules(found)
+
+
 def test_a_thread_that_hardly_waits_changes_nothing(tmp_path: Path) -> None:
     found = analysed(tmp_path, job(), record(0.01, job_cpu=1.9, all_cpu=2.0))
 

@@ -91,7 +91,11 @@ def test_large_products_at_the_boards_own_limit_are_no_fault(tmp_path: Path) -> 
     [
         ({"waited_for_core_ns": 2e8}, "starved-host", "Ask for more cores"),
         ({"waited_for_core_ns": 2e8, "throttled_ns": 3e8}, "starved-host", "Raise the CPU limit"),
-        ({"waited_for_core_ns": 2e8, "allowed_cores_cpu_ns": 7.9e9}, "crowded-machine", "Find what else runs"),
+        (
+            {"waited_for_core_ns": 2e8, "allowed_cores_cpu_ns": 7.9e9},
+            "crowded-machine",
+            "Run it again on an idle machine",
+        ),
     ],
     ids=["too many threads", "a quota", "noisy neighbours"],
 )

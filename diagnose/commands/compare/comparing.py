@@ -17,11 +17,20 @@ from diagnose.commands.compare.difference import (
     kernel_differences,
     rank_differences,
 )
-from diagnose.commands.compare.noise import BRIEF, FLOOR_OF_BRIEF, is_brief, is_elsewhere, is_on_host, usual_floor
+from diagnose.commands.compare.noise import (
+    BRIEF,
+    FLOOR_OF_BRIEF,
+    core_wait_of,
+    is_brief,
+    is_elsewhere,
+    is_on_host,
+    usual_floor,
+)
 from diagnose.commands.compare.side import Side, side_of
 from diagnose.commands.compare.step_time import MeanStep, half_width, of_summary, step_time
 from diagnose.commands.compare.work import ComparedWork, work_of
 from diagnose.diagnosis import Diagnosis, Estimate
+from diagnose.facts import spoken
 from diagnose.patch.applied import HOST_STEP, WITHOUT_PROFILER
 
 _LEAST = 1e-9  # a factor beyond this is damage
@@ -242,6 +251,10 @@ def _notes(before: Side, after: Side, steps: _Steps) -> tuple[str, ...]:
             notes.append(_left_out(name, np.asarray(side.unprofiled_ns, np.float64), timed))
         if window is not None and not window.kept.all():
             notes.append(_left_out(name, np.asarray(side.each_ns, np.float64), window))
+        if waits := core_wait_of(side):
+            notes.append(
+                f"{name} waits {spoken(waits, 'share')} of its step for a CPU core: its times are a busy host's"
+            )
         if side.left_out:
             notes.append(f"the first {side.left_out:,} steps of {name}, its start, are left out")
     if steps.names == (WITHOUT_PROFILER, WITHOUT_PROFILER) and None not in windows:

@@ -1,5 +1,7 @@
 """Distance between two runs of one job, which their steps show only in part."""
 
+from diagnose.attribution.causes import CORE_WAIT
+from diagnose.attribution.leading import NEAR
 from diagnose.commands.compare.side import Side
 from diagnose.commands.compare.step_time import MeanStep
 from diagnose.patch.applied import DEVICE_STEP
@@ -33,6 +35,13 @@ def is_on_host(before: Side, after: Side) -> bool:
 def is_brief(before: MeanStep | None, after: MeanStep | None) -> bool:
     """Whether the steps of a side end before the cores change their speed, which takes seconds."""
     return any(side is not None and side.lasts_ns < BRIEF_NS for side in (before, after))
+
+
+def core_wait_of(side: Side) -> float:
+    """The share of the side's step that waits for a CPU core, if it is much; else 0."""
+    waited_ns = sum(cause.ns for cause in side.causes if cause.cause == CORE_WAIT)
+    share = waited_ns / max(sum(cause.ns for cause in side.causes), 1)
+    return share if share > NEAR else 0.0
 
 
 def is_elsewhere(before: Side, after: Side) -> bool:

@@ -12,6 +12,7 @@ from diagnose.attribution.attribution import cause_of
 from diagnose.attribution.causes import (
     CAUSES,
     COPIES,
+    CORE_WAIT,
     EXPOSED,
     IDLE,
     LATENESS,
@@ -43,7 +44,7 @@ def test_every_kind_of_kernel_is_a_cause_in_the_class_of_its_kind() -> None:
 @pytest.mark.parametrize(
     ("gpu", "expected"),
     [
-        ("NVIDIA H100 80GB HBM3", {EXPOSED, *COPIES, *IDLE, "gemm", "elementwise"}),
+        ("NVIDIA H100 80GB HBM3", {EXPOSED, *COPIES, *IDLE, "gemm", "elementwise"} - {CORE_WAIT}),
         (
             None,
             {EXPOSED, *OPERATORS, *CPU_OPTIMIZER, "data-wait", "dispatch", "gc", "logging", "graph-capture", "python"},
@@ -83,7 +84,14 @@ def test_every_cause_has_a_label_and_every_lateness_a_reason() -> None:
 
 @pytest.mark.parametrize(
     ("cause", "lateness"),
-    [("gc", "gc"), ("logging", "checkpoint"), ("data-wait", "data"), ("sync", "host"), ("untraced", "host")],
+    [
+        ("gc", "gc"),
+        ("core-wait", "cores"),
+        ("logging", "checkpoint"),
+        ("data-wait", "data"),
+        ("sync", "host"),
+        ("untraced", "host"),
+    ],
 )
 def test_what_a_rank_spends_more_on_says_why_it_is_late(cause: str, lateness: str) -> None:
     assert lateness_cause_of(cause) == lateness

@@ -8,6 +8,7 @@ import msgspec
 
 from diagnose.arrays import Labels
 from diagnose.attribution.attribution import Attribution, attribute
+from diagnose.attribution.core_wait import with_core_wait
 from diagnose.attribution.leading import NEAR
 from diagnose.errors import WrongUsage
 from diagnose.errors.defects import netted
@@ -20,10 +21,11 @@ from diagnose.roofline import Roofline, roofline_of
 from diagnose.timeline import Timeline, timeline_of
 from diagnose.trace import Loading, Trace, load_all, ranks_of, with_shapes
 from diagnose.trace.distortion import overhead_of
-from diagnose.trace.readings import clock_of
-from diagnose.trace.record import CaptureRecord, record_beside
+from diagnose.trace.readings import clock_of, process_tree_cpu_ns
+from diagnose.trace.record import CaptureRecord, core_times, record_beside
 from diagnose.trace.refused import refused_by
 from diagnose.trace.stacks import own_code_share, stack_samples
+from diagnose.trace.vocabulary import STEP_MARKS
 
 _TOLD = 0.5  # of the untraced time
 
@@ -51,6 +53,7 @@ class RankAnalysis(msgspec.Struct, frozen=True):
             overhead=overhead_of(self.record),
             clock=clock_of(self.record),
             refused=refused_by(self.record),
+            cpu_ns_per_s=process_tree_cpu_ns(self.record),
         )
 
 
@@ -101,7 +104,19 @@ def _analysis(timeline: Timeline, settings: Settings) -> RankAnalysis:
     if _samples_tell(record, attribution):
         timeline = replace(timeline, python_is_sampled=True)
         attribution = attribute(timeline, class_)
-    return RankAnalysis(timeline, record, roofline, attribution)
+    return RankAnalysis(timeline, record, roofline, _with_core_wait(timeline, record, attribution))
+
+
+def _with_core_wait(timeline: Timeline, record: CaptureRecord, attribution: Attribution) -> Attribution:
+    """The attribution with the kernel's count of waiting for cores, if the record has it for the counted steps."""
+    if timeline.steps.source not in STEP_MARKS or timeline.capture_failed:
+        return attribution
+    return with_core_wait(
+        attribution,
+        core_times(record, timeline.steps.numbers),
+        on_host=not timeline.has_gpu,
+        loads_itself=record.number("dataloader.num_workers") == 0,
+    )
 
 
 def _samples_tell(record: CaptureRecord, attribution: Attribution) -> bool:

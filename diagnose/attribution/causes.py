@@ -16,6 +16,7 @@ EXPOSED_TRANSFER = "exposed transfer"  # the label of EXPOSED if the waiting is 
 GPU_ACTIVITY_MISSING = "gpu-activity-missing"
 OPTIMIZER_OPERATORS = "operator-optimizer"
 GRAPH_CAPTURE = "graph-capture"
+CORE_WAIT = "core-wait"
 UNKNOWN_KIND = "unclassified-kernel"
 UNKNOWN_DEVICE = "unknown-device"
 DISTORTED = "distorted"
@@ -147,6 +148,7 @@ _COPIES = (
     Cause("memset", "memory", "clearing memory"),
 )
 _IDLE = (
+    Cause(CORE_WAIT, "host", "waiting for a CPU core", lateness="cores"),
     Cause(GRAPH_CAPTURE, "host", "graph capture", phrase="recording GPU graphs"),
     Cause("data-wait", "data", "data wait", phrase="waiting for data"),
     Cause("host-to-device", "data", "copy calls to the device"),
@@ -199,7 +201,10 @@ IDLE = tuple(row.name for row in _IDLE)
 IDLE_FOR_INPUT = tuple(row.name for row in _IDLE if row.class_ == "data")
 UNRECORDED = ("data-wait",)  # the profiler does not lengthen it: loading runs no operators of the step
 BEFORE_A_LAUNCH = ("dispatch", "optimizer-host", "launch-latency", "kernel-gap")  # what a launch costs the device
+ON_A_CORE = ("python", "dispatch", "optimizer-host", "gc", "logging", "compile", GRAPH_CAPTURE)
+"""Causes in which the threads of the step compute on the host, without its operators and the loading."""
 OPERATORS = ("operator-compute", "operator-memory")  # the work of a step without a GPU, but for its optimizer's
+ON_A_CORE_OF_HOST = (*ON_A_CORE, *OPERATORS, OPTIMIZER_OPERATORS)  # the same of a step without a GPU
 HOST_WORK = ("dispatch", "python", "optimizer-host", OPTIMIZER_OPERATORS, *OPERATORS)
 HOST_GROUPS: Mapping[str, tuple[str, ...]] = {"host-work": HOST_WORK, "late-rank": WAITING}
 """Causes that a rule may name together: what the host works on in a step, and waiting for a rank that is late."""
@@ -213,6 +218,7 @@ LATENESS: Mapping[LatenessCause, str] = {
     "more_work": "because it has more work",
     "gc": "because of garbage collection",
     "checkpoint": "because of its logging or checkpoints",
+    "cores": "because it waits for a CPU core",
     "link": "because its link is slower",
     "unknown": "for an unknown reason",
 }
@@ -223,6 +229,7 @@ LATE_BY: Mapping[str, str] = {
     "more_work": "more work",
     "gc": "garbage collection",
     "checkpoint": "its logging or checkpoints",
+    "cores": "waiting for a CPU core",
     "link": "a slower link",
     "unknown": "an unknown reason",
 }

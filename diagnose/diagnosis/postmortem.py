@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-LatenessCause = Literal["data", "host", "slower_kernels", "more_work", "gc", "checkpoint", "link", "unknown"]
+LatenessCause = Literal["data", "host", "slower_kernels", "more_work", "gc", "checkpoint", "cores", "link", "unknown"]
 Persistence = Literal["persistent", "transient", "suspected"]
 HostCode = Literal["more", "slower", "unknown", "none"]
 NO_STRAGGLER = "no straggler"

@@ -9,10 +9,11 @@ from msgspec.structs import replace
 from diagnose.arrays import Ints
 from diagnose.attribution.causes import GPU_ACTIVITY_MISSING, UNKNOWN_DEVICE, class_of
 from diagnose.diagnosis import LedgerEntry, LightPart, RankReport, Steps, Verdict
-from diagnose.facts import Facts, Unknown
+from diagnose.facts import Facts, Unknown, spoken
 from diagnose.judge.case import Case
 from diagnose.judge.verdict import Grounds, verdict_of
 from diagnose.metrics import Measured
+from diagnose.metrics.run.core_wait import OTHERS
 from diagnose.ranks import Job, RankDigest
 from diagnose.ranks.distorted import undistorted_ns
 from diagnose.trace.light_steps import host_step_ns, range_shares
@@ -120,7 +121,25 @@ def grounds_of(ranks: Sequence[RankDigest], facts: Facts, distortion: float | No
         waiting_apart=facts["transfer_share"].known,
         unknown_device=_unknown_device(ranks),
         distortion=distortion,
+        too_busy=_too_busy(facts),
+        cores_held=_cores_held(facts),
     )
+
+
+def _too_busy(facts: Facts) -> str:
+    """A clause on other processes if they leave the job too few cores to judge it; else ""."""
+    waits = facts["core_wait_share"].value
+    if facts["too_busy_to_judge"].value is not True or isinstance(waits, Unknown):
+        return ""
+    return f"the training thread waits {spoken(waits, 'share')} of the time for a CPU core, and {_cores_held(facts)}"
+
+
+def _cores_held(facts: Facts) -> str:
+    """A clause on what holds the cores that the job's threads wait for; "" if it is not known."""
+    others, demand = facts["others_cpu_share"].value, facts["core_demand"].value
+    if facts["crowded_by"].value == OTHERS and not isinstance(others, Unknown):
+        return f"other processes take {spoken(others, 'share')} of the cores"
+    return demand if isinstance(demand, str) else ""
 
 
 def _unknown_device(ranks: Sequence[RankDigest]) -> str:

@@ -48,6 +48,7 @@ from diagnose.judge.waterfall import MatrixTime, waterfall_of
 from diagnose.metrics import Measured
 from diagnose.metrics.model.tokens import tokens_of
 from diagnose.patch.job_framework import framework_of
+from diagnose.predict.crowded import TOO_BUSY, is_too_busy
 from diagnose.predict.plan import Weight
 from diagnose.predict.whatif import Predictor
 from diagnose.ranks import RankDigest, missing_ranks
@@ -151,7 +152,8 @@ def _stragglers(case: Case) -> tuple[Straggler, ...]:
 
 
 def _postmortem(case: Case) -> Postmortem | None:
-    return postmortem_of(case.job, [m.timeline.rank for m in case.measured], case.measured[0].settings.network_gbs)
+    found = postmortem_of(case.job, [m.timeline.rank for m in case.measured], case.measured[0].settings.network_gbs)
+    return replace(found, changes=(), no_changes_because=TOO_BUSY) if found and is_too_busy(case.facts) else found
 
 
 def _ranks_per_measured(case: Case) -> float:

@@ -10,7 +10,15 @@ from statistics import median
 
 import msgspec
 
-from diagnose.attribution.causes import CAUSES, EXPOSED, EXPOSED_TRANSFER, GRAPH_CAPTURE, OTHER_GPU, UNKNOWN_KIND
+from diagnose.attribution.causes import (
+    CAUSES,
+    CORE_WAIT,
+    EXPOSED,
+    EXPOSED_TRANSFER,
+    GRAPH_CAPTURE,
+    OTHER_GPU,
+    UNKNOWN_KIND,
+)
 from diagnose.attribution.leading import (
     NAMES_THE_CLASS,
     NEAR,
@@ -60,6 +68,7 @@ _ON_HOST = {  # without a GPU
     "compute": "runs compute-bound operators",
     "memory": "runs memory-bound operators",
 }
+_WITH_WAITING = "is the host's, with that waiting"
 _SAYS = {
     "data": "waits for data",
     "host": "waits for the host",
@@ -74,7 +83,8 @@ class Grounds(msgspec.Struct, frozen=True):
 
     `waiting_apart`: exposed communication holds the transfer alone. `unknown_device`: events of the trace on a device
     that diagnose does not know, "" if there are none. `distortion`: the profiled over the unprofiled step time, if so
-    large that the steps say little about the job; else None.
+    large that the steps say little about the job; else None. `too_busy`: how busy, if the machine is too busy with
+    other processes to judge the job, else "". `cores_held`: what holds the cores, "" if unknown.
     """
 
     of: str
@@ -88,6 +98,8 @@ class Grounds(msgspec.Struct, frozen=True):
     waiting_apart: bool = False
     unknown_device: str = ""
     distortion: float | None = None
+    too_busy: str = ""
+    cores_held: str = ""
 
 
 def verdict_of(breakdown: tuple[LedgerEntry, ...], grounds: Grounds) -> Verdict:
@@ -100,14 +112,16 @@ def verdict_of(breakdown: tuple[LedgerEntry, ...], grounds: Grounds) -> Verdict:
         return Verdict(class_="undecided", confidence="low", because=refused)
     leading, runner_up = leaders
     unobserved, (odd, that_they_decide) = unobserved_share(causes), _odd_steps(breakdown, leading)
-    sure = _confidence(leading, shares[leading], bool(runner_up), grounds)
-    told = {"communication": _communication(breakdown, grounds), "data": _data(causes, shares["data"])}
-    says = _SAYS | told | ({} if grounds.has_gpu else _ON_HOST)
+    sure, without_core = _confidence(leading, shares[leading], bool(runner_up), grounds), causes.get(CORE_WAIT, 0.0)
+    told = {"host": _WITH_WAITING} if _starves(leading, without_core) else {}
+    told |= {"communication": _communication(breakdown, grounds), "data": _data(causes, shares["data"])}
+    less_sure = unobserved > MUCH_UNOBSERVED or 0 < odd <= FEW_ODD or without_core > NEAR
+    says = _SAYS | ({} if grounds.has_gpu else _ON_HOST) | told
     return Verdict(
         class_=_NAMES[leading],
         between=(_NAMES[leading], _NAMES[runner_up]) if runner_up else (),
-        confidence=_LESS_SURE[sure] if unobserved > MUCH_UNOBSERVED or 0 < odd <= FEW_ODD else sure,
-        because=_because(leaders, shares, grounds, says)
+        confidence=_LESS_SURE[sure] if less_sure else sure,
+        because=_crowded(leading, without_core, grounds, _because(leaders, shares, grounds, says))
         + _beside(unobserved, leaders, leader(shares), grounds)
         + that_they_decide,
     )
@@ -152,6 +166,8 @@ def _refused(breakdown: tuple[LedgerEntry, ...], grounds: Grounds) -> str:
         return "the job ran on a GPU but no GPU activity was recorded, so nothing is known of the device"
     if grounds.lost_share > TOO_MANY_LOST:
         return f"{100 * grounds.lost_share:.0f} % of the kernel launches have no GPU activity in the trace"
+    if grounds.too_busy:
+        return f"the machine was too busy to judge this job: {grounds.too_busy}"
     return "" if any(e.ns for e in breakdown) else "no counted step has a duration"
 
 
@@ -219,6 +235,25 @@ def _data(causes: Mapping[str, float], share: float) -> str:
     """A clause on the data class; mostly copies are named as such, since they may be of offloaded weights."""
     copied = sum(causes.get(cause, 0.0) for cause in _COPIES)
     return "waits for copies to the device" if copied > MOSTLY_COPIES * share else _SAYS["data"]
+
+
+def _crowded(leading: str, waited: float, grounds: Grounds, because: str) -> str:
+    """The reason with the waiting for cores: before it if that waiting leads, behind it if it is much."""
+    if waited <= NEAR:
+        return because
+    demand = f": {grounds.cores_held}" if grounds.cores_held else ""
+    if _starves(leading, waited):
+        return f"{_waits_for_core(waited, grounds)}{demand}; {because}"
+    return f"{because}; {_waits_for_core(waited, grounds)}, so the rest is less sure{demand}"
+
+
+def _starves(leading: str, waited: float) -> bool:
+    """Whether the waiting for cores is what the verdict is about."""
+    return leading == "host" and waited >= NAMES_THE_CLASS
+
+
+def _waits_for_core(waited: float, grounds: Grounds) -> str:
+    return f"the training thread waits {100 * waited:.1f} % of {grounds.of} for a CPU core"
 
 
 def _because(leaders: tuple[str, str], shares: Mapping[str, float], grounds: Grounds, says: Mapping[str, str]) -> str:

@@ -16,6 +16,7 @@ from diagnose.facts import Facts, Unknown, spoken
 from diagnose.formulas.statistics import ENDS
 from diagnose.metrics import Measured
 from diagnose.predict.changed import NOTHING, ChangedStep, SavedShares, combined, joined
+from diagnose.predict.crowded import TOO_BUSY, is_too_busy, on_core_part, on_crowded_host
 from diagnose.predict.remedies import Remedies
 from diagnose.predict.replay import (
     AS_PROFILED,
@@ -96,7 +97,8 @@ class Predictor:
         told: dict[str, float] = {}
         for causes, share in shares_in_ranges(self.measured.record).items():
             profiled = {c: self.replay.recorded[c].ns for c in causes if c in self.replay.recorded}
-            told |= {c: share * step_ns * ns / sum(profiled.values()) for c, ns in profiled.items()}
+            part_ns = step_ns * share * (1 if causes == ("data-wait",) else on_core_part(self.replay.recorded))
+            told |= {c: part_ns * ns / sum(profiled.values()) for c, ns in profiled.items()}
         return told
 
     @cached_property
@@ -153,7 +155,7 @@ class Predictor:
         change touches, and is below 1 if the step is slower in the worst case. High is the best case, None if a fact
         that it needs is unknown or nothing of the step is left.
         """
-        if rule.remedy is None or (rule.remedy.replayed and not self.replay.valid):
+        if rule.remedy is None or is_too_busy(self.facts) or (rule.remedy.replayed and not self.replay.valid):
             return None
         worst, best = (self._gain(rule, after, case) for case in ("worst", "best"))
         if worst is None or worst == np.inf or (best is not None and self._is_hidden(rule, after, best)):
@@ -220,7 +222,7 @@ class Predictor:
         each = [remedy.assumes for remedy in remedies]
         if any(remedy.host or remedy.launches for remedy in remedies) and not self._is_calibrated:
             each.append(PROFILED_HOST)
-        each.append(self.withheld(rule))
+        each += [on_crowded_host(self.facts), self.withheld(rule)]
         if (saving := self.saving(rule)) and saving.hidden > REPLAY_ERROR:
             booked, hidden = spoken(saving.booked, "share"), spoken(saving.hidden, "share")
             each.append(
@@ -232,7 +234,8 @@ class Predictor:
     def withheld(self, rule: Rule) -> str:
         """The reason why no gain is given for a change that is replayed, "" if there is none."""
         best = self._gain(rule, (), "best")
-        return HIDDEN_BY_HOST if best is not None and self._is_hidden(rule, (), best) else ""
+        hidden = HIDDEN_BY_HOST if best is not None and self._is_hidden(rule, (), best) else ""
+        return TOO_BUSY if rule.remedy and is_too_busy(self.facts) else hidden
 
     @property
     def _is_calibrated(self) -> bool:

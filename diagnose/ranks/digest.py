@@ -96,6 +96,7 @@ class RankDigest(msgspec.Struct, frozen=True, dict=True, weakref=True):
         overhead: the profiled step compared with the one without the profiler.
         clock: clock of the GPU while it worked; None if not recorded.
         refused: changes that the job refuses, by its record.
+        cpu_ns_per_s: CPU time per second of the rank's process and its children; None if not recorded.
     """
 
     rank: int
@@ -126,6 +127,7 @@ class RankDigest(msgspec.Struct, frozen=True, dict=True, weakref=True):
     overhead: Overhead = NOT_TIMED
     clock: GpuClock | None = None
     refused: tuple[Refused, ...] = ()
+    cpu_ns_per_s: float | None = None
 
     @property
     def total_ns(self) -> int:
@@ -170,6 +172,7 @@ def digest_of(
     overhead: Overhead = NOT_TIMED,
     clock: GpuClock | None = None,
     refused: tuple[Refused, ...] = (),
+    cpu_ns_per_s: float | None = None,
 ) -> RankDigest:
     """The digest of one rank, from its undivided attribution."""
     calls, steps, stated = calls_of(timeline), timeline.steps, timeline.trace.distributed
@@ -203,6 +206,7 @@ def digest_of(
         overhead=overhead,
         clock=clock,
         refused=refused,
+        cpu_ns_per_s=cpu_ns_per_s,
     )
 
 

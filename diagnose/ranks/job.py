@@ -1,7 +1,7 @@
 """A job's ranks joined: waiting is taken out of exposed communication and given to what made a rank late."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -39,7 +39,8 @@ class JobView(msgspec.Struct, frozen=True):
     whether most ranks do. `late_rank_missing` is the reason why a rank without a trace may be the late one,
     `too_few_steps` the reason why the steps are too few to name one; else None. `most_waited_for` is the rank that
     causes most of the waiting in collectives, and its share. `distortion` is the profiled over the unprofiled step
-    time, if so large that shares are not the job's own; else None.
+    time, if so large that shares are not the job's own; else None. `cpu_ns_of_hosts` is the CPU time per second of each
+    rank for which it is recorded, by host.
     """
 
     ranks: int = 1
@@ -59,6 +60,7 @@ class JobView(msgspec.Struct, frozen=True):
     too_few_steps: Unknown | None = None
     most_waited_for: tuple[int, float] | None = None
     distortion: float | None = None
+    cpu_ns_of_hosts: Mapping[str, tuple[float, ...]] = msgspec.field(default_factory=dict)
 
     @property
     def undivided(self) -> Unknown | None:
@@ -132,6 +134,19 @@ def join(ranks: Sequence[RankDigest], network_gbs: float | None = None) -> Job:
         ranks: each as a digest.
         network_gbs: stated rate of a node's network, one direction, GB/s.
     """
+    job = _joined(ranks, network_gbs)
+    return replace(job, view=replace(job.view, cpu_ns_of_hosts=_cpu_ns_of_hosts(ranks)))
+
+
+def _cpu_ns_of_hosts(ranks: Sequence[RankDigest]) -> dict[str, tuple[float, ...]]:
+    of_hosts: dict[str, tuple[float, ...]] = {}
+    for rank in ranks:
+        if rank.cpu_ns_per_s is not None:
+            of_hosts[rank.host] = (*of_hosts.get(rank.host, ()), rank.cpu_ns_per_s)
+    return of_hosts
+
+
+def _joined(ranks: Sequence[RankDigest], network_gbs: float | None) -> Job:
     matched, distortion = match(ranks), distortion_of(ranks)
     if isinstance(matched, Unknown):
         view = JobView(

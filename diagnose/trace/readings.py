@@ -59,6 +59,12 @@ def total(record: CaptureRecord, name: str) -> float | None:
     return record.number(f"machine_samples.totals.{name}")
 
 
+def process_tree_cpu_ns(record: CaptureRecord) -> float | None:
+    """CPU time per second of the process and its children in the median second; None if it was not read."""
+    own, children = (reading(record, name, "rates") for name in ("process_cpu_ns", "workers_cpu_ns"))
+    return None if own is None or children is None else own.median + children.median
+
+
 def held_share(record: CaptureRecord, reasons: Sequence[str]) -> float | None:
     """Share of the readings in which one of the reasons limits the clock, at least; None if unknown."""
     told = record.get("machine_samples.throttled")

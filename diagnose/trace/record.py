@@ -5,7 +5,7 @@ A record is decoded once, here: every value read from it has the type and range 
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -135,6 +135,22 @@ def timed_steps(record: CaptureRecord, by_events_alone: bool = False) -> tuple[I
     if by_events_alone:
         good[: len(waiting)] = False
     return number[good].astype(np.int64), ns[good]
+
+
+def core_times(record: CaptureRecord, numbers: Sequence[int]) -> Floats:
+    """Nanoseconds that the threads of each of these steps were on a core, and were ready without one, shape (steps, 2).
+
+    NaN for a step that the capture did not time so.
+    """
+    first = record.get("steps.first_active_step")
+    cpu, waited = (_times(record, f"active_{name}") for name in ("cpu", "core_wait"))
+    times = np.full((len(numbers), 2), np.nan)
+    if first is None or len(cpu) != len(waited):
+        return times
+    at = np.array(numbers, np.int64) - first
+    known = (at >= 0) & (at < len(cpu))
+    times[known] = np.stack((cpu, waited), axis=1)[at[known]]
+    return times
 
 
 def _times(record: CaptureRecord, name: str) -> Floats:

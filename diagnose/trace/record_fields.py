@@ -43,6 +43,8 @@ _TORCH_SETTINGS = {
 }
 _STEPS = {
     **{f"{name}_ns": in_order(_NS) for name in ("control_before", "warmup", "active", "control_after", "waiting")},
+    "active_cpu_ns": in_order(_NS),
+    "active_core_wait_ns": in_order(_NS),
     "unprofiled_host_ns": in_order(_NS),
     "unprofiled_ranges_ns": each(in_order(_NS)),
     "unprofiled_gc_ns": in_order(_NS),
@@ -54,7 +56,13 @@ _STEPS = {
     "passed": whole(0, 1 << 48),
     "cut_by": text,
 }
-_STEPS_IF_ANY = ("waiting_ns", "unprofiled_host_ns", "unprofiled_ranges_ns", "unprofiled_gc_ns", "passed", "cut_by")
+_STEPS_IF_ANY = (
+    *(f"active_{name}_ns" for name in ("cpu", "core_wait")),
+    *(f"unprofiled_{name}_ns" for name in ("host", "ranges", "gc")),
+    "waiting_ns",
+    "passed",
+    "cut_by",
+)
 _DDP_FLAGS = ("find_unused_parameters", "gradient_as_bucket_view", "static_graph", "broadcast_buffers")
 _FSDP = {"class": text, "sharding_strategy": text, "forward_prefetch": flag}
 _DEVICE = {

@@ -135,12 +135,14 @@ def _steps(window: Window | None, clock: StepClock, source: str | None) -> dict[
     phases = {"control_before": "control", "warmup": "warmup", "active": "active", "control_after": "control_after"}
     steps: dict[str, Any] = {f"{name}_ns": clock.times(phase) for name, phase in phases.items()}
     unprofiled = steps["control_before_ns"] + steps["control_after_ns"]
-    factor = None
+    factor, core_times = None, clock.core_times()
     if unprofiled and steps["active_ns"]:
         factor = statistics.median(steps["active_ns"]) / max(statistics.median(unprofiled), 1)
     return {
         "steps": {
             **steps,
+            "active_cpu_ns": [times and times[0] for times in core_times],
+            "active_core_wait_ns": [times and times[1] for times in core_times],
             "waiting_ns": clock.waited(),
             "unprofiled_host_ns": clock.host_times(),
             "unprofiled_ranges_ns": clock.range_times(),

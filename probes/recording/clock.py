@@ -9,11 +9,13 @@ from typing import Any
 
 from ..cuda_graphs import capturing
 from ..guard import quietly
+from .core_time import CoreTime
 from .gc_ranges import Collections
 from .range_times import times as range_times
 
 KEPT = ("control", "warmup", "active", "control_after")
 UNPROFILED = ("control", "control_after")
+RECORDED = "active"
 MOST_WAITED = 20_000  # a wait may last a million steps: the last of them, as bare numbers
 Mark = tuple[int, Any]
 
@@ -36,10 +38,13 @@ class StepClock:
         self._spans: dict[str, list[tuple[Mark, Mark]]] = {}
         self._ranges: dict[str, list[tuple[int, dict[str, int], int]]] = {}
         self._waited: deque[int | None] = deque(maxlen=MOST_WAITED)
+        self._cores = CoreTime()
+        self._core_times: list[tuple[int, int] | None] = []
         self.step_begins()
 
     def step_begins(self, phase: str = "") -> None:
         """Begin a step of `phase`; without the profiler its ranges and collections are timed, too."""
+        self._on_core = self._core_time(phase)
         self.began: Mark | None = self._mark()
         self._watch(phase in UNPROFILED)
 
@@ -71,6 +76,8 @@ class StepClock:
             self._waited.append(ended[0] - began[0])
         elif phase in KEPT:
             self._spans.setdefault(phase, []).append((began, ended))
+            if phase == RECORDED:
+                self._core_times.append(_since(self._on_core, self._core_time(phase)))
             if range_times.on:
                 spent_ns = self._collections.taken_ns() if self._collections is not None else 0
                 self._ranges.setdefault(phase, []).append((ended[0] - began[0], range_times.taken(), spent_ns))
@@ -85,6 +92,7 @@ class StepClock:
     def put_off(self) -> None:
         """Count the steps timed since the waiting as part of it; steps with the profiler on have no time there."""
         self._ranges.clear()
+        self._core_times.clear()
         for phase in KEPT:
             for began, ended in self._spans.pop(phase, []):
                 self._waited.append(ended[0] - began[0] if phase == "control" else None)
@@ -109,6 +117,10 @@ class StepClock:
         steps = [ranges for phase in UNPROFILED for _, ranges, _ in self._ranges.get(phase, [])]
         return {name: [ranges.get(name, 0) for ranges in steps] for name in dict.fromkeys(n for r in steps for n in r)}
 
+    def core_times(self) -> list[tuple[int, int] | None]:
+        """For each recorded step, nanoseconds on a core and ready without one; None if the kernel keeps no count."""
+        return list(self._core_times)
+
     def waited(self) -> list[int | None]:
         """The host's nanoseconds of the steps before the capture, the last `MOST_WAITED`; None if not timed."""
         return list(self._waited)
@@ -125,6 +137,13 @@ class StepClock:
         times: Any = quietly(lambda: {phase: [_between(*span) for span in of] for phase, of in self._spans.items()})
         return times if isinstance(times, dict) else None
 
+    def _core_time(self, phase: str) -> tuple[int, int] | None:
+        if phase != RECORDED:
+            return None
+        if not self._core_times:
+            quietly(self._cores.look)
+        return self._cores.read()
+
     def _mark(self) -> Mark:
         return self.now(), quietly(_event)
 
@@ -140,6 +159,10 @@ def _event() -> Any:
     event = torch.cuda.Event(enable_timing=True)
     event.record()
     return event
+
+
+def _since(began: tuple[int, int] | None, ended: tuple[int, int] | None) -> tuple[int, int] | None:
+    return None if began is None or ended is None else (ended[0] - began[0], ended[1] - began[1])
 
 
 def _between(began: Mark, ended: Mark) -> int:

@@ -196,6 +196,13 @@ def test_repeats_without_a_gpu_and_windows_elsewhere_lie_further_apart() -> None
     assert "drifts over a run" in " ".join(compare(here, there).notes)
 
 
+def test_a_run_that_waited_for_cores_is_told_so() -> None:
+    causes = (SideCause(cause="core-wait", class_="host", ns=40), SideCause(cause="python", class_="host", ns=60))
+    notes = compare(replace(run(30, 30.1, 29.9), causes=causes), run(20, 20.1, 19.9)).notes
+
+    assert "A waits 40.0 % of its step for a CPU core: its times are a busy host's" in notes
+
+
 def on_host(*ms: float) -> Side:
     return run(*ms, step="host step")
 

@@ -125,6 +125,9 @@ CASES: Mapping[str, Machine] = {
     "gpu-errors": Machine("critical", readings(totals={"ecc_uncorrected": 1}), "1 uncorrected errors"),
     "shared-gpu": Machine("warning", readings({"gpu_processes": 2}), "2 processes"),
     "starved-host": Machine("critical", readings(rates={"waited_for_core_ns": 4e8}), "40.0 % of the time"),
+    "crowded-machine": Machine(
+        "critical", readings(rates={"waited_for_core_ns": 4e8, "allowed_cores_cpu_ns": 7.9e9}), "86.2 % of the cores"
+    ),
     "far-from-gpu": Machine("info", readings({"far_from_gpu": 1}, limits={"cores_near_gpu": 0}), "0 of the cores"),
     "swapping": Machine("critical", readings(totals={"swap_bytes": 4e9}), "200.0 MB/s"),
 }

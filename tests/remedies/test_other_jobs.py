@@ -24,7 +24,7 @@ OF_NVIDIA = re.compile(
     r"nvidia-smi|nvlink|dcgmi|FlashAttention-3|flash_attention_3|tf32|TF32|nccl-tests|compute-sanitizer"
     r"|NVL(?!ink, xGMI)"
 )
-CAUSES = ("host", "data", "gc", "checkpoint", "more_work", "slower_kernels", "link")
+CAUSES = ("host", "data", "gc", "checkpoint", "cores", "more_work", "slower_kernels", "link")
 
 
 def told(rule: Rule, **known: object) -> list[str]:

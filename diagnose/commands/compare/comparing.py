@@ -17,11 +17,12 @@ from diagnose.commands.compare.difference import (
     kernel_differences,
     rank_differences,
 )
-from diagnose.commands.compare.noise import BRIEF, is_elsewhere, is_on_host, usual_floor
+from diagnose.commands.compare.noise import BRIEF, core_wait_of, is_elsewhere, is_on_host, usual_floor
 from diagnose.commands.compare.side import Side, side_of
 from diagnose.commands.compare.work import ComparedWork, work_of
 from diagnose.diagnosis import Diagnosis, Estimate
 from diagnose.diagnosis.promise import judged
+from diagnose.facts import spoken
 from diagnose.judge.applied import WITHOUT_PROFILER
 from diagnose.judge.mean_step import MeanStep, of_summary, step_time
 from diagnose.judge.run_pair import FLOOR_OF_BRIEF, WIDEST, is_brief, speedup_between
@@ -238,6 +239,10 @@ def _notes(before: Side, after: Side, steps: _Steps) -> tuple[str, ...]:
             notes.append(_left_out(name, np.asarray(side.unprofiled_ns, np.float64), timed))
         if window is not None and not window.kept.all():
             notes.append(_left_out(name, np.asarray(side.each_ns, np.float64), window))
+        if waits := core_wait_of(side):
+            notes.append(
+                f"{name} waits {spoken(waits, 'share')} of its step for a CPU core: its times are a busy host's"
+            )
         if side.left_out:
             notes.append(f"the first {side.left_out:,} steps of {name}, its start, are left out")
     if steps.names == (WITHOUT_PROFILER, WITHOUT_PROFILER) and None not in windows:

@@ -1,5 +1,7 @@
 """Distance between two runs of one job, which their steps show only in part."""
 
+from diagnose.attribution.causes import CORE_WAIT
+from diagnose.attribution.leading import NEAR
 from diagnose.commands.compare.side import Side
 from diagnose.judge.run_pair import BRIEF_NS, FLOOR, FLOOR_ON_HOST
 from diagnose.patch.expected import DEVICE_STEP
@@ -24,6 +26,13 @@ def usual_floor(before: Side, after: Side) -> float:
 def is_on_host(before: Side, after: Side) -> bool:
     """Whether one of the runs has no GPU."""
     return any(side.kind == "diagnosis" and side.step != DEVICE_STEP for side in (before, after))
+
+
+def core_wait_of(side: Side) -> float:
+    """The share of the side's step that waits for a CPU core, if it is much; else 0."""
+    waited_ns = sum(cause.ns for cause in side.causes if cause.cause == CORE_WAIT)
+    share = waited_ns / max(sum(cause.ns for cause in side.causes), 1)
+    return share if share > NEAR else 0.0
 
 
 def is_elsewhere(before: Side, after: Side) -> bool:

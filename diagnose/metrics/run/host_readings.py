@@ -1,41 +1,13 @@
-"""The host during the steps: waiting for cores, other processes, swapping, and the distance to the GPU."""
+"""The host during the steps: swapping, storage, the network, and the distance to the GPU."""
 
 from diagnose.facts import Value
 from diagnose.formulas import share
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 from diagnose.metrics.run.clocks import read
-from diagnose.trace.readings import QuantityRange, limit, reading, total
+from diagnose.trace.readings import limit, reading, total
 
 _NS = 1e9
-
-
-@metric("share", "the wall time", needs_gpu=False)
-def core_wait_share(m: Measured) -> Value:
-    """Time in which the training thread could run and waited for a core; the median second of the window."""
-    return read(m, _share(reading(m.record, "waited_for_core_ns", "rates")))
-
-
-@metric("share", "the wall time", needs_gpu=False)
-def quota_wait_share(m: Measured) -> Value:
-    """Time in which the cgroup's quota held threads of the container back; the median second of the window."""
-    return read(m, _share(reading(m.record, "throttled_ns", "rates")))
-
-
-def _share(rate: QuantityRange | None) -> float | None:
-    return None if rate is None else min(rate.median / _NS, 1.0)
-
-
-@metric("share", "the cores of the process", needs_gpu=False)
-def others_cpu_share(m: Measured) -> Value:
-    """CPU time on the process's cores that neither it nor its children use; unknown if ranks share a host."""
-    cores = limit(m.record, "cores_allowed")
-    busy, own, workers = (
-        reading(m.record, name, "rates") for name in ("allowed_cores_cpu_ns", "process_cpu_ns", "workers_cpu_ns")
-    )
-    if not cores or busy is None or own is None or workers is None or m.record.number("cores.local_ranks") != 1:
-        return read(m, None)
-    return min(max(busy.median - own.median - workers.median, 0.0) / _NS / cores, 1.0)
 
 
 @metric("bytes_per_s", needs_gpu=False)
@@ -63,7 +35,8 @@ def cores_near_gpu(m: Measured) -> Value:
 @metric("share", "the wall time", needs_gpu=False)
 def storage_wait_share(m: Measured) -> Value:
     """Time in which a process of the cgroup, else of the host, waits for storage; the median second of the window."""
-    return read(m, _share(reading(m.record, "storage_wait_ns", "rates")))
+    waited = reading(m.record, "storage_wait_ns", "rates")
+    return read(m, None if waited is None else min(waited.median / _NS, 1.0))
 
 
 @metric("bytes_per_s", needs_gpu=False)

@@ -9,7 +9,7 @@ import numpy as np
 from diagnose import intervals as iv
 from diagnose.arrays import Floats
 from diagnose.attribution.attribution import Attribution
-from diagnose.attribution.causes import EXPOSED
+from diagnose.attribution.causes import CORE_WAIT, EXPOSED
 from diagnose.formulas.statistics import draws_of
 from diagnose.predict.replay.change import StepChange
 from diagnose.predict.replay.host_speeds import RecordedCause, as_the_rest, recorded_by
@@ -38,8 +38,8 @@ class HostBreakdown:
             for cause, instants in pieces.items()
         }
         recorded = recorded_by(trace, pieces, max(len(windows), 1))
-        if EXPOSED in recorded:
-            recorded[EXPOSED] = as_the_rest(recorded, EXPOSED)
+        for waiting in {EXPOSED, CORE_WAIT} & recorded.keys():
+            recorded[waiting] = as_the_rest(recorded, waiting)
         return cls(each, recorded)
 
     @property

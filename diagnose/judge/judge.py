@@ -22,6 +22,7 @@ from diagnose.diagnosis import (
     ReplayReport,
     StepTimeline,
     TraceSummary,
+    VerdictClass,
     WaterfallPart,
 )
 from diagnose.diagnosis.capacity import NO_CAPACITY, WITHOUT_RECORD, Capacity
@@ -45,7 +46,6 @@ from diagnose.judge.waterfall import MatrixTime, waterfall_of
 from diagnose.metrics import Measured
 from diagnose.patch.applied import applied_of
 from diagnose.patch.job_framework import framework_of
-from diagnose.predict.plan import Weight
 from diagnose.predict.whatif import Predictor
 from diagnose.ranks import RankDigest, missing_ranks
 from diagnose.ranks.report import postmortem_of
@@ -71,7 +71,7 @@ def diagnose(case: Case) -> Diagnosis:
     judged = [(rule, rule.judge(case.facts)) for rule in case.rules]
     verdict = verdict_of(breakdown, grounds_of(ranks, case.facts, case.job.view.distortion))
     work = part("matrix_time", lambda: matrix_time_of(case.measured), None)
-    advice = advice_of(case, judged, sections, weights_of(judged, verdict.class_))
+    advice = advice_of(case, judged, sections, verdict.class_)
     findings, measured = advice.findings, advice.measured
     diagnosis = Diagnosis(
         verdict=verdict,
@@ -204,9 +204,10 @@ class Advice(msgspec.Struct, frozen=True):
     replay: ReplayReport
 
 
-def advice_of(case: Case, judged: Judged, sections: Sections, weights: Mapping[str, Weight]) -> Advice:
+def advice_of(case: Case, judged: Judged, sections: Sections, bound_by: VerdictClass) -> Advice:
     """The advice by the rank whose step is replayed with each change."""
     predictor = predictor_of(case, judged)
+    weights = weights_of(judged, bound_by, case.facts, predictor)
     nothing_planned: tuple[PlanStep, ...] = ()
     return Advice(
         measured=predictor.measured,

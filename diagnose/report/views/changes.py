@@ -8,6 +8,8 @@ from diagnose.report.views.user_code import no_line, where_line
 from diagnose.report.views.words import apply_line, first_sentence, flags_line, patch_lines, speedup, to_capture
 
 HIDDEN_WORTH_TELLING = 0.02
+BELOW_NOISE = "below the noise"
+UNMEASURABLE = "too little for a short run to measure"
 EFFORTS = {"setting": "a setting", "code": "a change of code", "cluster": "a change of the cluster"}
 
 
@@ -182,7 +184,8 @@ def _change(diagnosis: Diagnosis, at: int) -> ChangeView:
 def _planned_gain(step: PlanStep) -> str:
     """The gain of the change at its place in the plan, with a note if that is less than the noise."""
     gain = speedup(step.predicted_speedup)
-    return f"{gain}, below the noise" if step.below_noise and gain else gain
+    note = BELOW_NOISE if step.below_noise else UNMEASURABLE if step.unmeasurable else ""
+    return f"{gain}, {note}" if note and gain else gain
 
 
 def _noise_line(diagnosis: Diagnosis) -> str:

@@ -55,6 +55,7 @@ def test_a_default_in_the_place_of_an_unknown_fact_is_named() -> None:
     facts = {name: fact for name, fact in facts_of(rule).items() if name != "transfer_share"}
 
     assert ASSUMED["transfer_share"] in rule.judge(facts).assumes
+    assert ASSUMED["pipeline_share"] in rule.judge(facts).assumes  # of a precondition
 
 
 def test_explain_names_them() -> None:

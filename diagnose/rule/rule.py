@@ -181,7 +181,7 @@ class Rule(msgspec.Struct, frozen=True):
 
     def _assumes(self, facts: Facts, evidence: tuple[str, ...]) -> tuple[str, ...]:
         """What stands in for unknown facts: those of undecided preconditions, and those that held by a default."""
-        undecided = (name for each in self._preconditions for name in each.missing(facts))
+        undecided = (n for each in self._preconditions for n in (*each.missing(facts), *each.defaulted(facts)))
         return assumed((*evidence, *undecided), facts)
 
     def _blocked(self, facts: Facts, evidence: tuple[str, ...]) -> Judgement | None:

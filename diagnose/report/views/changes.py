@@ -116,7 +116,7 @@ def findings_view(diagnosis: Diagnosis) -> list[Full]:
 def _full(finding: Finding, diagnosis: Diagnosis) -> Full:
     return Full(
         finding=finding,
-        headline=headline(finding, _explained_gain(finding)),
+        headline=headline(finding, _explained_gain(finding, diagnosis)),
         typed=patch_lines(finding.patch),
         flags=flags_line(finding.patch),
         apply=apply_line(finding.rule, finding.patch),
@@ -137,12 +137,14 @@ def headline(finding: Finding, gain: str) -> Headline:
     return Headline(finding.action or finding.rule, gain, finding.rule if finding.action else "")
 
 
-def _explained_gain(finding: Finding) -> str:
-    """The gain, and how much of its best case the finding's own evidence does not show."""
+def _explained_gain(finding: Finding, diagnosis: Diagnosis) -> str:
+    """The gain, whether a short run can measure it, and how much of it the finding's own evidence does not show."""
     gain, hidden = speedup(finding.predicted_speedup), finding.hidden_share or 0.0
     if not gain or not finding.predicted_speedup:
         return gain
     told = [gain]
+    if any(step.unmeasurable for step in diagnosis.plan if step.rule == finding.rule):
+        told[0] += f", {UNMEASURABLE}"
     if (booked := finding.booked_share) and _saves_more_than_shown(finding, booked):
         told.append(f"the upper end counts {spoken(booked, 'share')} of the step, idle time before this work included")
     if hidden >= HIDDEN_WORTH_TELLING:

@@ -9,6 +9,7 @@ import pytest
 from whatif.predicted import rule
 
 from diagnose.diagnosis import Finding, PlanStep, Severity, Speedup
+from diagnose.facts import Fact
 from diagnose.judge.findings import in_order, weights_of
 from diagnose.predict.plan import Weight
 
@@ -66,7 +67,9 @@ def test_what_is_gentler_than_a_change_of_numerics_takes_no_more_effort_or_is_se
         for (name, keys), answer in stated.items()
     ]
 
-    weights = weights_of(judged, "compute-bound")
+    nothing_predicted: Any = SimpleNamespace(predict=lambda rule: None)
+    steady: Any = {"step_noise_share": Fact("step_noise_share", 0.0, "share")}
+    weights = weights_of(judged, "compute-bound", steady, nothing_predicted)
 
     assert weights["option"].gentler == {"setting", "straggling"}
     assert not any(weight.gentler for name, weight in weights.items() if name != "option")

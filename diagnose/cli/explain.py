@@ -67,6 +67,8 @@ def print_rule(rule: Rule, page: Page) -> None:
     for withheld in rule.patch.not_when if rule.patch else ():
         if withheld.holds is not None:
             page.paragraph(f"{plain(withheld.holds.text)}: {_named(withheld.because)}", label="no patch:")
+    for name, assumption in rule.assumptions.items():
+        page.paragraph(f"where {name} is unknown: {assumption}", label="assumes:")
     if rule.lines:
         page.paragraph(plain(rule.lines.told), label="names:")
     if rule.numerics:

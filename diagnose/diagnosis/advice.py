@@ -5,7 +5,7 @@ from typing import Any, Literal
 import msgspec
 
 from diagnose.diagnosis.promise import Change, Judgement, judged
-from diagnose.diagnosis.terms import Estimate, FindingClass, Severity, Speedup
+from diagnose.diagnosis.terms import Estimate, FindingClass, RestsOn, Severity, Speedup
 from diagnose.facts import Capture, to_do
 
 
@@ -87,7 +87,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     is replayed.
 
     `action` is the change in a few words: the settings of `patch` or, if nothing is set, an imperative of the rule; ""
-    if the rule has none. `numerics` marks a change that can change the training's results.
+    if the rule has none. `numerics` marks a change that can change the training's results. `rests_on` is "count" if
+    the evidence is counted, and so the same however much steps vary, else "time".
 
     `where` are the lines of the user's code that account for most of it, at most three. If a capture looked for them
     and found none, `where_because` is the reason and `where_capture_next` what to capture. If no capture looked, all
@@ -107,6 +108,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     booked_share: float | None = None
     hidden_share: float | None = None
     numerics: bool = False
+    rests_on: RestsOn = "time"
     where: tuple[CodeLine, ...] = ()
     where_because: str = ""
     where_capture_next: str = ""
@@ -118,7 +120,8 @@ class PlanStep(msgspec.Struct, frozen=True, kw_only=True):
     `predicted_speedup` is its own gain then, `cumulative_speedup` that of the plan so far. `effort` is "setting",
     "code" or "cluster"; `numerics` marks a change that can change the training's results. `below_noise`: even the best
     case gains less than the spread of the window's steps (the fact `step_noise_share`), so that no short run would show
-    it.
+    it. `unmeasurable`: the same of a change whose evidence is counted, which noise does not make doubtful, or that
+    saves time over the run.
     """
 
     rule: str
@@ -128,6 +131,7 @@ class PlanStep(msgspec.Struct, frozen=True, kw_only=True):
     effort: str = "setting"
     numerics: bool = False
     below_noise: bool = False
+    unmeasurable: bool = False
 
 
 class Recommendation(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,6 +10,7 @@ FindingClass = Literal[
     "data", "host", "memory", "compute", "communication", "capacity", "imbalance", "validity", "unexplained"
 ]
 Severity = Literal["critical", "warning", "info"]
+RestsOn = Literal["time", "count"]
 Confidence = Literal["high", "medium", "low"]
 Bound = Literal["compute", "memory", "latency", "under-filled", "unknown"]
 LaneKind = Literal["stream", "thread", "cause"]

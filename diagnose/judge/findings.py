@@ -12,24 +12,36 @@ from diagnose.judge.case import Judged
 from diagnose.judge.sections import Sections
 from diagnose.patch.job_framework import framework_of, in_short
 from diagnose.patch.patches import spelled
-from diagnose.predict.plan import EFFORTS, Weight, plan_of, promised
+from diagnose.predict.plan import (
+    EFFORTS,
+    Weight,
+    hiding,
+    is_within,
+    may_slow,
+    plan_of,
+    promised,
+    severity_of,
+)
 from diagnose.predict.whatif import Predictor
 from diagnose.rule import Judgement, Rule
+from diagnose.rule.assumptions import sentence_of
 
 UNKNOWN_AS = 1.05
 _SEVERITY_ORDER = {"critical": 0, "warning": 1, "info": 2}
 
 
-def weights_of(judged: Judged, bound_by: VerdictClass) -> dict[str, Weight]:
+def weights_of(judged: Judged, bound_by: VerdictClass, facts: Facts, predictor: Predictor) -> dict[str, Weight]:
     """How much each fired rule matters apart from its predicted gain, by rule."""
+    noise_share = _noise(facts)
     fired = [(rule, judgement) for rule, judgement in judged if judgement.fired]
     excluded_by = {rule.id: frozenset(other.id for other, _ in fired if rule.id in other.excludes) for rule, _ in fired}
     return {
         rule.id: Weight(
-            severity=judgement.answer,
+            severity=severity_of(judgement.answer, predictor.predict(rule)),
             bounds_step=bound_by == f"{rule.class_}-bound",
             yields_to=excluded_by[rule.id],
             gentler=_gentler(rule, judgement, fired),
+            noise_share=hiding(rule, noise_share),
         )
         for rule, judgement in fired
     }
@@ -76,11 +88,10 @@ def in_order(findings: Sequence[Finding], weights: Mapping[str, Weight]) -> tupl
 
 def _precedence(
     findings: Sequence[Finding], weights: Mapping[str, Weight], finding: Finding
-) -> tuple[bool, bool, bool, float, bool, float, int, str]:
+) -> tuple[bool, bool, bool, bool, bool, float, bool, float, int, str]:
     """The sort key of a finding. || A severe finding without a prediction counts as a prediction of UNKNOWN_AS, since
-    its gain is not known to be small. A finding that waits for gentler changes comes after the last of them.
-
-    What awaits gentler changes stands behind the last of them.
+    its gain is not known to be small. A finding that waits for gentler changes comes after the last of them. What may
+    slow the step down comes last, and what gains less than the noise before it.
     """
     doubt, severity = finding.class_ == "validity", _SEVERITY_ORDER[finding.severity]
     weight, gain = weights[finding.rule], finding.predicted_speedup
@@ -92,7 +103,19 @@ def _precedence(
     unsafe = doubt and finding.severity == "critical"
     leads = weight.leads(gain) and not weight.yields(gain, ranges)
     least = min((low, *awaited))
-    return not unsafe, not leads, follows, -least, least in awaited, -(high or low), severity, finding.rule
+    slows, hidden = may_slow(gain), weight.is_noise(gain)
+    return (
+        not unsafe,
+        not leads or hidden,
+        follows or slows,
+        slows,
+        hidden,
+        -least,
+        least in awaited,
+        -(high or low),
+        severity,
+        finding.rule,
+    )
 
 
 def _finding(rule: Rule, judgement: Judgement, facts: Facts, predictor: Predictor) -> Finding:
@@ -103,8 +126,10 @@ def _finding(rule: Rule, judgement: Judgement, facts: Facts, predictor: Predicto
     return Finding(
         rule=rule.id,
         class_=rule.class_,
-        severity=judgement.answer,  # type: ignore[arg-type]
-        says=" ".join(filter(None, (rule.sentence(rule.says, facts), _cures(cured, facts)))),
+        severity=severity_of(judgement.answer, gain),  # type: ignore[arg-type]
+        says=" ".join(
+            filter(None, (rule.sentence(rule.says, facts), _cures(cured, facts), sentence_of(judgement.assumes)))
+        ),
         action=(patch and in_short(patch)) or rule.action_for(facts),
         do=" ".join(filter(None, (rule.advised(facts), batch_advice(rule, facts)))),
         evidence=evidence,
@@ -114,6 +139,7 @@ def _finding(rule: Rule, judgement: Judgement, facts: Facts, predictor: Predicto
         booked_share=saving.booked if saving else None,
         hidden_share=saving.hidden if saving else None,
         numerics=rule.numerics,
+        rests_on=rule.evidence,
     )
 
 
@@ -160,6 +186,7 @@ def _patch(rule: Rule, facts: Facts, predictor: Predictor) -> Patch | None:
 
 def plan_steps(facts: Facts, predictor: Predictor, weights: Mapping[str, Weight]) -> tuple[PlanStep, ...]:
     """The plan, each change with its patch."""
+    noise_share = _noise(facts)
     return tuple(
         PlanStep(
             rule=step.rule.id,
@@ -169,8 +196,9 @@ def plan_steps(facts: Facts, predictor: Predictor, weights: Mapping[str, Weight]
             effort=step.rule.effort,
             numerics=step.rule.numerics,
             below_noise=step.below_noise,
+            unmeasurable=not step.below_noise and is_within(step.speedup, noise_share),
         )
-        for step in plan_of(predictor, predictor.fired, _noise(facts), weights)
+        for step in plan_of(predictor, predictor.fired, weights)
     )
 
 

@@ -24,6 +24,7 @@ from diagnose.diagnosis import (
     Steps,
     StepTimeline,
     TraceSummary,
+    VerdictClass,
     WaterfallPart,
 )
 from diagnose.diagnosis.capacity import NO_CAPACITY, WITHOUT_RECORD, Capacity
@@ -49,7 +50,6 @@ from diagnose.metrics import Measured
 from diagnose.metrics.model.tokens import tokens_of
 from diagnose.patch.job_framework import framework_of
 from diagnose.predict.crowded import TOO_BUSY, is_too_busy
-from diagnose.predict.plan import Weight
 from diagnose.predict.whatif import Predictor
 from diagnose.ranks import RankDigest, missing_ranks
 from diagnose.ranks.report import postmortem_of
@@ -75,7 +75,7 @@ def diagnose(case: Case) -> Diagnosis:
     judged = [(rule, rule.judge(case.facts)) for rule in case.rules]
     verdict = verdict_of(breakdown, grounds_of(ranks, case.facts, case.job.view.distortion))
     work = part("matrix_time", lambda: matrix_time_of(case.measured), None)
-    advice = advice_of(case, judged, sections, weights_of(judged, verdict.class_))
+    advice = advice_of(case, judged, sections, verdict.class_)
     findings, measured, steps = advice.findings, advice.measured, steps_of(ranks, case.measured)
     diagnosis = Diagnosis(
         verdict=verdict,
@@ -217,9 +217,10 @@ class Advice(msgspec.Struct, frozen=True):
     replay: ReplayReport
 
 
-def advice_of(case: Case, judged: Judged, sections: Sections, weights: Mapping[str, Weight]) -> Advice:
+def advice_of(case: Case, judged: Judged, sections: Sections, bound_by: VerdictClass) -> Advice:
     """The advice by the rank whose step is replayed with each change."""
     predictor = predictor_of(case, judged)
+    weights = weights_of(judged, bound_by, case.facts, predictor)
     nothing_planned: tuple[PlanStep, ...] = ()
     return Advice(
         measured=predictor.measured,

@@ -61,7 +61,8 @@ def _may_pay(finding: Finding) -> bool:
 def _first(diagnosis: Diagnosis) -> tuple[Finding, str] | None:
     """The finding to act on: one that makes the answer unsafe, else the plan's first, else one not about the capture.
 
-    If the plan gains no more than noise, it is a severe finding without a known gain, or None. Such a finding also
+    If the plan gains no more than noise, it is a severe finding without a known gain, one that rests on a count, or
+    None. Such a finding also
     precedes an info that opens the plan, if it stands before it among the findings. A doubt about the capture precedes
     findings that are only for information and have no known gain.
     """
@@ -73,7 +74,9 @@ def _first(diagnosis: Diagnosis) -> tuple[Finding, str] | None:
     rest = (f for f in changes if f.rule not in planned and f.severity != "info" and f.predicted_speedup is None)
     severe = next(rest, None)
     if plan and plan[0].below_noise:
-        return None if severe is None else (severe, _ABOVE_NOISE)
+        counted = (f for f in changes if f.rests_on == "count" and f.predicted_speedup is None)
+        above = severe or next(counted, None)
+        return None if above is None else (above, _ABOVE_NOISE)
     opener = next((f for f in findings if plan and f.rule == plan[0].rule), None)
     if opener is not None:
         if severe is not None and opener.severity == "info" and findings.index(severe) < findings.index(opener):

@@ -8,13 +8,14 @@ import msgspec
 from diagnose.diagnosis import Speedup
 from diagnose.predict.whatif import Predictor
 from diagnose.rule import Rule
+from diagnose.rule.rule_file import Answer
 
 WORTH_PLANNING = 1.02
 MOST_PLANNED = 5
 EFFORTS = ("setting", "code", "cluster")
 ALIKE = 0.02  # of a speedup: closer gains count as equal
 
-_Merit = tuple[bool, bool, bool, float, float, int, bool, str]
+_Merit = tuple[bool, bool, bool, bool, float, float, int, bool, str]
 
 
 class Weight(msgspec.Struct, frozen=True):
@@ -22,13 +23,19 @@ class Weight(msgspec.Struct, frozen=True):
 
     `yields_to` are the fired rules that exclude its own: if one of them is predicted to gain more, severity gives no
     precedence, since both are about the same time. `gentler`, for a change of numerics that is for information or makes
-    the batch larger, are the fired rules that leave numerics alone and come first if they pay.
+    the batch larger, are the fired rules that leave numerics alone and come first if they pay. `noise_share` is the
+    spread of the steps that hides the gain, 0 if what the fault rests on does not vary with them.
     """
 
     severity: str = "info"
     bounds_step: bool = False
     yields_to: frozenset[str] = frozenset()
     gentler: frozenset[str] = frozenset()
+    noise_share: float = 0.0
+
+    def is_noise(self, gain: Speedup | None) -> bool:
+        """Whether the time that goes, even in the best case, is less than steps lie apart anyway."""
+        return is_within(gain, self.noise_share)
 
     def yields(self, gain: Speedup | None, ranges: Mapping[str, Speedup | None]) -> bool:
         """Whether a rule that excludes this one gains more: in the worst case, to two digits, else in the best."""
@@ -40,7 +47,7 @@ class Weight(msgspec.Struct, frozen=True):
 
         A cure that may slow the step down leads nothing.
         """
-        if gain is None or self.severity != "critical" or gain[0] < 1:
+        if gain is None or self.severity != "critical" or may_slow(gain):
             return False
         return gain[0] >= WORTH_PLANNING or (self.bounds_step and pays(gain))
 
@@ -55,9 +62,12 @@ class Weight(msgspec.Struct, frozen=True):
         return self.severity == "info" and max(critical, default=1.0) > _most(gain)
 
     def awaited(self, weights: Mapping[str, "Weight"], ranges: Mapping[str, Speedup | None]) -> list[Speedup]:
-        """Gains of the gentler changes that come first: those sure to pay, or able to pay and more than information."""
+        """Gains of the gentler changes that come first: those sure to pay, or able to pay and more than information.
+
+        Nothing waits for a change that may slow the step down.
+        """
         stated = ((weights[name], ranges[name]) for name in self.gentler & ranges.keys())
-        known = ((weight, gain) for weight, gain in stated if gain is not None and pays(gain))
+        known = ((weight, gain) for weight, gain in stated if gain is not None and pays(gain) and not may_slow(gain))
         return [gain for weight, gain in known if weight.severity != "info" or gain[0] >= WORTH_PLANNING]
 
 
@@ -70,8 +80,23 @@ class PlannedRemedy(msgspec.Struct, frozen=True):
     below_noise: bool = False
 
 
+def severity_of(answer: Answer, gain: Speedup | None) -> Answer:
+    """The severity of a fault by the gain of its cure: a change that may slow the step down is never critical."""
+    return "warning" if answer == "critical" and may_slow(gain) else answer
+
+
+def hiding(rule: Rule, noise_share: float) -> float:
+    """The spread of the steps that hides what the rule's change gains.
+
+    It is 0 for evidence that is counted, which is as large however steps vary, and for savings over the run, which
+    steps do not show.
+    """
+    of_steps = rule.evidence == "time" and (rule.remedy is None or rule.remedy.over == "step")
+    return noise_share if of_steps else 0.0
+
+
 def plan_of(
-    predictor: Predictor, fired: Sequence[Rule], noise_share: float = 0.0, weights: Mapping[str, Weight] | None = None
+    predictor: Predictor, fired: Sequence[Rule], weights: Mapping[str, Weight] | None = None
 ) -> tuple[PlannedRemedy, ...]:
     """Plan the best remedy, then the best of the rest with it in place, until none gains 2 %.
 
@@ -79,34 +104,32 @@ def plan_of(
     sure to gain more than it can. A change for information comes after a critical fault whose cure may gain more and,
     if it alters numerics, after each gentler change that pays. Of the rest, the best is the one with the highest worst
     case; ties go to the best case, the least effort and unchanged numerics. A change of numerics comes after one of
-    similar gain that leaves them alone and takes no more effort. Gains below the noise come after gains above it; the
-    spread of steps is no measure for savings over the run. A remedy that another one excludes, or that sets the same
-    key, is not planned together with it.
+    similar gain that leaves them alone and takes no more effort. Gains below the noise come after gains above it, and
+    what may slow the step down comes after what is sure not to. A remedy that another one excludes, or that sets the
+    same key, is not planned together with it.
 
     Args:
         predictor: predicts the gains.
         fired: the rules whose faults are there.
-        noise_share: spread of the steps over the median one.
         weights: how much each fault matters, by rule.
     """
     weight = {rule.id: (weights or {}).get(rule.id, Weight()) for rule in fired}
     chosen: list[Rule] = []
     planned: list[PlannedRemedy] = []
     left = [rule for rule in fired if rule.remedy is not None]
-    noise = {rule.id: noise_share if rule.remedy and rule.remedy.over == "step" else 0.0 for rule in left}
     together: Speedup = (1.0, 1.0)
     while left and len(planned) < MOST_PLANNED:
         ranges = {rule.id: predictor.predict(rule, chosen) for rule in left}
         open_ = [rule for rule in left if (found := ranges[rule.id]) is not None and pays(found)]
         if not open_:
             break
-        merit = partial(_merit, ranges, noise, weight)
+        merit = partial(_merit, ranges, weight)
         best = max(open_, key=merit)
         best = max((rule for rule in open_ if _is_gentler(rule, best, ranges, merit)), key=merit, default=best)
         gain = ranges[best.id]
         assert gain is not None
         together = _both(together, gain)
-        planned.append(PlannedRemedy(best, gain, together, _is_noise(gain, noise[best.id])))
+        planned.append(PlannedRemedy(best, gain, together, weight[best.id].is_noise(gain)))
         chosen.append(best)
         left = [rule for rule in left if rule is not best and not excluded(rule, best)]
     return tuple(planned)
@@ -117,8 +140,13 @@ def pays(gain: Speedup) -> bool:
     return gain[1] is None or gain[1] >= WORTH_PLANNING
 
 
-def _is_noise(gain: Speedup | None, noise_share: float) -> bool:
-    """Whether the time that goes, even in the best case, is less than steps lie apart anyway."""
+def may_slow(gain: Speedup | None) -> bool:
+    """Whether the step is slower in the worst case."""
+    return gain is not None and gain[0] < 1
+
+
+def is_within(gain: Speedup | None, noise_share: float) -> bool:
+    """Whether the time that goes, even in the best case, is less than the noise."""
     return gain is not None and gain[1] is not None and 1 - 1 / gain[1] < noise_share
 
 
@@ -159,19 +187,18 @@ def _is_gentler(rule: Rule, best: Rule, ranges: Mapping[str, Speedup | None], me
         return False
     (worst, most), (least, other) = ((promised(ranges[each.id]), _most(ranges[each.id])) for each in (best, rule))
     alike = least > worst - ALIKE and other > most - ALIKE
-    return alike and merit(rule)[:3] == merit(best)[:3]
+    return alike and merit(rule)[:4] == merit(best)[:4]
 
 
-def _merit(
-    ranges: Mapping[str, Speedup | None], noise: Mapping[str, float], weights: Mapping[str, Weight], rule: Rule
-) -> _Merit:
-    """Sort key: above the noise, leading, waiting for no other change, worst and best case to two digits, then
-    effort.
+def _merit(ranges: Mapping[str, Speedup | None], weights: Mapping[str, Weight], rule: Rule) -> _Merit:
+    """Sort key: above the noise, no slower, leading, waiting for no other change, worst and best case to two digits,
+    then effort.
     """
     gain, weight = ranges[rule.id], weights[rule.id]
     others = ((weights[name], each) for name, each in ranges.items())
     return (
-        not _is_noise(gain, noise[rule.id]),
+        not weight.is_noise(gain),
+        not may_slow(gain),
         weight.leads(gain) and not _surpassed(gain, ranges.values()) and not weight.yields(gain, ranges),
         not weight.follows(gain, others) and not weight.awaited(weights, ranges),
         round(weight.promise(gain), 2),

@@ -64,6 +64,7 @@ class _Builder(msgspec.Struct, frozen=True):
             unless=self.template(file.unless, "unless"),
             see=file.see,
             numerics=file.numerics,
+            evidence=file.evidence,
             effort=file.effort,
             excludes=file.excludes,
             remedy=self.remedy(file.whatif) if file.whatif else None,

@@ -88,6 +88,12 @@ class Condition:
         """The unknown facts that leave the condition undecided; empty if it is decided or only has no value."""
         return tuple(name for name in _unique(_decisive(self.tree, None, facts)) if _fact(name, facts) is None)
 
+    def defaulted(self, facts: Facts) -> tuple[str, ...]:
+        """The unknown facts in whose place it takes the next argument of first_known."""
+        calls = (node for node in ast.walk(self.tree) if isinstance(node, ast.Call))
+        asked = [name for call in calls if call.func.id == FIRST_KNOWN for name in _names(call.args[0])]  # type: ignore[attr-defined]
+        return tuple(name for name in _unique(asked) if _fact(name, facts) is None)
+
 
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
     """ "did you mean 'x'?" for the closest of `choices`, or nothing."""

@@ -10,9 +10,11 @@ from typing import get_args
 import msgspec
 
 from diagnose.diagnosis import NotAdvised, Patch, Severity
+from diagnose.diagnosis.terms import RestsOn
 from diagnose.errors.defects import netted
 from diagnose.facts import A_DEFECT, Capture, Facts, Scalar, Unknown, spoken
 from diagnose.patch.job_framework import framework_of
+from diagnose.rule.assumptions import ASSUMED, assumed
 from diagnose.rule.condition import Condition
 from diagnose.rule.lines import Lines
 from diagnose.rule.needs import OF_TRAINING, lacks, trains_nothing, unknown_needs
@@ -34,12 +36,14 @@ class Judgement(msgspec.Struct, frozen=True):
         because: for "unknown" the reason why the facts it needs are unknown, for "not_advised" the reason why not.
         captures: for "unknown" everything to capture so that it can be judged.
         evidence: the facts in the comparisons that held.
+        assumes: what takes the place of unknown facts that could speak against a severity's advice.
     """
 
     answer: Answer
     because: str = ""
     captures: tuple[Capture, ...] = ()
     evidence: tuple[str, ...] = ()
+    assumes: tuple[str, ...] = ()
 
     @property
     def fired(self) -> bool:
@@ -123,6 +127,7 @@ class Rule(msgspec.Struct, frozen=True):
     unless: str
     see: tuple[str, ...]
     numerics: bool
+    evidence: RestsOn
     effort: Effort
     excludes: tuple[str, ...]
     remedy: Remedy | None
@@ -155,12 +160,29 @@ class Rule(msgspec.Struct, frozen=True):
                 return _unknown(open_needs, facts)
             if holds:
                 evidence = condition.evidence(facts)
-                return self._blocked(facts, evidence) or Judgement(severity, evidence=evidence)
+                fired = Judgement(severity, evidence=evidence, assumes=self._assumes(facts, evidence))
+                return self._blocked(facts, evidence) or fired
             if holds is None:
                 undecided.append(condition)
         if not undecided:
             return Judgement("quiet")
         return _unknown(dict.fromkeys(name for condition in undecided for name in condition.missing(facts)), facts)
+
+    @property
+    def assumptions(self) -> dict[str, str]:
+        """What the advice assumes of each fact of its preconditions that is unknown."""
+        names = frozenset().union(*(each.names for each in self._preconditions))
+        return {name: ASSUMED[name] for name in sorted(names & ASSUMED.keys())}
+
+    @property
+    def _preconditions(self) -> list[Condition]:
+        tables = (*self.not_when, *(self.patch.not_when if self.patch else ()))
+        return [each.holds for each in tables if each.holds is not None]
+
+    def _assumes(self, facts: Facts, evidence: tuple[str, ...]) -> tuple[str, ...]:
+        """What stands in for unknown facts: those of undecided preconditions, and those that held by a default."""
+        undecided = (n for each in self._preconditions for n in (*each.missing(facts), *each.defaulted(facts)))
+        return assumed((*evidence, *undecided), facts)
 
     def _blocked(self, facts: Facts, evidence: tuple[str, ...]) -> Judgement | None:
         for precondition in self.not_when:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, get_args
 import msgspec
 
 from diagnose.diagnosis import Doing, Severity
+from diagnose.diagnosis.terms import RestsOn
 from diagnose.rule.condition import RuleError, did_you_mean
 
 _LARGEST_BYTES = 1 << 20
@@ -148,6 +149,7 @@ class RuleFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     unless: Text
     see: tuple[Link, ...]
     numerics: bool = False
+    evidence: RestsOn = "time"
     effort: Effort = "setting"
     excludes: tuple[Text, ...] = ()
     whatif: WhatIfTable | None = None

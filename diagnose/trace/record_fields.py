@@ -34,12 +34,14 @@ _VERSIONS = (
     "deepspeed", "nvtx", "python", "cuda", "hip", "driver", "driver_cuda", "nccl",
 )  # fmt: skip
 _TORCH_FLAGS = ("detects_anomalies", "deterministic", "cudnn_deterministic", "cudnn_benchmark", "debug_build")
+_CPU_PRODUCTS = ("cpu_multiplies_fp16", "cpu_multiplies_bf16")
 _TORCH_SETTINGS = {
     **dict.fromkeys(_TORCH_FLAGS, flag),
     "float32_matmul_precision": text,
     "threads": whole(1, 1 << 20),
     "distributed_debug": text,
     "gpu_code": listed(text),
+    **dict.fromkeys(_CPU_PRODUCTS, flag),
 }
 _STEPS = {
     **{f"{name}_ns": in_order(_NS) for name in ("control_before", "warmup", "active", "control_after", "waiting")},
@@ -217,6 +219,8 @@ _READINGS = {
     "why_none": text,
 }
 
+_COMPILED_SINCE = ("again_ns", "since_first_ns", "limit")
+
 COMPILED = table(
     {
         "compiled": listed(
@@ -228,8 +232,11 @@ COMPILED = table(
                     "because": listed(text),
                 }
             )
-        )
-    }
+        ),
+        **dict.fromkeys(("again_ns", "since_first_ns"), _NS),
+        "limit": whole(1, 1 << 31),
+    },
+    optional=_COMPILED_SINCE,
 )
 
 RECORD = table(
@@ -249,7 +256,7 @@ RECORD = table(
         ),
         "versions": table({"liger_model_types": listed(text), **dict.fromkeys(_VERSIONS, text)}),
         "device": table(_DEVICE),
-        "torch_settings": table(_TORCH_SETTINGS),
+        "torch_settings": table(_TORCH_SETTINGS, optional=_CPU_PRODUCTS),
         "model": table(_MODEL),
         "training_loop": text,
         "training_arguments": table(_ARGUMENTS, optional=_ARGUMENTS, open_to_others=True),

@@ -8,8 +8,11 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+from ..guard import quietly
 
 MOST = 64  # compilations, the last ones: torch keeps no more
 _RESUMED = re.compile(r"torch_dynamo_resume_in_(?P<function>\w{1,100}?)_at_(?P<line>\d{1,7})\Z")
@@ -39,7 +42,39 @@ def compilations() -> dict[str, object] | None:
     if utils is None:
         return None
     kept = [vars(each) for each in utils.get_compilation_metrics()]
-    return {"compiled": [row for row in map(row_of, kept[-MOST:]) if row is not None]} if kept else None
+    return summary_of(kept, time.time()) if kept else None
+
+
+def summary_of(kept: Sequence[Mapping[str, Any]], now_s: float) -> dict[str, object]:
+    """The compilations in short, the time since the first began, and how often torch compiles the same code at most.
+
+    Backward passes that are compiled on their own count for the forward pass that they belong to.
+    """
+    began = [began for each in kept if isinstance(began := each.get("start_time"), int | float)]
+    again = {each.get("compile_id") for each in kept if each.get("recompile_reason") is not None}
+    took = [_seconds(each) for each in kept if each.get("compile_id") in again]
+    known = [seconds for seconds in took if seconds is not None]
+    return {
+        "compiled": [row for row in map(row_of, kept[-MOST:]) if row is not None],
+        "again_ns": int(1e9 * sum(known)) if len(known) == len(took) else None,
+        "since_first_ns": int(1e9 * max(now_s - min(began), 0)) if began else None,
+        "limit": quietly(recompile_limit),
+    }
+
+
+def _seconds(metrics: Mapping[str, Any]) -> float | None:
+    """How long the compilation took; None where this torch does not say."""
+    microseconds, seconds = metrics.get("duration_us"), metrics.get("entire_frame_compile_time_s")
+    if isinstance(microseconds, int | float):
+        return microseconds / 1e6
+    return float(seconds) if isinstance(seconds, int | float) else None
+
+
+def recompile_limit() -> int | None:
+    """How many versions of the same code torch compiles before it runs the code uncompiled."""
+    config: Any = sys.modules["torch._dynamo.config"]
+    limit = getattr(config, "recompile_limit", None) or getattr(config, "cache_size_limit", None)
+    return int(limit) if limit else None
 
 
 def row_of(metrics: Mapping[str, Any], here: str | None = None) -> dict[str, object] | None:

@@ -21,6 +21,8 @@ _SETTINGS: dict[str, _Setting] = {
     "distributed_debug": lambda torch: str(torch.distributed.get_debug_level().name),
     "debug_build": lambda torch: bool(torch.version.debug),
     "gpu_code": lambda torch: [str(name) for name in torch.cuda.get_arch_list()],
+    "cpu_multiplies_fp16": lambda torch: bool(torch.ops.mkldnn._is_mkldnn_fp16_supported()),
+    "cpu_multiplies_bf16": lambda torch: bool(torch.ops.mkldnn._is_mkldnn_bf16_supported()),
 }
 
 

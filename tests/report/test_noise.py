@@ -62,3 +62,19 @@ def test_a_plan_above_the_noise_says_nothing_of_it() -> None:
 
     assert "noise" not in text(replace(steady, facts=(NOISE,)))
     assert steady.next.worth_doing == ("data-wait", "low-memory-use")
+
+
+def test_a_counted_fault_that_a_short_run_cannot_measure_is_the_next_change_and_says_so() -> None:
+    of = noisy()
+    counted = replace(of.findings[0], rests_on="count")
+    step = replace(of.plan[0], below_noise=False, unmeasurable=True)
+    found = diagnoses.judged(of, findings=(counted,), plan=(step,))
+
+    assert (found.next.kind, found.next.rule) == ("change", counted.rule)
+    assert "1.01-1.05x, too little for a short run to measure" in text(found)
+
+
+def test_a_counted_fault_of_unknown_gain_comes_before_them() -> None:
+    counted = replace(diagnoses.NO_MEMORY, severity="info", rests_on="count")
+
+    assert (noisy(counted).next.kind, noisy(counted).next.rule) == ("change", counted.rule)

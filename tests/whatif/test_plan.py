@@ -8,7 +8,7 @@ import pytest
 from whatif.predicted import device_bound, loading, predictor, rule
 
 from diagnose.diagnosis import Speedup
-from diagnose.predict.plan import PlannedRemedy, Weight, plan_of
+from diagnose.predict.plan import PlannedRemedy, Weight, hiding, plan_of
 from diagnose.predict.whatif import Predictor
 from diagnose.rule import Rule
 
@@ -24,7 +24,8 @@ def planned(
 ) -> tuple[PlannedRemedy, ...]:
     """The plan when each rule buys the same whatever came before it."""
     stated: Any = SimpleNamespace(predict=lambda rule, after: alone[rule.id])
-    return plan_of(cast(Predictor, stated), rules, noise_share, weights)
+    hidden = {each.id: Weight(noise_share=hiding(each, noise_share)) for each in rules}
+    return plan_of(cast(Predictor, stated), rules, hidden | dict(weights or {}))
 
 
 def ids(plan: Sequence[PlannedRemedy]) -> list[str]:
@@ -252,10 +253,10 @@ def test_another_value_of_the_setting_is_another_change() -> None:
     assert predictor(device_bound(), [one, two]).predict(one) == predictor(device_bound()).predict(one)
 
 
-def test_a_change_that_may_cost_time_stands_with_those_that_may_buy_nothing() -> None:
+def test_a_change_that_may_cost_time_stands_behind_one_that_may_buy_nothing() -> None:
     alone: Mapping[str, Speedup] = {"loses": (0.8, 1.5), "nothing": (1.0, 1.2)}
 
-    assert ids(planned(alone, named("nothing"), named("loses"))) == ["loses", "nothing"]
+    assert ids(planned(alone, named("nothing"), named("loses"))) == ["nothing", "loses"]
 
 
 def test_a_change_that_slows_the_step_is_taken_back_and_costs_the_plan_nothing() -> None:

@@ -91,6 +91,22 @@ def recompilations(m: Measured) -> Value:
     return _from(m, _most_again)
 
 
+@metric("share", "the time since the first compilation", needs_gpu=False)
+def recompile_share(m: Measured) -> Value:
+    """Compiling code again, by torch's own clock, of the time from the first compilation to the end of the window."""
+    again, since = (m.record.number(f"compilations.{of}_ns") for of in ("again", "since_first"))
+    if again is None or not since:
+        return Unknown("no record says how long torch.compile took", DIAGNOSE_RUN)
+    return min(again / since, 1.0)
+
+
+@metric("count", needs_gpu=False)
+def recompile_limit(m: Measured) -> Value:
+    """Versions of the same code that torch compiles before it runs the code uncompiled."""
+    limit = m.record.number("compilations.limit")
+    return Unknown("no record says when torch gives up compiling", DIAGNOSE_RUN) if limit is None else limit
+
+
 @metric("text", needs_gpu=False)
 def recompiled_lines(m: Measured) -> Value:
     """The code that was recompiled, and the reason."""

@@ -8,6 +8,8 @@ from diagnose.report.views.user_code import no_line, where_line
 from diagnose.report.views.words import apply_line, first_sentence, flags_line, patch_lines, speedup, to_capture
 
 HIDDEN_WORTH_TELLING = 0.02
+BELOW_NOISE = "below the noise"
+UNMEASURABLE = "too little for a short run to measure"
 EFFORTS = {"setting": "a setting", "code": "a change of code", "cluster": "a change of the cluster"}
 
 
@@ -114,7 +116,7 @@ def findings_view(diagnosis: Diagnosis) -> list[Full]:
 def _full(finding: Finding, diagnosis: Diagnosis) -> Full:
     return Full(
         finding=finding,
-        headline=headline(finding, _explained_gain(finding)),
+        headline=headline(finding, _explained_gain(finding, diagnosis)),
         typed=patch_lines(finding.patch),
         flags=flags_line(finding.patch),
         apply=apply_line(finding.rule, finding.patch),
@@ -135,12 +137,14 @@ def headline(finding: Finding, gain: str) -> Headline:
     return Headline(finding.action or finding.rule, gain, finding.rule if finding.action else "")
 
 
-def _explained_gain(finding: Finding) -> str:
-    """The gain, and how much of its best case the finding's own evidence does not show."""
+def _explained_gain(finding: Finding, diagnosis: Diagnosis) -> str:
+    """The gain, whether a short run can measure it, and how much of it the finding's own evidence does not show."""
     gain, hidden = speedup(finding.predicted_speedup), finding.hidden_share or 0.0
     if not gain or not finding.predicted_speedup:
         return gain
     told = [gain]
+    if any(step.unmeasurable for step in diagnosis.plan if step.rule == finding.rule):
+        told[0] += f", {UNMEASURABLE}"
     if (booked := finding.booked_share) and _saves_more_than_shown(finding, booked):
         told.append(f"the upper end counts {spoken(booked, 'share')} of the step, idle time before this work included")
     if hidden >= HIDDEN_WORTH_TELLING:
@@ -182,7 +186,8 @@ def _change(diagnosis: Diagnosis, at: int) -> ChangeView:
 def _planned_gain(step: PlanStep) -> str:
     """The gain of the change at its place in the plan, with a note if that is less than the noise."""
     gain = speedup(step.predicted_speedup)
-    return f"{gain}, below the noise" if step.below_noise and gain else gain
+    note = BELOW_NOISE if step.below_noise else UNMEASURABLE if step.unmeasurable else ""
+    return f"{gain}, {note}" if note and gain else gain
 
 
 def _noise_line(diagnosis: Diagnosis) -> str:

@@ -75,6 +75,13 @@ def replace(owner: Any, name: str, around: Around, doing: str, mark: str = "__di
         setattr(owner, name, wrapped)
 
 
+def put_back(owner: Any, name: str, mark: str = "__diagnose__") -> None:
+    """Put the job's own attribute back in the place of what `replace` made of it; leave what the job put there since."""
+    wrapped = getattr(owner, name, None)
+    if hasattr(wrapped, mark):
+        setattr(owner, name, wrapped.__wrapped__)
+
+
 def replace_classmethod(owner: Any, name: str, around: Around, doing: str, mark: str) -> None:
     """Replace a class method as `replace` does; `around` gets the class first."""
     original = vars(owner)[name].__func__

@@ -47,7 +47,7 @@ _STEPS = {
     "unprofiled_ranges_ns": each(in_order(_NS)),
     "unprofiled_gc_ns": in_order(_NS),
     "clock": one_of("host", "device"),
-    "source": one_of("trainer", "optimizer", "code"),
+    "source": one_of("trainer", "optimizer", "backward", "code"),
     "first_active_step": whole(0, 1 << 48),
     "settled": flag,
     "shortened": flag,

@@ -31,7 +31,9 @@ def tell_at_exit() -> None:
     folder, owner = os.environ.get(MARKS), os.getpid()
     if folder:
         path = os.path.join(folder, SEEN_MARK.format(owner))
-        at_exit(lambda: run_in_thread(lambda: _tell(path)) if os.getpid() == owner else None, "what was seen is not told")
+        at_exit(
+            lambda: run_in_thread(lambda: _tell(path)) if os.getpid() == owner else None, "what was seen is not told"
+        )
 
 
 def _tell(path: str) -> None:

@@ -46,7 +46,7 @@ def optimizer_stepped() -> None:
 
 
 def _leave_to_eager() -> None:
-    """Keep torch.compile out of the frame of the hook, which a graph break may run into; torch is asked for no import."""
+    """Keep torch.compile out of the hook's frame, which a graph break may run into; this imports nothing."""
     frames = sys.modules["torch"]._C._dynamo.eval_frame
     as_it_is = frames._FrameExecStrategy(frames._FrameAction.SKIP, frames._FrameAction.DEFAULT)
     for function in (sys.modules["torch"].autograd.backward, _counting):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+from .. import announced
 from ..cuda_graphs import capturing
 from ..current_session import session
 from ..dumps import flight_recorder, memory_history
@@ -16,9 +17,9 @@ from ..guard import guarded, quietly
 from ..hand_over import after_optimizer_steps, before_optimizer_steps
 from ..interrupts import AskedToEnd
 from ..introspection import is_a, own_attribute, unseen, untouched
+from ..protocol import BY_OPTIMIZER
 from ..recording import other_profilers
 from ..recording.range_times import times
-from ..protocol import BY_OPTIMIZER
 from ..recording.ranges import OPTIMIZER, emitter
 from ..seen import seen, tell_at_exit
 from ..session import Session
@@ -48,6 +49,7 @@ def _install() -> None:
         before_optimizer_steps(_before_step, "the update has no range")
         after_optimizer_steps(_after_step, "steps are not counted")
         guarded(backward_hooks.watch, "backward passes are not counted")
+        guarded(announced.watch, "what libraries announce is not read")
         guarded(tell_at_exit, "what was seen is not told")
         other_profilers.watch()
         emitter()  # its imports happen here, not within a step

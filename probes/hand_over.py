@@ -77,7 +77,7 @@ def replace(owner: Any, name: str, around: Around, doing: str, mark: str = "__di
 
 def put_back(owner: Any, name: str, mark: str = "__diagnose__") -> None:
     """Put the job's own attribute back in the place of what `replace` made; leave what the job put there since."""
-    wrapped = getattr(owner, name, None)
+    wrapped: Any = getattr(owner, name, None)
     if hasattr(wrapped, mark):
         setattr(owner, name, wrapped.__wrapped__)
 

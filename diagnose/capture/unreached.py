@@ -22,7 +22,11 @@ def why_unreached(marks: Path, code: int = 0) -> str:
         return f"{ended(code)}; {_UNHOOKED}" if code else _UNHOOKED
     hint = _SPAWNED if FORKED_MARK in reached else ""
     if "torch" not in reached:
-        return f"{ended(code)} before it imported torch" if code else f"no Python process imported torch{hint}"
+        return (
+            f"{ended(code)} before it imported torch"
+            if code
+            else f"no Python process of the command imported torch{hint}"
+        )
     batches, backward_passes, steps = _most_seen(path for name, path in reached.items() if _tells(name))
     if code and not steps:
         far = _counted(batches, "batch", "batches") if batches and not backward_passes else ""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import astuple, dataclass
 
 from .hand_over import at_exit
 from .protocol import MARKS, SEEN_MARK
@@ -30,12 +29,17 @@ def tell_at_exit() -> None:
     """Leave the counts for the parent when this process ends, not when one that it forks does."""
     folder, owner = os.environ.get(MARKS), os.getpid()
     if folder:
-        path = os.path.join(folder, SEEN_MARK.format(owner))
-        at_exit(
-            lambda: run_in_thread(lambda: _tell(path)) if os.getpid() == owner else None, "what was seen is not told"
-        )
+        at_exit(lambda: _tell(folder) if os.getpid() == owner else None, "what was seen is not told")
 
 
-def _tell(path: str) -> None:
-    with open(path, "w") as file:
-        json.dump(asdict(seen), file)
+def _tell(folder: str) -> None:
+    """Leave an empty file, which a full disk takes, too; without the folder the parent is gone."""
+    path = os.path.join(folder, SEEN_MARK + ".".join(map(str, astuple(seen))))
+
+    def leave() -> None:
+        try:
+            os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o666))
+        except OSError:
+            return
+
+    run_in_thread(leave)

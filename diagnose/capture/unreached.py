@@ -1,12 +1,12 @@
 """Why a job reached no window: in a clause, from what its processes left and the code that its command ended with."""
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from diagnose.probes.bundle.claim import json_object
 from diagnose.probes.protocol import FORKED_MARK, PYTHON_MARK, SEEN_MARK
 
-_COUNTS = ("batches", "backward_passes", "steps")
+_SEEN = re.compile(re.escape(SEEN_MARK) + r"(\d{1,18})\.(\d{1,18})\.(\d{1,18})")
 _IN_THE_SCRIPT = "wrap the loop in diagnose.probes.profile"
 _UNHOOKED = (
     "no Python process of the command could be hooked: PYTHONPATH did not reach it "
@@ -17,7 +17,7 @@ _SPAWNED = "; children of multiprocessing are not followed: start ranks with tor
 
 def why_unreached(marks: Path, code: int = 0) -> str:
     """The clause; `marks` is the folder where the hooked processes of the command leave how far they got."""
-    reached = {path.name: path for path in marks.iterdir()} if marks.is_dir() else {}
+    reached = {path.name for path in marks.iterdir()} if marks.is_dir() else set()
     if PYTHON_MARK not in reached:
         return f"{ended(code)}; {_UNHOOKED}" if code else _UNHOOKED
     hint = _SPAWNED if FORKED_MARK in reached else ""
@@ -27,7 +27,7 @@ def why_unreached(marks: Path, code: int = 0) -> str:
             if code
             else f"no Python process of the command imported torch{hint}"
         )
-    batches, backward_passes, steps = _most_seen(path for name, path in reached.items() if _tells(name))
+    batches, backward_passes, steps = _most_seen(reached)
     if code and not steps:
         far = _counted(batches, "batch", "batches") if batches and not backward_passes else ""
         far = _counted(backward_passes, "backward pass", "backward passes") if backward_passes else far
@@ -53,19 +53,10 @@ def _of_a_loop(batches: int, backward_passes: int, steps: int) -> str:
     return "no window of steps was reached: no backward pass, no optimizer step and no batch of a DataLoader was seen"
 
 
-def _tells(name: str) -> bool:
-    return name.startswith(SEEN_MARK.format(""))
-
-
-def _most_seen(files: Iterable[Path]) -> tuple[int, ...]:
+def _most_seen(marks: Iterable[str]) -> tuple[int, ...]:
     """The counts of the process that came furthest; one that was killed left none."""
-    told = (json_object(path) or {} for path in files)
-    rows = [tuple(_count(row.get(name)) for name in _COUNTS) for row in told]
+    rows = [tuple(map(int, told.groups())) for told in map(_SEEN.fullmatch, marks) if told]
     return max(rows, key=lambda row: row[::-1], default=(0, 0, 0))
-
-
-def _count(value: object) -> int:
-    return value if isinstance(value, int) and value > 0 else 0
 
 
 def _counted(number: int, one: str, many: str) -> str:

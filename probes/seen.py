@@ -28,8 +28,7 @@ seen = Seen()
 def tell_at_exit() -> None:
     """Leave the counts for the parent when this process ends, not when one that it forks does."""
     folder, owner = os.environ.get(MARKS), os.getpid()
-    if folder:
-        at_exit(lambda: _tell(folder) if os.getpid() == owner else None, "what was seen is not told")
+    at_exit(lambda: _tell(folder) if folder and os.getpid() == owner else None, "what was seen is not told")
 
 
 def _tell(folder: str) -> None:

@@ -82,6 +82,18 @@ def put_back(owner: Any, name: str, mark: str = "__diagnose__") -> None:
         setattr(owner, name, wrapped.__wrapped__)
 
 
+def left_as_it_is(wrapped: Any, around: Around) -> None:
+    """Keep torch.compile out of the frames of what `wrapping` made, which a graph break may run into.
+
+    Raises:
+        AttributeError: this torch has no such call. Nothing is imported for it.
+    """
+    frames = sys.modules["torch"]._C._dynamo.eval_frame
+    as_it_is = frames._FrameExecStrategy(frames._FrameAction.SKIP, frames._FrameAction.DEFAULT)
+    for function in (wrapped, around, _Call.__call__, _Call.__init__, _Call.forget):
+        frames.set_code_exec_strategy(function.__code__, as_it_is)
+
+
 def replace_classmethod(owner: Any, name: str, around: Around, doing: str, mark: str) -> None:
     """Replace a class method as `replace` does; `around` gets the class first."""
     original = vars(owner)[name].__func__

@@ -12,7 +12,7 @@ from ..cuda_graphs import capturing
 from ..current_session import session
 from ..frameworks import BARE_LOOP
 from ..guard import guarded, quietly
-from ..hand_over import put_back, replace
+from ..hand_over import left_as_it_is, put_back, replace
 from ..interrupts import AskedToEnd
 from ..protocol import BY_BACKWARD
 from ..seen import seen
@@ -30,7 +30,7 @@ def watch() -> None:
     global _on
     _on = True
     replace(sys.modules["torch"].autograd, "backward", _counting, "backward passes are not counted")
-    quietly(_leave_to_eager)
+    quietly(lambda: left_as_it_is(sys.modules["torch"].autograd.backward, _counting))
 
 
 def optimizer_stepped() -> None:
@@ -43,14 +43,6 @@ def optimizer_stepped() -> None:
     put_back(sys.modules["torch"].autograd, "backward")
     if current.source == BY_BACKWARD:
         current.loop_ended("an optimizer began to step")
-
-
-def _leave_to_eager() -> None:
-    """Keep torch.compile out of the hook's frame, which a graph break may run into; this imports nothing."""
-    frames = sys.modules["torch"]._C._dynamo.eval_frame
-    as_it_is = frames._FrameExecStrategy(frames._FrameAction.SKIP, frames._FrameAction.DEFAULT)
-    for function in (sys.modules["torch"].autograd.backward, _counting):
-        frames.set_code_exec_strategy(function.__code__, as_it_is)
 
 
 def _counting(original: Any, *args: Any, **kwargs: Any) -> Any:

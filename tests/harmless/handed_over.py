@@ -20,6 +20,7 @@ def sites() -> set[str]:
     """Each call of the door, as `file:function`, the function that it stands in."""
     doors = {each.name for each in ast.parse(DOOR.read_text()).body if isinstance(each, ast.FunctionDef)} - {
         "forgive",
+        "left_as_it_is",
         "put_back",
     }
     found = set()

@@ -21,6 +21,7 @@ class Config:
         warmup: profiled and thrown away.
         skip: steps after which the window opens even if step times have not settled.
         at_step: number of the first recorded step, from 1; None opens the window when step times settle.
+        step_on: what ends a step in a loop without a trainer: an optimizer's step, or a backward pass.
         stop: end the job once the window is written.
         control: steps timed without the profiler, before and again after.
         sample_steps: steps in which the stack is sampled, at most; 0 samples none, None as many as the samples take.
@@ -42,6 +43,7 @@ class Config:
     warmup: int = protocol.WARMUP
     skip: int = protocol.SKIP
     at_step: int | None = None
+    step_on: str = protocol.BY_OPTIMIZER
     stop: bool = False
     control: int = protocol.CONTROL
     sample_steps: int | None = None

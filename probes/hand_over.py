@@ -75,6 +75,25 @@ def replace(owner: Any, name: str, around: Around, doing: str, mark: str = "__di
         setattr(owner, name, wrapped)
 
 
+def put_back(owner: Any, name: str, mark: str = "__diagnose__") -> None:
+    """Put the job's own attribute back in the place of what `replace` made; leave what the job put there since."""
+    wrapped: Any = getattr(owner, name, None)
+    if hasattr(wrapped, mark):
+        setattr(owner, name, wrapped.__wrapped__)
+
+
+def left_as_it_is(wrapped: Any, around: Around) -> None:
+    """Keep torch.compile out of the frames of what `wrapping` made, which a graph break may run into.
+
+    Raises:
+        AttributeError: this torch has no such call. Nothing is imported for it.
+    """
+    frames = sys.modules["torch"]._C._dynamo.eval_frame
+    as_it_is = frames._FrameExecStrategy(frames._FrameAction.SKIP, frames._FrameAction.DEFAULT)
+    for function in (wrapped, around, _Call.__call__, _Call.__init__, _Call.forget):
+        frames.set_code_exec_strategy(function.__code__, as_it_is)
+
+
 def replace_classmethod(owner: Any, name: str, around: Around, doing: str, mark: str) -> None:
     """Replace a class method as `replace` does; `around` gets the class first."""
     original = vars(owner)[name].__func__

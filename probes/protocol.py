@@ -42,7 +42,9 @@ LOG_PROBABILITIES_RANGE = "diagnose.log_probabilities"
 OWN_STEPS = "diagnoseSteps"  # the key of a trace under which the first step of the probe stands, and how many
 JOBS_PROFILER = "the job started a profiler of its own"  # why a window ended, as its record has it
 MANY_BATCHES = "many batches came without a step"  # likewise
-BY_TRAINER = "trainer"  # the source of a capture's steps, as its record has it
+BY_TRAINER = "trainer"  # the source of a capture's steps, as its record has it; the next two likewise
+BY_OPTIMIZER = "optimizer"
+BY_BACKWARD = "backward"
 
 # A run that is armed: step times of every step, and windows that open again.
 ARMED = "armed"  # the phase of a session between two windows
@@ -75,6 +77,7 @@ OWNER_PARTIAL = ".owner.part"
 MARKS_FOLDER = "seen"  # one empty file each: these two, and the watched modules that were imported
 PYTHON_MARK = "python"
 FORKED_MARK = "multiprocessing"
+SEEN_MARK = "seen."  # and three numbers with points between: batches, backward passes and steps of a process
 PARTIAL = ".{}.{}.part"  # the name of a file, in a process, until it is complete
 PARENT = "parent-{}"
 CLAIM = "rank{}.claim"

@@ -24,7 +24,7 @@ from .guard import described, guarded, quietly, say
 from .hand_over import at_exit
 from .interrupts import in_a_handler, of_the_job
 from .limits.allowance import Allowance
-from .protocol import JOBS_PROFILER, MANY_BATCHES
+from .protocol import BY_BACKWARD, JOBS_PROFILER, MANY_BATCHES
 from .recording import other_profilers
 from .recording.clock import StepClock
 from .recording.nsight_window import AnyRecorder, recorder_of
@@ -102,7 +102,7 @@ class Session(BreaksOff):
     """One process's captures, one window for each loop.
 
     Attributes:
-        source: what counts the steps: "trainer", "optimizer" or "code"; None between loops.
+        source: what counts the steps: "trainer", "optimizer", "backward" or "code"; None between loops.
         objects: the job's objects that the hooks met, for the capture facts.
         stop_asked: the window is written and the job is to end.
         folder: where the files of a window go, if that is free.
@@ -126,9 +126,17 @@ class Session(BreaksOff):
 
     def open_to(self, source: str) -> bool:
         """Whether steps counted by `source` are wanted now."""
-        if self.source not in (None, source) or self._owner != os.getpid():
-            return False
-        return self._opened < MOST_WINDOWS or self.phase != "done"
+        return self.takes(source) and (self._opened < MOST_WINDOWS or self.phase != "done")
+
+    def takes(self, source: str) -> bool:
+        """Whether `source` may count the steps: it does, or nothing does yet and the user asks for no other."""
+        asked_of_another = self.config.step_on == BY_BACKWARD != source
+        return self.source in (None, source) and self._owner == os.getpid() and not asked_of_another
+
+    @property
+    def untouched(self) -> bool:
+        """Whether no loop has begun."""
+        return not self._opened
 
     def loop_begins(self, source: str, total: int | None = None, done: int = 0) -> None:
         """Begin a training loop of `total` optimizer steps (None: unknown); the job has done `done` steps before."""
@@ -330,7 +338,8 @@ class Session(BreaksOff):
             self.recorder.stop()
         if self.recorder is None or not (self.recorder.recorded or self.recorder.left_out):
             beside = ", while another profiler was running in this process" if self._passed else ""
-            self.outcome.error = f"{why} after {window.count} steps, before a step was recorded{beside}"
+            needs = "" if beside or self.config.token is None else f": {window.what_fits()}"
+            self.outcome.error = f"{why} after {window.count} steps, before a step was recorded{beside}{needs}"
             say(f"no trace written: {self.outcome.error}")
             if self.outcome.files is None and window.count:
                 self.outcome.claim(self.folder)

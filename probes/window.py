@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from .config import Config
-from .protocol import SAMPLE_STEPS_TOGETHER
+from .protocol import SAMPLE_STEPS_TOGETHER, STEPS
 
 SAMPLING = "sampling"
 PHASES = ("waiting", "control", "warmup", "active", "cooldown", "control_after", SAMPLING, "done")
@@ -145,6 +145,14 @@ class Window:
         """Record only `steps` of the steps that the plan records."""
         if steps != self.plan.active:
             self.plan = replace(self.plan, active=steps)
+
+    def what_fits(self) -> str:
+        """How many steps the first recorded one needs, and the options of `diagnose run` by which fewer are enough."""
+        needed = self.plan.waiting + self.plan.control + self.plan.warmup + 1
+        steps = self.number - 1
+        if steps < 1:
+            return f"the window needs {needed}, and no window fits in one step"
+        return f"the window needs {needed}; in so few it opens with --at-step 2 --steps {min(steps, STEPS)}"
 
     def put_off(self) -> None:
         """Begin the window again with the next step that can be measured, since nothing is recorded yet."""

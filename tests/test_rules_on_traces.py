@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from distributed_traces import DISTRIBUTED
 from faulty_traces import CASES, Case, Files
+from machine.announcing_jobs import CASES as ANNOUNCED
 from machine.compiled_jobs import CASES as COMPILED
 from machine.environment_jobs import CASES as ENVIRONMENT
 from machine.machine_jobs import CASES as MACHINE
@@ -62,7 +63,7 @@ def test_the_rule_is_judged_and_silent_without_its_fault(name: str, case: Case, 
 
 
 def test_every_rule_is_reached_or_cannot_be() -> None:
-    cases = (CASES, NOT_REACHABLE, DISTRIBUTED, SINGLE_GPU, ENVIRONMENT, MACHINE, COMPILED)
+    cases = (CASES, NOT_REACHABLE, DISTRIBUTED, SINGLE_GPU, ENVIRONMENT, MACHINE, COMPILED, ANNOUNCED)
 
     assert {name for of in cases for name in of} | {CPU_OPTIMIZER, FP16_ON_CPU, CLOCKS_APART, SEVERAL_GPUS} == RULES
     assert not set(CASES) & set(NOT_REACHABLE)

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from diagnose.capture.folder import claimed, is_ours, parents_of
+from diagnose.capture.unreached import why_unreached
 from diagnose.probes.bundle.claim import json_object, owner, scratch_of
-from diagnose.probes.protocol import CLAIM, DONE, FORKED_MARK, PYTHON_MARK, TRACE, rank_in
+from diagnose.probes.protocol import CLAIM, DONE, TRACE, rank_in
 
 _MOST_RANKS = 1 << 20
 _LONGEST_REASON = 300
@@ -128,19 +129,9 @@ class Bundle:
         """Every trace file, of finished windows or not."""
         return sorted(p for p in self.folder.glob(TRACE.format("*")) if p.is_file())
 
-    def why_empty(self) -> str:
-        """One clause on how far the job got towards a capture."""
-        reached = {path.name for path in self.marks.iterdir()} if self.marks.is_dir() else set()
-        spawned = "; children of multiprocessing are not followed: start ranks with torchrun"
-        hint = spawned if FORKED_MARK in reached else ""
-        if PYTHON_MARK not in reached:
-            return (
-                "no Python process of the command could be hooked: PYTHONPATH did not reach it "
-                "(a container, `srun --export=NONE`, a host without this folder), or Python runs with -I, -E or -S"
-            )
-        if "torch" not in reached:
-            return f"no Python process of the command imported torch{hint}"
-        return f"no window of steps was reached: no optimizer step was seen, or too few{hint}"
+    def why_empty(self, code: int = 0) -> str:
+        """One clause on how far the job got towards a capture; `code` is what the command ended with."""
+        return why_unreached(self.marks, code)
 
     def tidy(self) -> None:
         """Remove the files that only the parent needs, and the folder itself if it was made here and stayed empty."""

@@ -17,6 +17,7 @@ from diagnose.decoding import (
     text,
     whole,
 )
+from diagnose.probes.announcements import BY_KEY, PACKAGES
 from diagnose.probes.protocol import MOST_STACK_FRAMES, MOST_STACKS
 
 UNREADABLE_RECORD = "unreadable-record"  # the loss of a record that holds nothing
@@ -51,7 +52,7 @@ _STEPS = {
     "unprofiled_ranges_ns": each(in_order(_NS)),
     "unprofiled_gc_ns": in_order(_NS),
     "clock": one_of("host", "device"),
-    "source": one_of("trainer", "optimizer", "code"),
+    "source": one_of("trainer", "optimizer", "backward", "code"),
     "first_active_step": whole(0, 1 << 48),
     "settled": flag,
     "shortened": flag,
@@ -174,7 +175,9 @@ _REFUSED = {
 _MS = number(0, 1e9)
 _STACKS = {
     **dict.fromkeys(("interval_ms", "wall_ms", "cost_ms"), _MS),
-    **dict.fromkeys(("steps", "first_step", "samples", "in_user_code", "left_out"), whole(0, 1 << 48)),
+    **dict.fromkeys(
+        ("steps", "first_step", "samples", "in_user_code", "in_reference_kernels", "left_out"), whole(0, 1 << 48)
+    ),
     "stacks": listed(
         table(
             {
@@ -189,6 +192,13 @@ _STACKS = {
     "why_none": text,
 }
 _OF_THREADS = {**_STACKS, "workers": table(_STACKS, optional=_STACKS)}
+_ANNOUNCED = {
+    "message": one_of(*BY_KEY),
+    "what": name,
+    "packages": listed(one_of(*PACKAGES)),
+    "file": text,
+    "line": whole(0, 1 << 31),
+}
 _PROFILER = {
     "activities": listed(text),
     **dict.fromkeys(("warmup", "active"), _COUNT),
@@ -282,6 +292,7 @@ RECORD = table(
         "optimizer": table(_OPTIMIZER),
         "compiled": flag,
         "compilations": COMPILED,
+        "announced": listed(table(_ANNOUNCED)),
         "ddp": table({**dict.fromkeys(_DDP_FLAGS, flag), "bucket_cap_mb": _FACTOR}),
         "fsdp": table(_FSDP, optional=("forward_prefetch",)),
         "liger": table({"asked": flag, "loaded": flag}),
@@ -299,6 +310,6 @@ RECORD = table(
         "profiler": table(_PROFILER, open_to_others=True),
         "error": text,
     },
-    optional=("machine_samples", "stack_samples"),
+    optional=("announced", "machine_samples", "stack_samples"),
 )
 """The whole record."""

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from .. import announced
 from ..apply import job_patch
 from ..config import rank_and_world_size
 from ..guard import quietly
@@ -82,6 +83,7 @@ def facts(
         "optimizer": quietly(lambda: optimizer_facts(optimizer)),
         **_wrapping(model),
         "compilations": quietly(compilations),
+        "announced": quietly(announced.facts),
         "liger": quietly(lambda: _liger(settings)),
         "memory": quietly(memory),
         "refuses": quietly(lambda: job.refusals.facts(optimizer, model)),

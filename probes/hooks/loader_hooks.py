@@ -10,6 +10,7 @@ from ..hand_over import replace
 from ..introspection import loader_length
 from ..protocol import ARMED, DATA_WAIT_RANGE
 from ..recording.range_times import Timed
+from ..seen import seen
 
 if TYPE_CHECKING:
     from ..session import Session
@@ -51,6 +52,7 @@ def _noting_batch(original: Any, iterator: Any) -> Any:
     measured = quietly(lambda: _measuring(iterator))
     with Timed(DATA_WAIT_RANGE):
         batch = original(iterator)
+    seen.batches += 1
     if callable(measured):
         quietly(measured)
     current = session()

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+from .. import announced
 from ..cuda_graphs import capturing
 from ..current_session import session
 from ..dumps import flight_recorder, memory_history
@@ -16,12 +17,14 @@ from ..guard import guarded, quietly
 from ..hand_over import after_optimizer_steps, before_optimizer_steps
 from ..interrupts import AskedToEnd
 from ..introspection import is_a, own_attribute, unseen, untouched
+from ..protocol import BY_OPTIMIZER
 from ..recording import other_profilers
 from ..recording.range_times import times
 from ..recording.ranges import OPTIMIZER, emitter
+from ..seen import seen, tell_at_exit
 from ..session import Session
 from ..timing import pulse
-from . import loader_hooks
+from . import backward_hooks, loader_hooks
 from .accelerate_hooks import wrap_accelerate
 
 FORGOTTEN_AFTER = 64  # steps of other optimizers, of few: one that pauses longer no longer ends the cycle
@@ -45,6 +48,9 @@ def _install() -> None:
         _installed = True
         before_optimizer_steps(_before_step, "the update has no range")
         after_optimizer_steps(_after_step, "steps are not counted")
+        guarded(backward_hooks.watch, "backward passes are not counted")
+        guarded(announced.watch, "what libraries announce is not read")
+        guarded(tell_at_exit, "what was seen is not told")
         other_profilers.watch()
         emitter()  # its imports happen here, not within a step
     loader_hooks.watch_loaders()
@@ -138,6 +144,8 @@ def one_step() -> Iterator[None]:
 
 def has_stepped(what: Any, tell: Callable[[], Stepped]) -> None:
     """Count a step of an optimizer, or of an engine around several; `tell` is called if that begins a loop."""
+    seen.steps += 1
+    quietly(backward_hooks.optimizer_stepped)
     if _over or not _counting.acquire(blocking=False):  # another thread counts, or the interrupted line of this one
         return
     try:
@@ -160,12 +168,12 @@ def _after_step(optimizer: Any, args: Any, kwargs: Any) -> None:
 
 def _count(what: Any, tell: Callable[[], Stepped]) -> None:
     current = session()
-    if current is None or not current.open_to("optimizer") or not quietly(lambda: _cycle.closed_by(id(what))):
+    if current is None or not current.open_to(BY_OPTIMIZER) or not quietly(lambda: _cycle.closed_by(id(what))):
         return
     if current.source is None:
         guarded(lambda: _begin(current, tell), "no capture")
     current.step_ended()
-    if current.phase == "done" and current.source == "optimizer":
+    if current.phase == "done" and current.source == BY_OPTIMIZER:
         remove()
         if current.stop_asked:
             raise AskedToEnd(0)
@@ -180,7 +188,7 @@ def _begin(current: Session, tell: Callable[[], Stepped]) -> None:
     objects.arguments = known.settings
     quietly(lambda: objects.note_loop(known.loop))
     done = 0 if current.beside_a_profiler() else known.done()
-    current.loop_begins("optimizer", None if current.config.at_step else loader_hooks.longest_loader(), done)
+    current.loop_begins(BY_OPTIMIZER, None if current.config.at_step else loader_hooks.longest_loader(), done)
     current.clock.step_is_underway()  # a loop shows first where its first optimizer step ends
 
 

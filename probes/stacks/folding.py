@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from types import CodeType
 from typing import Any
 
+from ..announced import samples_in
 from ..frameworks import FRAMEWORKS
 from ..protocol import MOST_STACK_FRAMES, MOST_STACKS
 from .sampling import Stacks, StackSampler
@@ -58,6 +59,7 @@ def stack_samples(sampler: StackSampler, asked: bool) -> dict[str, Any]:
             {"frames": [list(frame) for frame in frames], "doing": doing, "calls": calls, "samples": samples}
             for (frames, doing, calls), samples in most[:MOST_STACKS]
         ],
+        "in_reference_kernels": samples_in(sampler.codes, sampler.stacks),
         "left_out": sum(samples for _, samples in most[MOST_STACKS:]),
     }
 

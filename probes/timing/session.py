@@ -89,9 +89,7 @@ class TimingSession(Session):
 
     def open_to(self, source: str) -> bool:
         """Whether the session takes this source, as one that captures a single window does, but for more loops."""
-        if self.source not in (None, source) or self._owner != os.getpid():
-            return False
-        return self._opened < MOST_LOOPS or self.phase != "done"
+        return self.takes(source) and (self._opened < MOST_LOOPS or self.phase != "done")
 
     def step_ended(self) -> None:
         """End a step as a session of one window does; between windows a short step is only noted if nothing is due.

@@ -18,7 +18,11 @@ _KEYWORDS = {"on_trace_ready", "target", "callback", "hook"}
 
 def sites() -> set[str]:
     """Each call of the door, as `file:function`, the function that it stands in."""
-    doors = {each.name for each in ast.parse(DOOR.read_text()).body if isinstance(each, ast.FunctionDef)} - {"forgive"}
+    doors = {each.name for each in ast.parse(DOOR.read_text()).body if isinstance(each, ast.FunctionDef)} - {
+        "forgive",
+        "left_as_it_is",
+        "put_back",
+    }
     found = set()
     for path, tree in _modules():
         known = doors & {

@@ -21,6 +21,7 @@ JOBS = {
         "run --out w --steps 2 --warmup 1 --skip 3 --report r.txt --html r.html --markdown r.md --json d.json"
     ),
     "early": Job("run --at-step 5 --sample-steps 2 --no-report"),
+    "by-backward": Job("run --step-on backward --sample-steps 2 --no-report"),
     "bounded": Job("run --no-sampling --budget 100K --report r.txt"),
     "stopped": Job("run --stop --no-sampling --no-report", alike=False),
     "memory": Job(f"run --memory {QUICK}"),
@@ -92,6 +93,11 @@ def no_report_is_printed(seen: Seen) -> None:
 @EFFECTS.of("run", "--at-step", "early", "default")
 def the_window_begins_at_the_step(seen: Seen) -> None:
     assert seen.record["steps"]["first_active_step"] == 5
+
+
+@EFFECTS.of("run", "--step-on", "by-backward", "early")
+def each_backward_pass_ends_a_step(seen: Seen) -> None:
+    assert seen.record["steps"]["source"] == "backward"
 
 
 @EFFECTS.of("run", "--sample-steps", "early", "window")

@@ -145,6 +145,7 @@ def run(
     warmup: int,
     skip: int,
     at_steps: tuple[int, ...],
+    step_on: str,
     sample_steps: int | None,
     no_sampling: bool,
     stop: bool,
@@ -176,7 +177,7 @@ def run(
     patch = _patch(patch_file, argv := resolved(command), reports)
     plain = inherited_environment()
     sample_steps = 0 if no_sampling else sample_steps
-    window = Config("", steps, warmup, skip, next(iter(at_steps), None), stop, sample_steps=sample_steps)
+    window = Config("", steps, warmup, skip, next(iter(at_steps), None), step_on, stop, sample_steps=sample_steps)
     config = _config(window, asked, {**given, "nsight": under_nsys})
     nsight.end_early(ctx, argv, config, out, only_print=given["print_line"])
     bundle, env = _prepared(out, config, plain, patch)
@@ -191,7 +192,7 @@ def run(
     beside = reporter if not under_nsys else None
     code = _followed(job, beside or hang_stacks(bundle, config, given["hang_stacks"]))
     if speaking is not None:
-        words = partial(nsight.words_at_end, speaking, outputs, reporter, argv, config, no_ledger)
+        words = partial(nsight.words_at_end, speaking, outputs, reporter, argv, config, no_ledger, code)
         _tell_the_end(speaking, words, patch)
     if reporter is not None and reporter.told:
         guarded(lambda: say(reporter.told))

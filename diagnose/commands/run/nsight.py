@@ -90,24 +90,30 @@ def _print_line(argv: Sequence[str], config: Config, folder: Path) -> None:
 
 
 def words_at_end(
-    bundle: Bundle, outputs: Outputs, reporter: Reporter | None, argv: list[str], config: Config, no_ledger: bool
+    bundle: Bundle,
+    outputs: Outputs,
+    reporter: Reporter | None,
+    argv: list[str],
+    config: Config,
+    no_ledger: bool,
+    code: int,
 ) -> None:
     """Report the capture after the command ended, by the way it was captured."""
     if config.nsight:
-        nsight_words(bundle, reporter)
+        nsight_words(bundle, reporter, code)
     elif config.armed is not None:
-        armed_words(bundle, outputs, argv, no_ledger)
+        armed_words(bundle, outputs, argv, no_ledger, code)
     else:
-        last_words(bundle, reporter, argv)
+        last_words(bundle, reporter, argv, code)
 
 
-def nsight_words(bundle: Bundle, reporter: Reporter | None) -> None:
+def nsight_words(bundle: Bundle, reporter: Reporter | None, code: int = 0) -> None:
     """Report what nsys exported after the command ended, or why there is no export."""
     exports = _all_exported(bundle)
     if exports and len(exports) < bundle.parents:
         say(f"{len(exports)} of {bundle.parents} exports came: {', '.join(map(printable, exports))}")
     if not exports:
-        say(f"nsys left no export in {printable(near(bundle.folder))}: {printable(_why(bundle))}")
+        say(f"nsys left no export in {printable(near(bundle.folder))}: {printable(_why(bundle, code))}")
     elif reporter is None:
         say(f"captured into {printable(near(bundle.folder))}")
     else:
@@ -128,10 +134,10 @@ def _exports(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.glob("*.sqlite"))
 
 
-def _why(bundle: Bundle) -> str:
+def _why(bundle: Bundle, code: int) -> str:
     errors = bundle.written().errors
     if errors and not any(bundle.folder.glob("*.nsys-rep")):
         return next(iter(errors.values()))
     if any(bundle.folder.glob("*.nsys-rep")):
         return "there is a report: diagnose analyze FILE.nsys-rep exports it"
-    return f"no window was recorded; {bundle.why_empty()}"
+    return f"no window was recorded; {bundle.why_empty(code)}"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from diagnose.capture.bundle import Bundle, Written
 from diagnose.capture.command import ignores_our_hook
+from diagnose.capture.unreached import ended
 from diagnose.cli.voice import guarded, say
 from diagnose.commands.armed.arming import tell_armed
 from diagnose.commands.ledger.option import record, with_track_records
@@ -78,13 +79,13 @@ class Reporter:
         self.told = self._outputs.publish(quoting, printable(near(self._bundle.folder)))
 
 
-def last_words(bundle: Bundle, reporter: Reporter | None, argv: list[str]) -> None:
+def last_words(bundle: Bundle, reporter: Reporter | None, argv: list[str], code: int = 0) -> None:
     """Report after the command ended: the report if it is still due, or why there is none, and further windows."""
     written = _all_written(bundle)
     if written.left_out and not written.traces:
         say(f"{_left_out(written)}; see them: diagnose series {printable(near(bundle.folder))}")
     elif not written.traces and not bundle.traces():
-        say(f"nothing captured: {printable(_why_nothing(bundle, written, argv))}")
+        say(f"nothing captured: {printable(_why_nothing(bundle, written, argv, code))}")
     elif reporter is None:
         say(f"captured into {printable(near(bundle.folder))}")
     else:
@@ -99,7 +100,7 @@ def last_words(bundle: Bundle, reporter: Reporter | None, argv: list[str]) -> No
         say(f"more windows, for `diagnose analyze`: {printable(', '.join(map(near, bundle.further_windows())))}")
 
 
-def armed_words(bundle: Bundle, outputs: Outputs, argv: list[str], no_ledger: bool) -> None:
+def armed_words(bundle: Bundle, outputs: Outputs, argv: list[str], no_ledger: bool, code: int = 0) -> None:
     """Report an armed run after the command ended: its steps and its windows, or why there is none."""
     from diagnose.series.places import step_logs
     from diagnose.series.timing_log import all_ended
@@ -108,7 +109,7 @@ def armed_words(bundle: Bundle, outputs: Outputs, argv: list[str], no_ledger: bo
     while time.monotonic() < until and not all_ended(bundle.folder):
         time.sleep(POLL_EVERY_S)
     if not step_logs(bundle.folder):
-        say(f"nothing captured: {printable(_why_nothing(bundle, bundle.written(), argv))}")
+        say(f"nothing captured: {printable(_why_nothing(bundle, bundle.written(), argv, code))}")
     elif not outputs.wanted:
         holds = any(True for _ in bundle.folder.glob(f"{WINDOW_FOLDER.format('*')}/{TRACE.format('*')}"))
         where = printable(near(bundle.folder))
@@ -142,13 +143,14 @@ def _left_out(written: Written) -> str:
     return f"step times only{whose}: {printable(written.left_out[ranks[0]])}"
 
 
-def _why_nothing(bundle: Bundle, written: Written, argv: list[str]) -> str:
+def _why_nothing(bundle: Bundle, written: Written, argv: list[str], code: int) -> str:
     if written.errors:
-        return next(iter(written.errors.values()))
+        why = next(iter(written.errors.values()))
+        return f"{ended(code)}; {why}" if code else why
     if cut := bundle.cut():
         return _cut_line(cut)
     option = ignores_our_hook(argv)
-    return f"Python runs with {option}" if option else bundle.why_empty()
+    return f"Python runs with {option}" if option else bundle.why_empty(code)
 
 
 def _cut_line(cut: dict[int, str]) -> str:

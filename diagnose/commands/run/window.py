@@ -48,6 +48,13 @@ def window_options(command: Callable[..., Any]) -> Callable[..., Any]:
             help="Record from step K on, settled or not. May be repeated with --arm.",
         ),
         click.option(
+            "--step-on",
+            type=click.Choice((protocol.BY_OPTIMIZER, protocol.BY_BACKWARD)),
+            default=protocol.BY_OPTIMIZER,
+            help="What ends a step: of an optimizer or a trainer (default), or each backward pass, for loops that "
+            "update their parameters themselves. A loop that makes no optimizer of torch needs no option.",
+        ),
+        click.option(
             "--sample-steps",
             cls=Option,
             idle_with={"no_sampling": ""},

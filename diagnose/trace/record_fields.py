@@ -145,7 +145,13 @@ _LOADING = {
 _PADDING = {
     **dict.fromkeys(("batches", "tokens", "padded_tokens", "beyond_longest_tokens"), _COUNT),
     **dict.fromkeys(("share_error", "least_share", "most_share"), _SHARE),
-    **dict.fromkeys(("least_length", "most_length"), _COUNT),
+    **dict.fromkeys(("least_length", "most_length", "most_beyond_longest"), _COUNT),
+    "samples_by_tokens": listed(row(_SIZE, _SIZE)),
+}
+_ROWS = {
+    **dict.fromkeys(("batches", "samples", "padded_tokens", "collated_tokens"), _COUNT),
+    **dict.fromkeys(("with_ids", "with_mask", "least_length", "most_length"), _COUNT),
+    "collates": one_of("pads", "fails", "unknown"),
 }
 _EXPECTED = {
     "rule": text,
@@ -257,8 +263,10 @@ RECORD = table(
                 "tokens": number(0, 1e15),
                 "padding_share": _SHARE,
                 "batches_seen": _COUNT,
-                "padding": table(_PADDING),
-            }
+                "padding": table(_PADDING, optional=("most_beyond_longest", "samples_by_tokens")),
+                "rows": table(_ROWS),
+            },
+            optional=("rows",),
         ),
         "loading": table(_LOADING),
         "optimizer": table(_OPTIMIZER),

@@ -263,10 +263,9 @@ RECORD = table(
                 "tokens": number(0, 1e15),
                 "padding_share": _SHARE,
                 "batches_seen": _COUNT,
-                "padding": table(_PADDING, optional=("most_beyond_longest", "samples_by_tokens")),
+                "padding": table(_PADDING),
                 "rows": table(_ROWS),
-            },
-            optional=("rows",),
+            }
         ),
         "loading": table(_LOADING),
         "optimizer": table(_OPTIMIZER),

@@ -85,7 +85,7 @@ def facts(
         "compilations": quietly(compilations),
         "liger": quietly(lambda: _liger(settings)),
         "memory": quietly(memory),
-        "refuses": quietly(lambda: job.refusals.facts(optimizer, model)),
+        "refuses": quietly(lambda: job.refusals.facts(optimizer, model, job.rows.facts())),
         **_patch(),
         **_or_null(quietly(lambda: _steps(window, clock, source)), ("steps", "overhead_factor")),
         "profiler": (recorder.settings or None) if recorder is not None else None,

@@ -159,7 +159,8 @@ def _keeps_column(name: Any, given: Mapping[str, Any]) -> bool:
     """Whether the Trainer's sampler sees the column: it leaves out those that the model's forward does not take."""
     if attributes(given.get("args")).get("remove_unused_columns") is False:
         return True
-    parameters = signature(type(given.get("model")).forward).parameters if given.get("model") is not None else {}
+    kind: Any = type(given.get("model"))
+    parameters = signature(kind.forward).parameters if hasattr(kind, "forward") else {}
     return name in parameters or any(each.kind is each.VAR_KEYWORD for each in parameters.values())
 
 

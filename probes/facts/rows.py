@@ -112,7 +112,7 @@ def counted(rows: Any, batch: Any) -> dict[str, int] | None:
 def mask_of(batch: Any) -> Any:
     """The mask of a batch as NumPy has it, samples x tokens in host memory; None if it has none."""
     torch: Any = sys.modules.get("torch")
-    mask = items(batch).get(MASK)
+    mask: Any = items(batch).get(MASK)
     if torch is None or type(mask) is not torch.Tensor or mask.device.type != "cpu":
         return None
     return mask.numpy() if mask.dim() == 2 and mask.numel() else None

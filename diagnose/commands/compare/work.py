@@ -64,6 +64,8 @@ def work_of(before: Side, after: Side) -> ComparedWork:
 
 def useful_tokens(before: Side, after: Side) -> tuple[float | None, float | None]:
     """Tokens per step of a rank: those that are no padding if both sides know its share, else all."""
+    if before.useful_tokens_per_step and after.useful_tokens_per_step:
+        return before.useful_tokens_per_step, after.useful_tokens_per_step
     one, other = before.tokens_per_step, after.tokens_per_step
     if one is None or other is None or before.padding_share is None or after.padding_share is None:
         return one, other

@@ -14,6 +14,7 @@ from diagnose.formulas.statistics import generator
 from diagnose.metrics.data.batching import PERCENTILES, grouped_by_length, sorted_together
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
+from diagnose.metrics.run.setup import accumulation_steps
 
 Kind = Literal["static", "dynamic"]
 Place = Literal["dataset", "collate function"]
@@ -78,6 +79,20 @@ def place_of(seen: SeenPadding) -> Place | Unknown | None:
 def padding_share(m: Measured) -> Value:
     """Tokens that are padding, from the beginning of the loop to the end of the window."""
     return m.recorded(m.record.number("batch.padding_share"))
+
+
+@metric("count", needs_gpu=False)
+def useful_tokens_per_step(m: Measured) -> Value:
+    """Tokens of one optimizer step on one rank that are no padding: the mean over all batches that were seen, which
+    differ where samples are grouped by length.
+    """
+    batches, tokens, padded = (
+        m.record.number(f"batch.padding.{key}") for key in ("batches", "tokens", "padded_tokens")
+    )
+    steps = accumulation_steps(m)
+    if not batches or tokens is None or padded is None or isinstance(steps, Unknown):
+        return m.unrecorded
+    return (tokens - padded) / batches * float(steps)
 
 
 @metric("text", needs_gpu=False)

@@ -103,6 +103,15 @@ def replace_classmethod(owner: Any, name: str, around: Around, doing: str, mark:
         setattr(owner, name, classmethod(wrapped))
 
 
+def replace_static(owner: Any, name: str, around: Around, doing: str) -> None:
+    """Replace a static method as `replace` does."""
+    original = vars(owner)[name].__func__
+    if not hasattr(original, "__diagnose__"):
+        wrapped = wrapping(original, around, doing)
+        wrapped.__diagnose__ = doing
+        setattr(owner, name, staticmethod(wrapped))
+
+
 def replace_property(owner: Any, name: str, around: Around, doing: str) -> None:
     """Replace a property without a setter as `replace` does."""
     setattr(owner, name, property(wrapping(getattr(owner, name).fget, around, doing)))

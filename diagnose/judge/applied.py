@@ -9,7 +9,7 @@ from diagnose.diagnosis.promise import MOVED, Change
 from diagnose.facts import Facts, Scalar, Unknown
 from diagnose.judge.mean_step import step_time
 from diagnose.judge.run_pair import FLOOR, FLOOR_OF_BRIEF, FLOOR_ON_HOST, differ, is_brief, speedup_between, work_ratio
-from diagnose.patch.expected import CONFOUNDERS, DEVICE_STEP, HOST_STEP, number_of, product, speedup_of
+from diagnose.patch.expected import CONFOUNDERS, DEVICE_STEP, HOST_STEP, WORK, number_of, product, speedup_of
 from diagnose.trace.record import CaptureRecord
 
 WITHOUT_PROFILER = "step without the profiler"
@@ -28,6 +28,7 @@ class _Work:
 
     tokens_per_step: float | None
     padding_share: float | None
+    useful_tokens_per_step: float | None
     samples_per_step: float | None
 
 
@@ -113,9 +114,10 @@ def _work(
     """Work of a step over that before, by the measure of `diagnose compare`; 1 if neither tokens nor samples are known
     and the patch does not change the samples of a step.
     """
-    before = _Work(*(number_of(expected.get(key)) for key in ("tokens_per_step", "padding_share", "samples_per_step")))
+    before = _Work(*(number_of(expected.get(key)) for key in WORK))
     samples = product(_fact(facts, "micro_batch_size"), _fact(facts, "accumulation_steps"))
-    found = work_ratio(before, _Work(tokens_per_step, _fact(facts, "padding_share"), samples))
+    padding, useful = _fact(facts, "padding_share"), _fact(facts, "useful_tokens_per_step")
+    found = work_ratio(before, _Work(tokens_per_step, padding, useful, samples))
     if found is not None:
         return found[1] if differ(1.0, found[1]) else 1.0
     if any(key in patch.set for patch in patches for key in _SAMPLES):

@@ -175,13 +175,12 @@ def _part(rule: Rule, facts: Facts) -> str:
 
 def _patch(rule: Rule, facts: Facts, predictor: Predictor) -> Patch | None:
     """The change as this job can make it, in the spelling of the versions that run it."""
-    canonical, versions = rule.patch_for(facts), predictor.measured.record.get("versions")
-    patch = canonical and framework_of(facts).patch(canonical)
+    canonical, recorded = rule.patch_for(facts), predictor.measured.record.get("versions")
+    versions = recorded if isinstance(recorded, Mapping) else None
+    patch = canonical and framework_of(facts).patch(canonical, versions)
     if patch is None:
         return None
-    return replace(
-        spelled(patch, versions if isinstance(versions, Mapping) else None), typed_because=rule.refusing.by_run
-    )
+    return replace(spelled(patch, versions), typed_because=rule.refusing.by_run)
 
 
 def plan_steps(facts: Facts, predictor: Predictor, weights: Mapping[str, Weight]) -> tuple[PlanStep, ...]:

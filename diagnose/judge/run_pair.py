@@ -28,6 +28,10 @@ class StepWork(Protocol):
         """Share of these tokens that is padding."""
 
     @property
+    def useful_tokens_per_step(self) -> float | None:
+        """Tokens that are no padding, over all batches that were seen."""
+
+    @property
     def samples_per_step(self) -> float | None:
         """Samples."""
 
@@ -58,6 +62,8 @@ def is_brief(before: MeanStep | None, after: MeanStep | None) -> bool:
 
 def useful_tokens(before: StepWork, after: StepWork) -> tuple[float | None, float | None]:
     """Tokens per step of a rank: those that are no padding if both sides know its share, else all."""
+    if before.useful_tokens_per_step and after.useful_tokens_per_step:
+        return before.useful_tokens_per_step, after.useful_tokens_per_step
     one, other = before.tokens_per_step, after.tokens_per_step
     if one is None or other is None or before.padding_share is None or after.padding_share is None:
         return one, other

@@ -10,7 +10,8 @@ from diagnose.diagnosis import Speedup
 DEVICE_STEP, HOST_STEP = "device step", "host step"
 CONFOUNDERS = ("core_wait_share", "gpu_clock_mhz")
 """Facts of the machine that make steps faster or slower whatever the job changes."""
-WORK = ("tokens_per_step", "padding_share", "samples_per_step")
+WORK = ("tokens_per_step", "padding_share", "useful_tokens_per_step", "samples_per_step")
+"""Facts of the work of a step, in the order in which they are compared."""
 _MOST_STEPS = 256
 
 
@@ -34,6 +35,7 @@ def expected_of(diagnosis: Mapping[str, Any], rule: str) -> dict[str, Any]:
         "samples_per_step": product(facts.get("micro_batch_size"), facts.get("accumulation_steps")),
         "tokens_per_step": number_of(mfu.get("tokens_per_step")),
         "padding_share": number_of(facts.get("padding_share")),
+        "useful_tokens_per_step": number_of(facts.get("useful_tokens_per_step")),
         "facts": {name: facts[name] for name in (*evidence, *CONFOUNDERS) if _is_scalar(facts.get(name))},
     }
 

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from diagnose.diagnosis import Patch
 from diagnose.facts import Facts, Unknown
-from diagnose.patch.patches import CODE, export_lines, literal, python_lines
+from diagnose.patch.patches import CODE, Versions, export_lines, literal, python_lines
 from diagnose.probes.apply.allowed import why_not
 from diagnose.probes.frameworks import BARE_LOOP, FRAMEWORKS, Framework, named, targets
 
@@ -95,12 +95,12 @@ class JobFramework(msgspec.Struct, frozen=True):
         """The runner of the loop; if that is not known, a bare loop, since PyTorch's own words hold for all."""
         return named(self.loop or BARE_LOOP.name)
 
-    def patch(self, patch: Patch) -> Patch | None:
+    def patch(self, patch: Patch, versions: Versions | None = None) -> Patch | None:
         """The change as this framework makes it, with the commands to install first; None if it cannot be typed."""
-        made = self._made_patch(patch)
+        made = self._made_patch(patch, versions)
         return replace(made, by_run=self._by_run(patch)) if made is not None and made.target == CODE else made
 
-    def _made_patch(self, patch: Patch) -> Patch | None:
+    def _made_patch(self, patch: Patch, versions: Versions | None) -> Patch | None:
         if patch.target == "ddp":
             return Patch(target=self.framework.wrapper, set=patch.set)
         if patch.target not in ("training_arguments", "model_kwargs"):
@@ -109,13 +109,15 @@ class JobFramework(msgspec.Struct, frozen=True):
         install = tuple(dict.fromkeys(step for name, value, way in parts for step in self._missing(name, value, way)))
         if all(way is None for _, _, way in parts):
             return Patch(target=patch.target, set=patch.set, install=install)
-        made = [self._made(name, value, way or Way()) for name, value, way in parts]
+        made = [
+            (patch.target, name, value) if way is None else self._made(name, value, way) for name, value, way in parts
+        ]
         known = [one for one in made if one is not None]
         if len(known) < len(made):
             return None
         targets = {target for target, _, _ in known}
         if len(targets) > 1:  # one change in several places is typed line by line
-            return Patch(target=CODE, set={key: _line(*one) for one in known for key in [one[1]]}, install=install)
+            return Patch(target=CODE, set={one[1]: _line(*one, versions) for one in known}, install=install)
         return Patch(target=targets.pop(), set={key: value for _, key, value in known}, install=install)
 
     def _by_run(self, patch: Patch) -> dict[str, dict[str, Any]]:
@@ -193,8 +195,8 @@ def _run_of(way: Way, value: Any) -> tuple[str, str, Any]:
     return way.target, way.key, value if way.value is None else way.value
 
 
-def _line(target: str, key: str, value: Any) -> str:
-    return python_lines(Patch(target=target, set={key: value}))[0]
+def _line(target: str, key: str, value: Any, versions: Versions | None = None) -> str:
+    return python_lines(Patch(target=target, set={key: value}), versions)[0]
 
 
 def in_short(patch: Patch) -> str:

@@ -37,7 +37,7 @@ def _with(rule: Rule, instead: Instead, refusing: Refusing) -> Rule:
         rule,
         do=instead.do,
         action=instead.action or rule.action,
-        advice=(),
+        advice=instead.advice,
         remedy=instead.remedy,
         refusing=refusing,
     )

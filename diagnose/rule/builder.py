@@ -17,6 +17,7 @@ from diagnose.rule.lines import Lines
 from diagnose.rule.remedy import Remedy, remedy_of
 from diagnose.rule.rule import PLACEHOLDER, SEVERITIES, Instead, PatchTemplate, Rule, Unless, names_in
 from diagnose.rule.rule_file import (
+    AdviceTable,
     Factor,
     LinesTable,
     MemoryTable,
@@ -53,14 +54,7 @@ class _Builder(msgspec.Struct, frozen=True):
             says=self.template(file.says, "says"),
             action=self.template(file.action or "", "action"),
             do=self.template(file.do, "do"),
-            advice=tuple(
-                Unless(
-                    self.parse(table.if_, f"advice[{number}].if", "flag"),
-                    self.template(table.do, f"advice[{number}].do"),
-                    self.template(table.action or "", f"advice[{number}].action"),
-                )
-                for number, table in enumerate(file.advice)
-            ),
+            advice=self.advice(file.advice, "advice"),
             unless=self.template(file.unless, "unless"),
             see=file.see,
             numerics=file.numerics,
@@ -89,6 +83,16 @@ class _Builder(msgspec.Struct, frozen=True):
                     "the condition reads no fact", where=f"{self.path}: {severity}", why=f"in {condition.text}"
                 )
         return conditions
+
+    def advice(self, tables: Iterable[AdviceTable], key: str) -> tuple[Unless, ...]:
+        return tuple(
+            Unless(
+                self.parse(table.if_, f"{key}[{number}].if", "flag"),
+                self.template(table.do, f"{key}[{number}].do"),
+                self.template(table.action or "", f"{key}[{number}].action"),
+            )
+            for number, table in enumerate(tables)
+        )
 
     def not_when(self, tables: Iterable[NotWhenTable], key: str) -> tuple[Unless, ...]:
         return tuple(
@@ -136,6 +140,7 @@ class _Builder(msgspec.Struct, frozen=True):
             self.template(table.do, "refused.do"),
             self.template(table.action or "", "refused.action"),
             self.remedy(whatif) if whatif else None,
+            self.advice(table.advice, "refused.advice"),
         )
 
     def memory(self, table: MemoryTable) -> Mapping[str, Scalar | Condition]:

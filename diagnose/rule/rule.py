@@ -86,6 +86,7 @@ class Instead(msgspec.Struct, frozen=True):
     do: str
     action: str
     remedy: Remedy | None
+    advice: tuple[Unless, ...] = ()
 
 
 class Refusing(msgspec.Struct, frozen=True):

@@ -84,13 +84,15 @@ class PatchTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class RefusedTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The alternative if the job refuses the change, or has it set already.
 
-    Its effect on a step is its own `whatif`, the rule's if it `keeps_whatif`, or else not predicted.
+    Its effect on a step is its own `whatif`, the rule's if it `keeps_whatif`, or else not predicted. Its own `advice`
+    replaces its `do` as a rule's does.
     """
 
     do: Text
     action: Text | None = None
     whatif: WhatIfTable | None = None
     keeps_whatif: bool = False
+    advice: tuple[AdviceTable, ...] = ()
 
 
 class MemoryTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -156,13 +156,19 @@ _LOADING = {
 _PADDING = {
     **dict.fromkeys(("batches", "tokens", "padded_tokens", "beyond_longest_tokens"), _COUNT),
     **dict.fromkeys(("share_error", "least_share", "most_share"), _SHARE),
-    **dict.fromkeys(("least_length", "most_length"), _COUNT),
+    **dict.fromkeys(("least_length", "most_length", "most_beyond_longest"), _COUNT),
+    "samples_by_tokens": listed(row(_SIZE, _SIZE)),
+}
+_ROWS = {
+    **dict.fromkeys(("batches", "samples", "padded_tokens", "collated_tokens"), _COUNT),
+    **dict.fromkeys(("with_ids", "with_mask", "least_length", "most_length"), _COUNT),
+    "collates": one_of("pads", "fails", "unknown"),
 }
 _EXPECTED = {
     "rule": text,
     "speedup": in_order(number(0, 1e9)),
     "step": text,
-    **dict.fromkeys(("step_ns", "unprofiled_step_ns", "samples_per_step", "tokens_per_step"), number(0)),
+    **dict.fromkeys(("step_ns", "unprofiled_step_ns", "samples_per_step", "tokens_per_step", "useful_tokens_per_step"), number(0)),
     "padding_share": number(0, 1),
     "unprofiled_ns": listed(number(0)),
     "facts": each(scalar),
@@ -286,6 +292,7 @@ RECORD = table(
                 "padding_share": _SHARE,
                 "batches_seen": _COUNT,
                 "padding": table(_PADDING),
+                "rows": table(_ROWS),
             }
         ),
         "loading": table(_LOADING),

@@ -101,6 +101,7 @@ ALLOWED: Mapping[str, Mapping[str, Check]] = {
         "persistent_workers": _flag,
         "prefetch_factor": _or_null(_whole(1, 256)),
     },
+    "collator": {"padding": _word("longest")},
     "ddp": {
         "find_unused_parameters": _flag,
         "gradient_as_bucket_view": _flag,

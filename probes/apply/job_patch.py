@@ -21,6 +21,7 @@ _NEVER_MADE = {
     "training_arguments": "no TrainingArguments was made",
     "model_kwargs": "no model was made by from_pretrained or from_config",
     "dataloader": "no DataLoader was made",
+    "collator": "no Trainer of transformers asked for its training data",
     "ddp": "no DistributedDataParallel was made",
     "optimizer": "no optimizer of torch.optim was made",
     "torch": "no optimizer step of torch.optim was seen",

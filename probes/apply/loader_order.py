@@ -71,7 +71,7 @@ def keep(loader: Any, persists: bool) -> None:
 
 def keep_as_before(loader: Any, arguments: Mapping[str, Any]) -> bool:
     """Keep the order of `loader` too if it is made of one whose order is kept, as accelerate's is; whether it is."""
-    drawn = [id(sampler) for sampler in _samplers(arguments)]
+    drawn = [id(sampler) for sampler in samplers(arguments)]
     for other, kept in list(_KEPT.items()):
         if id(vars(other).get("sampler")) in drawn or id(vars(other).get("batch_sampler")) in drawn:
             keep(loader, kept.persists)
@@ -88,7 +88,7 @@ def install(kind: Any) -> None:
 
 def draws_as_it_goes(arguments: Mapping[str, Any]) -> str:
     """The name of a sampler of the job's own, which may draw anew for each batch that is read ahead; else empty."""
-    for sampler in _samplers(arguments):
+    for sampler in samplers(arguments):
         kind = type(sampler)
         if kind not in _PLAIN and not kind.__module__.startswith(_PLAIN_SAMPLERS):
             return kind.__name__
@@ -97,13 +97,13 @@ def draws_as_it_goes(arguments: Mapping[str, Any]) -> str:
 
 def follows_torch(arguments: Mapping[str, Any]) -> bool:
     """Whether the order of a pass comes from torch's own generator."""
-    samplers = list(_samplers(arguments))
-    if not samplers:
+    found = list(samplers(arguments))
+    if not found:
         return bool(arguments.get("shuffle")) and arguments.get("generator") is None
-    return getattr(samplers[-1], "generator", samplers) is None
+    return getattr(found[-1], "generator", found) is None
 
 
-def _samplers(arguments: Mapping[str, Any]) -> Iterator[Any]:
+def samplers(arguments: Mapping[str, Any]) -> Iterator[Any]:
     """The samplers that were given, from the outermost to the one that draws."""
     current = _first_known(arguments.get("batch_sampler"), arguments.get("sampler"))
     while current is not None:
@@ -200,7 +200,7 @@ def _view(data: Any) -> dict[str, Any]:
 def _generator_of_the_job(loader: Any) -> Any:
     """The generator from which the sampler draws; None if each pass has one of its own."""
     torch: Any = sys.modules["torch"]
-    drawing = list(_samplers({"batch_sampler": loader.batch_sampler, "sampler": loader.sampler}))[-1]
+    drawing = list(samplers({"batch_sampler": loader.batch_sampler, "sampler": loader.sampler}))[-1]
     generator = getattr(drawing, "generator", None)
     return generator if isinstance(generator, torch.Generator) else None
 

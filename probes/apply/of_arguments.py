@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
+from inspect import signature
 from typing import Any
 
 from ..introspection import attributes, is_a
@@ -127,7 +128,8 @@ def ruled_out(field: str, value: Any, given: Mapping[str, Any]) -> Refusal | Non
         return Refusal(Reason.NO_CHECKPOINTING, type(model).__name__)
     if field in _GROUPING and value in (True, "group_by_length"):
         length = attributes(given.get("args")).get("length_column_name")
-        inputs = _input_name(given)
+        length = length if _keeps_column(length, given) else None
+        inputs = input_name(given)
         return _first(datasets_of(given), lambda dataset: grouping_refused(dataset, length, inputs))
     return None
 
@@ -145,12 +147,21 @@ def _first(datasets: list[Any], refused_for: Callable[[Any], Refusal | None]) ->
     return min(refusals, key=lambda refusal: refusal.binds, default=None)
 
 
-def _input_name(given: Mapping[str, Any]) -> str:
+def input_name(given: Mapping[str, Any]) -> str:
     """Name of the model's input, as the Trainer takes it from the tokenizer or feature extractor."""
     processing = given.get("processing_class") or given.get("tokenizer")
     names = getattr(type(processing), "model_input_names", None)
     names = attributes(processing).get("model_input_names", names)
     return names[0] if type(names) in (list, tuple) and names and type(names[0]) is str else "input_ids"
+
+
+def _keeps_column(name: Any, given: Mapping[str, Any]) -> bool:
+    """Whether the Trainer's sampler sees the column: it leaves out those that the model's forward does not take."""
+    if attributes(given.get("args")).get("remove_unused_columns") is False:
+        return True
+    kind: Any = type(given.get("model"))
+    parameters = signature(kind.forward).parameters if hasattr(kind, "forward") else {}
+    return name in parameters or any(each.kind is each.VAR_KEYWORD for each in parameters.values())
 
 
 def _on_gpu(arguments: Any) -> bool:

@@ -54,6 +54,10 @@ class Reason(Enum):
     )
     STREAM_GOES_ON = PATCH, "the copies of an IterableDataset would go on where the pass before left them"
 
+    # Padding
+    NOT_CUT = PATCH, "padding is not cut off the batches: {}"
+    NO_MASKS = PATCH, "the rows are padded to one length and hold no attention_mask, by which to group them"
+
     # Arguments and constructors
     NO_ARGUMENT = JOB, "this {} has no such argument"
     RAISES = JOB, "{}"

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..facts.model import unwrapped
+from ..facts.rows import IDS
 from ..guard import quietly
 from ..introspection import attributes, own_attribute, plain
 from . import of_arguments, of_loader
@@ -19,7 +20,7 @@ from .compile import holding_all, not_compiled, of_torch, refused
 from .device import gpu_is_there
 from .of_libraries import attention_refused, plugin_refused
 from .of_torch import benchmark_refused, ddp_refused, form_refused, knows_gpus
-from .reasons import Refusal
+from .reasons import PATCH, Reason, Refusal
 
 MORE = object()  # of a number: any other than the present one
 ASKED: Mapping[str, Mapping[str, Any]] = {
@@ -67,6 +68,7 @@ _OF_GPUS = (
     "pin_memory", "dataloader_pin_memory", "tf32", "torch_compile", "torch_compile_mode", "cudnn_benchmark",
     "use_liger_kernel",
 )  # fmt: skip
+_GROUPING = "train_sampling_strategy"
 _MOST_KEPT = 64  # loaders: a job may make one for each pass
 
 
@@ -164,6 +166,7 @@ class Refusals:
     def __init__(self) -> None:
         self._loader: Entries = []
         self._trainer: Entries | None = None
+        self._input_name = ""
         self._known: dict[tuple[object, ...], tuple[Any, Entries]] = {}
 
     def loader_begins(self, loader: Any) -> None:
@@ -185,16 +188,26 @@ class Refusals:
     def trainer_begins(self, trainer: Any) -> None:
         """Ask a Trainer that is about to train."""
         self._trainer = _listed(quietly(lambda: of_trainer_entries(trainer)))
+        self._input_name = str(quietly(lambda: of_arguments.input_name(attributes(trainer))))
 
     @property
     def of_input(self) -> Entries:
         """The changes that the input refuses; a Trainer answers for its loaders."""
         return self._loader if self._trainer is None else self._trainer
 
-    def facts(self, optimizer: Any, model: Any) -> Entries:
-        """All changes that the job refuses."""
+    def facts(self, optimizer: Any, model: Any, rows: Mapping[str, object] | None = None) -> Entries:
+        """All changes that the job refuses; `rows` are those of its batches before they were collated."""
         has_trainer = self._trainer is not None
+        if has_trainer and rows and not rows["with_ids"] and self._input_name == IDS:
+            self._nothing_to_group_by()
         return self.of_input + _listed(quietly(lambda: of_process_entries(optimizer, model, has_trainer)))
+
+    def _nothing_to_group_by(self) -> None:
+        """Refuse groups by length: the Trainer would find no length in samples such as those that were loaded."""
+        refusals = _entries(of_arguments.TARGET, {_GROUPING: Refusal(Reason.NO_LENGTHS, IDS)})
+        others = [entry for entry in self._trainer or () if (entry["key"], entry["binds"]) != (_GROUPING, PATCH)]
+        if not any(entry["key"] == _GROUPING for entry in others):
+            self._trainer = [*others, *refusals]
 
 
 def _listed(found: object) -> Entries:

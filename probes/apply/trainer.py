@@ -10,6 +10,7 @@ from typing import Any
 from ..guard import described, guarded
 from ..hand_over import replace
 from ..interrupts import let_out
+from . import collator
 from .constructors import values_for
 from .job_patch import JobPatch, job_patch
 from .of_arguments import CHECKPOINTING, NEED_WORKERS, TARGET, WORKERS, Wanted, ruled_out
@@ -21,6 +22,7 @@ def install() -> None:
     """Look at every Trainer made from now on; without a patch for its arguments, change nothing."""
     if job_patch() is not None:
         guarded(_install, "the patch is not applied to Trainer")
+        guarded(collator.install, "the patch of the padding is not applied")
 
 
 def _install() -> None:

@@ -13,6 +13,7 @@ from ..introspection import element_bytes, inner_loader, is_a, items, own_attrib
 from .loader_work import Loaders
 from .loop_frames import loop_on_stack
 from .padding import PaddingSums
+from .rows import RowSums
 
 BATCHES = 4
 LOADER = ("num_workers", "pin_memory", "prefetch_factor", "persistent_workers", "batch_size", "drop_last")
@@ -28,6 +29,7 @@ class JobObjects:
         loader: settings of the last DataLoader.
         batches: descriptions of the last batches.
         padding: of every batch of the loop.
+        rows: those of its batches before they were collated.
         loaders: the work of the loaders.
         refusals: the changes that the job's objects rule out.
     """
@@ -38,12 +40,14 @@ class JobObjects:
         self.loader: dict[str, object] | None = None
         self.batches: deque[dict[str, Any]] = deque(maxlen=BATCHES)
         self.padding, self.loaders = PaddingSums(), Loaders()
+        self.rows = RowSums()
         self.refusals = Refusals()
         self._refs: dict[str, Any] = {}
 
     def loop_begins(self) -> None:
         """Forget the batches and loaders of an earlier loop."""
         self.batches.clear()
+        self.rows.begin()
         self.padding, self.loaders = PaddingSums(), Loaders()
 
     def note(self, role: str, thing: object) -> None:
@@ -64,6 +68,7 @@ class JobObjects:
         """Remember the settings of a torch DataLoader."""
         inner = inner_loader(loader)
         self.loader = {name: own_attribute(inner, name) for name in LOADER}
+        self.rows.collated_by(own_attribute(inner, "collate_fn"))
         self.refusals.loader_begins(inner)
 
     def note_batch(self, batch: object) -> None:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+MOST_LENGTHS = 2000  # different ones of samples that are kept
+
 
 class PaddingSums:
     """Sums over the `attention_mask` of batches in host memory. A device is never waited for."""
 
     def __init__(self) -> None:
         self.batches = 0
-        self._tokens = self._padded = self._beyond_longest = 0
+        self._tokens = self._padded = self._beyond_longest = self._most_beyond = 0
         self._shares = self._lengths = (0.0, 0.0)
         self._squares = (0.0, 0.0, 0.0)  # of padded tokens, of these times all, of all
+        self._samples: dict[int, int] = {}  # by their tokens without padding
 
     def note(self, mask: Any) -> None:
         """Count a mask; one on a device, or one that is not samples x tokens, is left out.
@@ -37,6 +40,10 @@ class PaddingSums:
         self._tokens += tokens
         self._padded += padded
         self._beyond_longest += samples * (length - longest)
+        self._most_beyond = max(self._most_beyond, length - longest)
+        for each in real.tolist():
+            if each in self._samples or len(self._samples) < MOST_LENGTHS:
+                self._samples[each] = self._samples.get(each, 0) + 1
 
     def _widened(self, between: tuple[float, float], value: float) -> tuple[float, float]:
         return (min(between[0], value), max(between[1], value)) if self.batches else (value, value)
@@ -70,4 +77,6 @@ class PaddingSums:
             "most_share": self._shares[1],
             "least_length": int(self._lengths[0]),
             "most_length": int(self._lengths[1]),
+            "most_beyond_longest": self._most_beyond,
+            "samples_by_tokens": [[tokens, self._samples[tokens]] for tokens in sorted(self._samples)],
         }

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ..window import Window
     from .job_objects import JobObjects
     from .padding import PaddingSums
+    from .rows import RowSums
 
 SCHEMA_VERSION = 1
 SLURM = (
@@ -79,14 +80,14 @@ def facts(
         "training_arguments": settings,
         "dataloader": quietly(lambda: job.loader and {name: plain(value) for name, value in job.loader.items()}),
         "loading": quietly(job.loaders.facts),
-        "batch": quietly(lambda: batch_facts(list(job.batches), job.padding)),
+        "batch": quietly(lambda: batch_facts(list(job.batches), job.padding, job.rows)),
         "optimizer": quietly(lambda: optimizer_facts(optimizer)),
         **_wrapping(model),
         "compilations": quietly(compilations),
         "announced": quietly(announced.facts),
         "liger": quietly(lambda: _liger(settings)),
         "memory": quietly(memory),
-        "refuses": quietly(lambda: job.refusals.facts(optimizer, model)),
+        "refuses": quietly(lambda: job.refusals.facts(optimizer, model, job.rows.facts())),
         **_patch(),
         **_or_null(quietly(lambda: _steps(window, clock, source)), ("steps", "overhead_factor")),
         "profiler": (recorder.settings or None) if recorder is not None else None,
@@ -111,7 +112,7 @@ def _machine(world_size: int) -> dict[str, object]:
     }
 
 
-def batch_facts(batches: list[dict[str, Any]], padding: PaddingSums) -> dict[str, object] | None:
+def batch_facts(batches: list[dict[str, Any]], padding: PaddingSums, rows: RowSums) -> dict[str, object] | None:
     """Shapes of the last batch seen, the mean tokens of the last few, and the padding of all; None when none was."""
     if not batches:
         return None
@@ -123,6 +124,7 @@ def batch_facts(batches: list[dict[str, Any]], padding: PaddingSums) -> dict[str
         "batches_seen": len(batches),
         "padding_share": padding.share,
         "padding": padding.facts(),
+        "rows": rows.facts(),
     }
 
 

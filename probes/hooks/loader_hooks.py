@@ -6,17 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 from ..current_session import session
 from ..guard import quietly
-from ..hand_over import replace
+from ..hand_over import replace, replace_static
 from ..introspection import loader_length
 from ..protocol import ARMED, DATA_WAIT_RANGE
 from ..recording.range_times import Timed
 from ..seen import seen
 
 if TYPE_CHECKING:
+    from ..facts.rows import RowSums
     from ..session import Session
 
 _UNWATCHED = ("done", ARMED)
+_NO_ROWS = "rows are not looked at before they are collated"
 _longest: int | None = None
+_rows: RowSums | None = None  # forked workers have it, and no session
 
 
 def watch_loaders() -> None:
@@ -25,6 +28,23 @@ def watch_loaders() -> None:
 
     replace(dataloader.DataLoader, "__iter__", _noting_loader, "loaders are not noted")
     replace(dataloader._BaseDataLoaderIter, "__next__", _noting_batch, "batches are not noted")
+    replace_static(dataloader._DatasetKind, "create_fetcher", _watching_rows, _NO_ROWS)
+
+
+def _watching_rows(original: Any, *args: Any, **kwargs: Any) -> Any:
+    """Make what fetches batches, here or in a worker, look at what its collate function gets."""
+    fetcher = original(*args, **kwargs)
+    rows = _rows
+    if rows is None or not fetcher.auto_collation:
+        return fetcher
+
+    def collated(collate: Any, samples: Any) -> Any:
+        batch = collate(samples)
+        quietly(lambda: rows.note(samples, batch))
+        return batch
+
+    replace(fetcher, "collate_fn", collated, _NO_ROWS)
+    return fetcher
 
 
 def longest_loader() -> int | None:
@@ -38,9 +58,12 @@ def _noting_loader(original: Any, loader: Any) -> Any:
 
 
 def _note_loader(loader: Any) -> None:
-    global _longest
+    global _longest, _rows
     current = session()
-    if current is None or current.source is not None:
+    if current is None:
+        return
+    _rows = current.objects.rows
+    if current.source is not None:
         return
     current.objects.note_loader(loader)
     length = loader_length(loader)

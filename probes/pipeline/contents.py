@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..facts.job_objects import tensors_of
+from ..facts.rows import RowSums
 from ..introspection import is_a, items
 
 _NUMBER_BYTES = 8  # of an index or a label, as it stands in a tensor
@@ -52,6 +53,7 @@ class Lengths:
         self.of_samples: list[int] = []
         self.of_batches: list[tuple[int, int]] = []
         self.because = ""
+        self._rows = RowSums()
         self._hidden = False
 
     def note(self, samples: Any, batch: Any) -> None:
@@ -63,6 +65,7 @@ class Lengths:
         if ids is None or ids.dim() != 2 or not ids.numel():
             self.because = "batches have no input_ids of samples x tokens"
             return
+        self._rows.note(samples, batch)
         rows, tokens = (int(size) for size in ids.shape)
         mask = found.get("attention_mask")
         real = list(_real(mask, ids, samples))
@@ -78,7 +81,12 @@ class Lengths:
 
     def facts(self) -> dict[str, Any]:
         """The lengths as the answer has them."""
-        return {"samples": self.of_samples, "batches": self.of_batches, "because": self.because}
+        return {
+            "samples": self.of_samples,
+            "batches": self.of_batches,
+            "because": self.because,
+            "before_collation": self._rows.facts(),
+        }
 
 
 def _ends_alike(row: Any) -> bool:

@@ -16,6 +16,7 @@ from diagnose.probes.facts.machine import environment
 from diagnose.probes.facts.model import model_facts
 from diagnose.probes.facts.padding import PaddingSums
 from diagnose.probes.facts.record import batch_facts
+from diagnose.probes.facts.rows import RowSums
 from diagnose.probes.introspection import plain
 from diagnose.probes.trainers.transformers_trainer import settings_of
 
@@ -117,7 +118,7 @@ def test_tokens_are_a_mean_and_padding_a_sum_over_all_batches() -> None:
     for lengths, width in (((8, 2), 8), ((4, 4), 4), ((1, 2), 4)):
         padding.note(torch.tensor([[1] * n + [0] * (width - n) for n in lengths]))
 
-    assert batch_facts(batches, padding) == {
+    assert batch_facts(batches, padding, RowSums()) == {
         "shapes": {"input_ids": [2, 4]},
         "bytes": 64,
         "tokens": 12,
@@ -133,7 +134,10 @@ def test_tokens_are_a_mean_and_padding_a_sum_over_all_batches() -> None:
             "most_share": 5 / 8,
             "least_length": 4,
             "most_length": 8,
+            "most_beyond_longest": 2,
+            "samples_by_tokens": [[1, 1], [2, 2], [4, 2], [8, 1]],
         },
+        "rows": None,
     }
 
 

@@ -11,12 +11,20 @@ from diagnose.commands.data.question import LoaderQuestion
 SIZE = 10
 
 
-def padding(lengths: list[int], width: int | None = None, of_dataset: int = 100_000) -> Padding:
-    """Of batches of ten, as long as `width` or as their longest sample."""
+def padding(
+    lengths: list[int], width: int | None = None, of_dataset: int = 100_000, in_rows: int | None = None
+) -> Padding:
+    """Of batches of ten, as long as `width` or as their longest sample; `in_rows` is the padding that rows had."""
     batches = [lengths[at : at + SIZE] for at in range(0, len(lengths), SIZE)]
     shapes = [[len(each), width or max(each)] for each in batches]
     dataset = {"class": "Texts", "is_iterable": False, "collated": True, "samples": of_dataset}
-    return report_of(made(lengths={"samples": lengths, "batches": shapes}, dataset=dataset), LoaderQuestion()).padding
+    found = {"samples": lengths, "batches": shapes}
+    if in_rows is not None:
+        added = sum(count * length for count, length in shapes) - sum(lengths) - in_rows
+        sums = {"padded_tokens": in_rows, "collated_tokens": added, "with_ids": len(lengths), "with_mask": 0}
+        sums |= {"batches": len(batches), "samples": len(lengths), "least_length": 1, "most_length": 100}
+        found["before_collation"] = sums
+    return report_of(made(lengths=found, dataset=dataset), LoaderQuestion()).padding
 
 
 def gains(of: Padding) -> dict[str, tuple[float, float, float] | None]:
@@ -34,11 +42,28 @@ def test_static_padding_is_told_by_a_length_that_no_sample_needs() -> None:
     assert padding([50] * 30, 100).kind == "unknown"  # three batches
 
 
+def test_rows_that_are_padded_before_are_static_though_each_batch_has_one_that_is_long() -> None:
+    lengths = ([20] * 9 + [100]) * 40
+    found = padding(lengths, 100, in_rows=9 * 80 * 40)
+
+    assert (found.kind, found.place) == ("static", "dataset")
+    alone, both = (gains(found)[name] for name in list(gains(found))[:2])
+    assert alone[2] < both[0] < 100 / 28 < both[2]
+    assert padding(lengths, 100, in_rows=0).kind == "dynamic"
+
+
+def test_batches_of_one_length_whose_rows_were_not_seen_promise_nothing() -> None:
+    found = padding(([20] * 9 + [100]) * 40, 100)
+
+    assert (found.kind, found.gains) == ("unknown", ())
+    assert found.because.startswith("all batches have one length, which one sample of each has")
+
+
 def test_samples_of_one_length_gain_by_each_change_what_the_padding_is() -> None:
     found = gains(padding([50] * 400, 100))
 
     assert found["pad each batch to its longest sample"] == pytest.approx((2, 2, 2))
-    assert found["group samples by length"] == pytest.approx((2, 2, 2))
+    assert found["pad to the longest, and group by length"] == pytest.approx((2, 2, 2))
     assert found["pack samples"] == pytest.approx((2, 2, 2))
 
 

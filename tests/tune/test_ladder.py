@@ -111,9 +111,9 @@ LEFT = {
         PlanStep(rule="half", patch=None, predicted_speedup=(1.5, 2.0)),
         "no setting makes it: it is a change of the code or the machine",
     ),
-    "other batches": (
-        planned("half", (1.5, 2.0), train_sampling_strategy="group_by_length"),
-        "it changes which samples are trained together: allow it with --allow-numerics",
+    "other samples": (
+        planned("half", (1.5, 2.0), dataloader_drop_last=True),
+        "it leaves samples out: allow it with --allow-numerics",
     ),
     "cadence": (
         planned("half", (1.5, 2.0), save_steps=500),

@@ -89,6 +89,7 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
         ranks: of the job.
         trains, tokens_per_step, samples_per_step, flops_per_step: of one rank.
         padding_share: of those tokens.
+        useful_tokens_per_step: those that are no padding, over all batches that were seen.
         setup: recorded settings of the job, by path.
         seen: configuration that the trace shows.
     """
@@ -111,6 +112,7 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
     samples_per_step: float | None = None
     flops_per_step: float | None = None
     padding_share: float | None = None
+    useful_tokens_per_step: float | None = None
     causes: tuple[SideCause, ...] = ()
     kernels: tuple[SideKernel, ...] = ()
     each_rank: tuple[SideRank, ...] = ()
@@ -158,6 +160,7 @@ def side_of(diagnosis: Diagnosis, source: str) -> Side:
         samples_per_step=_samples(facts),
         flops_per_step=_operator_flops(diagnosis),
         padding_share=_number(facts.get("padding_share")),
+        useful_tokens_per_step=_number(facts.get("useful_tokens_per_step")),
         causes=_causes(diagnosis.ledger),
         kernels=_kernels(diagnosis.kernels or diagnosis.host_operators),
         each_rank=tuple(_rank(rank, rank.rank in late) for rank in diagnosis.ranks if rank.steps > 0),

@@ -13,6 +13,7 @@ StageName = Literal[
 Bound = Literal["cpu", "io", "both", "gil", ""]
 LockHeld = Literal["held", "partly", "free", "unknown"]
 PaddingKind = Literal["static", "dynamic", "none", "unknown"]
+PaddingPlace = Literal["dataset", "collate function", ""]
 
 
 class FunctionShare(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,11 +98,12 @@ class PaddingGain(msgspec.Struct, frozen=True, kw_only=True):
 class Padding(msgspec.Struct, frozen=True, kw_only=True):
     """Padding of the batches, and the changes that would remove it.
 
-    `padded_share` is of the tokens of the batches, `standard_error` its own. "static": all batches have one length that
-    no sample needs; "dynamic": each is as long as its longest sample.
+    `padded_share` is of the tokens of the batches, `standard_error` its own. "static": rows are padded before they are
+    batched, or all batches to one length that no sample needs, at `place`; "dynamic": each batch to its longest sample.
     """
 
     kind: PaddingKind
+    place: PaddingPlace = ""
     samples: int = 0
     batches: int = 0
     mean_tokens: float | None = None

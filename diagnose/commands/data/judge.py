@@ -13,7 +13,7 @@ from diagnose.commands.data.answer import (
     WorkersNeeded,
 )
 from diagnose.commands.data.measured import LoadingMeasurement, Rounds, ThreadTimes
-from diagnose.commands.data.padding import GROUPED, padding_of
+from diagnose.commands.data.padding import GROUPING, padding_of
 from diagnose.commands.data.question import LoaderQuestion
 from diagnose.commands.data.stages import smallest_of, stages_of
 from diagnose.diagnosis.estimates import number
@@ -72,8 +72,10 @@ def _workers(workers: WorkersNeeded, standing: Standing) -> WorkersNeeded:
 def _groupable(padding: Padding, standing: Standing) -> Padding:
     """The padding; without a gain from groups by length if the job refuses them."""
     because = standing.against_setting("train_sampling_strategy", "group_by_length")
-    refused = PaddingGain(name=GROUPED, refused=because)
-    return replace(padding, gains=tuple(refused if because and g.name == GROUPED else g for g in padding.gains))
+    if not because:
+        return padding
+    gains = (PaddingGain(name=g.name, refused=because) if g.name in GROUPING else g for g in padding.gains)
+    return replace(padding, gains=tuple(gains))
 
 
 def _why_handing_over(smallest: Stage | None, rates: tuple[LoaderRate, ...], workers: int) -> str:

@@ -117,12 +117,27 @@ class Lock(msgspec.Struct, frozen=True):
     because: str = ""
 
 
+class RowsBeforeCollation(msgspec.Struct, frozen=True):
+    """Rows as the collate function got them: padding that they brought along, and padding that collating added."""
+
+    batches: Count
+    samples: Count
+    padded_tokens: Count
+    collated_tokens: Count
+    with_ids: Count
+    with_mask: Count
+    least_length: Count
+    most_length: Count
+    collates: str = "unknown"
+
+
 class SampleLengths(msgspec.Struct, frozen=True):
     """Tokens of samples without padding, and (samples, tokens of a row) of batches."""
 
     samples: tuple[Count, ...]
     batches: tuple[tuple[Count, Count], ...]
     because: str = ""
+    before_collation: RowsBeforeCollation | None = None
 
 
 class Loader(msgspec.Struct, frozen=True):

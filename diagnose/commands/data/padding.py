@@ -1,28 +1,31 @@
 """Padding of the loaded batches, and the tokens that other ways to batch the same samples would need.
 
-Samples are redrawn from those that were seen, many times (bootstrap): the range is from the 5th to the 95th percentile
-of the results, so that few samples give a wide one.
+A range is from the 5th to the 95th percentile of many draws of the samples that were seen.
 """
-
-from bisect import bisect_left, insort
-from collections.abc import Callable
 
 import numpy as np
 
-from diagnose.arrays import Floats, Ints
-from diagnose.commands.data.answer import Padding, PaddingGain, PaddingKind
+from diagnose.arrays import Ints
+from diagnose.commands.data.answer import Padding, PaddingGain, PaddingKind, PaddingPlace
 from diagnose.commands.data.measured import LoadingMeasurement
 from diagnose.diagnosis.terms import Estimate
+from diagnose.facts import Unknown
 from diagnose.formulas.statistics import generator
-from diagnose.metrics.data.padding import LEAST_BATCHES, LEAST_BEYOND
+from diagnose.metrics.data.batching import (
+    PERCENTILES,
+    Batching,
+    grouped_by_length,
+    packed,
+    padded_to_longest,
+    sorted_together,
+)
+from diagnose.metrics.data.padding import SeenPadding, place_of
 
 LEAST_SAMPLES = 200
 LONGEST, GROUPED, PACKED = "pad each batch to its longest sample", "group samples by length", "pack samples"
+BOTH = "pad to the longest, and group by length"
+GROUPING = (GROUPED, BOTH)
 _DRAWS = 60
-_MEGABATCH = 50  # batches that are sorted together, at most, as transformers' Trainer does it
-_OF_AN_EPOCH = 20_000  # samples of one draw that are batched
-_MOST_PACKED = 1000  # samples of one draw that are packed
-_PERCENTILES = (5, 50, 95)
 
 
 def padding_of(measured: LoadingMeasurement) -> Padding:
@@ -35,9 +38,10 @@ def padding_of(measured: LoadingMeasurement) -> Padding:
     if rows.sum() != len(lengths):
         return Padding(kind="unknown", because="lengths of samples and batches do not belong together")
     share = 1 - lengths.sum() / (rows * tokens).sum()
-    kind, because = _kind(lengths, rows, tokens, float(share))
+    kind, place, because = _kind(measured, lengths, rows, tokens)
     return Padding(
         kind=kind,
+        place=place,
         samples=len(lengths),
         batches=len(rows),
         mean_tokens=float(lengths.mean()),
@@ -49,14 +53,26 @@ def padding_of(measured: LoadingMeasurement) -> Padding:
     )
 
 
-def _kind(lengths: Ints, rows: Ints, tokens: Ints, share: float) -> tuple[PaddingKind, str]:
-    if share <= 0:
-        return "none", ""
-    if len(rows) < LEAST_BATCHES:
-        return "unknown", f"{len(rows)} batches are too few to tell how they are padded"
-    beyond = rows * (tokens - _longest(lengths, rows))
-    static = tokens.min() == tokens.max() and beyond.sum() / rows.sum() >= LEAST_BEYOND
-    return ("static" if static else "dynamic"), ""
+def _kind(
+    measured: LoadingMeasurement, lengths: Ints, rows: Ints, tokens: Ints
+) -> tuple[PaddingKind, PaddingPlace, str]:
+    """The kind as `diagnose run` tells it of the same batches, the place of static padding, or why it is unknown."""
+    if (rows * tokens).sum() <= lengths.sum():
+        return "none", "", ""
+    before = measured.lengths.before_collation
+    place = place_of(
+        SeenPadding(
+            batches=len(rows),
+            least_length=int(tokens.min()),
+            most_length=int(tokens.max()),
+            most_beyond=int((tokens - _longest(lengths, rows)).max()),
+            in_rows=None if before is None else before.padded_tokens,
+            by_collating=None if before is None else before.collated_tokens,
+        )
+    )
+    if isinstance(place, Unknown):
+        return "unknown", "", place.because
+    return ("dynamic", "", "") if place is None else ("static", place, "")
 
 
 def _longest(lengths: Ints, rows: Ints) -> Ints:
@@ -77,60 +93,26 @@ def _standard_error(lengths: Ints, rows: Ints, tokens: Ints) -> float | None:
 def _gains(
     measured: LoadingMeasurement, kind: PaddingKind, lengths: Ints, rows: Ints, tokens: Ints
 ) -> tuple[PaddingGain, ...]:
-    names = (LONGEST, GROUPED, PACKED) if kind == "static" else (GROUPED, PACKED)
+    names = (LONGEST, BOTH, PACKED) if kind == "static" else (GROUPED, PACKED)
     all_seen = measured.dataset.samples is not None and len(lengths) >= measured.dataset.samples
     if len(lengths) < LEAST_SAMPLES and not all_seen:
         few = f"{len(lengths)} samples are too few, {LEAST_SAMPLES} would do: raise --seconds"
         return tuple(PaddingGain(name=name, because=few) for name in names)
-    size = max(int(np.median(rows)), 1)
-    whole = measured.dataset.samples or len(lengths)
-    together = max(min(_MEGABATCH, whole // (4 * size)), 1) * size
-    width = int(tokens.max())
-    after: dict[str, Callable[[np.random.Generator, Ints], Floats]] = {
-        LONGEST: lambda draw, some: _batched(_sets(draw, some, together), size),
-        GROUPED: lambda draw, some: _batched(np.sort(_sets(draw, some, together), axis=1), size),
-        PACKED: lambda draw, some: _packed(_drawn(draw, some, _MOST_PACKED), width),
-    }
-    factors = {name: _factor(after[name], kind, lengths, rows, tokens) for name in names}
+    size, width = max(int(np.median(rows)), 1), int(tokens.max())
+    together = sorted_together(measured.dataset.samples or len(lengths), size)
+    grouped = grouped_by_length(size, together)
+    after = {LONGEST: padded_to_longest(size), GROUPED: grouped, BOTH: grouped, PACKED: packed(width)}
+    factors = {name: _factor(after[name], lengths, rows, tokens) for name in names}
     return tuple(PaddingGain(name=name, fewer_tokens=factor) for name, factor in factors.items())
 
 
-def _factor(
-    after: Callable[[np.random.Generator, Ints], Floats], kind: PaddingKind, lengths: Ints, rows: Ints, tokens: Ints
-) -> Estimate:
+def _factor(after: Batching, lengths: Ints, rows: Ints, tokens: Ints) -> Estimate:
     """Tokens per sample of the present batches over those after the change, as a range."""
     draw = generator()
     factors = []
     for _ in range(_DRAWS):
         chosen = draw.integers(len(rows), size=len(rows))
-        before = (rows * tokens)[chosen].sum() / rows[chosen].sum() if kind == "dynamic" else tokens[0]
-        factors.extend(before / after(draw, _drawn(draw, lengths, len(lengths))))
-    low, likely, high = np.percentile(factors, _PERCENTILES)
+        before = (rows * tokens)[chosen].sum() / rows[chosen].sum()
+        factors.extend(before / after(draw, draw.choice(lengths, size=len(lengths))))
+    low, likely, high = np.percentile(factors, PERCENTILES)
     return float(low), float(likely), float(high)
-
-
-def _drawn(draw: np.random.Generator, lengths: Ints, count: int) -> Ints:
-    return draw.choice(lengths, size=count)
-
-
-def _sets(draw: np.random.Generator, lengths: Ints, together: int) -> Ints:
-    """Rows of as many samples as are sorted together; enough rows for the mean of a whole epoch."""
-    return draw.choice(lengths, size=(max(_OF_AN_EPOCH // together, 1), together))
-
-
-def _batched(lengths: Ints, size: int) -> Floats:
-    """Mean tokens per sample if batches of `size`, in this order, are as long as their longest sample."""
-    return np.array([lengths.reshape(-1, size).max(axis=1).mean()])
-
-
-def _packed(lengths: Ints, width: int) -> Floats:
-    """Tokens per sample in rows of `width`: with whole samples, longest first and best fit; and with cut samples.
-
-    Cut samples leave no padding.
-    """
-    room: list[int] = []
-    for length in np.sort(lengths)[::-1].tolist():
-        at = bisect_left(room, length)
-        left = room.pop(at) if at < len(room) else width
-        insort(room, left - length)
-    return np.array([len(room) * width / len(lengths), max(lengths.mean(), 1.0)])

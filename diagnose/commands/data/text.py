@@ -151,7 +151,7 @@ def _padding(padding: Padding) -> list[str]:
     if padding.kind == "none":
         return [f"none: no token of {seen} is padding"]
     kinds = {
-        "static": "static: all batches have one length, which no sample needs",
+        "static": _STATIC.get(padding.place, ""),
         "dynamic": "dynamic: each batch is as long as its longest sample",
         "unknown": f"kind unknown: {plain(padding.because)}",
     }
@@ -160,6 +160,12 @@ def _padding(padding: Padding) -> list[str]:
     for gain in padding.gains:
         lines.append(f"{gain.name}: {_gain(gain)}")
     return lines
+
+
+_STATIC = {
+    "dataset": "static: rows are padded before they are batched, so that they all look equally long",
+    "collate function": "static: the collate function pads all batches to one length, which no sample needs",
+}
 
 
 def _gain(gain: PaddingGain) -> str:

@@ -13,7 +13,7 @@ from diagnose.commands.tune.settings import (
     CADENCES,
     CLOSE,
     MICRO_BATCH,
-    OTHER_BATCHES,
+    OTHER_SAMPLES,
     WORKERS,
     can_be_set,
     hardly_differs,
@@ -164,8 +164,8 @@ def why_not(
         return "what it buys is spread over the whole run, and no short one shows it"
     if step.numerics and not allow_numerics and not keeps_global_batch(settings, _facts(best)):
         return "it alters what training computes: allow it with --allow-numerics"
-    if keys_of(settings) & OTHER_BATCHES and not allow_numerics:
-        return "it changes which samples are trained together: allow it with --allow-numerics"
+    if keys_of(settings) & OTHER_SAMPLES and not allow_numerics:
+        return "it leaves samples out: allow it with --allow-numerics"
     return _hidden_by(best, step, noise_share, apart)
 
 

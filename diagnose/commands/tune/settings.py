@@ -11,7 +11,7 @@ from diagnose.probes.frameworks import wrappers
 MICRO_BATCH, ACCUMULATION = "per_device_train_batch_size", "gradient_accumulation_steps"
 CLOSE = 1.25  # numbers that lie nearer make no run of their own
 WORKERS = ("dataloader_num_workers", "num_workers")
-OTHER_BATCHES = frozenset({"group_by_length", "train_sampling_strategy", "dataloader_drop_last"})
+OTHER_SAMPLES = frozenset({"dataloader_drop_last"})
 CADENCES = frozenset({"save_steps", "save_strategy", "eval_steps", "eval_strategy", "evaluation_strategy"})
 
 

@@ -10,7 +10,7 @@ from diagnose.diagnosis.terms import Estimate
 StageName = Literal[
     "storage, cold", "storage, warm", "dataset", "collate", "hand-over", "pinning", "copy to the device"
 ]
-Bound = Literal["cpu", "io", "both", "gil", ""]
+Bound = Literal["cpu", "core", "io", "both", "gil", ""]
 LockHeld = Literal["held", "partly", "free", "unknown"]
 PaddingKind = Literal["static", "dynamic", "none", "unknown"]
 

@@ -258,6 +258,7 @@ RECORD = table(
                 "prefetch_factor": number(0, 1e6),
                 **dict.fromkeys(("pin_memory", "persistent_workers", "drop_last"), flag),
                 "batch_size": scalar,
+                "times_repeated": _COUNT,
             }
         ),
         "batch": table(

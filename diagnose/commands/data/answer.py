@@ -61,7 +61,8 @@ class WorkersNeeded(msgspec.Struct, frozen=True, kw_only=True):
     """The workers that keep up with a step, between perfect sharing and workers that hinder each other.
 
     `room` is how many the rank's cores feed during training. `feeds` are the steps that other numbers keep up with.
-    `because` is why the number is not known, `refused` why this input must not use any workers.
+    `because` is why the number is not known, `refused` why this input must not use any workers. `first` says what to do
+    about the workers of the job before their number is changed.
     """
 
     step_ms: float | None = None
@@ -73,6 +74,7 @@ class WorkersNeeded(msgspec.Struct, frozen=True, kw_only=True):
     feeds: tuple["Feeds", ...] = ()
     because: str = ""
     refused: str = ""
+    first: str = ""
 
 
 class Feeds(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,7 +11,6 @@ from diagnose.metrics.data.loader_work import WORDS, LoadingTime, take_turns, wh
 WAITS_FOR_FILES = 2.0  # times the rate of the dataset at most, so that reading its files is what it waits for
 MOST_OF_IT = 0.2  # of the samples of a stage, from which on a kind of work names it
 LEAST_STACKS = 10
-BOUND = {"cpu": "CPU-bound", "core": "short of cores", "io": "IO-bound", "both": "partly IO-bound", "gil": "GIL-bound"}
 _ON_FILES = "measure it with data in files of a local disk"
 _ON_A_GPU = "run it on a machine with the GPU"
 _TAKES_CALLS = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -50,8 +49,15 @@ def smallest_of(stages: tuple[Stage, ...], workers: int) -> tuple[Stage | None, 
 
 def _because(stage: Stage) -> str:
     """What bounds a stage, in the words of all reports."""
-    share = "" if stage.busy_share is None else f" ({100 * stage.busy_share:.0f} % of the time with a core, or ready for one)"
-    return f"{BOUND[stage.bound]}: it {WORDS[stage.bound]}{share}" if stage.bound else ""
+    share = "" if stage.busy_share is None else f"{100 * stage.busy_share:.0f} % of its time"
+    if stage.bound == "cpu":
+        return f"it is CPU-bound: it {WORDS['cpu']} for {share}"
+    if stage.bound == "core":
+        return f"it is short of cores: it has work for {share}, and {WORDS['core']} for most of that"
+    if stage.bound == "io":
+        return f"it is IO-bound: it computes for {share} and {WORDS['io']} for the rest"
+    named = "it is GIL-bound: " if stage.bound == "gil" else ""
+    return f"{named}it {WORDS[stage.bound]}" if stage.bound else ""
 
 
 def _in_process(

@@ -3,7 +3,6 @@
 import statistics
 
 from diagnose.facts import STEP, Unknown, Value, another_run, nothing_helps
-from diagnose.metrics.data.loader import loader_worker_count
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 from diagnose.metrics.run.setup import accumulation_steps
@@ -115,7 +114,22 @@ def hidden_loading_ns(m: Measured) -> Value:
         return loading if isinstance(loading, Unknown) else batches
     wall, ready = m.record.number("loading.wall_ns"), m.record.number("loading.ready_ns")
     on_a_core = 1 - min(ready / wall, 1.0) if wall and ready else 1.0
-    return float(loading) * on_a_core * max(float(batches) - 1, 0.0) / max(float(batches), 1.0)
+    return hidden_ns(float(loading) * on_a_core, float(batches))
+
+
+def hidden_ns(loading_ns: float, batches: float) -> float:
+    """Loading of a pass that can be hidden beside steps: that of all its batches but the first."""
+    return loading_ns * max(batches - 1, 0.0) / max(batches, 1.0)
+
+
+def kept_workers_ns(batches: float, hand_over_ns: float) -> float:
+    """What workers cost in a pass that stay from one to the next."""
+    return RESTART_NS + batches * hand_over_ns
+
+
+def loads_hardly_ahead(batches: float, workers: float) -> bool:
+    """Whether a pass is so short that workers make few of its batches beside steps."""
+    return batches <= FEW * max(workers, 1.0)
 
 
 @metric("ns", needs_gpu=False)
@@ -126,7 +140,7 @@ def worker_pass_cost_ns(m: Measured) -> Value:
     batches, size = batches_per_pass(m), m.record.number("batch.bytes")
     if isinstance(batches, Unknown) or size is None:
         return batches if isinstance(batches, Unknown) else NO_SIZE
-    return RESTART_NS + float(batches) * (HAND_OVER_NS + 1e9 * size / HAND_OVER_BYTES_PER_S)
+    return kept_workers_ns(float(batches), HAND_OVER_NS + 1e9 * size / HAND_OVER_BYTES_PER_S)
 
 
 @metric("flag", needs_gpu=False)
@@ -144,8 +158,8 @@ def workers_cost_more(m: Measured) -> Value:
     batches, made = batches_per_pass(m), worker_batch_cpu_ns(m)
     if isinstance(batches, Unknown) or isinstance(made, Unknown):
         return batches if isinstance(batches, Unknown) else made
-    few = float(batches) <= FEW * float(loader_worker_count(m) or 1)  # type: ignore[arg-type]
-    return few and usual_wait_ns(m) > float(made)
+    workers = m.record.number("loading.workers") or 1.0
+    return loads_hardly_ahead(float(batches), workers) and usual_wait_ns(m) > float(made)
 
 
 @metric("ns", needs_gpu=False)

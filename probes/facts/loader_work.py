@@ -3,8 +3,8 @@
 The one that loads is a worker process with all its threads, or without workers the thread that fetches. On Linux the
 CPU clock of a process or thread has a number that is made of its id (clock_getcpuclockid(3)), so that it is read by one
 system call, from outside and without a file; elsewhere the CPU time of worker processes is not known. The run delay,
-for which a thread is ready and has no core, stands in its schedstat; of a worker those of all threads are added, since the
-one that hands batches over and the one that loads them hold each other up.
+for which a thread is ready and has no core, stands in its schedstat; of a worker those of all threads are added,
+because the one that hands batches over and the one that loads them hold each other up.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 import statistics
 
 from diagnose.facts import STEP, Unknown, Value, another_run, nothing_helps
+from diagnose.metrics.data.loader import loader_workers
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 from diagnose.metrics.run.setup import accumulation_steps
@@ -18,19 +19,23 @@ SEE_MORE = another_run("capture a window that begins after two passes over the l
 UNSEEN = Unknown("the length of a pass over the loader is not known: none had ended before the window did", SEE_MORE)
 NOT_TIMED = Unknown("no pass over the loader began while it was watched", SEE_MORE)
 NO_WORKERS = Unknown("the loader has no workers", nothing_helps("nothing is started"))
-NO_SIZE = Unknown("what handing over a batch takes is not known: its bytes were not seen", another_run("measure it with diagnose data"))
+NO_SIZE = Unknown(
+    "what handing over a batch takes is not known: its bytes were not seen",
+    another_run("measure it with diagnose data"),
+)
 
 
 @metric("count", needs_gpu=False)
 def batches_per_pass(m: Measured) -> Value:
     """Batches of a pass over the loader that the loop waited for longest."""
-    return UNSEEN if (batches := m.record.number("loading.passes.batches")) is None else batches
+    batches = m.record.number("loading.passes.batches")
+    return batches if batches is not None else UNSEEN if m.record.get("loading.passes") else _untimed(m)
 
 
 @metric("count", needs_gpu=False)
 def loader_passes(m: Measured) -> Value:
     """Passes over that loader that began before the window ended."""
-    return NOT_TIMED if (seen := m.record.number("loading.passes.seen")) is None else seen
+    return _untimed(m) if (seen := m.record.number("loading.passes.seen")) is None else seen
 
 
 @metric("ns", needs_gpu=False)
@@ -42,7 +47,7 @@ def worker_start_ns(m: Measured) -> Value:
         return NO_WORKERS
     firsts, anew = _firsts(m), m.record.number("loading.passes.anew")
     if not firsts or not anew:
-        return NOT_TIMED
+        return _untimed(m)
     started = firsts[:1] if m.record.flag("loading.passes.persistent") else firsts
     return max(statistics.median(started) - usual_wait_ns(m), 0.0)
 
@@ -53,8 +58,10 @@ def worker_start_share(m: Measured) -> Value:
     from one pass to the next.
     """
     start, batches = worker_start_ns(m), batches_per_pass(m)
-    if not m.record.number("loading.workers") or m.record.flag("loading.passes.persistent"):
-        return 0.0 if m.record.get("loading.passes") else NOT_TIMED
+    if loader_workers(m) == "none":
+        return 0.0
+    if m.record.flag("loading.passes.persistent"):
+        return 0.0
     if isinstance(start, Unknown) or isinstance(batches, Unknown):
         return start if isinstance(start, Unknown) else batches
     steps = _steps_of_a_pass(m)
@@ -70,7 +77,7 @@ def steady_data_wait_share(m: Measured) -> Value:
     waits = [float(ns) for ns in m.record.get("loading.wait_ns") or () if ns is not None]
     steps, each = unprofiled_ns(m.record), accumulation_steps(m)
     if not waits or not steps:
-        return NOT_TIMED
+        return _untimed(m)
     batches = 1.0 if isinstance(each, Unknown) else float(each)
     return min(statistics.median(waits) * batches / max(statistics.median(steps), 1.0), 1.0)
 
@@ -81,7 +88,7 @@ def pass_start_steps(m: Measured) -> Value:
     steps = _steps_of_a_pass(m)
     seen = [int(step) for step in m.record.get("loading.passes.steps") or () if step]
     if isinstance(steps, Unknown) or not seen:
-        return steps if isinstance(steps, Unknown) else NOT_TIMED
+        return steps if isinstance(steps, Unknown) else _untimed(m)
     named = [round(seen[0] + number * steps) for number in range(1, MOST_STEPS_NAMED)]
     later = [step for step in dict.fromkeys(named) if step > seen[0]]
     return f"{', '.join(map(str, later[:3]))}, ..." if later else f"{seen[0]}, ..."
@@ -91,30 +98,31 @@ def pass_start_steps(m: Measured) -> Value:
 def loader_made_anew(m: Measured) -> Value:
     """Whether the job makes a DataLoader for each pass, so that no worker can stay for the next one."""
     loaders, seen = m.record.number("loading.passes.loaders"), m.record.number("loading.passes.seen")
-    return NOT_TIMED if loaders is None or seen is None else loaders > 1 and loaders == seen
+    return _untimed(m) if loaders is None or seen is None else loaders > 1 and loaders == seen
 
 
 @metric("ns", needs_gpu=False)
 def pass_loading_ns(m: Measured) -> Value:
-    """Time for which a pass over the loader is waited for, without the start of workers; without workers its loading."""
+    """Time for which a pass over the loader is waited for, without the start of workers; without workers its loading,
+    but for the time in which that had no core, where workers would have none either.
+    """
     batches, fetched = batches_per_pass(m), m.record.number("loading.passes.fetched")
     waited = m.record.number("loading.passes.waited_ns")
     if isinstance(batches, Unknown) or not fetched or waited is None:
-        return batches if isinstance(batches, Unknown) else NOT_TIMED
-    return float(batches) * usual_wait_ns(m)
+        return batches if isinstance(batches, Unknown) else _untimed(m)
+    wall, ready = m.record.number("loading.wall_ns"), m.record.number("loading.ready_ns")
+    alone = not m.record.number("loading.workers") and wall and ready
+    on_a_core = 1 - min(ready / wall, 1.0) if alone and wall and ready else 1.0
+    return float(batches) * usual_wait_ns(m) * on_a_core
 
 
 @metric("ns", needs_gpu=False)
 def hidden_loading_ns(m: Measured) -> Value:
-    """Loading of a pass that workers may do beside steps at most: its first batch is waited for in any case. Time in
-    which loading had no core is left out, for workers would have none either.
-    """
+    """Loading of a pass that workers may do beside steps at most: its first batch is waited for in any case."""
     loading, batches = pass_loading_ns(m), batches_per_pass(m)
     if isinstance(loading, Unknown) or isinstance(batches, Unknown):
         return loading if isinstance(loading, Unknown) else batches
-    wall, ready = m.record.number("loading.wall_ns"), m.record.number("loading.ready_ns")
-    on_a_core = 1 - min(ready / wall, 1.0) if wall and ready else 1.0
-    return hidden_ns(float(loading) * on_a_core, float(batches))
+    return hidden_ns(float(loading), float(batches))
 
 
 def hidden_ns(loading_ns: float, batches: float) -> float:
@@ -167,6 +175,10 @@ def worker_batch_cpu_ns(m: Measured) -> Value:
     """CPU time that a loader worker takes for a batch, where workers stay from one pass to the next."""
     made = m.record.number("loading.passes.batch_cpu_ns")
     return Unknown("no pass went on with workers of an earlier one", SEE_MORE) if made is None else made
+
+
+def _untimed(m: Measured) -> Unknown:
+    return NOT_TIMED if m.record else m.unrecorded
 
 
 def _steps_of_a_pass(m: Measured) -> float | Unknown:

@@ -13,7 +13,10 @@ from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 
 Bound = Literal["cpu", "core", "io", "both", "gil"]
-COMPUTES, WAITS = 0.7, 0.3  # of the time: above the one it is computing, or no core, that bounds; below the other waiting
+COMPUTES, WAITS = (
+    0.7,
+    0.3,
+)  # of the time: above the one it is computing, or no core, that bounds; below the other waiting
 TAKES_TURNS = 1.3  # cores; what threads of one interpreter use at most that hold its lock
 SEVERAL = 1.5
 WORDS: dict[str, str] = {
@@ -137,7 +140,11 @@ def loader_workers_bound(m: Measured) -> Value:
 def _time(m: Measured) -> LoadingTime | Unknown:
     record = m.record
     wall, together = record.number("loading.wall_ns"), record.number("loading.together_cpu_ns")
-    own, workers, ready = record.number("loading.cpu_ns"), record.number("loading.workers"), record.number("loading.ready_ns")
+    own, workers, ready = (
+        record.number("loading.cpu_ns"),
+        record.number("loading.workers"),
+        record.number("loading.ready_ns"),
+    )
     if not wall or own is None or together is None or workers is None:
         return Unknown(record.text("loading.unmeasured") or UNMEASURED, _capture(m))
     shared = min(workers, cores_of_workers(m) or workers) if workers else 1.0

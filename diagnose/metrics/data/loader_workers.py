@@ -63,8 +63,8 @@ def _shared_by(cores: float, share: float) -> int:
 
 @metric("count", needs_gpu=False)
 def advised_loader_workers(m: Measured) -> Value:
-    """DataLoader workers that have a batch ready twice as fast as steps take it, as far as there is room for them; those
-    that run where more would cost more than they hide.
+    """DataLoader workers that have a batch ready twice as fast as steps take it, as far as there is room for them; as
+    many as run where more would cost more than they hide.
     """
     wait, room, running = m.share("data-wait"), loader_worker_room(m), _running(m)
     if not wait:

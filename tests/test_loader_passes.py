@@ -148,10 +148,20 @@ def test_workers_that_start_in_each_pass_are_to_be_kept_and_not_to_be_more(tmp_p
     assert finding.patch is not None
     assert finding.patch.set == {"persistent_workers": True}
     assert "steps 13, 25, 37, ..." in advice(finding)
-    assert fact(said, "worker_start_share") == pytest.approx(1500 / (1500 + 12 * 20), rel=0.01)
+    assert fact(said, "worker_start_ns") == (1500 - 2 * 20) * MS, "without the batch that a worker makes in two steps"
+    assert fact(said, "worker_start_share") == pytest.approx(1460 / (1460 + 12 * 20), rel=0.01)
     assert finding.predicted_speedup is not None
     assert finding.predicted_speedup[0] > 2, "the starts of the whole run count, not those of the window"
     assert found(said, "data-wait") is None
+
+
+def test_a_first_batch_that_takes_long_to_make_is_no_start(tmp_path: Path) -> None:
+    """Eight workers that take two seconds for a batch each give one in a quarter of a second."""
+    slow = passes(12, [2000.0, 2000.0], waited_ms=9000, fetched=24)
+    steps = {"control_before_ns": [250 * MS] * 3, "control_after_ns": [250 * MS] * 3, "active_ns": [250 * MS] * 5}
+    said = job(tmp_path, 8, worked(0.9, 0.0) | slow, steps=steps)
+
+    assert found(said, "workers-started-each-pass") is None
 
 
 def test_a_loader_that_is_made_for_each_pass_is_to_be_made_once(tmp_path: Path) -> None:

@@ -41,15 +41,17 @@ def loader_passes(m: Measured) -> Value:
 @metric("ns", needs_gpu=False)
 def worker_start_ns(m: Measured) -> Value:
     """Time that a pass over the loader waits for the start of its workers, by the first batches of passes that started
-    them, without what a usual batch is waited for.
+    them. What a worker may take to make a batch is left out: at most as many steps as there are workers, for each gives
+    one in that time.
     """
-    if not m.record.number("loading.workers"):
+    workers = m.record.number("loading.workers")
+    if not workers:
         return NO_WORKERS
     firsts, anew = _firsts(m), m.record.number("loading.passes.anew")
     if not firsts or not anew:
         return _untimed(m)
     started = firsts[:1] if m.record.flag("loading.passes.persistent") else firsts
-    return max(statistics.median(started) - usual_wait_ns(m), 0.0)
+    return max(statistics.median(started) - workers * _usual_batch_ns(m), 0.0)
 
 
 @metric("share", PASS, needs_gpu=False)
@@ -64,11 +66,7 @@ def worker_start_share(m: Measured) -> Value:
         return 0.0
     if isinstance(start, Unknown) or isinstance(batches, Unknown):
         return start if isinstance(start, Unknown) else batches
-    steps = _steps_of_a_pass(m)
-    if isinstance(steps, Unknown):
-        return steps
-    usual = statistics.median(unprofiled_ns(m.record) or [m.step_s * 1e9])
-    return float(start) / max(float(start) + steps * usual, 1.0)
+    return float(start) / max(float(start) + float(batches) * _usual_batch_ns(m), 1.0)
 
 
 @metric("share", STEP, needs_gpu=False)
@@ -175,6 +173,13 @@ def worker_batch_cpu_ns(m: Measured) -> Value:
     """CPU time that a loader worker takes for a batch, where workers stay from one pass to the next."""
     made = m.record.number("loading.passes.batch_cpu_ns")
     return Unknown("no pass went on with workers of an earlier one", SEE_MORE) if made is None else made
+
+
+def _usual_batch_ns(m: Measured) -> float:
+    """Time in which the loop takes a batch: that of a step without the profiler, over its batches."""
+    each = accumulation_steps(m)
+    step_ns = statistics.median(unprofiled_ns(m.record) or [m.step_s * 1e9])
+    return step_ns / max(1.0 if isinstance(each, Unknown) else float(each), 1.0)
 
 
 def _untimed(m: Measured) -> Unknown:

@@ -185,8 +185,9 @@ def test_threads_that_take_turns_are_told_to_be_processes(tmp_path: Path) -> Non
 def test_workers_whose_cause_is_unknown_are_told_both_cases(tmp_path: Path) -> None:
     finding = data_wait(waiting(tmp_path, cores(5), workers=4))
 
-    assert "if they compute" in finding.do
+    assert "If they compute" in " ".join(finding.do.split())
     assert "if they wait" in finding.do
+    assert "diagnose run" not in finding.do
     assert "already use" not in finding.do
 
 

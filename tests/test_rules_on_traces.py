@@ -23,6 +23,8 @@ from diagnose.rule import load_rules
 
 NOT_REACHABLE = {
     "profiler-distortion": "the times of steps without the profiler are in the capture record, not in the trace",
+    "workers-started-each-pass": "the starts of workers are in the capture record, not in the trace",
+    "samples-repeated-by-workers": "whether workers share the samples out is in the capture record, not in the trace",
     "cut-capture": "what of the window was left out is in the capture record, not in the trace",
     "padded-batches": "the tokens that are padding are in the capture record, not in the trace",
     "liger-without-kernels": "use_liger_kernel and the model type are in the capture record, not in the trace",

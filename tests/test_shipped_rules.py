@@ -1,5 +1,7 @@
 """The shipped rules: they load, speak only of what they rest on, and stay quiet where nothing is wrong."""
 
+import re
+
 import pytest
 from small_rules import known
 
@@ -79,3 +81,20 @@ def test_the_popular_remedies_can_be_advised_against() -> None:
         "dataloader_num_workers", "torch_compile", "attn_implementation", "use_liger_kernel",
         "tf32", "optim", "ddp_bucket_cap_mb", "ddp_find_unused_parameters",
     }  # fmt: skip
+
+
+def test_shipped_rules_send_nobody_back_to_diagnose_run(shipped: Rule) -> None:
+    """What another capture by it would show has an option; a report of its own says what is not known, and why."""
+    of_diagnose_run = 'captured_with == "diagnose run"'
+    asks = re.compile(r"(?<!nothing to switch off: )diagnose run(?! --)")
+    found, before = [], [""]
+    for condition, text in [
+        *((each.holds.text if each.holds else "", each.because) for each in shipped.advice),
+        ("", shipped.do),
+    ]:
+        spoken_for = any(one and one.replace(of_diagnose_run, "").strip(" and") in (condition, "") for one in before)
+        if asks.search(" ".join(text.split())) and "captured_with" not in condition and not spoken_for:
+            found.append(text)
+        before.append(condition if of_diagnose_run in condition else "")
+
+    assert found == []

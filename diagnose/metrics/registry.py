@@ -11,6 +11,7 @@ from diagnose.facts import A_DEFECT, HOST_STEP, STEP, Fact, Facts, Unit, Unknown
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.nsight import in_terms_of_recorder
 from diagnose.metrics.recorded_shapes import where_recorded
+from diagnose.metrics.unknowns import not_asked_again
 
 
 class Metric(msgspec.Struct, frozen=True):
@@ -28,6 +29,7 @@ class Metric(msgspec.Struct, frozen=True):
         blocked = measured.without_gpu if self.needs_gpu else None
         value = blocked if blocked is not None else netted(self.name, lambda: self._measured(measured), _not_judged)
         value = where_recorded(in_terms_of_recorder(value, measured.timeline.trace), measured)
+        value = not_asked_again(value, bool(measured.record))
         on_host = self.of == STEP and not self.needs_gpu and not measured.timeline.has_gpu
         return Fact(self.name, value, self.unit, HOST_STEP if on_host else self.of)
 

@@ -1,7 +1,8 @@
 """Reasons that several metrics give for what they cannot measure."""
 
-from diagnose.facts import DIAGNOSE_RUN, Unknown, analysis_option, another_run, capture_setting, nothing_helps
+from diagnose.facts import DIAGNOSE_RUN, Unknown, Value, analysis_option, another_run, capture_setting, nothing_helps
 
+NOT_IN_THE_RECORD = nothing_helps("diagnose run took this trace, and its record does not hold it")
 NO_RECORD = Unknown("the trace comes without a capture record", DIAGNOSE_RUN)
 NOT_RECORDED = Unknown("the job does not say: no Trainer, model or token batch was seen", nothing_helps("it has none"))
 NO_SIZES = Unknown("no collective carries its size", capture_setting("torch 2.3 or later"))
@@ -25,3 +26,11 @@ NO_RUNTIME = Unknown(
 NO_PYTHON = Unknown("events of Python functions were left out to save memory", analysis_option("--python-functions"))
 NO_SHAPES = Unknown("operator shapes were not recorded", capture_setting("record_shapes=True"))
 NO_REDUCTION = Unknown("no gradient was reduced in the counted steps", nothing_helps("the ranks share no gradients"))
+
+
+def not_asked_again(value: Value, has_record: bool) -> Value:
+    """The value; an unknown one does not ask for a capture with diagnose run where that has taken the trace."""
+    asks = isinstance(value, Unknown) and value.capture is not None and value.capture.what == DIAGNOSE_RUN.what
+    if not (has_record and asks and isinstance(value, Unknown) and value.capture is not None):
+        return value
+    return Unknown(value.because, value.capture.or_else or NOT_IN_THE_RECORD)

@@ -145,13 +145,23 @@ _OPTIMIZER = {
     "dtypes": each(_PARAMETERS),
     "groups": _COUNT,
 }
+_PASSES = {
+    **dict.fromkeys(("batches", "seen", "anew", "loaders", "fetched"), _COUNT),
+    **dict.fromkeys(("waited_ns", "batch_cpu_ns"), _NS),
+    "steps": in_order(_COUNT),
+    "first_wait_ns": in_order(_NS),
+    "persistent": flag,
+    "start_method": text,
+}
 _LOADING = {
-    **dict.fromkeys(("wall_ns", "cpu_ns", "together_cpu_ns", "process_cpu_ns"), _NS),
+    **dict.fromkeys(("wall_ns", "cpu_ns", "together_cpu_ns", "process_cpu_ns", "ready_ns"), _NS),
+    "worker_cores": _CORES,
+    "passes": table(_PASSES),
     "workers": _COUNT,
     "fetches": _COUNT,
     "wait_ns": in_order(_NS),
     "busy": number(0),
-    "unmeasured": text,
+    **dict.fromkeys(("unmeasured", "ready_unmeasured"), text),
 }
 _PADDING = {
     **dict.fromkeys(("batches", "tokens", "padded_tokens", "beyond_longest_tokens"), _COUNT),
@@ -282,6 +292,7 @@ RECORD = table(
                 "prefetch_factor": number(0, 1e6),
                 **dict.fromkeys(("pin_memory", "persistent_workers", "drop_last"), flag),
                 "batch_size": scalar,
+                "times_repeated": _COUNT,
             }
         ),
         "batch": table(

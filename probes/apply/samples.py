@@ -38,6 +38,14 @@ def workers_refused(dataset: Any, now: int, *functions: Any) -> Refusal | None:
     return None
 
 
+def times_repeated(loader: Any) -> int:
+    """How often a loader gives each sample: once, or by each of its workers if none has a part of its own."""
+    dataset, workers = own_attribute(loader, "dataset"), own_attribute(loader, "num_workers")
+    if type(workers) is not int or workers < 2 or not is_iterable(dataset):
+        return 1
+    return 1 if splits_by_worker(dataset, own_attribute(loader, "worker_init_fn")) else workers
+
+
 def is_iterable(dataset: Any) -> bool:
     """Whether it gives its samples in an order of its own."""
     return bool(is_a(dataset, sys.modules["torch"].utils.data.IterableDataset))

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..apply.recorded import Refusals
+from ..apply.samples import times_repeated
+from ..guard import quietly
 from ..introspection import element_bytes, inner_loader, is_a, items, own_attribute, shape, size, unseen, untouched
 from .loader_work import Loaders
 from .loop_frames import loop_on_stack
@@ -69,6 +71,7 @@ class JobObjects:
         inner = inner_loader(loader)
         self.loader = {name: own_attribute(inner, name) for name in LOADER}
         self.rows.collated_by(own_attribute(inner, "collate_fn"))
+        self.loader["times_repeated"] = quietly(lambda: times_repeated(inner))
         self.refusals.loader_begins(inner)
 
     def note_batch(self, batch: object) -> None:

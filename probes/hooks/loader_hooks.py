@@ -54,7 +54,18 @@ def longest_loader() -> int | None:
 
 def _noting_loader(original: Any, loader: Any) -> Any:
     quietly(lambda: _note_loader(loader))
-    return original(loader)
+    begun = quietly(lambda: _pass_begins(loader))
+    iterator = original(loader)
+    if callable(begun):
+        quietly(lambda: begun(iterator))
+    return iterator
+
+
+def _pass_begins(loader: Any) -> Any:
+    current = session()
+    if current is None or not _is_watched(current):
+        return None
+    return current.objects.loaders.pass_begins(loader, 1 + (current.window.number if current.window else 0))
 
 
 def _note_loader(loader: Any) -> None:
@@ -94,6 +105,11 @@ def _note_batch(current: Session, batch: object) -> None:
 
 def _measuring(iterator: Any) -> Any:
     current = session()
-    if current is None or current.phase in _UNWATCHED:
+    if current is None or not _is_watched(current):
         return None
-    return current.objects.loaders.fetching(iterator)
+    return current.objects.loaders.fetching(iterator, in_loop=current.phase not in _UNWATCHED)
+
+
+def _is_watched(current: Session) -> bool:
+    """Whether loaders are measured: until the window is over, and before the loop, for its first pass begins there."""
+    return current.source is None or current.phase not in _UNWATCHED

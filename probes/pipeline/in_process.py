@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ..facts.loader_work import LoaderWork, of_threads
+from ..facts.loader_work import HERE, LoaderWork, of_threads, ready_ns
 from ..stacks.sampling import StackSampler
 from .contents import Lengths, bytes_of
 from .files_read import ReadCounters
@@ -36,14 +36,14 @@ class StageTimes:
 
     def run(self, call: Callable[[], Any]) -> Any:
         """The result of `call`, whose time is counted."""
-        process, cpu, queued = time.process_time_ns(), time.thread_time_ns(), queued_ns()
+        process, cpu, queued = time.process_time_ns(), time.thread_time_ns(), ready_ns(HERE)
         began = time.perf_counter_ns()
         result = call()
         wall_ns = time.perf_counter_ns() - began
         computed_ns = min(time.thread_time_ns() - cpu, wall_ns)  # reading the clocks takes time as well
         self.wall_ns += wall_ns
         self.cpu_ns += computed_ns
-        self.queued_ns += min(queued_ns() - queued, wall_ns - computed_ns)
+        self.queued_ns += min((ready_ns(HERE) or 0) - (queued or 0), wall_ns - computed_ns)
         self.process_cpu_ns += time.process_time_ns() - process
         if len(self.times_ns) < MOST_TIMES:
             self.times_ns.append(wall_ns)
@@ -137,24 +137,14 @@ class InProcess:
     def _load(self) -> None:
         indices = self.source.indices()
         began = time.perf_counter_ns()  # around the CPU clocks, so that no CPU time exceeds it
-        before, process_ns = of_threads(), time.process_time_ns()
+        before, process_ns, ready = of_threads(), time.process_time_ns(), ready_ns(HERE)
         samples = self.fetch.run(lambda: self.source.fetch(indices))
         batch = self.batch = self.collate.run(lambda: self.source.collate(samples))
         after, spent = of_threads(), time.process_time_ns() - process_ns
-        self.work.add(time.perf_counter_ns() - began, before, after, threading.get_ident(), spent)
+        ready_now = ready_ns(HERE)
+        ready_meanwhile = None if ready is None or ready_now is None else ready_now - ready
+        self.work.add(time.perf_counter_ns() - began, before, after, threading.get_ident(), spent, ready_meanwhile)
         count = len(samples) if self.source.batched else 1
         self.fetch.size(samples, count)
         self.collate.size(batch, count)
         self.lengths.note(samples, batch)
-
-
-# Time for which the calling thread was ready to run and had no core.
-
-
-def queued_ns() -> int:
-    """Nanoseconds for which this thread was ready to run and had no core; 0 if the kernel does not count them."""
-    try:
-        with open("/proc/thread-self/schedstat", encoding="ascii") as file:
-            return int(file.read().split()[1])
-    except (OSError, ValueError, IndexError):
-        return 0

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..apply.recorded import Refusals
+from ..apply.samples import times_repeated
 from ..config import rank_and_world_size
 from ..facts.model import module_of
 from ..guard import guarded, quietly, say
@@ -28,7 +29,7 @@ refusals = Refusals()
 _asked: LoadingRequest | None = None
 _owner = 0
 _measuring = False
-_passed_over: list[dict[str, str]] = []
+_passed_over: list[dict[str, Any]] = []
 _last: Any = None
 _order: list[int] = []
 _alive: list[Any] = []  # a freed loader could pass its id to another
@@ -132,7 +133,9 @@ def _pass_over(number: int, loader: Any, because: str) -> None:
     asked = _asked
     if len(_passed_over) < MOST_PASSED_OVER:
         dataset = type(own_attribute(loader, "dataset")).__name__
-        _passed_over.append({"number": str(number), "dataset": dataset, "because": because})
+        times = quietly(lambda: times_repeated(loader))
+        told = {"number": str(number), "dataset": dataset, "because": because, "times_repeated": times or 1}
+        _passed_over.append(told)
         quietly(lambda: asked.write(PASSED_OVER, {"loaders": _passed_over}))
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..apply.recorded import Refusals
+from ..apply.samples import times_repeated
 from ..config import rank_and_world_size
 from ..facts.job_objects import LOADER
 from ..guard import described, guarded, quietly, say
@@ -97,6 +98,8 @@ def _answer(asked: LoadingRequest, loaded: InProcess, loop: str, batches_per_ste
         **measured,
         "lengths": loaded.lengths.facts(),
         "restarts": restarts,
+        "pass_batches": loaded.source.pass_batches,
+        "times_repeated": quietly(lambda: times_repeated(loaded.source.loader)) or 1,
         "seconds": time.perf_counter() - began,
     }
 

@@ -19,13 +19,15 @@ class BatchSource:
         is_iterable: whether the dataset gives samples in its own order.
         batched: whether samples are collated; else each item of the dataset is taken as it is.
         restarts: how often the samples began anew.
+        pass_batches: batches of a pass, known when the first has ended; None for an iterable dataset.
     """
 
     def __init__(self, loader: Any) -> None:
         self.loader, self.dataset = loader, loader.dataset
         self.is_iterable = hasattr(type(self.dataset), "__iter__") and loader._dataset_kind == 1
         self.batched = bool(loader._auto_collation)
-        self.restarts = 0
+        self.restarts = self._given = 0
+        self.pass_batches: int | None = None
         self._collate = loader.collate_fn
         self._order: Any = None
         self._samples: Any = None
@@ -66,8 +68,12 @@ class BatchSource:
         if self._order is None:
             self._order = iter(self.loader._index_sampler)
         try:
-            return next(self._order)
+            indices = next(self._order)
+            self._given += 1
+            return indices
         except StopIteration:
+            if not (self.restarts or self.is_iterable):
+                self.pass_batches = self._given
             self.restarts += 1
             self._order = iter(self.loader._index_sampler)
             return next(self._order)

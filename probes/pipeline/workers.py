@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from ..facts.loader_work import cpu_of, workers_of
+from ..facts.loader_work import cores_of, cpu_of, workers_of
 from ..guard import quietly
 from .contents import Lengths
 from .source import BatchSource
@@ -80,7 +80,8 @@ def _steady(iterator: Any, workers: int, seconds: float, lengths: Lengths | None
     used = [after[key] - cpu[key] for key in cpu.keys() & after.keys()]
     elapsed_ns = time.perf_counter_ns() - began
     busy = sum(used) / elapsed_ns / workers if len(used) == workers else None
-    return {"batches": counted, "wall_ns": wall_ns, "cpu_share": busy}
+    cores = cores_of(workers_of(iterator).values())
+    return {"batches": counted, "wall_ns": wall_ns, "cpu_share": busy, "cores": cores}
 
 
 def _round(iterator: Any, workers: int, lengths: Lengths | None) -> bool:

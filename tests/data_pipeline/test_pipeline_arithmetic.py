@@ -63,7 +63,7 @@ def test_cpu_time_over_wall_time_says_what_bounds_a_stage(busy: float, bound: st
 def test_a_wait_for_a_core_is_no_wait_for_a_disk() -> None:
     said = report_of(made(fetch=spent(50, [100.0] * 5, 0.3, queued_ns=350 * MS)), LoaderQuestion())
 
-    assert stage(said, "dataset").bound == "cpu"
+    assert stage(said, "dataset").bound == "core"
     assert said.notes[0].startswith("the host is busy: for 69 % of the time")
 
 

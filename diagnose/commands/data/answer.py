@@ -10,7 +10,7 @@ from diagnose.diagnosis.terms import Estimate
 StageName = Literal[
     "storage, cold", "storage, warm", "dataset", "collate", "hand-over", "pinning", "copy to the device"
 ]
-Bound = Literal["cpu", "io", "both", "gil", ""]
+Bound = Literal["cpu", "core", "io", "both", "gil", ""]
 LockHeld = Literal["held", "partly", "free", "unknown"]
 PaddingKind = Literal["static", "dynamic", "none", "unknown"]
 PaddingPlace = Literal["dataset", "collate function", ""]
@@ -62,7 +62,8 @@ class WorkersNeeded(msgspec.Struct, frozen=True, kw_only=True):
     """The workers that keep up with a step, between perfect sharing and workers that hinder each other.
 
     `room` is how many the rank's cores feed during training. `feeds` are the steps that other numbers keep up with.
-    `because` is why the number is not known, `refused` why this input must not use any workers.
+    `because` is why the number is not known, `refused` why this input must not use any workers. `first` says what to do
+    about the workers of the job before their number is changed.
     """
 
     step_ms: float | None = None
@@ -74,6 +75,7 @@ class WorkersNeeded(msgspec.Struct, frozen=True, kw_only=True):
     feeds: tuple["Feeds", ...] = ()
     because: str = ""
     refused: str = ""
+    first: str = ""
 
 
 class Feeds(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,7 +17,8 @@ from diagnose.cli.forms import json_option
 from diagnose.cli.giving import Forms, give
 from diagnose.cli.numbers import POSITIVE, Number
 from diagnose.commands.data.judge import report_of
-from diagnose.commands.data.measured import decoded, passed_over
+from diagnose.commands.data.measured import LoaderLeft, decoded, passed_over
+from diagnose.commands.data.passes import repeated
 from diagnose.commands.data.question import LoaderQuestion
 from diagnose.commands.data.text import render
 from diagnose.diagnosis.reading import diagnosis_in
@@ -153,7 +154,7 @@ def _nothing_measured(folder: Path, asked: LoadingRequest) -> UserError:
     seen = passed_over(folder / PASSED_OVER)
     if seen.empty:
         return UserError(what, why=f"the training DataLoader has no batch: {printable(seen.empty)}")
-    listed = "; ".join(f"{each.number} ({printable(each.dataset)}): {each.because}" for each in seen.loaders)
+    listed = "; ".join(map(_left, seen.loaders))
     if asked.loader is not None:
         return UserError(what, why=f"the script iterated no {asked.loader}. DataLoader", do="name a smaller --loader")
     if seen.trains:
@@ -163,6 +164,12 @@ def _nothing_measured(folder: Path, asked: LoadingRequest) -> UserError:
     return UserError(
         what, why=f"no training loop began; DataLoaders that were iterated: {listed}", do="pass --loader N"
     )
+
+
+def _left(loader: LoaderLeft) -> str:
+    """Why a loader was not measured, and that its workers repeat samples, which is known without measuring."""
+    again = repeated(loader.times_repeated)
+    return f"{loader.number} ({printable(loader.dataset)}): {loader.because}{f'; {again}' if again else ''}"
 
 
 # The step that a loader has to keep up with, of a run that was diagnosed.

@@ -14,6 +14,7 @@ from diagnose.commands.data.answer import (
 )
 from diagnose.commands.data.measured import LoadingMeasurement, Rounds, ThreadTimes
 from diagnose.commands.data.padding import GROUPING, padding_of
+from diagnose.commands.data.passes import do_first, no_workers, repeated
 from diagnose.commands.data.question import LoaderQuestion
 from diagnose.commands.data.stages import smallest_of, stages_of
 from diagnose.diagnosis.estimates import number
@@ -53,20 +54,19 @@ def report_of(measured: LoadingMeasurement, question: LoaderQuestion) -> Pipelin
         lock_because=lock_because,
         queued_share=_queued_share(measured),
         loader=rates,
-        workers=_workers(needed(measured, question, dataset), standing),
+        workers=_workers(measured, needed(measured, question, dataset), standing),
         padding=_groupable(padding_of(measured), standing),
         notes=tuple(_notes(measured)),
     )
 
 
-def _workers(workers: WorkersNeeded, standing: Standing) -> WorkersNeeded:
-    """The workers that a step needs; no number if the job refuses them."""
-    refused = standing.against_setting("dataloader_num_workers")
-    return (
-        WorkersNeeded(room=workers.room, batches_per_step=workers.batches_per_step, refused=refused)
-        if refused
-        else workers
-    )
+def _workers(measured: LoadingMeasurement, workers: WorkersNeeded, standing: Standing) -> WorkersNeeded:
+    """The workers that a step needs; no number if the job refuses them, or if they cost a pass more than they hide."""
+    refused = repeated(measured.times_repeated) or standing.against_setting("dataloader_num_workers")
+    refused = refused or no_workers(measured)
+    if refused:
+        return WorkersNeeded(room=workers.room, batches_per_step=workers.batches_per_step, refused=refused)
+    return replace(workers, first=do_first(measured))
 
 
 def _groupable(padding: Padding, standing: Standing) -> Padding:
@@ -166,6 +166,8 @@ def needed(measured: LoadingMeasurement, question: LoaderQuestion, dataset: Stag
     batch_s = _batch_s(measured)
     cores = measured.cores.per_rank
     room = None if cores is None else workers_fed(cores, dataset.busy_share, waits=dataset.bound == "io")
+    if room is not None and dataset.bound != "io" and (least := _least_cores(measured)) is not None:
+        room = min(room, least)
     per_step = question.batches_per_step or measured.batches_per_step or 1
     if batch_s is None:
         return WorkersNeeded(room=room, batches_per_step=per_step, because="no batch was timed")
@@ -188,6 +190,11 @@ def needed(measured: LoadingMeasurement, question: LoaderQuestion, dataset: Stag
         room=room,
         feeds=feeds,
     )
+
+
+def _least_cores(measured: LoadingMeasurement) -> int | None:
+    """Cores that all workers of a loader may use together; None if it was not read."""
+    return min((each.cores for each in measured.workers if each.cores and each.workers > 1), default=None)
 
 
 def _batch_s(measured: LoadingMeasurement) -> float | None:

@@ -66,7 +66,10 @@ class Stacks(msgspec.Struct, frozen=True):
 
 
 class Rounds(msgspec.Struct, frozen=True):
-    """Steady batches of so many workers; `because` if there are none. `first_s`: until the first batch came."""
+    """Steady batches of so many workers; `because` if there are none. `first_s`: until the first batch came.
+
+    `cores` are those on which the workers may run, all of them together.
+    """
 
     workers: Count
     because: str = ""
@@ -75,6 +78,7 @@ class Rounds(msgspec.Struct, frozen=True):
     batches: Count = 0
     wall_ns: Count = 0
     cpu_share: Amount | None = None
+    cores: Count | None = None
 
     @property
     def samples_per_s(self) -> float | None:
@@ -203,6 +207,8 @@ class LoadingMeasurement(msgspec.Struct, frozen=True):
     restarts: Count
     seconds: Amount
     batches_per_step: Count | None = None
+    pass_batches: Count | None = None
+    times_repeated: Count = 1
     refuses: tuple[dict[str, str | bool | None], ...] = ()
 
 
@@ -212,6 +218,7 @@ class LoaderLeft(msgspec.Struct, frozen=True):
     number: str
     dataset: str
     because: str
+    times_repeated: Count = 1
 
 
 class PassedOver(msgspec.Struct, frozen=True):

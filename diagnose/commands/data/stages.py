@@ -6,7 +6,7 @@ from math import inf, sqrt
 
 from diagnose.commands.data.answer import Bound, FunctionShare, Stage
 from diagnose.commands.data.measured import LoadingMeasurement, Moved, StageStacks, StageTime
-from diagnose.metrics.data.loader_work import bound_by, take_turns
+from diagnose.metrics.data.loader_work import WORDS, LoadingTime, take_turns, what_bounds
 
 WAITS_FOR_FILES = 2.0  # times the rate of the dataset at most, so that reading its files is what it waits for
 MOST_OF_IT = 0.2  # of the samples of a stage, from which on a kind of work names it
@@ -48,16 +48,16 @@ def smallest_of(stages: tuple[Stage, ...], workers: int) -> tuple[Stage | None, 
 
 
 def _because(stage: Stage) -> str:
+    """What bounds a stage, in the words of all reports."""
     share = "" if stage.busy_share is None else f"{100 * stage.busy_share:.0f} % of its time"
     if stage.bound == "cpu":
-        return f"it is CPU-bound: it computes for {share}"
+        return f"it is CPU-bound: it {WORDS['cpu']} for {share}"
+    if stage.bound == "core":
+        return f"it is short of cores: it has work for {share}, and {WORDS['core']} for most of that"
     if stage.bound == "io":
-        return f"it is IO-bound: it computes for {share} and waits for disk, network, a lock or a timer for the rest"
-    if stage.bound == "both":
-        return f"it computes for {share} and waits for the rest"
-    if stage.bound == "gil":
-        return "it is GIL-bound: its threads take turns in one interpreter"
-    return ""
+        return f"it is IO-bound: it computes for {share} and {WORDS['io']} for the rest"
+    named = "it is GIL-bound: " if stage.bound == "gil" else ""
+    return f"{named}it {WORDS[stage.bound]}" if stage.bound else ""
 
 
 def _in_process(
@@ -74,7 +74,7 @@ def _in_process(
         processes=at_once,
         in_job_samples_per_s=None if rate is None else rate * _at_once(at_once, busy, measured),
         busy_share=busy,
-        bound=_bound(name, busy, measured),
+        bound=_bound(name, time, measured),
         functions=_functions(stacks),
     )
 
@@ -93,15 +93,17 @@ def _busy(time: StageTime) -> float | None:
     return min(together / time.wall_ns, 1.0)
 
 
-def _bound(name: str, busy: float | None, measured: LoadingMeasurement) -> Bound:
-    if busy is None:
+def _bound(name: str, time: StageTime, measured: LoadingMeasurement) -> Bound:
+    if not time.wall_ns:
         return ""
     loading = measured.loading
     if name == "dataset" and loading.wall_ns and loading.together_cpu_ns is not None:
         share, fetching = loading.together_cpu_ns / loading.wall_ns, (loading.cpu_ns or 0) / loading.wall_ns
         if take_turns(share, fetching, loading.busy or 0.0):
             return "gil"
-    return bound_by(busy)  # type: ignore[return-value]
+    together = time.process_cpu_ns / time.wall_ns
+    shares = LoadingTime(time.cpu_ns / time.wall_ns, time.queued_ns / time.wall_ns, min(together, 1.0), together)
+    return what_bounds(shares) or ""
 
 
 def _spread(time: StageTime) -> float | None:

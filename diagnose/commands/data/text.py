@@ -119,7 +119,7 @@ def _rate(rate: LoaderRate) -> str:
 
 def _workers(needed: WorkersNeeded) -> list[str]:
     room = "" if needed.room is None else f"the cores of the rank feed {needed.room} beside training"
-    lines = []
+    lines = [f"first: {plain(needed.first)}"] if needed.first else []
     if needed.refused:
         return [f"none: {plain(needed.refused)}"]
     if needed.least is not None and needed.most is not None and needed.step_ms is not None:

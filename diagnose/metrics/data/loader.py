@@ -14,6 +14,12 @@ def loader_worker_count(m: Measured) -> Value:
     return m.recorded(m.record.number("dataloader.num_workers"))
 
 
+@metric("count", needs_gpu=False)
+def samples_repeated(m: Measured) -> Value:
+    """How often an epoch gives each sample: more than once where workers of an IterableDataset share none of it out."""
+    return m.recorded(m.record.number("dataloader.times_repeated"))
+
+
 @metric("flag", needs_gpu=False)
 def pinned_memory(m: Measured) -> Value:
     """Whether the DataLoader pins its batches."""

@@ -8,7 +8,8 @@ from diagnose.attribution.causes import HOST_WORK
 from diagnose.facts import STEP, Unknown, Value, nothing_helps
 from diagnose.metrics.data.cores import cores_per_rank
 from diagnose.metrics.data.loader import loader_worker_count
-from diagnose.metrics.data.loader_work import loader_bound, loader_cpu_share
+from diagnose.metrics.data.loader_passes import usual_wait_ns, worker_batch_cpu_ns, workers_cost_more
+from diagnose.metrics.data.loader_work import cores_of_workers, loader_bound, loader_cpu_share
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 from diagnose.trace.record import unprofiled_ns
@@ -30,14 +31,15 @@ NO_WAIT = Unknown("the step does not wait for data", nothing_helps("there is no 
 @metric("count", needs_gpu=False)
 def loader_worker_room(m: Measured) -> Value:
     """DataLoader workers that the cores of one rank can feed, with one core left for training: each takes the measured
-    share of a core, or a whole one if that is not known.
+    share of a core, or a whole one if that is not known; no more than the cores that workers may use if they compute.
     """
-    cores, share = cores_per_rank(m), loader_cpu_share(m)
+    cores, share, bound = cores_per_rank(m), loader_cpu_share(m), loader_bound(m)
     if isinstance(cores, Unknown):
         return cores
-    if isinstance(share, Unknown) or loader_bound(m) == "gil":
-        return workers_fed(float(cores))
-    return workers_fed(float(cores), float(share), waits=loader_bound(m) == "io")
+    if isinstance(share, Unknown) or bound in ("gil", "core"):
+        return min(workers_fed(float(cores)), floor(cores_of_workers(m) or 0))
+    fed = workers_fed(float(cores), float(share), waits=bound == "io")
+    return fed if bound == "io" else min(fed, _shared_by(cores_of_workers(m) or float(cores), float(share)))
 
 
 def workers_fed(cores: float, share: float | None = None, waits: bool = False) -> int:
@@ -54,12 +56,21 @@ def workers_fed(cores: float, share: float | None = None, waits: bool = False) -
     return floor(spare / min(max(share, LEAST_CPU_SHARE), max(cores, 1.0)) + NEARLY_A_WORKER)
 
 
+def _shared_by(cores: float, share: float) -> int:
+    """Workers that so many cores feed, none of them left for training."""
+    return floor(cores / min(max(share, LEAST_CPU_SHARE), max(cores, 1.0)) + NEARLY_A_WORKER)
+
+
 @metric("count", needs_gpu=False)
 def advised_loader_workers(m: Measured) -> Value:
-    """DataLoader workers that have a batch ready twice as fast as steps take it, as far as there is room for them."""
+    """DataLoader workers that have a batch ready twice as fast as steps take it, as far as there is room for them; as
+    many as run where more would cost more than they hide.
+    """
     wait, room, running = m.share("data-wait"), loader_worker_room(m), _running(m)
     if not wait:
         return NO_WAIT
+    if workers_cost_more(m) is True:
+        return running
     most = max(MOST_WORKERS, MOST_GROWTH * running)
     wanted = min(most, ceil(2 * max(running, 1) / max(0.05, 1 - wait)))
     return wanted if isinstance(room, Unknown) else min(wanted, round(float(room)))
@@ -97,13 +108,19 @@ def _left(m: Measured, without_room: float, worst: bool) -> Value:
         return 0.0
     workers = 1.0 if unsized else float(advised)  # any host has a second core
     if workers <= running:
-        return without_room
+        return _in_process(m, worst) if running and workers_cost_more(m) is True else without_room
     if not worst:
         return min(max(max(wait, running) / workers - (1 - wait), 0.0) / wait, 1.0)
     waits = _share_without_profiler(m, wait)
     host = m.share(*HOST_WORK) * (1 - waits) / (1 - wait) if wait < 1 else 0.0
     batch, rest = max(waits, running) / (workers * _least_efficiency(m, workers)), 1 - waits
     return min(max(batch - rest - (_slower_host(m, workers) - 1) * host, 0.0) / waits, 1.0)
+
+
+def _in_process(m: Measured, worst: bool) -> float:
+    """The share of the wait that is left if the training process loads what its workers compute; all of it at worst."""
+    made, waited = worker_batch_cpu_ns(m), usual_wait_ns(m)
+    return 1.0 if worst or isinstance(made, Unknown) or not waited else min(float(made) / waited, 1.0)
 
 
 def _share_without_profiler(m: Measured, wait: float) -> float:
@@ -131,7 +148,9 @@ def most_host_time_factor(m: Measured) -> Value:
     the workers use too.
     """
     advised = advised_loader_workers(m)
-    return advised if isinstance(advised, Unknown) else _slower_host(m, float(advised))
+    if isinstance(advised, Unknown):
+        return advised
+    return _slower_host(m, float(advised)) if float(advised) > _running(m) else 1.0
 
 
 @metric("share", STEP, needs_gpu=False)

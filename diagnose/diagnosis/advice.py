@@ -45,7 +45,8 @@ class CodeLine(msgspec.Struct, frozen=True, kw_only=True):
 
     `share` is its time, including its callees, as a part of the total that `of` names. For a late rank it is the time
     spent there beyond the median of the other ranks. `most_in` is the user's function that accounts for more than half
-    of that time, null if that is the function itself.
+    of that time, null if that is the function itself. `calls` is the deepest function of a library or in C that half of
+    the time is in, "" if there is none.
     """
 
     file: str
@@ -54,6 +55,7 @@ class CodeLine(msgspec.Struct, frozen=True, kw_only=True):
     share: float
     of: str
     most_in: CodePlace | None = None
+    calls: str = ""
 
 
 class Patch(msgspec.Struct, frozen=True, kw_only=True):

@@ -105,7 +105,7 @@ class MemoryTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LinesTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The lines of the user's code that a finding names: by what they do, what they call, or one rank's excess.
+    """The lines of the user's code that a finding names: by what they do, what they call, one rank's excess, or the slow phase.
 
     With `if`, they are named only if that holds.
     """
@@ -113,6 +113,7 @@ class LinesTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     doing: tuple[Doing, ...] = ()
     calls: tuple[Text, ...] = ()
     excess: bool = False
+    phase: bool = False
     if_: Text | None = msgspec.field(default=None, name="if")
 
 

@@ -11,10 +11,11 @@ import time
 from types import CodeType
 
 from ..side_thread import SideThread
+from .enough import ENOUGH, SampledSteps
 
 INTERVAL_NS, LONGEST_INTERVAL_NS = 10_000_000, 50_000_000
-ENOUGH = 200
 LONGEST_STEP_NS = 60_000_000_000  # a loop may end unnoticed: no step is sampled for longer
+MOST_TIMED = 20_000
 DEEPEST = 512  # frames, from the innermost on
 _COST = 0.005  # at most this share of the time is spent on looking; who gives way for a look may lose as much again
 _GOLDEN = 0.6180339887498949  # spreads the looks evenly, also over steps that take a multiple of the interval
@@ -33,7 +34,8 @@ class StackSampler:
 
     Attributes:
         steps, samples, wall_ns, cost_ns: of the steps that ended, the last being the CPU time of the sampling.
-        stacks: of those steps.
+        step_ns: nanoseconds of each step from `first_step` on, None for one that was not sampled.
+        by_step: samples of those steps by stack, and by the number of the step.
         codes: each code object in them by its identity, and the name of its module.
         first_step: the number of the first of them.
         why_none: "" while there may be samples.
@@ -41,7 +43,9 @@ class StackSampler:
 
     def __init__(self, thread: int) -> None:
         self.steps = self.samples = self.wall_ns = self.cost_ns = self.first_step = 0
-        self.stacks: Stacks = {}
+        self.by_step: dict[tuple[int, ...], dict[int, int]] = {}
+        self.step_ns: list[int | None] = []
+        self._sampled = SampledSteps()
         self.codes: dict[int, tuple[CodeType, str]] = {}
         self.why_none = ""
         self._thread = thread
@@ -49,6 +53,11 @@ class StackSampler:
         self._pending: Stacks = {}
         self._step_began = self._ended_at = self._cpu_ns = self._booked_ns = 0
         self._beside: SideThread | None = None
+
+    @property
+    def stacks(self) -> Stacks:
+        """Samples by stack."""
+        return {stack: sum(by_step.values()) for stack, by_step in self.by_step.items()}
 
     def start(self) -> None:
         """Sample from now on, at the begin of a step."""
@@ -68,7 +77,7 @@ class StackSampler:
             self.start()
         else:
             self._book(step)
-        if self.samples >= ENOUGH or self._ended_at or self.why_none:
+        if self._sampled.enough(self.samples) or self._ended_at or self.why_none:
             self.stop()
         return self._over
 
@@ -87,13 +96,21 @@ class StackSampler:
         seen, self._pending = self._pending, {}
         now, cpu_ns = self._ended_at or time.perf_counter_ns(), self._cpu_ns
         self.wall_ns += now - self._step_began
+        self._sampled.add(now - self._step_began)
+        self._time(step, now - self._step_began)
         self.cost_ns += cpu_ns - self._booked_ns
         self._step_began, self._booked_ns = now, cpu_ns
-        self.first_step = self.first_step or step
         self.steps += 1
         for stack, samples in list(seen.items()):  # at once: a look may still be adding one
-            self.stacks[stack] = self.stacks.get(stack, 0) + samples
+            self.by_step.setdefault(stack, {})[step] = samples
             self.samples += samples
+
+    def _time(self, step: int, ns: int) -> None:
+        self.first_step = self.first_step or step
+        between = step - self.first_step - len(self.step_ns)
+        if between + len(self.step_ns) < MOST_TIMED:
+            self.step_ns.extend([None] * between)
+            self.step_ns.append(ns)
 
     def _run(self, beside: SideThread) -> None:
         try:
@@ -117,7 +134,8 @@ class StackSampler:
             stack, pending = self._look(), self._pending
             pending[stack] = pending.get(stack, 0) + samples
             self._cpu_ns, now = time.thread_time_ns(), time.perf_counter_ns()
-            interval = min(max(self._cpu_ns / look / _COST, INTERVAL_NS), LONGEST_INTERVAL_NS)
+            least = INTERVAL_NS if self.samples < ENOUGH else LONGEST_INTERVAL_NS
+            interval = min(max(self._cpu_ns / look / _COST, least), LONGEST_INTERVAL_NS)
 
     def look(self) -> tuple[int, ...]:
         """The current stack, innermost first: for each frame its code's identity and its position."""

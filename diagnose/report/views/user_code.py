@@ -55,8 +55,9 @@ def user_code_view(diagnosis: Diagnosis) -> UserCodeView | None:
 
 
 def _view(row: UserFunction) -> FunctionView:
-    place = placed(row.function, row.file, row.line)
-    in_file = placed(row.function, PurePosixPath(row.file).name, row.line)
+    inner = f", in {plain(row.calls)}" if row.calls else ""
+    place = placed(row.function, row.file, row.line) + inner
+    in_file = placed(row.function, PurePosixPath(row.file).name, row.line) + inner
     return FunctionView(row, place, in_file, spoken(row.share, "share"), spoken(row.total_share, "share"))
 
 
@@ -72,13 +73,16 @@ def where_line(where: Sequence[CodeLine]) -> str:
         return ""
     first, *others = ((placed(line.function, line.file, line.line), spoken(line.share, "share")) for line in where)
     told = [f"{first[0]} takes {first[1]}", *(f"{place} {share}" for place, share in others)]
-    inside = "; ".join(_inside(line) for line in where if line.most_in)
+    inside = "; ".join(filter(None, map(_inside, where)))
     return "; ".join(filter(None, (f"{', '.join(told)} of {plain(where[0].of)}", inside)))
 
 
 def _inside(line: CodeLine) -> str:
     deeper = line.most_in
-    return plain(f"most of {line.function} in {placed(deeper.function, deeper.file, deeper.line)}") if deeper else ""
+    at = filter(None, (deeper and placed(deeper.function, deeper.file, deeper.line), line.calls and plain(line.calls)))
+    inner = ", there ".join(at)
+    of = f"line {line.line}" if line.function == OUTSIDE else line.function
+    return f"most of {plain(of)} in {inner}" if inner else ""
 
 
 def no_line(finding: Finding) -> str:

@@ -13,8 +13,8 @@ class UserFunction(msgspec.Struct, frozen=True, kw_only=True):
     """A function of the user's code, and the line of it that most of its time goes to.
 
     `share` is the time at its own lines, with what they call in libraries and in C; `total_share` adds what it calls of
-    the user's own. `doing` is what most of that is for: "collecting" is Python's garbage collector, "loop" the loop of a
-    training library and torch's own code around the model, "step" all that is none of the others. `calls` is the
+    the user's own. `doing` is what most of that is for: "collecting" is Python's garbage collector, "loop" the loop of
+    a training library and torch's own code around the model, "step" all that is none of the others. `calls` is the
     deepest function of a library or in C that most of the time at its own lines is in, "" if there is none.
     """
 

@@ -19,14 +19,14 @@ from diagnose.metrics.known_device import device_of
 from diagnose.metrics.lines.recorded import recorded
 from diagnose.metrics.lines.sampled import sampled
 from diagnose.metrics.lines.user_code import ThreadWork
-from diagnose.series.phase import NONE as NO_PHASE
-from diagnose.series.phase import SlowPhase, slow_phase
 from diagnose.metrics.settings import Settings
 from diagnose.metrics.unknowns import CAPTURE_FAILED, NO_GPU, NO_RECORD, NOT_RECORDED, UNKNOWN_DEVICE
 from diagnose.ranks import JobView
 from diagnose.ranks.collectives.messages import Messages, messages_of
 from diagnose.roofline import Roofline, roofline_of
 from diagnose.roofline.flops import CountedFlops, count
+from diagnose.series.phase import NONE as NO_PHASE
+from diagnose.series.phase import SlowPhase, slow_phase
 from diagnose.timeline import Timeline
 from diagnose.timeline.derived import Derived
 from diagnose.trace.distortion import overhead_of

@@ -25,6 +25,7 @@ from diagnose.predict.replay import (
     host_speeds_for,
     likely_host_speeds_for,
 )
+from diagnose.predict.usual_steps import over_run, told
 from diagnose.rule import Rule
 from diagnose.rule.remedy import Case
 from diagnose.trace.distortion import distorted_by
@@ -146,24 +147,9 @@ class Predictor:
             return False
         return workers.value == "some" and float(wait.value) > WAITS_FOR_WORKERS
 
-    @cached_property
-    def _of_run(self) -> float:
-        """The part of the run that the steps are whose gain is predicted: all but what a slow phase takes beyond."""
-        return 1.0 - (self._share("slow_phase_run_share") or 0.0)
-
+    @over_run
     def predict(self, rule: Rule, after: Sequence[Rule] = ()) -> Speedup | None:
-        """[low, high] of the speed by the remedy when those of `after` are in place; None if unknown.
-
-        That is the step's speed. In a run of which a slow phase takes a part, it is the run's.
-        """
-        gain = self._predicted(rule, after)
-        if gain is None or rule.remedy is None or rule.remedy.over == "run" or self._of_run == 1:
-            return gain
-        low, high = (None if one is None else 1 / (1 - self._of_run + self._of_run / max(one, 1e-3)) for one in gain)
-        return (1.0 if low is None else low), high
-
-    def _predicted(self, rule: Rule, after: Sequence[Rule]) -> Speedup | None:
-        """[low, high] of the step's speed by the remedy when those of `after` are in place; None if unknown.
+        """[low, high] of the speed of step or run by the remedy when those of `after` are in place; None if unknown.
 
         The change cures all of `cured(rule)`. Low saves at most the time that the breakdown attributes to what the
         change touches, and is below 1 if the step is slower in the worst case. High is the best case, None if a fact
@@ -236,10 +222,7 @@ class Predictor:
         each = [remedy.assumes for remedy in remedies]
         if any(remedy.host or remedy.launches for remedy in remedies) and not self._is_calibrated:
             each.append(PROFILED_HOST)
-        if self._of_run < 1 and rule.remedy is not None and rule.remedy.over == "step":
-            share = spoken(self._of_run, "share")
-            each.append(f"the gain is of the whole run, of which these steps without the slow phase are {share}")
-        each.append(self.withheld(rule))
+        each += [told(rule.remedy, self.facts), self.withheld(rule)]
         if (saving := self.saving(rule)) and saving.hidden > REPLAY_ERROR:
             booked, hidden = spoken(saving.booked, "share"), spoken(saving.hidden, "share")
             each.append(

@@ -84,6 +84,7 @@ _USER_CODE: Fields = {
     "own_share": ("share", float),
     "share_with_calls": ("total_share", float),
     "doing": ("doing", str),
+    "calls": ("calls", str),
 }
 _RANGES: Fields = {
     "range": ("name", str),

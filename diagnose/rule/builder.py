@@ -100,7 +100,9 @@ class _Builder(msgspec.Struct, frozen=True):
 
     def lines(self, table: LinesTable) -> Lines:
         if not (table.doing or table.calls or table.excess or table.phase):
-            raise RuleError("the lines are not chosen", where=f"{self.path}: lines", do="add doing, calls, excess or phase")
+            raise RuleError(
+                "the lines are not chosen", where=f"{self.path}: lines", do="add doing, calls, excess or phase"
+            )
         for name in table.calls:
             if not name.isidentifier():
                 raise RuleError(f"'{name}' is no name of a function", where=f"{self.path}: lines.calls")

@@ -37,9 +37,13 @@ class Lines(msgspec.Struct, frozen=True):
     def told(self) -> str:
         """A description of these lines."""
         doing, calls = (" or ".join(sorted(names)) for names in (self.doing, self.calls))
-        parts = (doing and f"of {doing}", calls and f"that call {calls}", self.excess and "beyond the other ranks", self.phase and "of the slow steps")
+        parts = (doing and f"of {doing}", calls and f"that call {calls}", *self._of)
         text = " ".join(part for part in parts if part)
         return f"lines {text}, where {self.holds.text}" if self.holds else f"lines {text}"
+
+    @property
+    def _of(self) -> tuple[str, str]:
+        return "beyond the other ranks" if self.excess else "", "of the slow steps" if self.phase else ""
 
     @property
     def of_loading(self) -> bool:

@@ -50,8 +50,9 @@ class SlowPhase(msgspec.Struct, frozen=True, dict=True):
         return frozenset(self.number[self.slow].tolist())
 
     def holds(self, step: int) -> bool:
-        """Whether the step is one of them, timed or not."""
-        return (step - int(self.number[self.slow[0]])) % self.every == 0
+        """Whether the step is one of them, timed or not, by the commonest place in the period."""
+        places, count = np.unique(self.number[self.slow] % self.every, return_counts=True)
+        return step % self.every == int(places[np.argmax(count)])
 
     @property
     def slow_ns(self) -> float:

@@ -1,14 +1,16 @@
-"""When the samples of a stack are enough: many, and of several slow steps where a few steps take most of the time."""
+"""When the samples of a stack are enough: many, and of several slow steps where a few steps take much of the time."""
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect_right, insort
+from math import log
 
 ENOUGH = 200
-SLOW_STEPS = 5  # as many make a period known, however far they are apart
 SLOW, SLOW_SHARE = 2.0, 0.2  # times the median step; the share of the time from which slow steps matter
+MOST_OFTEN = 0.25  # of the steps: what comes as often is no phase
+BY_CHANCE = 1e-5  # at most: the slow steps that come at one distance
 LONGEST_NS = 60_000_000_000  # for the slow steps of a run that has them seldom
-_REMEMBERED = 4096
+_REMEMBERED = 20_000
 
 
 class SampledSteps:
@@ -28,11 +30,15 @@ class SampledSteps:
         """Whether so many samples of these steps show what takes the time of the run."""
         if samples < ENOUGH:
             return False
-        slow = self._slow()
-        waits_for_more = 0 < len(slow) < SLOW_STEPS and sum(slow) > SLOW_SHARE * self._wall_ns
-        return not waits_for_more or self._wall_ns > LONGEST_NS
+        return self._wall_ns > LONGEST_NS or not self._has_slow_steps_of_unknown_period()
 
-    def _slow(self) -> list[int]:
+    def _has_slow_steps_of_unknown_period(self) -> bool:
+        """Whether slow steps matter, and are too few to tell that they come at one distance, within a step, from
+        chance.
+        """
         ordered = self._ordered
-        limit = SLOW * ordered[len(ordered) // 2] if len(ordered) > 2 else float("inf")
-        return [ns for ns in reversed(ordered[-SLOW_STEPS:]) if ns > limit]
+        slow = ordered[bisect_right(ordered, SLOW * ordered[len(ordered) // 2]) :]
+        often = len(slow) / len(ordered)
+        if sum(slow) < SLOW_SHARE * self._wall_ns or often > MOST_OFTEN:
+            return False
+        return len(slow) < 2 + log(BY_CHANCE) / log(3 * often)

@@ -16,8 +16,9 @@ from .enough import ENOUGH, SampledSteps
 INTERVAL_NS, LONGEST_INTERVAL_NS = 10_000_000, 50_000_000
 LONGEST_STEP_NS = 60_000_000_000  # a loop may end unnoticed: no step is sampled for longer
 MOST_TIMED = 20_000
+SWITCH_S = 0.0002  # a thread that wants the interpreter waits no longer for Python code
 DEEPEST = 512  # frames, from the innermost on
-_COST = 0.005  # at most this share of the time is spent on looking; who gives way for a look may lose as much again
+_COST = 0.01  # at most this share of the time is spent on looking; who gives way for a look may lose as much again
 _GOLDEN = 0.6180339887498949  # spreads the looks evenly, also over steps that take a multiple of the interval
 
 Stacks = dict[tuple[int, ...], int]
@@ -29,8 +30,9 @@ class StackSampler:
 
     A sample stands for an interval, whose length grows with the cost of a look: sampling never takes more than a share
     of the time. A look that had to wait, for a function in C that keeps the interpreter to itself, counts as many as
-    passed meanwhile. Code in Python that keeps it for less than the switch interval (5 ms) is found at the point where
-    it gives it up. Nothing is raised; `why_none` is why there are no samples.
+    passed meanwhile. Code in Python that keeps it for less than the switch interval is found at the point where it
+    gives it up, a call of torch: so this interval is short while stacks are sampled, and the job's again afterwards.
+    Nothing is raised; `why_none` is why there are no samples.
 
     Attributes:
         steps, samples, wall_ns, cost_ns: of the steps that ended, the last being the CPU time of the sampling.
@@ -53,6 +55,7 @@ class StackSampler:
         self._pending: Stacks = {}
         self._step_began = self._ended_at = self._cpu_ns = self._booked_ns = 0
         self._beside: SideThread | None = None
+        self._jobs_switch_s = SWITCH_S
 
     @property
     def stacks(self) -> Stacks:
@@ -70,6 +73,9 @@ class StackSampler:
             self._beside = SideThread(self._run)
         except RuntimeError:
             self.why_none = "no thread could be started"
+            return
+        self._jobs_switch_s = sys.getswitchinterval()
+        sys.setswitchinterval(min(SWITCH_S, self._jobs_switch_s))
 
     def step_ended(self, step: int) -> bool:
         """End the job's step `step`, which counts if it was sampled from its begin; whether there are enough."""
@@ -86,6 +92,10 @@ class StackSampler:
         beside, self._beside = self._beside, None
         if beside is not None:
             beside.stop(within_s=1)
+            if (
+                abs(sys.getswitchinterval() - SWITCH_S) < 1e-6
+            ):  # else the job has set it meanwhile, or has a shorter one
+                sys.setswitchinterval(self._jobs_switch_s)
 
     def stop(self) -> None:
         """Stop sampling."""

@@ -6,12 +6,15 @@ from diagnose.facts import Unknown, Value
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 from diagnose.metrics.run.cadence import RUN
+from diagnose.metrics.unknowns import NO_RECORD
 from diagnose.series.phase import NONE, SlowPhase
 
 
-def phase_or_none(m: Measured) -> SlowPhase | None | Unknown:
+def phase_or_none(m: Measured) -> SlowPhase | Unknown | None:
     """The phase, None where the run's step times show none, Unknown where they are unknown."""
     found = m.slow_phase
+    if isinstance(found, Unknown) and not m.record:
+        return NO_RECORD
     return None if found is NONE else found
 
 

@@ -10,17 +10,22 @@ from diagnose.facts import spoken
 from diagnose.report.views.plain import plain
 
 WORTH_TELLING = 0.0005
+WORTH_A_CALL = 0.05
 OUTSIDE = "<module>"  # how Python calls the code outside of functions
 
 
 class FunctionView(msgspec.Struct, frozen=True):
-    """One function as shown; `row` keeps the numbers that columns are sorted by, `in_file` leaves out the folders."""
+    """One function as shown; `row` keeps the numbers that columns are sorted by, `in_file` leaves out the folders.
+
+    `calls` is where most of its own time is, if that is worth a line.
+    """
 
     row: UserFunction
     place: str
     in_file: str
     share: str
     total: str
+    calls: str
 
 
 class UserCodeView(msgspec.Struct, frozen=True):
@@ -55,10 +60,10 @@ def user_code_view(diagnosis: Diagnosis) -> UserCodeView | None:
 
 
 def _view(row: UserFunction) -> FunctionView:
-    inner = f", in {plain(row.calls)}" if row.calls else ""
-    place = placed(row.function, row.file, row.line) + inner
-    in_file = placed(row.function, PurePosixPath(row.file).name, row.line) + inner
-    return FunctionView(row, place, in_file, spoken(row.share, "share"), spoken(row.total_share, "share"))
+    place = placed(row.function, row.file, row.line)
+    in_file = placed(row.function, PurePosixPath(row.file).name, row.line)
+    calls = f"in {plain(row.calls)}" if row.calls and row.share >= WORTH_A_CALL else ""
+    return FunctionView(row, place, in_file, spoken(row.share, "share"), spoken(row.total_share, "share"), calls)
 
 
 def placed(function: str, file: str, line: int) -> str:
@@ -79,8 +84,8 @@ def where_line(where: Sequence[CodeLine]) -> str:
 
 def _inside(line: CodeLine) -> str:
     deeper = line.most_in
-    at = filter(None, (deeper and placed(deeper.function, deeper.file, deeper.line), line.calls and plain(line.calls)))
-    inner = ", there ".join(at)
+    at = placed(deeper.function, deeper.file, deeper.line) if deeper else ""
+    inner = ", there ".join(filter(None, (at, plain(line.calls))))
     of = f"line {line.line}" if line.function == OUTSIDE else line.function
     return f"most of {plain(of)} in {inner}" if inner else ""
 

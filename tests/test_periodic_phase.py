@@ -62,7 +62,7 @@ def test_a_host_that_waits_for_its_device_now_and_then_has_no_phase(calls: str, 
 def diagnosed(folder: Path, slow_ms: float, **more: Any) -> Diagnosis:
     """Steps 7 to 10, of which 8 is the slow one; the others are operators and a tenth Python."""
     job = Trace(gpu=None)
-    job.step_number = 7
+    job.next_step = 7
     for number in range(7, 11):
         with job.step():
             job.cpu_op("aten::mm", 1800)

@@ -15,7 +15,8 @@ class UserFunction(msgspec.Struct, frozen=True, kw_only=True):
     `share` is the time at its own lines, with what they call in libraries and in C; `total_share` adds what it calls of
     the user's own. `doing` is what most of that is for: "collecting" is Python's garbage collector, "loop" the loop of
     a training library and torch's own code around the model, "step" all that is none of the others. `calls` is the
-    deepest function of a library or in C that most of the time at its own lines is in, "" if there is none.
+    deepest function of a library or in C that most of what its own lines call is in, "" if there is none, and
+    `calls_share` its time; what a library's training loop calls counts there in its place.
     """
 
     file: str
@@ -25,6 +26,7 @@ class UserFunction(msgspec.Struct, frozen=True, kw_only=True):
     total_share: Share
     doing: Doing
     calls: str = ""
+    calls_share: Share = 0.0
 
 
 class UserCode(msgspec.Struct, frozen=True, kw_only=True):

@@ -63,7 +63,8 @@ def _function(own: FunctionTime | None, altogether: FunctionTime, code: ThreadWo
         share=code.share(own.weight) if own else 0.0,
         total_share=code.share(altogether.weight),
         doing=at.doing,  # type: ignore[arg-type]
-        calls=at.calls,
+        calls=at.calls.name if at.calls else "",
+        calls_share=code.share(at.calls.weight) if at.calls else 0.0,
     )
 
 
@@ -149,7 +150,8 @@ def _named(functions: Sequence[FunctionTime], code: ThreadWork, of: str) -> tupl
             share=code.share(each.weight),
             of=of,
             most_in=_place(each.most_in) if each.most_in else None,
-            calls=each.calls,
+            calls=each.calls.name if each.calls else "",
+            calls_share=code.share(each.calls.weight) if each.calls else 0.0,
         )
         for each in functions[:LINES_NAMED]
         if code.share(each.weight) >= LEAST_SHARE

@@ -85,6 +85,7 @@ _USER_CODE: Fields = {
     "share_with_calls": ("total_share", float),
     "doing": ("doing", str),
     "calls": ("calls", str),
+    "calls_share": ("calls_share", float),
 }
 _RANGES: Fields = {
     "range": ("name", str),

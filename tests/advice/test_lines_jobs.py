@@ -40,7 +40,7 @@ def test_a_rollout_every_sixteen_steps_leads_with_its_share_of_the_run_and_its_l
     found: Finding = next(each for each in diagnosis.findings if each.rule == "periodic-phase")
     assert fact(diagnosis, "slow_phase_every_steps") == 16
     assert 0.4 < float(str(fact(diagnosis, "slow_phase_run_share"))) < 0.8
-    assert (found.where[0].function, found.where[0].line) == ("rollout", 11)
+    assert (found.where[0].function, found.where[0].line) == ("rollout", 20)
     assert found.predicted_speedup is not None
     of_others = [each.predicted_speedup for each in diagnosis.plan if each.rule == "cpu-optimizer"]
     assert all(gain[1] is not None and gain[1] < 1.7 for gain in of_others if gain)

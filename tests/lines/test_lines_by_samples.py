@@ -45,7 +45,7 @@ def test_a_stack_is_time_at_its_innermost_line_and_in_each_function_once() -> No
     [
         (
             samples(("main", "step", None, 29), steps=7),
-            "29 of 29 samples of the training thread in 7 steps show your code: fewer than 30 are too few to name a line",
+            "29 of 29 samples of the training thread in 7 steps show your code: fewer than 30 are too few to name a",
             "capture with diagnose run --sample-steps 15, in a run of as many steps after the window",
         ),
         (

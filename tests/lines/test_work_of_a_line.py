@@ -1,4 +1,4 @@
-"""What a line calls in a library counts for the line; the training loop of a library, and torch around the model, not."""
+"""What a line calls in a library counts for it; the training loop of a library, and torch around the model, do not."""
 
 from pathlib import Path
 from typing import Any
@@ -52,6 +52,19 @@ def test_the_deepest_call_with_half_of_the_time_is_named(
 
     assert found.where[0].share > LEAST_SHARE
     assert found.where[0].calls == calls
+
+
+LOOP = ("transformers/trainer.py", "train"), ("accelerate/utils/operations.py", "forward")
+MODEL = (*LOOP, ("transformers/models/llama/modeling_llama.py", "rotate_half"))
+
+
+def test_a_trainers_line_names_the_function_of_the_model(tmp_path: Path) -> None:
+    trains = [stack("backward", 60, *LOOP), stack("forward", 40, *MODEL)]
+    told = waiting(tmp_path, ("main", "step", None, 100), stacks=trains)
+
+    assert told.user_code is not None
+    [function] = told.user_code.functions
+    assert (function.calls, function.calls_share) == ("modeling_llama.py: rotate_half", 0.4)
 
 
 def test_too_few_samples_judge_no_python(tmp_path: Path) -> None:

@@ -1,13 +1,13 @@
 """The user's code and the time that a thread spends in it: one type for samples of the stack and for recorded calls."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
-from pathlib import PurePosixPath
 from typing import TypeVar
 
 import msgspec
 
+from diagnose.metrics.lines.callees import Called, deepest_call
 from diagnose.trace.stacks import Frame
 
 Function = tuple[str, str]  # file and name; one of the same name elsewhere in the file counts as the same
@@ -50,8 +50,8 @@ class FunctionTime(msgspec.Struct, frozen=True):
     """A function of the user with its time, the line and the purpose of most of it, and the frame inside which most of
     it is.
 
-    `most_in` is None if that is the function itself or there is no single one. `calls` is the deepest function of a
-    library or in C that has most of the time, "" if there is none.
+    `most_in` is None if that is the function itself or there is no single one. `calls` is the function of a library or
+    in C that most of it calls, None if there is none.
     """
 
     function: Function
@@ -59,7 +59,7 @@ class FunctionTime(msgspec.Struct, frozen=True):
     doing: str
     weight: float
     most_in: Frame | None = None
-    calls: str = ""
+    calls: Called | None = None
 
 
 class ThreadWork(msgspec.Struct, frozen=True, dict=True):
@@ -167,25 +167,8 @@ def _function_time(function: Function, parts: list[tuple[Frame, Spent]]) -> Func
         _most((stack.doing, stack.weight) for _, stack in parts)[0],
         weight,
         Frame(inner[0], line, inner[1]) if inner != function and 2 * inside > weight else None,
-        _deepest_call([stack for _, stack in parts], weight),
+        deepest_call([(stack.below, stack.calls, stack.weight) for _, stack in parts]),
     )
-
-
-def _deepest_call(stacks: Sequence[Spent], weight: float) -> str:
-    """The deepest function below the user's that takes half of the weight: `modeling_llama.py: forward`, or `save`."""
-    inside: dict[Function, float] = defaultdict(float)
-    depth: dict[Function, int] = {}
-    for stack in stacks:
-        for at, function in enumerate(dict.fromkeys(stack.below or ())):
-            inside[function] += stack.weight
-            depth[function] = max(depth.get(function, 0), at)
-    most = [function for function, spent in inside.items() if 2 * spent >= weight]
-    if most:
-        file, name = max(most, key=lambda function: depth[function])
-        return f"{PurePosixPath(file).name}: {name}"
-    named = [(stack.calls, stack.weight) for stack in stacks if stack.calls]
-    calls, spent = _most(iter(named)) if named else ("", 0.0)
-    return calls if 2 * spent >= weight else ""
 
 
 def _most(weighted: Iterator[tuple[Key, float]]) -> tuple[Key, float]:

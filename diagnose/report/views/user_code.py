@@ -62,7 +62,8 @@ def user_code_view(diagnosis: Diagnosis) -> UserCodeView | None:
 def _view(row: UserFunction) -> FunctionView:
     place = placed(row.function, row.file, row.line)
     in_file = placed(row.function, PurePosixPath(row.file).name, row.line)
-    calls = f"in {plain(row.calls)}" if row.calls and row.share >= WORTH_A_CALL else ""
+    worth = row.calls and row.calls_share >= WORTH_A_CALL
+    calls = f"{plain(row.calls)} takes {spoken(row.calls_share, 'share')}" if worth else ""
     return FunctionView(row, place, in_file, spoken(row.share, "share"), spoken(row.total_share, "share"), calls)
 
 
@@ -84,10 +85,10 @@ def where_line(where: Sequence[CodeLine]) -> str:
 
 def _inside(line: CodeLine) -> str:
     deeper = line.most_in
-    at = placed(deeper.function, deeper.file, deeper.line) if deeper else ""
-    inner = ", there ".join(filter(None, (at, plain(line.calls))))
-    of = f"line {line.line}" if line.function == OUTSIDE else line.function
-    return f"most of {plain(of)} in {inner}" if inner else ""
+    of = plain(f"line {line.line}" if line.function == OUTSIDE else line.function)
+    at = f"most of {of} in {placed(deeper.function, deeper.file, deeper.line)}" if deeper else ""
+    called = f"{plain(line.calls)} below {of} takes {spoken(line.calls_share, 'share')}" if line.calls else ""
+    return "; ".join(filter(None, (at, called)))
 
 
 def no_line(finding: Finding) -> str:

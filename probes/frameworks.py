@@ -81,6 +81,11 @@ class Framework:
         """Whether a function of this module, on the stack of an optimizer step, shows that the framework runs it."""
         return any(module.startswith(each) if each.endswith(".") else module == each for each in self.modules)
 
+    @property
+    def loops(self) -> "tuple[str, ...]":
+        """The paths of these modules: of a file, or of a folder with the separator at its end."""
+        return tuple(each.replace(".", "/") + ("" if each.endswith(".") else ".py") for each in self.modules)
+
 
 TRAINER = Framework(
     "transformers Trainer",
@@ -173,6 +178,22 @@ BARE_LOOP = Framework(
 )
 
 FRAMEWORKS = (TRAINER, LIGHTNING, ACCELERATE, DEEPSPEED, BARE_LOOP)  # each may use those after it
+
+
+LOOP = "loop"
+"""What a library's training loop does, and torch's own code around the model: no work of a line that calls it."""
+LOOPS = (
+    *(path for each in FRAMEWORKS for path in each.loops),
+    "torch/nn/",
+    "torch/autograd/",
+    "torch/amp/",
+    "torch/distributed/",
+    "torch/_dynamo/",
+    "torch/_functorch/",
+    "torch/_inductor/",
+    "torch/utils/checkpoint.py",
+)
+WORK_OF_A_LINE = ("torch/distributed/checkpoint/",)  # the work of a line that calls it, though it is below one of these
 
 
 def named(name: str) -> Framework:

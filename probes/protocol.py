@@ -60,6 +60,7 @@ PULSE = "rank{}.pulse"  # the process, and the number of steps it has done
 # What a record holds of sampled stacks, at most.
 MOST_STACKS = 200
 MOST_STACK_FRAMES = 40
+MOST_BELOW = 40
 
 # Files of rank {} in a bundle.
 TRACE = "rank{}.json.gz"

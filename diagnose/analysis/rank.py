@@ -18,6 +18,7 @@ from diagnose.metrics.run.capture import lost_share
 from diagnose.metrics.settings import Settings
 from diagnose.ranks import RankDigest, digest_of
 from diagnose.roofline import Roofline, roofline_of
+from diagnose.series.phase import SlowPhase, slow_phase
 from diagnose.timeline import Timeline, timeline_of
 from diagnose.trace import Loading, Trace, load_all, ranks_of, with_shapes
 from diagnose.trace.distortion import overhead_of
@@ -25,7 +26,7 @@ from diagnose.trace.readings import clock_of, process_tree_cpu_ns
 from diagnose.trace.record import CaptureRecord, core_times, record_beside
 from diagnose.trace.refused import refused_by
 from diagnose.trace.stacks import own_code_share, stack_samples
-from diagnose.trace.vocabulary import STEP_MARKS
+from diagnose.trace.vocabulary import ANNOTATIONS, EVAL, SAVE, STEP_MARKS
 
 _TOLD = 0.5  # of the untraced time
 
@@ -98,6 +99,7 @@ def _analysis(timeline: Timeline, settings: Settings) -> RankAnalysis:
         record = settings.torch_traces.beside(record, timeline.rank)
     for kind in record.lost:
         timeline.trace.loss.count(kind)
+    timeline = _of_usual_steps(timeline, record) if settings.step is None else timeline
     roofline = netted("roofline", lambda: roofline_of(timeline, device_of(timeline, settings, record)), _unjudged)
     class_ = Labels.all_alike("", len(timeline.gpu)) if roofline is None else roofline.class_
     attribution = attribute(timeline, class_)
@@ -138,6 +140,19 @@ def _captured_s(timeline: Timeline) -> tuple[float, float] | None:
 def _unjudged(because: str) -> Roofline | None:
     """Return no roofline after a defect; each metric that needs one then fails and reports the defect itself."""
     return None
+
+
+def _of_usual_steps(timeline: Timeline, record: CaptureRecord) -> Timeline:
+    """The timeline without the steps of a slow phase, which a window holds too often or not at all.
+
+    All ranks of a job have to count the same steps, so only a job of one rank leaves them out. Evaluations and
+    checkpoints have rules of their own, which are about what the window holds of them.
+    """
+    phase = slow_phase(record) if record.number("world_size") == 1 else None
+    if not isinstance(phase, SlowPhase) or len(timeline.rows_matching(f"{EVAL}|{SAVE}", *ANNOTATIONS)):
+        return timeline
+    left_out = [number for number in timeline.steps.numbers if phase.holds(number)]
+    return replace(timeline, steps=timeline.steps.without(left_out)) if left_out else timeline
 
 
 def _only(timeline: Timeline, step: int) -> Timeline:

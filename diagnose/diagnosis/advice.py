@@ -46,7 +46,8 @@ class CodeLine(msgspec.Struct, frozen=True, kw_only=True):
 
     `share` is its time, including its callees, as a part of the total that `of` names. For a late rank it is the time
     spent there beyond the median of the other ranks. `most_in` is the user's function that accounts for more than half
-    of that time, null if that is the function itself.
+    of that time, null if that is the function itself. `calls` is the deepest function of a library or in C that most
+    of what it calls is in, "" if there is none, and `calls_share` its time.
     """
 
     file: str
@@ -55,6 +56,8 @@ class CodeLine(msgspec.Struct, frozen=True, kw_only=True):
     share: float
     of: str
     most_in: CodePlace | None = None
+    calls: str = ""
+    calls_share: float = 0.0
 
 
 class Patch(msgspec.Struct, frozen=True, kw_only=True):

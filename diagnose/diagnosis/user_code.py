@@ -6,15 +6,17 @@ import msgspec
 
 from diagnose.diagnosis.terms import Share
 
-Doing = Literal["collecting", "loading", "backward", "forward", "optimizer", "step"]
+Doing = Literal["collecting", "loading", "backward", "forward", "optimizer", "loop", "step"]
 
 
 class UserFunction(msgspec.Struct, frozen=True, kw_only=True):
     """A function of the user's code, and the line of it that most of its time goes to.
 
     `share` is the time at its own lines, with what they call in libraries and in C; `total_share` adds what it calls of
-    the user's own. `doing` is what most of that is for: "collecting" is Python's garbage collector, "step" all that is
-    none of the others.
+    the user's own. `doing` is what most of that is for: "collecting" is Python's garbage collector, "loop" the loop of
+    a training library and torch's own code around the model, "step" all that is none of the others. `calls` is the
+    deepest function of a library or in C that most of what its own lines call is in, "" if there is none, and
+    `calls_share` its time; what a library's training loop calls counts there in its place.
     """
 
     file: str
@@ -23,6 +25,8 @@ class UserFunction(msgspec.Struct, frozen=True, kw_only=True):
     share: Share
     total_share: Share
     doing: Doing
+    calls: str = ""
+    calls_share: Share = 0.0
 
 
 class UserCode(msgspec.Struct, frozen=True, kw_only=True):

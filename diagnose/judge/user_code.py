@@ -63,6 +63,8 @@ def _function(own: FunctionTime | None, altogether: FunctionTime, code: ThreadWo
         share=code.share(own.weight) if own else 0.0,
         total_share=code.share(altogether.weight),
         doing=at.doing,  # type: ignore[arg-type]
+        calls=at.calls.name if at.calls else "",
+        calls_share=code.share(at.calls.weight) if at.calls else 0.0,
     )
 
 
@@ -75,10 +77,15 @@ def located(findings: Sequence[Finding], rules: Iterable[Rule], case: Case, typi
 def _located(finding: Finding, lines: Lines | None, case: Case, typical: Measured) -> Finding:
     if lines is None or not lines.apply(case.facts):
         return finding
-    where = _beyond_others(case) if lines.excess else _where(lines, typical.user_code.training, case.facts)
+    where = _beyond_others(case) if lines.excess else _where(lines, _code(lines, typical), case.facts)
     if isinstance(where, Unknown):
         return replace(finding, where_because=where.because, where_capture_next=where.capture_next)
     return replace(finding, where=where)
+
+
+def _code(lines: Lines, typical: Measured) -> Known:
+    """The code of the steps that the rule is about: the counted ones, or those of the slow phase."""
+    return typical.user_code.slow if lines.phase else typical.user_code.usual
 
 
 def _where(lines: Lines, code: Known, facts: Facts) -> tuple[CodeLine, ...] | Unknown:
@@ -90,7 +97,7 @@ def _where(lines: Lines, code: Known, facts: Facts) -> tuple[CodeLine, ...] | Un
     if lines.of_collector and code.source == SAMPLES:
         return _COLLECTOR
     functions = code.spent_by(lambda stack: lines.choose(stack.doing, stack.calls))
-    named = _named(functions, code, code.of)
+    named = _named(functions, code, f"{code.of} in these slow steps" if lines.phase else code.of)
     return named or Unknown(
         f"no line of your code that this is about takes {spoken(LEAST_SHARE, 'share')} of {code.of}", None
     )
@@ -143,6 +150,8 @@ def _named(functions: Sequence[FunctionTime], code: ThreadWork, of: str) -> tupl
             share=code.share(each.weight),
             of=of,
             most_in=_place(each.most_in) if each.most_in else None,
+            calls=each.calls.name if each.calls else "",
+            calls_share=code.share(each.calls.weight) if each.calls else 0.0,
         )
         for each in functions[:LINES_NAMED]
         if code.share(each.weight) >= LEAST_SHARE

@@ -11,6 +11,7 @@ from diagnose.ranks import Job, RankDigest
 from diagnose.trace.distortion import distorted_by
 
 STRETCHED = (STEP, HOST_STEP, RUN, "communication time", "all-gathers after the first of a step")
+BY_UNPROFILED_STEPS = ("slow_phase_run_share",)
 TOLD_BY_SHARES = ("recompute_pays_off", "unobserved_decides")
 OF_LATE_RANKS = (
     "late_in_turn",
@@ -38,7 +39,8 @@ def undistorted(facts: Facts, job: Job, positions: Sequence[int]) -> Facts:
         return facts
     why, told = distorted_by(distortion), _shares_in_ranges([job.ranks[position] for position in positions])
     others = (*TOLD_BY_SHARES, *(OF_LATE_RANKS if len(job.ranks) > 1 else ()))
-    stretched = (name for name, fact in facts.items() if fact.of in STRETCHED or name in others)
+    stretched = [name for name, fact in facts.items() if fact.of in STRETCHED or name in others]
+    stretched = [name for name in stretched if name not in BY_UNPROFILED_STEPS]
     return {**facts, **{name: replace(facts[name], value=told.get(name, why)) for name in stretched}}
 
 

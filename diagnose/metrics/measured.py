@@ -25,11 +25,13 @@ from diagnose.ranks import JobView
 from diagnose.ranks.collectives.messages import Messages, messages_of
 from diagnose.roofline import Roofline, roofline_of
 from diagnose.roofline.flops import CountedFlops, count
+from diagnose.series.phase import NONE as NO_PHASE
+from diagnose.series.phase import SlowPhase, slow_phase
 from diagnose.timeline import Timeline
 from diagnose.timeline.derived import Derived
 from diagnose.trace.distortion import overhead_of
 from diagnose.trace.record import CaptureRecord
-from diagnose.trace.stacks import StackSamples, stack_samples
+from diagnose.trace.stacks import StackSamples, of_steps, stack_samples
 from diagnose.trace.vocabulary import ANNOTATIONS
 
 
@@ -39,10 +41,15 @@ class RankCode(msgspec.Struct, frozen=True):
     Attributes:
         training: the training thread's code, Unknown with the reason, or None if nothing ever looked for it.
         samples: the record's samples, None if it has none.
+        usual, usual_samples: the same without the steps of a slow phase, which the counted steps leave out.
+        slow: the same of the steps of that phase; None without one.
     """
 
     training: ThreadWork | Unknown | None = None
     samples: StackSamples | None = None
+    usual: ThreadWork | Unknown | None = None
+    usual_samples: StackSamples | None = None
+    slow: ThreadWork | Unknown | None = None
 
     @property
     def cost_share(self) -> float | None:
@@ -52,14 +59,17 @@ class RankCode(msgspec.Struct, frozen=True):
         return min(self.samples.cost_ms / self.samples.wall_ms, 1.0)
 
 
-def code_of(timeline: Timeline, record: CaptureRecord) -> RankCode:
+def code_of(timeline: Timeline, record: CaptureRecord, phase: SlowPhase | Unknown = NO_PHASE) -> RankCode:
     """The user's code by the samples of the record, else by the calls of the trace, else the record's reason."""
     samples = stack_samples(record)
     by_samples = sampled(samples) if samples is not None else None
     training = by_samples if isinstance(by_samples, ThreadWork) else recorded(timeline) or by_samples
     if isinstance(training, Unknown) and isinstance(by_samples, Unknown):
         training = by_samples
-    return RankCode(training, samples)
+    if samples is None or isinstance(phase, Unknown):
+        return RankCode(training, samples, training, samples)
+    usual = of_steps(samples, phase.steps, others=True)
+    return RankCode(training, samples, sampled(usual), usual, sampled(of_steps(samples, phase.steps)))
 
 
 @dataclass(frozen=True)
@@ -106,7 +116,12 @@ class Measured(Derived):
     @cached_property
     def user_code(self) -> RankCode:
         """The lines of the user's code in which the time goes."""
-        return code_of(self.timeline, self.record)
+        return code_of(self.timeline, self.record, self.slow_phase)
+
+    @cached_property
+    def slow_phase(self) -> SlowPhase | Unknown:
+        """The phase that comes every so many steps."""
+        return slow_phase(self.record)
 
     @property
     def step_s(self) -> float:

@@ -26,6 +26,7 @@ from diagnose.predict.replay import (
     host_speeds_for,
     likely_host_speeds_for,
 )
+from diagnose.predict.usual_steps import over_run, told
 from diagnose.rule import Rule
 from diagnose.rule.remedy import Case
 from diagnose.trace.distortion import distorted_by
@@ -148,8 +149,9 @@ class Predictor:
             return False
         return workers.value == "some" and float(wait.value) > WAITS_FOR_WORKERS
 
+    @over_run
     def predict(self, rule: Rule, after: Sequence[Rule] = ()) -> Speedup | None:
-        """[low, high] of the step's speed by the remedy when those of `after` are in place; None if unknown.
+        """[low, high] of the speed of step or run by the remedy when those of `after` are in place; None if unknown.
 
         The change cures all of `cured(rule)`. Low saves at most the time that the breakdown attributes to what the
         change touches, and is below 1 if the step is slower in the worst case. High is the best case, None if a fact
@@ -222,7 +224,7 @@ class Predictor:
         each = [remedy.assumes for remedy in remedies]
         if any(remedy.host or remedy.launches for remedy in remedies) and not self._is_calibrated:
             each.append(PROFILED_HOST)
-        each += [on_crowded_host(self.facts), self.withheld(rule)]
+        each += [told(rule.remedy, self.facts), on_crowded_host(self.facts), self.withheld(rule)]
         if (saving := self.saving(rule)) and saving.hidden > REPLAY_ERROR:
             booked, hidden = spoken(saving.booked, "share"), spoken(saving.hidden, "share")
             each.append(

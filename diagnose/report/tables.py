@@ -84,6 +84,8 @@ _USER_CODE: Fields = {
     "own_share": ("share", float),
     "share_with_calls": ("total_share", float),
     "doing": ("doing", str),
+    "calls": ("calls", str),
+    "calls_share": ("calls_share", float),
 }
 _RANGES: Fields = {
     "range": ("name", str),

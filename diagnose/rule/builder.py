@@ -104,13 +104,15 @@ class _Builder(msgspec.Struct, frozen=True):
         )
 
     def lines(self, table: LinesTable) -> Lines:
-        if not (table.doing or table.calls or table.excess):
-            raise RuleError("the lines are not chosen", where=f"{self.path}: lines", do="add doing, calls or excess")
+        if not (table.doing or table.calls or table.excess or table.phase):
+            raise RuleError(
+                "the lines are not chosen", where=f"{self.path}: lines", do="add doing, calls, excess or phase"
+            )
         for name in table.calls:
             if not name.isidentifier():
                 raise RuleError(f"'{name}' is no name of a function", where=f"{self.path}: lines.calls")
         holds = self.parse(table.if_, "lines.if", "flag") if table.if_ else None
-        return Lines(frozenset(table.doing), frozenset(table.calls), table.excess, holds)
+        return Lines(frozenset(table.doing), frozenset(table.calls), table.excess, table.phase, holds)
 
     def negative(self) -> Unless | None:
         table = self.file.negative

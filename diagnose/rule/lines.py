@@ -15,12 +15,14 @@ class Lines(msgspec.Struct, frozen=True):
         doing: some of `Doing`; none asks for nothing.
         calls: names of functions of libraries or in C; none asks for nothing.
         excess: the lines of the latest rank, by what it spends there beyond the others.
+        phase: those of the steps of the phase that comes every so many steps.
         holds: without it no line is named.
     """
 
     doing: frozenset[str]
     calls: frozenset[str]
     excess: bool
+    phase: bool
     holds: Condition | None
 
     def apply(self, facts: Facts) -> bool:
@@ -35,9 +37,13 @@ class Lines(msgspec.Struct, frozen=True):
     def told(self) -> str:
         """A description of these lines."""
         doing, calls = (" or ".join(sorted(names)) for names in (self.doing, self.calls))
-        parts = (doing and f"of {doing}", calls and f"that call {calls}", self.excess and "beyond the other ranks")
+        parts = (doing and f"of {doing}", calls and f"that call {calls}", *self._of)
         text = " ".join(part for part in parts if part)
         return f"lines {text}, where {self.holds.text}" if self.holds else f"lines {text}"
+
+    @property
+    def _of(self) -> tuple[str, str]:
+        return "beyond the other ranks" if self.excess else "", "of the slow steps" if self.phase else ""
 
     @property
     def of_loading(self) -> bool:

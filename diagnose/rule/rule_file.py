@@ -110,12 +110,13 @@ class MemoryTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class LinesTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The lines of the user's code that a finding names: by what they do, what they call, or one rank's excess.
 
-    With `if`, they are named only if that holds.
+    With `phase`, those of the slow steps that come every so many steps. With `if`, they are named only if that holds.
     """
 
     doing: tuple[Doing, ...] = ()
     calls: tuple[Text, ...] = ()
     excess: bool = False
+    phase: bool = False
     if_: Text | None = msgspec.field(default=None, name="if")
 
 

@@ -8,6 +8,7 @@ something is copied to the host in each round: a loop reads its loss or its toke
 
 import re
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -66,6 +67,14 @@ class StepWindows:
     def each(self, total: float) -> float:
         """The mean over the counted steps of what all of them have together."""
         return total / max(self.count, 1)
+
+    def without(self, numbers: Collection[int]) -> "StepWindows":
+        """The steps that go by other numbers; all of them when no other is there."""
+        kept = [at for at, own in enumerate(self.numbers) if own not in numbers]
+        if not kept:
+            return self
+        left = tuple(self.numbers[at] for at in kept)
+        return replace(self, host=self.host[kept], device=self.device[kept], numbers=left)
 
     def only(self, number: int) -> "StepWindows":
         """The one step that goes by `number`, as if no other were counted; empty when there is none."""

@@ -7,10 +7,11 @@ a generator continues; a call into C is "<built-in method item of Tensor object 
 import re
 import sys
 import tomllib
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
-from diagnose.probes.frameworks import FRAMEWORKS
+from diagnose.probes.frameworks import FRAMEWORKS, LOOP, LOOPS, WORK_OF_A_LINE
 from diagnose.trace.stacks import Frame
 
 _TABLE = Path(__file__).parents[1] / "data" / "python_libraries.toml"
@@ -21,7 +22,8 @@ _INSTALLED = re.compile(
 )
 _TYPED_IN = re.compile(r"<(stdin|ipython-input)")  # other names in angle brackets are of code that a library made
 COLLECTION = "Python GC"
-DOINGS = ("collecting", "loading", "backward", "forward", "optimizer", "step")
+DOINGS = ("collecting", "loading", "backward", "forward", "optimizer", LOOP, "step")
+ENDS_AT_USERS_CODE = ("optimizer", LOOP)  # a closure's code, or a callback's, is the step's again
 """What a thread is doing; of two that hold, as in a forward pass that is run again in the backward pass, the first."""
 
 
@@ -36,6 +38,10 @@ def _made(doing: str, in_file: str, *whole: str) -> re.Pattern[str]:
     return re.compile("|".join((*whole, rf"(.*/)?({'|'.join((in_file, *of_frameworks))})")))
 
 
+def _any_of(paths: Iterable[str]) -> str:
+    return "|".join(map(re.escape, paths))
+
+
 _DONE_BY = {  # what the name of a call says of all that runs inside it
     "collecting": re.compile(COLLECTION),
     "loading": _made("loading", r"torch/utils/data"),
@@ -44,6 +50,7 @@ _DONE_BY = {  # what the name of a call says of all that runs inside it
     ),
     "forward": _made("forward", r"torch/nn/modules/module\.py\(\d+\): \w*call_impl", r"nn\.Module: "),
     "optimizer": _made("optimizer", r"torch/optim/(?!lr_scheduler)"),
+    LOOP: re.compile(rf"(.*/)?(?!{_any_of(WORK_OF_A_LINE)})({_any_of(LOOPS)})"),
 }
 
 

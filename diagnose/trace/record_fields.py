@@ -18,7 +18,7 @@ from diagnose.decoding import (
     whole,
 )
 from diagnose.probes.announcements import BY_KEY, PACKAGES
-from diagnose.probes.protocol import MOST_STACK_FRAMES, MOST_STACKS
+from diagnose.probes.protocol import MOST_BELOW, MOST_STACK_FRAMES, MOST_STACKS
 
 UNREADABLE_RECORD = "unreadable-record"  # the loss of a record that holds nothing
 _COUNT = number(0, written_whole=True)
@@ -189,6 +189,7 @@ _REFUSED = {
     "value": scalar,
 }
 _MS = number(0, 1e9)
+_MOST_BY_STEP = 10_000  # more steps than a stack is looked at in
 _STACKS = {
     **dict.fromkeys(("interval_ms", "wall_ms", "cost_ms"), _MS),
     **dict.fromkeys(
@@ -200,11 +201,15 @@ _STACKS = {
                 "frames": all_of(row(name, whole(0, 1 << 31), name), most=MOST_STACK_FRAMES),
                 "doing": name,
                 "calls": name,
+                "below": all_of(row(name, name), most=MOST_BELOW),
                 "samples": whole(1, 1 << 48),
-            }
+                "by_step": listed(row(whole(0, 1 << 48), whole(1, 1 << 48)), most=_MOST_BY_STEP),
+            },
+            optional=("below", "by_step"),
         ),
         most=MOST_STACKS,
     ),
+    "step_ns": in_order(_NS),
     "why_none": text,
 }
 _OF_THREADS = {**_STACKS, "workers": table(_STACKS, optional=_STACKS)}

@@ -1,13 +1,14 @@
 """The stack samples of a record: where Python was, in separate steps before the window."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from diagnose.decoding import entries
+from diagnose.probes.frameworks import LOOP
 from diagnose.trace.record import CaptureRecord
 
-FEWEST_SAMPLES = 50  # a share of a half is then known to a seventh of the whole
+FEWEST_SAMPLES = 30  # a share of a half is then known to a fifth of the whole: two standard errors of a binomial
 _WAITS = ("acquire", "barrier", "get", "join", "recv", "synchronize", "wait")
 
 
@@ -29,12 +30,21 @@ class Stack:
         doing: "loading", "backward", "forward", "optimizer" or "step"; "" if unknown.
         calls: the function of C or of a library that the innermost frame was calling, by the name in that line (`item`,
             `dumps`); "" if none or unknown.
+        below: file and name of the libraries' functions that were running below the innermost frame, the outermost
+            first; None in a record that does not tell.
+        by_step: the samples by the number of the step.
     """
 
     frames: tuple[Frame, ...]
     doing: str
     calls: str
     samples: int
+    below: tuple[tuple[str, str], ...] | None = None
+    by_step: tuple[tuple[int, int], ...] = ()
+
+    def samples_in(self, steps: Collection[int]) -> int:
+        """The samples in these steps."""
+        return sum(samples for step, samples in self.by_step if step in steps)
 
 
 @dataclass(frozen=True)
@@ -50,6 +60,8 @@ class StackSamples:
         stacks: the stacks, the most frequent first; their samples may be fewer than `samples`.
         workers: stacks of loader workers.
         why_none: why there are no samples; "" if there are.
+        first_step: number of the first of the steps.
+        step_ns: nanoseconds of each step from that on, None if it was not sampled; none in a record that does not tell.
     """
 
     samples: int
@@ -61,6 +73,29 @@ class StackSamples:
     stacks: tuple[Stack, ...]
     workers: tuple[Stack, ...] = ()
     why_none: str = ""
+    first_step: int = 0
+    step_ns: tuple[float | None, ...] = ()
+
+    @property
+    def times(self) -> dict[int, float]:
+        """Nanoseconds of the sampled steps by number."""
+        return {self.first_step + at: ns for at, ns in enumerate(self.step_ns) if ns}
+
+
+def of_steps(samples: StackSamples, chosen: Collection[int], others: bool = False) -> StackSamples:
+    """The samples of the chosen steps, or of all `others`."""
+    times = {step: ns for step, ns in samples.times.items() if (step in chosen) != others}
+    counted = ((s, s.samples - s.samples_in(chosen) if others else s.samples_in(chosen)) for s in samples.stacks)
+    stacks = tuple(replace(stack, samples=count, by_step=()) for stack, count in counted if count)
+    taken = sum(stack.samples for stack in stacks)
+    return replace(
+        samples,
+        stacks=stacks,
+        samples=taken,
+        in_user_code=sum(stack.samples for stack in stacks if stack.frames),
+        steps=len(times),
+        wall_ms=sum(times.values()) / 1e6,
+    )
 
 
 def own_code_share(samples: StackSamples | None) -> float:
@@ -69,7 +104,7 @@ def own_code_share(samples: StackSamples | None) -> float:
     """
     if samples is None or samples.samples < FEWEST_SAMPLES:
         return 0.0
-    own = (s.samples for s in samples.stacks if s.frames and s.doing == "step" and s.calls not in _WAITS)
+    own = (s.samples for s in samples.stacks if s.frames and s.doing in ("step", LOOP) and s.calls not in _WAITS)
     return sum(own) / samples.samples
 
 
@@ -89,6 +124,8 @@ def stack_samples(record: CaptureRecord) -> StackSamples | None:
         stacks=_stacks(found),
         workers=_stacks(workers) if isinstance(workers, Mapping) else (),
         why_none=found.get("why_none") or "",
+        first_step=found.get("first_step") or 0,
+        step_ns=tuple(found.get("step_ns") or ()),
     )
 
 
@@ -101,6 +138,8 @@ def _stacks(found: Mapping[str, Any]) -> tuple[Stack, ...]:
             each.get("doing") or "",
             each.get("calls") or "",
             each["samples"],
+            None if each.get("below") is None else tuple((file, function) for file, function in each["below"]),
+            tuple((step, samples) for step, samples in each.get("by_step") or ()),
         )
         for each in whole
     )

@@ -14,12 +14,13 @@ from types import CodeType
 from typing import Any
 
 from ..announced import samples_in
-from ..frameworks import FRAMEWORKS
-from ..protocol import MOST_STACK_FRAMES, MOST_STACKS
+from ..frameworks import FRAMEWORKS, LOOP, LOOPS, WORK_OF_A_LINE
+from ..protocol import MOST_BELOW, MOST_STACK_FRAMES, MOST_STACKS
 from .sampling import Stacks, StackSampler
 
 _INSTALLED = ("site-packages", "dist-packages")
 _LIBRARIES = (*(package for each in FRAMEWORKS for package in each.packages), "datasets", "numpy")
+_TORCH = ("torch", "diagnose")
 _GENERATED = ("torchinductor_",)  # code that torch.compile writes, in a folder of the user's
 _PART_OF_A_FUNCTION = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
 # What the job does while one of these is on the stack: part of a file's path, function, name.
@@ -32,11 +33,14 @@ DOING = (
     ("torch/optim/lr_scheduler.py", None, "step"),
     ("torch/optim/", None, "optimizer"),
     *(frame for each in FRAMEWORKS for frame in each.frames),
+    *((path, None, "step") for path in WORK_OF_A_LINE),
+    *((path, None, LOOP) for path in LOOPS),
 )
 STEP, OPTIMIZER = "step", "optimizer"
 # Of several that are found, the first: a dataset's transform is a module, too, and a forward pass may run again in the
 # backward pass.
-_FIRST = ("loading", "backward", "forward", OPTIMIZER)
+_FIRST = ("loading", "backward", "forward", OPTIMIZER, LOOP)
+_ENDS_AT_A_FRAME_OF_THE_USER = (OPTIMIZER, LOOP)  # a closure's code, or a callback's, is the step's again
 
 
 def stack_samples(sampler: StackSampler, asked: bool) -> dict[str, Any]:
@@ -45,23 +49,41 @@ def stack_samples(sampler: StackSampler, asked: bool) -> dict[str, Any]:
         return {"why_none": "sampling is off"}
     if not sampler.samples:
         return {"why_none": sampler.why_none or "the loop ended before a step was sampled"}
-    folded = Folding(sampler.codes).of(sampler.stacks)
-    most = sorted(folded.items(), key=lambda item: -item[1])
+    folded = _folded(sampler)
+    most = sorted(folded.items(), key=lambda item: -sum(item[1].values()))
     return {
         "interval_ms": sampler.wall_ns / max(sampler.samples, 1) / 1e6,
         "steps": sampler.steps,
         "first_step": sampler.first_step,
+        "step_ns": sampler.step_ns,
         "wall_ms": sampler.wall_ns / 1e6,
         "cost_ms": sampler.cost_ns / 1e6,
         "samples": sampler.samples,
-        "in_user_code": sum(samples for (frames, *_), samples in most if frames),
+        "in_user_code": sum(sum(by_step.values()) for (frames, *_), by_step in most if frames),
         "stacks": [
-            {"frames": [list(frame) for frame in frames], "doing": doing, "calls": calls, "samples": samples}
-            for (frames, doing, calls), samples in most[:MOST_STACKS]
+            {
+                "frames": [list(frame) for frame in frames],
+                "doing": doing,
+                "calls": calls,
+                "below": [list(function) for function in below],
+                "samples": sum(by_step.values()),
+                "by_step": [list(pair) for pair in sorted(by_step.items())],
+            }
+            for (frames, doing, calls, below), by_step in most[:MOST_STACKS]
         ],
         "in_reference_kernels": samples_in(sampler.codes, sampler.stacks),
-        "left_out": sum(samples for _, samples in most[MOST_STACKS:]),
+        "left_out": sum(sum(by_step.values()) for _, by_step in most[MOST_STACKS:]),
     }
+
+
+def _folded(sampler: StackSampler) -> dict[tuple[Any, ...], dict[int, int]]:
+    """Number of samples by step, for each stack as the record has it."""
+    folding, folded = Folding(sampler.codes), dict[Any, dict[int, int]]()
+    for stack, by_step in sampler.by_step.items():
+        steps = folded.setdefault((*folding.one(stack), folding.below(stack)), {})
+        for step, samples in by_step.items():
+            steps[step] = steps.get(step, 0) + samples
+    return folded
 
 
 class Folding:
@@ -78,12 +100,31 @@ class Folding:
         """Number of samples by the user's frames (outermost first), the job's activity, and the last frame's call."""
         folded: dict[tuple[Any, ...], int] = {}
         for stack, samples in stacks.items():
-            pairs = list(zip(stack[::2], stack[1::2]))  # noqa: B905 - Python 3.9 has no `strict`
-            users = [pair for pair in pairs if self._users[pair[0]]]
-            calls = called_name(self._codes[users[0][0]][0], users[0][1]) if users else None
-            key = tuple(self._frames(users))[-MOST_STACK_FRAMES:], self._doing(pairs), calls
+            key = self.one(stack)
             folded[key] = folded.get(key, 0) + samples
         return folded
+
+    def one(self, stack: tuple[int, ...]) -> tuple[tuple[tuple[str, int, str], ...], str, str | None]:
+        """The user's frames of a stack (outermost first), the job's activity, and the last frame's call."""
+        pairs = list(zip(stack[::2], stack[1::2]))  # noqa: B905 - Python 3.9 has no `strict`
+        users = [pair for pair in pairs if self._users[pair[0]]]
+        calls = called_name(self._codes[users[0][0]][0], users[0][1]) if users else None
+        return tuple(self._frames(users))[-MOST_STACK_FRAMES:], self._doing(pairs), calls
+
+    def below(self, stack: tuple[int, ...]) -> tuple[tuple[str, str], ...]:
+        """File and name of the libraries' functions below the user's last frame, the outermost first.
+
+        Those of Python itself and of torch are left out, which say little of what the job does.
+        """
+        found: list[tuple[str, str]] = []
+        for identity in stack[::2]:
+            if self._users[identity]:
+                break
+            code = self._codes[identity][0]
+            file = _in_package(code.co_filename)
+            if file and not code.co_name.startswith("<") and (not found or found[-1] != (file, code.co_name)):
+                found.append((file, code.co_name))
+        return tuple(reversed(found[:MOST_BELOW]))
 
     def _frames(self, users: list[tuple[int, int]]) -> Iterator[tuple[str, int, str]]:
         """The frames, outermost first; a comprehension is part of the function around it, as from Python 3.12 on."""
@@ -107,11 +148,11 @@ class Folding:
 
     def _doing(self, pairs: list[tuple[int, int]]) -> str:
         found = set()
-        in_closure = False  # of the user's, which an optimizer's step calls
+        in_users = False
         for identity, _ in pairs:
-            in_closure = in_closure or self._users[identity]
+            in_users = in_users or self._users[identity]
             doing = STEP if self._users[identity] else _done_by(self._codes[identity][0])
-            if doing != OPTIMIZER or not in_closure:
+            if not (in_users and doing in _ENDS_AT_A_FRAME_OF_THE_USER):
                 found.add(doing)
         return next((doing for doing in _FIRST if doing in found), STEP)
 
@@ -126,6 +167,14 @@ class Folding:
 
     def _path(self, path: str) -> str:
         return path[len(self._here) :] if self._here and path.startswith(self._here) else path
+
+
+def _in_package(path: str) -> str:
+    """The path of an installed package's file from the package on; "" for torch and what is not installed so."""
+    parts = path.replace(os.sep, "/").split("/")
+    at = max((place for place, part in enumerate(parts) if part in _INSTALLED), default=None)
+    inside = [] if at is None else parts[at + 1 :]
+    return "" if not inside or inside[0] in _TORCH else "/".join(inside)
 
 
 def _done_by(code: CodeType) -> str:

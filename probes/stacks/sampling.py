@@ -11,12 +11,14 @@ import time
 from types import CodeType
 
 from ..side_thread import SideThread
+from .enough import ENOUGH, SampledSteps
 
 INTERVAL_NS, LONGEST_INTERVAL_NS = 10_000_000, 50_000_000
-ENOUGH = 200
 LONGEST_STEP_NS = 60_000_000_000  # a loop may end unnoticed: no step is sampled for longer
+MOST_TIMED = 20_000
+SWITCH_S = 0.0002  # a thread that wants the interpreter waits no longer for Python code
 DEEPEST = 512  # frames, from the innermost on
-_COST = 0.005  # at most this share of the time is spent on looking; who gives way for a look may lose as much again
+_COST = 0.01  # at most this share of the time is spent on looking; who gives way for a look may lose as much again
 _GOLDEN = 0.6180339887498949  # spreads the looks evenly, also over steps that take a multiple of the interval
 
 Stacks = dict[tuple[int, ...], int]
@@ -28,12 +30,14 @@ class StackSampler:
 
     A sample stands for an interval, whose length grows with the cost of a look: sampling never takes more than a share
     of the time. A look that had to wait, for a function in C that keeps the interpreter to itself, counts as many as
-    passed meanwhile. Code in Python that keeps it for less than the switch interval (5 ms) is found at the point where
-    it gives it up. Nothing is raised; `why_none` is why there are no samples.
+    passed meanwhile. Code in Python that keeps it for less than the switch interval is found at the point where it
+    gives it up, a call of torch: so this interval is short while stacks are sampled, and the job's again afterwards.
+    Nothing is raised; `why_none` is why there are no samples.
 
     Attributes:
         steps, samples, wall_ns, cost_ns: of the steps that ended, the last being the CPU time of the sampling.
-        stacks: of those steps.
+        step_ns: nanoseconds of each step from `first_step` on, None for one that was not sampled.
+        by_step: samples of those steps by stack, and by the number of the step.
         codes: each code object in them by its identity, and the name of its module.
         first_step: the number of the first of them.
         why_none: "" while there may be samples.
@@ -41,7 +45,9 @@ class StackSampler:
 
     def __init__(self, thread: int) -> None:
         self.steps = self.samples = self.wall_ns = self.cost_ns = self.first_step = 0
-        self.stacks: Stacks = {}
+        self.by_step: dict[tuple[int, ...], dict[int, int]] = {}
+        self.step_ns: list[int | None] = []
+        self._sampled = SampledSteps()
         self.codes: dict[int, tuple[CodeType, str]] = {}
         self.why_none = ""
         self._thread = thread
@@ -49,6 +55,12 @@ class StackSampler:
         self._pending: Stacks = {}
         self._step_began = self._ended_at = self._cpu_ns = self._booked_ns = 0
         self._beside: SideThread | None = None
+        self._jobs_switch_s = SWITCH_S
+
+    @property
+    def stacks(self) -> Stacks:
+        """Samples by stack."""
+        return {stack: sum(by_step.values()) for stack, by_step in self.by_step.items()}
 
     def start(self) -> None:
         """Sample from now on, at the begin of a step."""
@@ -61,6 +73,9 @@ class StackSampler:
             self._beside = SideThread(self._run)
         except RuntimeError:
             self.why_none = "no thread could be started"
+            return
+        self._jobs_switch_s = sys.getswitchinterval()
+        sys.setswitchinterval(min(SWITCH_S, self._jobs_switch_s))
 
     def step_ended(self, step: int) -> bool:
         """End the job's step `step`, which counts if it was sampled from its begin; whether there are enough."""
@@ -68,7 +83,7 @@ class StackSampler:
             self.start()
         else:
             self._book(step)
-        if self.samples >= ENOUGH or self._ended_at or self.why_none:
+        if self._sampled.enough(self.samples) or self._ended_at or self.why_none:
             self.stop()
         return self._over
 
@@ -77,6 +92,10 @@ class StackSampler:
         beside, self._beside = self._beside, None
         if beside is not None:
             beside.stop(within_s=1)
+            if (
+                abs(sys.getswitchinterval() - SWITCH_S) < 1e-6
+            ):  # else the job has set it meanwhile, or has a shorter one
+                sys.setswitchinterval(self._jobs_switch_s)
 
     def stop(self) -> None:
         """Stop sampling."""
@@ -87,13 +106,21 @@ class StackSampler:
         seen, self._pending = self._pending, {}
         now, cpu_ns = self._ended_at or time.perf_counter_ns(), self._cpu_ns
         self.wall_ns += now - self._step_began
+        self._sampled.add(now - self._step_began)
+        self._time(step, now - self._step_began)
         self.cost_ns += cpu_ns - self._booked_ns
         self._step_began, self._booked_ns = now, cpu_ns
-        self.first_step = self.first_step or step
         self.steps += 1
         for stack, samples in list(seen.items()):  # at once: a look may still be adding one
-            self.stacks[stack] = self.stacks.get(stack, 0) + samples
+            self.by_step.setdefault(stack, {})[step] = samples
             self.samples += samples
+
+    def _time(self, step: int, ns: int) -> None:
+        self.first_step = self.first_step or step
+        between = step - self.first_step - len(self.step_ns)
+        if between + len(self.step_ns) < MOST_TIMED:
+            self.step_ns.extend([None] * between)
+            self.step_ns.append(ns)
 
     def _run(self, beside: SideThread) -> None:
         try:
@@ -117,7 +144,8 @@ class StackSampler:
             stack, pending = self._look(), self._pending
             pending[stack] = pending.get(stack, 0) + samples
             self._cpu_ns, now = time.thread_time_ns(), time.perf_counter_ns()
-            interval = min(max(self._cpu_ns / look / _COST, INTERVAL_NS), LONGEST_INTERVAL_NS)
+            least = INTERVAL_NS if self.samples < ENOUGH else LONGEST_INTERVAL_NS
+            interval = min(max(self._cpu_ns / look / _COST, least), LONGEST_INTERVAL_NS)
 
     def look(self) -> tuple[int, ...]:
         """The current stack, innermost first: for each frame its code's identity and its position."""

@@ -63,9 +63,12 @@ def test_frames_of_libraries_are_folded_into_the_line_that_called_them() -> None
         ("_tensor.py", "backward", "backward"),
         ("_tensor.py", "__repr__", "step"),
         ("autograd/graph.py", "_engine_run_backward", "backward"),
-        ("autograd/function.py", "apply", "step"),
+        ("autograd/function.py", "apply", "loop"),
         ("nn/modules/module.py", "_call_impl", "forward"),
-        ("nn/modules/module.py", "named_modules", "step"),
+        ("nn/modules/module.py", "named_modules", "loop"),
+        ("distributed/distributed_c10d.py", "all_reduce", "loop"),
+        ("distributed/checkpoint/state_dict_saver.py", "save", "step"),
+        ("serialization.py", "save", "step"),
         ("optim/optimizer.py", "wrapper", "optimizer"),
         ("optim/lr_scheduler.py", "step", "step"),
     ],
@@ -152,12 +155,19 @@ def test_the_record_holds_so_many_stacks_and_says_how_many_samples_are_left_out(
     sampler = StackSampler(0)
     places = [function(TRAIN, f"work_{number}") for number in range(205)]
     sampler.codes = {id(code): (code, module) for code, module, _ in places}
-    sampler.stacks = {_stack([place]): 1 + (number == 7) for number, place in enumerate(places)}
+    sampler.by_step = {_stack([place]): {3: 1 + (number == 7)} for number, place in enumerate(places)}
     sampler.steps, sampler.samples, sampler.wall_ns, sampler.cost_ns = 3, 206, 2_060_000_000, 9_000_000
 
     record = stack_samples(sampler, asked=True)
 
-    assert record["stacks"][0] == {"frames": [[TRAIN, 2, "work_7"]], "doing": "step", "calls": None, "samples": 2}
+    assert record["stacks"][0] == {
+        "frames": [[TRAIN, 2, "work_7"]],
+        "doing": "step",
+        "calls": None,
+        "below": [],
+        "samples": 2,
+        "by_step": [[3, 2]],
+    }
     assert (len(record["stacks"]), record["left_out"], record["in_user_code"]) == (200, 5, 206)
     assert (record["wall_ms"], record["cost_ms"], record["steps"]) == (2060.0, 9.0, 3)
 

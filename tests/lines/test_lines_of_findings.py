@@ -53,7 +53,7 @@ def record_of(rule: str) -> dict[str, Any]:
 def test_every_rule_with_lines_is_in_a_test_here() -> None:
     with_lines = {rule.id for rule in load_rules((), units()) if rule.lines}
 
-    assert with_lines == {*SAMPLED, *RECORDED, "bursts-of-data-wait", "straggler"}
+    assert with_lines == {*SAMPLED, *RECORDED, "bursts-of-data-wait", "straggler", "periodic-phase"}
 
 
 @pytest.mark.parametrize("rule", SAMPLED)
@@ -91,13 +91,15 @@ def test_a_capture_that_never_sampled_says_nothing_of_lines(rule: str, tmp_path:
 
 
 def test_a_line_that_is_unknown_has_its_reason_and_what_to_do(tmp_path: Path) -> None:
-    field = samples(("work", "step", None, 12))
+    field = samples(("work", "step", "item", 12))
 
-    found = finding(recorded(tmp_path, [faulty("python-host")], {"stack_samples": field}), "python-host")
+    found = finding(recorded(tmp_path, [faulty("sync-every-step")], {"stack_samples": field}), "sync-every-step")
 
     assert found.where == ()
-    assert found.where_because == "12 of 12 samples of the training thread show your code: fewer than 50 name no line"
-    assert found.where_capture_next.startswith("capture with diagnose run --sample-steps 84")
+    assert found.where_because == (
+        "12 of 12 samples of the training thread in 10 steps show your code: fewer than 30 are too few to name a line"
+    )
+    assert found.where_capture_next.startswith("capture with diagnose run --sample-steps 50")
 
 
 def test_where_nothing_is_done_that_the_rule_is_about_no_line_is_named(tmp_path: Path) -> None:
@@ -132,11 +134,23 @@ LOADS = (("collate > words", "loading", None, 60), ("collate > pads", "loading",
 BESIDE = [("train_step", "backward", None, 90), ("train_step > reads", "loading", None, 30)]
 
 
-def test_a_function_has_the_time_of_those_it_calls_and_says_in_which_most_of_it_is(tmp_path: Path) -> None:
-    """`main` is around everything, and `train_step` does other things: neither is what loads."""
+def test_loading_is_named_by_the_innermost_functions_as_diagnose_data_names_it(tmp_path: Path) -> None:
     found = finding(recorded(tmp_path, [faulty("data-wait")], {"stack_samples": samples(*LOADS, *BESIDE)}), "data-wait")
 
-    assert told(found) == ["collate data.py:31 0.40", "reads data.py:31 0.15"]
+    assert told(found) == ["words data.py:31 0.30", "reads data.py:31 0.15", "pads data.py:31 0.10"]
+
+
+WORKS = (("score > words", "step", None, 60), ("score > pads", "step", None, 20))
+OTHERS = [("train_step", "backward", None, 90), ("train_step > reads", "step", None, 30)]
+
+
+def test_a_function_has_the_time_of_those_it_calls_and_says_in_which_most_of_it_is(tmp_path: Path) -> None:
+    """`main` is around everything, and `train_step` does other things: neither is what works."""
+    field = samples(*WORKS, *OTHERS)
+
+    found = finding(recorded(tmp_path, [faulty("python-host")], {"stack_samples": field}), "python-host")
+
+    assert told(found) == ["score data.py:31 0.40", "reads data.py:31 0.15"]
     assert [line.most_in and line.most_in.function for line in found.where] == ["words", None]
 
 

@@ -19,23 +19,33 @@ def own_python_share(m: Measured) -> Value:
     """Time at lines of the user's code that are no part of loading, of the model or of the optimizer, of what waits for
     Python, at most all of it.
 
-    A line that the model or the optimizer runs under, as `trainer.train()`, calls the training itself: what else it
-    takes is the library's.
+    What a line calls in a library counts for the line, but for the library's training loop, and torch's own code around
+    the model. In a record that does not tell them apart, a line that the model or the optimizer runs under, as
+    `trainer.train()`, calls the training itself: what else it takes is the library's.
     """
     seen, python = _seen(m), m.share("python")
     if isinstance(seen, Unknown) or not python:
         return seen if isinstance(seen, Unknown) else NO_PYTHON_WAITED_FOR
     stacks, whole = seen
-    training = {stack.frames[-1] for stack in stacks if stack.doing in TRAINS}
+    training = {stack.frames[-1] for stack in stacks if stack.doing in TRAINS and stack.below is None}
     own = sum(s.weight for s in stacks if s.doing == "step" and s.frames[-1] not in training)
     return min(own / whole / python, 1.0)
+
+
+@metric("flag", needs_gpu=False)
+def stack_samples_suffice(m: Measured) -> Value:
+    """Whether where the step's Python code is can be judged: true of a capture that sampled no stack and recorded no
+    call, whose Python may be anywhere; unknown where a capture sampled too few.
+    """
+    seen = _seen(m)
+    return seen if isinstance(seen, Unknown) and m.user_code.samples is not None else True
 
 
 def _seen(m: Measured) -> tuple[Sequence[Spent], float] | Unknown:
     """The stacks of the training thread in the user's code, and the total they are of; accepts fewer samples than
     elsewhere, since libraries may have the rest.
     """
-    code, samples = m.user_code.training, m.user_code.samples
+    code, samples = m.user_code.usual, m.user_code.usual_samples
     if isinstance(code, ThreadWork):
         return code.stacks, code.whole
     if samples is not None and samples.samples >= 2 * FEWEST_SAMPLES:

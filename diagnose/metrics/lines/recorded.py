@@ -15,7 +15,7 @@ from diagnose.roofline.nests import NONE, enclosing, nearest, nested_order
 from diagnose.roofline.owners import distinct
 from diagnose.timeline import Timeline, thread_turns
 from diagnose.trace import Trace
-from diagnose.trace.python_frames import DOINGS, called, doing_of, user_frame
+from diagnose.trace.python_frames import DOINGS, ENDS_AT_USERS_CODE, called, doing_of, user_frame
 from diagnose.trace.stacks import Frame
 from diagnose.trace.vocabulary import ANNOTATIONS, OPS, PYTHON, RUNTIME, STEP_MARK
 
@@ -114,7 +114,7 @@ class _Calls(msgspec.Struct, frozen=True, dict=True):
         found = np.full(len(self.rows), _OTHERWISE, np.int8)
         for doing in range(_OTHERWISE - 1, -1, -1):
             marked = told == doing
-            ends = self.is_user if DOINGS[doing] == "optimizer" else marked  # a closure's code is the step's again
+            ends = self.is_user if DOINGS[doing] in ENDS_AT_USERS_CODE else marked
             if marked.any():
                 by = nearest(marked | ends, self.parent)
                 found[(by >= 0) & marked[by]] = doing

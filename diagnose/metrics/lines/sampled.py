@@ -21,8 +21,9 @@ def sampled(samples: StackSamples) -> ThreadWork | Unknown:
     whole = max(samples.samples, sum(stack.samples for stack in stacks))
     in_user_code = sum(stack.samples for stack in stacks if stack.frames)
     if in_user_code < FEWEST_SAMPLES:
-        text = f"{in_user_code} of {whole} samples of the training thread show your code"
-        return Unknown(f"{text}: fewer than {FEWEST_SAMPLES} name no line", _more(samples.steps, in_user_code, whole))
+        text = f"{in_user_code} of {whole} samples of the training thread in {samples.steps} steps show your code"
+        because = f"{text}: fewer than {FEWEST_SAMPLES} are too few to name a line"
+        return Unknown(because, _more(samples.steps, in_user_code, whole))
     return ThreadWork(
         stacks=spent(samples),
         whole=whole,
@@ -34,7 +35,7 @@ def sampled(samples: StackSamples) -> ThreadWork | Unknown:
 
 def spent(samples: StackSamples) -> tuple[Spent, ...]:
     """The samples that show the user's code."""
-    return tuple(Spent(s.frames, _doing(s), s.calls, s.samples) for s in samples.stacks if s.frames)
+    return tuple(Spent(s.frames, _doing(s), s.calls, s.samples, s.below) for s in samples.stacks if s.frames)
 
 
 def _doing(stack: Stack) -> str:
@@ -47,4 +48,4 @@ def _more(steps: int, in_user_code: int, whole: int) -> Capture:
         return WITH_STACK
     wanted = min(ceil(_ENOUGH * max(steps, 1) / max(in_user_code, 1)), _MOST_STEPS)
     setting = f"diagnose run --sample-steps {wanted}, in a run of as many steps after the window"
-    return capture_setting(setting, WITH_STACK)
+    return capture_setting(setting)

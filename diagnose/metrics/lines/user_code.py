@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
+from diagnose.metrics.lines.callees import Called, deepest_call
 from diagnose.trace.stacks import Frame
 
 Function = tuple[str, str]  # file and name; one of the same name elsewhere in the file counts as the same
@@ -29,12 +30,15 @@ class Spent(msgspec.Struct, frozen=True):
         doing: one of `trace.python_frames.DOINGS`.
         calls: the function of a library or in C that the last frame was calling, "" if none or unknown.
         weight: samples, or nanoseconds of recorded calls.
+        below: file and name of the libraries' functions that the last frame had called, the outermost first; None if
+            they are not known.
     """
 
     frames: tuple[Frame, ...]
     doing: str
     calls: str
     weight: float
+    below: tuple[Function, ...] | None = None
 
     @property
     def once(self) -> dict[Function, Frame]:
@@ -46,7 +50,8 @@ class FunctionTime(msgspec.Struct, frozen=True):
     """A function of the user with its time, the line and the purpose of most of it, and the frame inside which most of
     it is.
 
-    `most_in` is None if that is the function itself or there is no single one.
+    `most_in` is None if that is the function itself or there is no single one. `calls` is the function of a library or
+    in C that most of it calls, None if there is none.
     """
 
     function: Function
@@ -54,6 +59,7 @@ class FunctionTime(msgspec.Struct, frozen=True):
     doing: str
     weight: float
     most_in: Frame | None = None
+    calls: Called | None = None
 
 
 class ThreadWork(msgspec.Struct, frozen=True, dict=True):
@@ -87,6 +93,7 @@ class ThreadWork(msgspec.Struct, frozen=True, dict=True):
         """Time of the chosen stacks by the function it is attributed to, most first.
 
         That is the outermost function that does little else or, if each around it does other things, the innermost.
+        What runs below a loader is attributed to the innermost: the dataset's or the transform's, never the loop's.
         """
         stacks = [stack for stack in self.stacks if chosen(stack)]
         inside: dict[Function, float] = defaultdict(float)
@@ -134,7 +141,9 @@ class ThreadWork(msgspec.Struct, frozen=True, dict=True):
 
 
 def entry(stack: Spent, functions: frozenset[Function]) -> Frame:
-    """The frame of the outermost of the functions on the stack, else the innermost frame."""
+    """The frame of the outermost of the functions on the stack, else the innermost frame, as always of loading."""
+    if stack.doing == "loading":
+        return stack.frames[-1]
     return next((frame for function, frame in stack.once.items() if function in functions), stack.frames[-1])
 
 
@@ -158,6 +167,7 @@ def _function_time(function: Function, parts: list[tuple[Frame, Spent]]) -> Func
         _most((stack.doing, stack.weight) for _, stack in parts)[0],
         weight,
         Frame(inner[0], line, inner[1]) if inner != function and 2 * inside > weight else None,
+        deepest_call([(stack.below, stack.calls, stack.weight) for _, stack in parts]),
     )
 
 

@@ -258,7 +258,10 @@ def user_code(draft: Draft) -> str:
     if view.unknown:
         return to.text(f"The lines are unknown: {view.unknown}")
     cost = f"; {view.cost}" if view.cost else ""
-    listed = [(to.code(each.place), each.share, each.total, each.row.doing) for each in view.functions]
+    listed = [
+        (f"{to.code(each.place)} {to.text(each.calls)}".strip(), each.share, each.total, each.row.doing)
+        for each in view.functions
+    ]
     table = to.table(("function (hottest line)", "own", "with calls", "doing"), listed)
     return blocks([to.text(f"In % of {view.of}{cost}."), table])
 

@@ -243,6 +243,8 @@ def _listed_functions(page: Page, functions: Sequence[FunctionView], most: int) 
         cells = {"own": each.share, "with calls": each.total, "doing": each.row.doing}
         fits = cell_len(each.place) <= room(page, _FUNCTIONS)
         page.line(Text(line(page, _FUNCTIONS, each.place if fits else each.in_file, cells)))
+        if each.calls:
+            page.line(Text(f"    in it {each.calls}", "dim"))
     if len(functions) > most:
         page.line(Text(f"  +{counted(len(functions) - most, 'function')}", "dim"))
 

@@ -10,17 +10,22 @@ from diagnose.facts import spoken
 from diagnose.report.views.plain import plain
 
 WORTH_TELLING = 0.0005
+WORTH_A_CALL = 0.05
 OUTSIDE = "<module>"  # how Python calls the code outside of functions
 
 
 class FunctionView(msgspec.Struct, frozen=True):
-    """One function as shown; `row` keeps the numbers that columns are sorted by, `in_file` leaves out the folders."""
+    """One function as shown; `row` keeps the numbers that columns are sorted by, `in_file` leaves out the folders.
+
+    `calls` is where most of its own time is, if that is worth a line.
+    """
 
     row: UserFunction
     place: str
     in_file: str
     share: str
     total: str
+    calls: str
 
 
 class UserCodeView(msgspec.Struct, frozen=True):
@@ -57,7 +62,9 @@ def user_code_view(diagnosis: Diagnosis) -> UserCodeView | None:
 def _view(row: UserFunction) -> FunctionView:
     place = placed(row.function, row.file, row.line)
     in_file = placed(row.function, PurePosixPath(row.file).name, row.line)
-    return FunctionView(row, place, in_file, spoken(row.share, "share"), spoken(row.total_share, "share"))
+    worth = row.calls and row.calls_share >= WORTH_A_CALL
+    calls = f"{plain(row.calls)} takes {spoken(row.calls_share, 'share')}" if worth else ""
+    return FunctionView(row, place, in_file, spoken(row.share, "share"), spoken(row.total_share, "share"), calls)
 
 
 def placed(function: str, file: str, line: int) -> str:
@@ -72,13 +79,16 @@ def where_line(where: Sequence[CodeLine]) -> str:
         return ""
     first, *others = ((placed(line.function, line.file, line.line), spoken(line.share, "share")) for line in where)
     told = [f"{first[0]} takes {first[1]}", *(f"{place} {share}" for place, share in others)]
-    inside = "; ".join(_inside(line) for line in where if line.most_in)
+    inside = "; ".join(filter(None, map(_inside, where)))
     return "; ".join(filter(None, (f"{', '.join(told)} of {plain(where[0].of)}", inside)))
 
 
 def _inside(line: CodeLine) -> str:
     deeper = line.most_in
-    return plain(f"most of {line.function} in {placed(deeper.function, deeper.file, deeper.line)}") if deeper else ""
+    of = plain(f"line {line.line}" if line.function == OUTSIDE else line.function)
+    at = f"most of {of} in {placed(deeper.function, deeper.file, deeper.line)}" if deeper else ""
+    called = f"{plain(line.calls)} below {of} takes {spoken(line.calls_share, 'share')}" if line.calls else ""
+    return "; ".join(filter(None, (at, called)))
 
 
 def no_line(finding: Finding) -> str:

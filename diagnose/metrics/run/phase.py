@@ -1,0 +1,57 @@
+"""A phase that comes every so many steps: how often, how long, and its share of the run."""
+
+from collections import Counter
+
+from diagnose.facts import Unknown, Value
+from diagnose.metrics.measured import Measured
+from diagnose.metrics.registry import metric
+from diagnose.metrics.run.cadence import RUN
+from diagnose.metrics.unknowns import NO_RECORD
+from diagnose.series.phase import NONE, SlowPhase
+
+
+def phase_or_none(m: Measured) -> SlowPhase | Unknown | None:
+    """The phase, None where the run's step times show none, Unknown where they are unknown."""
+    found = m.slow_phase
+    if isinstance(found, Unknown) and not m.record:
+        return NO_RECORD
+    return None if found is NONE else found
+
+
+@metric("share", RUN, needs_gpu=False)
+def slow_phase_run_share(m: Measured) -> Value:
+    """Time that every N-th step takes beyond the others, of the run; 0 where no step is slow at a regular distance."""
+    found = phase_or_none(m)
+    return found if isinstance(found, Unknown) else 0.0 if found is None else found.run_share
+
+
+@metric("count", needs_gpu=False)
+def slow_phase_every_steps(m: Measured) -> Value:
+    """Optimizer steps from one of these slow steps to the next."""
+    return m.slow_phase if isinstance(m.slow_phase, Unknown) else m.slow_phase.every
+
+
+@metric("ns", needs_gpu=False)
+def slow_phase_ns(m: Measured) -> Value:
+    """Median time of these slow steps, without the profiler."""
+    return m.slow_phase if isinstance(m.slow_phase, Unknown) else m.slow_phase.slow_ns
+
+
+@metric("factor", needs_gpu=False)
+def slow_phase_factor(m: Measured) -> Value:
+    """The same over the median time of the other steps."""
+    found = m.slow_phase
+    return found if isinstance(found, Unknown) else found.slow_ns / max(found.usual_ns, 1.0)
+
+
+@metric("text", needs_gpu=False)
+def slow_phase_doing(m: Measured) -> Value:
+    """What most samples of these slow steps show the training thread do, "not sampled" if there are none."""
+    found, samples = m.slow_phase, m.user_code.samples
+    if isinstance(found, Unknown):
+        return found
+    doing: Counter[str] = Counter()
+    for stack in samples.stacks if samples is not None else ():
+        doing[stack.doing] += stack.samples_in(found.steps)
+    most, count = max(doing.items(), key=lambda item: item[1], default=("", 0))
+    return most if count else "not sampled"

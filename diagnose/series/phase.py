@@ -1,0 +1,109 @@
+"""A phase of the job that comes every so many steps: a rollout, an evaluation, the start of an epoch.
+
+The step times are those of the whole run, as far as it was timed without the profiler; the samples of the slow steps
+say what the phase does. Which slow steps are periodic, `periodic` decides, as for the log of an armed run.
+"""
+
+from functools import cached_property
+
+import msgspec
+import numpy as np
+
+from diagnose.arrays import Floats, Ints
+from diagnose.facts import Unknown, capture_setting, nothing_helps
+from diagnose.series.periodic import Beat, beats
+from diagnose.series.tracks import Track
+from diagnose.trace.record import CaptureRecord, timed_steps
+from diagnose.trace.stacks import StackSamples, stack_samples
+
+FEWEST_STEPS = 20  # four slow steps, five apart: with fewer none is told from chance
+_WAITS_FOR_DEVICE = ("item", "cpu", "tolist", "synchronize", "to", "numpy")
+NOT_TIMED = Unknown(
+    "too few steps of the run were timed to find some that come again and again",
+    capture_setting("diagnose run, in a run of more steps"),
+)
+BEHIND_THE_HOST = Unknown(
+    "the slow steps of the host wait for the device, which runs behind it: they are no phase of the job",
+    nothing_helps("the host's clock alone times single steps"),
+)
+NONE = Unknown("no step of the run is slow at a regular distance", nothing_helps("there is no such phase"))
+
+
+class SlowPhase(msgspec.Struct, frozen=True, dict=True):
+    """The slow steps that come every `every` steps, with the time of all steps that were timed.
+
+    Attributes:
+        number, ns: of the timed steps.
+        slow: the rows of the slow ones among them.
+        extra_ns: what each of these takes beyond its neighbours.
+    """
+
+    every: int
+    number: Ints
+    ns: Floats
+    slow: Ints
+    extra_ns: Floats
+
+    @cached_property
+    def steps(self) -> frozenset[int]:
+        """The numbers of the slow steps."""
+        return frozenset(self.number[self.slow].tolist())
+
+    def holds(self, step: int) -> bool:
+        """Whether the step is one of them, timed or not, by the commonest place in the period."""
+        places, count = np.unique(self.number[self.slow] % self.every, return_counts=True)
+        return step % self.every == int(places[np.argmax(count)])
+
+    @property
+    def slow_ns(self) -> float:
+        """The usual time of a slow step."""
+        return float(np.median(self.ns[self.slow]))
+
+    @property
+    def usual_ns(self) -> float:
+        """The usual time of the other steps."""
+        return float(np.median(np.delete(self.ns, self.slow)))
+
+    @property
+    def run_share(self) -> float:
+        """The part of a whole period that its slow step takes beyond the other steps."""
+        extra = float(self.extra_ns.mean())
+        return extra / (extra + self.every * float(np.delete(self.ns, self.slow).mean()))
+
+
+def slow_phase(record: CaptureRecord) -> SlowPhase | Unknown:
+    """The phase with most of the run's time; Unknown if there is none."""
+    samples = stack_samples(record)
+    number, ns = _timed(record, samples)
+    if len(number) < FEWEST_STEPS:
+        return NOT_TIMED
+    track = Track(rank=None, host="", step=number, seconds=ns / 1e9)
+    found = max(beats(track), key=_extra, default=None)
+    if found is None:
+        return NONE
+    phase = SlowPhase(found.every, number, ns, found.rows, found.extra_s * 1e9)
+    if record.text("steps.clock") == "device" and not _works(samples, phase):
+        return BEHIND_THE_HOST
+    return phase
+
+
+def _extra(beat: Beat) -> float:
+    return float(beat.extra_s.sum())
+
+
+def _timed(record: CaptureRecord, samples: StackSamples | None) -> tuple[Ints, Floats]:
+    """Numbers and nanoseconds of the steps without the profiler, with those whose stacks were sampled."""
+    number, ns = timed_steps(record)
+    sampled = samples.times if samples is not None else {}
+    times = {**dict(zip(number.tolist(), ns.tolist(), strict=True)), **sampled}
+    steps = sorted(times)
+    return np.array(steps, np.int64), np.array([times[step] for step in steps], np.float64)
+
+
+def _works(samples: StackSamples | None, phase: SlowPhase) -> bool:
+    """Whether most samples of the slow steps show work, and no wait for the device."""
+    if samples is None:
+        return False
+    seen = [(stack, stack.samples_in(phase.steps)) for stack in samples.stacks]
+    waits = sum(count for stack, count in seen if stack.calls in _WAITS_FOR_DEVICE)
+    return 2 * waits < sum(count for _, count in seen)

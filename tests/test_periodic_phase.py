@@ -1,0 +1,96 @@
+"""A phase that comes every so many steps: its share of the run, its lines, and what gains of the other steps are."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kineto import Trace
+from lines.lines_jobs import recorded
+
+from diagnose.diagnosis import Diagnosis
+from diagnose.facts import Unknown
+from diagnose.predict.usual_steps import part_of_run
+from diagnose.series.phase import BEHIND_THE_HOST, NONE, SlowPhase, slow_phase
+from diagnose.trace.record import decoded
+
+MS = 1_000_000
+EVERY = 8
+
+
+def record(slow_ms: float, calls: str | None = None, doing: str = "step", **steps: Any) -> dict[str, Any]:
+    """A run of steps of 2 ms, of which 8, 16, 24, ... take longer; the window is of steps 7 to 10."""
+    times = [(slow_ms if number % EVERY == 0 else 2.0) * MS for number in range(11, 251)]
+    slow = {"frames": [["train.py", 9, "rollout"]], "doing": doing, "calls": calls, "below": []}
+    usual = {"frames": [["train.py", 5, "main"]], "doing": "step", "calls": None, "below": []}
+    stacks = [
+        {**slow, "samples": 60, "by_step": [[number, 2] for number in range(16, 250, EVERY)]},
+        {**usual, "samples": 40, "by_step": [[number, 1] for number in range(17, 249) if number % EVERY][:40]},
+    ]
+    sampled = {"interval_ms": 10.0, "wall_ms": sum(times) / MS, "cost_ms": 1.0, "samples": 100, "in_user_code": 100}
+    counts = {"steps": len(times), "first_step": 11, "left_out": 0, "step_ns": times, "stacks": stacks}
+    known = {"clock": "host", "first_active_step": 7, "waiting_ns": [2 * MS] * 6, "active_ns": [2 * MS] * 4, **steps}
+    return {"world_size": 1, "steps": known, "stack_samples": {**sampled, **counts}}
+
+
+def test_the_share_is_of_a_whole_period() -> None:
+    phase = slow_phase(decoded(record(30)))
+
+    assert isinstance(phase, SlowPhase)
+    assert (phase.every, phase.slow_ns, phase.usual_ns) == (8, 30 * MS, 2 * MS)
+    assert phase.run_share == pytest.approx(28 / (28 + 8 * 2))
+    assert [step for step in range(1, 20) if phase.holds(step)] == [8, 16]
+
+
+def test_steps_that_take_as_long_as_the_others_are_no_phase() -> None:
+    assert slow_phase(decoded(record(2))) is NONE
+
+
+def test_too_few_steps_are_unknown() -> None:
+    told = slow_phase(decoded({"world_size": 1, "steps": {"waiting_ns": [2 * MS] * 6}}))
+
+    assert isinstance(told, Unknown)
+    assert told is not NONE
+
+
+@pytest.mark.parametrize(("calls", "is_phase"), [("item", False), ("step", True)])
+def test_a_host_that_waits_for_its_device_now_and_then_has_no_phase(calls: str, is_phase: bool) -> None:
+    told = slow_phase(decoded(record(30, calls, clock="device")))
+
+    assert isinstance(told, SlowPhase) if is_phase else told is BEHIND_THE_HOST
+
+
+def diagnosed(folder: Path, slow_ms: float, **more: Any) -> Diagnosis:
+    """Steps 7 to 10, of which 8 is the slow one; the others are operators and a tenth Python."""
+    job = Trace(gpu=None)
+    job.next_step = 7
+    for number in range(7, 11):
+        with job.step():
+            job.cpu_op("aten::mm", 1800)
+            job.host(200 + (1000 * (slow_ms - 2) if number == EVERY else 0))
+    return recorded(folder, [job], record(slow_ms, **more))
+
+
+def test_the_phase_leads_and_names_its_line_and_the_counted_steps_are_the_others(tmp_path: Path) -> None:
+    told = diagnosed(tmp_path, 30)
+
+    first = told.findings[0]
+    assert (first.rule, first.severity) == ("periodic-phase", "critical")
+    assert [(line.function, line.line) for line in first.where] == [("rollout", 9)]
+    assert first.where[0].of == "60 samples of the training thread in these slow steps"
+    assert first.predicted_speedup == pytest.approx((1 / (1 - 0.2 * 28 / 44), 1 / (1 - 28 / 44)), rel=0.01)
+    assert told.steps.numbers == (9, 10)
+
+
+def test_a_phase_that_loads_is_left_to_the_advice_on_loading(tmp_path: Path) -> None:
+    told = diagnosed(tmp_path, 30, doing="loading")
+
+    assert "periodic-phase" not in {each.rule for each in told.findings}
+    assert any("waits for its batch there, 63.6 % of the run" in each.because for each in told.not_advised)
+
+
+def test_gains_of_the_other_steps_are_of_the_run(tmp_path: Path) -> None:
+    told = diagnosed(tmp_path, 30)
+
+    assert part_of_run({fact.name: fact for fact in told.facts}) == pytest.approx(16 / 44)
+    gains = [found.predicted_speedup for found in told.findings if found.rule != "periodic-phase"]
+    assert all(gain[1] is None or gain[1] <= 44 / 28 for gain in gains if gain)

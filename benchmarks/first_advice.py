@@ -1,89 +1,37 @@
 """Whether the first advice is right, and its promised gain true, on small jobs that are slow for one reason each.
 
-    python benchmarks/first_advice.py                         # all kinds, about ten minutes on two cores
+    python benchmarks/first_advice.py --repeats 1             # all kinds, about twenty minutes on two idle cores
     python benchmarks/first_advice.py --only loader --write benchmarks/reports
+    python benchmarks/first_advice.py --list
 
-Each job is run under `diagnose run`; then it and the form in which the advice is followed take turns without it.
-Followed is the value of the advice's patch where it has one, else what `advice_jobs/kinds.py` says. Only the ratio of
-mean steps counts, the median over the repeats. Jobs of one process run on a GPU where torch sees one; which advice is
-right is stated for a CPU. Needs torch and transformers, and a machine that does nothing else.
+Each job is run under `diagnose run`; then with its first advice made by `diagnose run --apply`, where that can make it;
+then it and the form in which the advice is followed take turns without diagnose. Followed is the value of the advice's
+patch where it has one, else what `advice_jobs/kinds.py` says. The advice is right where it is what that file says, no
+form crashes, and all forms see the same samples. Of times only the ratio of mean steps counts, the median over the
+repeats. Where other processes took the cores, the kind is tried again, and then withheld: it does not count as right.
+Jobs of one process run on a GPU where torch sees one; which advice is right is stated for a CPU.
+
+Needs torch and transformers. Kinds that need datasets, trl, accelerate, gymnasium, pillow, lightning, hydra-core or
+deepspeed are left out where those are not installed, and do not count as right either.
 """
 
 from __future__ import annotations
 
 import argparse
 import datetime
-import json
-import math
-import os
-import re
-import subprocess
-import sys
-import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import importlib.util
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 from advice_jobs.kinds import KINDS, Kind
 from advice_jobs.timing import where
+from advice_runs import applied, diagnosed, in_turns, scratch
+from advice_score import NOISE, OTHERS, Outcome, Ran, Told, same_samples
 
-SCRIPTS = Path(__file__).parent / "advice_jobs"
-REPEATS = 3
-TIMEOUT_S = 300
-NOISE = 0.03  # a mean of some dozen steps is no better than that; where the repeats lie further apart, that counts
-WIDTHS = (32, 20, 24, 16, 12, 9, 7, 0)
-STEP_NS = re.compile(r"^mean_step_ns (\d+)$", re.MULTILINE)
-HEADS = ("job", "class", "first advice", "right", "promised", "measured", "inside", "repeats")
-
-
-@dataclass(frozen=True)
-class Told:
-    """What `diagnose run` said: the rule of the first advice ("" for nothing), its gain, its patch, and the class."""
-
-    rule: str
-    promised: tuple[float, float | None] | None
-    patch: Mapping[str, object]
-    class_: str = ""
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """One kind: what was told, and the measured speed-up of each repeat, none where there is no advice to follow."""
-
-    kind: Kind
-    told: Told
-    speedups: tuple[float, ...] = ()
-
-    @property
-    def right(self) -> bool:
-        """Whether one of the right rules came first, or none where nothing is worth doing."""
-        return self.told.rule in self.kind.right if self.kind.right else not self.told.rule
-
-    @property
-    def class_right(self) -> bool | None:
-        """Whether the class is one of those that the job has by how it is made; None where that is not stated."""
-        return self.told.class_ in self.kind.classes if self.kind.classes else None
-
-    @property
-    def inside(self) -> bool | None:
-        """Whether the measured gain lies in the promised range; None where either is missing."""
-        if not self.speedups or self.told.promised is None:
-            return None
-        low, high = self.told.promised
-        middle = median(self.speedups)
-        noise = max(NOISE, 1.48 * median(abs(one - middle) for one in self.speedups) / middle)
-        return low * (1 - noise) <= middle <= (math.inf if high is None else high) * (1 + noise)
-
-
-def told_of(diagnosis: Mapping[str, Any]) -> Told:
-    """The first advice of a diagnosis; a better capture counts as none."""
-    first, class_ = diagnosis["next"], diagnosis["verdict"]["class"]
-    if first["kind"] != "change":
-        return Told("", None, {}, class_)
-    promised = first["predicted_speedup"]
-    return Told(first["rule"], promised and (promised[0], promised[1]), (first["patch"] or {}).get("set", {}), class_)
+REPEATS, TRIES = 3, 3
+WIDTHS = (35, 20, 24, 16, 12, 9, 7, 8, 8, 0)
+HEADS = ("job", "class", "first advice", "right", "promised", "measured", "inside", "typed", "samples", "repeats")
 
 
 def followed_options(kind: Kind, told: Told) -> dict[str, object]:
@@ -92,64 +40,71 @@ def followed_options(kind: Kind, told: Told) -> dict[str, object]:
     return {**kind.slow, **kind.followed, **by_patch}
 
 
-def command(kind: Kind, options: Mapping[str, object]) -> list[str]:
-    """How the job is started."""
-    start = [sys.executable]
-    if kind.ranks > 1:
-        start += ["-m", "torch.distributed.run", f"--nproc_per_node={kind.ranks}", "--standalone"]
-    return [*start, str(SCRIPTS / kind.script), *(f"{name}={json.dumps(value)}" for name, value in options.items())]
+def missing(kind: Kind) -> tuple[str, ...]:
+    """The packages that the kind needs and that are not installed."""
+    return tuple(name for name in kind.needs if importlib.util.find_spec(name) is None)
 
 
-def ran(words: Sequence[str]) -> str:
-    """The output of a command, which succeeds, or dies behind its last step, as threads of gloo may have it do."""
-    variables = os.environ | {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
-    done = subprocess.run(words, capture_output=True, text=True, env=variables, timeout=TIMEOUT_S, check=False)
-    if done.returncode and not STEP_NS.search(done.stdout):
-        raise SystemExit(f"{' '.join(words)} ended with {done.returncode}\n{done.stdout}\n{done.stderr}")
-    return done.stdout
+def measured(kind: Kind, repeats: int, others: float = OTHERS) -> Outcome:
+    """The advice, and what it buys; tried again where other processes took the cores."""
+    if absent := missing(kind):
+        return Outcome(kind, Told("", None, {}), missing=absent)
+    for _ in range(TRIES):
+        with scratch() as folder:
+            told, first = diagnosed(kind, folder)
+            if not first.crowded(others) and not (told.busy and others < 1):
+                return _followed(kind, told, first, repeats, folder, others)
+    return Outcome(kind, told, crowded=first.crowded(others))
 
 
-def diagnosed(kind: Kind) -> Told:
-    """What `diagnose run` says of the job as it is."""
-    with tempfile.TemporaryDirectory() as folder:
-        answer = Path(folder) / "diagnosis.json"
-        asked = [sys.executable, "-m", "diagnose", "run", "--out", f"{folder}/bundle", "--json", str(answer), "--"]
-        ran([*asked, *command(kind, kind.slow)])
-        return told_of(json.loads(answer.read_text()))
-
-
-def step_ns(kind: Kind, options: Mapping[str, object]) -> int:
-    """The mean step of one run without diagnose."""
-    found = STEP_NS.search(ran(command(kind, options)))
-    if found is None:
-        raise SystemExit(f"{kind.script} printed no time")
-    return int(found[1])
-
-
-def measured(kind: Kind, repeats: int) -> Outcome:
-    """The advice, and what it buys: slow and followed form in turns."""
-    told = diagnosed(kind)
-    if not kind.followed:
-        return Outcome(kind, told)
-    options = followed_options(kind, told)
-    return Outcome(kind, told, tuple(step_ns(kind, kind.slow) / step_ns(kind, options) for _ in range(repeats)))
+def _followed(kind: Kind, told: Told, first: Ran, repeats: int, folder: str, others: float) -> Outcome:
+    """What befalls who follows the advice."""
+    typed, run = applied(kind, told, folder)
+    runs, speedups = [first, *([run] if run else [])], []
+    for _ in range(repeats + TRIES - 1 if kind.followed and repeats else 0):
+        pair = in_turns(kind, followed_options(kind, told), folder)
+        runs += pair
+        slow, followed = pair
+        if slow.step_ns and followed.step_ns and not (slow.crowded(others) or followed.crowded(others)):
+            speedups.append(slow.step_ns / followed.step_ns)
+        if len(speedups) == repeats or slow.failed or followed.failed:
+            break
+    failures = tuple(dict.fromkeys(one.failed for one in runs if one.failed and one is not run))
+    return Outcome(kind, told, tuple(speedups), typed, same_samples(runs), failures)
 
 
 def row(outcome: Outcome) -> tuple[str, ...]:
     """The outcome as the table shows it."""
-    promised, speedups = outcome.told.promised, outcome.speedups
-    said = "" if promised is None else f"{promised[0]:.2f}-{'' if promised[1] is None else f'{promised[1]:.2f}'}x"
+    kind, told, speedups = outcome.kind, outcome.told, outcome.speedups
+    said = "" if told.promised is None else f"{told.promised[0]:.2f}-{_high(told.promised[1])}x"
     return (
-        outcome.kind.name,
-        outcome.told.class_
-        + ("" if outcome.class_right is not False else f", not {' or '.join(outcome.kind.classes)}"),
-        outcome.told.rule or "nothing",
-        "yes" if outcome.right else f"no: {' or '.join(outcome.kind.right) or 'nothing'}",
+        kind.name,
+        told.class_ + ("" if outcome.class_right is not False else f", not {' or '.join(kind.classes)}"),
+        told.rule or "nothing",
+        judged(outcome),
         said,
         f"{median(speedups):.2f}x" if speedups else "",
         {True: "yes", False: "no", None: ""}[outcome.inside],
+        outcome.typed,
+        {True: "same", False: "changed", None: ""}[outcome.samples],
         " ".join(f"{speedup:.2f}" for speedup in speedups),
     )
+
+
+def _high(high: float | None) -> str:
+    return "" if high is None else f"{high:.2f}"
+
+
+def judged(outcome: Outcome) -> str:
+    """Whether it is right, and what is wrong with it."""
+    if outcome.missing:
+        return f"left out: needs {', '.join(outcome.missing)}"
+    if outcome.crowded:
+        return "withheld"
+    wrong = () if outcome.advice_right else (f"not {outcome.kind.truth}",)
+    crashed = ("crashes when typed",) if outcome.typed == "crashed" else ()
+    changed = ("other samples",) if outcome.samples is False else ()
+    return "yes" if outcome.right else f"no: {'; '.join((*wrong, *crashed, *changed, *outcome.failures))}"
 
 
 def show(cells: Sequence[str]) -> None:
@@ -159,12 +114,20 @@ def show(cells: Sequence[str]) -> None:
 
 def summary(outcomes: Sequence[Outcome]) -> str:
     """How many first pieces of advice are right, and how many gains lie inside."""
-    judged = [one.inside for one in outcomes if one.inside is not None]
-    right = sum(one.right for one in outcomes)
+    inside = [one.inside for one in outcomes if one.inside is not None]
     classes = [one.class_right for one in outcomes if one.class_right is not None]
-    return (
-        f"class right: {sum(classes)} of {len(classes)}; first advice right: {right} of {len(outcomes)}; "
-        f"gain inside the range: {sum(judged)} of {len(judged)}"
+    seen = [one.samples for one in outcomes if one.samples is not None]
+    typed = [one.typed for one in outcomes if one.typed]
+    withheld, left_out = sum(one.crowded for one in outcomes), sum(bool(one.missing) for one in outcomes)
+    return "; ".join(
+        (
+            f"class right: {sum(classes)} of {len(classes)}",
+            f"first advice right: {sum(one.right for one in outcomes)} of {len(outcomes)}"
+            f" ({withheld} withheld, {left_out} left out)",
+            f"gain inside the range: {sum(inside)} of {len(inside)}",
+            f"crashes when typed: {typed.count('crashed')} of {len(typed)}",
+            f"other samples: {seen.count(False)} of {len(seen)}",
+        )
     )
 
 
@@ -177,9 +140,12 @@ def written(outcomes: Sequence[Outcome], folder: Path, repeats: int) -> Path:
     lines = [
         "# First advice", "", f"`python benchmarks/first_advice.py{_asked(repeats)} --write benchmarks/reports`", "",
         summary(outcomes), "",
-        f"| {' | '.join(HEADS)} |", f"|{'---|' * len(HEADS)}", *(f"| {' | '.join(row(one))} |" for one in outcomes), "",
+        f"| {' | '.join(HEADS)} |", f"|{'---|' * len(HEADS)}",
+        *(f"| {' | '.join(cell.replace('|', ' or ') for cell in row(one))} |" for one in outcomes), "",
         f"Ratios of mean steps on {where()}; inside allows {NOISE:.0%} for noise, and the spread of the"
-        " repeats where that is more (1.48 times their median deviation).", "",
+        " repeats where that is more (1.48 times their median deviation). Typed is what `diagnose run --apply` made of"
+        " the first advice; samples says whether all forms of the job saw the same. Withheld is what other processes"
+        f" took {OTHERS:.0%} of the cores from in {TRIES} tries.", "",
     ]  # fmt: skip
     path = folder / f"first-advice-{datetime.datetime.now(datetime.UTC).date()}.md"
     path.write_text("\n".join(lines))
@@ -189,14 +155,23 @@ def written(outcomes: Sequence[Outcome], folder: Path, repeats: int) -> Path:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the kinds that are asked for, one after the other."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="", help="kinds whose name holds this text")
-    parser.add_argument("--repeats", type=int, default=REPEATS)
+    parser.add_argument("--only", default="", metavar="NAME", help="kinds whose name holds this text")
+    parser.add_argument("--list", action="store_true", help="name the kinds and what is right of each; run none")
+    parser.add_argument("--repeats", type=int, default=REPEATS, help=f"pairs of runs of each kind ({REPEATS})")
     parser.add_argument("--write", type=Path, metavar="FOLDER", help="write a dated report there")
+    parser.add_argument(
+        "--others", type=float, default=OTHERS, metavar="SHARE",
+        help=f"of the cores that other processes may take before a run is withheld ({OTHERS}); with 1 none is",
+    )  # fmt: skip
     asked = parser.parse_args(arguments)
+    kinds = [kind for kind in KINDS if asked.only in kind.name]
+    if asked.list:
+        print("\n".join(f"{kind.name:{WIDTHS[0]}}  {kind.truth}" for kind in kinds))
+        return
     outcomes = []
     show(HEADS)
-    for kind in (kind for kind in KINDS if asked.only in kind.name):
-        outcomes.append(measured(kind, asked.repeats))
+    for kind in kinds:
+        outcomes.append(measured(kind, asked.repeats, asked.others))
         show(row(outcomes[-1]))
     print(summary(outcomes))
     if asked.write is not None:

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import msgspec
 from advice_jobs.kinds import KINDS, Kind
-from first_advice import command
+from advice_runs import command
 from msgspec.structs import replace
 from tune_pairs import Further, further, told_apart
 from tune_report import USUAL_TIMES, Alone, Tuned, header, line, written

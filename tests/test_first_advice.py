@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 from advice_jobs.kinds import KINDS, Kind
 from advice_jobs.timing import options
-from first_advice import SCRIPTS, Outcome, Told, command, followed_options, told_of
+from advice_runs import SCRIPTS, command
+from advice_score import Outcome, Ran, Told, others_share, same_samples, samples_of, told_of
+from first_advice import followed_options, judged, missing
 
 RULES = Path(__file__).parent.parent / "rules"
 LOADER = KINDS[0]
@@ -22,9 +24,33 @@ def first(kind: str = "change", **more: Any) -> Mapping[str, Any]:
 
 
 def test_the_first_advice_is_that_of_the_diagnosis() -> None:
-    assert told_of(first()) == Told("data-wait", (1.5, None), {"num_workers": 2}, "data-bound")
+    patched = Told("data-wait", (1.5, None), {"num_workers": 2}, "data-bound", "num_workers=2", tried=True)
+
+    assert told_of(first()) == patched
     assert told_of(first(patch=None, predicted_speedup=None)) == Told("data-wait", None, {}, "data-bound")
-    assert told_of(first("capture")) == told_of(first("nothing")) == Told("", None, {}, "data-bound")
+    assert told_of(first("nothing", patch=None)) == Told("", None, {}, "data-bound")
+
+
+def test_the_text_of_the_advice_is_what_the_user_reads() -> None:
+    said = {"action": "use more workers", "do": "Set num_workers.", "says": "It waits.", "where": ["read (a.py:3)"]}
+
+    assert told_of(first(**said)).text == "use more workers Set num_workers. It waits. read (a.py:3) num_workers=2"
+
+
+def test_a_change_that_must_be_typed_is_not_tried() -> None:
+    by_hand = {"set": {"num_workers": 2}, "typed_because": "nothing of it can be set by a run"}
+
+    assert told_of(first()).tried
+    assert not told_of(first(patch=by_hand)).tried
+    assert told_of(first(patch={"set": {}, "by_run": {"fused": True}})).tried
+
+
+def test_a_verdict_that_is_withheld_for_others_is_seen() -> None:
+    busy = {"class": "undecided", "because": "the machine was too busy to judge this job"}
+
+    assert told_of({**first(), "verdict": busy}).busy
+    assert told_of(first(action="keep other work off these cores")).busy
+    assert not told_of(first()).busy
 
 
 def test_the_value_of_the_patch_is_followed_before_that_of_the_kind() -> None:
@@ -51,7 +77,7 @@ def test_the_median_of_the_repeats_is_inside_the_range(
 
 
 def test_a_healthy_job_is_right_with_no_advice() -> None:
-    healthy = next(kind for kind in KINDS if not kind.right)
+    healthy = next(kind for kind in KINDS if not kind.right and not kind.says)
 
     assert Outcome(healthy, Told("", None, {})).right
     assert not Outcome(healthy, Told("data-wait", None, {})).right
@@ -66,6 +92,79 @@ def test_a_class_is_right_where_the_job_is_made_to_have_it() -> None:
     assert Outcome(unstated, Told("", None, {}, "host-bound")).class_right is None
 
 
+@pytest.mark.parametrize(
+    ("rule", "text", "is_right"),
+    [
+        ("data-wait", "call os.sched_setaffinity in worker_init_fn", True),
+        ("data-wait", "set num_workers", False),
+        ("python-host", "call os.sched_setaffinity", False),
+        ("data-wait", "os.sched_setaffinity, and a faster disk", False),
+    ],
+)
+def test_words_that_must_and_must_not_be_there(rule: str, text: str, is_right: bool) -> None:
+    bound = Kind("bound", "loader.py", {}, ("data-wait",), says="sched_setaffinity", never="faster disk")
+
+    assert Outcome(bound, Told(rule, None, {}, text=text)).right is is_right
+
+
+def test_words_alone_are_right_under_any_rule() -> None:
+    half = Kind("fp16", "bare.py", {}, (), says="bf16|bfloat16")
+
+    assert Outcome(half, Told("slow-type", None, {}, text="autocast to bfloat16")).right
+    assert not Outcome(half, Told("", None, {}, text="")).right
+
+
+def test_advice_that_harms_is_not_right() -> None:
+    told = Told("data-wait", None, {})
+
+    assert Outcome(LOADER, told, typed="ran", samples=True).right
+    assert Outcome(LOADER, told, typed="refused").right
+    assert judged(Outcome(LOADER, told, typed="crashed")) == "no: crashes when typed"
+    assert judged(Outcome(LOADER, told, samples=False)) == "no: other samples"
+    assert judged(Outcome(LOADER, told, failures=("ended with 1: OSError",))) == "no: ended with 1: OSError"
+
+
+def test_what_is_withheld_or_left_out_is_neither_right_nor_inside() -> None:
+    told = Told("data-wait", (1.0, 2.0), {}, "data-bound")
+    crowded = Outcome(LOADER, told, (1.5,), crowded=True)
+    absent = Outcome(LOADER, told, missing=("trl",))
+
+    assert (crowded.right, crowded.inside, crowded.class_right, judged(crowded)) == (False, None, None, "withheld")
+    assert (absent.right, judged(absent)) == (False, "left out: needs trl")
+
+
+def test_packages_that_are_not_installed_are_named() -> None:
+    assert missing(Kind("one", "loader.py", {}, (), needs=("json", "no_such_package"))) == ("no_such_package",)
+
+
+def test_the_digests_of_all_ranks_add_up() -> None:
+    assert samples_of(f"loss 3\nsamples {2**64 - 1} 4\nmean_step_ns 5\nsamples 3 4\n") == (2, 8)
+    assert samples_of("mean_step_ns 5\n") is None
+
+
+@pytest.mark.parametrize(
+    ("seen", "same"),
+    [
+        ([(1, 4), (1, 4)], True),
+        ([(1, 4), (3, 12)], False),
+        ([(1, 4), None, (1, 4)], True),
+        ([(1, 4)], None),
+        ([None, None], None),
+    ],
+)
+def test_samples_are_the_same_in_all_runs_that_count_them(
+    seen: list[tuple[int, int] | None], same: bool | None
+) -> None:
+    assert same_samples([Ran(1, each) for each in seen]) is same
+
+
+def test_a_run_is_crowded_by_what_others_take_of_the_cores() -> None:
+    assert others_share(busy_s=3.0, own_s=2.0, wall_s=5.0, cores=2) == pytest.approx(0.1)
+    assert others_share(busy_s=2.0, own_s=2.1, wall_s=5.0, cores=2) == 0
+    assert Ran(1, others=0.1).crowded()
+    assert not Ran(1, others=0.1).crowded(limit=1.0)
+
+
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_each_kind_names_a_rule_that_exists_and_options_that_its_script_has(kind: Kind) -> None:
     script = ast.parse((SCRIPTS / kind.script).read_text())
@@ -74,10 +173,10 @@ def test_each_kind_names_a_rule_that_exists_and_options_that_its_script_has(kind
         for call in ast.walk(script)
         if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "options"
         for word in call.keywords
-    }
+    } | {line.target.id for line in ast.walk(script) if isinstance(line, ast.AnnAssign) and hasattr(line.target, "id")}
 
     assert {*kind.slow, *kind.followed, *kind.by_patch.values()} <= known
-    assert not kind.right or any((RULES / f"{rule}.toml").exists() for rule in kind.right)
+    assert all((RULES / f"{rule}.toml").exists() for rule in kind.right if rule)
 
 
 def test_several_ranks_are_started_by_torchrun() -> None:

@@ -1,4 +1,4 @@
-"""A bare loop of many small layers: with another optimizer, a hook in Python, or a log of many objects."""
+"""A bare loop of many small layers: another optimizer or type, a hook in Python, a log of objects, evaluations."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ import torch
 from timing import Steps, options, place
 from torch import nn
 
+HELD_OUT = 16  # batches
+
 
 def main() -> None:
     """Train."""
     torch.set_num_threads(1)
     set_up = options(
         optimizer="AdamW", form="fused", width=256, layers=12, rows=512, hook_items=0, records=0, collects=True,
-        steps=60,
+        autocast="", evaluates_every=0, steps=60,
     )  # fmt: skip
     log: deque[list[list[int]]] = deque(maxlen=20)
     if not set_up["collects"]:
@@ -37,11 +39,25 @@ def main() -> None:
     if set_up["hook_items"]:
         for layer in model:
             layer.register_forward_hook(watch)
+    held_out = [torch.randn(set_up["rows"], set_up["width"], device=place()) for _ in range(HELD_OUT)]
+
+    def evaluate() -> float:
+        model.eval()
+        with torch.no_grad():
+            loss = sum(model(batch).square().mean().item() for batch in held_out)
+        model.train()
+        return loss / HELD_OUT
+
+    dtype = torch.float16 if set_up["autocast"] == "fp16" else torch.bfloat16
     steps = Steps()
-    for _ in range(set_up["steps"]):
-        model(torch.randn(set_up["rows"], set_up["width"], device=place())).square().mean().backward()
+    for number in range(1, set_up["steps"] + 1):
+        with torch.autocast(place(), dtype=dtype, enabled=bool(set_up["autocast"])):
+            loss = model(torch.randn(set_up["rows"], set_up["width"], device=place())).float().square().mean()
+        loss.backward()
         optimizer.step()
         optimizer.zero_grad()
+        if set_up["evaluates_every"] and number % set_up["evaluates_every"] == 0:
+            print(f"step {number} held-out loss {evaluate():.4f}")
         log.append([[number] for number in range(set_up["records"])])
         steps.ended()
     steps.report()

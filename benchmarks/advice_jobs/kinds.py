@@ -16,7 +16,11 @@ class Kind:
         name: what is slow about it.
         script: of this folder.
         slow: its options as it is.
-        right: ids of the rules of which one has to come first; none where nothing is worth doing.
+        right: ids of the rules of which one has to come first, "" for no advice; none where nothing is worth doing,
+            or where the words alone tell.
+        says: a pattern of words that the first advice must hold, as the user reads it.
+        never: a pattern of what it must not hold.
+        needs: modules of packages that not everybody has who runs this.
         followed: the options with the advice followed by hand.
         by_patch: option of the script for a key of the advice's patch, whose value then counts.
         ranks: processes, started by torchrun where there are several.
@@ -31,6 +35,16 @@ class Kind:
     by_patch: Mapping[str, str] = field(default_factory=dict)
     ranks: int = 1
     classes: tuple[str, ...] = ()
+    says: str = ""
+    never: str = ""
+    needs: tuple[str, ...] = ()
+
+    @property
+    def truth(self) -> str:
+        """What is right, in words."""
+        rules = " or ".join(rule or "nothing" for rule in self.right) or ("" if self.says else "nothing")
+        words = f'saying "{self.says}"' if self.says else ""
+        return " ".join(filter(None, (rules, words, f'never "{self.never}"' if self.never else "")))
 
 
 DATA, HOST = ("data-bound",), ("host-bound",)
@@ -55,7 +69,7 @@ KINDS = (
     ),
     Kind(
         "padding to max_length", "trainer.py", {"skewed": True, "pads_to": 128, "width": 128}, ("padded-batches",),
-        {"pads_to": 0},
+        {"pads_to": 0}, never="group_by_length",
     ),
     Kind(
         "Adagrad, one tensor at a time", "bare.py",
@@ -89,7 +103,7 @@ KINDS = (
     ),
     Kind(
         "tokenises in the collator", "texts.py", {}, ("text-work-in-the-loop", "python-host", *LOADING),
-        {"tokenised": True}, {"num_workers": "workers"}, classes=("data-bound", "host-bound"),
+        {"tokenised": True}, {"num_workers": "workers"}, classes=("data-bound", "host-bound"), needs=("accelerate",),
     ),
     Kind(
         "AdamW, one tensor at a time", "bare.py", {"form": "loop", "width": 32, "layers": 200, "rows": 8},
@@ -114,5 +128,89 @@ KINDS = (
     Kind(
         "healthy: large products", "bare.py", {"width": 1024, "layers": 4, "rows": 512, "steps": 40}, (),
         classes=("compute-bound",),
+    ),
+    Kind(
+        "rows padded beforehand", "trainer.py", {"skewed": True, "padded": True, "width": 128}, ("padded-batches",),
+        {"padded": False}, never="group_by_length",
+    ),
+    Kind(
+        "PPO, environments one by one", "ppo.py", {}, (), {"vectorised": True}, classes=HOST, says="rollout|ppo.py",
+        never="num_workers|compile", needs=("gymnasium",),
+    ),
+    Kind(
+        "stream that workers would repeat", "loader.py", {"streams": "plain"}, LOADING,
+        {"streams": "split", "workers": 4}, classes=DATA, says="get_worker_info|worker_info|split|shard|thread",
+    ),
+    Kind(
+        "datasets streaming, 4 shards", "loader.py", {"streams": "shards"}, LOADING, {"workers": 4}, WORKERS,
+        classes=DATA, needs=("datasets",),
+    ),
+    Kind(
+        "preference training, skewed", "dpo.py",
+        {"skewed": True, "batch": 8, "accumulate": 1, "width": 128}, ("padded-batches",), {"by_length": True},
+        never="group_by_length", needs=("trl", "datasets"),
+    ),
+    Kind(
+        "preference training, batch 1", "dpo.py", {"batch": 1, "accumulate": 8},
+        ("small-micro-batches", "low-memory-use"), {"batch": 8, "accumulate": 1}, needs=("trl", "datasets"),
+    ),
+    Kind(
+        "folder of images", "images.py", {}, LOADING, {"workers": 2}, WORKERS, classes=DATA, needs=("PIL",),
+    ),
+    Kind(
+        "DeepSpeed, batch 1", "zero.py", {}, ("small-micro-batches", "low-memory-use"),
+        {"batch": 8, "accumulate": 1}, needs=("deepspeed",),
+    ),
+    Kind(
+        "Lightning, loader sleeps", "lit.py", {}, LOADING, {"workers": 4}, WORKERS, classes=DATA,
+        needs=("lightning",),
+    ),
+    Kind(
+        "Hydra, scores in Python", "hydra_app.py", {}, ("python-host",), {"scores_every": 50}, classes=HOST,
+        says="edit_distance|hydra_app.py", needs=("hydra",),
+    ),
+    Kind(
+        "bare loop evaluates every 4 steps", "bare.py", {"evaluates_every": 4, "width": 256, "layers": 6, "rows": 256},
+        (), {"evaluates_every": 32}, says="[Ee]valua",
+    ),
+    Kind(
+        "epochs of two batches", "loader.py",
+        {"sleep_ms": 0, "compute_ms": 0.3, "steps": 2, "epochs": 30, "rows": 8}, ("", *LOADING, "python-host"),
+        {"keeps": True}, never="num_workers=[1-9]",
+    ),
+    Kind(
+        "workers bound to one core", "loader.py", {"sleep_ms": 0, "compute_ms": 3, "workers": 4, "binds": True},
+        (*LOADING, "starved-host"), {"binds": False}, classes=DATA, says="sched_setaffinity",
+        never="disk, network",
+    ),
+    Kind(
+        "16 threads on each of 2 ranks", "parallel.py",
+        {"threads": 16, "width": 512, "layers": 6, "rows": 256, "steps": 40}, ("starved-host",), {"threads": 1},
+        ranks=2, classes=HOST, says="OMP_NUM_THREADS|set_num_threads",
+    ),
+    Kind(
+        "fp16 on a CPU", "bare.py", {"autocast": "fp16", "width": 128, "layers": 6, "rows": 256, "steps": 30}, (),
+        {"autocast": "bf16"}, says="bf16|bfloat16",
+    ),
+    Kind(
+        "each length compiled anew", "compiled.py", {}, ("recompilations",), {"dynamic": True},
+    ),
+    Kind(
+        "workers start anew in each epoch", "loader.py",
+        {"sleep_ms": 0, "workers": 2, "start_s": 0.5, "steps": 8, "epochs": 8}, LOADING, {"persists": True},
+        says="persistent_workers",
+    ),
+    Kind(
+        "no optimizer of torch", "loader.py", {"sleep_ms": 4, "torch_optimizer": False}, ("", *LOADING),
+        {"workers": 4}, WORKERS, says="backward|num_workers=[1-9]",
+    ),
+    Kind(
+        "reduces each micro-batch", "parallel.py",
+        {"accumulate": 8, "width": 512, "layers": 8, "rows": 8, "steps": 24},
+        ("reduced-micro-steps", "exposed-communication", "slow-network"), {"reduces_each": False}, ranks=2,
+        says="no_sync",
+    ),
+    Kind(
+        "healthy: small transformer", "trainer.py", {"width": 256, "batch": 16, "steps": 40}, (),
     ),
 )  # fmt: skip

@@ -1,57 +1,131 @@
-"""A bare loop whose dataset sleeps, as on a slow disk, or computes, as when it decodes; under torchrun with DDP."""
+"""A bare loop whose loader is slow as asked, or streams; under torchrun with DDP.
+
+Samples sleep, as on a slow disk, or compute, as when they are decoded; workers start slowly or share one core.
+"""
 
 from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import torch
-from timing import Steps, options, place
+from timing import Samples, Steps, options, place
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
+
+BATCH = 8
 
 
-class Samples(torch.utils.data.Dataset[Any]):
-    """Each sample sleeps or computes for some milliseconds."""
+class Rows(Dataset[Any]):
+    """Each sample sleeps or computes for some milliseconds, once where samples are kept."""
 
-    def __init__(self, count: int, sleep_ms: float, compute_ms: float) -> None:
+    def __init__(self, count: int, sleep_ms: float, compute_ms: float, keeps: bool = False) -> None:
         self._count, self._sleep_s, self._compute_s = count, sleep_ms / 1e3, compute_ms / 1e3
+        self._kept: dict[int, torch.Tensor] | None = {} if keeps else None
 
     def __len__(self) -> int:
         return self._count
 
     def __getitem__(self, at: int) -> torch.Tensor:
+        if self._kept is None:
+            return self.read(at)
+        if at not in self._kept:
+            self._kept[at] = self.read(at)
+        return self._kept[at]
+
+    def read(self, at: int) -> torch.Tensor:
+        """One sample."""
         time.sleep(self._sleep_s)
         until = time.process_time() + self._compute_s
         while time.process_time() < until:
             pass
-        return torch.full((256,), float(at % 7))
+        return torch.full((256,), at / self._count)
+
+
+class Stream(IterableDataset[Any]):
+    """The samples in their order; `splits` gives each worker its part, else each would repeat them all."""
+
+    def __init__(self, rows: Rows, splits: bool) -> None:
+        self._rows, self._splits = rows, splits
+
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        worker = get_worker_info() if self._splits else None
+        first, apart = (0, 1) if worker is None else (worker.id, worker.num_workers)
+        return (self._rows[at] for at in range(first, len(self._rows), apart))
+
+
+def shards(rows: Rows, count: int) -> Any:
+    """The samples as a stream of Hugging Face datasets, from so many files."""
+    from datasets import IterableDataset as Shards
+
+    def read(files: list[int]) -> Iterator[dict[str, torch.Tensor]]:
+        for file in files:
+            for at in range(file, len(rows), count):
+                yield {"row": rows[at]}
+
+    return Shards.from_generator(read, gen_kwargs={"files": list(range(count))}).with_format("torch")
+
+
+def rows_of(batch: Any) -> torch.Tensor:
+    """The tensor of a batch, which has a name in Hugging Face datasets."""
+    rows: torch.Tensor = batch["row"] if isinstance(batch, dict) else batch
+    return rows
+
+
+def started(set_up: dict[str, Any]) -> Any:
+    """What a worker does first: import and open, or bind itself as a library may do."""
+
+    def start(_worker: int) -> None:
+        if set_up["binds"]:
+            os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+        time.sleep(set_up["start_s"])
+
+    return start
 
 
 def main() -> None:
     """Train."""
     torch.set_num_threads(1)
-    set_up = options(sleep_ms=4.0, compute_ms=0.0, workers=0, host_ms=0.0, steps=50)
+    set_up = options(
+        sleep_ms=4.0, compute_ms=0.0, keeps=False, workers=0, start_s=0.0, binds=False, persists=False, streams="",
+        host_ms=0.0, layers=6, rows=128, torch_optimizer=True, epochs=1, steps=50,
+    )  # fmt: skip
     rank = int(os.environ.get("RANK", "0"))
     there = "cpu" if "RANK" in os.environ else place()  # ranks share what there is, over gloo
-    model: nn.Module = nn.Sequential(*(nn.Linear(256, 256) for _ in range(6))).to(there)
+    model: nn.Module = nn.Sequential(*(nn.Linear(256, 256) for _ in range(set_up["layers"]))).to(there)
     if "RANK" in os.environ:
         torch.distributed.init_process_group("gloo")
         model = DistributedDataParallel(model)
-    data = Samples(8 * set_up["steps"], set_up["sleep_ms"], set_up["compute_ms"])
-    loader = torch.utils.data.DataLoader(data, batch_size=8, num_workers=set_up["workers"])
-    optimizer, steps = torch.optim.AdamW(model.parameters()), Steps()
-    for batch in loader:
-        model(batch.to(there).repeat(16, 1)).square().mean().backward()
-        if rank == 1:
-            until = time.perf_counter() + set_up["host_ms"] / 1e3
-            while time.perf_counter() < until:
-                sorted(range(100), key=lambda number: -number)
-        optimizer.step()
-        optimizer.zero_grad()
-        steps.ended()
+    rows = Rows(BATCH * set_up["steps"], set_up["sleep_ms"], set_up["compute_ms"], set_up["keeps"])
+    streams = set_up["streams"]
+    data: Any = Stream(rows, streams == "split") if streams in ("plain", "split") else rows
+    loader = DataLoader(
+        shards(rows, 4) if streams == "shards" else data, batch_size=BATCH, num_workers=set_up["workers"],
+        worker_init_fn=started(set_up), persistent_workers=set_up["persists"] and set_up["workers"] > 0,
+    )  # fmt: skip
+    optimizer, steps, seen = torch.optim.AdamW(model.parameters()), Steps(), Samples()
+    for _ in range(set_up["epochs"]):
+        for batch in map(rows_of, loader):
+            seen.saw(batch)
+            model(batch.to(there).repeat(set_up["rows"] // BATCH, 1)).square().mean().backward()
+            if rank == 1:
+                until = time.perf_counter() + set_up["host_ms"] / 1e3
+                while time.perf_counter() < until:
+                    sorted(range(100), key=lambda number: -number)
+            if set_up["torch_optimizer"]:
+                optimizer.step()
+                optimizer.zero_grad()
+            else:
+                with torch.no_grad():
+                    for weight in model.parameters():
+                        weight.data.add_(weight.grad, alpha=-1e-3)
+                        weight.grad = None
+            steps.ended()
     steps.report()
+    seen.report()
     if "RANK" in os.environ:
         torch.distributed.destroy_process_group()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from timing import Steps, options, place
+from timing import Samples, Steps, options, place
 from torch import nn
 
 
@@ -44,6 +44,7 @@ class Block(nn.Module):
 def main() -> None:
     """Train."""
     torch.set_num_threads(1)
+    torch.manual_seed(0)
     set_up = options(batch=1, accumulate=8, width=64, layers=6, length=16, steps=50)
     embedding = nn.Embedding(512, set_up["width"]).requires_grad_(False).to(place())
     blocks = nn.Sequential(*(Block(set_up["width"]) for _ in range(set_up["layers"]))).to(place())
@@ -52,9 +53,10 @@ def main() -> None:
     optimizer = torch.optim.AdamW(trained, lr=1e-3, fused=True)
     tokens = torch.randint(0, 512, (8 * set_up["steps"], set_up["length"] + 1))
     data = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(tokens), batch_size=set_up["batch"])
-    steps = Steps()
+    steps, seen = Steps(), Samples()
     for number, (batch,) in enumerate(data, 1):
         ids = batch.to(place())
+        seen.saw(ids)
         logits = head(blocks(embedding(ids[:, :-1])))
         loss = nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
         (loss / set_up["accumulate"]).backward()
@@ -63,6 +65,7 @@ def main() -> None:
             optimizer.zero_grad()
             steps.ended()
     steps.report()
+    seen.report()
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator
-from timing import Steps, options, place
+from timing import Samples, Steps, options, place
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from torch import nn
 
@@ -46,8 +46,9 @@ def main() -> None:
     optimizer: Any = torch.optim.AdamW(model.parameters(), fused=True)
     accelerator = Accelerator(cpu=place() == "cpu")
     model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
-    steps = Steps()
+    steps, seen = Steps(), Samples()
     for ids in loader:
+        seen.saw(ids)
         logits = model(ids[:, :-1])
         loss = nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
         accelerator.backward(loss)
@@ -56,6 +57,7 @@ def main() -> None:
         print(f"loss {loss.item():.3f}")
         steps.ended()
     steps.report()
+    seen.report()
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""What each job shares: its options, where it runs, and the time of its steps."""
+"""What each job shares: its options, where it runs, the time of its steps, and which samples it has trained on."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import sys
@@ -35,6 +36,38 @@ def where() -> str:
 
     cores = f"{os.cpu_count()} cores"
     return f"{cores} and one {torch.cuda.get_device_name()}" if torch.cuda.is_available() else cores
+
+
+class Samples:
+    """A digest of the rows that the model was trained on, whatever their order; ranks add theirs up."""
+
+    def __init__(self) -> None:
+        self._sum, self._count = 0, 0
+
+    def saw(self, rows: Any, mask: Any = None) -> None:
+        """Rows of a batch; of each only what the mask keeps. A GPU would be waited for, so there none is counted."""
+        if rows.is_cuda:
+            return
+        rows, mask = rows.detach().numpy(), None if mask is None else mask.numpy().astype(bool)
+        for at, row in enumerate(rows):
+            kept = row if mask is None else row[mask[at]]
+            self._sum += int.from_bytes(hashlib.blake2b(kept.tobytes(), digest_size=8).digest(), "little")
+            self._count += 1
+
+    def watch(self, model: Any) -> None:
+        """Count what the model is called with in training: its first tensor, or `input_ids` without the padding."""
+        import torch
+
+        def called(module: Any, inputs: tuple[Any, ...], named: dict[str, Any]) -> None:
+            if module.training and torch.is_grad_enabled():
+                self.saw(named.get("input_ids", inputs[0] if inputs else None), named.get("attention_mask"))
+
+        model.register_forward_pre_hook(called, with_kwargs=True)
+
+    def report(self) -> None:
+        """Print their sum and count, of this rank."""
+        if self._count:
+            print(f"samples {self._sum % 2**64} {self._count}", flush=True)
 
 
 class Steps:

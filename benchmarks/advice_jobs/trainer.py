@@ -8,7 +8,7 @@ import tempfile
 from typing import Any
 
 import torch
-from timing import Steps, options, place
+from timing import Samples, Steps, options, place
 from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainerCallback, TrainingArguments
 
 LONGEST = 128
@@ -27,11 +27,12 @@ class Counts(TrainerCallback):
         self._steps.ended()
 
 
-def samples(count: int, skewed: bool) -> list[dict[str, list[int]]]:
-    """Texts of one length, or of which few are long."""
+def samples(count: int, skewed: bool, padded: bool = False) -> list[dict[str, list[int]]]:
+    """Texts of one length, or of which few are long; padded as a tokenizer does that is asked for `max_length`."""
     drawn = random.Random(0)
     lengths = [min(int(4 + drawn.expovariate(1 / 24)), LONGEST) if skewed else LONGEST // 4 for _ in range(count)]
-    return [{"input_ids": [drawn.randrange(1, 512) for _ in range(length)]} for length in lengths]
+    rows = [[drawn.randrange(1, 512) for _ in range(length)] for length in lengths]
+    return [{"input_ids": row + [0] * (LONGEST - len(row)) if padded else row} for row in rows]
 
 
 def collator(pads_to: int) -> Any:
@@ -50,34 +51,37 @@ def main() -> None:
     """Train."""
     torch.set_num_threads(1)
     set_up = options(
-        pads_to=0, skewed=False, grouped=False, python_items=0, python_every=1, logs_every=1000, evaluates_every=0,
-        saves_every=0, width=64, batch=8, accumulate=1, nan_filter=True, steps=60,
+        pads_to=0, skewed=False, padded=False, grouped=False, python_items=0, python_every=1, logs_every=1000,
+        evaluates_every=0, saves_every=0, width=64, batch=8, accumulate=1, nan_filter=True, workers=0, steps=60,
     )  # fmt: skip
     heads, feed = 4, 2 * set_up["width"]
     config = LlamaConfig(
         hidden_size=set_up["width"], intermediate_size=feed, num_hidden_layers=2, num_attention_heads=heads,
         num_key_value_heads=heads, vocab_size=512, max_position_embeddings=LONGEST,
     )  # fmt: skip
-    steps = Steps()
+    steps, seen, model = Steps(), Samples(), LlamaForCausalLM(config)
+    seen.watch(model)
+    count = set_up["steps"] * set_up["batch"] * set_up["accumulate"]
     with tempfile.TemporaryDirectory() as folder:
         settings: dict[str, Any] = {
-            "output_dir": folder, "max_steps": set_up["steps"], "per_device_train_batch_size": set_up["batch"],
+            "output_dir": folder, "num_train_epochs": 1, "per_device_train_batch_size": set_up["batch"],
             "gradient_accumulation_steps": set_up["accumulate"],
             "logging_steps": set_up["logs_every"], "logging_nan_inf_filter": set_up["nan_filter"],
             "use_cpu": place() == "cpu",
             "save_strategy": "steps" if set_up["saves_every"] else "no", "save_steps": set_up["saves_every"] or 500,
             "eval_strategy": "steps" if set_up["evaluates_every"] else "no", "report_to": [], "disable_tqdm": True,
             "eval_steps": set_up["evaluates_every"] or None, "remove_unused_columns": False,
-            "optim": "adamw_torch_fused",
+            "optim": "adamw_torch_fused", "dataloader_num_workers": set_up["workers"],
             "train_sampling_strategy": "group_by_length" if set_up["grouped"] else "random",
         }  # fmt: skip
         Trainer(
-            model=LlamaForCausalLM(config), args=TrainingArguments(**settings),
-            train_dataset=samples(2000, set_up["skewed"]), eval_dataset=samples(64, set_up["skewed"]),
-            data_collator=collator(set_up["pads_to"]),
+            model=model, args=TrainingArguments(**settings),
+            train_dataset=samples(count, set_up["skewed"], set_up["padded"]),
+            eval_dataset=samples(64, set_up["skewed"]), data_collator=collator(set_up["pads_to"]),
             callbacks=[Counts(steps, set_up["python_items"], set_up["python_every"])],
         ).train()  # fmt: skip
     steps.report()
+    seen.report()
 
 
 if __name__ == "__main__":

@@ -1,0 +1,54 @@
+"""A compiled transformer whose batches are padded to their own longest sample, each length compiled anew as asked."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import torch
+from timing import Samples, Steps, options
+from torch import nn
+
+
+class Model(nn.Module):
+    """Two layers over an embedding."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding, self.out = nn.Embedding(256, 64), nn.Linear(64, 256)
+        layer = nn.TransformerEncoderLayer(64, 4, 128, batch_first=True, dropout=0.0)
+        self.layers = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        """Logits of each token."""
+        logits: torch.Tensor = self.out(self.layers(self.embedding(ids)))
+        return logits
+
+
+def collate(batch: list[torch.Tensor]) -> torch.Tensor:
+    """Pad to the longest of the batch."""
+    return nn.utils.rnn.pad_sequence(batch, batch_first=True)
+
+
+def main() -> None:
+    """Train."""
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    set_up = options(dynamic=False, steps=24)
+    torch._dynamo.config.recompile_limit = 64
+    drawn, model = random.Random(0), Model()
+    data: Any = [torch.randint(1, 256, (drawn.randrange(16, 96),)) for _ in range(4 * set_up["steps"])]
+    optimizer, steps, seen = torch.optim.AdamW(model.parameters(), fused=True), Steps(), Samples()
+    compiled = torch.compile(model, backend="aot_eager", dynamic=set_up["dynamic"])
+    for ids in torch.utils.data.DataLoader(data, batch_size=4, collate_fn=collate):
+        seen.saw(ids, ids != 0)
+        nn.functional.cross_entropy(compiled(ids).flatten(0, 1), ids.flatten()).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        steps.ended()
+    steps.report()
+    seen.report()
+
+
+if __name__ == "__main__":
+    main()

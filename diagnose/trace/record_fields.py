@@ -178,7 +178,9 @@ _EXPECTED = {
     "rule": text,
     "speedup": in_order(number(0, 1e9)),
     "step": text,
-    **dict.fromkeys(("step_ns", "unprofiled_step_ns", "samples_per_step", "tokens_per_step", "useful_tokens_per_step"), number(0)),
+    **dict.fromkeys(
+        ("step_ns", "unprofiled_step_ns", "samples_per_step", "tokens_per_step", "useful_tokens_per_step"), number(0)
+    ),
     "padding_share": number(0, 1),
     "unprofiled_ns": listed(number(0)),
     "facts": each(scalar),

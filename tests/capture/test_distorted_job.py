@@ -1,5 +1,6 @@
 """A job whose steps last longer while a profiler is on: what is told of it is told without the profiler."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -37,8 +38,15 @@ for batch in torch.utils.data.DataLoader(Samples(), batch_size=2):
 )
 
 
+def without_machine(record: Path) -> None:
+    """Leave out what the machine did: the one that runs the tests may be too busy to judge a job."""
+    kept = {name: value for name, value in json.loads(record.read_text()).items() if name != "machine_samples"}
+    record.write_text(json.dumps(kept))
+
+
 def test_a_loop_that_waits_for_data_is_told_though_the_profiler_hides_it(tmp_path: Path) -> None:
     done = run(SLOWED, tmp_path, {"sample_steps": 0})
+    without_machine(tmp_path / "out/capture-rank0.json")
     found = analyze(tmp_path / "out")
     shares = {entry.cause: entry.share for entry in found.ledger}
 

@@ -29,7 +29,12 @@ def core_wait_share(m: Measured) -> Value:
 
 
 def counted_by_step(m: Measured) -> bool:
-    """Whether the capture counted the waiting for cores in each step, so that it is a line of the breakdown."""
+    """Whether the capture counted the waiting for cores in each step, so that it is a line of the breakdown.
+
+    Steps that the profiler distorts have no such line.
+    """
+    if m.job.distortion is not None:
+        return False
     times = core_times(m.record, m.timeline.steps.numbers)
     return bool(len(times)) and bool(np.isfinite(times).all())
 

@@ -1,4 +1,4 @@
-"""What advice takes for granted where a fact that could speak against it is unknown, by fact.
+"""The assumptions of advice where a fact that could speak against it is unknown, by fact.
 
 Each reads on from "this assumes that". A rule asks for the facts of its preconditions, and for those in whose place
 its condition takes a default.

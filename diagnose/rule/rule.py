@@ -171,7 +171,7 @@ class Rule(msgspec.Struct, frozen=True):
 
     @property
     def assumptions(self) -> dict[str, str]:
-        """What the advice assumes of each fact of its preconditions that is unknown."""
+        """The assumption of the advice for each fact of its preconditions, made where that is unknown."""
         names = frozenset().union(*(each.names for each in self._preconditions))
         return {name: ASSUMED[name] for name in sorted(names & ASSUMED.keys())}
 
@@ -181,7 +181,7 @@ class Rule(msgspec.Struct, frozen=True):
         return [each.holds for each in tables if each.holds is not None]
 
     def _assumes(self, facts: Facts, evidence: tuple[str, ...]) -> tuple[str, ...]:
-        """What stands in for unknown facts: those of undecided preconditions, and those that held by a default."""
+        """The assumptions for unknown facts: those of undecided preconditions, and those that a default replaced."""
         undecided = (n for each in self._preconditions for n in (*each.missing(facts), *each.defaulted(facts)))
         return assumed((*evidence, *undecided), facts)
 

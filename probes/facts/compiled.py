@@ -63,7 +63,7 @@ def summary_of(kept: Sequence[Mapping[str, Any]], now_s: float) -> dict[str, obj
 
 
 def _seconds(metrics: Mapping[str, Any]) -> float | None:
-    """How long the compilation took; None where this torch does not say."""
+    """The seconds that the compilation took; None if this torch does not say."""
     microseconds, seconds = metrics.get("duration_us"), metrics.get("entire_frame_compile_time_s")
     if isinstance(microseconds, int | float):
         return microseconds / 1e6
@@ -71,7 +71,7 @@ def _seconds(metrics: Mapping[str, Any]) -> float | None:
 
 
 def recompile_limit() -> int | None:
-    """How many versions of the same code torch compiles before it runs the code uncompiled."""
+    """The number of versions of the same code that torch compiles before it runs the code uncompiled."""
     config: Any = sys.modules["torch._dynamo.config"]
     limit = getattr(config, "recompile_limit", None) or getattr(config, "cache_size_limit", None)
     return int(limit) if limit else None

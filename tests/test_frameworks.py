@@ -123,6 +123,7 @@ MAY_SPELL = {
     "commands/memory/judging.py": "an optimizer's file on a stack of allocations",
     "series/log_formats.py": "a format of log files, whatever wrote them",
     "probes/frameworks.py": "the table",
+    "probes/apply/collator.py": "the loaders of the Trainer, whose patches install it",
     "probes/apply/compile.py": "a wrapper around the model, in any loop",
     "probes/apply/of_arguments.py": "an argument of transformers' TrainingArguments",
     "probes/apply/reasons.py": "sentences",

@@ -166,7 +166,7 @@ def test_handing_over_slows_the_host_by_a_third_and_by_half_without_an_idle_core
 
 
 @pytest.mark.parametrize(
-    ("batches", "beyond", "kind"), [(4, 9, "static"), (3, 9, ""), (4, 7, "dynamic"), (5, 9, "static")]
+    ("batches", "beyond", "kind"), [(4, 9, "static"), (3, 9, ""), (4, 7, ""), (5, 9, "static")]
 )
 def test_padding_is_static_of_four_batches_with_eight_tokens_that_no_sample_needs(
     batches: int, beyond: int, kind: str
@@ -176,6 +176,15 @@ def test_padding_is_static_of_four_batches_with_eight_tokens_that_no_sample_need
     found = padding_kind(job({"batch": given}, recorded=lambda value: value))
 
     assert found == kind or (not kind and isinstance(found, Unknown))
+
+
+@pytest.mark.parametrize(("in_rows", "kind"), [(51, "static"), (49, "dynamic")])
+def test_padding_is_static_where_rows_had_most_of_it_before_they_were_collated(in_rows: int, kind: str) -> None:
+    padding = {"batches": 1, "least_length": 100, "most_length": 100, "tokens": 400, "beyond_longest_tokens": 0}
+    rows = {"padded_tokens": in_rows, "collated_tokens": 100 - in_rows}
+    given: dict[str, Any] = {"padding_share": 0.25, "padding": padding, "rows": rows}
+
+    assert padding_kind(job({"batch": given}, recorded=lambda value: value)) == kind
 
 
 @pytest.mark.parametrize(("capability", "has"), [(8.9, True), (8.0, False), (9.0, True)])

@@ -140,7 +140,7 @@ def test_a_collate_function_that_pads_to_one_length_is_replaced(tmp_path: Path) 
 def test_grouping_that_is_set_already_does_not_hide_that_rows_are_padded(tmp_path: Path) -> None:
     finding = padded(tmp_path, rows=STATIC, arguments={"train_sampling_strategy": "group_by_length"})
 
-    assert finding.action == "leave the padding of rows to the data collator, and group by length"
+    assert finding.action == "pad in the collator, and group by length"
 
 
 def test_where_the_trainer_cannot_group_static_rows_are_unpadded_first(tmp_path: Path) -> None:

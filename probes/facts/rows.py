@@ -81,7 +81,7 @@ class RowSums:
 
 
 def counted(rows: Any, batch: Any) -> dict[str, int] | None:
-    """The counts of a batch: padding that its rows have, padding that collating adds; None where they do not tell.
+    """The counts of a batch: padding that its rows have, padding that collating adds; None if they have no lengths.
 
     Rows may come in another order in the batch, since only their sums are compared.
     """

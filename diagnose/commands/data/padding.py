@@ -56,7 +56,7 @@ def padding_of(measured: LoadingMeasurement) -> Padding:
 def _kind(
     measured: LoadingMeasurement, lengths: Ints, rows: Ints, tokens: Ints
 ) -> tuple[PaddingKind, PaddingPlace, str]:
-    """The kind as `diagnose run` tells it of the same batches, the place of static padding, or why it is unknown."""
+    """The kind that `diagnose run` finds in the same batches, the place of static padding, or why it is unknown."""
     if (rows * tokens).sum() <= lengths.sum():
         return "none", "", ""
     before = measured.lengths.before_collation

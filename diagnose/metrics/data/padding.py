@@ -152,7 +152,7 @@ def rows_unpadded_by(m: Measured) -> Value:
 
 @metric("text", needs_gpu=False)
 def collator_to_give(m: Measured) -> Value:
-    """The padding of the data collator that a job needs, "longest", where its own pads to one length or not at all."""
+    """The padding, "longest", of the data collator to give to a job whose own pads to one length or not at all."""
     place, collates = static_padding_place(m), m.record.text("batch.rows.collates")
     if isinstance(place, Unknown):
         return place

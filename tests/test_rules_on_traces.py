@@ -13,6 +13,7 @@ from own_words import in_its_words
 from remedies.single_gpu_jobs import CASES as SINGLE_GPU
 from remedies.test_cpu_optimizer import RULE as CPU_OPTIMIZER
 from test_other_gpus import RULE as SEVERAL_GPUS
+from test_periodic_phase import RULE as PERIODIC_PHASE
 
 from diagnose.analysis import analyze
 from diagnose.diagnosis import Diagnosis
@@ -63,7 +64,7 @@ def test_the_rule_is_judged_and_silent_without_its_fault(name: str, case: Case, 
 def test_every_rule_is_reached_or_cannot_be() -> None:
     cases = (CASES, NOT_REACHABLE, DISTRIBUTED, SINGLE_GPU, ENVIRONMENT, MACHINE, COMPILED)
 
-    assert {name for of in cases for name in of} | {CPU_OPTIMIZER, CLOCKS_APART, SEVERAL_GPUS} == RULES
+    assert {name for of in cases for name in of} | {CPU_OPTIMIZER, CLOCKS_APART, SEVERAL_GPUS, PERIODIC_PHASE} == RULES
     assert not set(CASES) & set(NOT_REACHABLE)
 
 

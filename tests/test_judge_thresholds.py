@@ -76,7 +76,7 @@ def test_a_change_that_may_cost_time_is_as_sure_as_one_that_may_buy_nothing() ->
 
 @pytest.mark.parametrize(("share", "named"), [(0.021, 1), (0.019, 0)])
 def test_a_line_is_named_from_two_hundredths_on(share: float, named: int) -> None:
-    function = SimpleNamespace(function=("a.py", "f"), line=1, weight=1.0, most_in=None)
+    function = SimpleNamespace(function=("a.py", "f"), line=1, weight=1.0, most_in=None, calls=None)
     code: Any = SimpleNamespace(share=lambda weight: share)
 
     assert len(user_code._named([function], code, "samples")) == named  # type: ignore[list-item]

@@ -13,6 +13,7 @@ from diagnose.predict.usual_steps import part_of_run
 from diagnose.series.phase import BEHIND_THE_HOST, NONE, SlowPhase, slow_phase
 from diagnose.trace.record import decoded
 
+RULE = "periodic-phase"
 MS = 1_000_000
 EVERY = 8
 

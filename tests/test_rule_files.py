@@ -58,7 +58,7 @@ def test_a_folder_without_rules_is_refused(tmp_path: Path, name: str) -> None:
         ("Load sooner.", "Load {sooner", ": do", "lone brace"),
         ("It is the", "{x} is the", ": unless", "no fact is named 'x'"),
         ('see = [', 'needs = ["trainin"]\nsee = [', ": needs[0]", "did you mean 'training'?"),
-        ("\n[[example]]", "\n[lines]\n[[example]]", ": lines", "add doing, calls or excess"),
+        ("\n[[example]]", "\n[lines]\n[[example]]", ": lines", "add doing, calls, excess or phase"),
         ("\n[[example]]", '\n[lines]\ndoing = ["load"]\n[[example]]', ": lines.doing[0]", "did you mean 'loading'?"),
         ("\n[[example]]", '\n[lines]\ncalls = ["x()"]\n[[example]]', ": lines.calls", "'x()' is no name of a function"),
         ("\n[[example]]", '\n[lines]\nexcess = true\nif = "steps"\n[[example]]', ": lines.if", "expected a condition"),

@@ -15,6 +15,7 @@ from remedies.single_gpu_jobs import CASES as SINGLE_GPU
 from remedies.test_cpu_optimizer import RULE as CPU_OPTIMIZER
 from remedies.test_fp16_on_cpu import RULE as FP16_ON_CPU
 from test_other_gpus import RULE as SEVERAL_GPUS
+from test_periodic_phase import RULE as PERIODIC_PHASE
 
 from diagnose.analysis import analyze
 from diagnose.diagnosis import Diagnosis
@@ -67,7 +68,11 @@ def test_the_rule_is_judged_and_silent_without_its_fault(name: str, case: Case, 
 def test_every_rule_is_reached_or_cannot_be() -> None:
     cases = (CASES, NOT_REACHABLE, DISTRIBUTED, SINGLE_GPU, ENVIRONMENT, MACHINE, COMPILED, ANNOUNCED)
 
+<<<<<<< HEAD
     assert {name for of in cases for name in of} | {CPU_OPTIMIZER, FP16_ON_CPU, CLOCKS_APART, SEVERAL_GPUS} == RULES
+=======
+    assert {name for of in cases for name in of} | {CPU_OPTIMIZER, CLOCKS_APART, SEVERAL_GPUS, PERIODIC_PHASE} == RULES
+>>>>>>> lines
     assert not set(CASES) & set(NOT_REACHABLE)
 
 

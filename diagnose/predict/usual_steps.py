@@ -1,4 +1,4 @@
-"""What a gain of the usual steps is of the whole run, in a job with a phase that comes every so many steps."""
+"""The gain for the whole run of a change to its usual steps, in a job with a phase that comes every so many steps."""
 
 from collections.abc import Callable
 from functools import wraps

@@ -31,7 +31,7 @@ class Stack:
         calls: the function of C or of a library that the innermost frame was calling, by the name in that line (`item`,
             `dumps`); "" if none or unknown.
         below: file and name of the libraries' functions that were running below the innermost frame, the outermost
-            first; None in a record that does not tell.
+            first; None in a record without them.
         by_step: the samples by the number of the step.
     """
 
@@ -61,7 +61,7 @@ class StackSamples:
         workers: stacks of loader workers.
         why_none: why there are no samples; "" if there are.
         first_step: number of the first of the steps.
-        step_ns: nanoseconds of each step from that on, None if it was not sampled; none in a record that does not tell.
+        step_ns: nanoseconds of each step from that on, None if it was not sampled; none in a record without them.
     """
 
     samples: int

@@ -13,6 +13,7 @@ from types import CodeType
 from typing import Any
 
 from ..stacks.folding import Folding
+from ..stacks.named import what_loads
 from ..stacks.sampling import StackSampler
 
 MOST_FUNCTIONS = 5
@@ -79,7 +80,7 @@ def work_of(sampler: StackSampler) -> dict[str, Any]:
         if word:
             told["work"][word] = told["work"].get(word, 0) + samples
         if frames:
-            file, line, function = frames[-1]
+            file, line, function = what_loads(frames)
             lines = told["lines"].setdefault((file, function), {})
             lines[line, calls] = lines.get((line, calls), 0) + samples
     return {name: _listed(told) for name, told in found.items()} | {"why_none": sampler.why_none}

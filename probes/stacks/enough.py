@@ -33,9 +33,7 @@ class SampledSteps:
         return self._wall_ns > LONGEST_NS or not self._has_slow_steps_of_unknown_period()
 
     def _has_slow_steps_of_unknown_period(self) -> bool:
-        """Whether slow steps matter, and are too few to tell that they come at one distance, within a step, from
-        chance.
-        """
+        """Whether slow steps matter, and are too few to exclude that they come at one distance by chance."""
         ordered = self._ordered
         slow = ordered[bisect_right(ordered, SLOW * ordered[len(ordered) // 2]) :]
         often = len(slow) / len(ordered)

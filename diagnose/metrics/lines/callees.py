@@ -11,7 +11,10 @@ from diagnose.probes.frameworks import ACCELERATE, LOOPS
 Function = tuple[str, str]
 Part = tuple[tuple[Function, ...] | None, str, float]
 """What ran below the line, what the line was calling, and for how long."""
-_AROUND = (*LOOPS, *(f"{package}/" for package in ACCELERATE.packages))  # training loops, and what wraps their calls
+_AROUND = (
+    *(path.removesuffix(".py") for path in LOOPS),
+    *(f"{package}/" for package in ACCELERATE.packages),
+)  # training loops, and what wraps their calls
 
 
 class Called(msgspec.Struct, frozen=True):

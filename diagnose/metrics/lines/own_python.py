@@ -20,7 +20,7 @@ def own_python_share(m: Measured) -> Value:
     Python, at most all of it.
 
     What a line calls in a library counts for the line, but for the library's training loop, and torch's own code around
-    the model. In a record that does not tell them apart, a line that the model or the optimizer runs under, as
+    the model. In a record that does not separate them, a line that the model or the optimizer runs under, as
     `trainer.train()`, calls the training itself: what else it takes is the library's.
     """
     seen, python = _seen(m), m.share("python")
@@ -35,7 +35,7 @@ def own_python_share(m: Measured) -> Value:
 @metric("flag", needs_gpu=False)
 def stack_samples_suffice(m: Measured) -> Value:
     """Whether where the step's Python code is can be judged: true of a capture that sampled no stack and recorded no
-    call, whose Python may be anywhere; unknown where a capture sampled too few.
+    call, whose Python may be anywhere; unknown if a capture sampled too few.
     """
     seen = _seen(m)
     return seen if isinstance(seen, Unknown) and m.user_code.samples is not None else True

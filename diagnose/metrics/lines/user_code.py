@@ -8,6 +8,7 @@ from typing import TypeVar
 import msgspec
 
 from diagnose.metrics.lines.callees import Called, deepest_call
+from diagnose.probes.stacks.named import what_loads
 from diagnose.trace.stacks import Frame
 
 Function = tuple[str, str]  # file and name; one of the same name elsewhere in the file counts as the same
@@ -143,7 +144,7 @@ class ThreadWork(msgspec.Struct, frozen=True, dict=True):
 def entry(stack: Spent, functions: frozenset[Function]) -> Frame:
     """The frame of the outermost of the functions on the stack, else the innermost frame, as always of loading."""
     if stack.doing == "loading":
-        return stack.frames[-1]
+        return what_loads(stack.frames)
     return next((frame for function, frame in stack.once.items() if function in functions), stack.frames[-1])
 
 

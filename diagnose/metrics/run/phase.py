@@ -11,7 +11,7 @@ from diagnose.series.phase import NONE, SlowPhase
 
 
 def phase_or_none(m: Measured) -> SlowPhase | Unknown | None:
-    """The phase, None where the run's step times show none, Unknown where they are unknown."""
+    """The phase, None if the run's step times show none, Unknown if they are unknown."""
     found = m.slow_phase
     if isinstance(found, Unknown) and not m.record:
         return NO_RECORD
@@ -20,7 +20,7 @@ def phase_or_none(m: Measured) -> SlowPhase | Unknown | None:
 
 @metric("share", RUN, needs_gpu=False)
 def slow_phase_run_share(m: Measured) -> Value:
-    """Time that every N-th step takes beyond the others, of the run; 0 where no step is slow at a regular distance."""
+    """Time that every N-th step takes beyond the others, of the run; 0 if no step is slow at a regular distance."""
     found = phase_or_none(m)
     return found if isinstance(found, Unknown) else 0.0 if found is None else found.run_share
 
@@ -46,7 +46,7 @@ def slow_phase_factor(m: Measured) -> Value:
 
 @metric("text", needs_gpu=False)
 def slow_phase_doing(m: Measured) -> Value:
-    """What most samples of these slow steps show the training thread do, "not sampled" if there are none."""
+    """The purpose of most samples of these slow steps, as the `doing` of a line; "not sampled" if there are none."""
     found, samples = m.slow_phase, m.user_code.samples
     if isinstance(found, Unknown):
         return found

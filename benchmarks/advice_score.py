@@ -66,7 +66,7 @@ class Outcome:
         samples: whether each form saw the samples of the job as it is; None where none are counted.
         failures: of the job as it is, and of the form followed by hand.
         crowded: whether other processes took the cores in each try.
-        missing: packages without which the job does not run.
+        missing: packages without which the job does not run, or what else keeps it from being slow.
     """
 
     kind: Kind

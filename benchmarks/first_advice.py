@@ -41,8 +41,12 @@ def followed_options(kind: Kind, told: Told) -> dict[str, object]:
 
 
 def missing(kind: Kind) -> tuple[str, ...]:
-    """The packages that the kind needs and that are not installed."""
-    return tuple(name for name in kind.needs if importlib.util.find_spec(name) is None)
+    """The packages that the kind needs and that are not installed, and what the CPU would have to lack."""
+    units = Path("/proc/cpuinfo").read_text().split()
+    return (
+        *(name for name in kind.needs if importlib.util.find_spec(name) is None),
+        *(f"a CPU without {name}" for name in kind.without if name in units),
+    )
 
 
 def measured(kind: Kind, repeats: int, others: float = OTHERS) -> Outcome:

@@ -1,4 +1,4 @@
-"""A bare loop of many small layers: another optimizer or type, a hook in Python, a log of objects, evaluations."""
+"""A bare loop of many small layers: another optimizer, a hook in Python, a log of objects, evaluations."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def main() -> None:
     torch.set_num_threads(1)
     set_up = options(
         optimizer="AdamW", form="fused", width=256, layers=12, rows=512, hook_items=0, records=0, collects=True,
-        autocast="", evaluates_every=0, steps=60,
+        evaluates_every=0, steps=60,
     )  # fmt: skip
     log: deque[list[list[int]]] = deque(maxlen=20)
     if not set_up["collects"]:
@@ -48,12 +48,9 @@ def main() -> None:
         model.train()
         return loss / HELD_OUT
 
-    dtype = torch.float16 if set_up["autocast"] == "fp16" else torch.bfloat16
     steps = Steps()
     for number in range(1, set_up["steps"] + 1):
-        with torch.autocast(place(), dtype=dtype, enabled=bool(set_up["autocast"])):
-            loss = model(torch.randn(set_up["rows"], set_up["width"], device=place())).float().square().mean()
-        loss.backward()
+        model(torch.randn(set_up["rows"], set_up["width"], device=place())).square().mean().backward()
         optimizer.step()
         optimizer.zero_grad()
         if set_up["evaluates_every"] and number % set_up["evaluates_every"] == 0:

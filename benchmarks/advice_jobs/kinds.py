@@ -21,6 +21,7 @@ class Kind:
         says: a pattern of words that the first advice must hold, as the user reads it.
         never: a pattern of what it must not hold.
         needs: modules of packages that not everybody has who runs this.
+        without: units of the CPU with which the job is not slow, as /proc/cpuinfo names them.
         followed: the options with the advice followed by hand.
         by_patch: option of the script for a key of the advice's patch, whose value then counts.
         ranks: processes, started by torchrun where there are several.
@@ -38,6 +39,7 @@ class Kind:
     says: str = ""
     never: str = ""
     needs: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
 
     @property
     def truth(self) -> str:
@@ -189,11 +191,11 @@ KINDS = (
         ranks=2, classes=HOST, says="OMP_NUM_THREADS|set_num_threads",
     ),
     Kind(
-        "fp16 on a CPU", "bare.py", {"autocast": "fp16", "width": 128, "layers": 6, "rows": 256, "steps": 30}, (),
-        {"autocast": "bf16"}, says="bf16|bfloat16",
+        "fp16 on a CPU", "transformer.py", {"autocast": "fp16", "compiles": False}, (),
+        {"autocast": "bf16"}, says="bf16|bfloat16", without=("avx512_fp16", "amx_fp16"),
     ),
     Kind(
-        "each length compiled anew", "compiled.py", {}, ("recompilations",), {"dynamic": True},
+        "each length compiled anew", "transformer.py", {}, ("recompilations",), {"dynamic": True},
     ),
     Kind(
         "workers start anew in each epoch", "loader.py",

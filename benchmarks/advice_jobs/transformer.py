@@ -1,4 +1,4 @@
-"""A compiled transformer whose batches are padded to their own longest sample, each length compiled anew as asked."""
+"""A transformer whose batches are padded to their longest sample: compiled for each length, or in half precision."""
 
 from __future__ import annotations
 
@@ -34,15 +34,18 @@ def main() -> None:
     """Train."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    set_up = options(dynamic=False, steps=24)
+    set_up = options(compiles=True, dynamic=False, autocast="", steps=24)
     torch._dynamo.config.recompile_limit = 64
     drawn, model = random.Random(0), Model()
     data: Any = [torch.randint(1, 256, (drawn.randrange(16, 96),)) for _ in range(4 * set_up["steps"])]
     optimizer, steps, seen = torch.optim.AdamW(model.parameters(), fused=True), Steps(), Samples()
-    compiled = torch.compile(model, backend="aot_eager", dynamic=set_up["dynamic"])
+    compiled = torch.compile(model, backend="aot_eager", dynamic=set_up["dynamic"]) if set_up["compiles"] else model
+    dtype = torch.float16 if set_up["autocast"] == "fp16" else torch.bfloat16
     for ids in torch.utils.data.DataLoader(data, batch_size=4, collate_fn=collate):
         seen.saw(ids, ids != 0)
-        nn.functional.cross_entropy(compiled(ids).flatten(0, 1), ids.flatten()).backward()
+        with torch.autocast("cpu", dtype=dtype, enabled=bool(set_up["autocast"])):
+            logits = compiled(ids).float()
+        nn.functional.cross_entropy(logits.flatten(0, 1), ids.flatten()).backward()
         optimizer.step()
         optimizer.zero_grad()
         steps.ended()

@@ -1,4 +1,4 @@
-"""What libraries announce in this process: the known messages of warnings and loggers, read as they are made.
+"""Announcements of libraries in this process: the known messages of warnings and loggers, read as they are made.
 
 Nothing is put in their way. A warning that passes the filters becomes a `WarningMessage`, and a message that its logger
 lets through a `LogRecord`, before anybody shows it: the two constructors are watched, which are over by then. So

@@ -1,4 +1,4 @@
-"""The messages by which libraries tell that a job runs slower than it could: known to the probe and to the analysis.
+"""The messages by which libraries say that a job runs slower than it could: known to the probe and to the analysis.
 
 A row is a message that Python's warnings or a logger carry, and what it means. Texts are those of the libraries, so far
 as they stay the same from call to call. Not here: what does not concern speed, what measured rules judge better (more
@@ -20,7 +20,7 @@ class Announcement:
         parts: what the text holds, all of them, in this order.
         about: KERNELS if a slow implementation runs in the place of a kernel, else what is slower.
         says: the message as a clause; {what} is the function or the number in it.
-        remedy: the library's own, to begin a sentence; empty where the packages are to be installed.
+        remedy: the library's own, to begin a sentence; empty if its packages are to be installed.
         what: the part of the text that varies, as a regular expression with one group.
     """
 

@@ -122,6 +122,9 @@ MAY_SPELL = {
     "commands/fit/launch.py": "the configuration file of accelerate's launcher, which a plan writes",
     "commands/memory/judging.py": "an optimizer's file on a stack of allocations",
     "series/log_formats.py": "a format of log files, whatever wrote them",
+    "metrics/lines/callees.py": "a package between a line of the user's and the training library's loop",
+    "probes/announced.py": "names of loggers",
+    "probes/announcements.py": "messages of libraries, by their loggers",
     "probes/frameworks.py": "the table",
     "probes/apply/collator.py": "the loaders of the Trainer, whose patches install it",
     "probes/apply/compile.py": "a wrapper around the model, in any loop",
@@ -131,6 +134,7 @@ MAY_SPELL = {
     "probes/apply/worker_split.py": "packages whose datasets ask for the worker to seed it",
     "probes/facts/machine.py": "versions of packages",
     "probes/hooks/accelerate_hooks.py": "hooks in accelerate, in any loop",
+    "probes/hooks/backward_hooks.py": "hooks of other frameworks that count their own steps",
     "probes/interrupts.py": "packages whose exceptions reach the probes",
     "probes/reporting/report.py": "logs by the Trainer that it is a callback of",
 }

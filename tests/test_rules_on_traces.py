@@ -14,6 +14,7 @@ from own_words import in_its_words
 from remedies.single_gpu_jobs import CASES as SINGLE_GPU
 from remedies.test_cpu_optimizer import RULE as CPU_OPTIMIZER
 from remedies.test_fp16_on_cpu import RULE as FP16_ON_CPU
+from test_loader_passes import RULE as WORKERS_STARTED
 from test_other_gpus import RULE as SEVERAL_GPUS
 from test_periodic_phase import RULE as PERIODIC_PHASE
 
@@ -24,7 +25,6 @@ from diagnose.rule import load_rules
 
 NOT_REACHABLE = {
     "profiler-distortion": "the times of steps without the profiler are in the capture record, not in the trace",
-    "workers-started-each-pass": "the starts of workers are in the capture record, not in the trace",
     "samples-repeated-by-workers": "whether workers share the samples out is in the capture record, not in the trace",
     "cut-capture": "what of the window was left out is in the capture record, not in the trace",
     "padded-batches": "the tokens that are padding are in the capture record, not in the trace",
@@ -68,7 +68,7 @@ def test_the_rule_is_judged_and_silent_without_its_fault(name: str, case: Case, 
 def test_every_rule_is_reached_or_cannot_be() -> None:
     cases = (CASES, NOT_REACHABLE, DISTRIBUTED, SINGLE_GPU, ENVIRONMENT, MACHINE, COMPILED, ANNOUNCED)
 
-    shown = {CPU_OPTIMIZER, FP16_ON_CPU, CLOCKS_APART, SEVERAL_GPUS, PERIODIC_PHASE}
+    shown = {CPU_OPTIMIZER, FP16_ON_CPU, CLOCKS_APART, SEVERAL_GPUS, PERIODIC_PHASE, WORKERS_STARTED}
     assert {name for of in cases for name in of} | shown == RULES
     assert not set(CASES) & set(NOT_REACHABLE)
 

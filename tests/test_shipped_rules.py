@@ -68,6 +68,7 @@ def test_shipped_rules_know_nothing_without_facts(shipped: Rule) -> None:
 
 def test_a_gpu_that_is_never_idle_gets_no_advice_about_the_host() -> None:
     busy: dict[str, Scalar] = {"gemm_share": 0.9, "compute_share": 0.9, "has_gpu": True, "kernels_per_step": 9000}
+    busy |= {"input_announcement_count": 0}
     zero: dict[str, Scalar] = {"share": 0.0, "flag": False, "text": "fused"}
     world = {name: Fact(name, busy.get(name, zero.get(unit, 1)), unit) for name, unit in known().items()}
     fired = [rule.id for rule in load_rules([], known()) if rule.class_ in ("host", "data")

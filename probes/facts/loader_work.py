@@ -1,4 +1,4 @@
-"""What bounds the loader: CPU time and run delay of the process or thread that loads, while a batch is awaited.
+"""The limit of the loader: CPU time and run delay of the process or thread that loads, while a batch is awaited.
 
 The one that loads is a worker process with all its threads, or without workers the thread that fetches. On Linux the
 CPU clock of a process or thread has a number that is made of its id (clock_getcpuclockid(3)), so that it is read by one

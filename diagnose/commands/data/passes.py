@@ -1,4 +1,4 @@
-"""What short passes, the start of workers, their cores and repeated samples ask for, before any number of workers."""
+"""Advice on short passes, the start of workers, their cores and repeated samples, before any number of workers."""
 
 from diagnose.commands.data.measured import LoadingMeasurement, Rounds
 from diagnose.facts import spoken

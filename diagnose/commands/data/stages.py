@@ -48,7 +48,7 @@ def smallest_of(stages: tuple[Stage, ...], workers: int) -> tuple[Stage | None, 
 
 
 def _because(stage: Stage) -> str:
-    """What bounds a stage, in the words of all reports."""
+    """The limit of a stage, in the words of all reports."""
     share = "" if stage.busy_share is None else f"{100 * stage.busy_share:.0f} % of its time"
     if stage.bound == "cpu":
         return f"it is CPU-bound: it {WORDS['cpu']} for {share}"

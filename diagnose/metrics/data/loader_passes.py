@@ -129,7 +129,7 @@ def hidden_ns(loading_ns: float, batches: float) -> float:
 
 
 def kept_workers_ns(batches: float, hand_over_ns: float) -> float:
-    """What workers cost in a pass that stay from one to the next."""
+    """The cost, in a pass, of workers that stay from one to the next."""
     return RESTART_NS + batches * hand_over_ns
 
 

@@ -1,4 +1,4 @@
-"""What bounds the loader: CPU time and run delay of who loads, over the time for which a batch is waited for.
+"""The limit of the loader: CPU time and run delay of who loads, over the time for which a batch is waited for.
 
 `what_bounds` is the only judge of it; `WORDS` say what each answer means, and every report asks for both here.
 """
@@ -180,5 +180,5 @@ def _no_delay(m: Measured) -> Unknown:
 
 
 def _capture(m: Measured) -> Capture:
-    """What would tell: a record already comes from diagnose run."""
+    """The capture that would show it: a record already comes from diagnose run."""
     return MEASURE if m.record else DIAGNOSE_RUN

@@ -1,4 +1,4 @@
-"""What libraries announced of the job's speed, by their warnings and loggers."""
+"""Announcements of libraries on the job's speed, by their warnings and loggers."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -43,7 +43,7 @@ def _said(rows: Sequence[tuple[Announcement, Row]]) -> str:
 
 
 def _remedies(rows: Sequence[tuple[Announcement, Row]]) -> str:
-    """What the libraries say to do, as one sentence without its full stop."""
+    """The libraries' own remedies, as one sentence without its full stop."""
     remedies = "; ".join(dict.fromkeys(message.remedy for message, _ in rows))
     return remedies[:1].upper() + remedies[1:]
 
@@ -78,7 +78,7 @@ def missing_packages(m: Measured) -> Value:
 
 @metric("share", STEP, needs_gpu=False)
 def reference_kernel_share(m: Measured) -> Value:
-    """Samples of the training thread within these functions; of their backward passes no stack tells."""
+    """Samples of the training thread within these functions; their backward passes show in no stack."""
     inside = m.record.number("stack_samples.in_reference_kernels")
     samples = m.record.number("stack_samples.samples")
     if inside is None or samples is None or samples < FEWEST_SAMPLES:
@@ -100,7 +100,7 @@ def compute_announcements(m: Measured) -> Value:
 
 @metric("text", needs_gpu=False)
 def compute_remedies(m: Measured) -> Value:
-    """What the libraries say to do about them."""
+    """The libraries' own remedies for them."""
     return _from(m, COMPUTE, _remedies)
 
 
@@ -118,5 +118,5 @@ def input_announcements(m: Measured) -> Value:
 
 @metric("text", needs_gpu=False)
 def input_remedies(m: Measured) -> Value:
-    """What the libraries say to do about them."""
+    """The libraries' own remedies for them."""
     return _from(m, INPUT, _remedies)

@@ -156,6 +156,15 @@ def test_workers_that_start_in_each_pass_are_to_be_kept_and_not_to_be_more(tmp_p
     assert found(said, "data-wait") is None
 
 
+def test_steps_that_are_long_hide_no_start_of_workers_that_make_batches_soon(tmp_path: Path) -> None:
+    """A batch takes 1 ms of computing, by workers that compute a tenth of the time: 10 ms."""
+    starts = passes(12, [1500.0, 1500.0], waited_ms=3020, fetched=24, batch_cpu_ns=1 * MS)
+    steps = {"control_before_ns": [700 * MS] * 3, "control_after_ns": [700 * MS] * 3, "active_ns": [700 * MS] * 5}
+    said = job(tmp_path, 2, worked(0.1, 0.0) | starts, steps=steps)
+
+    assert fact(said, "worker_start_ns") == (1500 - 10) * MS
+
+
 def test_a_first_batch_that_takes_long_to_make_is_no_start(tmp_path: Path) -> None:
     """Eight workers that take two seconds for a batch each give one in a quarter of a second."""
     slow = passes(12, [2000.0, 2000.0], waited_ms=9000, fetched=24)

@@ -163,7 +163,7 @@ class Loaders:
                 done(waited_ns)
             if running is not None:
                 running.passes.fetched_in(waited_ns + (0 if number else running.making_ns), not number, in_loop)
-                if workers and running.persists:
+                if workers and (running.persists or steady):
                     running.passes.workers_used(iterator, sum(cpu_of(workers).values()))
 
         return fetched

@@ -1,5 +1,6 @@
 """Passes over the loader: how many batches each has, and what starting workers for it costs."""
 
+import math
 import statistics
 
 from diagnose.facts import STEP, Unknown, Value, another_run, nothing_helps
@@ -41,8 +42,8 @@ def loader_passes(m: Measured) -> Value:
 @metric("ns", needs_gpu=False)
 def worker_start_ns(m: Measured) -> Value:
     """Time that a pass over the loader waits for the start of its workers, by the first batches of passes that started
-    them. What a worker may take to make a batch is left out: at most as many steps as there are workers, for each gives
-    one in that time.
+    them. What a worker may take to make a batch is left out: its CPU time over the share of a core that it computes
+    while it is waited for, and at most as many steps as there are workers, for each gives one in that time.
     """
     workers = m.record.number("loading.workers")
     if not workers:
@@ -51,7 +52,7 @@ def worker_start_ns(m: Measured) -> Value:
     if not firsts or not anew:
         return _untimed(m)
     started = firsts[:1] if m.record.flag("loading.passes.persistent") else firsts
-    return max(statistics.median(started) - workers * _usual_batch_ns(m), 0.0)
+    return max(statistics.median(started) - min(workers * _usual_batch_ns(m), _made_in_ns(m)), 0.0)
 
 
 @metric("share", PASS, needs_gpu=False)
@@ -170,9 +171,16 @@ def workers_cost_more(m: Measured) -> Value:
 
 @metric("ns", needs_gpu=False)
 def worker_batch_cpu_ns(m: Measured) -> Value:
-    """CPU time that a loader worker takes for a batch, where workers stay from one pass to the next."""
+    """CPU time that a loader worker takes for a batch, by that of all workers over the batches that came meanwhile."""
     made = m.record.number("loading.passes.batch_cpu_ns")
-    return Unknown("no pass went on with workers of an earlier one", SEE_MORE) if made is None else made
+    return Unknown("no batches were timed behind the start of the workers", SEE_MORE) if made is None else made
+
+
+def _made_in_ns(m: Measured) -> float:
+    """Time in which a worker makes a batch, by its CPU time and what it computes while waited for; else infinite."""
+    made, wall = m.record.number("loading.passes.batch_cpu_ns"), m.record.number("loading.wall_ns")
+    computes = m.record.number("loading.cpu_ns")
+    return made * wall / computes if made is not None and wall and computes else math.inf
 
 
 def _usual_batch_ns(m: Measured) -> float:

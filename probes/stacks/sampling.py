@@ -75,7 +75,8 @@ class StackSampler:
             self.why_none = "no thread could be started"
             return
         self._jobs_switch_s = sys.getswitchinterval()
-        sys.setswitchinterval(min(SWITCH_S, self._jobs_switch_s))
+        if self._jobs_switch_s > SWITCH_S:
+            _switch_within(SWITCH_S)
 
     def step_ended(self, step: int) -> bool:
         """End the job's step `step`, which counts if it was sampled from its begin; whether there are enough."""
@@ -95,7 +96,7 @@ class StackSampler:
             if (
                 abs(sys.getswitchinterval() - SWITCH_S) < 1e-6
             ):  # else the job has set it meanwhile, or has a shorter one
-                sys.setswitchinterval(self._jobs_switch_s)
+                _switch_within(self._jobs_switch_s)
 
     def stop(self) -> None:
         """Stop sampling."""
@@ -165,6 +166,10 @@ class StackSampler:
             stack.append(frame.f_lasti)
             frame = frame.f_back
         return tuple(stack)
+
+
+def _switch_within(seconds: float) -> None:
+    sys.setswitchinterval(seconds + 5e-7)  # it is cut to whole microseconds
 
 
 def why_not() -> str:

@@ -14,8 +14,8 @@ pytestmark = pytest.mark.capture
 
 ON = """
 from diagnose.probes.side_thread import SideThread
-from diagnose.probes.stacks import sampling
-sampling.ENOUGH = 10**9  # a machine that stands still for a while ends no sampling
+from diagnose.probes.stacks import enough
+enough.ENOUGH = 10**9  # a machine that stands still for a while ends no sampling
 stop = SideThread.stop
 SideThread.stop = lambda thread, within_s: stop(thread, within_s=300)
 """

@@ -68,6 +68,43 @@ def test_a_pause_drops_the_running_step_and_the_next_one_begins_again(sampler: S
     assert "passed_over" not in functions(sampler)
 
 
+@pytest.mark.parametrize(("jobs", "meanwhile"), [(0.005, 0.0002), (0.00015, 0.00015)])
+def test_the_interpreter_switches_soon_while_sampling_and_as_the_job_has_it_afterwards(
+    sampler: StackSampler, jobs: float, meanwhile: float
+) -> None:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(jobs + 5e-7)  # it is cut to whole microseconds
+    try:
+        sampler.start()
+        assert sys.getswitchinterval() == pytest.approx(meanwhile)
+        sampler.stop()
+        assert sys.getswitchinterval() == pytest.approx(jobs)
+    finally:
+        sys.setswitchinterval(before)
+
+
+def test_an_interval_that_the_job_sets_meanwhile_stays(sampler: StackSampler) -> None:
+    before = sys.getswitchinterval()
+    try:
+        sampler.start()
+        sys.setswitchinterval(0.02)
+        sampler.stop()
+        assert sys.getswitchinterval() == pytest.approx(0.02)
+    finally:
+        sys.setswitchinterval(before)
+
+
+def test_samples_are_told_apart_by_their_step(sampler: StackSampler) -> None:
+    sampler.start()
+    for number in (7, 8, 10):
+        until_looked(sampler)
+        sampler.step_ended(number)
+    sampler.stop()
+
+    assert {step for by_step in sampler.by_step.values() for step in by_step} == {7, 8, 10}
+    assert [ns is None for ns in sampler.step_ns] == [False, False, True, False]
+
+
 def sampling_threads(sampler: StackSampler) -> int:
     """How many threads run that the sampler began; those of other tests may be there."""
     frames = [frame for top in sys._current_frames().values() for frame, _ in traceback.walk_stack(top)]

@@ -1,4 +1,4 @@
-"""Counts of what hooks in this process have seen of a loop, handed to the parent at the exit: why there may be no window."""
+"""Counts of what hooks have seen of a loop, handed to the parent at the exit: why there may be no window."""
 
 from __future__ import annotations
 

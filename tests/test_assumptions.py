@@ -38,7 +38,7 @@ def test_it_is_a_sentence_of_the_finding() -> None:
     rule = RULES["launch-bound"]
     sentence = sentence_of(rule.judge(facts_of(rule)).assumes)
 
-    assert "assumes that" in sentence
+    assert "unknown here, and assumed, that" in sentence
     assert "the model is not compiled already" in sentence
 
 

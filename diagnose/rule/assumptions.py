@@ -1,6 +1,6 @@
 """The assumptions of advice where a fact that could speak against it is unknown, by fact.
 
-Each reads on from "this assumes that". A rule asks for the facts of its preconditions, and for those in whose place
+Each reads on from "it is assumed that". A rule asks for the facts of its preconditions, and for those in whose place
 its condition takes a default.
 """
 
@@ -84,5 +84,5 @@ def assumed(names: Iterable[str], facts: Facts) -> tuple[str, ...]:
 
 def sentence_of(assumptions: Iterable[str]) -> str:
     """The sentence that names the assumptions, "" if there are none."""
-    listed = " and ".join(assumptions)
-    return f"Less sure, since that is unknown here: this assumes that {listed}." if listed else ""
+    listed = " and that ".join(assumptions)
+    return f"Less sure: it is unknown here, and assumed, that {listed}." if listed else ""

@@ -165,9 +165,7 @@ def test_handing_over_slows_the_host_by_a_third_and_by_half_without_an_idle_core
     assert most_host_time_factor(Advised(monkeypatch, advised, 0, advised).job) == pytest.approx(slower)
 
 
-@pytest.mark.parametrize(
-    ("batches", "beyond", "kind"), [(4, 9, "static"), (3, 9, ""), (4, 7, ""), (5, 9, "static")]
-)
+@pytest.mark.parametrize(("batches", "beyond", "kind"), [(4, 9, "static"), (3, 9, ""), (4, 7, ""), (5, 9, "static")])
 def test_padding_is_static_of_four_batches_with_eight_tokens_that_no_sample_needs(
     batches: int, beyond: int, kind: str
 ) -> None:

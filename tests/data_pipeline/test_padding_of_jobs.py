@@ -16,7 +16,11 @@ def test_padding_to_one_length_is_static_and_padding_to_the_longest_gains(tmp_pa
     assert padding.padded_share == pytest.approx(1 - 320 / 1024, abs=0.05)
     assert padding.standard_error is not None
     gains = {gain.name: gain.fewer_tokens for gain in padding.gains}
-    assert list(gains) == ["pad each batch to its longest sample", "group samples by length", "pack samples"]
+    assert list(gains) == [
+        "pad each batch to its longest sample",
+        "pad to the longest, and group by length",
+        "pack samples",
+    ]
     low, likely, high = gains["pad each batch to its longest sample"]
     assert 1.5 < low <= likely <= high < 3
     assert gains["pack samples"][1] > likely

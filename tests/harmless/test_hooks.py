@@ -129,6 +129,7 @@ model = LlamaForCausalLM._from_config(config)
     + "print('trained')\n",
     {
         "training_arguments": {"logging_steps": 3},
+        "collator": {"padding": "longest"},
         "model_kwargs": {"attn_implementation": "eager"},
         "accelerator": {"mixed_precision": "no"},
     },

@@ -1,4 +1,4 @@
-"""The frame that a user is told of: one owner for what `diagnose data` finds and what a report of a run finds."""
+"""The frame that a report names: one owner for what `diagnose data` finds and what a report of a run finds."""
 
 from __future__ import annotations
 

@@ -61,7 +61,6 @@ def test_a_metric_in_a_callback_is_named_below_the_trainers_loop(tmp_path: Path)
     diagnosis = diagnosed(tmp_path, "metric_in_callback.py")
 
     assert most(diagnosis, "step").function == "on_step_end"
-    assert most(diagnosis, "loop").function == "<module>"
     assert "python-host" not in {each.rule for each in diagnosis.not_advised}
 
 

@@ -1,4 +1,4 @@
-"""The frame that a report names to a user: one owner for `diagnose data` and the report of a run."""
+"""The frame that a report names: one owner for what `diagnose data` finds and what a report of a run finds."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ from machine.test_clock_offset import RULE as CLOCKS_APART
 from own_words import in_its_words
 from remedies.single_gpu_jobs import CASES as SINGLE_GPU
 from remedies.test_cpu_optimizer import RULE as CPU_OPTIMIZER
+from test_loader_passes import STARTS
 from test_other_gpus import RULE as SEVERAL_GPUS
 
 from diagnose.analysis import analyze
@@ -21,7 +22,6 @@ from diagnose.rule import load_rules
 
 NOT_REACHABLE = {
     "profiler-distortion": "the times of steps without the profiler are in the capture record, not in the trace",
-    "workers-started-each-pass": "the starts of workers are in the capture record, not in the trace",
     "samples-repeated-by-workers": "whether workers share the samples out is in the capture record, not in the trace",
     "cut-capture": "what of the window was left out is in the capture record, not in the trace",
     "padded-batches": "the tokens that are padding are in the capture record, not in the trace",
@@ -65,7 +65,7 @@ def test_the_rule_is_judged_and_silent_without_its_fault(name: str, case: Case, 
 def test_every_rule_is_reached_or_cannot_be() -> None:
     cases = (CASES, NOT_REACHABLE, DISTRIBUTED, SINGLE_GPU, ENVIRONMENT, MACHINE, COMPILED)
 
-    assert {name for of in cases for name in of} | {CPU_OPTIMIZER, CLOCKS_APART, SEVERAL_GPUS} == RULES
+    assert {name for of in cases for name in of} | {CPU_OPTIMIZER, CLOCKS_APART, SEVERAL_GPUS, STARTS} == RULES
     assert not set(CASES) & set(NOT_REACHABLE)
 
 

@@ -65,7 +65,7 @@ class LoaderPasses:
         self._last_cpu = id(iterator), cpu_ns
 
     def facts(self) -> dict[str, object]:
-        """The record's `loading.passes`; nanoseconds."""
+        """The passes as the record holds them; nanoseconds."""
         return {
             "batches": max(self._counts) if self._counts else self.batches_told,
             "seen": self._seen,

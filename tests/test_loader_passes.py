@@ -12,7 +12,6 @@ from diagnose.analysis import analyze
 from diagnose.diagnosis import Diagnosis, Finding
 from diagnose.metrics.data.loader_work import LoadingTime, what_bounds
 
-RULE = "workers-started-each-pass"
 MS = 1_000_000
 STARTS = "workers-started-each-pass"
 CORES = {"usable": 2, "quota": None, "shared": 2, "local_ranks": 1}
@@ -144,11 +143,7 @@ def test_workers_that_start_in_each_pass_are_to_be_kept_and_not_to_be_more(tmp_p
     starts = passes(12, [1500.0, 1500.0], waited_ms=3020, fetched=24) | {"wait_ns": [0.2 * MS] * 20}
     steps = {"control_before_ns": [20 * MS] * 3, "control_after_ns": [20 * MS] * 3, "active_ns": [20 * MS] * 5}
     said = job(tmp_path, 2, worked(0.1, 0.0) | starts, steps=steps)
-<<<<<<< HEAD
-    finding = found(said, RULE)
-=======
     finding = found(said, STARTS)
->>>>>>> loader
 
     assert finding is not None
     assert finding.patch is not None
@@ -176,20 +171,12 @@ def test_a_first_batch_that_takes_long_to_make_is_no_start(tmp_path: Path) -> No
     steps = {"control_before_ns": [250 * MS] * 3, "control_after_ns": [250 * MS] * 3, "active_ns": [250 * MS] * 5}
     said = job(tmp_path, 8, worked(0.9, 0.0) | slow, steps=steps)
 
-<<<<<<< HEAD
-    assert found(said, RULE) is None
-=======
     assert found(said, STARTS) is None
->>>>>>> loader
 
 
 def test_a_loader_that_is_made_for_each_pass_is_to_be_made_once(tmp_path: Path) -> None:
     starts = passes(12, [1500.0, 1500.0], waited_ms=3020, fetched=24, loaders=2) | {"wait_ns": [0.2 * MS] * 20}
-<<<<<<< HEAD
-    finding = found(job(tmp_path, 2, worked(0.1, 0.0) | starts), RULE)
-=======
     finding = found(job(tmp_path, 2, worked(0.1, 0.0) | starts), STARTS)
->>>>>>> loader
 
     assert finding is not None
     assert finding.patch is None

@@ -13,12 +13,8 @@ from machine.test_clock_offset import RULE as CLOCKS_APART
 from own_words import in_its_words
 from remedies.single_gpu_jobs import CASES as SINGLE_GPU
 from remedies.test_cpu_optimizer import RULE as CPU_OPTIMIZER
-<<<<<<< HEAD
 from remedies.test_fp16_on_cpu import RULE as FP16_ON_CPU
-from test_loader_passes import RULE as WORKERS_STARTED
-=======
 from test_loader_passes import STARTS
->>>>>>> loader
 from test_other_gpus import RULE as SEVERAL_GPUS
 from test_periodic_phase import RULE as PERIODIC_PHASE
 
@@ -72,12 +68,8 @@ def test_the_rule_is_judged_and_silent_without_its_fault(name: str, case: Case, 
 def test_every_rule_is_reached_or_cannot_be() -> None:
     cases = (CASES, NOT_REACHABLE, DISTRIBUTED, SINGLE_GPU, ENVIRONMENT, MACHINE, COMPILED, ANNOUNCED)
 
-<<<<<<< HEAD
-    shown = {CPU_OPTIMIZER, FP16_ON_CPU, CLOCKS_APART, SEVERAL_GPUS, PERIODIC_PHASE, WORKERS_STARTED}
+    shown = {CPU_OPTIMIZER, FP16_ON_CPU, CLOCKS_APART, SEVERAL_GPUS, PERIODIC_PHASE, STARTS}
     assert {name for of in cases for name in of} | shown == RULES
-=======
-    assert {name for of in cases for name in of} | {CPU_OPTIMIZER, CLOCKS_APART, SEVERAL_GPUS, STARTS} == RULES
->>>>>>> loader
     assert not set(CASES) & set(NOT_REACHABLE)
 
 

@@ -21,11 +21,16 @@ PATIENCE_S = 900
 
 def diagnosis(folder: Path, *job: object, options: tuple[str, ...] = ()) -> dict[str, Any]:
     """Of a run of the job."""
-    command = [sys.executable, "-m", "diagnose", "run", "--no-ledger", "--stop", "--json", *options, "--"]
-    done = subprocess.run(
-        [*command, sys.executable, *map(str, job)], cwd=folder, capture_output=True, text=True, timeout=PATIENCE_S
+    file = folder / "diagnosis.json"
+    command = [sys.executable, "-m", "diagnose", "run", "--no-ledger", "--stop", "--json", file, *options, "--"]
+    subprocess.run(
+        list(map(str, [*command, sys.executable, *job])),
+        cwd=folder,
+        capture_output=True,
+        check=True,
+        timeout=PATIENCE_S,
     )
-    answer: dict[str, Any] = json.loads(done.stdout[done.stdout.index("{") :])
+    answer: dict[str, Any] = json.loads(file.read_text())
     return answer
 
 

@@ -23,6 +23,7 @@ LEAST_BEYOND = 8  # tokens of a row; lengths are rounded up to multiples of that
 _MOST = 0.5  # of the padding: what makes more of it than that is what to change
 _DRAWS = 60
 NOT_PADDED = Unknown("no batch is padded", nothing_helps("there is no padding"))
+NO_MASK = Unknown("its batches have no attention_mask in host memory", nothing_helps("nothing marks padding"))
 NOT_STATIC = Unknown("padding is not static", nothing_helps("batches are padded to their longest"))
 FEW_BATCHES = Unknown("too few batches were seen to tell how they are padded", another_run("capture a later step"))
 ONE_LENGTH = Unknown(
@@ -78,7 +79,8 @@ def place_of(seen: SeenPadding) -> Place | Unknown | None:
 @metric("share", "tokens of the batches seen", needs_gpu=False)
 def padding_share(m: Measured) -> Value:
     """Tokens that are padding, from the beginning of the loop to the end of the window."""
-    return m.recorded(m.record.number("batch.padding_share"))
+    share = m.record.number("batch.padding_share")
+    return NO_MASK if share is None and m.record.get("batch") else m.recorded(share)
 
 
 @metric("count", needs_gpu=False)

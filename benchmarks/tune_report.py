@@ -14,8 +14,8 @@ from tune_pairs import Further, decided, with_further
 from diagnose.commands.tune.answer import Rung, Tuning
 from diagnose.commands.tune.proposals import factors_apart
 from diagnose.commands.tune.settings import keys_of
+from diagnose.diagnosis.promise import standing_of
 from diagnose.diagnosis.terms import Estimate, Speedup
-from diagnose.diagnosis.track_record import standing
 from diagnose.judge.run_pair import FLOOR_ON_HOST
 
 WIDTHS = (34, 26, 8, 8, 8, 8, 0)
@@ -123,7 +123,7 @@ def final_of(tuning: Tuning) -> Estimate:
 
 def inside(predicted: Speedup, achieved: Estimate) -> bool:
     """Whether what came lies in the range, as the ledger of promises tells it."""
-    return standing(achieved[1], predicted) == "as"
+    return standing_of(achieved[1], predicted) == "as"
 
 
 def may_be_inside(predicted: Speedup, achieved: Estimate) -> bool:

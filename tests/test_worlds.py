@@ -20,7 +20,13 @@ ELSEWHERE = [None, *(each.name for each in FRAMEWORKS if not each.has_own_words)
 TRAINER, LIGHTNING, ACCELERATE, DEEPSPEED, BARE_LOOP = (each.name for each in FRAMEWORKS)
 OF_A_TRAINER = {"empties_cache", "liger_asked", "filters_nan_losses", "training_loop", "compile_mode"}
 OF_MODELS = {"attn_implementation", "dtype", "gradient_checkpointing"}
-SHARED = {"gradient_accumulation_steps", "bf16", "fp16", "tf32"}  # words of other tools, or of what is meant, too
+SHARED = {
+    "gradient_accumulation_steps",
+    "bf16",
+    "fp16",
+    "tf32",
+    "padding",
+}  # words of other tools, or of what is meant, too
 TRAINERS_OWN = re.compile(
     r"(?<![\w.])(?:"
     + "|".join(sorted(set(settings()) - OF_MODELS - SHARED))

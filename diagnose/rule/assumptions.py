@@ -72,6 +72,7 @@ ASSUMED: Mapping[str, str] = {
     "math_attention_share": "attention does not run on torch's math path",
     "weight_unpacking_share": "weights are not packed",
     "weights_precision": "the weights are in fp32",
+    "workers_cost_more": "workers cost less than they hide",
     "worker_hand_over_share": "a worker hands a batch over sooner than the loop loads it",
 }
 

@@ -15,8 +15,10 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, NamedTuple
 
+from ..guard import quietly
 from ..introspection import inner_loader, own_attribute
 from .loader_passes import LoaderPasses
 
@@ -240,10 +242,8 @@ def cores_of(processes: Iterable[int | None]) -> int | None:
         return None
     together: set[int] = set()
     for number in processes:
-        try:
-            together |= os.sched_getaffinity(number) if number else set()
-        except OSError:  # it has ended
-            continue
+        own = quietly(partial(os.sched_getaffinity, number)) if number else None
+        together |= own if isinstance(own, set) else set()  # of one that has ended it cannot be read
     return len(together) or None
 
 
@@ -256,24 +256,24 @@ def ready_ns(of: int | str | None) -> int | None:
         return None
     if of == HERE:
         return _delay_of(f"/proc/{HERE}")
-    try:
-        tasks = os.listdir(f"/proc/{of}/task")
-    except OSError:  # it has ended, or this is no Linux
+    tasks = quietly(partial(os.listdir, f"/proc/{of}/task"))
+    if not isinstance(tasks, list):  # it has ended, or this is no Linux
         return None
     known = [delay for task in tasks if (delay := _delay_of(f"/proc/{of}/task/{task}")) is not None]
     return sum(known) if known else None
 
 
 def _delay_of(task: str) -> int | None:
+    delay = quietly(partial(_read_delay, task))
+    return delay if isinstance(delay, int) else None
+
+
+def _read_delay(task: str) -> int:
+    number = os.open(f"{task}/schedstat", os.O_RDONLY | os.O_CLOEXEC)
     try:
-        number = os.open(f"{task}/schedstat", os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            words = os.read(number, 128).split()
-        finally:
-            os.close(number)
-        return int(words[1])
-    except (OSError, ValueError, IndexError, AttributeError):
-        return None
+        return int(os.read(number, 128).split()[1])
+    finally:
+        os.close(number)
 
 
 def cpu_of(workers: dict[int, int | None]) -> dict[int, int]:
@@ -292,9 +292,7 @@ def of_threads() -> dict[int, int]:
 def _clocks(ids: Iterable[tuple[int, int | None]], kind: int) -> dict[int, int]:
     found = {}
     for key, number in ids:
-        if number:
-            try:
-                found[key] = time.clock_gettime_ns(~number << 3 | kind)
-            except OSError:  # it has ended
-                continue
+        clock = quietly(partial(time.clock_gettime_ns, ~number << 3 | kind)) if number else None
+        if isinstance(clock, int):  # it has not ended
+            found[key] = clock
     return found

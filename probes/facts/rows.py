@@ -12,7 +12,7 @@ import sys
 from types import FunctionType
 from typing import Any
 
-from ..introspection import is_a, items, own_attribute
+from ..introspection import is_a, items, own_attribute, unseen
 
 IDS, MASK = "input_ids", "attention_mask"
 _SUMS = ("batches", "samples", "padded_tokens", "collated_tokens", "with_ids", "with_mask")
@@ -115,7 +115,10 @@ def mask_of(batch: Any) -> Any:
     mask: Any = items(batch).get(MASK)
     if torch is None or type(mask) is not torch.Tensor or mask.device.type != "cpu":
         return None
-    return mask.numpy() if mask.dim() == 2 and mask.numel() else None
+    if mask.dim() != 2 or not mask.numel():
+        return None
+    with unseen():
+        return mask.numpy()
 
 
 def collates_as(collate: Any) -> str:

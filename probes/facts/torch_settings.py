@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from ..guard import quietly
+from ..introspection import unseen
 
 _PRECISION = {"ieee": "highest", "none": "highest", "tf32": "high"}  # torch's newer words for the products on a GPU
 _Setting = Callable[[Any], object]
@@ -39,4 +40,5 @@ def float32_matmul_precision(torch: Any) -> str:
 def torch_settings() -> dict[str, object]:
     """Each setting by its name; null if this torch does not have it."""
     torch: Any = sys.modules["torch"]
-    return {name: quietly(partial(read, torch)) for name, read in _SETTINGS.items()}
+    with unseen():
+        return {name: quietly(partial(read, torch)) for name, read in _SETTINGS.items()}

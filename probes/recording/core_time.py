@@ -54,7 +54,5 @@ class CoreTime:
         return [thread for thread in others if self._name(thread).startswith(_AUTOGRAD)]
 
     def _name(self, thread: int) -> str:
-        try:
-            return (self._tasks / str(thread) / "comm").read_text(encoding="ascii", errors="replace")
-        except OSError:
-            return ""
+        name = quietly(lambda: (self._tasks / str(thread) / "comm").read_text(encoding="ascii", errors="replace"))
+        return name if isinstance(name, str) else ""

@@ -128,12 +128,15 @@ def test_variables_reach_the_job_and_the_allocators_settings_are_kept() -> None:
     assert json.loads(env[PATCH]) == {"set": wanted, "refused": [], "expected": None}
 
 
+OF_EXPRESSIONS = {"bf16": True, "padding": "attention_mask", "data_collator": "longest"}  # all others are numbers
+
+
 def test_every_patch_of_a_rule_can_be_applied() -> None:
     import tomllib
 
     tables = (tomllib.loads(path.read_text()).get("patch") for path in sorted(RULES.glob("*.toml")))
     patches = [
-        Patch(target=table["target"], set={key: 4 if str(value).startswith("=") else value})
+        Patch(target=table["target"], set={key: OF_EXPRESSIONS.get(key, 4) if str(value).startswith("=") else value})
         for table in tables
         if table
         for key, value in table["set"].items()

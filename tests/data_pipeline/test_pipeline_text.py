@@ -44,7 +44,10 @@ def test_the_page_names_the_stage_its_work_and_its_line() -> None:
     assert "a step of 30 ms (--step-ms) needs 4 to 5; the cores of the rank feed 7 beside training" in text
     assert "with 4 workers: unknown: 4 workers cannot load it: PicklingError: \\x1b[31m" in text
     assert "storage, cold; storage, warm: not tried -> measure it with data in files of a local disk" in text
-    assert "static: all batches have one length, which no sample needs; 50.0 % (standard error 0.0) of the" in text
+    assert (
+        "static: the collate function pads all batches to one length, which no sample needs; "
+        "50.0 % (standard error 0.0) of the" in text
+    )
     assert "pack samples: 2.00x fewer tokens" in text
 
 

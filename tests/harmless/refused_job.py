@@ -84,6 +84,17 @@ def of_trainer(key: str, value: object, body: str, told: str = "", read: bool = 
     return Job(body, {"training_arguments": {key: value}}, ("training_arguments", key, value), told, read, TRAINER)
 
 
+def of_collator(body: str, told: str = "") -> Job:
+    return Job(
+        body,
+        {"collator": {"padding": "longest"}},
+        ("training_arguments", "padding", "attention_mask"),
+        told,
+        False,
+        TRAINER,
+    )
+
+
 def of_torch(target: str, key: str, advised: tuple[str, object], body: str, told: str = "", read: bool = True) -> Job:
     values = {"optimizer": True, "torch": True, "accelerator": "inductor"}
     return Job(body, {target: {key: values[target]}}, ("training_arguments", *advised), told, read)

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from harmless.refused_job import TRAINER, Job, of_compiling, of_loader, of_torch, of_trainer, of_workers
+from harmless.refused_job import TRAINER, Job, of_collator, of_compiling, of_loader, of_torch, of_trainer, of_workers
 
 from diagnose.probes.apply.reasons import Reason
 
@@ -150,6 +150,8 @@ JOBS: dict[Reason, Job] = {
         " args=made(remove_unused_columns=False))",
         "input_ids",
     ),
+    Reason.NOT_CUT: of_collator("train()", "they have no attention_mask of samples x tokens"),
+    Reason.NO_MASKS: of_collator("train(made(train_sampling_strategy='group_by_length'))"),
     Reason.STREAM_NOT_GROUPED: of_trainer(*GROUPED, "train(data=Stream())"),
     Reason.UNLISTED: of_trainer(*GROUPED, "train(data=Computed())"),
     Reason.ANOTHER_OPTIMIZER: of_trainer(*FUSED, "train(made(optim='sgd'))"),

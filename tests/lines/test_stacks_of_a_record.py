@@ -18,7 +18,7 @@ def test_samples_are_typed_and_the_most_frequent_stack_comes_first() -> None:
 
     collate = Stack((Frame("train.py", 12, "main"), Frame("data.py", 31, "collate")), "loading", "", 131)
     item = Stack((Frame("train.py", 15, "main"),), "step", "item", 60)
-    assert found == StackSamples(200, 191, 10, 10.0, 2140.0, 4.1, (collate, item), (collate,))
+    assert found == StackSamples(200, 191, 10, 10.0, 2140.0, 4.1, (collate, item), (collate,), first_step=13)
 
 
 def test_why_there_are_none_is_kept() -> None:

@@ -1,14 +1,15 @@
-"""What each option of `diagnose data` does to a real job whose samples are in memory."""
+"""What each option of `diagnose data` does to a real job."""
 
 import json
 
 from options.jobs import Effects, Job, Seen
 
+SLOW = "loop.py --sample-ms 8"  # else workers would cost more than they bring
 JOBS = {
     "data": Job("data --seconds 1", alike=False),
-    "data-few": Job("data --seconds 2 --samples 4 --step-ms 2 --batches-per-step 3 --loader 1", alike=False),
+    "data-few": Job("data --seconds 2 --samples 4 --step-ms 2 --batches-per-step 3 --loader 1", SLOW, alike=False),
     "data-of-run": Job(
-        "data --seconds 1 --samples 4 --run before.json --json",
+        "data --seconds 1 --samples 4 --run before.json --json", SLOW,
         alike=False, before="analyze {cpu-slow-loader.json.gz} --json",
     ),
     "data-of-nothing": Job("data", "", alike=False),

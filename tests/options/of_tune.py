@@ -4,6 +4,7 @@ from options.jobs import Effects, Job, Seen
 from options.of_run import LEDGER
 
 SCRIPT = "loop.py --well --sample-ms 8"
+HALF, NO_FP16 = "trainer.py --half", {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16"}  # bf16 is advised, which alters numbers
 JOBS = {
     "tuned": Job(
         "tune --out t --runs 2 --steps 3 --at-step 9 --control 4 --noise 100000%",
@@ -15,8 +16,8 @@ JOBS = {
     ),
     "tune-too-long": Job("tune --run-limit 1s", SCRIPT, alike=False),
     "tune-no-time": Job("tune --budget 2s", SCRIPT, alike=False),
-    "tune-trainer": Job("tune --runs 1 --at-step 8", "trainer.py", alike=False),
-    "tune-any-numbers": Job("tune --runs 1 --at-step 8 --allow-numerics", "trainer.py", alike=False),
+    "tune-trainer": Job("tune --runs 1 --at-step 8", HALF, alike=False, variables=NO_FP16),
+    "tune-any-numbers": Job("tune --runs 1 --at-step 8 --allow-numerics", HALF, alike=False, variables=NO_FP16),
     "tune-nothing": Job("tune", "", alike=False),
 }  # fmt: skip
 EFFECTS = Effects()

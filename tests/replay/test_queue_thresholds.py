@@ -71,7 +71,7 @@ def test_a_range_is_two_per_cent_wide_at_least(low: float, high: float, least: f
         _drawn=lambda *_: (1.0, 1.0), _is_hidden=lambda *_: False, _is_exact=lambda rule: False, _without_transfer=None,
         facts={},
     )  # fmt: skip
-    rule: Any = SimpleNamespace(class_="compute", remedy=SimpleNamespace(replayed=False))
+    rule: Any = SimpleNamespace(class_="compute", remedy=SimpleNamespace(replayed=False, over="step"))
 
     found = Predictor.predict(given, rule)
 

@@ -94,7 +94,7 @@ def compute_announcement_count(m: Measured) -> Value:
 
 @metric("text", needs_gpu=False)
 def compute_announcements(m: Measured) -> Value:
-    """These messages."""
+    """The messages that are counted, each as a clause."""
     return _from(m, COMPUTE, _said)
 
 
@@ -112,7 +112,7 @@ def input_announcement_count(m: Measured) -> Value:
 
 @metric("text", needs_gpu=False)
 def input_announcements(m: Measured) -> Value:
-    """These messages."""
+    """The messages that are counted, each as a clause."""
     return _from(m, INPUT, _said)
 
 

@@ -1,4 +1,9 @@
-"""A job of transformers' Trainer, of which most tokens are padding; it prints the losses that it logs."""
+"""A job of transformers' Trainer, of which most tokens are padding; it prints the losses that it logs.
+
+With `--half` its products are in fp16.
+"""
+
+import sys
 
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, PrinterCallback, Trainer, TrainerCallback, TrainingArguments
@@ -40,6 +45,8 @@ arguments = TrainingArguments(
     report_to=[], disable_tqdm=True, use_cpu=True,
 )  # fmt: skip
 model = LlamaForCausalLM(config)
+if "--half" in sys.argv:
+    model.forward = torch.autocast("cpu", dtype=torch.float16)(model.forward)
 trainer = Trainer(model, arguments, train_dataset=samples, data_collator=padded, callbacks=[Says()])
 trainer.remove_callback(PrinterCallback)  # which prints how long it took
 trainer.train()

@@ -177,7 +177,8 @@ class Rule(msgspec.Struct, frozen=True):
 
     @property
     def _preconditions(self) -> list[Condition]:
-        tables = (*self.not_when, *(self.patch.not_when if self.patch else ()))
+        of_patch = self.patch.not_when if self.patch and not self.refusing.because else ()
+        tables = (*self.not_when, *of_patch)
         return [each.holds for each in tables if each.holds is not None]
 
     def _assumes(self, facts: Facts, evidence: tuple[str, ...]) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from diagnose.analysis import analyze
 from diagnose.diagnosis import Diagnosis
 from diagnose.judge import verdict
 from diagnose.report.text import render, render_brief
+from diagnose.report.views.brief import brief
 from diagnose.report.views.breakdown import basis, rows
 
 WIDTHS = [60, 80, 100, 140, 200]
@@ -216,3 +217,13 @@ def test_colour_is_off_whenpiped_and_carries_no_meaning_when_on() -> None:
 
     assert "\x1b" not in plain
     assert re.sub(r"\x1b\[[0-9;]*m", "", terminal.getvalue()) == plain
+
+
+def test_one_line_names_the_change_in_words_where_its_code_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    code = brief(diagnoses.data_bound())
+    monkeypatch.setattr("diagnose.report.views.brief.LONGEST_TYPED", 10)
+    words = brief(diagnoses.data_bound())
+
+    assert "TrainingArguments(..., dataloader_num_workers=" in code
+    assert "TrainingArguments(" not in words
+    assert diagnoses.data_bound().findings[0].action in words

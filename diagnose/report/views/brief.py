@@ -6,6 +6,8 @@ from diagnose.report.views.plain import plain
 from diagnose.report.views.summary import verdict_view
 from diagnose.report.views.words import first_sentence, speedup
 
+LONGEST_TYPED = 120  # letters; the report has the whole
+
 
 def brief(diagnosis: Diagnosis) -> str:
     """The class, the time of a step, and what to change next: what to type, else what to do; its rule and gain."""
@@ -14,7 +16,12 @@ def brief(diagnosis: Diagnosis) -> str:
     return f"{verdict.class_}, {pace}; next: {plain(plan.nothing) if plan.next is None else _change(plan.next)}"
 
 
+def _in_words(full: Full) -> str:
+    return full.finding.action if full.typed else first_sentence(full.finding.do).rstrip(".")
+
+
 def _change(full: Full) -> str:
-    action = "; ".join(full.typed) or first_sentence(full.finding.do).rstrip(".")
+    typed = "; ".join(full.typed)
+    action = typed if 0 < len(typed) <= LONGEST_TYPED else _in_words(full)
     text = ", ".join(filter(None, (full.finding.rule, speedup(full.finding.predicted_speedup))))
     return f"{action} ({plain(text)})"

@@ -17,8 +17,8 @@ from diagnose.analysis import analyze
 from diagnose.diagnosis import Diagnosis
 from diagnose.judge import verdict
 from diagnose.report.text import render, render_brief
-from diagnose.report.views.brief import brief
 from diagnose.report.views.breakdown import basis, rows
+from diagnose.report.views.brief import brief
 
 WIDTHS = [60, 80, 100, 140, 200]
 CASES = [diagnoses.diagnosis, diagnoses.data_bound, diagnoses.hostile, diagnoses.undecided]

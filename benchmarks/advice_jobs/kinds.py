@@ -71,7 +71,7 @@ KINDS = (
     ),
     Kind(
         "padding to max_length", "trainer.py", {"skewed": True, "pads_to": 128, "width": 128}, ("padded-batches",),
-        {"pads_to": 0}, never="group_by_length",
+        {"pads_to": 0}, says="longest",
     ),
     Kind(
         "Adagrad, one tensor at a time", "bare.py",
@@ -133,7 +133,7 @@ KINDS = (
     ),
     Kind(
         "rows padded beforehand", "trainer.py", {"skewed": True, "padded": True, "width": 128}, ("padded-batches",),
-        {"padded": False}, never="group_by_length",
+        {"padded": False}, says="longest",
     ),
     Kind(
         "PPO, environments one by one", "ppo.py", {}, (), {"vectorised": True}, classes=HOST, says="rollout|ppo.py",
@@ -199,8 +199,8 @@ KINDS = (
     ),
     Kind(
         "workers start anew in each epoch", "loader.py",
-        {"sleep_ms": 0, "workers": 2, "start_s": 0.5, "steps": 8, "epochs": 8}, LOADING, {"persists": True},
-        says="persistent_workers",
+        {"sleep_ms": 0, "workers": 2, "start_s": 0.5, "steps": 8, "epochs": 8},
+        (*LOADING, "workers-started-each-pass"), {"persists": True}, says="persistent_workers",
     ),
     Kind(
         "no optimizer of torch", "loader.py", {"sleep_ms": 4, "torch_optimizer": False}, ("", *LOADING),

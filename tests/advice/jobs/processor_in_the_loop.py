@@ -9,9 +9,9 @@ from transformers import WhisperFeatureExtractor
 torch.manual_seed(0)
 torch.set_num_threads(1)
 processor = WhisperFeatureExtractor(feature_size=16, chunk_length=1)
-net = nn.Linear(2 * 16 * 100, 16)
+net = nn.Linear(8 * 16 * 100, 16)
 optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
-sounds = [np.random.default_rng(n).normal(size=16000).astype(np.float32) for n in range(2)]
+sounds = [np.random.default_rng(n).normal(size=16000).astype(np.float32) for n in range(8)]
 
 
 def train(steps: int) -> None:

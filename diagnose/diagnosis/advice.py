@@ -233,6 +233,10 @@ class Applied(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def judgement(self) -> Judgement | None:
         """The standing of the prediction; None if it or the measurement is unknown, or only a part is in use."""
-        if self.measured is None or self.predicted_speedup is None or self.refused:
+        return None if self.refused else self.judged_by(self.measured)
+
+    def judged_by(self, measured: Estimate | None) -> Judgement | None:
+        """The standing of the prediction by such a measurement; None if one of them is unknown."""
+        if measured is None or self.predicted_speedup is None:
             return None
-        return judged(self.measured, self.predicted_speedup, self.evidence, self.confounders)
+        return judged(measured, self.predicted_speedup, self.evidence, self.confounders)

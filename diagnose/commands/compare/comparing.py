@@ -21,7 +21,6 @@ from diagnose.commands.compare.noise import BRIEF, core_wait_of, is_elsewhere, i
 from diagnose.commands.compare.side import Side, side_of
 from diagnose.commands.compare.work import ComparedWork, work_of
 from diagnose.diagnosis import Diagnosis, Estimate
-from diagnose.diagnosis.promise import judged
 from diagnose.facts import spoken
 from diagnose.judge.applied import WITHOUT_PROFILER
 from diagnose.judge.mean_step import MeanStep, of_summary, step_time
@@ -225,9 +224,7 @@ def _promise(before: Side, after: Side, speedup: Estimate | None) -> Promise | N
         return None
     is_after = after.applied is not None
     measured = speedup if is_after or speedup is None else (1 / speedup[2], 1 / speedup[1], 1 / speedup[0])
-    judgement = None
-    if measured is not None and applied.predicted_speedup is not None:
-        judgement = judged(measured, applied.predicted_speedup, applied.evidence, applied.confounders)
+    judgement = applied.judged_by(measured)
     return Promise(patched="after" if is_after else "before", applied=applied, measured=measured, judgement=judgement)
 
 

@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from diagnose.diagnosis import Diagnosis, Estimate
-from diagnose.diagnosis.promise import judged, standing_of
+from diagnose.diagnosis.promise import standing_of
 from diagnose.errors import printable
 from diagnose.version import __version__
 
@@ -115,10 +115,8 @@ def prediction_of_patch(
     if applied is None or applied.refused or not applied.rule or applied.predicted_speedup is None:
         return None
     measured, (low, high) = achieved or applied.measured, applied.predicted_speedup
-    if measured is None:
-        return None
-    judgement = judged(measured, applied.predicted_speedup, applied.evidence, applied.confounders)
-    if judgement.standing == "unjudged":
+    judgement = applied.judged_by(measured)
+    if measured is None or judgement is None or judgement.standing == "unjudged":
         return None
     return prediction_of(diagnosis, [applied.rule], (low, None, high), measured, source)
 

@@ -33,7 +33,7 @@ def cpu_fp16_product_share(m: Measured) -> Value:
     trace = m.timeline.trace
     running = iv.intervals(trace.ts[rows], trace.ends(rows))
     counted = iv.intervals(m.attribution.windows[:, 0], m.attribution.windows[:, 1])
-    return m.pieces_share(iv.intersect(iv.union(running, iv.EMPTY), counted))
+    return m.pieces_share(iv.intersect(running, counted))
 
 
 @metric("share", "the time of matrix operators", needs_gpu=False)

@@ -19,11 +19,11 @@ from typing import Any
 from .announcements import ANNOUNCEMENTS, PACKAGES, Announcement
 from .guard import quietly
 from .hand_over import at_exit, put_back, replace
+from .introspection import in_package
 
 MOST = 32
 _LONGEST = 2000  # characters of a text that are looked at
 _PLACE = 200
-_INSTALLED = ("site-packages/", "dist-packages/")
 _LOGGERS = frozenset(each.logger for each in ANNOUNCEMENTS if each.logger)
 _ALIASES = {"pytorch_lightning": "lightning"}
 _announced: dict[tuple[str, str, tuple[str, ...]], dict[str, Any]] = {}
@@ -126,8 +126,4 @@ def _place(file: object) -> str | None:
     """The file below its installation or the working folder, else its name alone."""
     if type(file) is not str:
         return None
-    path = file.replace(os.sep, "/")
-    for folder in _INSTALLED:
-        if folder in path:
-            return path.rpartition(folder)[2][:_PLACE]
-    return os.path.basename(path)[:_PLACE]
+    return (in_package(file) or os.path.basename(file))[:_PLACE]

@@ -6,6 +6,7 @@ it likes in `__len__`, `parameters()` or a property, and asking would change the
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections import UserDict
@@ -16,6 +17,8 @@ from inspect import getattr_static
 from types import FunctionType
 from typing import Any
 
+LOADERS_CONTEXT = "_DataLoader__multiprocessing_context"
+INSTALLED = ("site-packages", "dist-packages")
 _PLAIN_SEQUENCES = (list, tuple, range, str, dict)
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9_.\- ]{0,39}\Z")
 
@@ -195,3 +198,24 @@ def _values(mapping: Any) -> list[Any]:
 
 def _torch() -> Any:
     return sys.modules["torch"]
+
+
+def start_method(loader: Any = None) -> str:
+    """The way in which a DataLoader, or without one the process, starts workers: "fork", "spawn" or "forkserver".
+
+    The process's own way is not fixed by asking: the job may still set it.
+    """
+    import multiprocessing
+
+    context = own_attribute(loader, LOADERS_CONTEXT)
+    method = getattr(type(context), "_name", None) if context is not None else None
+    return str(
+        method or multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]
+    )
+
+
+def in_package(path: str) -> str:
+    """The path of an installed package's file from the package on; "" for a file that is not installed so."""
+    parts = path.replace(os.sep, "/").split("/")
+    at = max((place for place, part in enumerate(parts) if part in INSTALLED), default=None)
+    return "" if at is None else "/".join(parts[at + 1 :])

@@ -15,7 +15,7 @@ from typing import Any
 from ..facts.rows import MASK, mask_of
 from ..guard import guarded
 from ..hand_over import replace
-from ..introspection import inner_loader, is_a, items, own_attribute
+from ..introspection import inner_loader, is_a, items, own_attribute, start_method
 from .constructors import values_for
 from .job_patch import JobPatch, job_patch
 from .loader_order import samplers
@@ -64,7 +64,7 @@ def _cut_from_now_on(patch: JobPatch, loader: Any) -> None:
     collate = own_attribute(loader, "collate_fn")
     if collate is None or hasattr(collate, "__diagnose_apply__"):
         return  # a subclass's method calls the one that it overrides
-    if own_attribute(loader, "num_workers") and _start_method(loader) != "fork":
+    if own_attribute(loader, "num_workers") and start_method(loader) != "fork":
         patch.refuse(TARGET, PADDING, Refusal(Reason.NOT_CUT, "workers that are not forked collate them"))
         return
     if not _group_by_real_lengths(loader):
@@ -74,13 +74,6 @@ def _cut_from_now_on(patch: JobPatch, loader: Any) -> None:
     replace(loader, "collate_fn", cutter.collated, _DOING, "__diagnose_apply__")
     patch.applied(TARGET, [PADDING])
     patch.holds(TARGET, PADDING, cutter.refusal)
-
-
-def _start_method(loader: Any) -> str:
-    import multiprocessing
-
-    context = own_attribute(loader, "_DataLoader__multiprocessing_context")
-    return str((context or multiprocessing).get_start_method())
 
 
 def _group_by_real_lengths(loader: Any) -> bool:

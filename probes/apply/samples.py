@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import dis
 import io
-import multiprocessing
 import sys
 from inspect import getattr_static
 from types import FunctionType
 from typing import Any
 
-from ..introspection import attributes, is_a, items, own_attribute
+from ..introspection import attributes, is_a, items, own_attribute, start_method
 from .reasons import Reason, Refusal
 from .worker_split import splits_by_worker
 
@@ -32,7 +31,7 @@ def workers_refused(dataset: Any, now: int, *functions: Any) -> Refusal | None:
         return Refusal(Reason.SPLIT_OTHERWISE if splits else Reason.REPEATED)
     if holds_device_tensors(dataset):
         return Refusal(Reason.ON_A_DEVICE)
-    method = multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]
+    method = start_method()
     if not now and method != "fork":
         return Refusal(Reason.NOT_FORKED, method)
     return None

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from ..introspection import loader_length, own_attribute
+from ..introspection import loader_length, own_attribute, start_method
 
 PASSES = 64
-_CONTEXT = "_DataLoader__multiprocessing_context"
 
 
 class LoaderPasses:
@@ -23,7 +22,7 @@ class LoaderPasses:
         self.batches_told = loader_length(loader)
         self.waited_ns = self.looped_ns = self.fetched = 0
         self._persistent = own_attribute(loader, "persistent_workers") is True
-        self._method = _start_method(loader) if workers else None
+        self._method = start_method(loader) if workers else None
         self._first_ns: deque[int] = deque(maxlen=PASSES)
         self._steps: deque[int] = deque(maxlen=PASSES)
         self._seen = self._anew = self._in_pass = 0
@@ -79,13 +78,3 @@ class LoaderPasses:
             "waited_ns": self.waited_ns,
             "batch_cpu_ns": self._worker_cpu_ns // self._made if self._made else None,
         }
-
-
-def _start_method(loader: Any) -> str | None:
-    """The way in which the loader starts its workers: "fork", "spawn" or "forkserver"."""
-    import multiprocessing
-
-    context = own_attribute(loader, _CONTEXT)
-    method = getattr(type(context), "_name", None) if context is not None else None
-    method = method or multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]
-    return method if type(method) is str else None

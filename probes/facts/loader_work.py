@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 from ..guard import quietly
 from ..introspection import inner_loader, own_attribute
+from ..machine.schedstat import schedstat
 from .loader_passes import LoaderPasses
 
 FETCHES = 256
@@ -264,16 +265,8 @@ def ready_ns(of: int | str | None) -> int | None:
 
 
 def _delay_of(task: str) -> int | None:
-    delay = quietly(partial(_read_delay, task))
-    return delay if isinstance(delay, int) else None
-
-
-def _read_delay(task: str) -> int:
-    number = os.open(f"{task}/schedstat", os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        return int(os.read(number, 128).split()[1])
-    finally:
-        os.close(number)
+    told = quietly(partial(schedstat, task))
+    return told[1] if isinstance(told, tuple) else None
 
 
 def cpu_of(workers: dict[int, int | None]) -> dict[int, int]:

@@ -9,6 +9,8 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from .schedstat import schedstat
+
 _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 10_000_000
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 _KIB = 1024
@@ -93,8 +95,7 @@ class HostReadings:
         }
 
     def _of_thread(self) -> dict[str, float]:
-        words = _text(self._proc / f"self/task/{self._thread}/schedstat").split()
-        return {"waited_for_core_ns": float(words[1])} if len(words) == 3 else {}
+        return {"waited_for_core_ns": float(schedstat(str(self._proc / f"self/task/{self._thread}"))[1])}
 
     def _of_quota(self) -> dict[str, float]:
         of_cgroup = dict(_rows(_text(self._sys / "fs/cgroup/cpu.stat")))

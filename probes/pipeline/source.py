@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-from ..introspection import own_attribute, rows
+from ..introspection import LOADERS_CONTEXT, own_attribute, rows
 
 _LONGEST_WAIT_S = 60.0  # for a batch of a worker, in addition to twenty times what one takes in process
 
@@ -109,7 +109,7 @@ class BatchSource:
         from torch.utils.data import DataLoader
 
         given = {name: own_attribute(self.loader, name) for name in ("worker_init_fn", "prefetch_factor")}
-        context = own_attribute(self.loader, "_DataLoader__multiprocessing_context")
+        context = own_attribute(self.loader, LOADERS_CONTEXT)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of more workers than cores: their effect is measured
             return DataLoader(

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from ..guard import quietly
+from ..machine.schedstat import schedstat
 
 _AUTOGRAD = "pt_autograd"  # torch's threads that run a backward pass on a device; on a CPU the calling thread does
 
@@ -29,24 +30,10 @@ class CoreTime:
 
     def read(self) -> tuple[int, int] | None:
         """Nanoseconds on a core, and ready without one, since the threads began; None if the kernel keeps no count."""
-        told = quietly(lambda: [self._schedstat(thread) for thread in self._known])
+        told = quietly(lambda: [schedstat(f"{self._tasks}/{thread}") for thread in self._known])
         if not isinstance(told, list) or not told:
             return None
         return sum(cpu for cpu, _ in told), sum(waited for _, waited in told)
-
-    def _schedstat(self, thread: int) -> tuple[int, int]:
-        """The first two numbers of the thread's scheduler statistics.
-
-        Raises:
-            OSError: the kernel keeps none.
-            ValueError: they are no numbers.
-        """
-        file = os.open(self._tasks / str(thread) / "schedstat", os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            cpu, waited, _ = os.read(file, 128).split()
-        finally:
-            os.close(file)
-        return int(cpu), int(waited)
 
     def _of_autograd(self) -> list[int]:
         tasks = quietly(lambda: [int(task) for task in os.listdir(self._tasks)])

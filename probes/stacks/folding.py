@@ -15,10 +15,10 @@ from typing import Any
 
 from ..announced import samples_in
 from ..frameworks import FRAMEWORKS, LOOP, LOOPS, WORK_OF_A_LINE
+from ..introspection import INSTALLED, in_package
 from ..protocol import MOST_BELOW, MOST_STACK_FRAMES, MOST_STACKS
 from .sampling import Stacks, StackSampler
 
-_INSTALLED = ("site-packages", "dist-packages")
 _LIBRARIES = (*(package for each in FRAMEWORKS for package in each.packages), "datasets", "numpy")
 _TORCH = ("torch", "diagnose")
 _GENERATED = ("torchinductor_",)  # code that torch.compile writes, in a folder of the user's
@@ -161,7 +161,7 @@ class Folding:
         if path.startswith("<"):  # executed text: of a notebook, of `python -c`, or made by a library
             return module == "__main__"
         parts = path.split(os.sep)
-        if any(name in parts for name in _INSTALLED) or any(part.startswith(_GENERATED) for part in parts):
+        if any(name in parts for name in INSTALLED) or any(part.startswith(_GENERATED) for part in parts):
             return False
         return not path.startswith(self._libraries)
 
@@ -171,10 +171,8 @@ class Folding:
 
 def _in_package(path: str) -> str:
     """The path of an installed package's file from the package on; "" for torch and what is not installed so."""
-    parts = path.replace(os.sep, "/").split("/")
-    at = max((place for place, part in enumerate(parts) if part in _INSTALLED), default=None)
-    inside = [] if at is None else parts[at + 1 :]
-    return "" if not inside or inside[0] in _TORCH else "/".join(inside)
+    inside = in_package(path)
+    return "" if inside.split("/")[0] in _TORCH else inside
 
 
 def _done_by(code: CodeType) -> str:

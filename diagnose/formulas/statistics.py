@@ -86,6 +86,14 @@ def binomial_tail(times: int, of: int, chance: float) -> float:
     return min(exp(first) * (1 + float(np.exp(further).sum())), 1.0)
 
 
+def share_error(times: int, of: int) -> float:
+    """The standard error of a share that was seen `times` out of `of`, with two successes and two failures added
+    (Agresti and Coull 1998), so that it is not 0 where all or none were seen.
+    """
+    share = (times + 2) / (of + 4)
+    return sqrt(share * (1 - share) / (of + 4))
+
+
 def poisson_binomial_tail(times: int, chances: Sequence[float]) -> float:
     """Probability that `times` or more of independent events happen, each with its own chance.
 

@@ -1,14 +1,17 @@
 """The stack samples of a record: where Python was, in separate steps before the window."""
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from diagnose.decoding import entries
+from diagnose.formulas.statistics import share_error
 from diagnose.probes.frameworks import LOOP
 from diagnose.trace.record import CaptureRecord
 
 FEWEST_SAMPLES = 30  # a share of a half is then known to a fifth of the whole: two standard errors of a binomial
+_AS_WELL_AS_A_HALF = share_error(FEWEST_SAMPLES // 2, FEWEST_SAMPLES)
 _WAITS = ("acquire", "barrier", "get", "join", "recv", "synchronize", "wait")
 
 
@@ -75,6 +78,24 @@ class StackSamples:
     why_none: str = ""
     first_step: int = 0
     step_ns: tuple[float | None, ...] = ()
+
+    @property
+    def whole(self) -> int:
+        """All samples, at least those of the stacks."""
+        return max(self.samples, sum(stack.samples for stack in self.stacks))
+
+    @property
+    def suffice(self) -> bool:
+        """Whether they name a line: enough are in user code, or most of all are in one function, whose share is then
+        known as well as a half among that many.
+        """
+        inside: Counter[tuple[str, str]] = Counter()
+        for stack in self.stacks:
+            if stack.frames:
+                inside[stack.frames[-1].file, stack.frames[-1].function] += stack.samples
+        most = max(inside.values(), default=0)
+        agreed = 2 * most > self.whole and share_error(most, self.whole) <= _AS_WELL_AS_A_HALF
+        return agreed or inside.total() >= FEWEST_SAMPLES
 
     @property
     def times(self) -> dict[int, float]:

@@ -22,6 +22,7 @@ from diagnose.formulas.statistics import (
     outliers,
     poisson_binomial_tail,
     robust_deviation,
+    share_error,
     t_quantile,
 )
 
@@ -67,6 +68,11 @@ def test_an_outlier_is_beyond_the_factor_and_the_deviations() -> None:
     assert outliers(even, 1.2, 3).tolist() == [False, False, False, False, True]
     assert not outliers(even, 1.5, 3).any()
     assert not outliers(uneven, 1.2, 3).any()
+
+
+@pytest.mark.parametrize(("times", "of"), [(0, 20), (9, 18), (18, 18), (300, 1000)])
+def test_the_error_of_a_share_is_that_of_the_binomial_with_four_more_tries(times: int, of: int) -> None:
+    assert share_error(times, of) == pytest.approx(stats.binom.std(of + 4, (times + 2) / (of + 4)) / (of + 4))
 
 
 @pytest.mark.parametrize(("times", "of", "chance"), BINOMIAL)

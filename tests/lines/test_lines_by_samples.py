@@ -44,7 +44,7 @@ def test_a_stack_is_time_at_its_innermost_line_and_in_each_function_once() -> No
     ("field", "because", "capture"),
     [
         (
-            samples(("main", "step", None, 29), steps=7),
+            samples(("main", "step", None, 15), ("other", "step", None, 14), steps=7),
             "29 of 29 samples of the training thread in 7 steps show your code: fewer than 30 are too few to name a",
             "capture with diagnose run --sample-steps 15, in a run of as many steps after the window",
         ),
@@ -62,6 +62,15 @@ def test_below_thirty_samples_no_line_is_known(field: object, because: str, capt
 
     assert because in told[0]
     assert capture in told[1]
+
+
+@pytest.mark.parametrize(("most", "others", "named"), [(18, 0, True), (16, 2, True), (14, 6, False), (11, 0, False)])
+def test_fewer_samples_are_enough_if_nearly_all_are_in_one_function(most: int, others: int, named: bool) -> None:
+    elsewhere = [("other", "step", None, others)] if others else []
+
+    code = of_record(samples(("main", "step", None, most), *elsewhere)).training
+
+    assert isinstance(code, ThreadWork) == named
 
 
 def test_thirty_samples_are_enough() -> None:

@@ -92,15 +92,15 @@ def test_a_capture_that_never_sampled_says_nothing_of_lines(rule: str, tmp_path:
 
 
 def test_a_line_that_is_unknown_has_its_reason_and_what_to_do(tmp_path: Path) -> None:
-    field = samples(("work", "step", "item", 12))
+    field = samples(("work", "step", "item", 11))
 
     found = finding(recorded(tmp_path, [faulty("sync-every-step")], {"stack_samples": field}), "sync-every-step")
 
     assert found.where == ()
     assert found.where_because == (
-        "12 of 12 samples of the training thread in 10 steps show your code: fewer than 30 are too few to name a line"
+        "11 of 11 samples of the training thread in 10 steps show your code: fewer than 30 are too few to name a line"
     )
-    assert found.where_capture_next.startswith("capture with diagnose run --sample-steps 50")
+    assert found.where_capture_next.startswith("capture with diagnose run --sample-steps 55")
 
 
 def test_where_nothing_is_done_that_the_rule_is_about_no_line_is_named(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def test_a_trainers_line_names_the_function_of_the_model(tmp_path: Path) -> None
 
 
 def test_too_few_samples_judge_no_python(tmp_path: Path) -> None:
-    told = waiting(tmp_path, ("main", "step", None, 19))
+    told = waiting(tmp_path, ("main", "step", None, 10), ("log", "step", None, 9))
 
     assert "python-host" not in {each.rule for each in told.findings}
     [unknown] = [each for each in told.not_judged if each.rule == "python-host"]

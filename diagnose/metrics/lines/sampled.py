@@ -17,10 +17,9 @@ def sampled(samples: StackSamples) -> ThreadWork | Unknown:
     if samples.why_none:
         sampling = capture_setting("diagnose run without --no-sampling, in a run of more steps", WITH_STACK)
         return Unknown(f"the stack was not sampled: {samples.why_none}", sampling)
-    stacks = samples.stacks
-    whole = max(samples.samples, sum(stack.samples for stack in stacks))
-    in_user_code = sum(stack.samples for stack in stacks if stack.frames)
-    if in_user_code < FEWEST_SAMPLES:
+    whole = samples.whole
+    if not samples.suffice:
+        in_user_code = sum(stack.samples for stack in samples.stacks if stack.frames)
         text = f"{in_user_code} of {whole} samples of the training thread in {samples.steps} steps show your code"
         because = f"{text}: fewer than {FEWEST_SAMPLES} are too few to name a line"
         return Unknown(because, _more(samples.steps, in_user_code, whole))

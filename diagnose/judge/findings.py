@@ -5,13 +5,14 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from diagnose.diagnosis import Evidence, Finding, Patch, PlanStep, VerdictClass
+from diagnose.diagnosis import Finding, Patch, PlanStep, VerdictClass
 from diagnose.facts import Facts, Unknown, spoken
 from diagnose.formulas.critical_batch import LearningRateRule, learning_rate_factor, samples_factor
 from diagnose.judge.case import Judged
 from diagnose.judge.sections import Sections
 from diagnose.patch.job_framework import framework_of, in_short
 from diagnose.patch.patches import spelled
+from diagnose.predict.earned import evidence_of
 from diagnose.predict.plan import (
     EFFORTS,
     Weight,
@@ -120,7 +121,7 @@ def _precedence(
 
 def _finding(rule: Rule, judgement: Judgement, facts: Facts, predictor: Predictor) -> Finding:
     cured = predictor.cured(rule)
-    evidence = _evidence(dict.fromkeys((*judgement.evidence, *_rests_on(cured[1:], facts))), facts)
+    evidence = evidence_of(cured, facts)
     saving, patch = predictor.saving(rule), _patch(rule, facts, predictor)
     gain = predictor.predict(rule)
     return Finding(
@@ -143,19 +144,6 @@ def _finding(rule: Rule, judgement: Judgement, facts: Facts, predictor: Predicto
     )
 
 
-def _evidence(names: Iterable[str], facts: Facts) -> tuple[Evidence, ...]:
-    return tuple(
-        Evidence(fact=name, value=value, unit=facts[name].unit, of=facts[name].of)
-        for name in names
-        if not isinstance(value := facts[name].value, Unknown)
-    )
-
-
-def _rests_on(cured: Iterable[Rule], facts: Facts) -> tuple[str, ...]:
-    """The evidence of the rules, without what they only find absent: a share of nothing is no evidence."""
-    return tuple(name for rule in cured for name in rule.judge(facts).evidence if facts[name].value != 0)
-
-
 def _cures(cured: tuple[Rule, ...], facts: Facts) -> str:
     """A sentence on the findings that the same change cures, each with its share; "" if there is one finding only."""
     patch = cured[0].patch_for(facts)
@@ -168,7 +156,7 @@ def _cures(cured: tuple[Rule, ...], facts: Facts) -> str:
 
 def _part(rule: Rule, facts: Facts) -> str:
     """The rule with the first share that it rests on."""
-    shares = (item for item in _evidence(rule.judge(facts).evidence, facts) if item.unit == "share")
+    shares = (item for item in evidence_of((rule,), facts) if item.unit == "share")
     share = next(shares, None)
     return rule.id if share is None else f"{rule.id} {spoken(share.value, 'share')} of {share.of}"
 

@@ -6,6 +6,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from diagnose.diagnosis import Finding, Patch, PlanStep, VerdictClass
+from diagnose.diagnosis.terms import may_slow
 from diagnose.facts import Facts, Unknown, spoken
 from diagnose.formulas.critical_batch import LearningRateRule, learning_rate_factor, samples_factor
 from diagnose.judge.case import Judged
@@ -18,7 +19,6 @@ from diagnose.predict.plan import (
     Weight,
     hiding,
     is_within,
-    may_slow,
     plan_of,
     promised,
     severity_of,
@@ -135,6 +135,7 @@ def _finding(rule: Rule, judgement: Judgement, facts: Facts, predictor: Predicto
         do=" ".join(filter(None, (rule.advised(facts), batch_advice(rule, facts)))),
         evidence=evidence,
         predicted_speedup=gain,
+        likely_speedup=predictor.likely(rule, gain),
         patch=patch,
         assumes=predictor.assumes(rule) if gain is not None else predictor.withheld(rule),
         booked_share=saving.booked if saving else None,
@@ -179,6 +180,7 @@ def plan_steps(facts: Facts, predictor: Predictor, weights: Mapping[str, Weight]
             rule=step.rule.id,
             patch=_patch(step.rule, facts, predictor),
             predicted_speedup=step.speedup,
+            likely_speedup=predictor.likely(step.rule, step.speedup),
             cumulative_speedup=step.cumulative,
             effort=step.rule.effort,
             numerics=step.rule.numerics,

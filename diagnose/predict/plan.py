@@ -6,6 +6,7 @@ from functools import partial
 import msgspec
 
 from diagnose.diagnosis import Speedup
+from diagnose.diagnosis.terms import may_slow
 from diagnose.predict.whatif import Predictor
 from diagnose.rule import Rule
 from diagnose.rule.rule_file import Answer
@@ -137,11 +138,6 @@ def plan_of(
 def pays(gain: Speedup) -> bool:
     """Whether the best case gains 2 % or is unknown."""
     return gain[1] is None or gain[1] >= WORTH_PLANNING
-
-
-def may_slow(gain: Speedup | None) -> bool:
-    """Whether the step is slower in the worst case."""
-    return gain is not None and gain[0] < 1
 
 
 def is_within(gain: Speedup | None, noise_share: float) -> bool:

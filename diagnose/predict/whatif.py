@@ -23,6 +23,7 @@ from diagnose.predict.earned import (
     resolved,
     share_of,
 )
+from diagnose.predict.likely import likely
 from diagnose.predict.replay import HostSpeeds, StepChange
 from diagnose.predict.spread import FEW_STEPS, spread
 from diagnose.predict.usual_steps import of_run, over_run, told
@@ -198,6 +199,11 @@ class Predictor(ChangedSteps):
         """The step with the changes of the rules in the best case, were the host infinitely fast."""
         together = self._all(rules, BEST)
         return None if together is None else self._time(together[0], HostSpeeds(0.0))
+
+    def likely(self, rule: Rule, gain: Speedup | None) -> float | None:
+        """The likely value of the gain; None of a bound, which nothing is assumed for."""
+        is_bound = rule.remedy is None or not rule.remedy.assumes
+        return None if is_bound else likely(gain, "gpu" if self.measured.timeline.has_gpu else "cpu")
 
     def assumes(self, rule: Rule) -> str:
         """The assumptions of the prediction."""

@@ -142,13 +142,13 @@ class Predictor(ChangedSteps):
         least = 0.0 if low * (1 + REPLAY_ERROR) < 1 else 1.0
         low = max(self._ends(low, rules, after, at_low)[0], least)
         evident = 1.0 if after else self._evident(rules)
-        high = max(high, min(self._ends(high, rules, after, at_high)[1], evident), 1.0)
+        high = max(high, min(self._ends(high, rules, after, at_high)[1], evident, most), 1.0)
         return resolved((low if self._is_exact(rules) else max(min(low, high / (1 + REPLAY_ERROR)), least), high))
 
     def _evident(self, rules: Sequence[Rule]) -> float:
         """The gain if all goes that the evidence shows and the change shortens: other steps may tell it. Else 1."""
         own = self._own(rules[0], BEST)
-        if len(rules) > 1 or own is None or own.gain != 1 or not self.replay.draws:
+        if len(rules) > 1 or own is None or own.gain != 1 or not (rules[0].remedy and rules[0].remedy.replayed):
             return 1.0
         each = (evidence_share((shown,)) for shown in evidence_of(self.cured(rules[0]), self.facts))
         return most_by(min(max(each, default=0.0), self._booked_ns(own) / self._time(NOTHING)))

@@ -82,12 +82,14 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """One rule that fired. `predicted_speedup` is [low, high] of the whole step's speed, for this change alone.
 
     Low is the prediction to rely on, below 1 if the worst case is a slower step; high is the best case, null if only
-    the worst is known. The whole range is null if nothing is predicted. `assumes` names the assumptions behind the
-    range or, without a range, the reason why there is none; "" if there is nothing to add. [1, high] without an
-    assumption is a bound: what the step gains if the fault goes at no cost. `booked_share` is the share of the step
-    that the ledger attributes to the work that the change touches; low never exceeds it. `hidden_share` is what the
-    best case saves beyond that: work that overlaps with other work and still delays the step. Both are null if nothing
-    is replayed.
+    the worst is known or what then remains of the step cannot be told from nothing. The whole range is null if nothing
+    is predicted. `likely_speedup` is where in such ranges real changes came to lie; null without a range that has two
+    ends, and of a bound. `assumes` names the assumptions behind the range or, without a range, the reason why there is
+    none; "" if there is nothing to add. [1, high] without an assumption is a bound: what the step gains if the fault
+    goes at no cost. If the high end rests on more of the step than the evidence shows, `assumes` names the whole.
+    `booked_share` is the share of the step that the ledger attributes to the work that the change touches; low never
+    exceeds it. `hidden_share` is what the best case saves beyond that: work that overlaps with other work and still
+    delays the step. Both are null if nothing is replayed.
 
     `action` is the change in a few words: the settings of `patch` or, if nothing is set, an imperative of the rule; ""
     if the rule has none. `numerics` marks a change that can change the training's results. `rests_on` is "count" if
@@ -106,6 +108,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     evidence: tuple[Evidence, ...]
     predicted_speedup: Speedup | None
     patch: Patch | None
+    likely_speedup: float | None = None
     action: str = ""
     assumes: str = ""
     booked_share: float | None = None
@@ -120,7 +123,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 class PlanStep(msgspec.Struct, frozen=True, kw_only=True):
     """One change of the ordered plan, each chosen with those before it in place.
 
-    `predicted_speedup` is its own gain then, `cumulative_speedup` that of the plan so far. `effort` is "setting",
+    `predicted_speedup` is its own gain then, `likely_speedup` the likely value in it, and `cumulative_speedup` the gain
+    of the plan so far, replayed as one change; null if a part of it is not replayed. `effort` is "setting",
     "code" or "cluster"; `numerics` marks a change that can change the training's results. `below_noise`: even the best
     case gains less than the spread of the window's steps (the fact `step_noise_share`), so that no short run would show
     it. `unmeasurable`: the same of a change whose evidence is counted, which noise does not make doubtful, or that
@@ -130,6 +134,7 @@ class PlanStep(msgspec.Struct, frozen=True, kw_only=True):
     rule: str
     patch: Patch | None
     predicted_speedup: Speedup | None
+    likely_speedup: float | None = None
     cumulative_speedup: Speedup | None = None
     effort: str = "setting"
     numerics: bool = False
@@ -141,9 +146,9 @@ class Recommendation(msgspec.Struct, frozen=True, kw_only=True):
     """The next thing to do, and why it comes first.
 
     `kind` is "change", "capture" (the capture is at fault, and `do` is the remedy), "nothing", or "unknown" if that was
-    not judged. `rule` names the finding, whose `says`, `where`, `action`, `do`, `patch` and `predicted_speedup` are
-    repeated here; without one `rule` is empty and `says` is the whole answer. `worth_doing` are the rules of the plan
-    that gain more than the noise of the steps, in its order.
+    not judged. `rule` names the finding, whose `says`, `where`, `action`, `do`, `patch`, `predicted_speedup` and
+    `likely_speedup` are repeated here; without one `rule` is empty and `says` is the whole answer. `worth_doing` are
+    the rules of the plan that gain more than the noise of the steps, in its order.
     """
 
     kind: Literal["change", "capture", "nothing", "unknown"]
@@ -155,6 +160,7 @@ class Recommendation(msgspec.Struct, frozen=True, kw_only=True):
     do: str = ""
     patch: Patch | None = None
     predicted_speedup: Speedup | None = None
+    likely_speedup: float | None = None
     where: tuple[CodeLine, ...] = ()
     worth_doing: tuple[str, ...] = ()
 

@@ -18,5 +18,11 @@ SliceClass = Literal[CauseClass, ""]
 
 Speedup = tuple[float, float | None]  # [low, high] of the step's speed; low is promised, null: the best is not known
 Estimate = tuple[float, float, float]  # [low, likely, high]
+NOT_SLOWER = 0.995  # from here on a speedup is printed as 1 or more
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Nanoseconds = Annotated[int, msgspec.Meta(ge=0)]
+
+
+def may_slow(gain: Speedup | None) -> bool:
+    """Whether the step is slower in the worst case."""
+    return gain is not None and gain[0] < NOT_SLOWER

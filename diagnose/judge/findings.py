@@ -5,19 +5,20 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from diagnose.diagnosis import Evidence, Finding, Patch, PlanStep, VerdictClass
+from diagnose.diagnosis import Finding, Patch, PlanStep, VerdictClass
+from diagnose.diagnosis.terms import may_slow
 from diagnose.facts import Facts, Unknown, spoken
 from diagnose.formulas.critical_batch import LearningRateRule, learning_rate_factor, samples_factor
 from diagnose.judge.case import Judged
 from diagnose.judge.sections import Sections
 from diagnose.patch.job_framework import framework_of, in_short
 from diagnose.patch.patches import spelled
+from diagnose.predict.earned import evidence_of
 from diagnose.predict.plan import (
     EFFORTS,
     Weight,
     hiding,
     is_within,
-    may_slow,
     plan_of,
     promised,
     severity_of,
@@ -120,7 +121,7 @@ def _precedence(
 
 def _finding(rule: Rule, judgement: Judgement, facts: Facts, predictor: Predictor) -> Finding:
     cured = predictor.cured(rule)
-    evidence = _evidence(dict.fromkeys((*judgement.evidence, *_rests_on(cured[1:], facts))), facts)
+    evidence = evidence_of(cured, facts)
     saving, patch = predictor.saving(rule), _patch(rule, facts, predictor)
     gain = predictor.predict(rule)
     return Finding(
@@ -134,6 +135,7 @@ def _finding(rule: Rule, judgement: Judgement, facts: Facts, predictor: Predicto
         do=" ".join(filter(None, (rule.advised(facts), batch_advice(rule, facts)))),
         evidence=evidence,
         predicted_speedup=gain,
+        likely_speedup=predictor.likely(rule, gain),
         patch=patch,
         assumes=predictor.assumes(rule) if gain is not None else predictor.withheld(rule),
         booked_share=saving.booked if saving else None,
@@ -141,19 +143,6 @@ def _finding(rule: Rule, judgement: Judgement, facts: Facts, predictor: Predicto
         numerics=rule.numerics,
         rests_on=rule.evidence,
     )
-
-
-def _evidence(names: Iterable[str], facts: Facts) -> tuple[Evidence, ...]:
-    return tuple(
-        Evidence(fact=name, value=value, unit=facts[name].unit, of=facts[name].of)
-        for name in names
-        if not isinstance(value := facts[name].value, Unknown)
-    )
-
-
-def _rests_on(cured: Iterable[Rule], facts: Facts) -> tuple[str, ...]:
-    """The evidence of the rules, without what they only find absent: a share of nothing is no evidence."""
-    return tuple(name for rule in cured for name in rule.judge(facts).evidence if facts[name].value != 0)
 
 
 def _cures(cured: tuple[Rule, ...], facts: Facts) -> str:
@@ -168,7 +157,7 @@ def _cures(cured: tuple[Rule, ...], facts: Facts) -> str:
 
 def _part(rule: Rule, facts: Facts) -> str:
     """The rule with the first share that it rests on."""
-    shares = (item for item in _evidence(rule.judge(facts).evidence, facts) if item.unit == "share")
+    shares = (item for item in evidence_of((rule,), facts) if item.unit == "share")
     share = next(shares, None)
     return rule.id if share is None else f"{rule.id} {spoken(share.value, 'share')} of {share.of}"
 
@@ -191,6 +180,7 @@ def plan_steps(facts: Facts, predictor: Predictor, weights: Mapping[str, Weight]
             rule=step.rule.id,
             patch=_patch(step.rule, facts, predictor),
             predicted_speedup=step.speedup,
+            likely_speedup=predictor.likely(step.rule, step.speedup),
             cumulative_speedup=step.cumulative,
             effort=step.rule.effort,
             numerics=step.rule.numerics,

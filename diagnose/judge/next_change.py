@@ -34,6 +34,7 @@ def recommended(diagnosis: Diagnosis) -> Recommendation:
         do=finding.do,
         patch=finding.patch,
         predicted_speedup=finding.predicted_speedup,
+        likely_speedup=finding.likely_speedup,
         where=finding.where,
         worth_doing=worth_doing,
     )

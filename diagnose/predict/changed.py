@@ -58,6 +58,14 @@ def joined(one: ChangedStep, other: ChangedStep) -> ChangedStep:
     return ChangedStep(change, max(one.gain, other.gain))
 
 
+def without_what_it_shortens(changed: ChangedStep) -> ChangedStep:
+    """A step on the host alone from which all goes that the change shortens."""
+    change = changed.change
+    gone = {cause: 0.0 for cause, factor in change.host.items() if factor < 1}
+    sends = change.communication < 1 or change.overlap
+    return ChangedStep(StepChange(host=gone, communication=0.0 if sends else 1.0))
+
+
 def _product(a: Coded | None, b: Coded | None) -> Coded | None:
     return b if a is None else a if b is None else a.paired(b, np.multiply)
 

@@ -6,6 +6,7 @@ from functools import partial
 import msgspec
 
 from diagnose.diagnosis import Speedup
+from diagnose.diagnosis.terms import may_slow
 from diagnose.predict.whatif import Predictor
 from diagnose.rule import Rule
 from diagnose.rule.rule_file import Answer
@@ -72,11 +73,11 @@ class Weight(msgspec.Struct, frozen=True):
 
 
 class PlannedRemedy(msgspec.Struct, frozen=True):
-    """One remedy of the plan: its own gain after those before it, and that of all so far."""
+    """One remedy of the plan: its own gain after those before it, and that of all so far, None if that is unknown."""
 
     rule: Rule
     speedup: Speedup
-    cumulative: Speedup
+    cumulative: Speedup | None
     below_noise: bool = False
 
 
@@ -117,7 +118,6 @@ def plan_of(
     chosen: list[Rule] = []
     planned: list[PlannedRemedy] = []
     left = [rule for rule in fired if rule.remedy is not None]
-    together: Speedup = (1.0, 1.0)
     while left and len(planned) < MOST_PLANNED:
         ranges = {rule.id: predictor.predict(rule, chosen) for rule in left}
         open_ = [rule for rule in left if (found := ranges[rule.id]) is not None and pays(found)]
@@ -128,9 +128,9 @@ def plan_of(
         best = max((rule for rule in open_ if _is_gentler(rule, best, ranges, merit)), key=merit, default=best)
         gain = ranges[best.id]
         assert gain is not None
-        together = _both(together, gain)
-        planned.append(PlannedRemedy(best, gain, together, weight[best.id].is_noise(gain)))
         chosen.append(best)
+        together = _no_worse(predictor.together(chosen), planned)
+        planned.append(PlannedRemedy(best, gain, together, weight[best.id].is_noise(gain)))
         left = [rule for rule in left if rule is not best and not excluded(rule, best)]
     return tuple(planned)
 
@@ -140,19 +140,16 @@ def pays(gain: Speedup) -> bool:
     return gain[1] is None or gain[1] >= WORTH_PLANNING
 
 
-def may_slow(gain: Speedup | None) -> bool:
-    """Whether the step is slower in the worst case."""
-    return gain is not None and gain[0] < 1
-
-
 def is_within(gain: Speedup | None, noise_share: float) -> bool:
     """Whether the time that goes, even in the best case, is less than the noise."""
     return gain is not None and gain[1] is not None and 1 - 1 / gain[1] < noise_share
 
 
-def _both(one: Speedup, other: Speedup) -> Speedup:
-    """The gain of two changes together: worst case times worst case, best times best."""
-    return one[0] * promised(other), None if one[1] is None or other[1] is None else one[1] * other[1]
+def _no_worse(together: Speedup | None, before: Sequence[PlannedRemedy]) -> Speedup | None:
+    """The gain of the plan so far: what turns out to slow the step is undone."""
+    if together is None or not before or before[-1].cumulative is None:
+        return together
+    return max(together[0], promised(before[-1].cumulative)), together[1]
 
 
 def excluded(one: Rule, other: Rule) -> bool:

@@ -17,6 +17,8 @@ from diagnose.rule.remedy import Case, Factors, Remedy
 from diagnose.rule.rule_file import Waits
 from diagnose.trace.vocabulary import RUNTIME, SYNCHRONISATION
 
+NOTHING_LEFT = 1e-9  # of a step: far below what a trace resolves, so that no gain is promised from it
+
 
 class Remedies:
     """The changes that remedies make to the step of one rank.
@@ -37,7 +39,7 @@ class Remedies:
         factors = remedy.factors(self.facts, case) if remedy else None
         if remedy is None or factors is None:
             return None
-        gain = factors.tokens / (1 - factors.removed)
+        gain = factors.tokens / max(1 - factors.removed, NOTHING_LEFT)
         if not remedy.replayed:
             return ChangedStep(NOTHING.change, gain)
         if remedy.kernels and not (self.measured.timeline.has_gpu or {*OPERATORS} & {*remedy.host}):

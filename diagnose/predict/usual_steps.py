@@ -32,12 +32,18 @@ def over_run(predict: Predict[Self, After]) -> Predict[Self, After]:
 
     @wraps(predict)
     def predicted(self: Self, rule: Rule, /, *after: After.args, **named: After.kwargs) -> Speedup | None:
-        gain, part = predict(self, rule, *after, **named), part_of_run(self.facts)
-        if gain is None or rule.remedy is None or rule.remedy.over == "run" or part == 1:
-            return gain
-        return _of_all(gain[0], part), None if gain[1] is None else _of_all(gain[1], part)
+        gain = predict(self, rule, *after, **named)
+        return gain if rule.remedy is None or rule.remedy.over == "run" else of_run(gain, self.facts)
 
     return predicted
+
+
+def of_run(gain: Speedup | None, facts: Facts) -> Speedup | None:
+    """The gain for the run of one for its usual steps."""
+    part = part_of_run(facts)
+    if gain is None or part == 1:
+        return gain
+    return _of_all(gain[0], part), None if gain[1] is None else _of_all(gain[1], part)
 
 
 def _of_all(gain: float, part: float) -> float:

@@ -1,38 +1,35 @@
 """Predictions: the remedies of rules put into the replay of the step."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
 from functools import cached_property, reduce
 
 import numpy as np
 
-from diagnose.arrays import Floats
 from diagnose.attribution.causes import EXPOSED, OPERATORS, WAITING
 from diagnose.diagnosis import Speedup
-from diagnose.errors.defects import netted
-from diagnose.facts import Facts, Unknown, spoken
+from diagnose.facts import Unknown, spoken
 from diagnose.formulas.statistics import ENDS
-from diagnose.metrics import Measured
-from diagnose.predict.booked import booked_on
-from diagnose.predict.changed import NOTHING, ChangedStep, SavedShares, combined, joined
-from diagnose.predict.crowded import TOO_BUSY, is_too_busy, on_core_part, on_crowded_host
-from diagnose.predict.remedies import Remedies
-from diagnose.predict.replay import (
-    AS_PROFILED,
-    HostSpeeds,
-    Replay,
-    StepChange,
-    host_speeds_for,
-    likely_host_speeds_for,
+from diagnose.predict.changed import NOTHING, ChangedStep, SavedShares, combined
+from diagnose.predict.changed_steps import ChangedSteps
+from diagnose.predict.crowded import TOO_BUSY, is_too_busy, on_crowded_host
+from diagnose.predict.earned import (
+    NO_END,
+    REPLAY_ERROR,
+    Earned,
+    evidence_of,
+    evidence_share,
+    is_resolved,
+    most_by,
+    resolved,
+    share_of,
 )
-from diagnose.predict.usual_steps import over_run, told
+from diagnose.predict.likely import likely
+from diagnose.predict.replay import HostSpeeds, StepChange
+from diagnose.predict.spread import FEW_STEPS, spread
+from diagnose.predict.usual_steps import of_run, over_run, told
 from diagnose.rule import Rule
 from diagnose.rule.remedy import Case
-from diagnose.trace.distortion import distorted_by
-from diagnose.trace.light_steps import shares_in_ranges
-from diagnose.trace.record import unprofiled_ns
 
-REPLAY_ERROR = 0.02  # how near the replay of a trace comes to that of the same job with the change
 WORTH_TELLING = 1.02
 WAITS_FOR_WORKERS = 0.10  # of the step: below, taking a finished batch from a worker is most of it
 WORST: Case = "worst"
@@ -44,67 +41,8 @@ HIDDEN_BY_HOST = (
 PROFILED_HOST = "the host's time is as profiled, and less without the profiler"
 
 
-class Predictor:
-    """Predict the effect of remedies on one rank's step.
-
-    Args:
-        measured: the rank, one that is no straggler.
-        facts: facts of the job, from which the factors of remedies are computed.
-        fired: the rules that fired. Those that ask for the same change as another are cured with it.
-    """
-
-    def __init__(self, measured: Measured, facts: Facts, fired: Sequence[Rule] = ()) -> None:
-        self.measured, self.facts, self.fired = measured, facts, fired
-        self._remedies = Remedies(measured, facts)
-        self._before: dict[tuple[Case, tuple[str, ...]], tuple[ChangedStep, float] | None] = {}
-        self._cured: dict[str, tuple[Rule, ...]] = {}
-
-    @cached_property
-    def replay(self) -> Replay:
-        """The replay of the rank's steps."""
-        return netted("replay", self._replayed, Replay.failed)
-
-    def _replayed(self) -> Replay:
-        if self.measured.job.distortion is not None:
-            return Replay.failed(distorted_by(self.measured.job.distortion).because)
-        replay = Replay.of(self.measured.timeline, self.measured.attribution)
-        replay.step_ns()
-        return replay
-
-    @cached_property
-    def host_speeds(self) -> HostSpeeds:
-        """Factors on host time from the profiled to the unprofiled speed; 1 without unprofiled steps."""
-        control = self._unprofiled_ns
-        if not control:
-            return AS_PROFILED
-        step_ns = float(np.median(control))
-        return host_speeds_for(self.replay, step_ns, self._told_ns(step_ns))
-
-    @cached_property
-    def _likely_host_speeds(self) -> HostSpeeds:
-        """The host without the profiler in the best case: no slower than `host_speeds`, which a busy device hides."""
-        if not (self._unprofiled_ns and self.measured.timeline.has_gpu and self.replay.valid):
-            return self.host_speeds
-        return likely_host_speeds_for(self.replay, self.host_speeds)
-
-    def _speeds(self, case: Case) -> HostSpeeds:
-        return self._likely_host_speeds if case == "best" else self.host_speeds
-
-    def _told_ns(self, step_ns: float) -> dict[str, float]:
-        """Nanoseconds by cause, from the ranges of a step without profiler and GPU, divided as in the window."""
-        if self.measured.timeline.has_gpu:
-            return {}  # what the host does there may pass beside kernels
-        told: dict[str, float] = {}
-        for causes, share in shares_in_ranges(self.measured.record).items():
-            profiled = {c: self.replay.recorded[c].ns for c in causes if c in self.replay.recorded}
-            part_ns = step_ns * share * (1 if causes == ("data-wait",) else on_core_part(self.replay.recorded))
-            told |= {c: part_ns * ns / sum(profiled.values()) for c, ns in profiled.items()}
-        return told
-
-    @cached_property
-    def _unprofiled_ns(self) -> list[float]:
-        """Times of the steps that the capture took without the profiler."""
-        return unprofiled_ns(self.measured.record)
+class Predictor(ChangedSteps):
+    """Predict the effect of remedies on one rank's step."""
 
     @cached_property
     def _may_be_waiting(self) -> bool:
@@ -112,24 +50,34 @@ class Predictor:
         fact = self.facts.get("waiting_share")
         return fact is not None and not fact.known
 
-    def _without_transfer(self, rule: Rule, after: Sequence[Rule]) -> float:
+    def _without_transfer(self, rules: Sequence[Rule], after: Sequence[Rule]) -> float:
         """The speed of a step that waits for ranks and transfers nothing: an upper bound for changes of transfers.
 
-        Fewer collectives also mean fewer places at which ranks wait for each other, and free the cores of a host that
-        sends for its operators.
+        It is that of the step with all other changes of `rules`, from which transfers go once. Fewer collectives also
+        free the cores of a host that sends for its operators.
         """
-        fewer, now = rule.remedy is not None and not {*WAITING}.isdisjoint(rule.remedy.host), self._all(after, "best")
+        bound = [rule for rule in rules if _is_of_transfers(rule)]
+        others = [rule for rule in rules if not _is_of_transfers(rule)]
+        before, now = self._all(after, BEST), self._all((*after, *others), BEST)
+        known = [ns for ns in map(self._transfer_ns, bound) if ns is not None]
+        if not bound or len(known) < len(bound) or before is None or now is None or before[1] <= 0:
+            return np.inf
+        gone = max(known) + sum(self._given_back_ns(rule, now) for rule in bound)
+        return before[1] / max(now[1] - gone, 1e-3 * before[1])
+
+    def _transfer_ns(self, rule: Rule) -> float | None:
+        """Nanoseconds of a step in which it transfers; fewer collectives are also fewer places to wait for ranks."""
+        fewer = rule.remedy is not None and not {*WAITING}.isdisjoint(rule.remedy.host)
         waiting = self._share("passing_waiting_share", "waiting_share") if fewer else 0.0
         transfer = self._share("transfer_share")
-        if transfer is None or waiting is None or now is None:
-            return np.inf
+        if transfer is None or waiting is None:
+            return None
         speed = 1.0 if self.measured.timeline.has_gpu else self.host_speeds.of(EXPOSED)
-        gone = (transfer + waiting) * self.replay.measured_ns * speed + self._given_back_ns(rule, now)
-        return now[1] / max(now[1] - gone, 1e-3 * now[1]) if now[1] > 0 else np.inf
+        return (transfer + waiting) * self.replay.measured_ns * speed
 
     def _given_back_ns(self, rule: Rule, now: tuple[ChangedStep, float]) -> float:
         """Nanoseconds of a step of `now` that the change saves by host operators in its best case."""
-        own = self._own(rule, "best")
+        own = self._own(rule, BEST)
         factors = {} if own is None else {cause: own.change.host.get(cause, 1.0) for cause in OPERATORS}
         back = combined(now[0], ChangedStep(StepChange(host=factors)))
         return max(now[1] - self._time(back), 0.0) if factors else 0.0
@@ -153,56 +101,91 @@ class Predictor:
         """[low, high] of the speed of step or run by the remedy when those of `after` are in place; None if unknown.
 
         The change cures all of `cured(rule)`. Low saves at most the time that the breakdown attributes to what the
-        change touches, and is below 1 if the step is slower in the worst case. High is the best case, None if a fact
-        that it needs is unknown or nothing of the step is left.
+        change touches, and is below 1 if the step is slower in the worst case. High is the best case: the step over
+        the work that remains of it. It is None if a fact that it needs is unknown, or if what remains is too little to
+        be told from nothing.
         """
         if rule.remedy is None or is_too_busy(self.facts) or (rule.remedy.replayed and not self.replay.valid):
             return None
-        worst, best = (self._gain(rule, after, case) for case in ("worst", "best"))
-        if worst is None or worst == np.inf or (best is not None and self._is_hidden(rule, after, best)):
+        best = self._gain((rule,), after, BEST)
+        return None if best is not None and self._is_hidden(rule, after, best) else self._range((rule,), after)
+
+    def together(self, rules: Sequence[Rule]) -> Speedup | None:
+        """[low, high] of all the changes, replayed as one; None if a part of them is not replayed.
+
+        Gains are not multiplied: two changes may be about the same time, which goes once.
+        """
+        if len(rules) == 1:
+            return self.predict(rules[0])
+        if is_too_busy(self.facts) or not (self.replay.valid and all(map(self._is_all_replayed, rules))):
+            return None
+        return of_run(self._range(rules, ()), self.facts)
+
+    def _is_all_replayed(self, rule: Rule) -> bool:
+        """Whether nothing of the change is a share that the replay does not show."""
+        if rule.remedy is None or not rule.remedy.replayed or rule.remedy.over == "run":
+            return False
+        factors = [cured.remedy.factors(self.facts, BEST) for cured in self.cured(rule) if cured.remedy]
+        return all(each is not None and each.removed == 0 for each in factors)
+
+    def _range(self, rules: Sequence[Rule], after: Sequence[Rule]) -> Speedup | None:
+        """The gain of the rules' changes together, on top of those of `after`."""
+        worst, best = self._gain(rules, after, WORST), self._gain(rules, after, BEST)
+        if worst is None or worst == np.inf:
             return None
         if best is None or best == np.inf:
-            low = worst * self._drawn(rule, after, WORST)[0]
+            low = self._ends(worst, rules, after, WORST)[0]
             return (low, None) if low > 1 else None
         (low, at_low), (high, at_high) = sorted([(worst, WORST), (best, BEST)])
-        if rule.class_ == "communication" and not rule.remedy.beyond_transfers:
-            most = self._without_transfer(rule, after)
-            low, high = min(low, most), min(high, most)
+        most = self._without_transfer(rules, after)
+        low, high = min(low, most), min(high, most)
         least = 0.0 if low * (1 + REPLAY_ERROR) < 1 else 1.0
-        low = max(low * self._drawn(rule, after, at_low)[0], least)
-        high = max(high * self._drawn(rule, after, at_high)[1], 1.0)
-        return (low if self._is_exact(rule) else max(min(low, high / (1 + REPLAY_ERROR)), least)), high
+        low = max(self._ends(low, rules, after, at_low)[0], least)
+        evident = 1.0 if after else self._evident(rules)
+        high = max(high, min(self._ends(high, rules, after, at_high)[1], evident, most), 1.0)
+        return resolved((low if self._is_exact(rules) else max(min(low, high / (1 + REPLAY_ERROR)), least), high))
+
+    def _evident(self, rules: Sequence[Rule]) -> float:
+        """The gain if all goes that the evidence shows and the change shortens: other steps may tell it. Else 1."""
+        own = self._own(rules[0], BEST)
+        if len(rules) > 1 or own is None or own.gain != 1 or not (rules[0].remedy and rules[0].remedy.replayed):
+            return 1.0
+        each = (evidence_share((shown,)) for shown in evidence_of(self.cured(rules[0]), self.facts))
+        return most_by(min(max(each, default=0.0), self._booked_ns(own) / self._time(NOTHING)))
+
+    def _ends(self, gain: float, rules: Sequence[Rule], after: Sequence[Rule], case: Case) -> tuple[float, float]:
+        """The ends between which the gain of one case lies as far as the steps tell."""
+        drawn = self._drawn(rules, after, case)
+        low, high = gain * drawn[0], gain * drawn[1]
+        if not self._is_of_few_steps or any(rule.remedy and rule.remedy.over == "run" for rule in rules):
+            return low, high
+        less, more = spread(gain)
+        return min(low, less), max(high, more)
+
+    @property
+    def _is_of_few_steps(self) -> bool:
+        """Whether neither the window nor the steps without the profiler are more than a few."""
+        return max(len(self.measured.attribution.windows), len(self._unprofiled_ns)) <= FEW_STEPS
 
     def saving(self, rule: Rule) -> SavedShares | None:
-        """The sources of the time that the rule's change saves in its best case; None if nothing is replayed."""
-        if not (rule.remedy and rule.remedy.replayed and self.replay.valid and self.measured.timeline.has_gpu):
-            return None  # without a GPU the replay is the breakdown, and nothing passes beside other work
-        before, after = self._all((), "best"), self._all((rule,), "best")
+        """The sources of the time that the rule's change saves in its best case; None if nothing is replayed.
+
+        Without a GPU the replay is the breakdown, and nothing passes beside other work.
+        """
+        if not (rule.remedy and rule.remedy.replayed and self.replay.valid):
+            return None
+        before, after = self._all((), BEST), self._all((rule,), BEST)
         if before is None or after is None or after[0].gain != 1 or before[1] <= 0:
             return None
         booked = min(self._booked_ns(after[0]) / before[1], 1.0)
         return SavedShares(booked, max(1 - after[1] / before[1] - booked, 0.0))
 
-    def cured(self, rule: Rule) -> tuple[Rule, ...]:
-        """The rule, and the other fired rules with exactly the same change and the same kind of `[whatif]`.
-
-        The one of them that gains most by itself represents the change, so that its gain counts once; each of the
-        others represents its own part.
-        """
-        if rule.id not in self._cured:
-            self._cured[rule.id] = self._cured_with(rule)
-        return self._cured[rule.id]
-
-    def _cured_with(self, rule: Rule) -> tuple[Rule, ...]:
-        patch, replayed = rule.patch_for(self.facts), rule.remedy is not None and rule.remedy.replayed
-        alike = [
-            other
-            for other in self.fired
-            if other.id != rule.id and other.remedy and other.remedy.replayed == replayed
-            if patch and other.patch_for(self.facts) == patch
-        ]
-        first = min((rule, *alike), key=lambda each: (self._alone_ns(each), each.id)) if alike else rule
-        return (rule, *alike) if first is rule else (rule,)
+    def earned(self, rule: Rule) -> Earned | None:
+        """The shares of the step on which the high end rests; None if there is none."""
+        gain = self.predict(rule)
+        if gain is None or gain[1] is None:
+            return None
+        return Earned(evidence_share(evidence_of(self.cured(rule), self.facts)), max(share_of(gain[1]), 0.0))
 
     def _is_hidden(self, rule: Rule, after: Sequence[Rule], best: float) -> bool:
         """Whether faster kernels or transfers gain nothing only because the profiler makes the host slow."""
@@ -214,8 +197,13 @@ class Predictor:
 
     def _device_ns(self, rules: Sequence[Rule]) -> float | None:
         """The step with the changes of the rules in the best case, were the host infinitely fast."""
-        together = self._all(rules, "best")
+        together = self._all(rules, BEST)
         return None if together is None else self._time(together[0], HostSpeeds(0.0))
+
+    def likely(self, rule: Rule, gain: Speedup | None) -> float | None:
+        """The likely value of the gain; None of a bound, which nothing is assumed for."""
+        is_bound = rule.remedy is None or not rule.remedy.assumes
+        return None if is_bound else likely(gain, "gpu" if self.measured.timeline.has_gpu else "cpu")
 
     def assumes(self, rule: Rule) -> str:
         """The assumptions of the prediction."""
@@ -224,6 +212,7 @@ class Predictor:
         if any(remedy.host or remedy.launches for remedy in remedies) and not self._is_calibrated:
             each.append(PROFILED_HOST)
         each += [told(rule.remedy, self.facts), on_crowded_host(self.facts), self.withheld(rule)]
+        each += [self._beyond_evidence(rule), self._without_end(rule)]
         if (saving := self.saving(rule)) and saving.hidden > REPLAY_ERROR:
             booked, hidden = spoken(saving.booked, "share"), spoken(saving.hidden, "share")
             each.append(
@@ -234,46 +223,67 @@ class Predictor:
 
     def withheld(self, rule: Rule) -> str:
         """The reason why no gain is given for a change that is replayed, "" if there is none."""
-        best = self._gain(rule, (), "best")
+        best = self._gain((rule,), (), BEST)
         hidden = HIDDEN_BY_HOST if best is not None and self._is_hidden(rule, (), best) else ""
         return TOO_BUSY if rule.remedy and is_too_busy(self.facts) else hidden
 
-    @property
-    def _is_calibrated(self) -> bool:
-        return bool(self._unprofiled_ns) or not self.measured.timeline.has_gpu
+    def _beyond_evidence(self, rule: Rule) -> str:
+        """A sentence on what the high end rests on beyond the finding's evidence; "" if it rests on no more."""
+        if rule.remedy is not None and rule.remedy.batch is not None:
+            how = "a larger batch counts, too"
+        elif self.measured.timeline.has_gpu:
+            how = "it counts all that the change touches, and the idle time before it"
+        elif self._unprofiled_ns:
+            how = "a step without the profiler has more of it"
+        else:
+            how = "it counts all that the change touches"
+        earned = self.earned(rule)
+        return earned.named(how) if earned else ""
 
-    def _is_exact(self, rule: Rule) -> bool:
+    def _without_end(self, rule: Rule) -> str:
+        best = self._gain((rule,), (), BEST)
+        return "" if best is None or is_resolved(best) else NO_END
+
+    def _is_exact(self, rules: Iterable[Rule]) -> bool:
         """Whether best and worst case have the same factors, and these describe what becomes of the work."""
-        if rule.remedy is None or not rule.remedy.replayed:
+        if any(rule.remedy is None or not rule.remedy.replayed for rule in rules):
             return False
-        remedies = [cured.remedy for cured in self.cured(rule) if cured.remedy]
-        return all(each.factors(self.facts, "best") == each.factors(self.facts, "worst") for each in remedies)
+        remedies = [cured.remedy for rule in rules for cured in self.cured(rule) if cured.remedy]
+        return all(each.factors(self.facts, BEST) == each.factors(self.facts, WORST) for each in remedies)
 
-    def _gain(self, rule: Rule, after: Sequence[Rule], case: Case) -> float | None:
-        before, alone = self._all(after, case), self._own(rule, case)
-        if before is None or alone is None:
+    def _gain(self, rules: Sequence[Rule], after: Sequence[Rule], case: Case) -> float | None:
+        """How many times as fast the step of `after` is with the rules' changes; None if a fact is unknown."""
+        before, own = self._all(after, case), [self._own(rule, case) for rule in rules]
+        known = [changed for changed in own if changed is not None]
+        if before is None or len(known) < len(own):
             return None
-        if case == "worst" and rule.class_ == "communication" and self._may_be_waiting:
-            return 1.0
-        if case == "worst" and self._waits_for_workers and not any(each.class_ == "data" for each in (*after, rule)):
-            return 1.0
-        if not (rule.remedy and rule.remedy.replayed):
+        if case == WORST and (idle := [rule for rule in rules if self._may_only_shift_time(rule, (*after, *rules))]):
+            at_work = [rule for rule in rules if rule not in idle]
+            return self._gain(at_work, after, case) if at_work else 1.0
+        alone = reduce(combined, known)
+        if not any(rule.remedy and rule.remedy.replayed for rule in rules):
             return alone.gain
-        together = self._all((*after, rule), case)
+        together = self._all((*after, *rules), case)
         assert together is not None
         now, then = before[1], together[1]
-        if case == "worst" and alone.gain == 1:
+        if case == WORST and alone.gain == 1:
             then = max(then, now - self._booked_ns(alone))
         return now / then if then > 0 else np.inf
 
-    def _drawn(self, rule: Rule, after: Sequence[Rule], case: Case) -> tuple[float, float]:
+    def _may_only_shift_time(self, rule: Rule, others: Iterable[Rule]) -> bool:
+        """Whether all that the change saves may become waiting, for ranks or for the workers that load batches."""
+        if rule.class_ == "communication" and self._may_be_waiting:
+            return True
+        return self._waits_for_workers and not any(each.class_ == "data" for each in others)
+
+    def _drawn(self, rules: Sequence[Rule], after: Sequence[Rule], case: Case) -> tuple[float, float]:
         """Factors on the gain, low and high, that nine in ten resampled draws of the same steps stay within.
 
         Both are 1 if nothing is replayed or drawn.
         """
-        if not (rule.remedy and rule.remedy.replayed and self.replay.draws):
+        if not (self.replay.draws and any(rule.remedy and rule.remedy.replayed for rule in rules)):
             return 1.0, 1.0
-        before, together = self._all(after, case), self._all((*after, rule), case)
+        before, together = self._all(after, case), self._all((*after, *rules), case)
         if before is None or together is None:
             return 1.0, 1.0
         now, then = self._drawn_ns(before[0]), self._drawn_ns(together[0])
@@ -283,41 +293,7 @@ class Predictor:
         low, high = np.quantile(now / then / gain, ENDS).tolist()
         return min(low, 1.0), max(high, 1.0)
 
-    def _drawn_ns(self, changed: ChangedStep) -> Floats | None:
-        return self.replay.drawn_ns(replace(changed.change, host_speeds=self.host_speeds))
 
-    def _booked_ns(self, changed: ChangedStep) -> float:
-        """Nanoseconds of a step that the breakdown books on what the change touches, at the unprofiled speed."""
-        if not self.measured.timeline.has_gpu:
-            return np.inf  # there the replay is the breakdown
-        booked = booked_on(self.measured, changed.change)
-        return self.measured.timeline.steps.each(booked.unprofiled_ns(self.host_speeds))
-
-    def _alone_ns(self, rule: Rule) -> float:
-        """The step with the rule's own remedy alone, in its worst case."""
-        changed = self._remedies.changed(rule.remedy, "worst")
-        return np.inf if changed is None else self._time(changed)
-
-    def _time(self, changed: ChangedStep, host_speeds: HostSpeeds | None = None) -> float:
-        """Nanoseconds for the tokens of one step of now, at the host's unprofiled speed unless another is given."""
-        speeds = self.host_speeds if host_speeds is None else host_speeds
-        return float(self.replay.step_ns(replace(changed.change, host_speeds=speeds))) / changed.gain
-
-    def _all(self, rules: Sequence[Rule], case: Case) -> tuple[ChangedStep, float] | None:
-        """The changes of the rules together, and the time of a step with them."""
-        key = case, tuple(rule.id for rule in rules)
-        if key not in self._before:
-            each = [self._own(rule, case) for rule in rules]
-            known = [changed for changed in each if changed is not None]
-            together = reduce(combined, known, NOTHING)
-            known_all = len(known) == len(each)
-            self._before[key] = (together, self._time(together, self._speeds(case))) if known_all else None
-        return self._before[key]
-
-    def _own(self, rule: Rule, case: Case) -> ChangedStep | None:
-        """The effect of the rule's change, also on other faults that it cures; None if the rule's own is unknown."""
-        changed = self._remedies.changed(rule.remedy, case)
-        for other in self.cured(rule)[1:]:
-            more = self._remedies.changed(other.remedy, case)
-            changed = changed if changed is None or more is None else joined(changed, more)
-        return changed
+def _is_of_transfers(rule: Rule) -> bool:
+    """Whether the rule's change saves no more than transfers."""
+    return rule.class_ == "communication" and rule.remedy is not None and not rule.remedy.beyond_transfers

@@ -13,7 +13,7 @@ Parse = Callable[[str, str], Condition]
 Value = float | Condition
 Values = tuple[Value, Value]
 Case = Literal["best", "worst"]
-MOST_REMOVED, LEAST_TOKENS = 0.95, 0.001
+LEAST_TOKENS = 0.001
 
 
 class Factors(msgspec.Struct, frozen=True):
@@ -83,9 +83,7 @@ class Remedy(msgspec.Struct, frozen=True):
             return None
         if len(known_kernels) < len(kernels) or len(known_host) < len(host):
             return None
-        return Factors(
-            min(removed, MOST_REMOVED), known_kernels, known_host, launches, communication, max(tokens, LEAST_TOKENS)
-        )
+        return Factors(min(removed, 1.0), known_kernels, known_host, launches, communication, max(tokens, LEAST_TOKENS))
 
 
 def remedy_of(

@@ -1,5 +1,6 @@
 """Both sides of thresholds of starts that are late, calls that meet a full queue, and ranks that wait, in numbers."""
 
+import math
 from types import SimpleNamespace
 from typing import Any
 
@@ -67,13 +68,11 @@ def test_the_first_of_three_steps_on_hosts_is_left_out(steps: int, judged: int) 
 @pytest.mark.parametrize(("low", "high", "least"), [(1.0, 1.10, 1.10 / 1.02), (1.09, 1.10, 1.10 / 1.02)])
 def test_a_range_is_two_per_cent_wide_at_least(low: float, high: float, least: float) -> None:
     given: Any = SimpleNamespace(
-        _gain=lambda rule, after, case: {"worst": low, "best": high}[case],
-        _drawn=lambda *_: (1.0, 1.0), _is_hidden=lambda *_: False, _is_exact=lambda rule: False, _without_transfer=None,
-        facts={},
+        _gain=lambda rules, after, case: {"worst": low, "best": high}[case], _ends=lambda gain, *_: (gain, gain),
+        _is_exact=lambda rules: False, _without_transfer=lambda *_: math.inf, _evident=lambda rules: 1.0,
     )  # fmt: skip
-    rule: Any = SimpleNamespace(class_="compute", remedy=SimpleNamespace(replayed=False, over="step"))
 
-    found = Predictor.predict(given, rule)
+    found = Predictor._range(given, (), ())
 
     assert found is not None
     assert found[0] == pytest.approx(min(low, least))

@@ -1,5 +1,6 @@
 """The plan: what comes first, what is left out beside it, and when it ends."""
 
+import math
 from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
@@ -23,9 +24,17 @@ def planned(
     alone: Mapping[str, Speedup], *rules: Rule, noise_share: float = 0.0, weights: Mapping[str, Weight] | None = None
 ) -> tuple[PlannedRemedy, ...]:
     """The plan when each rule buys the same whatever came before it."""
-    stated: Any = SimpleNamespace(predict=lambda rule, after: alone[rule.id])
+    stated: Any = SimpleNamespace(
+        predict=lambda rule, after: alone[rule.id], together=lambda rules: together(rules, alone)
+    )
     hidden = {each.id: Weight(noise_share=hiding(each, noise_share)) for each in rules}
     return plan_of(cast(Predictor, stated), rules, hidden | dict(weights or {}))
+
+
+def together(rules: Sequence[Rule], alone: Mapping[str, Speedup]) -> Speedup:
+    """The gains multiplied, as those of changes to work that follows each other in no common time."""
+    lows, highs = zip(*(alone[each.id] for each in rules), strict=True)
+    return math.prod(lows), None if None in highs else math.prod(highs)
 
 
 def ids(plan: Sequence[PlannedRemedy]) -> list[str]:
@@ -168,7 +177,7 @@ def test_at_most_five_are_planned() -> None:
     assert len(planned(dict.fromkeys(names, (1.1, 1.2)), *map(named, names))) == 5
 
 
-def test_the_gains_of_the_plan_multiply_low_with_low_and_high_with_high() -> None:
+def test_each_step_of_the_plan_tells_the_gain_of_all_so_far() -> None:
     found = planned({"a": (1.5, 1.6), "b": (1.1, 1.2), "c": (1.05, 1.3)}, named("a"), named("b"), named("c"))
 
     assert [step.speedup for step in found] == [(1.5, 1.6), (1.1, 1.2), (1.05, 1.3)]

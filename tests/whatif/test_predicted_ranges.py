@@ -1,5 +1,7 @@
 """What holds of each predicted range."""
 
+from math import inf
+
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from whatif.predicted import device_bound, loading, predictor, rule
@@ -29,7 +31,7 @@ def test_a_range_is_in_order_ends_at_1_or_above_and_is_no_less_for_smaller_facto
     smaller = [(best * less, worst * less) for best, worst in (kernels, host, launches)]
     more = found.predict(rule(text(*smaller)))
     assume(gain is not None and more is not None)  # what hides behind a profiled host is not known
-    (low, high), (more_low, more_high) = gain, more  # type: ignore[misc]
+    low, high, more_low, more_high = (inf if end is None else end for end in (*gain, *more))  # type: ignore[misc]
 
     assert 0 < low <= high >= 1
     assert more_low >= low * (1 - 1e-3)

@@ -73,7 +73,8 @@ def _headline(told: Headline, severity: Severity) -> Text:
 
 def _action(told: Headline) -> Text:
     action = Text(plain(told.action), "bold")
-    return Text(" ").join([action, Text(f"({told.gain})", "bold green")]) if told.gain else action
+    style = "bold yellow" if told.slows else "bold green"
+    return Text(" ").join([action, Text(f"({told.gain})", style)]) if told.gain else action
 
 
 def _full(page: Page, full: Full, details: bool) -> None:

@@ -4,7 +4,7 @@ from diagnose.diagnosis import Diagnosis
 from diagnose.report.views.changes import Full, plan_view
 from diagnose.report.views.plain import plain
 from diagnose.report.views.summary import verdict_view
-from diagnose.report.views.words import first_sentence, speedup
+from diagnose.report.views.words import first_sentence, gain
 
 LONGEST_TYPED = 120  # letters; the report has the whole
 
@@ -23,5 +23,6 @@ def _in_words(full: Full) -> str:
 def _change(full: Full) -> str:
     typed = "; ".join(full.typed)
     action = typed if 0 < len(typed) <= LONGEST_TYPED else _in_words(full)
-    text = ", ".join(filter(None, (full.finding.rule, speedup(full.finding.predicted_speedup))))
+    told = gain(full.finding.predicted_speedup, full.finding.likely_speedup)
+    text = ", ".join(filter(None, (full.finding.rule, told)))
     return f"{action} ({plain(text)})"

@@ -3,22 +3,28 @@
 import msgspec
 
 from diagnose.diagnosis import Diagnosis, Finding, PlanStep
-from diagnose.facts import spoken
+from diagnose.diagnosis.terms import may_slow
+from diagnose.facts import HOST_STEP, spoken
 from diagnose.report.views.user_code import no_line, where_line
-from diagnose.report.views.words import apply_line, first_sentence, flags_line, patch_lines, speedup, to_capture
+from diagnose.report.views.words import apply_line, first_sentence, flags_line, gain, patch_lines, speedup, to_capture
 
 HIDDEN_WORTH_TELLING = 0.02
 BELOW_NOISE = "below the noise"
 UNMEASURABLE = "too little for a short run to measure"
+_BEYOND = {False: "idle time before this work included", True: "all that this touches included"}
 EFFORTS = {"setting": "a setting", "code": "a change of code", "cluster": "a change of the cluster"}
 
 
 class Headline(msgspec.Struct, frozen=True):
-    """The change first, `action (gain)`, then the fault that it cures; of a rule without an action its name alone."""
+    """The change first, `action (gain)`, then the fault that it cures; of a rule without an action its name alone.
+
+    `slows`: whether the change may slow the step down, so that its gain is no good news.
+    """
 
     action: str
     gain: str
     fault: str
+    slows: bool = False
 
     @property
     def line(self) -> str:
@@ -132,21 +138,23 @@ def _record_line(diagnosis: Diagnosis, rule: str) -> str:
     return f"on this machine {own.inside} of {own.promises} such gains fell in the predicted range" if own else ""
 
 
-def headline(finding: Finding, gain: str) -> Headline:
+def headline(finding: Finding, told: str) -> Headline:
     """The finding by what to do about it."""
-    return Headline(finding.action or finding.rule, gain, finding.rule if finding.action else "")
+    fault, slows = finding.rule if finding.action else "", may_slow(finding.predicted_speedup)
+    return Headline(finding.action or finding.rule, told, fault, slows)
 
 
 def _explained_gain(finding: Finding, diagnosis: Diagnosis) -> str:
     """The gain, whether a short run can measure it, and how much of it the finding's own evidence does not show."""
-    gain, hidden = speedup(finding.predicted_speedup), finding.hidden_share or 0.0
-    if not gain or not finding.predicted_speedup:
-        return gain
-    told = [gain]
+    text, hidden = gain(finding.predicted_speedup, finding.likely_speedup), finding.hidden_share or 0.0
+    if not text:
+        return text
+    told = [text]
     if any(step.unmeasurable for step in diagnosis.plan if step.rule == finding.rule):
         told[0] += f", {UNMEASURABLE}"
     if (booked := finding.booked_share) and _saves_more_than_shown(finding, booked):
-        told.append(f"the upper end counts {spoken(booked, 'share')} of the step, idle time before this work included")
+        of_host = any(item.of == HOST_STEP for item in finding.evidence)
+        told.append(f"the upper end counts {spoken(booked, 'share')} of the step, {_BEYOND[of_host]}")
     if hidden >= HIDDEN_WORTH_TELLING:
         told.append(f"the upper end also counts {spoken(hidden, 'share')} of the step that other work hides today")
     return "; ".join(told)
@@ -165,10 +173,10 @@ def _saves_more_than_shown(finding: Finding, booked: float) -> bool:
 def _change(diagnosis: Diagnosis, at: int) -> ChangeView:
     step = diagnosis.plan[at]
     finding = next((f for f in diagnosis.findings if f.rule == step.rule), None)
-    gain = _planned_gain(step)
+    told = _planned_gain(step)
     return ChangeView(
         rule=step.rule,
-        headline=headline(finding, gain) if finding else Headline(step.rule, gain, ""),
+        headline=_planned_headline(finding, step, told) if finding else Headline(step.rule, told, ""),
         severity=finding.severity if finding else "",
         together=speedup(step.cumulative_speedup) if at else "",
         says=first_sentence(finding.says) if finding else "",
@@ -183,11 +191,15 @@ def _change(diagnosis: Diagnosis, at: int) -> ChangeView:
     )
 
 
+def _planned_headline(finding: Finding, step: PlanStep, told: str) -> Headline:
+    return msgspec.structs.replace(headline(finding, told), slows=may_slow(step.predicted_speedup))
+
+
 def _planned_gain(step: PlanStep) -> str:
     """The gain of the change at its place in the plan, with a note if that is less than the noise."""
-    gain = speedup(step.predicted_speedup)
+    told = gain(step.predicted_speedup, step.likely_speedup)
     note = BELOW_NOISE if step.below_noise else UNMEASURABLE if step.unmeasurable else ""
-    return f"{gain}, {note}" if note and gain else gain
+    return f"{told}, {note}" if note and told else told
 
 
 def _noise_line(diagnosis: Diagnosis) -> str:

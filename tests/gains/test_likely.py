@@ -1,0 +1,98 @@
+"""The likely value of a range, and the words for a change that may slow the step down."""
+
+import io
+from types import SimpleNamespace
+from typing import Any
+
+import diagnoses
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from rich.console import Console
+from whatif.predicted import loading, predictor, rule, steps
+
+from diagnose.diagnosis.terms import may_slow
+from diagnose.predict.likely import likely, positions
+from diagnose.predict.plan import Weight, plan_of, severity_of
+from diagnose.report.html import About, page
+from diagnose.report.markdown import markdown
+from diagnose.report.text import render
+from diagnose.report.views.words import gain
+
+WAITS = rule("host = { data-wait = [0.0, 0.5] }")
+
+
+def test_the_likely_value_lies_where_real_gains_came_to_lie_in_the_logarithm_of_the_range() -> None:
+    found = {kind: likely((1.0, 4.0), kind) for kind in positions()}
+
+    assert found == {kind: pytest.approx(4**each.position) for kind, each in positions().items()}
+    assert all(0 <= each.position <= 1 and each.where for each in positions().values())
+
+
+def test_a_range_with_an_open_end_and_a_bound_have_no_likely_value() -> None:
+    found, bound = predictor(loading(4, 10)), rule('removes = "0.2 * step_count / step_count"')
+
+    assert found.likely(WAITS, (1.1, 1.4)) == pytest.approx(1.1 * (1.4 / 1.1) ** positions()["gpu"].position)
+    assert found.likely(WAITS, (1.1, None)) is None
+    assert found.likely(bound, found.predict(bound)) is None
+    assert found.likely(WAITS, None) is None
+
+
+def test_a_job_without_a_gpu_has_a_position_of_its_own() -> None:
+    found = predictor(steps(lambda job: job.loader(ms=4), gpu=None))
+
+    assert found.likely(WAITS, (1.0, 4.0)) == pytest.approx(4 ** positions()["cpu"].position)
+
+
+@pytest.mark.parametrize(("predicted", "value", "said"), [
+    ((1.41, 1.96), 1.74, "1.41-1.96x, likely 1.7x"),
+    ((1.1, 1.3), 1.2345, "1.10-1.30x, likely 1.23x"),
+    ((8.0, 30.0), 15.4, "8.00-30x, likely 15x"),
+    ((0.88, 1.08), 1.01, "0.88-1.08x, likely 1.01x, may slow it down"),
+    ((0.996, 1.08), 1.04, "at most 1.08x, likely 1.04x"),
+    ((1.2, 1.2), 1.2, "1.20x"),
+    ((1.23, None), None, "at least 1.23x"),
+    (None, None, ""),
+])  # fmt: skip
+def test_a_gain_in_words(predicted: Any, value: float | None, said: str) -> None:
+    assert gain(predicted, value) == said
+
+
+def told_in(form: str, diagnosis: Any) -> str:
+    if form == "text":
+        console = Console(file=io.StringIO(), width=200, force_terminal=True, color_system="standard")
+        render(diagnosis, console)
+        return console.file.getvalue()
+    return markdown(diagnosis, About("1")) if form == "markdown" else page(diagnosis, About("1"))
+
+
+@pytest.mark.parametrize("form", ["text", "markdown", "page"])
+def test_every_form_of_the_report_says_that_a_change_may_slow_the_step_down_and_is_no_good_news(form: str) -> None:
+    slow = replace(diagnoses.DATA_WAIT, predicted_speedup=(0.88, 1.08), likely_speedup=1.01)
+    found = told_in(form, diagnoses.judged(diagnoses.data_bound(), findings=(slow,), plan=()))
+
+    assert "0.88-1.08x, likely 1.01x, may slow it down" in found
+    assert 'class="gain"' not in found
+    assert "\x1b[1;32m(0.88" not in found
+
+
+GAINS = st.tuples(st.floats(0.3, 2), st.floats(1.0, 20)).map(lambda pair: (min(pair), max(pair)))
+
+
+@given(st.lists(st.tuples(GAINS, st.sampled_from(["critical", "warning", "info"])), min_size=1, max_size=5))
+def test_in_a_plan_what_may_slow_the_step_down_comes_after_every_sure_gain_and_is_never_critical(
+    faults: list[tuple[tuple[float, float], Any]],
+) -> None:
+    rules = [rule('removes = "0"', f"rule-{at}") for at in range(len(faults))]
+    gains = {each.id: gain for each, (gain, _) in zip(rules, faults, strict=True)}
+    severities = [severity_of(answer, gain) for gain, answer in faults]
+    stated: Any = SimpleNamespace(predict=lambda each, after: gains[each.id], together=lambda each: None)
+    weights = {each.id: Weight(severity) for each, severity in zip(rules, severities, strict=True)}
+
+    slows = [may_slow(step.speedup) for step in plan_of(stated, rules, weights)]
+
+    assert slows == sorted(slows)
+    assert not any(
+        may_slow(gain) and severity == "critical" for (gain, _), severity in zip(faults, severities, strict=True)
+    )

@@ -91,7 +91,7 @@ def _model_launches(m: Measured) -> ModelLaunches | Unknown:
 
 
 def _dispatch_ns(m: Measured, calls: Ints) -> tuple[float, float]:
-    """Nanoseconds that the host dispatches in the counted steps, waiting in launch calls left out, and a launch call's."""
+    """Nanoseconds of dispatch in the counted steps without the waiting in launch calls, and those of a launch call."""
     took = m.timeline.trace.dur[calls]
     call_ns = float(np.median(took))
     dispatch = host_time(Host(m.timeline), m.timeline.steps.host).get("dispatch", iv.EMPTY)

@@ -80,9 +80,14 @@ class Truth:
     def best(self) -> tuple[str, float]:
         """The rule of the change that buys most, and what it buys; "" and 1 where none is worth doing.
 
-        Changes of how many tokens a step trains on are other training, and none of them.
+        Changes of how many tokens a step trains on are other training, and none of them; nor is a change that a job may
+        refuse.
         """
-        kept = {rule: gain for rule, gain in self.gains.items() if not cures()[rule].get("alters_batch")}
+        kept = {
+            rule: gain
+            for rule, gain in self.gains.items()
+            if not {"alters_batch", "may_be_refused"} & cures()[rule].keys()
+        }
         rule, gain = max(kept.items(), key=lambda item: item[1], default=("", 1.0))
         return (rule, gain) if gain >= WORTH_DOING else ("", 1.0)
 

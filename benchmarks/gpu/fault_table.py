@@ -102,7 +102,7 @@ FAULTS: dict[str, Fault] = {
     ),
     "many small kernels": Fault(
         ("host-bound",),
-        ("launch-bound", "low-memory-use", "small-micro-batches"),
+        ("launches-one-by-one", "launch-bound", "low-memory-use", "small-micro-batches"),
         {"model": "small", "width": 256, "layers": 60, "batch": 64, "resident": True},
         {"graph": True},
         {"graph": False},
@@ -198,7 +198,7 @@ FAULTS: dict[str, Fault] = {
     ),
     "graph breaks": Fault(
         (),
-        ("graph-breaks", "launch-bound-compiled"),
+        ("graph-breaks", "launches-one-by-one"),
         {**TINY_WIDTH, "layers": 6, "compiled": True, "breaks": True, "warm_up": 16},
         {"breaks": False},
         {"layers": 1},

@@ -234,7 +234,7 @@ CASES = {
         recorded(model={"attn_implementation": "sdpa"}),
         patch=model(attn_implementation="flash_attention_3"),
     ),
-    "launch-bound-compiled": Case(
+    "launches-one-by-one": Case(
         job(small_kernels()),
         job(product(kernel=GEMM), op("aten::add", None, TRITON, 100)),
         recorded({"torch_compile_mode": None}, compiled=True),

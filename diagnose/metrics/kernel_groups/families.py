@@ -1,6 +1,8 @@
 """Kernels by family."""
 
-from diagnose.arrays import Mask
+import numpy as np
+
+from diagnose.arrays import Ints, Mask
 from diagnose.metrics.kernel_groups.operators import of_kind
 from diagnose.metrics.kernel_groups.phases import optimizer
 from diagnose.metrics.kernel_groups.registry import group
@@ -35,6 +37,18 @@ def elementwise(m: Measured) -> Mask:
 def fusible(m: Measured) -> Mask:
     """Kernels outside the optimizer that a compiler fuses."""
     return _of(m, *_POINTWISE, "norm", "softmax", "copy") & ~optimizer(m)
+
+
+def compiled_kernels(m: Measured) -> tuple[Ints, Mask]:
+    """All kernels, stream by stream, and which of them begin one of their own where fusible neighbours are one.
+
+    Neighbours run on one stream in one step with no other kernel between them.
+    """
+    gpu, at = m.timeline.gpu, np.flatnonzero(m.kernels)
+    at = at[np.argsort(gpu.stream[at], kind="stable")]  # activities are in order of start
+    chosen, step = fusible(m)[at], np.searchsorted(m.timeline.windows[:, 0], gpu.start[at], side="right")
+    apart = (np.diff(gpu.stream[at]) != 0) | (np.diff(step) != 0)
+    return at, np.concatenate(([True], ~chosen[1:] | ~chosen[:-1] | apart))[: len(at)]
 
 
 @group("copy")

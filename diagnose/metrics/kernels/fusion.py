@@ -7,7 +7,7 @@ import numpy as np
 from diagnose.arrays import distinct
 from diagnose.facts import STEP, Unknown, Value, analysis_option, nothing_helps
 from diagnose.formulas.fused_loss import chunked_extra_s
-from diagnose.metrics.kernel_groups.families import fusible
+from diagnose.metrics.kernel_groups.families import compiled_kernels, fusible
 from diagnose.metrics.kernel_groups.fused import (
     eager_attention,
     loss_vocabulary,
@@ -65,12 +65,9 @@ def least_fusible_left_share(m: Measured) -> Value:
     """Share of the time of elementwise, norm, softmax and copy kernels that a compiler leaves at least: of neighbours
     on a stream in a step, with no other kernel between them, the longest one, whose bytes are still read and written.
     """
-    gpu, at = m.timeline.gpu, np.flatnonzero(m.kernels)
-    at = at[np.argsort(gpu.stream[at], kind="stable")]  # activities are in order of start
-    chosen, step = fusible(m)[at], np.searchsorted(m.timeline.windows[:, 0], gpu.start[at], side="right")
-    apart = (np.diff(gpu.stream[at]) != 0) | (np.diff(step) != 0)
-    parts = np.concatenate(([True], ~chosen[1:] | ~chosen[:-1] | apart))[: len(at)]
-    run, ns = np.cumsum(parts)[chosen], m.own_time[at][chosen]
+    at, begins = compiled_kernels(m)
+    chosen = fusible(m)[at]
+    run, ns = np.cumsum(begins)[chosen], m.own_time[at][chosen]
     if not ns.sum():
         return _NONE_FUSIBLE
     longest = np.maximum.reduceat(ns, np.flatnonzero(np.diff(run, prepend=-1)))

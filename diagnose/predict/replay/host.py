@@ -13,7 +13,8 @@ import numpy as np
 from diagnose import intervals as iv
 from diagnose.arrays import Floats, Ints, Mask
 from diagnose.attribution.causes import IDLE
-from diagnose.attribution.idle import Host, untraced_of
+from diagnose.attribution.host_time import host_time
+from diagnose.attribution.idle import Host
 from diagnose.intervals import Intervals
 from diagnose.predict.replay.host_speeds import RecordedCause, recorded_by
 from diagnose.predict.replay.lru import lru_cached
@@ -100,7 +101,7 @@ def calls_of(timeline: Timeline, windows: Ints) -> HostCalls:
     returned = np.where(row >= 0, np.minimum(trace.ts[row] + trace.dur[row], last), last)
     reached = _reached(step, returned, windows)
     start, end = np.maximum(called, reached), np.maximum(returned, reached)
-    painted = _painted(host, windows)
+    painted = host_time(host, windows)
     return HostCalls(
         row=row,
         called=called,
@@ -133,20 +134,6 @@ def _reached(step: Ints, returned: Ints, windows: Ints) -> Ints:
         of_step = slice(first[number], first[number + 1])
         reached[of_step] = np.maximum.accumulate(np.concatenate(([begin], returned[of_step][:-1])))
     return reached
-
-
-def _painted(host: Host, windows: Ints) -> dict[str, Intervals]:
-    """The host's time in the windows by cause, disjoint, with the precedence that idle gaps have."""
-    left = iv.intervals(windows[:, 0], windows[:, 1])
-    painted: dict[str, Intervals] = {}
-    for cause, pieces in host.layers(iv.EMPTY, iv.EMPTY):
-        free = iv.intersect(pieces, left)
-        left = iv.subtract(left, free)
-        painted[host.observed(cause)] = iv.union(painted.get(host.observed(cause), iv.EMPTY), free)
-    holes = untraced_of(host.timeline, left)
-    for cause, pieces in (("untraced", holes), (host.observed("python"), iv.subtract(left, holes))):
-        painted[cause] = iv.union(painted.get(cause, iv.EMPTY), pieces)
-    return painted
 
 
 def _by_cause(painted: dict[str, Intervals], start: Ints, end: Ints) -> ByCause:

@@ -40,12 +40,16 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Memory that the allocator has reserved from the driver. `device` is -1 if an old format does not state it."""
+    """Memory that the allocator has reserved from the driver. `device` is -1 if an old format does not state it.
+
+    `is_private` if it belongs to a pool of its own, as CUDA graphs have: other requests cannot use what is free in it.
+    """
 
     device: int
     address: int
     total_bytes: int
     is_expandable: bool
+    is_private: bool
     blocks: tuple[Block, ...]
 
 
@@ -194,6 +198,7 @@ class _Rows:
             address=address if type(address) is int else -1,
             total_bytes=total,
             is_expandable=entry.get("is_expandable") is True,
+            is_private=_is_private(entry.get("segment_pool_id")),
             blocks=tuple(block for block in blocks if isinstance(block, Block)),
         )
 
@@ -227,6 +232,11 @@ def _divided(traces: Any, history: History) -> dict[int, History]:
             )
         at += count
     return found
+
+
+def _is_private(pool: Any) -> bool:
+    """Whether the id of a pool, two numbers, is another than that of the pool of all requests."""
+    return isinstance(pool, list | tuple) and len(pool) == 2 and any(type(part) is int and part for part in pool)
 
 
 def _bytes(value: Any) -> int | None:

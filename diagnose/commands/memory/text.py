@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.text import Text
 
 from diagnose.commands.memory.answer import DeviceMemory, Held, MemoryAnswer
-from diagnose.commands.memory.views import given_back
+from diagnose.commands.memory.views import given_back, nothing_found, place
 from diagnose.facts import spoken
 from diagnose.report.text.page import Page
 from diagnose.report.views.plain import plain
@@ -26,7 +26,7 @@ def render(answer: MemoryAnswer, console: Console, details: bool = False) -> Non
         page.paragraph(plain(finding.says))
         page.paragraph(Text(plain(finding.do), "bold"))
     if not answer.findings:
-        page.paragraph(Text("nothing: no OOM, no fragmentation that cost anything, no emptied cache"), label="finding:")
+        page.paragraph(Text(nothing_found(answer)), label="finding:")
     if answer.counted:
         parts = ", ".join(f"{part.name} {spoken(part.bytes, 'bytes')}" for part in answer.counted[:PARTS_SHOWN])
         page.paragraph(plain(f"of a rank, by its sizes: {parts}"), label="ledger:")
@@ -49,6 +49,11 @@ def _print_device(page: Page, device: DeviceMemory, details: bool) -> None:
         f" {spoken(device.largest_free_block_bytes, 'bytes')};"
         f" {spoken(device.rounding_bytes, 'bytes')} lost by rounding"
     )
+    if device.private_pool_bytes:
+        page.paragraph(
+            f"in private pools, of CUDA graphs: {spoken(device.private_pool_bytes, 'bytes')} reserved, of which"
+            f" {spoken(device.private_pool_free_bytes, 'bytes')} are free for their graphs alone"
+        )
     if device.peak_bytes is not None:
         page.paragraph(
             f"{spoken(device.peak_bytes, 'bytes')} in use at most, in {counted(device.actions, 'recorded action')};"
@@ -65,7 +70,7 @@ def _print_device(page: Page, device: DeviceMemory, details: bool) -> None:
 
 def _print_held(page: Page, label: str, rows: Sequence[Held], most: int) -> None:
     for i, row in enumerate(rows[:most]):
-        name = f"{row.category} at {row.file}:{row.line} in {row.function}" if row.file else row.category
+        name = f"{row.category} at {place(row)}" if place(row) else row.category
         blocks = f" in {counted(row.blocks, 'block')}" if row.blocks else ""
         text = f"{spoken(row.share, 'share'):>7}  {spoken(row.bytes, 'bytes')}{blocks}: {name}"
         page.paragraph(plain(text), label="" if i else label, most=2)

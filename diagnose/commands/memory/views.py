@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from diagnose.commands.memory.answer import Category, DeviceMemory, Held, Usage
+from diagnose.commands.memory.answer import Category, DeviceMemory, Held, MemoryAnswer, Usage
 from diagnose.facts import spoken
 from diagnose.report.views.words import counted
 
@@ -14,6 +14,7 @@ COLOUR_OF: Mapping[Category, str] = {
     "gradients": "communication",
     "optimizer": "host",
     "communication": "data",
+    "evaluation": "overhead",
     "no stack": "unexplained",
 }
 
@@ -58,8 +59,8 @@ def rows(held: Sequence[Held]) -> list[UsageRow]:
     """One for each category or line."""
     return [
         UsageRow(
-            name=f"{row.file}:{row.line} in {row.function}" if row.file else row.category,
-            where=row.category if row.file else "",
+            name=place(row) or row.category,
+            where=row.category if place(row) else "",
             colour=COLOUR_OF.get(row.category, "plain"),
             share=row.share,
             bytes=spoken(row.bytes, "bytes"),
@@ -84,7 +85,26 @@ def figures(device: DeviceMemory) -> list[tuple[str, str]]:
 
 def given_back(device: DeviceMemory) -> str:
     """Number of times that memory was given back to the driver, and by whom."""
-    return f"{_times(device.retries)} given back to go on, {_times(device.empty_cache_calls)} by empty_cache"
+    told = f"{_times(device.retries)} given back to go on, {_times(device.empty_cache_calls)} by empty_cache"
+    return told + (f", {_times(device.given_back_by_unknown)} by either" if device.given_back_by_unknown else "")
+
+
+def nothing_found(answer: MemoryAnswer) -> str:
+    """What was looked for and is not there, and what cannot be known: the one is not the other."""
+    if not any(device.actions for device in answer.devices):
+        return "nothing, without a history: whether memory ran out or the cache was emptied is unknown"
+    if any(device.given_back_by_unknown for device in answer.devices):
+        return (
+            "no OOM in the history; whether the cache was emptied, or fragmentation cost anything, is unknown: the"
+            " history does not tell who gave segments back"
+        )
+    return "nothing: no OOM, no fragmentation that cost anything, no emptied cache"
+
+
+def place(row: Held) -> str:
+    """The line of the user's code, or what a library's function is called where no frame is the user's; "" for none."""
+    line = f"{row.file}:{row.line} in {row.function}" if row.file else ""
+    return ": ".join(filter(None, (line, row.below)))
 
 
 def _times(count: int | None) -> str:

@@ -119,8 +119,8 @@ def _keeps(device: DeviceMemory, kept: KeptByEvaluation) -> MemoryFinding:
         name="evaluation-keeps-outputs",
         device=device.device,
         says=f"An evaluation, not training, holds {spoken(kept.bytes, 'bytes')} ({spoken(kept.share, 'share')} of what"
-        f" was in use) in {counted(kept.blocks, 'block')}, most of it{at}{below}: outputs of earlier batches are kept"
-        " on the GPU.",
+        f" was in use) in {counted(kept.blocks, 'block')}, most of it{at}{below}: outputs of batches are kept on the"
+        " GPU, and no backward pass needs them.",
         do=_OF_TRAINER if kept.by_trainer else _OF_OWN_LOOP,
     )
 

@@ -22,7 +22,7 @@ from diagnose.commands.memory.free_memory import free_pieces, free_pieces_after
 from diagnose.commands.memory.giving_back import GivenBack, given_back
 from diagnose.commands.memory.replay import ALLOC, BEFORE, Live, Played, played, used_blocks, with_stacks_of
 from diagnose.commands.memory.snapshot import NO_STACK, Block, History, Segment, Snapshot
-from diagnose.commands.memory.stacks import Origin, origin_of, setting_that_empties
+from diagnose.commands.memory.stacks import Origin, origins_of, setting_that_empties
 from diagnose.formulas import share
 from diagnose.report.views.words import counted
 
@@ -43,7 +43,7 @@ class _Through:
 
 def judged(snapshot: Snapshot, others: Sequence[str] = ()) -> MemoryAnswer:
     """Judge a snapshot; `others` are further snapshots of the same run, which are only named."""
-    origins = [origin_of(stack) for stack in snapshot.stacks]
+    origins = origins_of(snapshot.stacks)
     devices = tuple(_device(snapshot, origins, device) for device in _devices(snapshot))
     settings = {str(name)[:80]: _setting(value) for name, value in list(snapshot.settings.items())[:50]}
     expandable = snapshot.settings.get("expandable_segments")

@@ -6,7 +6,8 @@ so what they allocate has frames of C++ or none: mostly gradients, and recompute
 """
 
 import re
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -27,17 +28,20 @@ class Origin:
     below: str = ""
 
 
-def origin_of(stack: Sequence[Frame]) -> Origin:
-    """The origin of an allocation with this stack, innermost frame first."""
-    python = [frame for frame in stack if is_python(frame)]
-    at = next((i for i, frame in enumerate(python) if not is_of_library(frame.file)), None)
-    inner = python if at is None else python[:at]
-    return Origin(category_of(stack), None if at is None else python[at], _below(inner, _called_in_c(stack)))
+def origins_of(stacks: Sequence[Sequence[Frame]]) -> list[Origin]:
+    """The origin of what each stack allocated, innermost frame first.
 
-
-def line_of(stack: Sequence[Frame]) -> Frame | None:
-    """The innermost line of the user's own code: the first Python file outside libraries."""
-    return next((frame for frame in stack if is_python(frame) and not is_of_library(frame.file)), None)
+    A library's `forward` does not say what it computes. Where all that one call of the model's code allocates and that
+    has a name is of one part, the rest of that call is, too.
+    """
+    called = [_called(stack) for stack in stacks]
+    parts: dict[Frame, set[str]] = defaultdict(set)
+    for each in called:
+        for frame in each.outer if each.part else ():
+            parts[frame].add(each.part)
+    return [
+        Origin(category_of(stack), each.line, each.words(parts)) for stack, each in zip(stacks, called, strict=True)
+    ]
 
 
 def is_python(frame: Frame) -> bool:
@@ -50,31 +54,54 @@ def is_python(frame: Frame) -> bool:
 
 # The library function below the user's line.
 
-_PASSED_ON = {"_call_impl", "_wrapped_call_impl", "inner", "fn", "wrapper", "decorate_context", "__call__", "call_next"}
+_PASSED_ON = {"_call_impl", "_wrapped_call_impl", "inner", "fn", "wrapper", "__call__"}
+_PASSES_ON = re.compile(
+    r"(^|/)torch/(_dynamo|_compile|_inductor|_functorch|_ops|_jit_internal|utils/_|autograd/grad_mode)"
+)
 _OF_TORCH = re.compile(r"(^|/)torch/")
 _MODULE = re.compile(r"(^|/)torch/nn/modules/(?!module\.py)(?P<name>\w+)\.py$")
 _IN_C = re.compile(r"THPVariable_(?P<name>\w+?)_?\(|torch::autograd::(generated::)?(?P<node>\w+)::apply\(")
 _OF_ENGINE = re.compile(r"torch::autograd::(Engine|Node)::")
 _PARTS = (  # by the function, the file or the operator, the first that matches
     ("loss", re.compile(r"loss|cross_entropy")),
-    ("attention", re.compile(r"attention|attn|sdpa|softmax")),
+    ("attention scores", re.compile(r"eager_attention|attention.* softmax")),
+    ("attention", re.compile(r"attention|attn|sdpa")),
     ("MLP", re.compile(r"mlp|feed_?forward|\bffn|swiglu|geglu|\bsilu|\bgelu|\brelu|experts", re.IGNORECASE)),
     ("norm", re.compile(r"norm", re.IGNORECASE)),
 )
 _MODEL_FILE = re.compile(r"(^|/)modeling_\w+\.py$")
 
 
-def _below(inner: Sequence[Frame], operator: str) -> str:
-    """What the user's line called, by the frames inside it: the innermost function of a library, and torch's."""
-    told = [frame for frame in inner if frame.function not in _PASSED_ON]
-    library = next((frame for frame in told if not _OF_TORCH.search(frame.file.replace("\\", "/"))), None)
-    of_torch = next((_named_by_torch(frame) for frame in told if frame is not library), "")
-    if library is None:
-        return of_torch or operator
-    own = told.index(library)
-    called = next((_named_by_torch(frame) for frame in told[:own]), operator)
-    where = f"{library.function} ({_name(library.file)}:{library.line})"
-    return ", ".join(filter(None, (where, called, _part(told, library, called))))
+@dataclass(frozen=True)
+class _Called:
+    """What the user's line called: the innermost function of a library, torch's in it, and the calls around it."""
+
+    line: Frame | None
+    library: Frame | None = None
+    by_torch: str = ""
+    part: str = ""
+    outer: tuple[Frame, ...] = ()
+
+    def words(self, parts: Mapping[Frame, set[str]]) -> str:
+        """Name them, with the part of the model: their own, or else that of the nearest call that has one."""
+        if self.library is None:
+            return self.by_torch
+        around = next((parts[frame] for frame in self.outer if frame in parts), set())
+        part = self.part or (next(iter(around)) if len(around) == 1 else "")
+        where = f"{self.library.function} ({_name(self.library.file)}:{self.library.line})"
+        return ", ".join(filter(None, (where, self.by_torch, part)))
+
+
+def _called(stack: Sequence[Frame]) -> _Called:
+    python = [frame for frame in stack if is_python(frame)]
+    at = next((i for i, frame in enumerate(python) if not is_of_library(frame.file)), len(python))
+    line = python[at] if at < len(python) else None
+    told = [f for f in python[:at] if f.function not in _PASSED_ON and not _PASSES_ON.search(f.file.replace("\\", "/"))]
+    own = next((i for i, frame in enumerate(told) if not _OF_TORCH.search(frame.file.replace("\\", "/"))), len(told))
+    by_torch = _named_by_torch(told[0]) if own and told else _called_in_c(stack)
+    if own == len(told):
+        return _Called(line, None, by_torch)
+    return _Called(line, told[own], by_torch, _part(told, told[own], by_torch), tuple(told[own + 1 :]))
 
 
 def _named_by_torch(frame: Frame) -> str:
@@ -134,7 +161,7 @@ def category_of(stack: Sequence[Frame]) -> Category:
         return "evaluation"
     if "torch/distributed/" in _innermost_of_torch(frames) or any(name == "_ddp_init_helper" for _, name in frames):
         return "communication"
-    if any("torch/utils/checkpoint.py" in file for file, _ in frames):
+    if recomputes(stack):
         return "activations"
     if any(name in _RUNS_BACKWARD and "torch/" in file for file, name in frames):
         return "gradients"
@@ -180,6 +207,11 @@ def _innermost_of_torch(names: Sequence[tuple[str, str]]) -> str:
 def generates(stack: Sequence[Frame]) -> bool:
     """Whether text is generated: its cache grows with each token, and holds blocks of one line for every layer."""
     return any(frame.function == "generate" or frame.file.endswith("cache_utils.py") for frame in stack)
+
+
+def recomputes(stack: Sequence[Frame]) -> bool:
+    """Whether the allocation is made under activation checkpointing, which keeps one block of each layer."""
+    return any("torch/utils/checkpoint.py" in frame.file.replace("\\", "/") for frame in stack)
 
 
 def empties(stack: Sequence[Frame]) -> bool:

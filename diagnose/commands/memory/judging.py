@@ -71,7 +71,7 @@ def _is_on(snapshot: Snapshot, stated: object) -> bool | None:
 
 
 def _devices(snapshot: Snapshot) -> list[int]:
-    """The devices with memory or a history; segments that name no device are of the only one."""
+    """The devices with memory or a history."""
     named = {segment.device for segment in snapshot.segments} | set(snapshot.histories)
     return sorted(named) or [0]
 
@@ -194,7 +194,10 @@ def _unknown(snapshot: Snapshot, devices: Sequence[DeviceMemory]) -> Iterator[st
     if _is_at_peak("before the history", devices):
         yield "what allocated the memory that was in use when the history began: its entries are bounded"
     if snapshot.histories and not _has_stacks(snapshot):
-        yield 'what allocated the peak: the history has no stacks of allocations (context=None or "state")'
+        if any(row.file or row.below for device in devices for row in device.lines_at_peak):
+            yield 'what allocated what was freed since the peak: only blocks in use have stacks (context="state")'
+        else:
+            yield "what allocated the peak: the history was recorded without stacks (context=None)"
     elif _is_at_peak("no stack", devices):
         yield "which line allocated what has no stack: threads of the backward pass run no Python on a GPU"
     if times := sum(device.given_back_by_unknown for device in devices):

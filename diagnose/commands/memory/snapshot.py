@@ -7,7 +7,7 @@ read, so that a file of any size takes some thirty bytes for each of them, and e
 
 from array import array
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -207,10 +207,13 @@ def _snapshot(path: Path, value: Mapping[Any, Any], rows: _Rows) -> Snapshot:
     frames = list(rows.frames)
     stacks = [tuple(frames[number] for number in key if 0 <= number < len(frames)) for key in rows.stacks]
     settings = value.get("allocator_settings")
+    histories = _divided(value.get("device_traces"), rows.history)
+    only = next(iter(histories)) if len(histories) == 1 else -1
+    segments = [segment for segment in value["segments"] if isinstance(segment, Segment)]
     return Snapshot(
         file=shown_path(path),
-        segments=[segment for segment in value["segments"] if isinstance(segment, Segment)],
-        histories=_divided(value.get("device_traces"), rows.history),
+        segments=[replace(segment, device=only) if segment.device < 0 else segment for segment in segments],
+        histories=histories,
         stacks=stacks,
         settings=settings if isinstance(settings, dict) else {},
         left_out=rows.left_out,

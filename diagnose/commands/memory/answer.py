@@ -159,6 +159,7 @@ class MemoryFinding(msgspec.Struct, frozen=True, kw_only=True):
         "evaluation-keeps-outputs",
         "empty-cache-in-the-loop",
         "allocator-retries",
+        "segments-given-back",
     ]
     device: int
     says: str

@@ -58,22 +58,32 @@ def findings_of(device: DeviceMemory, expandable: bool | None) -> Iterator[Memor
             " and each time waits for the device.",
             do="Make room: a smaller micro-batch, activation checkpointing, or what `diagnose fit` says frees most.",
         )
+    if device.given_back_by_unknown >= FEWEST_CALLS:
+        yield MemoryFinding(
+            name="segments-given-back",
+            device=device.device,
+            says=f"Cached segments were given back {device.given_back_by_unknown:,} times, by empty_cache or by the"
+            " allocator to go on: the history has no stacks that say which. Each time waits for the device.",
+            do="If the loop calls torch.cuda.empty_cache(), take it out; if it does not, memory is all but full: make"
+            " room, with a smaller micro-batch or activation checkpointing.",
+        )
 
 
 def _explains(oom: OutOfMemory) -> bool:
     """Whether fragmentation is why an OOM came: all that was free was enough, and no piece of it."""
     if oom.reserved_free_bytes is None or oom.largest_free_block_bytes is None:
         return False
-    together = oom.reserved_free_bytes + oom.device_free_bytes
-    return together >= oom.requested_bytes > max(oom.largest_free_block_bytes, oom.device_free_bytes)
+    is_capped = oom.device_free_bytes >= oom.requested_bytes  # by set_per_process_memory_fraction
+    free = oom.reserved_free_bytes + (0 if is_capped else oom.device_free_bytes)
+    return free >= oom.requested_bytes > oom.largest_free_block_bytes
 
 
 def _fragmentation_at(device: DeviceMemory, oom: OutOfMemory, expandable: bool | None) -> MemoryFinding:
     requested, free = spoken(oom.requested_bytes, "bytes"), spoken(oom.reserved_free_bytes, "bytes")
     says = (
         f"{requested} were asked for and not found while {free} of {spoken(oom.reserved_bytes, 'bytes')} reserved were"
-        f" free, in pieces of at most {spoken(oom.largest_free_block_bytes, 'bytes')}: memory was there, but not in one"
-        " piece."
+        f" free, in pieces of at most {spoken(oom.largest_free_block_bytes, 'bytes')}, and"
+        f" {spoken(oom.device_free_bytes, 'bytes')} on the device: memory was there, but not in one piece."
     )
     return MemoryFinding(name="fragmentation", device=device.device, says=says, do=_join(expandable))
 

@@ -139,10 +139,12 @@ _MOVES = {"_apply", "to", "cuda", "half", "float", "bfloat16", "convert", "to_em
 _CALLS = {"_call_impl", "_wrapped_call_impl"}
 _RUNS_BACKWARD = {"backward", "_engine_run_backward"}
 _MAKES = ("torch/nn/parameter.py", "torch/nn/init.py", "torch/nn/modules/", "transformers/modeling_utils.py")
+_SCOPE = r"(_(step|loop|epoch|one_epoch|model|dataset|batch|fn|loss|metrics))?"
 _EVALUATES = re.compile(
-    r"_?(eval|evaluate|evaluation|validate|validation)(_.*)?|.*_(eval|evaluate|evaluation|validate|validation)"
-    r"|_?(val|valid|test|predict|prediction)_(step|loop|epoch|one_epoch|model)|predict|test|infer|inference"
+    rf"_?(eval|evaluate|evaluation|validate|validation){_SCOPE}|\w+_(eval|evaluate|evaluation|validate|validation)"
+    r"|_?(val|valid|test|predict|prediction)_(step|loop|epoch|one_epoch)"
 )
+_MAY_EVALUATE = re.compile(r"test|predict|infer|inference|test_model|predict_batch")
 _TRAINER = re.compile(r"(^|/)transformers/trainer\w*\.py$")
 _TRAINS = re.compile(r"train|fit", re.IGNORECASE)
 
@@ -182,22 +184,15 @@ def _category_in_c(stack: Sequence[Frame]) -> Category:
 
 
 def evaluates(stack: Sequence[Frame]) -> bool:
-    """Whether an evaluation allocates: a function of that name, or a decorated one without gradients, is on the stack.
+    """Whether an evaluation allocates: a function that is named for one is on the stack, and not for training too.
 
-    A function that also trains is often named for both.
+    `predict` and `test` are also names of what a training step calls: they count where no function around them trains.
     """
-    python = [frame for frame in stack if is_python(frame)]
-    named = (frame.function for frame in python if not _OF_TORCH.search(frame.file.replace("\\", "/")))
-    return any(_EVALUATES.fullmatch(name) and not _TRAINS.search(name) for name in named) or _no_gradients(python)
-
-
-def _no_gradients(python: Sequence[Frame]) -> bool:
-    """Whether a function of the user's with @torch.no_grad() or @torch.inference_mode() calls a module."""
-    for at, frame in enumerate(python[1:], 1):
-        decorates = frame.function == "decorate_context" and _OF_TORCH.search(frame.file.replace("\\", "/"))
-        if decorates and not is_of_library(python[at - 1].file):
-            return any(inner.function in _CALLS for inner in python[: at - 1])
-    return False
+    names = [f.function for f in stack if is_python(f) and not _OF_TORCH.search(f.file.replace("\\", "/"))]
+    if any(_EVALUATES.fullmatch(name) and not _TRAINS.search(name) for name in names):
+        return True
+    at = next((i for i, name in enumerate(names) if _MAY_EVALUATE.fullmatch(name)), None)
+    return at is not None and not any(_TRAINS.search(name) for name in names[at:])
 
 
 def _innermost_of_torch(names: Sequence[tuple[str, str]]) -> str:

@@ -128,8 +128,11 @@ def figures(device: DeviceMemory) -> list[tuple[str, str]]:
 
 def given_back(device: DeviceMemory) -> str:
     """Number of times that memory was given back to the driver, and by whom."""
+    unknown = counted(device.given_back_by_unknown, "time")
+    if device.retries is None and device.empty_cache_calls is None:
+        return f"{unknown} given back, by whom is unknown" if device.given_back_by_unknown else ""
     told = f"{_times(device.retries)} given back to go on, {_times(device.empty_cache_calls)} by empty_cache"
-    return told + (f", {_times(device.given_back_by_unknown)} by either" if device.given_back_by_unknown else "")
+    return f"{told}, {unknown} by one of the two" if device.given_back_by_unknown else told
 
 
 def nothing_found(answer: MemoryAnswer) -> str:

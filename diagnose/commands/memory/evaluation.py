@@ -12,6 +12,7 @@ from diagnose.commands.memory.stacks import Origin, evaluates, generates, of_tra
 from diagnose.formulas import share
 from diagnose.trace.stacks import Frame
 
+KEPT_SHARE = 0.1  # of what was in use: below it, moving the outputs away makes no room for a larger batch
 FEWEST_BLOCKS = 4  # of one stack: without gradients a forward pass holds two or three at a time
 FEWEST_GROWTHS = 3  # of a block that is made anew with each batch, each time larger
 STEADY_WITHIN = 0.25  # of what is kept: a forward pass with gradients keeps more with each layer
@@ -29,8 +30,8 @@ def kept_by_evaluation(
     kept = {
         stack: each
         for stack, each in sizes.items()
-        if not generates(stacks[stack])
-        if _is_kept(history, until, stack, len(each), origins, recomputes(stacks[stack]))
+        if not generates(stacks[stack]) and not recomputes(stacks[stack])
+        if _is_kept(history, until, stack, len(each), origins, sum(each) >= KEPT_SHARE * whole)
     }
     if not kept:
         return None
@@ -48,13 +49,12 @@ def kept_by_evaluation(
     )
 
 
-def _is_kept(
-    history: History, until: int, stack: int, blocks: int, origins: Sequence[Origin], is_recomputed: bool
-) -> bool:
+def _is_kept(history: History, until: int, stack: int, blocks: int, origins: Sequence[Origin], is_large: bool) -> bool:
     """Whether a stack holds as many blocks as no batch alone does, or one that has grown again and again."""
-    if origins[stack].category == "evaluation":
-        return blocks >= FEWEST_BLOCKS or _grows(history, until, stack)
-    if origins[stack].category != "activations" or is_recomputed or blocks < FEWEST_BLOCKS:
+    category = origins[stack].category
+    if category == "evaluation":
+        return blocks >= FEWEST_BLOCKS or (is_large and _grows(history, until, stack))
+    if category != "activations" or blocks < FEWEST_BLOCKS or not is_large:
         return False
     return _is_steady(list(_beside(history, until, stack, blocks, origins)))
 

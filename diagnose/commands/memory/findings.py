@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 
 from diagnose.commands.memory.answer import DeviceMemory, KeptByEvaluation, MemoryFinding, OutOfMemory
+from diagnose.commands.memory.evaluation import KEPT_SHARE
 from diagnose.facts import spoken
 from diagnose.probes.facts.environment import ALLOCATOR, ALLOCATOR_BEFORE, ALLOCATOR_RENAMED_IN
 from diagnose.report.views.words import counted
 
 SPLIT_SHARE = 0.1  # of the reserved memory: below it, joining the pieces gains less than an allocator keeps anyway
-KEPT_SHARE = 0.1  # of what was in use: below it, moving the outputs away makes no room for a larger batch
 FEWEST_CALLS = 3  # of empty_cache: one or two are around an evaluation or the beginning, more are in a loop
 _RENAMED_IN = ".".join(map(str, ALLOCATOR_RENAMED_IN))
 _EXPANDABLE = f"{ALLOCATOR}=expandable_segments:True (before torch {_RENAMED_IN} {ALLOCATOR_BEFORE})"

@@ -193,7 +193,7 @@ def _unknown(snapshot: Snapshot, devices: Sequence[DeviceMemory]) -> Iterator[st
         yield "the peak and what allocated it: no history was recorded before the snapshot"
     if _is_at_peak("before the history", devices):
         yield "what allocated the memory that was in use when the history began: its entries are bounded"
-    if snapshot.histories and not _has_stacks(snapshot):
+    if _is_without_stacks(snapshot):
         if any(row.file or row.below for device in devices for row in device.lines_at_peak):
             yield 'what allocated what was freed since the peak: only blocks in use have stacks (context="state")'
         else:
@@ -217,12 +217,13 @@ def _is_at_peak(category: Category, devices: Sequence[DeviceMemory]) -> bool:
     return any(row.category == category for device in devices for row in device.at_peak)
 
 
-def _has_stacks(snapshot: Snapshot) -> bool:
-    """Whether any allocation of a history has a stack."""
-    return any(
-        bool(np.frombuffer(history.stacks, np.int32)[np.frombuffer(history.actions, np.int8) == ALLOC].any())
+def _is_without_stacks(snapshot: Snapshot) -> bool:
+    """Whether there are allocations in the histories, and none has a stack."""
+    each = [
+        np.frombuffer(history.stacks, np.int32)[np.frombuffer(history.actions, np.int8) == ALLOC]
         for history in snapshot.histories.values()
-    )
+    ]
+    return any(len(stacks) for stacks in each) and not any(stacks.any() for stacks in each)
 
 
 def _next(snapshot: Snapshot) -> Iterator[str]:
@@ -231,5 +232,5 @@ def _next(snapshot: Snapshot) -> Iterator[str]:
             "Record the history, then take the snapshot: torch.cuda.memory._record_memory_history(max_entries=100000)"
             " before the model is made, torch.cuda.memory._dump_snapshot(FILE) after a few steps."
         )
-    elif not _has_stacks(snapshot):
+    elif _is_without_stacks(snapshot):
         yield 'Record the stacks too: torch.cuda.memory._record_memory_history(context="all", max_entries=100000).'

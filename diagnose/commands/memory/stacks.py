@@ -46,7 +46,7 @@ def origins_of(stacks: Sequence[Sequence[Frame]]) -> list[Origin]:
 
 def is_python(frame: Frame) -> bool:
     """Whether a frame is of Python: a file of it, or code typed in; those of C++ name a source file or none."""
-    name = frame.file.replace("\\", "/").rpartition("/")[2]
+    name = _name(frame)
     if name.endswith((".py", ".pyw")):
         return True
     return frame.line > 0 and bool(name) and "." not in name.strip("<>") and not re.search(r"::|\(", frame.function)
@@ -88,7 +88,7 @@ class _Called:
             return self.by_torch
         around = next((parts[frame] for frame in self.outer if frame in parts), set())
         part = self.part or (next(iter(around)) if len(around) == 1 else "")
-        where = f"{self.library.function} ({_name(self.library.file)}:{self.library.line})"
+        where = f"{self.library.function} ({_name(self.library)}:{self.library.line})"
         return ", ".join(filter(None, (where, self.by_torch, part)))
 
 
@@ -96,8 +96,8 @@ def _called(stack: Sequence[Frame]) -> _Called:
     python = [frame for frame in stack if is_python(frame)]
     at = next((i for i, frame in enumerate(python) if not is_of_library(frame.file)), len(python))
     line = python[at] if at < len(python) else None
-    told = [f for f in python[:at] if f.function not in _PASSED_ON and not _PASSES_ON.search(f.file.replace("\\", "/"))]
-    own = next((i for i, frame in enumerate(told) if not _OF_TORCH.search(frame.file.replace("\\", "/"))), len(told))
+    told = [f for f in python[:at] if f.function not in _PASSED_ON and not _PASSES_ON.search(_path(f))]
+    own = next((i for i, frame in enumerate(told) if not _OF_TORCH.search(_path(frame))), len(told))
     by_torch = _named_by_torch(told[0]) if own and told else _called_in_c(stack)
     if own == len(told):
         return _Called(line, None, by_torch)
@@ -106,7 +106,7 @@ def _called(stack: Sequence[Frame]) -> _Called:
 
 def _named_by_torch(frame: Frame) -> str:
     """The name of torch's function or module: a module's `forward` says nothing, its file does."""
-    module = _MODULE.search(frame.file.replace("\\", "/"))
+    module = _MODULE.search(_path(frame))
     return module["name"] if module and "forward" in frame.function else frame.function
 
 
@@ -119,7 +119,7 @@ def _part(told: Sequence[Frame], library: Frame, called: str) -> str:
     found = next((part for part, pattern in _PARTS if pattern.search(words)), "")
     if found:
         return found
-    within = [frame for frame in told if _MODEL_FILE.search(frame.file.replace("\\", "/"))]
+    within = [frame for frame in told if _MODEL_FILE.search(_path(frame))]
     return "logits" if within == [library] and called == "linear" else ""
 
 
@@ -129,8 +129,12 @@ def _called_in_c(stack: Sequence[Frame]) -> str:
     return next((match["name"] or match["node"] for match in found if match), "")
 
 
-def _name(file: str) -> str:
-    return file.replace("\\", "/").rpartition("/")[2]
+def _path(frame: Frame) -> str:
+    return frame.file.replace("\\", "/")
+
+
+def _name(frame: Frame) -> str:
+    return _path(frame).rpartition("/")[2]
 
 
 # The purpose.
@@ -153,7 +157,7 @@ def category_of(stack: Sequence[Frame]) -> Category:
     """The purpose of an allocation by its stack, innermost frame first."""
     if not stack:
         return "no stack"
-    frames = [(frame.file.replace("\\", "/"), frame.function) for frame in stack if is_python(frame)]
+    frames = [(_path(frame), frame.function) for frame in stack if is_python(frame)]
     if not frames:
         return _category_in_c(stack)
     if any("torch/optim/" in file or "deepspeed/ops/adam" in file for file, _ in frames):
@@ -188,7 +192,7 @@ def evaluates(stack: Sequence[Frame]) -> bool:
 
     `predict` and `test` are also names of what a training step calls: they count where no function around them trains.
     """
-    names = [f.function for f in stack if is_python(f) and not _OF_TORCH.search(f.file.replace("\\", "/"))]
+    names = [f.function for f in stack if is_python(f) and not _OF_TORCH.search(_path(f))]
     if any(_EVALUATES.fullmatch(name) and not _TRAINS.search(name) for name in names):
         return True
     at = next((i for i, name in enumerate(names) if _MAY_EVALUATE.fullmatch(name)), None)
@@ -201,12 +205,12 @@ def _innermost_of_torch(names: Sequence[tuple[str, str]]) -> str:
 
 def generates(stack: Sequence[Frame]) -> bool:
     """Whether text is generated: its cache grows with each token, and holds blocks of one line for every layer."""
-    return any(frame.function == "generate" or frame.file.endswith("cache_utils.py") for frame in stack)
+    return any(frame.function == "generate" or _path(frame).endswith("cache_utils.py") for frame in stack)
 
 
 def recomputes(stack: Sequence[Frame]) -> bool:
     """Whether the allocation is made under activation checkpointing, which keeps one block of each layer."""
-    return any("torch/utils/checkpoint.py" in frame.file.replace("\\", "/") for frame in stack)
+    return any("torch/utils/checkpoint.py" in _path(frame) for frame in stack)
 
 
 def empties(stack: Sequence[Frame]) -> bool:
@@ -216,13 +220,13 @@ def empties(stack: Sequence[Frame]) -> bool:
 
 def of_trainer(frame: Frame) -> bool:
     """Whether a frame is of the loops of transformers' Trainer, or of one that inherits them."""
-    return bool(_TRAINER.search(frame.file.replace("\\", "/")))
+    return bool(_TRAINER.search(_path(frame)))
 
 
 def setting_that_empties(stack: Sequence[Frame]) -> Literal["", "torch_empty_cache_steps", "eval_accumulation_steps"]:
     """The setting by which the Trainer's loop empties the cache; "" if something else does."""
     python = [frame for frame in stack if is_python(frame) and frame.function != "empty_cache"]
-    callers = [frame for frame in python if not frame.file.endswith("torch/cuda/memory.py")]
+    callers = [frame for frame in python if not _path(frame).endswith("torch/cuda/memory.py")]
     if not callers or not of_trainer(callers[0]):
         return ""
     return "eval_accumulation_steps" if evaluates(callers[:1]) else "torch_empty_cache_steps"

@@ -36,11 +36,76 @@ OPTIMIZER = [frame(TORCH + "optim/adamw.py", 90, "_init_group"), frame(TRAIN, 35
 EMPTIED = [frame(TORCH + "cuda/memory.py", 170, "empty_cache"), frame(TRAIN, 37, "train"), _MAIN]
 
 
+C_INSIDE = [  # frames of C++ before, between and behind those of Python, as stacks="all" has them
+    {"filename": "??", "line": 0, "name": "torch::unwind::unwind()"},
+    {"filename": "memory_snapshot.cpp", "line": 0, "name": "torch::cuda::(anonymous namespace)::gather_with_cpp()"},
+    {
+        "filename": "CUDACachingAllocator.cpp",
+        "line": 0,
+        "name": "c10::cuda::CUDACachingAllocator::Native::malloc(void**)",
+    },
+    {
+        "filename": "RegisterCUDA.cpp",
+        "line": 0,
+        "name": "at::(anonymous namespace)::wrapper_CUDA_mm(at::Tensor const&)",
+    },
+    {
+        "filename": "/pytorch/torch/csrc/autograd/python_torch_functions.cpp",
+        "line": 12,
+        "name": "THPVariable_mm(_object*)",
+    },
+]
+C_BETWEEN = {"filename": "/Python-3.11.7/Python/ceval.c", "line": 4769, "name": "_PyEval_EvalFrameDefault"}
+C_OUTSIDE = [
+    {"filename": "/usr/include/c++/13/thread", "line": 61, "name": "main"},
+    {"filename": "??", "line": 0, "name": "_start"},
+]
+C_OF_ENGINE = [
+    *C_INSIDE[:4],
+    {"filename": "??", "line": 0, "name": "torch::autograd::generated::MmBackward0::apply(std::vector<at::Tensor>&&)"},
+    {"filename": "??", "line": 0, "name": "torch::autograd::Engine::evaluate_function(std::shared_ptr<GraphTask>&)"},
+    {"filename": "??", "line": 0, "name": "start_thread"},
+]
+
+
+def with_c(frames: list[Frame]) -> list[Frame]:
+    """A stack of Python as stacks="all" records it; that of a thread of the backward pass has frames of C++ alone."""
+    if not frames:
+        return list(C_OF_ENGINE)
+    return [*C_INSIDE, *(each for frame in frames for each in (frame, C_BETWEEN)), *C_OUTSIDE]
+
+
+def recorded(snapshot: dict[str, Any], context: str | None = "all", stacks: str = "python") -> dict[str, Any]:
+    """The snapshot as `_record_memory_history(context=..., stacks=...)` has it.
+
+    Without a context an entry has no "frames" at all. With "alloc" what is freed has the stack of its allocation, and
+    with "state" only blocks in use have stacks.
+    """
+    made: dict[int, list[Frame]] = {}
+    for trace in snapshot["device_traces"]:
+        for entry in trace:
+            frames = with_c(entry["frames"]) if stacks == "all" else entry["frames"]
+            if entry["action"] in ("alloc", "segment_alloc", "segment_map"):
+                made[entry["addr"]] = frames
+            elif context == "alloc" and entry["action"] != "oom":
+                frames = made.get(entry["addr"], [])
+            entry["frames"] = frames
+            if context not in ("all", "alloc"):
+                del entry["frames"]
+    for segment in snapshot["segments"]:
+        for block in segment["blocks"]:
+            is_told = context is not None and block["state"] != "inactive"
+            block["frames"] = (with_c(block["frames"]) if stacks == "all" else block["frames"]) if is_told else []
+    return snapshot
+
+
 @dataclass
 class Allocator:
     """First fit in segments of 20 MiB, or of the size of what is larger."""
 
     limit: int
+    expandable: bool = False
+    pool: tuple[int, int] = (0, 0)
     segments: list[dict[str, Any]] = field(default_factory=list)
     trace: list[dict[str, Any]] = field(default_factory=list)
     at: int = 0x7F0000000000
@@ -93,7 +158,7 @@ class Allocator:
 
     def _room(self, size: int) -> dict[str, Any] | None:
         for segment in self.segments:
-            for block in segment["blocks"]:
+            for block in segment["blocks"] if segment["segment_pool_id"] == self.pool else ():
                 if block["state"] == "inactive" and block["size"] >= size:
                     return block
         return None
@@ -107,19 +172,21 @@ class Allocator:
                 "total_size": total,
                 "stream": 0,
                 "segment_type": "large",
-                "segment_pool_id": (0, 0),
-                "is_expandable": False,
+                "segment_pool_id": self.pool,
+                "is_expandable": self.expandable,
                 "blocks": [block],
             }
         )
-        self._record("segment_alloc", self.at, total, frames)
+        self._record("segment_map" if self.expandable else "segment_alloc", self.at, total, frames)
         self.at += total + SEGMENT
         return block
 
     def _give_back(self, frames: list[Frame]) -> None:
-        for segment in [s for s in self.segments if all(b["state"] == "inactive" for b in s["blocks"])]:
+        free = [s for s in self.segments if all(b["state"] == "inactive" for b in s["blocks"])]
+        for segment in [s for s in free if s["segment_pool_id"] == (0, 0)]:
             self.segments.remove(segment)
-            self._record("segment_free", segment["address"], segment["total_size"], frames)
+            what = "segment_unmap" if self.expandable else "segment_free"
+            self._record(what, segment["address"], segment["total_size"], frames)
 
     def _record(self, action: str, address: int, size: int, frames: list[Frame], **more: int) -> None:
         self.clock += 7

@@ -20,6 +20,8 @@ _IN_C = re.compile(r"<built-in (?:method|function) (?P<function>\w+)")
 _INSTALLED = re.compile(
     r"(^|/)(site-packages|dist-packages)/|/lib(64)?/python\d[\d.]*/|/python[\d.]*/lib/", re.IGNORECASE
 )
+_COMPILED = re.compile(r"/torchinductor_[^/]+/|/[a-z2-7]{2}/c[a-z2-7]{30,}\.py$")  # in its cache, or in another folder
+_BUILT = re.compile(r"/pytorch/torch/")  # torch that runs where it was built
 _TYPED_IN = re.compile(r"<(stdin|ipython-input)")  # other names in angle brackets are of code that a library made
 COLLECTION = "Python GC"
 DOINGS = ("collecting", "loading", "backward", "forward", "optimizer", LOOP, "step")
@@ -68,7 +70,7 @@ def is_of_library(file: str) -> bool:
     path = file.replace("\\", "/")
     if path.startswith("<"):
         return _TYPED_IN.match(path) is None
-    if _INSTALLED.search(path):
+    if any(pattern.search(path) for pattern in (_INSTALLED, _COMPILED, _BUILT)):
         return True
     return not path.startswith("/") and path.split("/")[0].removesuffix(".py") in _libraries()
 

@@ -11,7 +11,8 @@ import pytest
 from torch_allocator import BACKWARD, FORWARD, LOSS, MIB, PARAMETERS, Allocator, emptied, frame, healthy, out_of_memory
 
 from diagnose.commands.memory.answer import MemoryAnswer
-from diagnose.commands.memory.judging import judged, usage
+from diagnose.commands.memory.curve import usage
+from diagnose.commands.memory.judging import judged
 from diagnose.commands.memory.snapshot import ACTIONS, History, read
 from diagnose.decoding import look_ahead
 from diagnose.errors import UserError
@@ -98,7 +99,10 @@ def test_sizes_that_no_device_has_wrap_nowhere() -> None:
     freed = array("b", [ACTIONS.index("free_requested")] * count)
     history = History(freed, array("q", range(count)), array("q", [1 << 50] * count), array("i", [0] * count))
 
-    assert max(usage(history, 0, 0).allocated_bytes) == count << 50
+    curve = usage(history, [], 0, 0, ["no stack"])
+
+    assert max(curve.allocated_bytes) == count << 50
+    assert [(row.category, max(row.bytes)) for row in curve.by_category] == [("before the history", count << 50)]
 
 
 def test_a_history_that_begins_in_the_middle_has_the_same_peak(tmp_path: Path) -> None:
@@ -119,12 +123,12 @@ def test_an_oom_in_pieces_is_fragmentation_and_names_the_line(tmp_path: Path) ->
     of = found(tmp_path, out_of_memory())
     oom = of.devices[0].out_of_memory
 
-    assert names(of) == ["out-of-memory", "fragmentation"]
+    assert names(of) == ["fragmentation", "out-of-memory"]
     assert oom is not None
     assert (oom.requested_bytes, oom.line, oom.device_free_bytes) == (60 * MIB, 32, 40 * MIB)
     assert oom.reserved_free_bytes is not None
     assert oom.reserved_free_bytes > oom.requested_bytes > (oom.largest_free_block_bytes or 0)
-    assert of.findings[1].do.startswith(
+    assert of.findings[0].do.startswith(
         "Set PYTORCH_ALLOC_CONF=expandable_segments:True (before torch 2.11 PYTORCH_CUDA_ALLOC_CONF): "
     )
 
@@ -132,9 +136,9 @@ def test_an_oom_in_pieces_is_fragmentation_and_names_the_line(tmp_path: Path) ->
 def test_expandable_segments_are_not_advised_where_they_are_on(tmp_path: Path) -> None:
     of = found(tmp_path, out_of_memory(), expandable_segments=True)
 
-    assert names(of) == ["out-of-memory", "fragmentation"]
-    assert "expandable already" in of.findings[1].do
-    assert "PYTORCH_CUDA_ALLOC_CONF" not in of.findings[1].do
+    assert names(of) == ["fragmentation", "out-of-memory"]
+    assert "expandable already" in of.findings[0].do
+    assert "PYTORCH_CUDA_ALLOC_CONF" not in of.findings[0].do
 
 
 def test_an_oom_of_memory_that_is_full_is_no_fragmentation(tmp_path: Path) -> None:
@@ -150,15 +154,19 @@ def test_an_oom_of_memory_that_is_full_is_no_fragmentation(tmp_path: Path) -> No
     assert "train.py:32 in train" in of.findings[0].says
 
 
-def test_how_free_memory_lay_at_an_oom_that_was_survived_is_not_known(tmp_path: Path) -> None:
+def test_how_free_memory_lay_at_an_oom_is_known_though_the_job_went_on(tmp_path: Path) -> None:
+    """All that came later is taken back: what was freed, allocated and reserved."""
     allocator = out_of_memory()
-    allocator.alloc(MIB, FORWARD)
+    at_once = found(tmp_path, allocator).devices[0].out_of_memory
+    for block in [b["address"] for s in allocator.segments for b in s["blocks"] if b["state"] != "inactive"][::2]:
+        allocator.free(block)
+    allocator.empty_cache()
+    allocator.alloc(30 * MIB, FORWARD)
 
     of = found(tmp_path, allocator)
 
-    assert of.devices[0].out_of_memory is not None
-    assert of.devices[0].out_of_memory.reserved_free_bytes is None
-    assert any("the job went on" in line for line in of.unknown)
+    assert of.devices[0].out_of_memory == at_once
+    assert names(of)[:2] == ["fragmentation", "out-of-memory"]
 
 
 def test_a_cache_emptied_in_the_loop_is_found(tmp_path: Path) -> None:
@@ -178,17 +186,6 @@ def test_segments_given_back_to_go_on_are_retries(tmp_path: Path) -> None:
 
     assert names(of) == ["allocator-retries"]
     assert (of.devices[0].retries, of.devices[0].empty_cache_calls) == (1, 0)
-
-
-def test_who_gave_back_what_is_not_known_without_stacks(tmp_path: Path) -> None:
-    allocator = emptied()
-    for entry in allocator.trace:
-        entry["frames"] = []
-
-    of = found(tmp_path, allocator)
-
-    assert (of.devices[0].retries, of.devices[0].empty_cache_calls, of.findings) == (None, None, ())
-    assert "who gave segments back: the history has no stacks" in of.unknown
 
 
 def test_healthy_training_has_no_finding(tmp_path: Path) -> None:

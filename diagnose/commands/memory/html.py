@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from diagnose.commands.memory.answer import MemoryAnswer
-from diagnose.commands.memory.views import HEIGHT, WIDTH, curve, figures, given_back, rows
+from diagnose.commands.memory.views import HEIGHT, WIDTH, curve, figures, given_back, nothing_found, rows
 from diagnose.facts import spoken
 from diagnose.report.html.page import framed
 from diagnose.report.views.summary import About
@@ -32,6 +32,8 @@ def memory_page(answer: MemoryAnswer, about: About) -> str:
         "devices": devices,
         "width": WIDTH,
         "height": HEIGHT,
+        "nothing": nothing_found(answer),
+        "is_known": all(device.actions and not device.given_back_by_unknown for device in answer.devices),
         "ledger": [(part.name, spoken(part.bytes, "bytes")) for part in answer.counted],
     }
     title = answer.findings[0].name if answer.findings else "memory"

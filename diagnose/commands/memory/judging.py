@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import groupby
+from dataclasses import dataclass
 from reprlib import Repr
 
 import numpy as np
@@ -10,30 +10,41 @@ import numpy as np
 from diagnose.commands.memory.answer import (
     Category,
     DeviceMemory,
+    Emptied,
     Held,
     MemoryAnswer,
-    MemoryFinding,
     OutOfMemory,
-    Usage,
 )
-from diagnose.commands.memory.replay import BEFORE, Live, Played, frees_by, played, used_blocks
-from diagnose.commands.memory.snapshot import ACTIONS, NO_STACK, Block, History, Segment, Snapshot
-from diagnose.facts import spoken
+from diagnose.commands.memory.curve import usage
+from diagnose.commands.memory.evaluation import kept_by_evaluation
+from diagnose.commands.memory.findings import findings_of
+from diagnose.commands.memory.free_memory import free_pieces, free_pieces_after
+from diagnose.commands.memory.giving_back import GivenBack, given_back
+from diagnose.commands.memory.replay import ALLOC, BEFORE, Live, Played, played, used_blocks, with_stacks_of
+from diagnose.commands.memory.snapshot import NO_STACK, Block, History, Segment, Snapshot
+from diagnose.commands.memory.stacks import Origin, origins_of, setting_that_empties
 from diagnose.formulas import share
-from diagnose.probes.facts.environment import ALLOCATOR, ALLOCATOR_BEFORE, ALLOCATOR_RENAMED_IN
-from diagnose.trace.python_frames import is_of_library
-from diagnose.trace.stacks import Frame
+from diagnose.report.views.words import counted
 
 LINES_TOLD = 40
-_EMPTIES = "empty_cache"
 _BOUNDED = Repr()
 _BOUNDED.maxlevel, _BOUNDED.maxdict = 2, 20
-Key = tuple[Category, Frame | None]
+_BEFORE = Origin("before the history", None)
+
+
+@dataclass(frozen=True)
+class _Through:
+    """A history that was played through."""
+
+    history: History
+    played: Played
+    given_back: GivenBack
 
 
 def judged(snapshot: Snapshot, others: Sequence[str] = ()) -> MemoryAnswer:
     """Judge a snapshot; `others` are further snapshots of the same run, which are only named."""
-    devices = tuple(_device(snapshot, device) for device in _devices(snapshot))
+    origins = origins_of(snapshot.stacks)
+    devices = tuple(_device(snapshot, origins, device) for device in _devices(snapshot))
     settings = {str(name)[:80]: _setting(value) for name, value in list(snapshot.settings.items())[:50]}
     expandable = snapshot.settings.get("expandable_segments")
     return MemoryAnswer(
@@ -43,7 +54,7 @@ def judged(snapshot: Snapshot, others: Sequence[str] = ()) -> MemoryAnswer:
         findings=tuple(finding for device in devices for finding in findings_of(device, _is_on(snapshot, expandable))),
         settings=settings,
         unknown=tuple(_unknown(snapshot, devices)),
-        next=tuple(_next(devices)),
+        next=tuple(_next(snapshot)),
     )
 
 
@@ -60,22 +71,21 @@ def _is_on(snapshot: Snapshot, stated: object) -> bool | None:
 
 
 def _devices(snapshot: Snapshot) -> list[int]:
-    """The devices with memory or a history; segments that name no device are of the only one."""
+    """The devices with memory or a history."""
     named = {segment.device for segment in snapshot.segments} | set(snapshot.histories)
     return sorted(named) or [0]
 
 
-def _device(snapshot: Snapshot, device: int) -> DeviceMemory:
+def _device(snapshot: Snapshot, origins: Sequence[Origin], device: int) -> DeviceMemory:
     segments = [segment for segment in snapshot.segments if segment.device == device]
+    shared = [segment for segment in segments if not segment.is_private]
     used = used_blocks(snapshot, device)
-    reserved = sum(segment.total_bytes for segment in segments)
-    history = snapshot.histories.get(device)
-    through = played(history, used, reserved) if history is not None else None
-    split, cached = _free(segments)
-    retries, emptied = _given_back(snapshot, through)
-    peak = through.peak_bytes if through is not None else None
-    keyed = _keyed(snapshot, through.at_peak) if through is not None else {}
     allocated = sum(block.requested_bytes for block in used)
+    reserved = sum(segment.total_bytes for segment in segments)
+    through = _through(snapshot, used, reserved, device)
+    split, cached = free_pieces(shared)
+    peak = through.played.peak_bytes if through else None
+    keyed = _by_origin(origins, through.played.at_peak) if through else {}
     return DeviceMemory(
         device=device,
         allocated_bytes=allocated,
@@ -83,286 +93,144 @@ def _device(snapshot: Snapshot, device: int) -> DeviceMemory:
         split_free_bytes=sum(split),
         cached_bytes=sum(cached),
         largest_free_block_bytes=max((*split, *cached), default=0),
+        private_pool_bytes=reserved - sum(segment.total_bytes for segment in shared),
+        private_pool_free_bytes=sum(sum(free) for free in free_pieces([s for s in segments if s.is_private])),
         rounding_bytes=sum(block.size_bytes - block.requested_bytes for block in used),
         peak_bytes=peak,
-        at_peak=_held(keyed, peak or 0, lambda key: (key[0], None)),
-        lines_at_peak=_held(keyed, peak or 0, lambda key: key)[:LINES_TOLD],
-        out_of_memory=_out_of_memory(snapshot, device, through, (*split, *cached)),
-        retries=retries,
-        empty_cache_calls=emptied,
-        actions=len(history) if history is not None else 0,
-        usage=usage(history, allocated, reserved) if history is not None else None,
+        at_peak=_held(keyed, peak or 0, lambda origin: Origin(origin.category, None)),
+        lines_at_peak=_held(keyed, peak or 0, lambda origin: origin)[:LINES_TOLD],
+        out_of_memory=_out_of_memory(origins, through, shared) if through else None,
+        retries=through.given_back.known("allocator") if through else None,
+        empty_cache_calls=through.given_back.known("job") if through else None,
+        given_back_by_unknown=through.given_back.by.get("unknown", 0) if through else 0,
+        emptied=_emptied(snapshot, origins, through.given_back) if through else None,
+        kept_by_evaluation=kept_by_evaluation(through.history, through.played, snapshot.stacks, origins)
+        if through
+        else None,
+        actions=len(through.history) if through else 0,
+        usage=usage(through.history, used, allocated, reserved, [origin.category for origin in origins])
+        if through
+        else None,
     )
 
 
-def _free(segments: Sequence[Segment]) -> tuple[list[int], list[int]]:
-    """The sizes of free blocks in segments that are also in use, and of segments that are wholly free."""
-    split: list[int] = []
-    cached: list[int] = []
-    for segment in segments:
-        wholly = all(block.is_free for block in segment.blocks)
-        (cached if wholly else split).extend(_joined(segment.blocks))
-    return split, cached
+def _through(snapshot: Snapshot, used: Sequence[Block], reserved: int, device: int) -> _Through | None:
+    if device not in snapshot.histories:
+        return None
+    history = with_stacks_of(snapshot.histories[device], used)
+    return _Through(history, played(history, used, reserved), given_back(history, snapshot.stacks))
 
 
-def _joined(blocks: Sequence[Block]) -> Iterator[int]:
-    """Sizes of the free pieces: adjacent free blocks are one; the allocator joins them unless a segment can grow."""
-    for is_free, run in groupby(blocks, key=lambda block: block.is_free):
-        if is_free:
-            yield sum(block.size_bytes for block in run)
-
-
-def _keyed(snapshot: Snapshot, in_use: Mapping[int, Live]) -> dict[Key, Live]:
-    """Memory in use, by category and line of the user's code."""
-    found: dict[Key, list[Live]] = defaultdict(list)
+def _by_origin(origins: Sequence[Origin], in_use: Mapping[int, Live]) -> dict[Origin, Live]:
+    """Memory in use, by what allocated it."""
+    found: dict[Origin, list[Live]] = defaultdict(list)
     for stack, live in in_use.items():
-        found[_key(snapshot, stack)].append(live)
-    return {key: Live(sum(x.bytes for x in each), sum(x.blocks for x in each)) for key, each in found.items()}
+        found[_BEFORE if stack == BEFORE else origins[stack]].append(live)
+    return {origin: Live(sum(x.bytes for x in each), sum(x.blocks for x in each)) for origin, each in found.items()}
 
 
-def _key(snapshot: Snapshot, stack: int) -> Key:
-    if stack == BEFORE:
-        return "before the history", None
-    frames = snapshot.stacks[stack]
-    return category_of(frames), line_of(frames)
-
-
-def _held(keyed: Mapping[Key, Live], whole: int, by: Callable[[Key], Key]) -> tuple[Held, ...]:
+def _held(keyed: Mapping[Origin, Live], whole: int, by: Callable[[Origin], Origin]) -> tuple[Held, ...]:
     """Memory by `by`, the largest first; it adds up to the whole."""
-    found: dict[Key, list[Live]] = defaultdict(list)
-    for key, live in keyed.items():
-        found[by(key)].append(live)
+    found: dict[Origin, list[Live]] = defaultdict(list)
+    for origin, live in keyed.items():
+        found[by(origin)].append(live)
     rows = [
         Held(
-            category=category,
-            file=line.file if line else "",
-            line=line.line if line else 0,
-            function=line.function if line else "",
+            category=origin.category,
+            file=origin.line.file if origin.line else "",
+            line=origin.line.line if origin.line else 0,
+            function=origin.line.function if origin.line else "",
+            below=origin.below,
             bytes=(size := sum(live.bytes for live in each)),
             share=share(size, whole) or 0.0,
             blocks=sum(live.blocks for live in each),
         )
-        for (category, line), each in found.items()
+        for origin, each in found.items()
     ]
-    return tuple(sorted(rows, key=lambda row: (-row.bytes, row.category, row.file, row.line)))
+    return tuple(sorted(rows, key=lambda row: (-row.bytes, row.category, row.file, row.line, row.below)))
 
 
-def _out_of_memory(snapshot: Snapshot, device: int, through: Played | None, free: Sequence[int]) -> OutOfMemory | None:
-    """The last OOM; the state of the free memory then is known if the snapshot was taken at once."""
-    if through is None or through.oom is None:
+def _out_of_memory(origins: Sequence[Origin], through: _Through, shared: Sequence[Segment]) -> OutOfMemory | None:
+    """The last OOM, and how the free memory lay then."""
+    row, found, history = through.played.oom, through.played, through.history
+    if row is None:
         return None
-    history = snapshot.histories[device]
-    line = line_of(snapshot.stacks[history.stacks[through.oom]])
-    at_once = through.oom_is_last
+    stack = history.stacks[row]
+    asked = origins[stack]
+    free = free_pieces_after(row, history, shared)
     return OutOfMemory(
-        requested_bytes=history.sizes[through.oom],
-        device_free_bytes=history.addresses[through.oom],
-        allocated_bytes=through.oom_allocated_bytes,
-        reserved_free_bytes=sum(free) if at_once else None,
-        largest_free_block_bytes=max(free, default=0) if at_once else None,
-        alive=_held(_keyed(snapshot, through.at_oom), through.oom_allocated_bytes, lambda key: key)[:LINES_TOLD],
-        file=line.file if line else "",
-        line=line.line if line else 0,
-        function=line.function if line else "",
+        requested_bytes=history.sizes[row],
+        device_free_bytes=history.addresses[row],
+        allocated_bytes=found.oom_allocated_bytes,
+        reserved_bytes=found.oom_reserved_bytes,
+        reserved_free_bytes=None if free is None else sum(free),
+        largest_free_block_bytes=None if free is None else max(free, default=0),
+        alive=_held(_by_origin(origins, found.at_oom), found.oom_allocated_bytes, lambda origin: origin)[:LINES_TOLD],
+        file=asked.line.file if asked.line else "",
+        line=asked.line.line if asked.line else 0,
+        function=asked.line.function if asked.line else "",
+        in_evaluation=None if stack == NO_STACK else asked.category == "evaluation",
     )
 
 
-def _given_back(snapshot: Snapshot, through: Played | None) -> tuple[int | None, int | None]:
-    """Number of times that the allocator gave segments back by itself, and that the job did; None without stacks."""
-    if through is None:
-        return None, None
-    if through.freed_by and all(stack == NO_STACK for stack in through.freed_by):
-        return None, None
-    asked = [any(frame.function == _EMPTIES for frame in snapshot.stacks[stack]) for stack in through.freed_by]
-    return asked.count(False), asked.count(True)
+def _emptied(snapshot: Snapshot, origins: Sequence[Origin], given: GivenBack) -> Emptied | None:
+    """The line that empties the cache most often; None if no stack tells."""
+    told = {stack: count for stack, count in given.stacks.items() if stack != NO_STACK}
+    if not told:
+        return None
+    most = max(told, key=lambda stack: told[stack])
+    line = origins[most].line
+    return Emptied(
+        file=line.file if line else "",
+        line=line.line if line else 0,
+        function=line.function if line else "",
+        setting=setting_that_empties(snapshot.stacks[most]),
+    )
 
 
 def _unknown(snapshot: Snapshot, devices: Sequence[DeviceMemory]) -> Iterator[str]:
     if not snapshot.histories:
         yield "the peak and what allocated it: no history was recorded before the snapshot"
-    if any(row.category == "before the history" for device in devices for row in device.at_peak):
+    if _is_at_peak("before the history", devices):
         yield "what allocated the memory that was in use when the history began: its entries are bounded"
-    if any(row.category == "no stack" for device in devices for row in device.at_peak):
+    if _is_without_stacks(snapshot):
+        if any(row.file or row.below for device in devices for row in device.lines_at_peak):
+            yield 'what allocated what was freed since the peak: only blocks in use have stacks (context="state")'
+        else:
+            yield "what allocated the peak: the history was recorded without stacks (context=None)"
+    elif _is_at_peak("no stack", devices):
         yield "which line allocated what has no stack: threads of the backward pass run no Python on a GPU"
-    if any(device.retries is None and device.actions for device in devices):
-        yield "who gave segments back: the history has no stacks"
+    if times := sum(device.given_back_by_unknown for device in devices):
+        yield (
+            f"who gave segments back {counted(times, 'time')}: no stack says so, and the order of the actions fits"
+            " the allocator and empty_cache"
+        )
     if any(device.out_of_memory and device.out_of_memory.reserved_free_bytes is None for device in devices):
-        yield "how the free memory lay at the OOM: the job went on before the snapshot was taken"
+        yield "how the free memory lay at the OOM: this format does not say where segments lie"
     if "expandable_segments" not in snapshot.settings:
         yield "the allocator's settings: this format does not tell them"
     if snapshot.left_out:
         yield f"{snapshot.left_out:,} entries that are none of the format"
 
 
-def _next(devices: Sequence[DeviceMemory]) -> Iterator[str]:
-    if not any(device.actions for device in devices):
+def _is_at_peak(category: Category, devices: Sequence[DeviceMemory]) -> bool:
+    return any(row.category == category for device in devices for row in device.at_peak)
+
+
+def _is_without_stacks(snapshot: Snapshot) -> bool:
+    """Whether there are allocations in the histories, and none has a stack."""
+    each = [
+        np.frombuffer(history.stacks, np.int32)[np.frombuffer(history.actions, np.int8) == ALLOC]
+        for history in snapshot.histories.values()
+    ]
+    return any(len(stacks) for stacks in each) and not any(stacks.any() for stacks in each)
+
+
+def _next(snapshot: Snapshot) -> Iterator[str]:
+    if not snapshot.histories:
         yield (
             "Record the history, then take the snapshot: torch.cuda.memory._record_memory_history(max_entries=100000)"
             " before the model is made, torch.cuda.memory._dump_snapshot(FILE) after a few steps."
         )
-
-
-# Curve of the memory of a device over its recorded history, in use and reserved, in few points.
-
-MOST_POINTS = 240
-_GROWING = ("segment_alloc", "segment_map")
-_SHRINKING = ("segment_free", "segment_unmap")
-
-
-def usage(history: History, allocated_bytes: int, reserved_bytes: int) -> Usage:
-    """The maximum of either in each of at most `MOST_POINTS` parts of the history.
-
-    Args:
-        history: of one device.
-        allocated_bytes: in use at the end of the history.
-        reserved_bytes: likewise.
-    """
-    in_use = dict.fromkeys(["alloc"], 1) | {ACTIONS[frees_by(history)]: -1}
-    reserved = dict.fromkeys(_GROWING, 1) | dict.fromkeys(_SHRINKING, -1)
-    each = -(-len(history) // MOST_POINTS) if len(history) else 1
-    return Usage(
-        actions_per_point=each,
-        allocated_bytes=tuple(_most(history, in_use, allocated_bytes, each)),
-        reserved_bytes=tuple(_most(history, reserved, reserved_bytes, each)),
-    )
-
-
-def _most(history: History, signs: dict[str, int], end_bytes: int, each: int) -> Iterator[int]:
-    """The maximum in each part. The memory before the first action is that at the end, less what was added."""
-    sign_of = np.zeros(len(ACTIONS) + 2)  # doubles: exact to 8 PiB, and what is damaged does not wrap around
-    for action, sign in signs.items():
-        sign_of[ACTIONS.index(action)] = sign
-    actions, sizes = np.frombuffer(history.actions, np.int8), np.frombuffer(history.sizes, np.int64)
-    parts = [slice(begin, begin + each) for begin in range(0, len(history), each)]
-    added = sum(int((sign_of[actions[part]] * sizes[part]).sum()) for part in parts)
-    now = float(max(0, end_bytes - added))
-    for part in parts:
-        over = now + np.cumsum(sign_of[actions[part]] * sizes[part])
-        yield int(max(0.0, now, over.max()))
-        now = float(over[-1])
-
-
-# Find the purpose of an allocation by the stack that made it, and the user's line.
-#
-# The allocator does not know what a tensor is: a stack shows it as far as it goes. The threads of the backward pass run
-# no Python on a GPU, so what they allocate has no stack: mostly gradients, and recomputed activations.
-
-_MOVES = {"_apply", "to", "cuda", "half", "float", "bfloat16", "convert", "to_empty"}
-_CALLS = {"_call_impl", "_wrapped_call_impl"}
-_RUNS_BACKWARD = {"backward", "_engine_run_backward"}
-_MAKES = ("torch/nn/parameter.py", "torch/nn/init.py", "torch/nn/modules/", "transformers/modeling_utils.py")
-
-
-def category_of(stack: Sequence[Frame]) -> Category:
-    """The purpose of an allocation by its stack, innermost frame first."""
-    if not stack:
-        return "no stack"
-    names = [(frame.file.replace("\\", "/"), frame.function) for frame in stack]
-    if any("torch/optim/" in file or "deepspeed/ops/adam" in file for file, _ in names):
-        return "optimizer"
-    if _innermost_of_torch(names).find("torch/distributed/") >= 0 or ("", "_ddp_init_helper") in _bare(names):
-        return "communication"
-    if any("torch/utils/checkpoint.py" in file for file, _ in names):
-        return "activations"
-    if any(name in _RUNS_BACKWARD and ("torch/" in file) for file, name in names):
-        return "gradients"
-    if any(name in _CALLS and "torch/nn/modules/module.py" in file for file, name in names):
-        return "activations"
-    if any(name in _MOVES and "torch/nn/modules/module.py" in file for file, name in names):
-        return "parameters"
-    if any(part in file for file, _ in names for part in _MAKES):
-        return "parameters"
-    return "activations" if any("torch/nn/functional.py" in file for file, _ in names) else "other"
-
-
-def line_of(stack: Sequence[Frame]) -> Frame | None:
-    """The innermost line of the user's own code."""
-    return next((frame for frame in stack if not is_of_library(frame.file)), None)
-
-
-def _innermost_of_torch(names: Sequence[tuple[str, str]]) -> str:
-    return next((file for file, _ in names if "torch/" in file), "")
-
-
-def _bare(names: Sequence[tuple[str, str]]) -> set[tuple[str, str]]:
-    return {("", name) for _, name in names}
-
-
-# Findings of a snapshot: memory that is free in pieces, a cache that is emptied, too little memory.
-
-SPLIT_SHARE = 0.1  # of the reserved memory: below it, joining the pieces gains less than an allocator keeps anyway
-FEWEST_CALLS = 3  # of empty_cache: one or two are around an evaluation or the beginning, more are in a loop
-_RENAMED_IN = ".".join(map(str, ALLOCATOR_RENAMED_IN))
-_EXPANDABLE = f"{ALLOCATOR}=expandable_segments:True (before torch {_RENAMED_IN} {ALLOCATOR_BEFORE})"
-
-
-def findings_of(device: DeviceMemory, expandable: bool | None) -> Iterator[MemoryFinding]:
-    """The findings of a device, the worst first; `expandable` is whether segments already are, None if unknown."""
-    oom = device.out_of_memory
-    if oom is not None:
-        yield _ran_out(device, oom)
-    if _in_pieces(device):
-        yield _fragmentation(device, expandable)
-    if (device.empty_cache_calls or 0) >= FEWEST_CALLS:
-        yield MemoryFinding(
-            name="empty-cache-in-the-loop",
-            device=device.device,
-            says=f"empty_cache gave memory back {device.empty_cache_calls:,} times in the history: each call waits for"
-            " the device, and what was given back is asked of the driver again.",
-            do="Take torch.cuda.empty_cache() out of the loop.",
-        )
-    if device.retries:
-        yield MemoryFinding(
-            name="allocator-retries",
-            device=device.device,
-            says=f"The allocator gave cached segments back {device.retries:,} times to go on: memory is all but full,"
-            " and each time waits for the device.",
-            do="Make room: a smaller micro-batch, activation checkpointing, or what `diagnose fit` says frees most.",
-        )
-
-
-def _in_pieces(device: DeviceMemory) -> bool:
-    """Whether fragmented free memory kept the allocator from serving a request: an OOM, or retries."""
-    oom = device.out_of_memory
-    if oom is not None and oom.reserved_free_bytes is not None and oom.largest_free_block_bytes is not None:
-        together = oom.reserved_free_bytes + oom.device_free_bytes
-        return together >= oom.requested_bytes > oom.largest_free_block_bytes
-    return bool(device.retries) and device.split_free_bytes >= SPLIT_SHARE * device.reserved_bytes
-
-
-def _fragmentation(device: DeviceMemory, expandable: bool | None) -> MemoryFinding:
-    free, reserved = spoken(device.split_free_bytes, "bytes"), spoken(device.reserved_bytes, "bytes")
-    largest = spoken(device.largest_free_block_bytes, "bytes")
-    says = (
-        f"{free} of {reserved} reserved are free in segments that are in use too, the largest piece {largest}:"
-        " free memory that requests do not fit into."
-    )
-    do = f"Set {_EXPANDABLE}: free pieces are joined."
-    if expandable:
-        do = "Segments are expandable already. Make sizes repeat: pad batches to a few lengths."
-    elif expandable is None:
-        do += " Where it is set already: make sizes repeat, pad batches to a few lengths."
-    return MemoryFinding(name="fragmentation", device=device.device, says=says, do=do)
-
-
-def _ran_out(device: DeviceMemory, oom: OutOfMemory) -> MemoryFinding:
-    at = f" at {oom.file}:{oom.line} in {oom.function}" if oom.file else ""
-    lay = ""
-    if oom.reserved_free_bytes is not None:
-        lay = (
-            f", {spoken(oom.reserved_free_bytes, 'bytes')} reserved and free, the largest piece"
-            f" {spoken(oom.largest_free_block_bytes, 'bytes')}"
-        )
-    first = oom.alive[0] if oom.alive else None
-    most = ""
-    if first is not None:
-        where = f"{first.file}:{first.line} ({first.category})" if first.file else first.category
-        most = f" Of what was in use, {spoken(first.share, 'share')} is of {where}."
-    return MemoryFinding(
-        name="out-of-memory",
-        device=device.device,
-        says=f"Out of memory: {spoken(oom.requested_bytes, 'bytes')} were asked for{at}, with"
-        f" {spoken(oom.allocated_bytes, 'bytes')} in use{lay} and {spoken(oom.device_free_bytes, 'bytes')} left on the"
-        " device.",
-        do=f"Free or avoid what is largest.{most}",
-    )
+    elif _is_without_stacks(snapshot):
+        yield 'Record the stacks too: torch.cuda.memory._record_memory_history(context="all", max_entries=100000).'

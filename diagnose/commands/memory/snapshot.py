@@ -7,7 +7,7 @@ read, so that a file of any size takes some thirty bytes for each of them, and e
 
 from array import array
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,12 +40,16 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Memory that the allocator has reserved from the driver. `device` is -1 if an old format does not state it."""
+    """Memory that the allocator has reserved from the driver. `device` is -1 if an old format does not state it.
+
+    `is_private` if it belongs to a pool of its own, as CUDA graphs have: other requests cannot use what is free in it.
+    """
 
     device: int
     address: int
     total_bytes: int
     is_expandable: bool
+    is_private: bool
     blocks: tuple[Block, ...]
 
 
@@ -194,6 +198,7 @@ class _Rows:
             address=address if type(address) is int else -1,
             total_bytes=total,
             is_expandable=entry.get("is_expandable") is True,
+            is_private=_is_private(entry.get("segment_pool_id")),
             blocks=tuple(block for block in blocks if isinstance(block, Block)),
         )
 
@@ -202,10 +207,13 @@ def _snapshot(path: Path, value: Mapping[Any, Any], rows: _Rows) -> Snapshot:
     frames = list(rows.frames)
     stacks = [tuple(frames[number] for number in key if 0 <= number < len(frames)) for key in rows.stacks]
     settings = value.get("allocator_settings")
+    histories = _divided(value.get("device_traces"), rows.history)
+    only = next(iter(histories)) if len(histories) == 1 else -1
+    segments = [segment for segment in value["segments"] if isinstance(segment, Segment)]
     return Snapshot(
         file=shown_path(path),
-        segments=[segment for segment in value["segments"] if isinstance(segment, Segment)],
-        histories=_divided(value.get("device_traces"), rows.history),
+        segments=[replace(segment, device=only) if segment.device < 0 else segment for segment in segments],
+        histories=histories,
         stacks=stacks,
         settings=settings if isinstance(settings, dict) else {},
         left_out=rows.left_out,
@@ -227,6 +235,11 @@ def _divided(traces: Any, history: History) -> dict[int, History]:
             )
         at += count
     return found
+
+
+def _is_private(pool: Any) -> bool:
+    """Whether the id of a pool, two numbers, is another than that of the pool of all requests."""
+    return isinstance(pool, list | tuple) and len(pool) == 2 and any(type(part) is int and part for part in pool)
 
 
 def _bytes(value: Any) -> int | None:

@@ -6,13 +6,15 @@ from rich.console import Console
 from rich.text import Text
 
 from diagnose.commands.memory.answer import DeviceMemory, Held, MemoryAnswer
-from diagnose.commands.memory.views import given_back
+from diagnose.commands.memory.views import Line, by_line, given_back, nothing_found
 from diagnose.facts import spoken
 from diagnose.report.text.page import Page
 from diagnose.report.views.plain import plain
 from diagnose.report.views.words import counted
 
-LINES_SHOWN = 8
+LINES_SHOWN = 6
+LEAST_SHOWN = 0.001
+CALLS_SHOWN = 4
 PARTS_SHOWN = 8
 
 
@@ -26,7 +28,7 @@ def render(answer: MemoryAnswer, console: Console, details: bool = False) -> Non
         page.paragraph(plain(finding.says))
         page.paragraph(Text(plain(finding.do), "bold"))
     if not answer.findings:
-        page.paragraph(Text("nothing: no OOM, no fragmentation that cost anything, no emptied cache"), label="finding:")
+        page.paragraph(Text(nothing_found(answer)), label="finding:")
     if answer.counted:
         parts = ", ".join(f"{part.name} {spoken(part.bytes, 'bytes')}" for part in answer.counted[:PARTS_SHOWN])
         page.paragraph(plain(f"of a rank, by its sizes: {parts}"), label="ledger:")
@@ -49,28 +51,44 @@ def _print_device(page: Page, device: DeviceMemory, details: bool) -> None:
         f" {spoken(device.largest_free_block_bytes, 'bytes')};"
         f" {spoken(device.rounding_bytes, 'bytes')} lost by rounding"
     )
+    if device.private_pool_bytes:
+        page.paragraph(
+            f"in private pools, of CUDA graphs: {spoken(device.private_pool_bytes, 'bytes')} reserved, of which"
+            f" {spoken(device.private_pool_free_bytes, 'bytes')} are free for their graphs alone"
+        )
     if device.peak_bytes is not None:
         page.paragraph(
             f"{spoken(device.peak_bytes, 'bytes')} in use at most, in {counted(device.actions, 'recorded action')};"
             f" {given_back(device)}",
             label="peak:",
         )
-        _print_held(page, "of it:", device.at_peak, len(device.at_peak))
-        _print_held(page, "by line:", device.lines_at_peak, len(device.lines_at_peak) if details else LINES_SHOWN)
+        for i, row in enumerate(device.at_peak):
+            page.paragraph(_amount(row, row.category), label="" if i else "of it:")
+        _print_lines(page, "by line:", device.lines_at_peak, details)
         if device.out_of_memory is not None:
-            alive = device.out_of_memory.alive
-            _print_held(page, "at OOM:", alive, len(alive) if details else LINES_SHOWN)
+            _print_lines(page, "at OOM:", device.out_of_memory.alive, details)
     page.gap()
 
 
-def _print_held(page: Page, label: str, rows: Sequence[Held], most: int) -> None:
-    for i, row in enumerate(rows[:most]):
-        name = f"{row.category} at {row.file}:{row.line} in {row.function}" if row.file else row.category
-        blocks = f" in {counted(row.blocks, 'block')}" if row.blocks else ""
-        text = f"{spoken(row.share, 'share'):>7}  {spoken(row.bytes, 'bytes')}{blocks}: {name}"
-        page.paragraph(plain(text), label="" if i else label, most=2)
-    if len(rows) > most:
-        page.paragraph(Text(f"+{len(rows) - most} more: --details", "dim"))
+def _print_lines(page: Page, label: str, held: Sequence[Held], details: bool) -> None:
+    """Print each line of the user's code, and below it what it called if that is several."""
+    lines = by_line(held)
+    shown = lines if details else [line for line in lines if line.share >= LEAST_SHOWN][:LINES_SHOWN]
+    left = len(lines) - len(shown)
+    for i, line in enumerate(shown):
+        name = f"{line.category} at {line.place}" if line.place else line.category
+        page.paragraph(_amount(line, name), label="" if i else label, most=3)
+        parts = line.parts if details else line.parts[:CALLS_SHOWN]
+        left += len(line.parts) - len(parts)
+        for part in parts:
+            page.paragraph(f"  {_amount(part, part.below or 'the line itself')}", most=2)
+    if left:
+        page.paragraph(Text(f"+{left} more: --details", "dim"))
+
+
+def _amount(of: Held | Line, name: str) -> str:
+    blocks = f" in {counted(of.blocks, 'block')}" if of.blocks else ""
+    return plain(f"{spoken(of.share, 'share'):>7}  {spoken(of.bytes, 'bytes')}{blocks}: {name}")
 
 
 def _print_list(page: Page, label: str, lines: Sequence[str], style: str = "") -> None:

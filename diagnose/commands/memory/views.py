@@ -1,9 +1,14 @@
 """Parts of the page of `diagnose memory`: figures, the curve of the history, and rows of memory in use."""
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
+from operator import add
 
-from diagnose.commands.memory.answer import Category, DeviceMemory, Held, Usage
+from msgspec.structs import replace
+
+from diagnose.commands.memory.answer import Category, DeviceMemory, Held, MemoryAnswer, Usage
 from diagnose.facts import spoken
 from diagnose.report.views.words import counted
 
@@ -14,16 +19,22 @@ COLOUR_OF: Mapping[Category, str] = {
     "gradients": "communication",
     "optimizer": "host",
     "communication": "data",
+    "evaluation": "memory odd",
+    "other": "plain",
     "no stack": "unexplained",
+    "before the history": "unexplained",
 }
 
 
 @dataclass(frozen=True)
 class Curve:
-    """Two areas in a figure of `WIDTH` x `HEIGHT`: paths, the place of the peak, and labelled lines."""
+    """Areas in a figure of `WIDTH` x `HEIGHT`: what is reserved, what is in use, and of that the categories one on the
+    other, the lowest last; the place of the peak, and labelled lines.
+    """
 
     reserved: str
     in_use: str
+    stacked: tuple[tuple[Category, str, str], ...]
     peak_x: float
     peak_y: float
     grid: tuple[tuple[float, str], ...]
@@ -48,6 +59,7 @@ def curve(usage: Usage) -> Curve:
     return Curve(
         reserved=_area(usage.reserved_bytes, most),
         in_use=_area(usage.allocated_bytes, most),
+        stacked=tuple(_stacked(usage, most)),
         peak_x=_x(peak + 0.5, len(usage.allocated_bytes)),
         peak_y=_y(usage.allocated_bytes[peak], most),
         grid=tuple((_y(part * most, most), spoken(round(part * most), "bytes")) for part in (1.0, 0.75, 0.5, 0.25)),
@@ -58,8 +70,8 @@ def rows(held: Sequence[Held]) -> list[UsageRow]:
     """One for each category or line."""
     return [
         UsageRow(
-            name=f"{row.file}:{row.line} in {row.function}" if row.file else row.category,
-            where=row.category if row.file else "",
+            name=place(row) or row.category,
+            where=row.category if place(row) else "",
             colour=COLOUR_OF.get(row.category, "plain"),
             share=row.share,
             bytes=spoken(row.bytes, "bytes"),
@@ -67,6 +79,38 @@ def rows(held: Sequence[Held]) -> list[UsageRow]:
         )
         for row in held
     ]
+
+
+@dataclass(frozen=True)
+class Line:
+    """Memory in use by one line of the user's code, and what it called."""
+
+    category: Category
+    place: str
+    share: float
+    bytes: int
+    blocks: int
+    parts: tuple[Held, ...]
+
+
+def by_line(held: Sequence[Held]) -> list[Line]:
+    """The rows of each line together, the largest first."""
+    groups: dict[tuple[str, ...], list[Held]] = defaultdict(list)
+    for row in held:
+        alone = "" if row.file else row.below  # the function of a library stands in the line's place
+        groups[row.category, row.file, str(row.line), row.function, alone].append(row)
+    lines = [
+        Line(
+            category=rows[0].category,
+            place=place(rows[0]) if len(rows) == 1 else place(replace(rows[0], below="")),
+            share=sum(row.share for row in rows),
+            bytes=sum(row.bytes for row in rows),
+            blocks=sum(row.blocks for row in rows),
+            parts=tuple(rows) if len(rows) > 1 else (),
+        )
+        for rows in groups.values()
+    ]
+    return sorted(lines, key=lambda line: -line.bytes)
 
 
 def figures(device: DeviceMemory) -> list[tuple[str, str]]:
@@ -84,11 +128,40 @@ def figures(device: DeviceMemory) -> list[tuple[str, str]]:
 
 def given_back(device: DeviceMemory) -> str:
     """Number of times that memory was given back to the driver, and by whom."""
-    return f"{_times(device.retries)} given back to go on, {_times(device.empty_cache_calls)} by empty_cache"
+    unknown = counted(device.given_back_by_unknown, "time")
+    if device.retries is None and device.empty_cache_calls is None:
+        return f"{unknown} given back, by whom is unknown" if device.given_back_by_unknown else ""
+    told = f"{_times(device.retries)} given back to go on, {_times(device.empty_cache_calls)} by empty_cache"
+    return f"{told}, {unknown} by one of the two" if device.given_back_by_unknown else told
+
+
+def nothing_found(answer: MemoryAnswer) -> str:
+    """What was looked for and is not there, and what cannot be known: the one is not the other."""
+    if not any(device.actions for device in answer.devices):
+        return "nothing, without a history: whether memory ran out or the cache was emptied is unknown"
+    if any(device.given_back_by_unknown for device in answer.devices):
+        return (
+            "no OOM in the history; whether the cache was emptied, or fragmentation cost anything, is unknown: the"
+            " history does not tell who gave segments back"
+        )
+    return "nothing: no OOM, no fragmentation that cost anything, no emptied cache"
+
+
+def place(row: Held) -> str:
+    """The line of the user's code, or what a library's function is called where no frame is the user's; "" for none."""
+    line = f"{row.file}:{row.line} in {row.function}" if row.file else ""
+    return ": ".join(filter(None, (line, row.below)))
 
 
 def _times(count: int | None) -> str:
     return "an unknown number of times" if count is None else counted(count, "time")
+
+
+def _stacked(usage: Usage, most: int) -> Iterator[tuple[Category, str, str]]:
+    """Category, colour and area up to its upper edge, the highest first: each covers what lies below the one before."""
+    edges = list(accumulate((row.bytes for row in usage.by_category), lambda low, row: tuple(map(add, low, row))))
+    for row, edge in reversed(list(zip(usage.by_category, edges, strict=True))):
+        yield row.category, COLOUR_OF.get(row.category, "plain"), _area(edge, most)
 
 
 def _area(values: Sequence[int], most: int) -> str:

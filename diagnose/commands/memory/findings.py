@@ -1,0 +1,171 @@
+"""Findings of a snapshot: memory that is free in pieces, kept by an evaluation, emptied again and again, too little."""
+
+from collections.abc import Iterator
+
+from diagnose.commands.memory.answer import DeviceMemory, KeptByEvaluation, MemoryFinding, OutOfMemory
+from diagnose.commands.memory.evaluation import KEPT_SHARE
+from diagnose.facts import spoken
+from diagnose.probes.facts.environment import ALLOCATOR, ALLOCATOR_BEFORE, ALLOCATOR_RENAMED_IN
+from diagnose.report.views.words import counted
+
+SPLIT_SHARE = 0.1  # of the reserved memory: below it, joining the pieces gains less than an allocator keeps anyway
+FEWEST_CALLS = 3  # of empty_cache: one or two are around an evaluation or the beginning, more are in a loop
+_RENAMED_IN = ".".join(map(str, ALLOCATOR_RENAMED_IN))
+_EXPANDABLE = f"{ALLOCATOR}=expandable_segments:True (before torch {_RENAMED_IN} {ALLOCATOR_BEFORE})"
+_OF_TRAINER = (
+    "Set eval_accumulation_steps, so that outputs go to the CPU every so many batches. Where only the loss is needed:"
+    " prediction_loss_only=True. Else keep less of each batch: preprocess_logits_for_metrics (the argmax in place of"
+    " the logits), batch_eval_metrics=True, or eval_do_concat_batches=False, without which each batch copies all"
+    " before it."
+)
+_OF_OWN_LOOP = (
+    "Keep of each batch what the metric needs, on the CPU: outputs.append(logits.argmax(-1).cpu()), or update the"
+    " metric batch by batch; and evaluate under torch.inference_mode(), without which outputs keep their graph too."
+)
+_WHO_EMPTIES = {
+    "": "Take torch.cuda.empty_cache() out of the loop.",
+    "torch_empty_cache_steps": "Leave torch_empty_cache_steps unset: the Trainer empties the cache by it.",
+    "eval_accumulation_steps": "Raise eval_accumulation_steps: the Trainer empties the cache each time that it moves"
+    " outputs (with batch_eval_metrics, after each batch).",
+}
+
+
+def findings_of(device: DeviceMemory, expandable: bool | None) -> Iterator[MemoryFinding]:
+    """The findings of a device, the worst first; `expandable` is whether segments already are, None if unknown.
+
+    What explains an OOM stands before it.
+    """
+    oom, kept = device.out_of_memory, device.kept_by_evaluation
+    explained = oom is not None and _explains(oom)
+    evaluation = [_keeps(device, kept)] if kept is not None and kept.share >= KEPT_SHARE else []
+    if oom is not None and explained:
+        yield _fragmentation_at(device, oom, expandable)
+    if oom is not None and oom.in_evaluation:
+        yield from evaluation
+    if oom is not None:
+        yield _ran_out(device, oom, bool(evaluation))
+    if oom is None or not oom.in_evaluation:
+        yield from evaluation
+    if not explained and device.retries and device.split_free_bytes >= SPLIT_SHARE * device.reserved_bytes:
+        yield _fragmentation(device, expandable)
+    if (device.empty_cache_calls or 0) >= FEWEST_CALLS:
+        yield _empties(device)
+    if device.retries:
+        yield MemoryFinding(
+            name="allocator-retries",
+            device=device.device,
+            says=f"The allocator gave cached segments back {device.retries:,} times to go on: memory is all but full,"
+            " and each time waits for the device.",
+            do="Make room: a smaller micro-batch, activation checkpointing, or what `diagnose fit` says frees most.",
+        )
+    if device.given_back_by_unknown >= FEWEST_CALLS:
+        yield MemoryFinding(
+            name="segments-given-back",
+            device=device.device,
+            says=f"Cached segments were given back {device.given_back_by_unknown:,} times, by empty_cache or by the"
+            " allocator to go on: the history has no stacks that say which. Each time waits for the device.",
+            do="If the loop calls torch.cuda.empty_cache(), take it out; if it does not, memory is all but full: make"
+            " room, with a smaller micro-batch or activation checkpointing.",
+        )
+
+
+def _explains(oom: OutOfMemory) -> bool:
+    """Whether fragmentation is why an OOM came: all that was free was enough, and no piece of it."""
+    if oom.reserved_free_bytes is None or oom.largest_free_block_bytes is None:
+        return False
+    is_capped = oom.device_free_bytes >= oom.requested_bytes  # by set_per_process_memory_fraction
+    free = oom.reserved_free_bytes + (0 if is_capped else oom.device_free_bytes)
+    return free >= oom.requested_bytes > oom.largest_free_block_bytes
+
+
+def _fragmentation_at(device: DeviceMemory, oom: OutOfMemory, expandable: bool | None) -> MemoryFinding:
+    requested, free = spoken(oom.requested_bytes, "bytes"), spoken(oom.reserved_free_bytes, "bytes")
+    says = (
+        f"{requested} were asked for and not found while {free} of {spoken(oom.reserved_bytes, 'bytes')} reserved were"
+        f" free, in pieces of at most {spoken(oom.largest_free_block_bytes, 'bytes')}, and"
+        f" {spoken(oom.device_free_bytes, 'bytes')} on the device: memory was there, but not in one piece."
+    )
+    return MemoryFinding(name="fragmentation", device=device.device, says=says, do=_join(expandable))
+
+
+def _fragmentation(device: DeviceMemory, expandable: bool | None) -> MemoryFinding:
+    free, reserved = spoken(device.split_free_bytes, "bytes"), spoken(device.reserved_bytes, "bytes")
+    largest = spoken(device.largest_free_block_bytes, "bytes")
+    says = (
+        f"{free} of {reserved} reserved are free in segments that are in use too, the largest piece {largest}:"
+        " free memory that requests do not fit into."
+    )
+    return MemoryFinding(name="fragmentation", device=device.device, says=says, do=_join(expandable))
+
+
+def _join(expandable: bool | None) -> str:
+    """What joins pieces, or keeps memory from falling into them."""
+    repeat = "make sizes repeat, pad batches to a few lengths"
+    if expandable:
+        return f"Segments are expandable already. M{repeat[1:]}."
+    known = "" if expandable is False else f" Where it is set already: {repeat}."
+    return (
+        f"Set {_EXPANDABLE}: free pieces are joined.{known} Where it cannot be used (tensors shared between processes),"
+        " max_split_size_mb:512 instead, which leaves larger blocks whole."
+    )
+
+
+def _empties(device: DeviceMemory) -> MemoryFinding:
+    emptied = device.emptied
+    at = f" (most often at {emptied.file}:{emptied.line} in {emptied.function})" if emptied and emptied.file else ""
+    return MemoryFinding(
+        name="empty-cache-in-the-loop",
+        device=device.device,
+        says=f"empty_cache gave memory back {device.empty_cache_calls:,} times in the history{at}: each call waits for"
+        " the device, and what was given back is asked of the driver again.",
+        do=_WHO_EMPTIES[emptied.setting if emptied else ""],
+    )
+
+
+def _keeps(device: DeviceMemory, kept: KeptByEvaluation) -> MemoryFinding:
+    at = f" at {kept.file}:{kept.line} in {kept.function}" if kept.file else ""
+    below = f" by {kept.below}" if kept.below else ""
+    return MemoryFinding(
+        name="evaluation-keeps-outputs",
+        device=device.device,
+        says=f"An evaluation, not training, holds {spoken(kept.bytes, 'bytes')} ({spoken(kept.share, 'share')} of what"
+        f" was in use) in {counted(kept.blocks, 'block')}, most of it{at}{below}: outputs of batches are kept on the"
+        " GPU, and no backward pass needs them.",
+        do=_OF_TRAINER if kept.by_trainer else _OF_OWN_LOOP,
+    )
+
+
+def _ran_out(device: DeviceMemory, oom: OutOfMemory, outputs_kept: bool) -> MemoryFinding:
+    at = f" at {oom.file}:{oom.line} in {oom.function}" if oom.file else ""
+    when = " in an evaluation" if oom.in_evaluation else ""
+    return MemoryFinding(
+        name="out-of-memory",
+        device=device.device,
+        says=f"Out of memory: {spoken(oom.requested_bytes, 'bytes')} were asked for{at}{when}, with"
+        f" {spoken(oom.allocated_bytes, 'bytes')} in use{_lay(device, oom)} and"
+        f" {spoken(oom.device_free_bytes, 'bytes')} left on the device.",
+        do=_make_room(oom, outputs_kept),
+    )
+
+
+def _lay(device: DeviceMemory, oom: OutOfMemory) -> str:
+    private = ""
+    if device.private_pool_bytes:
+        private = f", {spoken(device.private_pool_bytes, 'bytes')} in private pools of CUDA graphs"
+    if oom.reserved_free_bytes is None:
+        return private
+    return (
+        f", {spoken(oom.reserved_free_bytes, 'bytes')} reserved and free, the largest piece"
+        f" {spoken(oom.largest_free_block_bytes, 'bytes')}{private}"
+    )
+
+
+def _make_room(oom: OutOfMemory, outputs_kept: bool) -> str:
+    first = oom.alive[0] if oom.alive else None
+    most = ""
+    if first is not None:
+        where = f"{first.file}:{first.line} ({first.category})" if first.file else first.category
+        most = f" Of what was in use, {spoken(first.share, 'share')} is of {where}."
+    if oom.in_evaluation and not outputs_kept:
+        return f"Evaluate in smaller batches, under torch.inference_mode(); training is not what ran out.{most}"
+    return f"Free or avoid what is largest.{most}"

@@ -1,0 +1,432 @@
+"""Memory snapshots of others' programs: stacks with frames of C++ or none, caches that are emptied, evaluations."""
+
+import json
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import torch_allocator
+from click.testing import CliRunner
+from torch_allocator import (
+    FORWARD,
+    LOSS,
+    MIB,
+    PARAMETERS,
+    TORCH,
+    Allocator,
+    Frame,
+    emptied,
+    frame,
+    healthy,
+    out_of_memory,
+    recorded,
+    training,
+)
+
+from diagnose.cli import main
+from diagnose.commands.memory.answer import MemoryAnswer
+from diagnose.commands.memory.judging import judged
+from diagnose.commands.memory.snapshot import read
+
+STRANGER = Path(__file__).with_name("memory-python-and-cpp-frames.pickle")
+PACKAGES = "/opt/env/lib/python3.11/site-packages/"
+TRAINER, LLAMA = PACKAGES + "transformers/trainer.py", PACKAGES + "transformers/models/llama/modeling_llama.py"
+CALL = frame(TORCH + "nn/modules/module.py", 1789, "_call_impl")
+LINEAR = frame(TORCH + "nn/modules/linear.py", 134, "forward")
+TOP = [CALL, frame(LLAMA, 460, "forward"), CALL]
+LAYER = [CALL, frame(LLAMA, 400, "forward"), *TOP]
+USERS = [frame("/home/me/train.py", 31, "main"), frame("/home/me/train.py", 90, "<module>")]
+BY_TRAINER = [
+    frame(TRAINER, 3278, "prediction_step"), frame(TRAINER, 2988, "evaluation_loop"), frame(TRAINER, 2860, "evaluate"),
+    frame("/home/me/train.py", 50, "<module>"),
+]  # fmt: skip
+BY_LOOP = [frame("/home/me/train.py", 44, "evaluate"), frame("/home/me/train.py", 50, "<module>")]
+UNNAMED = [frame("/home/me/train.py", 52, "main"), frame("/home/me/train.py", 90, "<module>")]
+LOGITS = [LINEAR, CALL, frame(LLAMA, 468, "forward"), CALL]
+HIDDEN = [frame(LLAMA, 306, "forward"), CALL, frame(LLAMA, 400, "forward"), *TOP]
+
+
+def judge(tmp_path: Path, snapshot: dict[str, Any]) -> MemoryAnswer:
+    (tmp_path / "snapshot.pickle").write_bytes(pickle.dumps(snapshot, protocol=4))
+    return judged(read(tmp_path / "snapshot.pickle"))
+
+
+def names(of: MemoryAnswer) -> list[str]:
+    return [finding.name for finding in of.findings]
+
+
+def told(tmp_path: Path) -> str:
+    """The report of the snapshot that was judged last, in a terminal of 80 columns."""
+    done = CliRunner().invoke(main, ["memory", str(tmp_path / "snapshot.pickle")], env={"COLUMNS": "80"})
+    assert done.exit_code == 0
+    assert max(map(len, done.output.splitlines())) <= 80
+    return " ".join(done.output.split())
+
+
+def evaluation(loop: list[Frame], keeps: bool = True, grows: bool = False, batches: int = 12) -> Allocator:
+    """Batches of a model with four layers, of which the logits stay; or each batch's are copied behind those before."""
+    allocator = Allocator(limit=4000 * MIB)
+    for _ in range(4):
+        allocator.alloc(8 * MIB, PARAMETERS)
+    whole = 0
+    for at in range(1, batches + 1):
+        states = 0
+        for _ in range(4):
+            made = allocator.alloc(2 * MIB, [*HIDDEN, *loop])
+            allocator.free(states)
+            states = made
+        logits = allocator.alloc(6 * MIB, [*LOGITS, *loop])
+        allocator.free(states)
+        if grows:
+            joined = allocator.alloc(
+                at * 6 * MIB, [frame(PACKAGES + "transformers/trainer_pt_utils.py", 86, "cat"), *loop]
+            )
+            allocator.free(whole)
+            whole = joined
+        if grows or not keeps:
+            allocator.free(logits)
+    return allocator
+
+
+# The user's line, whatever frames of C++ stand before it.
+
+
+def test_lines_of_a_stranger_are_those_of_the_job() -> None:
+    lines = judged(read(STRANGER)).devices[0].lines_at_peak
+
+    assert {row.file for row in lines} == {"/job/main.py", "/job/model.py", ""}
+    assert {row.category for row in lines if not row.file} == {"gradients"}  # a thread of the engine runs no Python
+
+
+def test_stacks_of_c_and_of_python_alone_tell_the_same_lines(tmp_path: Path) -> None:
+    """Only what the backward pass allocates is told better: by the frames of the engine."""
+    python = judge(tmp_path, recorded(healthy().snapshot())).devices[0]
+    both = judge(tmp_path, recorded(healthy().snapshot(), stacks="all")).devices[0]
+
+    def lines(of: Any) -> list[tuple[str, int, int]]:
+        return [(row.file, row.line, row.bytes) for row in of.lines_at_peak]
+
+    assert lines(python) == lines(both)
+    assert {row.category for row in python.at_peak} - {row.category for row in both.at_peak} == {"no stack"}
+    assert {row.category for row in both.at_peak} - {row.category for row in python.at_peak} == {"gradients"}
+
+
+@pytest.mark.parametrize(
+    "generated",
+    [
+        frame("/tmp/torchinductor_me/ab/cabfgd6yr4z7bdmc7dk5ni5f6hldqw3nqjnsf3dwpnwhtcnrbwgp.py", 90, "call"),
+        frame("/cache/ab/cabfgd6yr4z7bdmc7dk5ni5f6hldqw3nqjnsf3dwpnwhtcnrbwgp.py", 90, "call"),
+        frame("<eval_with_key>.12", 4, "forward"),
+        frame("/opt/pytorch/pytorch/torch/nn/functional.py", 4, "linear"),
+        frame("/usr/include/c++/13/functional", 4, "std::function<void ()>::operator()() const"),
+        frame("/home/me/ext/kernels.cu", 40, "launch"),
+    ],
+)
+def test_what_is_no_line_of_the_user_is_passed_over(generated: Frame, tmp_path: Path) -> None:
+    allocator = Allocator(limit=100 * MIB)
+    allocator.alloc(4 * MIB, [generated, *USERS])
+
+    (row,) = judge(tmp_path, allocator.snapshot()).devices[0].lines_at_peak
+
+    assert (row.file, row.line) == ("/home/me/train.py", 31)
+
+
+def test_what_one_line_allocates_is_told_apart_by_what_it_called(tmp_path: Path) -> None:
+    eager, mlp = frame(LLAMA, 193, "eager_attention_forward"), frame(LLAMA, 164, "forward")
+    attends, feeds = frame(LLAMA, 300, "forward"), frame(LLAMA, 310, "forward")
+    silu = [frame(TORCH + "nn/functional.py", 2300, "silu"), mlp, CALL, feeds]
+    allocator = Allocator(limit=400 * MIB)
+    for size, stack in (
+        (9, [eager, frame(LLAMA, 250, "forward"), CALL, attends, *LAYER]),
+        (7, [LINEAR, CALL, mlp, CALL, feeds, *LAYER]),
+        (5, [*silu, *LAYER]),
+        (3, [LINEAR, CALL, *TOP]),
+    ):
+        allocator.alloc(size * MIB, [*stack, *USERS])
+
+    rows = judge(tmp_path, allocator.snapshot()).devices[0].lines_at_peak
+
+    assert {(row.file, row.line) for row in rows} == {("/home/me/train.py", 31)}
+    assert [row.below for row in rows] == [
+        "eager_attention_forward (modeling_llama.py:193), attention scores",
+        "forward (modeling_llama.py:164), linear, MLP",
+        "forward (modeling_llama.py:164), silu, MLP",
+        "forward (modeling_llama.py:460), linear, logits",
+    ]
+    assert "24.0 MiB in 4 blocks: activations at /home/me/train.py:31 in main" in told(tmp_path)
+
+
+# A cache that is emptied again and again, with stacks or without.
+
+
+@pytest.mark.parametrize("expandable", [False, True])
+@pytest.mark.parametrize("context", ["all", "alloc", "state", None])
+def test_an_emptied_cache_is_found_whatever_was_recorded(context: str | None, expandable: bool, tmp_path: Path) -> None:
+    allocator = Allocator(limit=4000 * MIB, expandable=expandable)
+    training(allocator, steps=5, empties=True)
+
+    of = judge(tmp_path, recorded(allocator.snapshot(), context))
+
+    assert names(of) == ["empty-cache-in-the-loop"]
+    assert (of.devices[0].empty_cache_calls, of.devices[0].given_back_by_unknown) == (5, 0)
+    assert ("train.py:37" in of.findings[0].says) == (context == "all")
+    assert not any("who gave" in line for line in of.unknown)
+
+
+def test_a_cache_that_the_trainer_empties_is_set_by_its_argument(tmp_path: Path) -> None:
+    for line, name, setting in (
+        (2087, "training_step", "torch_empty_cache_steps"),
+        (3045, "evaluation_loop", "eval_accumulation_steps"),
+    ):
+        allocator = emptied()
+        for entry in allocator.trace:
+            if entry["frames"] == torch_allocator.EMPTIED:
+                entry["frames"] = [torch_allocator.EMPTIED[0], frame(TRAINER, line, name), *USERS]
+
+        assert setting in judge(tmp_path, allocator.snapshot()).findings[0].do
+
+
+def full(context: str | None) -> dict[str, Any]:
+    """Memory that is all but full: what is cached goes back so that the next request finds room."""
+    allocator = Allocator(limit=100 * MIB)
+    for at in range(4):
+        allocator.free(allocator.alloc((60 + 8 * at) * MIB, FORWARD))
+    return recorded(allocator.snapshot(), context)
+
+
+def test_what_the_allocator_gave_back_itself_is_no_call_of_the_job(tmp_path: Path) -> None:
+    of = judge(tmp_path, full("all"))
+
+    assert names(of) == ["allocator-retries"]
+    assert (of.devices[0].retries, of.devices[0].empty_cache_calls) == (3, 0)
+
+
+def test_what_fits_both_is_unknown_and_never_printed_as_no(tmp_path: Path) -> None:
+    of = judge(tmp_path, full(None))
+    text = told(tmp_path)
+
+    assert (of.devices[0].retries, of.devices[0].empty_cache_calls, of.devices[0].given_back_by_unknown) == (
+        None,
+        None,
+        3,
+    )
+    assert any(line.startswith("who gave segments back 3 times") for line in of.unknown)
+    assert names(of) == ["segments-given-back"]
+    assert "3 times given back, by whom is unknown" in text
+    assert "no emptied cache" not in text
+    assert "0 times" not in text
+
+
+def test_without_a_history_nothing_is_denied(tmp_path: Path) -> None:
+    judge(tmp_path, {**healthy().snapshot(), "device_traces": [[]]})
+
+    assert "whether memory ran out or the cache was emptied is unknown" in told(tmp_path)
+
+
+def test_frees_without_stacks_are_no_history_without_stacks(tmp_path: Path) -> None:
+    allocator = healthy()
+    allocator.empty_cache()
+    for entry in allocator.trace:
+        if entry["action"] != "alloc":
+            del entry["frames"]
+
+    of = judge(tmp_path, allocator.snapshot())
+
+    assert not any("no stacks" in line or "who gave" in line for line in of.unknown)
+    assert (of.devices[0].retries, of.devices[0].empty_cache_calls) == (0, 1)
+
+
+@pytest.mark.parametrize(("context", "known"), [("all", 120), ("alloc", 120), ("state", 96), (None, 0)])
+def test_a_history_without_stacks_has_those_of_blocks_in_use(context: str | None, known: int, tmp_path: Path) -> None:
+    """At the end 96 MiB of parameters and of the optimizer are in use; the peak has more, with 32 MiB of gradients."""
+    of = judge(tmp_path, recorded(healthy().snapshot(), context))
+    lines = of.devices[0].lines_at_peak
+
+    assert sum(row.bytes for row in lines if row.file) == known * MIB
+    assert any("(context=" in line for line in of.unknown) == (context in ("state", None))
+
+
+# Fragmentation, where it explains the failure.
+
+
+@pytest.mark.parametrize("context", ["all", "alloc", "state", None])
+def test_fragmentation_that_explains_an_oom_comes_first(context: str | None, tmp_path: Path) -> None:
+    of = judge(tmp_path, recorded(out_of_memory().snapshot(), context))
+
+    assert names(of)[:2] == ["fragmentation", "out-of-memory"]
+    assert (
+        "60.0 MiB were asked for and not found while 112.0 MiB of 280.0 MiB reserved were free" in of.findings[0].says
+    )
+    assert "expandable_segments:True" in of.findings[0].do
+    assert "max_split_size_mb" in of.findings[0].do
+
+
+def test_free_memory_of_cuda_graphs_is_not_free_for_others(tmp_path: Path) -> None:
+    """A graph's pool of 100 MiB is free, but no request can have it: memory is full, not in pieces."""
+    allocator = Allocator(limit=200 * MIB)
+    allocator.pool = (0, 1)
+    captured = allocator.alloc(100 * MIB, FORWARD)
+    allocator.pool = (0, 0)
+    allocator.free(captured)
+    for _ in range(4):
+        allocator.alloc(20 * MIB, FORWARD)
+    allocator.alloc(60 * MIB, LOSS)
+
+    of = judge(tmp_path, allocator.snapshot())
+
+    assert names(of) == ["out-of-memory"]
+    assert (of.devices[0].private_pool_bytes, of.devices[0].private_pool_free_bytes) == (100 * MIB, 100 * MIB)
+    assert "100.0 MiB in private pools of CUDA graphs" in of.findings[0].says
+    assert "in private pools, of CUDA graphs: 100.0 MiB reserved" in told(tmp_path)
+
+
+# Evaluation that keeps its outputs.
+
+
+@pytest.mark.parametrize("grows", [False, True])
+def test_outputs_that_the_trainer_keeps_have_its_own_remedies(grows: bool, tmp_path: Path) -> None:
+    of = judge(tmp_path, evaluation(BY_TRAINER, grows=grows).snapshot())
+
+    assert names(of) == ["evaluation-keeps-outputs"]
+    for remedy in (
+        "eval_accumulation_steps", "prediction_loss_only", "preprocess_logits_for_metrics", "batch_eval_metrics",
+        "eval_do_concat_batches",
+    ):  # fmt: skip
+        assert remedy in of.findings[0].do
+    assert {row.category for row in of.devices[0].at_peak} == {"parameters", "evaluation"}
+
+
+@pytest.mark.parametrize("loop", [BY_LOOP, UNNAMED])
+def test_outputs_that_a_loop_of_ones_own_keeps_are_found_by_name_or_by_what_stays(
+    loop: list[Frame], tmp_path: Path
+) -> None:
+    of = judge(tmp_path, recorded(evaluation(loop).snapshot(), stacks="all"))
+    kept = of.devices[0].kept_by_evaluation
+
+    assert names(of) == ["evaluation-keeps-outputs"]
+    assert kept is not None
+    assert (kept.bytes, kept.blocks, kept.line) == (72 * MIB, 12, loop[0]["line"])
+    assert "train.py" in told(tmp_path)
+    assert "inference_mode" in of.findings[0].do
+
+
+@pytest.mark.parametrize("loop", [BY_TRAINER, BY_LOOP, UNNAMED])
+def test_an_evaluation_that_keeps_nothing_has_no_finding(loop: list[Frame], tmp_path: Path) -> None:
+    assert judge(tmp_path, evaluation(loop, keeps=False).snapshot()).findings == ()
+
+
+def test_an_oom_of_kept_outputs_names_them_first(tmp_path: Path) -> None:
+    allocator = evaluation(BY_TRAINER)
+    allocator.limit = allocator.reserved() + 30 * MIB
+    allocator.alloc(90 * MIB, [*LOGITS, *BY_TRAINER])
+
+    of = judge(tmp_path, allocator.snapshot())
+
+    assert names(of) == ["evaluation-keeps-outputs", "out-of-memory"]
+    assert "in an evaluation" in of.findings[1].says
+
+
+def layers(checkpointed: bool) -> Allocator:
+    """A forward pass of twelve layers with gradients: the same stack for each of them."""
+    allocator = Allocator(limit=4000 * MIB)
+    wraps = [frame(TORCH + "utils/checkpoint.py", 490, "checkpoint")] if checkpointed else []
+    for _ in range(12):
+        for line in (301, 302, 303):
+            made = allocator.alloc(4 * MIB, [frame(LLAMA, line, "forward"), CALL, *wraps, *LAYER, *USERS])
+            if line == 301 or (checkpointed and line == 302):
+                allocator.free(made)
+    return allocator
+
+
+def generating() -> Allocator:
+    """A cache of keys for each layer grows while text is generated in an evaluation."""
+    allocator = Allocator(limit=4000 * MIB)
+    cache = [frame(PACKAGES + "transformers/cache_utils.py", 136, "update"), *LAYER]
+    for _ in range(12):
+        allocator.alloc(
+            8 * MIB, [*cache, frame(PACKAGES + "transformers/generation/utils.py", 2, "generate"), *BY_LOOP]
+        )
+    return allocator
+
+
+@pytest.mark.parametrize("make", [healthy, lambda: layers(False), lambda: layers(True), generating])
+def test_what_training_and_generation_hold_is_no_output_that_is_kept(
+    make: Callable[[], Allocator], tmp_path: Path
+) -> None:
+    assert judge(tmp_path, make().snapshot()).findings == ()
+
+
+@pytest.mark.parametrize(
+    ("functions", "category"),
+    [
+        (["validation_step", "run"], "evaluation"),
+        (["run_evaluation", "train"], "evaluation"),
+        (["evaluate", "_maybe_log_save_evaluate", "_inner_training_loop", "train"], "evaluation"),
+        (["test", "main"], "evaluation"),
+        (["predict", "<module>"], "evaluation"),
+        (["evaluate_actions", "train", "learn"], "activations"),
+        (["predict", "training_step"], "activations"),
+        (["train_and_evaluate", "main"], "activations"),
+        (["evaluator", "test_loader_of", "main"], "activations"),
+    ],
+)
+def test_an_evaluation_is_told_from_training_by_its_functions(
+    functions: list[str], category: str, tmp_path: Path
+) -> None:
+    allocator = Allocator(limit=100 * MIB)
+    allocator.alloc(4 * MIB, [*LOGITS, *(frame("/home/me/train.py", 9, name) for name in functions)])
+
+    assert judge(tmp_path, allocator.snapshot()).devices[0].at_peak[0].category == category
+
+
+# Categories over time, for the page.
+
+
+@pytest.mark.parametrize("stacks", ["python", "all"])
+@pytest.mark.parametrize("first", [0, 40])
+def test_categories_over_time_add_up_to_what_was_in_use(first: int, stacks: str, tmp_path: Path) -> None:
+    """Also in a history that begins in the middle."""
+    allocator = Allocator(limit=4000 * MIB)
+    training(allocator, steps=40)
+    allocator.trace = allocator.trace[first:]
+
+    (device,) = judge(tmp_path, recorded(allocator.snapshot(), stacks=stacks)).devices
+    curve = device.usage
+
+    assert curve is not None
+    assert tuple(map(sum, zip(*(row.bytes for row in curve.by_category), strict=True))) == curve.allocated_bytes
+    assert len(curve.allocated_bytes) <= 240
+    at = curve.allocated_bytes.index(device.peak_bytes or 0)
+    assert {row.category: row.bytes[at] for row in curve.by_category if row.bytes[at]} == {
+        row.category: row.bytes for row in device.at_peak
+    }
+    assert {"parameters", "activations", "optimizer"} <= {row.category for row in curve.by_category}
+
+
+# Old formats.
+
+
+def test_a_snapshot_from_before_frames_and_addresses_is_still_read(tmp_path: Path) -> None:
+    asked = {"addr": 4096, "real_size": 6 * MIB, "frames": [frame("/home/me/a.py", 3, "f")]}
+    block = {"size": 6 * MIB, "state": "active_allocated", "history": [asked]}
+    old = {
+        "segments": [{"total_size": 20 * MIB, "stream": 0, "blocks": [block, {"size": 14 * MIB, "state": "inactive"}]}]
+    }
+    oom = {"action": "oom", "device_free": MIB, "size": 15 * MIB, "stream": 0}
+
+    of = judge(tmp_path, {**old, "device_traces": [[oom]]})
+
+    assert names(of) == ["out-of-memory"]
+    assert any("how the free memory lay" in line for line in of.unknown)
+
+
+@pytest.mark.parametrize("make", [lambda: full(None), lambda: evaluation(BY_TRAINER).snapshot(), lambda: full("all")])
+def test_the_answer_as_json_follows_its_schema(make: Callable[[], dict[str, Any]], tmp_path: Path) -> None:
+    (tmp_path / "snapshot.pickle").write_bytes(pickle.dumps(make()))
+
+    done = CliRunner().invoke(main, ["memory", str(tmp_path / "snapshot.pickle"), "--json"])
+
+    jsonschema.validate(json.loads(done.output), MemoryAnswer.schema())

@@ -12,7 +12,7 @@ import msgspec
 from diagnose.diagnosis import NotAdvised, Patch, Severity
 from diagnose.diagnosis.terms import RestsOn
 from diagnose.errors.defects import netted
-from diagnose.facts import A_DEFECT, Capture, Facts, Scalar, Unknown, spoken
+from diagnose.facts import A_DEFECT, Capture, Facts, Scalar, Unknown, in_a_sentence
 from diagnose.patch.job_framework import framework_of
 from diagnose.rule.assumptions import ASSUMED, assumed
 from diagnose.rule.condition import Condition
@@ -302,4 +302,4 @@ def _spoken(facts: Facts, name: str, with_denominator: bool) -> str:
     fact = facts.get(name)
     value = None if fact is None or isinstance(fact.value, Unknown) else fact.value
     denominator = f" of {fact.of}" if fact is not None and with_denominator else ""
-    return spoken(value, fact.unit if fact else "") + denominator
+    return in_a_sentence(value, fact.unit if fact else "") + denominator

@@ -131,7 +131,7 @@ def _finding(rule: Rule, judgement: Judgement, facts: Facts, predictor: Predicto
             filter(None, (rule.sentence(rule.says, facts), _cures(cured, facts), sentence_of(judgement.assumes)))
         ),
         action=(patch and in_short(patch)) or rule.action_for(facts),
-        do=" ".join(filter(None, (rule.advised(facts), batch_advice(rule, facts)))),
+        do=" ".join(filter(None, (rule.advised(facts), _without_effect(rule, facts), batch_advice(rule, facts)))),
         evidence=evidence,
         predicted_speedup=gain,
         patch=patch,
@@ -141,6 +141,11 @@ def _finding(rule: Rule, judgement: Judgement, facts: Facts, predictor: Predicto
         numerics=rule.numerics,
         rests_on=rule.evidence,
     )
+
+
+def _without_effect(rule: Rule, facts: Facts) -> str:
+    patch = rule.patch_for(facts)
+    return "" if patch is None else framework_of(facts).without_effect(patch)
 
 
 def _evidence(names: Iterable[str], facts: Facts) -> tuple[Evidence, ...]:

@@ -110,6 +110,8 @@ class Rule(msgspec.Struct, frozen=True):
 
     `instead` is the alternative if a job refuses the change, and `refusing` the job's objections (`bound`).
 
+    `set_already` are settings that its advice names and the job has, each with the literal of its value.
+
     `memory` is how the change shards the training state, if no setting says so: the fields of a job's sharding.
 
     If one of `needs` is known not to be met, the rule is quiet whatever its conditions, and has no advice.
@@ -141,6 +143,7 @@ class Rule(msgspec.Struct, frozen=True):
     path: Path
     instead: Instead | None = None
     refusing: Refusing = Refusing()
+    set_already: frozenset[tuple[str, str]] = frozenset()
 
     @property
     def facts(self) -> frozenset[str]:
@@ -259,7 +262,10 @@ class Rule(msgspec.Struct, frozen=True):
         job_framework = framework_of(facts)
 
         def told(setting: str, value: str | None) -> str:
-            return job_framework.said(setting) if value is None else job_framework.typed(setting, literal_eval(value))
+            if value is None:
+                return job_framework.said(setting)
+            already = " (set already)" if (setting, value) in self.set_already else ""
+            return job_framework.typed(setting, literal_eval(value)) + already
 
         return filled(template, partial(_spoken, facts), told)
 

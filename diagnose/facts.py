@@ -176,6 +176,17 @@ def spoken(value: Scalar | None, unit: str) -> str:
     return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.1f}"
 
 
+NEAR_NOTHING = 0.0005
+"""Below this share digits say no more than that there is something: 0.0 % is a number that nobody measures."""
+
+
+def in_a_sentence(value: Scalar | None, unit: str) -> str:
+    """The value within a sentence of a rule: no share is "none", and one too small for a digit "less than 0.1 %"."""
+    if unit != "share" or not isinstance(value, int | float) or isinstance(value, bool) or value >= NEAR_NOTHING:
+        return spoken(value, unit)
+    return "less than 0.1 %" if value > 0 else "none"
+
+
 _LONG = (("days", 86_400e9), ("h", 3_600e9), ("min", 60e9))
 
 

@@ -42,6 +42,7 @@ LOG_PROBABILITIES_RANGE = "diagnose.log_probabilities"
 OWN_STEPS = "diagnoseSteps"  # the key of a trace under which the first step of the probe stands, and how many
 JOBS_PROFILER = "the job started a profiler of its own"  # why a window ended, as its record has it
 MANY_BATCHES = "many batches came without a step"  # likewise
+SCRIPT = "script"  # who makes an optimizer or a loader that no framework makes, as the record has it
 BY_TRAINER = "trainer"  # the source of a capture's steps, as its record has it; the next two likewise
 BY_OPTIMIZER = "optimizer"
 BY_BACKWARD = "backward"

@@ -145,6 +145,8 @@ class PlanStep(msgspec.Struct, frozen=True, kw_only=True):
 class Recommendation(msgspec.Struct, frozen=True, kw_only=True):
     """The next thing to do, and why it comes first.
 
+    `of_another_class` is the sentence on why the change is not of the class that bounds the step, "" if it is.
+
     `kind` is "change", "capture" (the capture is at fault, and `do` is the remedy), "nothing", or "unknown" if that was
     not judged. `rule` names the finding, whose `says`, `where`, `action`, `do`, `patch`, `predicted_speedup` and
     `likely_speedup` are repeated here; without one `rule` is empty and `says` is the whole answer. `worth_doing` are
@@ -154,6 +156,7 @@ class Recommendation(msgspec.Struct, frozen=True, kw_only=True):
     kind: Literal["change", "capture", "nothing", "unknown"]
     says: str
     because: str = ""
+    of_another_class: str = ""
     rule: str = ""
     severity: Severity | None = None
     action: str = ""

@@ -13,6 +13,7 @@ from diagnose.judge.case import Judged
 from diagnose.judge.sections import Sections
 from diagnose.patch.job_framework import framework_of, in_short
 from diagnose.patch.patches import spelled
+from diagnose.patch.refusals import ALREADY
 from diagnose.predict.earned import evidence_of
 from diagnose.predict.plan import (
     EFFORTS,
@@ -132,7 +133,7 @@ def _finding(rule: Rule, judgement: Judgement, facts: Facts, predictor: Predicto
             filter(None, (rule.sentence(rule.says, facts), _cures(cured, facts), sentence_of(judgement.assumes)))
         ),
         action=(patch and in_short(patch)) or rule.action_for(facts),
-        do=" ".join(filter(None, (rule.advised(facts), batch_advice(rule, facts)))),
+        do=" ".join(filter(None, (rule.advised(facts), _without_effect(rule, facts), batch_advice(rule, facts)))),
         evidence=evidence,
         predicted_speedup=gain,
         likely_speedup=predictor.likely(rule, gain),
@@ -143,6 +144,24 @@ def _finding(rule: Rule, judgement: Judgement, facts: Facts, predictor: Predicto
         numerics=rule.numerics,
         rests_on=rule.evidence,
     )
+
+
+def _without_effect(rule: Rule, facts: Facts) -> str:
+    """A sentence on settings that are no cure here: they are in effect already, or do not reach what runs."""
+    if rule.refusing.because == ALREADY:
+        names = [framework_of(facts).named(name) for name in rule.refusing.what.split(", ")]
+        return f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} set already, and the fault is left."
+    patch = rule.patch_for(facts)
+    return "" if patch is None else framework_of(facts).without_effect(patch)
+
+
+def in_effect_already(rule: Rule, facts: Facts, judged: Judged) -> str:
+    """The reason against a change that is in effect: how much of the fault is left, and the rule for its next cause."""
+    others = [other for other, judgement in judged if judgement.fired and other.id != rule.id]
+    shares = {name for name in rule.facts if name in facts and facts[name].unit == "share"}
+    same = [other for other in others if shares & other.facts] or [o for o in others if o.class_ == rule.class_]
+    see = f"see {same[0].id}" if same else "it has another cause"
+    return f"{ALREADY}, and the fault is left ({_part(rule, facts)}): {see}"
 
 
 def _cures(cured: tuple[Rule, ...], facts: Facts) -> str:

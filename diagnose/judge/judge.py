@@ -34,7 +34,7 @@ from diagnose.judge.applied import applied_of
 from diagnose.judge.breakdown import breakdown_of, divided_by_step, grounds_of, rank_report, steps_of
 from diagnose.judge.case import Case, Judged
 from diagnose.judge.cost import cost_of
-from diagnose.judge.findings import findings_of, plan_steps, weights_of
+from diagnose.judge.findings import findings_of, in_effect_already, plan_steps, weights_of
 from diagnose.judge.kernel_table import kernel_rows, roofs_of, versions_of
 from diagnose.judge.mfu import matrix_time_of, mfu_of, operators_of_job, roofline_of_job
 from diagnose.judge.next_change import recommended
@@ -49,6 +49,7 @@ from diagnose.judge.waterfall import MatrixTime, waterfall_of
 from diagnose.metrics import Measured
 from diagnose.metrics.model.tokens import tokens_of
 from diagnose.patch.job_framework import framework_of
+from diagnose.patch.refusals import ALREADY
 from diagnose.predict.crowded import TOO_BUSY, is_too_busy
 from diagnose.predict.whatif import Predictor
 from diagnose.ranks import RankDigest, missing_ranks
@@ -173,7 +174,11 @@ def not_advised(judged: Judged, facts: Facts) -> tuple[NotAdvised, ...]:
     patches = [rule.patch_for(facts) for rule, judgement in judged if judgement.fired]
     proposed = {key for patch in patches if patch for key in patch.set}
     found = [(rule, rule.not_advised(facts, judgement)) for rule, judgement in judged]
-    refused = [n for rule, n in found if n is not None and n.because == rule.refusing.because]
+    refused = [
+        replace(n, because=in_effect_already(rule, facts, judged)) if n.because == ALREADY else n
+        for rule, n in found
+        if n is not None and n.because == rule.refusing.because
+    ]
     others = [n for rule, n in found if n is not None and n.because != rule.refusing.because and n.what not in proposed]
     job_framework = framework_of(facts)
     return tuple(

@@ -1,5 +1,7 @@
 """Choose what to do next (one change, a better capture, or nothing), and why it comes first."""
 
+from collections.abc import Sequence
+
 from diagnose.diagnosis import Diagnosis, Finding, Recommendation
 from diagnose.facts import spoken
 from diagnose.predict.plan import ALIKE, WORTH_PLANNING, pays, promised
@@ -16,6 +18,17 @@ _ABOVE_NOISE = "the gains of the plan are below the noise of the steps, and the 
 _UNPLANNED = "nothing is planned, and this comes first among the findings"
 _DOUBTED = "the capture is in doubt, and the other findings are for information and promise nothing"
 _OF_CAPTURE = "only the capture can be improved"
+_LATE_RANK = "the ranks wait for each other, whatever bounds the step of each"
+_MOST_NAMED = 3
+_ABOUT = {
+    "data": "loading",
+    "host": "the host's work",
+    "memory": "memory traffic",
+    "compute": "computing",
+    "communication": "communication",
+    "capacity": "the use of the GPU's memory",
+    "imbalance": "the balance of the ranks",
+}
 
 
 def recommended(diagnosis: Diagnosis) -> Recommendation:
@@ -28,6 +41,7 @@ def recommended(diagnosis: Diagnosis) -> Recommendation:
         kind="capture" if finding.class_ == "validity" else "change",
         says=finding.says,
         because=because,
+        of_another_class=of_another_class(finding, because, diagnosis),
         rule=finding.rule,
         severity=finding.severity,
         action=finding.action,
@@ -102,6 +116,51 @@ def _why_first(opener: Finding, diagnosis: Diagnosis) -> str:
     if all(promised(f.predicted_speedup) < surest + ALIKE for f in more):
         return _GENTLER
     return _OPTION if all(f.severity == "info" for f in more) else _LEADS
+
+
+# The sentence that joins the class of the step with a change that belongs to another one.
+
+
+def of_another_class(chosen: Finding, because: str, diagnosis: Diagnosis) -> str:
+    """The reason why the change is not of what bounds the step; "" if it is, or if nothing is known to bound it.
+
+    Args:
+        chosen: the finding to act on.
+        because: why it comes first.
+        diagnosis: with its verdict and findings.
+    """
+    bound_by = diagnosis.verdict.class_.removesuffix("-bound")
+    if bound_by in (chosen.class_, "undecided") or chosen.class_ == "validity":
+        return ""
+    own = [finding for finding in diagnosis.findings if finding.class_ == bound_by]
+    about = _ABOUT.get(chosen.class_, chosen.class_)
+    return f"The step is {bound_by}-bound, and this change is about {about}: {_why(chosen, because, bound_by, own)}."
+
+
+def _why(chosen: Finding, because: str, bound_by: str, own: Sequence[Finding]) -> str:
+    if chosen.class_ == "imbalance":
+        return _LATE_RANK
+    if not own:
+        return f"no rule finds a fault in {_ABOUT[bound_by]}"
+    known = [finding for finding in own if finding.predicted_speedup is not None]
+    surest = max(known, key=lambda finding: promised(finding.predicted_speedup), default=None)
+    if chosen.predicted_speedup is None:
+        return because
+    if surest is None:
+        named = ", ".join(finding.rule for finding in own[:_MOST_NAMED])
+        return f"it gains {_sure(chosen)}, and what the cure of {named} gains is not known"
+    if promised(surest.predicted_speedup) > promised(chosen.predicted_speedup) + SAME_PREDICTION:
+        return f"{because} ({surest.rule}: {_sure(surest)})"
+    return f"it gains {_sure(chosen)}; in {_ABOUT[bound_by]} the surest gain is that of {surest.rule}, {_sure(surest)}"
+
+
+def _sure(finding: Finding) -> str:
+    """The promise: nothing for sure if the worst case is no gain."""
+    gain = promised(finding.predicted_speedup)
+    return f"{gain:.2f}x at least" if gain >= 1 + SAME_PREDICTION else "nothing for sure"
+
+
+# Answers without a change.
 
 
 def _more_steps(diagnosis: Diagnosis) -> Recommendation | None:

@@ -43,7 +43,7 @@ class Way(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
     target: str = ""
     key: str = ""
-    value: str | None = None
+    value: bool | int | str | None = None
     code: str | dict[str, str] = ""
     said: str = ""
     plain: tuple[str, ...] = ()
@@ -59,10 +59,14 @@ class Need(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """The ways to make a setting, by the key of a framework (or `transformers_model`), and what it needs."""
+    """The ways to make a setting, by the key of a framework (or `transformers_model`), and what it needs.
+
+    `made_by` is the fact that names the framework which makes what takes the setting; "" if what runs the loop does.
+    """
 
     ways: Mapping[str, Way]
     needs: tuple[Need, ...] = ()
+    made_by: str = ""
 
 
 @lru_cache(maxsize=1)
@@ -73,11 +77,11 @@ def settings() -> Mapping[str, Setting]:
 
 
 def _setting(name: str, table: dict[str, Any]) -> Setting:
-    needs = msgspec.convert(table.pop("needs", []), tuple[Need, ...])
+    needs, made_by = msgspec.convert(table.pop("needs", []), tuple[Need, ...]), table.pop("made_by", "")
     strange = table.keys() - {_OF_MODELS, *(each.key for each in FRAMEWORKS)}
     if strange or BARE_LOOP.key not in table:
         raise LookupError(f"{name}: no framework has the key {min(strange)!r}" if strange else f"{name}: not for torch")
-    return Setting(msgspec.convert(table, dict[str, Way]), needs)
+    return Setting(msgspec.convert(table, dict[str, Way]), needs, made_by)
 
 
 class JobFramework(msgspec.Struct, frozen=True):
@@ -138,6 +142,20 @@ class JobFramework(msgspec.Struct, frozen=True):
             return name
         return way.said or f"{way.key} {targets()[self._target(way)].place}"
 
+    def without_effect(self, patch: Patch) -> str:
+        """A sentence on settings of a trainer that do not reach what another one makes; "" if all of them do."""
+        beside = {
+            name: (setting.made_by.removesuffix("_made_by"), self._maker(setting))
+            for name in patch.set
+            if (setting := settings().get(name)) is not None and self._maker(setting) is not self.framework
+        }
+        if not beside or not self.framework.has_own_words:
+            return ""
+        what, maker = next(iter(beside.values()))
+        by = "the script" if maker is BARE_LOOP else f"the config of {maker.name}"
+        has = "has" if len(beside) == 1 else "have"
+        return f"{' and '.join(beside)} of the {self.framework.name} {has} no effect here: {by} makes the {what}."
+
     def said(self, name: str) -> str:
         """The same in a sentence, with what has to be installed first."""
         steps = self._missing(name, True, self._way(name))
@@ -155,14 +173,22 @@ class JobFramework(msgspec.Struct, frozen=True):
 
     def _way(self, name: str) -> Way | None:
         """The framework's way to make the setting; None if the rules' own name is the one to type."""
-        setting, framework = settings().get(name), self.framework
-        if setting is None or framework.has_own_words:
-            return None if setting is None else setting.ways.get(framework.key)
+        setting = settings().get(name)
+        if setting is None:
+            return None
+        framework = self._maker(setting)
+        if framework.has_own_words:
+            return setting.ways.get(framework.key)
         of_transformers = self._known("model_type") is not None
         if of_transformers and name in ("attn_implementation", "dtype"):
             return None
         own = setting.ways.get(framework.key) if framework is not BARE_LOOP else None
         return own or (setting.ways.get(_OF_MODELS) if of_transformers else None) or setting.ways[BARE_LOOP.key]
+
+    def _maker(self, setting: Setting) -> Framework:
+        """The framework that makes what takes the setting; a trainer's own words hold for nothing else."""
+        made_by = self._known(setting.made_by) if setting.made_by and self.loop else None
+        return named(str(made_by)) if made_by else self.framework
 
     def _target(self, way: Way) -> str:
         return self.framework.wrapper if way.target == "ddp" else way.target

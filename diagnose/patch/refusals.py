@@ -38,8 +38,11 @@ class Standing(msgspec.Struct, frozen=True):
         refusal = self._first(patch, JOB)
         if refusal is not None:
             return refusal.because
-        in_effect = bool(patch.set) and all(self._has(patch.target, key, value) for key, value in patch.set.items())
-        return ALREADY if in_effect else ""
+        return ALREADY if patch.set and self.in_effect(patch) == patch.set.keys() else ""
+
+    def in_effect(self, patch: Patch) -> frozenset[str]:
+        """The settings of the change that are in effect as they would be set."""
+        return frozenset(key for key, value in patch.set.items() if self._has(patch.target, key, value))
 
     def against_run(self, patch: Patch) -> str:
         """The reason why no run can make the change, though it can be typed; "" if none is known."""
@@ -48,9 +51,12 @@ class Standing(msgspec.Struct, frozen=True):
 
     def against_setting(self, name: str, value: Any = None) -> str:
         """The reason why a setting named in a sentence must not be made here; a value of None stands for any."""
-        target = "model_kwargs" if name in ("attn_implementation", "dtype") else "training_arguments"
-        refusal = self._first(Patch(target=target, set={name: value}), JOB)
+        refusal = self._first(_setting(name, value), JOB)
         return "" if refusal is None else refusal.because
+
+    def has_setting(self, name: str, value: Any) -> bool:
+        """Whether a setting named in a sentence is in effect with the value."""
+        return bool(self.in_effect(_setting(name, value)))
 
     def _first(self, patch: Patch, binds: str) -> Refused | None:
         """The first refusal of one of the settings, by which none of the change is made."""
@@ -69,13 +75,23 @@ class Standing(msgspec.Struct, frozen=True):
             return holds(variable_text(value), self.record.text(f"environment.{self._variable(name)}"))
         if target == "model_kwargs":
             return name == "attn_implementation" and self.record.text("model.attn_implementation") == value
+        runs = [self._runs(form) for form in _forms(Patch(target=target, set={name: value}), name, value)]
+        known = [each for each in runs if each is not None]
+        if known:
+            return any(known)
         if target == "training_arguments" and (now := self._argument(name, value)) is not None:
             return now
-        places = [(t, k, v) for t, k, v in _forms(Patch(target=target, set={name: value}), name, value) if t != target]
-        read = {"dataloader": "dataloader", "ddp": "ddp"}
-        if target in read:
-            return _same(self.record.get(f"{target}.{name}"), value)
-        return any(t in read and _same(self.record.get(f"{t}.{k}"), v) for t, k, v in places) or self._torch(name)
+        return self._torch(name)
+
+    def _runs(self, form: _Form) -> bool | None:
+        """Whether what runs has the value, whatever its trainer was asked for; None if the record does not show it."""
+        target, key, value = form
+        if target not in ("dataloader", "ddp", "optimizer"):
+            return None
+        if target == "optimizer" and self.record.text("optimizer.class") is None:
+            return None
+        now = self.record.get(f"{target}.{key}")
+        return None if now is None and target != "optimizer" else _same(now, value)
 
     def _argument(self, name: str, value: Any) -> bool | None:
         """Whether the trainer's argument has the value; None if the record has no such argument."""
@@ -92,6 +108,12 @@ class Standing(msgspec.Struct, frozen=True):
     def _torch(self, name: str) -> bool:
         key, value = _TORCH.get(name, ("", None))
         return bool(key) and _same(self.record.get(f"torch_settings.{key}"), value)
+
+
+def _setting(name: str, value: Any) -> Patch:
+    """A setting as rules name it in sentences."""
+    target = "model_kwargs" if name in ("attn_implementation", "dtype") else "training_arguments"
+    return Patch(target=target, set={name: value})
 
 
 def _forms(patch: Patch, name: str, value: Any) -> Iterator[_Form]:

@@ -22,8 +22,21 @@ def bound(rule: Rule, facts: Facts, standing: Standing) -> Rule:
         because = standing.against_setting(name, None if value is None else literal_eval(value))
         if because and (rule.instead is not None or patch is None):
             return _refusing(rule, name, because)
+    rule = _without_what_is_set(rule, facts, standing)
     by_run = standing.against_run(patch) if patch is not None else ""
     return replace(rule, refusing=Refusing(by_run=by_run)) if by_run else rule
+
+
+def _without_what_is_set(rule: Rule, facts: Facts, standing: Standing) -> Rule:
+    """The rule without the settings of its patch that are in effect; its advice says so of those that it names."""
+    patch = rule.patch_for(facts)
+    in_effect = standing.in_effect(patch) if patch is not None else frozenset()
+    named = ((name, value) for name, value in rule.settings_advised(facts) if value is not None)
+    already = frozenset((name, value) for name, value in named if standing.has_setting(name, literal_eval(value)))
+    left = rule.patch and replace(
+        rule.patch, values={key: value for key, value in rule.patch.values.items() if key not in in_effect}
+    )
+    return replace(rule, patch=left, set_already=already) if in_effect or already else rule
 
 
 def _refusing(rule: Rule, what: str, because: str) -> Rule:

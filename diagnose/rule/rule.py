@@ -12,7 +12,7 @@ import msgspec
 from diagnose.diagnosis import NotAdvised, Patch, Severity
 from diagnose.diagnosis.terms import RestsOn
 from diagnose.errors.defects import netted
-from diagnose.facts import A_DEFECT, Capture, Facts, Scalar, Unknown, spoken
+from diagnose.facts import A_DEFECT, Capture, Facts, Scalar, Unknown, in_a_sentence
 from diagnose.patch.job_framework import framework_of
 from diagnose.rule.assumptions import ASSUMED, assumed
 from diagnose.rule.condition import Condition
@@ -110,6 +110,8 @@ class Rule(msgspec.Struct, frozen=True):
 
     `instead` is the alternative if a job refuses the change, and `refusing` the job's objections (`bound`).
 
+    `set_already` are settings that its advice names and the job has, each with the literal of its value.
+
     `memory` is how the change shards the training state, if no setting says so: the fields of a job's sharding.
 
     If one of `needs` is known not to be met, the rule is quiet whatever its conditions, and has no advice.
@@ -141,6 +143,7 @@ class Rule(msgspec.Struct, frozen=True):
     path: Path
     instead: Instead | None = None
     refusing: Refusing = Refusing()
+    set_already: frozenset[tuple[str, str]] = frozenset()
 
     @property
     def facts(self) -> frozenset[str]:
@@ -259,7 +262,10 @@ class Rule(msgspec.Struct, frozen=True):
         job_framework = framework_of(facts)
 
         def told(setting: str, value: str | None) -> str:
-            return job_framework.said(setting) if value is None else job_framework.typed(setting, literal_eval(value))
+            if value is None:
+                return job_framework.said(setting)
+            already = " (set already)" if (setting, value) in self.set_already else ""
+            return job_framework.typed(setting, literal_eval(value)) + already
 
         return filled(template, partial(_spoken, facts), told)
 
@@ -302,4 +308,4 @@ def _spoken(facts: Facts, name: str, with_denominator: bool) -> str:
     fact = facts.get(name)
     value = None if fact is None or isinstance(fact.value, Unknown) else fact.value
     denominator = f" of {fact.of}" if fact is not None and with_denominator else ""
-    return spoken(value, fact.unit if fact else "") + denominator
+    return in_a_sentence(value, fact.unit if fact else "") + denominator

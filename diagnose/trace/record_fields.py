@@ -139,7 +139,7 @@ _ARGUMENTS = {
     **dict.fromkeys(("eval_strategy", "save_strategy", "logging_strategy", "optim"), text),
 }
 _OPTIMIZER = {
-    "class": text,
+    **dict.fromkeys(("class", "made_by"), text),
     **dict.fromkeys(("fused", "foreach", "capturable"), flag),
     "parameters": _PARAMETERS,
     "dtypes": each(_PARAMETERS),
@@ -300,7 +300,9 @@ RECORD = table(
                 **dict.fromkeys(("pin_memory", "persistent_workers", "drop_last"), flag),
                 "batch_size": scalar,
                 "times_repeated": _COUNT,
-            }
+                "made_by": text,
+            },
+            optional=("made_by",),
         ),
         "batch": table(
             {
@@ -314,7 +316,7 @@ RECORD = table(
             }
         ),
         "loading": table(_LOADING),
-        "optimizer": table(_OPTIMIZER),
+        "optimizer": table(_OPTIMIZER, optional=("made_by",)),
         "compiled": flag,
         "compilations": COMPILED,
         "announced": listed(table(_ANNOUNCED)),

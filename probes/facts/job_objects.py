@@ -34,6 +34,7 @@ class JobObjects:
         rows: those of its batches before they were collated.
         loaders: the work of the loaders.
         refusals: the changes that the job's objects rule out.
+        made_by: the framework, or the script, that makes the job's optimizer and loader, where known.
     """
 
     def __init__(self) -> None:
@@ -44,6 +45,7 @@ class JobObjects:
         self.padding, self.loaders = PaddingSums(), Loaders()
         self.rows = RowSums()
         self.refusals = Refusals()
+        self.made_by: dict[str, str] = {}
         self._refs: dict[str, Any] = {}
 
     def loop_begins(self) -> None:

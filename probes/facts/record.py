@@ -78,10 +78,10 @@ def facts(
         "model": quietly(lambda: model_facts(model)),
         "training_loop": job.loop,
         "training_arguments": settings,
-        "dataloader": quietly(lambda: job.loader and {name: plain(value) for name, value in job.loader.items()}),
+        "dataloader": quietly(lambda: _loader(job)),
         "loading": quietly(job.loaders.facts),
         "batch": quietly(lambda: batch_facts(list(job.batches), job.padding, job.rows)),
-        "optimizer": quietly(lambda: optimizer_facts(optimizer)),
+        "optimizer": quietly(lambda: _optimizer(job, optimizer)),
         **_wrapping(model),
         "compilations": quietly(compilations),
         "announced": quietly(announced.facts),
@@ -167,6 +167,17 @@ def _model(job: JobObjects) -> Any:
     """The model noted by the Trainer, else the module that holds most of the optimizer's parameters."""
     noted = job.get("model")
     return module_of(job.get("optimizer")) if noted is None else noted
+
+
+def _loader(job: JobObjects) -> dict[str, object] | None:
+    if not job.loader:
+        return None
+    return {**{name: plain(value) for name, value in job.loader.items()}, "made_by": job.made_by.get("loader")}
+
+
+def _optimizer(job: JobObjects, optimizer: Any) -> dict[str, object] | None:
+    known = optimizer_facts(optimizer)
+    return known and {**known, "made_by": job.made_by.get("optimizer")}
 
 
 def _wrapping(model: Any) -> Mapping[str, object]:

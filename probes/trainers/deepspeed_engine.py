@@ -14,7 +14,7 @@ from typing import Any
 
 from ..current_session import session
 from ..frameworks import DEEPSPEED
-from ..guard import guarded
+from ..guard import guarded, quietly
 from ..hand_over import replace
 from ..hooks.torch_hooks import Stepped, has_stepped, one_step
 from ..introspection import own_attribute, plain
@@ -67,11 +67,19 @@ def _install() -> None:
 def _stepping(original: Any, engine: Any, *args: Any, **kwargs: Any) -> Any:
     """Run the method that updates, and report a step if it reached the accumulation boundary."""
     before = own_attribute(engine, "global_steps")
+    quietly(lambda: _note(engine))
     with one_step():
         result = original(engine, *args, **kwargs)
     if own_attribute(engine, "global_steps") != before:
         has_stepped(engine, lambda: _stepped(engine))
     return result
+
+
+def _note(engine: Any) -> None:
+    """Note whether the engine's config makes the optimizer, whatever a trainer around it was asked for."""
+    current, by_config = session(), own_attribute(own_attribute(engine, "_config"), "optimizer_name")
+    if current is not None and by_config and own_attribute(engine, "client_optimizer") is None:
+        current.objects.made_by["optimizer"] = DEEPSPEED.name
 
 
 def _stepped(engine: Any) -> Stepped:

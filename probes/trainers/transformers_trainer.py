@@ -10,12 +10,13 @@ from __future__ import annotations
 import sys
 from functools import cache
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from .. import protocol
 from ..config import Config
 from ..current_session import configure, session
 from ..frameworks import TRAINER
-from ..guard import guarded
+from ..guard import guarded, quietly
 from ..hand_over import a_callback, replace
 from ..introspection import attributes, own_attribute, plain
 from ..recording import ranges
@@ -134,7 +135,32 @@ def _meeting(train: Any, trainer: Any, *args: Any, **kwargs: Any) -> Any:
 def _begins(trainer: Any) -> None:
     current = session()
     if current is not None:
+        current.objects.made_by.update(quietly(lambda: makers_of(trainer)) or {})
         current.objects.refusals.trainer_begins(trainer)
+
+
+_MAKES = {"optimizer": "create_optimizer", "loader": "get_train_dataloader"}
+_given: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
+
+
+def makers_of(trainer: Any) -> dict[str, str]:
+    """The Trainer or the script, by what it makes for a Trainer that begins to train.
+
+    Arguments have no effect on what the script makes. An optimizer that a Trainer holds before it first trains is given.
+    """
+    given = _given.setdefault(trainer, own_attribute(trainer, "optimizer") is not None)
+    own = {what for what, method in _MAKES.items() if _replaces(type(trainer), method)}
+    own |= {"optimizer"} if given else set()
+    return {what: protocol.SCRIPT if what in own else TRAINER.name for what in _MAKES}
+
+
+def _replaces(kind: type, method: str) -> bool:
+    """Whether a subclass has a method of its own, which does not call the one that it overrides."""
+    base = sys.modules["transformers.trainer"].Trainer
+    own = next((vars(each)[method] for each in type.mro(kind) if method in vars(each)), None)
+    if own is vars(base).get(method):
+        return False
+    return method not in getattr(getattr(own, "__code__", None), "co_names", (method,))
 
 
 def _adopt(trainer: Any) -> None:

@@ -15,6 +15,7 @@ from diagnose.metrics.data.batching import PERCENTILES, grouped_by_length, sorte
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 from diagnose.metrics.run.setup import accumulation_steps
+from diagnose.metrics.run.training_loop import loader_made_by, training_loop
 
 Kind = Literal["static", "dynamic"]
 Place = Literal["dataset", "collate function"]
@@ -74,6 +75,16 @@ def place_of(seen: SeenPadding) -> Place | Unknown | None:
     if seen.beyond_one_length:
         return "collate function"
     return ONE_LENGTH if seen.in_rows is None and seen.least_length == seen.most_length else None
+
+
+@metric("flag", needs_gpu=False)
+def groups_by_length(m: Measured) -> Value:
+    """Whether the trainer is asked to batch samples of like length, and makes the loader itself."""
+    asked = m.record.text("training_arguments.train_sampling_strategy") == "group_by_length"
+    older = m.record.flag("training_arguments.group_by_length")
+    if m.record.get("training_arguments") is None:
+        return m.recorded(None)
+    return (asked or older is True) and m.once(loader_made_by) == m.once(training_loop)
 
 
 @metric("share", "tokens of the batches seen", needs_gpu=False)

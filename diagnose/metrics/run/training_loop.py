@@ -8,6 +8,7 @@ from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 from diagnose.metrics.unknowns import NO_PYTHON
 from diagnose.probes.frameworks import BARE_LOOP, FRAMEWORKS, TRAINER, Framework, named
+from diagnose.probes.protocol import SCRIPT
 from diagnose.trace.vocabulary import PYTHON
 
 _UNTOLD = Unknown("the trace does not say what runs the training loop", DIAGNOSE_RUN)
@@ -39,6 +40,38 @@ def _recorded(name: str) -> Value:
         return named(name).name
     except LookupError as unknown:
         return Unknown(str(unknown), None)
+
+
+@metric("text", needs_gpu=False)
+def optimizer_made_by(m: Measured) -> Value:
+    """The maker of the optimizer: what runs the loop, "DeepSpeed" by its config, or "bare loop" where the script does.
+
+    By the record; else, if a Trainer asks for the fused form and another one runs, the script.
+    """
+    asked, runs = m.record.text("training_arguments.optim"), m.record.text("optimizer.class")
+    contradicts = asked == "adamw_torch_fused" and runs is not None and not m.record.flag("optimizer.fused")
+    return _maker(m, "optimizer", contradicts)
+
+
+@metric("text", needs_gpu=False)
+def loader_made_by(m: Measured) -> Value:
+    """The maker of the DataLoader: what runs the loop, or "bare loop" where the script does.
+
+    By the record; else the script's, if it has another number of workers than the trainer's arguments ask for.
+    """
+    asked = m.record.number("training_arguments.dataloader_num_workers")
+    runs = m.record.number("dataloader.num_workers")
+    return _maker(m, "dataloader", None not in (asked, runs) and asked != runs)
+
+
+def _maker(m: Measured, what: str, contradicts: bool) -> Value:
+    """The maker, which is the script if what runs contradicts the arguments of the loop."""
+    recorded = m.record.text(f"{what}.made_by")
+    if contradicts and recorded in (None, m.once(training_loop)):
+        return BARE_LOOP.name
+    if recorded is None:
+        return m.once(training_loop)
+    return BARE_LOOP.name if recorded == SCRIPT else _recorded(recorded)
 
 
 @cache

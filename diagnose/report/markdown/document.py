@@ -141,7 +141,7 @@ def _plan(draft: Draft) -> str:
     withheld = f"No gain is predicted that needs a replay: {changes.withheld}" if changes.withheld else ""
     told = (together, kept, changes.noise, withheld)
     end = spaced((*map(to.text, told), f"+{hidden} more" if hidden else ""))
-    return blocks([alone, *planned, end])
+    return blocks([to.text(changes.joined), alone, *planned, end])
 
 
 def _planned(number: int, change: ChangeView, to: Writer) -> str:

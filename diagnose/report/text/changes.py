@@ -35,6 +35,8 @@ def print_plan(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
         page.paragraph(view.nothing, label="next:")
     else:
         page.paragraph(_headline(view.next.headline, view.next.finding.severity), label="next:")
+        if view.joined:
+            page.paragraph(plain(view.joined))
         _full(page, view.next, extent.details)
     later = [change for change in view.plan if view.next is None or change.rule != view.next.finding.rule]
     page.entries(

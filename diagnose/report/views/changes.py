@@ -81,11 +81,14 @@ class CaptureAdvice(msgspec.Struct, frozen=True):
 class PlanView(msgspec.Struct, frozen=True):
     """The next change, if `is_judged`, and the plan. `nothing` is why there is no next change, "" if there is one.
 
+    `joined` says why the next change is not of the class that bounds the step, "" if it is.
+
     `together` is the gain of the whole plan and `numerics` its rules that can change the training's results; `withheld`
     is the reason why nothing that needs a replay is predicted. `also` are the findings with no place elsewhere.
     """
 
     nothing: str
+    joined: str
     is_judged: bool
     next: Full | None
     plan: list[ChangeView]
@@ -103,6 +106,7 @@ def plan_view(diagnosis: Diagnosis) -> PlanView:
     chosen = next((finding for finding in diagnosis.findings if finding.rule == answer.rule), None)
     return PlanView(
         nothing=answer.says if chosen is None else "",
+        joined=answer.of_another_class,
         is_judged=answer.kind != "unknown",
         next=None if chosen is None else _full(chosen, diagnosis),
         plan=[_change(diagnosis, at) for at in range(len(plan))],

@@ -139,6 +139,11 @@ class Fact(msgspec.Struct, frozen=True):
 Facts = Mapping[str, Fact]
 
 
+def known_values(facts: Facts) -> dict[str, Scalar]:
+    """The values of the facts that were measured."""
+    return {name: fact.value for name, fact in facts.items() if not isinstance(fact.value, Unknown)}
+
+
 def spoken(value: Scalar | None, unit: str) -> str:
     """The value formatted for sentences: `0.396, "share"` is "39.6 %", `174e6, "ns"` is "174.0 ms"."""
     if value is None:

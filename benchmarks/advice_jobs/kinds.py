@@ -71,7 +71,7 @@ KINDS = (
     ),
     Kind(
         "padding to max_length", "trainer.py", {"skewed": True, "pads_to": 128, "width": 128}, ("padded-batches",),
-        {"pads_to": 0}, says="longest",
+        {"pads_to": 0, "grouped": True}, says="longest",
     ),
     Kind(
         "Adagrad, one tensor at a time", "bare.py",
@@ -133,7 +133,7 @@ KINDS = (
     ),
     Kind(
         "rows padded beforehand", "trainer.py", {"skewed": True, "padded": True, "width": 128}, ("padded-batches",),
-        {"padded": False}, says="longest",
+        {"padded": False, "grouped": True}, says="longest",
     ),
     Kind(
         "PPO, environments one by one", "ppo.py", {}, (), {"vectorised": True}, classes=HOST, says="rollout|ppo.py",

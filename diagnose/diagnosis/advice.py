@@ -242,10 +242,10 @@ class Applied(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def judgement(self) -> Judgement | None:
         """The standing of the prediction; None if it or the measurement is unknown, or only a part is in use."""
-        return None if self.refused else self.judged_by(self.measured)
+        return self.judged_by(self.measured)
 
     def judged_by(self, measured: Estimate | None) -> Judgement | None:
-        """The standing of the prediction by such a measurement; None if one of them is unknown."""
-        if measured is None or self.predicted_speedup is None:
+        """The standing of the prediction by such a measurement; None if one is unknown, or only a part is in use."""
+        if measured is None or self.predicted_speedup is None or self.refused:
             return None
         return judged(measured, self.predicted_speedup, self.evidence, self.confounders)

@@ -5,7 +5,7 @@ nothing else that makes steps faster or slower changed beside it.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -15,6 +15,11 @@ from diagnose.facts import Scalar, spoken
 
 ALIKE = 0.005  # printed factors that differ by less look equal
 MOVED = 0.1  # of the value before: an evidence that changes by less is not cured
+OF_CORES = ("core_wait_share", "others_cpu_share")
+CONFOUNDERS = {**dict.fromkeys(OF_CORES, "share"), "gpu_clock_mhz": "mhz", "gpu_processes": "count"}
+"""Facts of the machine that make steps faster or slower whatever the job changes, with their units."""
+_DISTURBS = 0.1  # of a share of the machine, of its clock, or of the processes on it
+_LEAST_SHARE = 0.005  # a smaller difference of two shares is none
 Standing = Literal["as", "less", "more", "unjudged"]
 
 
@@ -69,7 +74,7 @@ def judged(
     """
     standing = standing_of(measured[1], predicted)
     disturbed = [change for change in confounders if change.moved]
-    undisturbed = measured[1] * math.prod(map(_slowed, disturbed))
+    undisturbed = measured[1] * _slowed(disturbed)
     if standing_of(undisturbed, predicted) != standing:
         changed = "; ".join(change.spoken for change in disturbed)
         because = f"something else changed, without which it may be {undisturbed:.2f}x: {changed}"
@@ -83,6 +88,32 @@ def judged(
     return Judgement(standing="less" if standing == "less" else "unjudged", because=uncured)
 
 
+def machine_between(
+    before: Mapping[str, Scalar], after: Mapping[str, Scalar], cured: Collection[str] = ()
+) -> tuple[Change, ...]:
+    """The confounders that both runs know, without the facts that the change is to cure."""
+    return changes(before, after, {name: unit for name, unit in CONFOUNDERS.items() if name not in cured})
+
+
+def changes(before: Mapping[str, Scalar], after: Mapping[str, Scalar], units: Mapping[str, str]) -> tuple[Change, ...]:
+    """The facts with these units that both runs know, before and after."""
+    pairs = {name: (one, after[name]) for name in units if (one := before.get(name)) is not None and name in after}
+    return tuple(
+        Change(name=name, unit=units[name], before=one, after=other, moved=has_moved(name, units[name], one, other))
+        for name, (one, other) in pairs.items()
+    )
+
+
+def has_moved(name: str, unit: str, before: Scalar, after: Scalar) -> bool:
+    """Whether the two values of a fact differ by so much that a judgement has to take note of it."""
+    if isinstance(before, str | bool) or isinstance(after, str | bool):
+        return before != after
+    apart = abs(after - before)
+    if name in CONFOUNDERS:
+        return apart > (_DISTURBS if unit == "share" else _DISTURBS * before)
+    return apart > max(MOVED * abs(before), _LEAST_SHARE if unit == "share" else 0.0)
+
+
 def standing_of(measured: float, predicted: Speedup) -> Standing:
     """Whether a measured speed is less than, as, or more than predicted."""
     low, high = predicted
@@ -91,12 +122,22 @@ def standing_of(measured: float, predicted: Speedup) -> Standing:
     return "more" if high is not None and measured > high + ALIKE else "as"
 
 
-def _slowed(confounder: Change) -> float:
-    """How many times as fast the machine was before as with the change: by the share of its time that it lost, or by
-    its clock.
+def _slowed(confounders: Sequence[Change]) -> float:
+    """How many times as fast the machine was before as with the change.
+
+    Waiting for cores and what other processes take of them are two measures of one time: the larger change counts.
     """
+    each = {change.name: _faster(change) for change in confounders}
+    of_cores = [each.pop(name) for name in OF_CORES if name in each]
+    return math.prod(each.values()) * max(of_cores, key=lambda factor: abs(math.log(factor)), default=1.0)
+
+
+def _faster(confounder: Change) -> float:
+    """The same by one fact: the share of its time that the machine lost, the processes that share it, or its clock."""
     before, after = float(confounder.before), float(confounder.after)
     one, other = (1 - before, 1 - after) if confounder.unit == "share" else (before, after)
+    if confounder.unit == "count":
+        one, other = after, before
     return one / other if one > 0 and other > 0 else 1.0
 
 

@@ -4,18 +4,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from diagnose.diagnosis import Applied, Estimate, NotApplied, Patch
-from diagnose.diagnosis.promise import MOVED, Change
-from diagnose.facts import Facts, Scalar, Unknown
+from diagnose.diagnosis import Applied, Estimate, NotApplied, Patch, Steps
+from diagnose.diagnosis.promise import CONFOUNDERS, changes, machine_between
+from diagnose.facts import Facts, Unknown, known_values
 from diagnose.judge.mean_step import step_time
-from diagnose.judge.run_pair import FLOOR, FLOOR_OF_BRIEF, FLOOR_ON_HOST, differ, is_brief, speedup_between, work_ratio
-from diagnose.patch.expected import CONFOUNDERS, DEVICE_STEP, HOST_STEP, WORK, number_of, product, speedup_of
+from diagnose.judge.run_pair import (
+    FLOOR,
+    FLOOR_OF_BRIEF,
+    FLOOR_ON_HOST,
+    LEAST_STEPS,
+    differ,
+    is_brief,
+    speedup_between,
+    work_ratio,
+)
+from diagnose.patch.expected import DEVICE_STEP, HOST_STEP, WORK, number_of, product, speedup_of
 from diagnose.trace.record import CaptureRecord
 
 WITHOUT_PROFILER = "step without the profiler"
 _SAMPLES = ("per_device_train_batch_size", "gradient_accumulation_steps")
-_DISTURBS = 0.1  # of a share of the machine, or of its clock
-_LEAST_SHARE = 0.005  # a smaller difference of two shares is none
 _CAME_ALONE = (
     "the patch came without the diagnosis that proposes it: pass what `diagnose run --json` or "
     "`diagnose analyze --json` wrote"
@@ -33,14 +40,14 @@ class _Work:
 
 
 def applied_of(
-    record: CaptureRecord, facts: Facts, unprofiled_ns: Sequence[float] = (), tokens_per_step: float | None = None
+    record: CaptureRecord, facts: Facts, steps: Steps | None = None, tokens_per_step: float | None = None
 ) -> Applied | None:
     """Prediction and measurement of the patch that the record names; None for a run without one.
 
     Args:
         record: of the run with the patch.
         facts: of it.
-        unprofiled_ns: its steps without the profiler.
+        steps: of it.
         tokens_per_step: of a rank.
     """
     in_use = record.get("applied")
@@ -59,10 +66,11 @@ def applied_of(
         because = "nothing of the patch is in use" if not patches else _CAME_ALONE
         return Applied(patches=patches, refused=refused, because=because)
     step, before, after = _times(expected, facts)
+    known = _known_before(expected), known_values(facts)
     work = _work(patches, expected, facts, tokens_per_step)
     measured = None
     if before is not None and after and not isinstance(work, Unknown):
-        measured = _of_steps(expected, unprofiled_ns, work, _on_gpu(facts)) or _of_medians(before * work / after, facts)
+        measured = _of_steps(expected, steps, work, _on_gpu(facts)) or _of_medians(before * work / after, facts)
     return Applied(
         patches=patches,
         refused=refused,
@@ -75,21 +83,40 @@ def applied_of(
         step=step,
         noise_share=_fact(facts, "step_noise_share"),
         because="" if measured else work.because if isinstance(work, Unknown) else _why_no_times(before),
-        evidence=_changes(expected, facts, (name for name in _names(expected) if name not in CONFOUNDERS)),
-        confounders=_changes(expected, facts, CONFOUNDERS),
+        evidence=changes(*known, {name: facts[name].unit for name in _evidence(expected) if name in facts}),
+        confounders=machine_between(*known, _evidence(expected)),
     )
 
 
-def _of_steps(
-    expected: Mapping[str, Any], unprofiled_ns: Sequence[float], work: float, on_gpu: bool
-) -> Estimate | None:
-    """The speed by the steps without the profiler, as `diagnose compare` has it; None if a run timed too few."""
-    known = expected.get("unprofiled_ns")
-    if not isinstance(known, Sequence) or min(len(known), len(unprofiled_ns)) < 2:
+def _of_steps(expected: Mapping[str, Any], steps: Steps | None, work: float, on_gpu: bool) -> Estimate | None:
+    """The speed that `diagnose compare` has: by the steps without the profiler, else by those of the windows.
+
+    None if a run timed too few.
+    """
+    pairs = () if steps is None else ((_ns(expected, "unprofiled_ns"), steps.unprofiled_ns), _windows(expected, steps))
+    pair = next((pair for pair in pairs if min(map(len, pair)) >= LEAST_STEPS), None)
+    if pair is None:
         return None
-    before, after = step_time(known), step_time(unprofiled_ns)
+    before, after = map(step_time, pair)
     floor = FLOOR if on_gpu else FLOOR_OF_BRIEF if is_brief(before, after) else FLOOR_ON_HOST
     return speedup_between(before, after, work, floor, drifts=not on_gpu)[0]
+
+
+def _known_before(expected: Mapping[str, Any]) -> Mapping[str, Any]:
+    known = expected.get("facts")
+    return known if isinstance(known, Mapping) else {}
+
+
+def _windows(expected: Mapping[str, Any], steps: Steps) -> tuple[Sequence[float], Sequence[float]]:
+    """The steps of both windows, none if they are of two clocks or if the profiler distorts them."""
+    step = HOST_STEP if steps.device_time_ns is None else DEVICE_STEP
+    fits = expected.get("step") == step and steps.distortion is None
+    return (_ns(expected, "each_ns"), steps.each_ns) if fits else ((), ())
+
+
+def _ns(expected: Mapping[str, Any], key: str) -> Sequence[float]:
+    known = expected.get(key)
+    return [ns for ns in known if ns] if isinstance(known, Sequence) else ()
 
 
 def _of_medians(speed: float, facts: Facts) -> Estimate:
@@ -125,31 +152,12 @@ def _work(
     return 1.0
 
 
-def _names(expected: Mapping[str, Any]) -> Sequence[str]:
-    known = expected.get("facts")
-    return tuple(known) if isinstance(known, Mapping) else ()
-
-
-def _changes(expected: Mapping[str, Any], facts: Facts, names: Any) -> tuple[Change, ...]:
-    """The facts that both runs know, before and after."""
-    known = expected.get("facts")
-    if not isinstance(known, Mapping):
-        return ()
-    pairs = [(name, known.get(name), facts[name]) for name in names if name in facts]
-    return tuple(
-        Change(name=name, unit=fact.unit, before=one, after=fact.value, moved=_moved(name, fact.unit, one, fact.value))
-        for name, one, fact in pairs
-        if one is not None and not isinstance(fact.value, Unknown)
-    )
-
-
-def _moved(name: str, unit: str, before: Scalar, after: Scalar) -> bool:
-    if isinstance(before, str | bool) or isinstance(after, str | bool):
-        return before != after
-    apart = abs(after - before)
-    if name in CONFOUNDERS:
-        return apart > (_DISTURBS if unit == "share" else _DISTURBS * before)
-    return apart > max(MOVED * abs(before), _LEAST_SHARE if unit == "share" else 0.0)
+def _evidence(expected: Mapping[str, Any]) -> Sequence[str]:
+    """Names of the facts that the rule fired on; of a record that does not list them, all but those of the machine."""
+    listed = expected.get("evidence")
+    if isinstance(listed, Sequence):
+        return tuple(map(str, listed))
+    return tuple(name for name in _known_before(expected) if name not in CONFOUNDERS)
 
 
 def _why_no_times(before: float | None) -> str:

@@ -119,9 +119,7 @@ def diagnose(case: Case) -> Diagnosis:
 def _applied(case: Case, steps: Steps) -> Applied | None:
     first = case.measured[0]
     tokens = tokens_of(first)
-    return applied_of(
-        first.record, case.facts, steps.unprofiled_ns, None if isinstance(tokens, Unknown) else tokens.per_step
-    )
+    return applied_of(first.record, case.facts, steps, None if isinstance(tokens, Unknown) else tokens.per_step)
 
 
 def _timeline(measured: Measured) -> StepTimeline | None:

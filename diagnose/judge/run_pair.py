@@ -11,6 +11,7 @@ FLOOR = 0.015  # 99 % of the pairs of equal runs on GPUs lie closer: benchmarks/
 FLOOR_ON_HOST = 0.05  # without a GPU, in addition to how far stretches of one run lie apart: benchmarks/tune.py
 FLOOR_OF_BRIEF = 0.40  # an estimate for steps that take less than BRIEF_NS, which do not show that
 BRIEF_NS = 5e9
+LEAST_STEPS = 2  # one step does not tell how far steps lie apart
 SAME_WORK = 0.005  # share by which numbers of the same work may differ
 _LEAST = 1e-9  # a factor beyond this is damage
 WIDEST = 2.0  # a pair that could not show this factor shows none

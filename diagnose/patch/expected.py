@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from diagnose.diagnosis import Speedup
+from diagnose.diagnosis.promise import CONFOUNDERS
 
 DEVICE_STEP, HOST_STEP = "device step", "host step"
-CONFOUNDERS = ("core_wait_share", "gpu_clock_mhz")
-"""Facts of the machine that make steps faster or slower whatever the job changes."""
 WORK = ("tokens_per_step", "padding_share", "useful_tokens_per_step", "samples_per_step")
 """Facts of the work of a step, in the order in which they are compared."""
 _MOST_STEPS = 256
@@ -32,11 +31,13 @@ def expected_of(diagnosis: Mapping[str, Any], rule: str) -> dict[str, Any]:
         "step_ns": number_of(facts.get("step_time_ns")),
         "unprofiled_step_ns": number_of(facts.get("unprofiled_step_time_ns")),
         "unprofiled_ns": _numbers(steps.get("unprofiled_ns")),
+        "each_ns": [] if steps.get("distortion") is not None else _numbers(steps.get("each_ns")),
         "samples_per_step": product(facts.get("micro_batch_size"), facts.get("accumulation_steps")),
         "tokens_per_step": number_of(mfu.get("tokens_per_step")),
         "padding_share": number_of(facts.get("padding_share")),
         "useful_tokens_per_step": number_of(facts.get("useful_tokens_per_step")),
         "facts": {name: facts[name] for name in (*evidence, *CONFOUNDERS) if _is_scalar(facts.get(name))},
+        "evidence": evidence,
     }
 
 

@@ -182,8 +182,9 @@ _EXPECTED = {
         ("step_ns", "unprofiled_step_ns", "samples_per_step", "tokens_per_step", "useful_tokens_per_step"), number(0)
     ),
     "padding_share": number(0, 1),
-    "unprofiled_ns": listed(number(0)),
+    **dict.fromkeys(("unprofiled_ns", "each_ns"), listed(number(0))),
     "facts": each(scalar),
+    "evidence": listed(text),
 }
 _REFUSED = {
     **dict.fromkeys(("target", "key", "because", "unless_set"), text),

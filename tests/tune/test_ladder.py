@@ -187,7 +187,7 @@ def test_what_a_change_bought_is_in_the_ledger_once_it_has_held(
 ) -> None:
     promised: list[float] = []
     monkeypatch.setattr(
-        "diagnose.commands.tune.trials.prediction_of_patch", lambda _run, _source, achieved: achieved[1]
+        "diagnose.commands.tune.trials.prediction_of_patch", lambda _run, _source, achieved, _judged: achieved[1]
     )
     monkeypatch.setattr("diagnose.commands.tune.trials.record", promised.append)
     runs: MadeUpRuns

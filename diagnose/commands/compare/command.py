@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec.structs import replace
 
 from diagnose import analysis
 from diagnose.cli.announcing import announced
@@ -81,7 +82,7 @@ def compare(before: str, after: str, **given: Any) -> None:
     one, other = run_given(before, given), run_given(after, given)
     comparison = compared(side_of_run(one, before), side_of_run(other, after), floor_share=given["noise"])
     if isinstance(other, Diagnosis) and is_patch_alone(comparison) and not given["no_ledger"]:
-        record(other, "compare", comparison.speedup)
+        record(replace(other, applied=comparison.promise and comparison.promise.applied), "compare", comparison.speedup)
     tolerance = given["fail_on_regression"]
     why = "" if tolerance is None else regression(comparison, tolerance)
     give(comparison, forms_of(comparison, why), given, displayed(before), displayed(after))

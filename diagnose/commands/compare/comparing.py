@@ -20,11 +20,12 @@ from diagnose.commands.compare.difference import (
 from diagnose.commands.compare.noise import BRIEF, core_wait_of, is_elsewhere, is_on_host, usual_floor
 from diagnose.commands.compare.side import Side, side_of
 from diagnose.commands.compare.work import ComparedWork, work_of
-from diagnose.diagnosis import Diagnosis, Estimate
+from diagnose.diagnosis import Applied, Diagnosis, Estimate
+from diagnose.diagnosis.promise import machine_between
 from diagnose.facts import spoken
 from diagnose.judge.applied import WITHOUT_PROFILER
 from diagnose.judge.mean_step import MeanStep, of_summary, step_time
-from diagnose.judge.run_pair import FLOOR_OF_BRIEF, WIDEST, is_brief, speedup_between
+from diagnose.judge.run_pair import FLOOR_OF_BRIEF, LEAST_STEPS, WIDEST, is_brief, speedup_between
 from diagnose.patch.expected import HOST_STEP
 
 _CONTRARY = "the steps under the profiler do not show the difference: their causes do not explain it"
@@ -84,7 +85,7 @@ def compare(before: Side | Diagnosis, after: Side | Diagnosis, *, floor_share: f
 
 def _steps_of(before: Side, after: Side) -> _Steps:
     """Steps without the profiler if both sides have two of them, else those of the windows."""
-    if min(len(before.unprofiled_ns), len(after.unprofiled_ns)) >= 2:
+    if min(len(before.unprofiled_ns), len(after.unprofiled_ns)) >= LEAST_STEPS:
         return _Steps(
             step_time(before.unprofiled_ns), step_time(after.unprofiled_ns), (WITHOUT_PROFILER, WITHOUT_PROFILER)
         )
@@ -127,7 +128,7 @@ def _speedup(steps: _Steps, work: ComparedWork, floor: float, drifts: bool) -> t
 def _of_one_step(steps: _Steps) -> list[str]:
     """Names of the runs that contribute exactly one step to the comparison."""
     sides = ("A", steps.before), ("B", steps.after)
-    return [name for name, side in sides if side is not None and side.steps < 2]
+    return [name for name, side in sides if side is not None and side.steps < LEAST_STEPS]
 
 
 def _why_not_compared(steps: _Steps) -> str:
@@ -219,13 +220,26 @@ def _run(side: Side, steps: MeanStep | None, name: str) -> ComparedRun:
 
 def _promise(before: Side, after: Side, speedup: Estimate | None) -> Promise | None:
     """The prediction of the patched side: the later run, else the earlier one, whose patch the later run lacks."""
-    applied = after.applied or before.applied
-    if applied is None or not applied.patches or (before.applied is not None and after.applied is not None):
+    if (before.applied is None) == (after.applied is None):
         return None
     is_after = after.applied is not None
+    plain, patched = (before, after) if is_after else (after, before)
+    applied = applied_to(plain, patched)
+    if applied is None or not applied.patches:
+        return None
     measured = speedup if is_after or speedup is None else (1 / speedup[2], 1 / speedup[1], 1 / speedup[0])
     judgement = applied.judged_by(measured)
     return Promise(patched="after" if is_after else "before", applied=applied, measured=measured, judgement=judgement)
+
+
+def applied_to(plain: Side, patched: Side) -> Applied | None:
+    """The patch of a run, with what changed of the machine since the run that it is compared with, which need not be
+    the one that the patch is of.
+    """
+    applied, cured = patched.applied, [change.name for change in patched.applied.evidence] if patched.applied else []
+    if applied is None or not (plain.machine and patched.machine):
+        return applied
+    return replace(applied, confounders=machine_between(plain.machine, patched.machine, cured))
 
 
 def _notes(before: Side, after: Side, steps: _Steps) -> tuple[str, ...]:

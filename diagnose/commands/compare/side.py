@@ -9,6 +9,7 @@ import numpy as np
 
 from diagnose.attribution.causes import EXPOSED, LATE_RANK
 from diagnose.diagnosis import Applied, Diagnosis, KernelRow, LedgerEntry, OperatorRow, RankReport
+from diagnose.diagnosis.promise import CONFOUNDERS
 from diagnose.diagnosis.terms import CauseClass, Nanoseconds
 from diagnose.errors import UserError
 from diagnose.facts import Scalar
@@ -92,6 +93,7 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
         useful_tokens_per_step: those that are no padding, over all batches that were seen.
         setup: recorded settings of the job, by path.
         seen: configuration that the trace shows.
+        machine: facts of the machine that make steps faster or slower whatever the job changes.
     """
 
     schema_version: int = SIDE_VERSION
@@ -118,6 +120,7 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
     each_rank: tuple[SideRank, ...] = ()
     setup: dict[str, Scalar] = msgspec.field(default_factory=dict)
     seen: dict[str, Scalar] = msgspec.field(default_factory=dict)
+    machine: dict[str, Scalar] = msgspec.field(default_factory=dict)
     versions: dict[str, str] = msgspec.field(default_factory=dict)
     applied: Applied | None = None
 
@@ -166,6 +169,7 @@ def side_of(diagnosis: Diagnosis, source: str) -> Side:
         each_rank=tuple(_rank(rank, rank.rank in late) for rank in diagnosis.ranks if rank.steps > 0),
         setup=diagnosis.setup,
         seen={name: value for name in SEEN if (value := facts.get(name)) is not None},
+        machine={name: value for name in CONFOUNDERS if (value := facts.get(name)) is not None},
         versions=diagnosis.versions,
         applied=diagnosis.applied,
     ).checked()

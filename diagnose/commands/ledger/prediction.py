@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from diagnose.diagnosis import Diagnosis, Estimate
-from diagnose.diagnosis.promise import standing_of
+from diagnose.diagnosis.promise import Judgement, standing_of
 from diagnose.errors import printable
 from diagnose.version import __version__
 
@@ -99,7 +99,7 @@ def prediction_of(
 
 
 def prediction_of_patch(
-    diagnosis: Diagnosis, source: Source = "apply", achieved: Estimate | None = None
+    diagnosis: Diagnosis, source: Source = "apply", achieved: Estimate | None = None, judged: Judgement | None = None
 ) -> Prediction | None:
     """The prediction of the patch that the run was started with (`diagnosis.applied`).
 
@@ -110,12 +110,13 @@ def prediction_of_patch(
         diagnosis: of the run with the patch.
         source: the command that asks.
         achieved: a better measurement than that of `applied`.
+        judged: by that measurement, where that is known already.
     """
     applied = diagnosis.applied
     if applied is None or applied.refused or not applied.rule or applied.predicted_speedup is None:
         return None
     measured, (low, high) = achieved or applied.measured, applied.predicted_speedup
-    judgement = applied.judged_by(measured)
+    judgement = judged or applied.judged_by(measured)
     if measured is None or judgement is None or judgement.standing == "unjudged":
         return None
     return prediction_of(diagnosis, [applied.rule], (low, None, high), measured, source)

@@ -5,14 +5,15 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from diagnose.commands.compare.comparing import compare
+from diagnose.commands.compare.comparing import applied_to, compare
+from diagnose.commands.compare.side import side_of
 from diagnose.commands.tune.answer import Decision, Measured, Rung, Settings
 from diagnose.commands.tune.evidence import held_against, hides_a_gain, is_unclear, not_shown, pairs_at_most, pooled
 from diagnose.commands.tune.proposals import Proposal
 from diagnose.commands.tune.running import EndedRun
 from diagnose.commands.tune.settings import keys_of, merged, without
 from diagnose.diagnosis import Applied, Diagnosis
-from diagnose.diagnosis.promise import Judgement, judged
+from diagnose.diagnosis.promise import Judgement
 from diagnose.diagnosis.terms import Estimate, Speedup
 
 AS_IT_IS = "the job as it is"
@@ -79,7 +80,7 @@ def judged_rung(
         failed_rung(number, proposal, without_refused(settings, this), ran),
         outcome="ok",
         achieved=comparison.speedup,
-        judgement=_judgement(comparison.speedup, proposal.predicted, this),
+        judgement=_judgement(best, this, proposal.predicted),
         total=held_against(first, this, noise_share).speedup,
         measured=measured(this),
         because=comparison.because,
@@ -127,18 +128,19 @@ def settled_rung(
         rung,
         decision="kept" if achieved[0] > 1 else unclear,
         achieved=achieved,
-        judgement=_judgement(achieved, of.predicted, ran.diagnosis),
+        judgement=_judgement(best, ran.diagnosis, of.predicted, achieved if len(pairs) > 1 else None),
         total=held_against(first, ran.diagnosis, noise_share).speedup,
     )
     return _with_what_it_can_show(settled, ran.diagnosis, noise_share)
 
 
-def _judgement(achieved: Estimate | None, predicted: Speedup | None, this: Diagnosis) -> Judgement | None:
-    """The prediction by the measured speed, the facts that the change is to cure, and those of the machine."""
-    if achieved is None or predicted is None:
-        return None
-    applied = this.applied
-    return judged(achieved, predicted, *((applied.evidence, applied.confounders) if applied else ()))
+def _judgement(
+    before: Diagnosis, this: Diagnosis, predicted: Speedup | None, pooled_speedup: Estimate | None = None
+) -> Judgement | None:
+    """The judgement of `diagnose compare` on these runs, by all pairs of runs where there are several."""
+    sides = side_of(before, "before"), side_of(this, "after")
+    applied = applied_to(*sides) or Applied(patches=())
+    return replace(applied, predicted_speedup=predicted).judged_by(pooled_speedup or compare(*sides).speedup)
 
 
 def _with_what_it_can_show(rung: Rung, this: Diagnosis, noise_share: float | None) -> Rung:

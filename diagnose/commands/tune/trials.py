@@ -183,7 +183,7 @@ class Trials:
         """Record the result of a run's prediction in the ledger, once."""
         if self._limits.records_predictions and rung.diagnosis:
             diagnosis = self._folder.diagnosis(rung.diagnosis)
-            record(prediction_of_patch(diagnosis, "tune", rung.achieved))
+            record(prediction_of_patch(diagnosis, "tune", rung.achieved, rung.judgement))
 
     def _ran(self, number: int, settings: Settings, expected: Mapping[str, Any] | None = None) -> EndedRun:
         ran = self._run(number, settings, expected, self._most_s())

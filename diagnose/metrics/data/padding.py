@@ -23,6 +23,7 @@ LEAST_BATCHES = 4
 LEAST_BEYOND = 8  # tokens of a row; lengths are rounded up to multiples of that many
 _MOST = 0.5  # of the padding: what makes more of it than that is what to change
 _DRAWS = 60
+_MANY = 1 << 20  # samples of a dataset of which a grouping sorts as many together as it can
 NOT_PADDED = Unknown("no batch is padded", nothing_helps("there is no padding"))
 NO_MASK = Unknown("its batches have no attention_mask in host memory", nothing_helps("nothing marks padding"))
 NOT_STATIC = Unknown("padding is not static", nothing_helps("batches are padded to their longest"))
@@ -199,17 +200,29 @@ def grouping_cured_share(m: Measured) -> Value:
     """Tokens that batches of samples of similar length would save, padded to their longest: at least, by the lengths
     of the samples that were seen.
     """
+    return _cured_by_grouping(m, PERCENTILES[-1], None)
+
+
+def _cured_by_grouping(m: Measured, percentile: int, unseen: int | None) -> float | Unknown:
+    """The tokens saved by this percentile of what grouped samples need.
+
+    Args:
+        m: the rank.
+        percentile: of the draws.
+        unseen: samples of the dataset where the batches of a pass are not known; None for those that were seen.
+    """
     counts, tokens = m.record.get("batch.padding.samples_by_tokens"), m.record.number("batch.padding.tokens")
     batches = m.record.number("batch.padding.batches")
     if not counts or not tokens or not batches:
         return m.unrecorded
     lengths = np.repeat(*np.array(counts, np.int64).T)
-    size = max(round(len(lengths) / batches), 1)
-    after = grouped_by_length(size, sorted_together(len(lengths), size))
+    size, of_pass = max(round(len(lengths) / batches), 1), m.record.number("loading.passes.batches")
+    samples = max(round(of_pass * size), len(lengths)) if of_pass else unseen or len(lengths)
+    after = grouped_by_length(size, sorted_together(samples, size))
     draw = generator()
     per_sample = np.concatenate([after(draw, draw.choice(lengths, size=len(lengths))) for _ in range(_DRAWS)])
-    most = float(np.percentile(per_sample, PERCENTILES[-1]))
-    return min(max(1 - most * len(lengths) / tokens, 0.0), 1.0)
+    needed = float(np.percentile(per_sample, percentile))
+    return min(max(1 - needed * len(lengths) / tokens, 0.0), 1.0)
 
 
 @metric("share", "tokens of the batches seen", needs_gpu=False)
@@ -224,3 +237,12 @@ def least_padding_cured_share(m: Measured) -> Value:
     if not isinstance(grouped, Unknown):
         return min(float(grouped), float(share))
     return padding_beyond_longest_share(m) if kind == "static" else 0.75 * float(share)
+
+
+@metric("share", "tokens of the batches seen", needs_gpu=False)
+def most_padding_cured_share(m: Measured) -> Value:
+    """Tokens saved in the best case, by padding to the longest of a batch and by grouping the samples of a dataset that
+    may be larger than what was seen; all of the padding if the lengths of the samples are not known.
+    """
+    share, grouped = padding_share(m), _cured_by_grouping(m, PERCENTILES[0], _MANY)
+    return share if isinstance(share, Unknown) or isinstance(grouped, Unknown) else min(grouped, float(share))

@@ -9,17 +9,20 @@ from diagnose.attribution.causes import CAUSES, OPERATORS
 from diagnose.facts import STEP, Unknown, Value
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.model.batch import FILLED, MOST_STATES, model_state_bytes
+from diagnose.metrics.model.operator_work import part_of_pairs, work_part
 from diagnose.metrics.registry import metric
 from diagnose.metrics.run.memory import memory_peak_bytes, memory_total_bytes
 from diagnose.metrics.run.setup import accumulation_steps, micro_batch_size
 from diagnose.metrics.unknowns import NO_SHAPES
 from diagnose.roofline import nests
+from diagnose.roofline.flops import counted
 from diagnose.trace.arguments import tensor_elements
 from diagnose.trace.record import unprofiled_ns
 from diagnose.trace.vocabulary import OPS
 
 MOST_GROWTH = 16
 LARGER_CALL = 1.5  # at most, a call for several samples over one for a single one, apart from arithmetic: an estimate
+FASTER_CALL = 2.0  # at most, the rate of a call for several samples over that of the quick calls for one: an estimate
 SLOW_FLOPS_PER_S, SLOW_BYTES_PER_S = 1e10, 4e9  # of one slow core, so that the work is over- rather than underestimated
 _BYTES_MOVED = 8  # for an element of fp32: read and written once
 _PER_LAUNCH = tuple(row.name for row in CAUSES.values() if row.per_launch)
@@ -84,16 +87,59 @@ def micro_batch_overhead_share(m: Measured) -> Value:
 @metric("factor", needs_gpu=False)
 def most_operator_time_factor(m: Measured) -> Value:
     """Operator time of a step without a GPU, in micro-batches that are micro_batch_growth_factor times as large, over
-    that of now in the worst case: what their work takes stays. The optimizer's operators are left out.
+    that of now in the worst case: work takes as long as in the quick calls of each operator (the upper quartile of its
+    rates), the rest falls with the number of calls. The optimizer's operators are left out.
     """
-    growth, operators = micro_batch_growth_factor(m), m.share(*OPERATORS)
-    if isinstance(growth, Unknown) or not operators:
+    return _operator_time_factor(m, 1.0, LARGER_CALL)
+
+
+@metric("factor", needs_gpu=False)
+def least_operator_time_factor(m: Measured) -> Value:
+    """The same in the best case: a call for several samples works at twice the rate of the quick calls of now."""
+    return _operator_time_factor(m, 1 / FASTER_CALL, 1.0)
+
+
+def _operator_time_factor(m: Measured, of_work: float, larger: float) -> Value:
+    growth = micro_batch_growth_factor(m)
+    if isinstance(growth, Unknown) or not m.share(*OPERATORS):
         return growth if isinstance(growth, Unknown) else 1.0
-    work = _work_share(m)
-    if isinstance(work, Unknown):
-        return work
-    stays = min(work / operators, 1.0)
-    return stays + (1 - stays) * min(1.0, LARGER_CALL / float(growth))
+    known = counted(m.timeline)
+    if known is None:
+        return NO_SHAPES
+    stays = of_work * work_part(m, known)
+    return stays + (1 - stays) * min(1.0, larger / float(growth))
+
+
+@metric("share", "the operators' time", needs_gpu=False)
+def operator_work_share(m: Measured) -> Value:
+    """The part of the CPU operators' time that grows with their tensors: what they take at the rates that the quick
+    calls of the same operators reach.
+    """
+    known = counted(m.timeline)
+    return NO_SHAPES if known is None else work_part(m, known)
+
+
+@metric("share", "the operators' time", needs_gpu=False)
+def pairwise_operator_share(m: Measured) -> Value:
+    """The part of the CPU operators' time that compares pairs of tokens, which grows with the square of the length:
+    fused attention, batched products and softmax.
+    """
+    return part_of_pairs(m)
+
+
+@metric("share", "the Python outside operators", needs_gpu=False)
+def python_once_a_step_share(m: Measured) -> Value:
+    """Python outside operators that may come once in an optimizer step: the longest stretches of each step, one fewer
+    than it has micro-batches. What comes in each micro-batch comes oftener.
+    """
+    steps = accumulation_steps(m)
+    if isinstance(steps, Unknown):
+        return steps
+    pieces = m.attribution.pieces("python")
+    length, of_step = pieces[:, 1] - pieces[:, 0], iv.which_holds(m.timeline.windows, pieces[:, 0])
+    by_step = [np.sort(length[of_step == step])[::-1] for step in range(m.timeline.steps.count)]
+    once = sum(float(each[: max(round(float(steps)) - 1, 0)].sum()) for each in by_step)
+    return once / max(float(length.sum()), 1.0)
 
 
 def _work_share(m: Measured) -> float | Unknown:

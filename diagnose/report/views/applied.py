@@ -53,10 +53,11 @@ def _compared(applied: Applied) -> str:
 
 def _judged(applied: Applied) -> str:
     """A clause that compares the measurement with the prediction, or with the noise of the steps."""
+    judgement = applied.judgement
     if got_slower(applied):
-        return ": slower than before"
-    if applied.judgement is not None:
-        return f": {applied.judgement.spoken}"
+        return ": slower than before" + (f" ({judgement.because})" if judgement and judgement.because else "")
+    if judgement is not None:
+        return f": {judgement.spoken}"
     measured, noise = applied.measured_speedup or 1.0, applied.noise_share or 0.0
     within = abs(1 - 1 / measured) < noise
     return f"; the difference is within the {spoken(noise, 'share')} that steps of this run lie apart" if within else ""

@@ -1,0 +1,210 @@
+"""How well promises held: real pairs of runs, their predicted and measured gain, and where in its range a gain lies.
+
+    python benchmarks/promises.py                  # what the pairs at hand say
+    python benchmarks/promises.py --add first.txt  # with the rows of `first_advice.py`, kept for the next time
+    python benchmarks/promises.py --likely         # writes diagnose/data/likely.toml, which predictions read
+
+The pairs are those of `first_advice.py` (pairs-cpu-DATE.csv, the newest), of the tune and the known faults on a GPU
+(their reports), and a job with and without loader workers among the real traces that DIAGNOSE_REAL_TRACES names.
+Reports are of the rules of their day. The position is 0 where the measured gain is the low end and 1 where it is the
+high one, on the logarithm; the likely value of a range lies at the median position of the gains inside their ranges,
+since one outside says that its range is wrong. Its error is that of each pair, by the median of the other pairs.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import astuple, dataclass, fields
+from pathlib import Path
+from statistics import median
+
+from reporting import REPORTS, machine, parser, table, today
+
+LIKELY = Path(__file__).parent.parent / "diagnose" / "data" / "likely.toml"
+NOISE = 0.03  # of a gain, as in `advice_score.py`
+SAME = 1.005  # a range narrower than that has no positions
+_RANGE = re.compile(r"(\d+\.\d+)-(\d+\.\d+)x")
+_GAIN = re.compile(r"(\d+\.\d+)x")
+_ADVISED = re.compile(
+    r"^(?P<job>.{35})  .{20}  (?P<rule>[a-z][a-z0-9-]+)\s.*?(?P<low>\d+\.\d+)-(?P<high>\d+\.\d+)x\s+(?P<gain>\d+\.\d+)x"
+)
+_TUNED = ("tune-gpu", "change", "promised", "achieved (99 %)")
+_FAULTS = ("faults-gpu", "fault", "promised", "achieved")
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A job with and without a change: the predicted range and the measured gain; `rule` is "" if it is not stated."""
+
+    job: str
+    rule: str
+    low: float
+    high: float
+    measured: float
+    machine: str
+
+    @property
+    def inside(self) -> bool:
+        """Whether the gain lies in the range, but for the noise."""
+        return self.low * (1 - NOISE) <= self.measured <= self.high * (1 + NOISE)
+
+    @property
+    def width(self) -> float:
+        """The high end over the low one."""
+        return self.high / self.low
+
+    @property
+    def position(self) -> float | None:
+        """Where in its range the gain lies."""
+        return math.log(self.measured / self.low) / math.log(self.width) if self.width > SAME else None
+
+    def likely(self, position: float) -> float:
+        """The gain at this position."""
+        return float(self.low * self.width**position)
+
+
+def middle(pairs: Iterable[Pair]) -> float:
+    """The median position of the gains inside, no lower than the low end and no higher than the high one."""
+    known = [pair.position for pair in pairs if pair.position is not None and pair.inside]
+    return min(max(median(known), 0.0), 1.0) if known else 0.5
+
+
+def errors(pairs: Sequence[Pair]) -> list[float]:
+    """How far the likely value of each pair, by the positions of the others, lies from what was measured."""
+    others = ([other for other in pairs if other is not pair] for pair in pairs)
+    return [abs(pair.likely(middle(rest)) / pair.measured - 1) for pair, rest in zip(pairs, others, strict=True)]
+
+
+def kept_pairs(folder: Path = REPORTS) -> list[Pair]:
+    """The rows of the newest table of pairs without a GPU."""
+    files = sorted(folder.glob("pairs-cpu-*.csv"))
+    if not files:
+        return []
+    with files[-1].open(newline="", encoding="utf-8") as file:
+        return [
+            Pair(row["job"], row["rule"], float(row["low"]), float(row["high"]), float(row["measured"]), row["machine"])
+            for row in csv.DictReader(file)
+        ]
+
+
+def added(pairs: Sequence[Pair], said: str) -> list[Pair]:
+    """The pairs, with those that `first_advice.py` printed in place of the same jobs."""
+    found = [_ADVISED.match(line) for line in said.splitlines()]
+    fresh = {
+        row["job"].strip(): Pair(
+            row["job"].strip(), row["rule"], float(row["low"]), float(row["high"]), float(row["gain"]), _where()
+        )
+        for row in found
+        if row and row["rule"] != "nothing"
+    }
+    return list(({pair.job: pair for pair in pairs} | fresh).values())
+
+
+def _where() -> str:
+    return machine().partition(", load")[0]
+
+
+def written(pairs: Sequence[Pair], folder: Path = REPORTS) -> Path:
+    """The pairs as the table of today."""
+    path = folder / f"pairs-cpu-{today()}.csv"
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(field.name for field in fields(Pair))
+        writer.writerows(astuple(pair) for pair in pairs)
+    return path
+
+
+def reported(folder: Path = REPORTS) -> list[Pair]:
+    """The pairs in the newest reports of a tune and of known faults on a GPU."""
+    return [
+        pair for stem, *heads in (_TUNED, _FAULTS) for pair in _in_report(sorted(folder.glob(f"{stem}-*.md")), heads)
+    ]
+
+
+def _in_report(files: Sequence[Path], heads: Sequence[str]) -> Iterator[Pair]:
+    lines = files[-1].read_text(encoding="utf-8").splitlines() if files else []
+    on = next((line.partition(" (")[0] for line in lines if line.startswith("One ")), "a GPU")
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")]
+    head: dict[str, int] = {}
+    for cells in rows:
+        if set(heads) <= set(cells):
+            head = {name: cells.index(name) for name in heads}
+        elif head and len(cells) > max(head.values()):
+            job, promised, gain = (cells[head[name]] for name in heads)
+            span, achieved = _RANGE.match(promised), _GAIN.match(gain)
+            if span and achieved:
+                yield Pair(job.strip("`"), "", float(span[1]), float(span[2]), float(achieved[1]), on)
+
+
+def traced() -> list[Pair]:
+    """The job with and without loader workers among the real traces; none where they are not here."""
+    folder = Path(os.environ.get("DIAGNOSE_REAL_TRACES", ""))
+    both = [folder / f"resnet50-v100-workers{count}" for count in (0, 4)]
+    if not all(map(Path.is_dir, both)):
+        return []
+    from diagnose.analysis import analyze
+    from diagnose.commands.compare.comparing import compare
+
+    one, other = map(analyze, both)
+    promised = next((f.predicted_speedup for f in one.findings if f.rule == "data-wait"), None)
+    speedup = compare(one, other).speedup
+    if promised is None or promised[1] is None or speedup is None:
+        return []
+    return [Pair("ResNet-50 with 4 loader workers", "data-wait", *promised, speedup[1], "NVIDIA V100")]  # type: ignore[arg-type]
+
+
+def summary(kind: str, pairs: Sequence[Pair]) -> str:
+    """How many gains lie inside, how wide the ranges are, and how far the likely value is off."""
+    if not pairs:
+        return f"{kind}: no pairs"
+    inside, width = sum(pair.inside for pair in pairs), median(pair.width for pair in pairs)
+    return (
+        f"{kind}: {inside} of {len(pairs)} inside ({inside / len(pairs):.0%}), median width {width:.2f}x; likely value"
+        f" at {middle(pairs):.2f} of the range, off by {median(errors(pairs)):.0%} in the median"
+    )
+
+
+def rows(pairs: Sequence[Pair]) -> str:
+    """The pairs as a table."""
+    at = middle(pairs)
+    heads = ("job", "rule", "promised", "likely", "measured", "inside", "width")
+    return table(heads, ([p.job, p.rule, f"{p.low:.2f}-{p.high:.2f}x", f"{p.likely(at):.2f}x", f"{p.measured:.2f}x",
+                          "yes" if p.inside else "**no**", f"{p.width:.2f}x"] for p in pairs))  # fmt: skip
+
+
+def likely_table(kinds: dict[str, Sequence[Pair]]) -> str:
+    """The positions as predictions read them."""
+    parts = [
+        "# Where in its range a gain lies, on the logarithm: 0 is the low end. `python benchmarks/promises.py --likely`"
+    ]
+    for kind, pairs in kinds.items():
+        on = "; ".join(dict.fromkeys(pair.machine for pair in pairs))
+        parts += ["", f"[{kind}]", f"position = {middle(pairs):.2f}", f"pairs = {len(pairs)}", f'source = "{on}"']
+    return "\n".join(parts) + "\n"
+
+
+def main() -> None:
+    """Print the pairs and what they say; keep more of them, or write the positions."""
+    options = parser(__doc__, writes=False)
+    options.add_argument("--add", type=Path, metavar="FILE", help="rows that first_advice.py printed, kept as well")
+    options.add_argument("--likely", action="store_true", help=f"write {LIKELY.name}")
+    asked = options.parse_args()
+    on_cpu = kept_pairs()
+    if asked.add is not None:
+        on_cpu = added(on_cpu, asked.add.read_text(encoding="utf-8"))
+        print(written(on_cpu))
+    kinds: dict[str, Sequence[Pair]] = {"cpu": on_cpu, "gpu": [*reported(), *traced()]}
+    for pairs in kinds.values():
+        print(rows(pairs), end="\n\n")
+    print("\n".join(summary(kind, pairs) for kind, pairs in kinds.items()))
+    if asked.likely:
+        LIKELY.write_text(likely_table(kinds), encoding="utf-8")
+        print(LIKELY)
+
+
+if __name__ == "__main__":
+    main()

@@ -3,6 +3,7 @@
 import msgspec
 
 from diagnose.diagnosis.breakdown import LedgerEntry, Verdict
+from diagnose.diagnosis.terms import CauseClass
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,6 +41,28 @@ class HistoryChange(msgspec.Struct, frozen=True, kw_only=True):
     ranks: tuple[int, ...]
     hosts: tuple[str, ...]
     says: str
+
+
+class WindowReport(msgspec.Struct, frozen=True, kw_only=True):
+    """One of several windows of a run, as its first rank (or the chosen one) went through it.
+
+    `name` is what `--run` takes. `process` are the number and host of the processes that wrote it, `began` is its
+    begin in UTC; both are "" if they are unknown. `step_ns` is the mean over the counted steps of `rank`, and
+    `class_ns` what of it each class of causes takes; `step_ns` is null if the window was not read, and `because` says
+    why.
+    """
+
+    name: str
+    is_reported: bool
+    process: str = ""
+    began: str = ""
+    files: tuple[str, ...] = ()
+    rank: int = 0
+    numbers: tuple[int, ...] = ()
+    steps: int = 0
+    step_ns: float | None = None
+    class_ns: dict[CauseClass, float] = msgspec.field(default_factory=dict)
+    because: str = ""
 
 
 class Loss(msgspec.Struct, frozen=True, kw_only=True):

@@ -80,7 +80,7 @@ class TraceSummary(msgspec.Struct, frozen=True, kw_only=True):
     `missing_ranks` are ranks of the job without a trace. `left_out` is the number of Python function events dropped to
     save memory. `copies` are files with the same content as one of `files`. `skipped` are pipes, sockets and devices in
     the same folder. `unreadable` are files named like the others that hold no trace. `shapes_of` are the execution
-    traces that shapes were taken from.
+    traces that shapes were taken from. `processes` are those that the ranks of an export of Nsight Systems are.
     """
 
     files: tuple[str, ...]
@@ -93,3 +93,4 @@ class TraceSummary(msgspec.Struct, frozen=True, kw_only=True):
     skipped: tuple[str, ...] = ()
     unreadable: tuple[str, ...] = ()
     shapes_of: tuple[str, ...] = ()
+    processes: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""What the beginning of a trace shows of the process that wrote it: its number, its host, its steps and its time."""
+"""Read who wrote a trace from its beginning: the number and host of the process, its steps and the time."""
 
 import datetime
 import re
@@ -51,7 +51,7 @@ def utc(ns: int) -> str:
 
 
 def beginning_of(path: Path, start: bytes) -> Beginning:
-    """What the name of the trace and the beginning of its text show."""
+    """The process and the time by the name of the trace and the beginning of its text."""
     event, host = _EVENT.search(start), _HOST.search(start[:_HEAD_BYTES])
     pid = int(event[1]) if event else None
     named = _NAMED.match(path.name)

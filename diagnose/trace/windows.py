@@ -84,7 +84,7 @@ def _moment(file: RankFile) -> int:
 
 
 def _key(file: RankFile) -> tuple[object, ...]:
-    """What the windows of a process share; the file itself if its process is unknown."""
+    """All that the windows of a process share; the file itself if its process is unknown."""
     by = file.by
     if by.pid is None or file.ranks > 1:
         return (file.path,)

@@ -21,6 +21,7 @@ from diagnose.diagnosis import (
     StepTimeline,
     UserCode,
     UserFunction,
+    WindowReport,
 )
 from diagnose.diagnosis.postmortem import Clock, Excess, JobChange, Mismatch, Postmortem, Straggler, Traffic
 
@@ -86,6 +87,13 @@ def range_row(name: str = "get_batch", **changes: object) -> RangeRow:
     return RangeRow(**{"name": name} | of_host | on_device | changes)  # type: ignore[arg-type]
 
 
+def window(name: str, ns: float, **changes: object) -> WindowReport:
+    """One of several windows of a process, of two steps that wait for the host."""
+    written = {"process": "process 7 on n", "began": "2026-01-02 03:04:05 UTC", "numbers": (6, 7), "steps": 2}
+    known = {"name": name, "step_ns": ns, "class_ns": {"host": ns}, "is_reported": False}
+    return WindowReport(**known | written | changes)  # type: ignore[arg-type]
+
+
 def entry(family: str, **changes: object) -> RooflineEntry:
     known = {"direction": "", "precision": "bf16", "ns": 40 * MS, "kernels": 12.0, "flops": 2e13, "bytes": 5e10}
     reached = {"intensity": 400.0, "tflops": 500.0, "gbs": 1250.0, "bound": "compute", "above_roof_ns": 9 * MS}
@@ -134,6 +142,7 @@ def joined(name: str = "node") -> Diagnosis:
                 says=f"since step 8,123: 14 % slower on {name}0",
             ),
         ),
+        windows=(window(f"{name}@1", 9e6, process=name), window(f"{name}@2", 7e6, process=name, is_reported=True)),
         postmortem=Postmortem(
             mismatches=(Mismatch(kind="count", group=name, ranks=(1,), says=f"rank 1 on {name}0 has 3 fewer"),),
             passing=(Straggler(rank=4, host=f"{name}2", cause="gc", waiting_ns_caused=MS, steps_late=2),),
@@ -181,6 +190,7 @@ def hostile() -> Diagnosis:
         ranks=job.ranks,
         stragglers=(replace(job.stragglers[0], because=HOSTILE, first_diverging=HOSTILE),),
         history=job.history,
+        windows=job.windows,
         postmortem=replace(job.postmortem, traffic=(kind, *job.postmortem.traffic), changes=(change,)),
         findings=(finding,),
         timeline=timeline(HOSTILE),

@@ -72,7 +72,7 @@ def test_two_runs_by_their_names(tmp_path: Path) -> None:
         tmp_path, {f"{run}_rank{rank}.json": trace_of(rank) for run in ("fast", "slow") for rank in (0, 1)}
     )
     with pytest.raises(
-        UserError, match=r"(?s)2 runs in one folder.*--run fast_rank\*  \(2 files\)\n.*--run slow_rank\*"
+        UserError, match=r"(?s)2 runs in one folder.*--run fast_rank\*  \(2 files, process 1\)\n.*--run slow_rank\*"
     ):
         find_run(folder)
     assert found(folder, "slow_rank*") == [("slow_rank0.json", 0), ("slow_rank1.json", 1)]

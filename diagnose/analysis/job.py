@@ -10,7 +10,8 @@ from msgspec.structs import replace
 from diagnose import series
 from diagnose.analysis.options import Options
 from diagnose.analysis.ranks import analyze_ranks, comparable, representatives, weights
-from diagnose.diagnosis import Diagnosis, HistoryChange
+from diagnose.analysis.windows import window_reports
+from diagnose.diagnosis import Diagnosis, HistoryChange, WindowReport
 from diagnose.errors import WrongUsage, shown_path
 from diagnose.judge.case import Case
 from diagnose.judge.judge import diagnose
@@ -43,10 +44,12 @@ def examined(path: str | Path, options: Options | None = None) -> Iterator[Exami
     with on_this_machine(path) as place:
         whole = _examined(place.path, options or Options())
         trace = whole.diagnosis.trace
-        listed = trace.files, trace.copies, trace.unreadable
-        files, copies, unreadable = (tuple(shown_path(place.shown(f)) for f in names) for names in listed)
+        windows = whole.diagnosis.windows
+        listed = trace.files, trace.copies, trace.unreadable, *(window.files for window in windows)
+        files, copies, unreadable, *of_windows = (tuple(shown_path(place.shown(f)) for f in names) for names in listed)
         trace = replace(trace, files=files, copies=copies, unreadable=unreadable)
-        yield Examined(replace(whole.diagnosis, trace=trace), whole.measured)
+        windows = tuple(replace(window, files=files) for window, files in zip(windows, of_windows, strict=True))
+        yield Examined(replace(whole.diagnosis, trace=trace, windows=windows), whole.measured)
 
 
 def _examined(path: Path, chosen: Options) -> Examined:
@@ -65,9 +68,13 @@ def _examined(path: Path, chosen: Options) -> Examined:
     copies, skipped, unreadable = (tuple(str(file) for file in files) for files in passed)
     sections = Sections()
     history: tuple[HistoryChange, ...] = sections.part("history", lambda: _history(path), ())
+    windows: tuple[WindowReport, ...] = sections.part(
+        "windows", lambda: window_reports(run, measured[0], chosen.settings, chosen.loading), ()
+    )
     trace = replace(diagnosis.trace, copies=copies, skipped=skipped, unreadable=unreadable)
     not_judged = (*sections.failed, *diagnosis.not_judged)
-    return Examined(replace(diagnosis, history=history, not_judged=not_judged, trace=trace), measured)
+    whole = replace(diagnosis, history=history, windows=windows, not_judged=not_judged, trace=trace)
+    return Examined(whole, measured)
 
 
 def _history(path: Path) -> tuple[HistoryChange, ...]:

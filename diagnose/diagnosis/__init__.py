@@ -19,7 +19,7 @@ from diagnose.diagnosis.advice import (
 from diagnose.diagnosis.breakdown import Convention, LedgerEntry, LightPart, Mfu, Steps, Verdict, WaterfallPart
 from diagnose.diagnosis.cost import Cost, Money, Saving
 from diagnose.diagnosis.diagnosis import Diagnosis
-from diagnose.diagnosis.job import HistoryChange, Loss, Origin, RankReport, TraceSummary
+from diagnose.diagnosis.job import HistoryChange, Loss, Origin, RankReport, TraceSummary, WindowReport
 from diagnose.diagnosis.kernels import KernelRow, OperatorRow, Peak, RooflineEntry, Roofs
 from diagnose.diagnosis.ranges import OpenedBy, RangeRow
 from diagnose.diagnosis.terms import (
@@ -94,4 +94,5 @@ __all__ = [
     "Verdict",
     "VerdictClass",
     "WaterfallPart",
+    "WindowReport",
 ]

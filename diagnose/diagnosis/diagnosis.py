@@ -17,7 +17,7 @@ from diagnose.diagnosis.answer import COUNTS, Answer
 from diagnose.diagnosis.breakdown import LedgerEntry, Mfu, Steps, Verdict, WaterfallPart
 from diagnose.diagnosis.capacity import NO_CAPACITY, Capacity
 from diagnose.diagnosis.cost import Cost
-from diagnose.diagnosis.job import HistoryChange, Origin, RankReport, TraceSummary
+from diagnose.diagnosis.job import HistoryChange, Origin, RankReport, TraceSummary, WindowReport
 from diagnose.diagnosis.kernels import KernelRow, OperatorRow, RooflineEntry, Roofs
 from diagnose.diagnosis.postmortem import Postmortem, Straggler
 from diagnose.diagnosis.ranges import RangeRow
@@ -32,10 +32,11 @@ class Diagnosis(Answer, frozen=True, kw_only=True):
     `cost` is null if neither a price nor a power is known. `host_operators` are those of a job without a GPU.
     `user_code` is null if nothing looked for its lines. `trains` is whether a backward pass or an optimizer was seen,
     null if the trace cannot show one. `origin` is the start time of the counted steps and the job's Slurm number.
-    `setup` are the settings of the job that its capture recorded, by their path in the record. `track_records` come
-    from the user's own record of predictions and are added by whatever shows the diagnosis; an analysis has none. If
-    `rank` is set, everything except `ranks`, `stragglers`, `postmortem` and `trace` is about that rank alone; null is
-    the whole job.
+    `windows` are those that the processes of the run wrote one after the other, in order of time; empty if there is
+    one. `setup` are the settings of the job that its capture recorded, by their path in the record. `track_records`
+    come from the user's own record of predictions and are added by whatever shows the diagnosis; an analysis has none.
+    If `rank` is set, everything except `ranks`, `stragglers`, `postmortem` and `trace` is about that rank alone; null
+    is the whole job.
     """
 
     on_one_line = COUNTS
@@ -61,6 +62,7 @@ class Diagnosis(Answer, frozen=True, kw_only=True):
     origin: Origin = Origin()
     trains: bool | None = None
     history: tuple[HistoryChange, ...] = ()
+    windows: tuple[WindowReport, ...] = ()
     applied: Applied | None = None
     track_records: tuple[TrackRecord, ...] = ()
     capacity: Capacity = NO_CAPACITY

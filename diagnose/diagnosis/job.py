@@ -3,6 +3,7 @@
 import msgspec
 
 from diagnose.diagnosis.breakdown import LedgerEntry, Verdict
+from diagnose.diagnosis.terms import CauseClass
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,6 +43,28 @@ class HistoryChange(msgspec.Struct, frozen=True, kw_only=True):
     says: str
 
 
+class WindowReport(msgspec.Struct, frozen=True, kw_only=True):
+    """One of several windows of a run, as its first rank (or the chosen one) went through it.
+
+    `name` is what `--run` takes. `process` are the number and host of the processes that wrote it, `began` is its
+    begin in UTC; both are "" if they are unknown. `step_ns` is the mean over the counted steps of `rank`, and
+    `class_ns` what of it each class of causes takes; `step_ns` is null if the window was not read, and `because` says
+    why.
+    """
+
+    name: str
+    is_reported: bool
+    process: str = ""
+    began: str = ""
+    files: tuple[str, ...] = ()
+    rank: int = 0
+    numbers: tuple[int, ...] = ()
+    steps: int = 0
+    step_ns: float | None = None
+    class_ns: dict[CauseClass, float] = msgspec.field(default_factory=dict)
+    because: str = ""
+
+
 class Loss(msgspec.Struct, frozen=True, kw_only=True):
     """The part of the files that could not be used."""
 
@@ -57,7 +80,7 @@ class TraceSummary(msgspec.Struct, frozen=True, kw_only=True):
     `missing_ranks` are ranks of the job without a trace. `left_out` is the number of Python function events dropped to
     save memory. `copies` are files with the same content as one of `files`. `skipped` are pipes, sockets and devices in
     the same folder. `unreadable` are files named like the others that hold no trace. `shapes_of` are the execution
-    traces that shapes were taken from.
+    traces that shapes were taken from. `processes` are those that the ranks of an export of Nsight Systems are.
     """
 
     files: tuple[str, ...]
@@ -70,3 +93,4 @@ class TraceSummary(msgspec.Struct, frozen=True, kw_only=True):
     skipped: tuple[str, ...] = ()
     unreadable: tuple[str, ...] = ()
     shapes_of: tuple[str, ...] = ()
+    processes: tuple[str, ...] = ()

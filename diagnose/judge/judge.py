@@ -297,6 +297,7 @@ def summary_of(ranks: Sequence[RankDigest], without_gpu: Sequence[int]) -> Trace
         missing_ranks=missing_ranks(ranks, without_gpu),
         left_out=sum(source.left_out for source in sources),
         shapes_of=tuple(dict.fromkeys(source.shapes_of for source in sources if source.shapes_of)),
+        processes=tuple(f"rank {rank.rank} is {rank.source.process}" for rank in ranks if rank.source.process),
     )
 
 

@@ -32,6 +32,7 @@ class DigestSource(msgspec.Struct, frozen=True):
     """The trace of a digest, the part that could not be read, and the number of events left out on request.
 
     `shapes_of` is the execution trace that supplied its operators' shapes, "" if they have their own, or none.
+    `process` is the one of an export that it is, in words.
     """
 
     path: str
@@ -43,6 +44,7 @@ class DigestSource(msgspec.Struct, frozen=True):
     lost_kinds: tuple[str, ...] = ()
     left_out: int = 0
     shapes_of: str = ""
+    process: str = ""
 
 
 class Families(msgspec.Struct, frozen=True):
@@ -293,6 +295,7 @@ def _source(timeline: Timeline) -> DigestSource:
         lost_kinds=tuple(sorted(loss.kinds)),
         left_out=sum(trace.left_out.values()),
         shapes_of=str(trace.metadata.get(SHAPES_OF, "")),
+        process=trace.recorded_process,
     )
 
 

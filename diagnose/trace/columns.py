@@ -16,6 +16,7 @@ Json = bytes
 
 ABSENT = -1
 _BLOCK = 1 << 16  # events whose columns stay in the processor's cache
+PROCESSES = "nsightProcesses"  # the key of the list of the processes that an export's ranks are
 NSIGHT = "ofNsightSystems"  # the top-level key of a trace that comes from an export of Nsight Systems
 
 
@@ -113,6 +114,12 @@ class Trace:
     def of_nsight(self) -> bool:
         """Whether it was exported by Nsight Systems, which records neither shapes nor arguments of operators."""
         return bool(self.metadata.get(NSIGHT))
+
+    @property
+    def recorded_process(self) -> str:
+        """The process of an export that the trace is of, in words; "" if it is another file's, or holds several."""
+        processes = self.metadata.get(PROCESSES)
+        return str(processes[0]) if isinstance(processes, list) and len(processes) == 1 else ""
 
     @cached_property
     def distributed(self) -> Distributed | None:

@@ -9,11 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from diagnose.errors import UserError, printable
+from diagnose.trace.beginning import NOTHING_TOLD, beginning_of
 from diagnose.trace.distributed import rank_in, world_size_in
 from diagnose.trace.nsight import MAGIC
-from diagnose.trace.runs import RankFile, TracedRun, called
+from diagnose.trace.runs import RankFile, TracedRun, TracedWindow, called
 from diagnose.trace.source import Source
 from diagnose.trace.streams import is_stream
+from diagnose.trace.windows import TracedProcess, last_whole, processes_of, together
 
 SUFFIXES = (".json", ".json.gz", ".json.zst", ".sqlite")
 _RANK_IN_NAME = re.compile(r"(?:rank|worker)[-_.]?(\d{1,9})(?!\d)", re.IGNORECASE)
@@ -41,8 +43,7 @@ def find_run(path: Path, name: str | None = None) -> TracedRun:
             "no traces in the folder", where=path, why="no .json, .json.gz or .zst file in it holds profiler events"
         )
     if name is None and len(runs) > 1:
-        sizes = [(r.name, len(r.files)) for r in runs]
-        listed = "".join(f"\n       --run {printable(name)}  ({n} file{'s' * (n > 1)})" for name, n in sizes)
+        listed = "".join(f"\n       --run {printable(run.name)}  ({run.about})" for run in runs)
         why = _why_apart([file for run in runs for file in run.files])
         raise UserError(f"{len(runs)} runs in one folder", where=path, why=why, do=f"choose one:{listed}")
     return called(name, runs, path)
@@ -124,7 +125,11 @@ def _without_copies(files: list[RankFile]) -> tuple[list[RankFile], tuple[Path, 
 
 def _why_apart(files: list[RankFile]) -> str:
     if all(f.rank is None for f in files):
-        return "no file tells its rank; those of one job are joined if their names do: ..._rank0.json, ..._rank1.json"
+        pids = len({f.by.pid for f in files} - {None})
+        of = f", and they are of {pids} processes" if pids > 1 else ""
+        return (
+            f"no file tells its rank{of}; those of one job are joined if their names do: ..._rank0.json, ..._rank1.json"
+        )
     counts = Counter(f.rank for f in files if f.rank is not None)
     repeated = [str(rank) for rank, count in sorted(counts.items()) if count > 1]
     if repeated:
@@ -138,22 +143,43 @@ def _may_be_trace(path: Path) -> bool:
 
 
 def runs_of(files: list[RankFile]) -> list[TracedRun]:
-    """The files grouped so that no rank appears twice in a run."""
+    """The files grouped so that no rank appears twice in a run, or in a window of one."""
+    if len(files) > 1:
+        files = [f if f.rank is not None else replace(f, rank=_rank_anywhere(f.path)) for f in files]
+    wrote = {process.last: process for process in processes_of(files)}
+    return [_with_windows(run, [wrote[file] for file in run.files]) for run in _apart([*wrote])]
+
+
+def _with_windows(run: TracedRun, processes: list[TracedProcess]) -> TracedRun:
+    """The run with the windows of its processes, if they wrote several; the last that most of them have is chosen."""
+    of = {file: at for at, process in enumerate(processes) for file in process.files}
+    if len(of) == len(processes):
+        return run
+    windows = [_by_rank(files) for files in together(of, of.__getitem__, by_steps=True)]
+    families = {file.family for file in of}
+    name = run.name if "@" in run.name or len(families) > 1 else next(iter(families))
+    named = _by_folder([*of])
+    own_folder = len(named) == len(windows) and "" not in named
+    names = [*named] if own_folder else [f"{name}@{number}" for number in range(1, len(windows) + 1)]
+    listed = tuple(TracedWindow(*each) for each in zip(names, windows, strict=True))
+    return replace(run, files=last_whole(windows), windows=listed)
+
+
+def _apart(files: list[RankFile]) -> list[TracedRun]:
     if len(files) < 2:
         return [TracedRun(f.path.name, (f,)) for f in files]
-    files = [f if f.rank is not None else replace(f, rank=_rank_anywhere(f.path)) for f in files]
     world_sizes = sorted({f.world_size for f in files if f.world_size})
     if len(world_sizes) > 1:
         apart = [[f for f in files if f.world_size == world_size] for world_size in (*world_sizes, None)]
         return [
-            replace(run, name=f"{run.name}@{group[0].world_size}") for group in apart if group for run in runs_of(group)
+            replace(run, name=f"{run.name}@{group[0].world_size}") for group in apart if group for run in _apart(group)
         ]
     ranks = [f.rank for f in files]
     if None not in ranks and len(set(ranks)) == len(ranks):
         return [TracedRun(files[0].path.parent.name, _by_rank(files))]
     folders = _by_folder(files)
     if len(folders) > 1:
-        return [run for name, members in folders.items() for run in _below(name, runs_of(members))]
+        return [run for name, members in folders.items() for run in _below(name, _apart(members))]
     runs = []
     for family in sorted({f.family for f in files}):
         members = [f for f in files if f.family == family]
@@ -178,17 +204,13 @@ def _below(folder: str, runs: list[TracedRun]) -> list[TracedRun]:
 
 
 def _split_repeats(family: str, members: list[RankFile]) -> list[TracedRun]:
-    by_rank: dict[int | None, list[RankFile]] = {}
-    for file in sorted(members, key=lambda f: (f.stamp, f.path.name)):
-        by_rank.setdefault(file.rank, []).append(file)
-    depth = max(len(v) for v in by_rank.values())
-    takes = [[files[i] for files in by_rank.values() if i < len(files)] for i in range(depth)]
-    if depth == 1:
+    takes = together(members, lambda file: file.rank, by_steps=False)
+    if len(takes) == 1:
         return [TracedRun(family, _by_rank(takes[0]))]
     return [TracedRun(f"{family}@{i + 1}", _by_rank(take)) for i, take in enumerate(takes)]
 
 
-def _by_rank(files: list[RankFile]) -> tuple[RankFile, ...]:
+def _by_rank(files: Iterable[RankFile]) -> tuple[RankFile, ...]:
     return tuple(sorted(files, key=lambda f: (f.rank is None, f.rank or 0, f.path.name)))
 
 
@@ -215,6 +237,7 @@ def _identify(path: Path, start: bytes) -> RankFile:
         _checksum_of_ends(path) if is_database else zlib.crc32(beginning),
         is_database or b'"ts"' in beginning,
         _ranks_in(path) if is_database else 1,
+        NOTHING_TOLD if is_database else beginning_of(path, start),
     )
 
 

@@ -4,12 +4,14 @@ Tools that merge traces number the processes anew, `rank * 100_000_000 + pid`, a
 Process ids of Linux are below 2**22, so no other file looks like that.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from diagnose.arrays import Ints
-from diagnose.trace.columns import ReadingLoss, Trace
+from diagnose.trace.columns import PROCESSES, ReadingLoss, Trace
 
 _PER_RANK = 100_000_000
 _PIDS = 1 << 22
@@ -40,5 +42,12 @@ def ranks_of(trace: Trace) -> dict[int, Trace]:
     parts: dict[int, Trace] = {}
     for number, rows, part in zip(numbers.tolist(), groups, plain.divided(groups), strict=True):
         size, loss = round(trace.size * len(rows) / len(places)), ReadingLoss() if parts else trace.loss
-        parts[number] = replace(part, size=size, loss=loss)
+        parts[number] = replace(part, size=size, loss=loss, metadata=_of_rank(trace, number))
     return parts
+
+
+def _of_rank(trace: Trace, number: int) -> Mapping[str, Any]:
+    """The metadata of the file, of its processes that of the rank alone."""
+    processes = trace.metadata.get(PROCESSES)
+    own = {PROCESSES: processes[number : number + 1]} if isinstance(processes, list) else {}
+    return {**trace.metadata, **own}

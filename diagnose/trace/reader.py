@@ -288,6 +288,7 @@ _KNOWN = (
 )
 _LOOKED_AT = 1 << 20
 _LISTED = 6
+_OF_EVENT_LIST = re.compile(rb'"pid"\s*:\s*"(?:CPU|CUDA) functions"')
 _PASS = "pass what torch.profiler's export_chrome_trace wrote (.json, .gz or .zst), or the folder that holds it"
 
 
@@ -300,11 +301,25 @@ def refuse_other_tools(path: str, categories: Iterable[str]) -> None:
     found = sorted({*categories} - {""})
     if any(map(is_of_torch, found)):
         return
+    if _is_of_event_list(Path(path)):
+        raise UserError(
+            "a legacy trace of torch.autograd.profiler",
+            where=path,
+            why="EventList.export_chrome_trace wrote it: operators alone, without kernels, launches and steps",
+            do="profile with torch.profiler.profile(activities=[CPU, CUDA]), and call its own export_chrome_trace"
+            " (not that of p.events()); or diagnose run -- COMMAND",
+        )
     listed = ", ".join(printable(category) for category in found[:_LISTED])
     more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
     what = f"its events are of the categories {listed}{more}" if found else "its events have no category"
     why = f"{what}, none of which torch.profiler writes (cpu_op, user_annotation, cuda_runtime, kernel and others)"
     raise UserError("not a PyTorch profiler trace", where=path, why=why, do=_PASS)
+
+
+def _is_of_event_list(path: Path) -> bool:
+    """Whether torch's `EventList.export_chrome_trace` wrote the file: all that it draws is in two made-up processes."""
+    start = next(Source(path).blocks(), b"")[:_LOOKED_AT]
+    return _OF_EVENT_LIST.search(start) is not None
 
 
 def not_a_trace_error(path: Path, text: bytes, *, cut_off: bool = False) -> UserError:

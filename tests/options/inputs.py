@@ -22,6 +22,7 @@ from diagnose.cli import main
 from diagnose.commands.ledger import file as promises_file
 from diagnose.diagnosis import Applied, Patch
 
+WINDOWS = Path(__file__).parents[1] / "strangers" / "two-windows-one-process"
 DCGM = """\
 DCGM_FI_DEV_SM_CLOCK{gpu="0",Hostname="node7"} 1155
 DCGM_FI_DEV_CLOCKS_EVENT_REASONS{gpu="0",Hostname="node7"} 32
@@ -62,6 +63,11 @@ def two_runs(place: Path) -> None:
     """Traces of two runs that nothing joins."""
     for name in ("cpu-healthy", "cpu-slow-loader"):
         shutil.copy(SAMPLES / f"{name}.json.gz", place)
+
+
+def two_windows(place: Path) -> None:
+    """Traces of two windows of one process."""
+    shutil.copytree(WINDOWS, place, dirs_exist_ok=True)
 
 
 def diagnosis(place: Path) -> None:
@@ -247,8 +253,8 @@ Make = Callable[[Path], None]
 MADE: dict[str, Make] = {
     make.__name__: make
     for make in (
-        two_runs, diagnosis, rule, two_nodes, saving, batch, graphs, monitor, torch_trace, functions, counting,
-        steps_log, ladder, snapshot, jobs_of_fleet, many_jobs, functions_of_fleet, ranks_of_fleet, accounting,
-        baselines, promises, forgotten, configurations, with_a_patch,
+        two_runs, two_windows, diagnosis, rule, two_nodes, saving, batch, graphs, monitor, torch_trace, functions,
+        counting, steps_log, ladder, snapshot, jobs_of_fleet, many_jobs, functions_of_fleet, ranks_of_fleet,
+        accounting, baselines, promises, forgotten, configurations, with_a_patch,
     )
 }  # fmt: skip

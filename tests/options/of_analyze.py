@@ -36,6 +36,7 @@ ROWS = [
     row("--tables", "--tables t", CPU, adds=r"wrote \d+ tables to t", writes={"t/facts.csv": "data_wait", **PARQUET}),
     row("--annotate", "--annotate a.json", CPU, adds="wrote a.json", writes={"a.json": "diagnose"}),
     row("--run", "--run cpu-healthy", "{two_runs}", adds="verdict: compute-bound", codes=(3, 0)),
+    row("--run", "--run node.pt.trace@1", "{two_windows}", adds="steps: 2 counted, marked by ProfilerStep: steps 2, 3"),
     row("--rank", "--rank 3", RANKS, adds="counted of rank 3 alone, one of 8"),
     row("--step", "--step 12", GPU, adds="1 counted, .* step 12"),
     row("--rules", "--rules {rule}", CPU, adds="Our team says that the loop waits"),

@@ -40,6 +40,7 @@ def everything() -> Diagnosis:
     slow = SlowStep(step=1007, rank=1, recorded=True, ns=250_000_000, factor=1.4, cause="data-wait", cause_ns=7_000_000)
     more = {"host_operators": (drawn.operator("aten::addmm", 9 * MS),), "user_code": drawn.user_code()}
     more |= {"ranges": (drawn.range_row(),)}
+    more |= {"windows": (drawn.window("first", 9 * MS), drawn.window("last", 7 * MS, is_reported=True))}
     more |= {"capacity": counted_memory.CAPACITY}
     cost = cost_of(diagnoses.diagnosis(), Settings(gpu_hour_price=2.0))
     return diagnoses.judged(drawn.joined(), applied=applied, slow_steps=(slow,), cost=cost, **more)
@@ -67,9 +68,9 @@ def in_html(name: str, diagnosis: Diagnosis) -> tuple[str, str]:
 
 
 def in_markdown(name: str, diagnosis: Diagnosis) -> tuple[str, str]:
-    writer = Writer(rows=14, prose=400, name=90)
+    writer, most = Writer(rows=14, prose=400, name=90), 2 * markdown.MOST_TOKENS  # so that nothing is cut
     written = document.SECTIONS[name].write(Draft(diagnosis, ABOUT, writer))  # type: ignore[union-attr]
-    return writer.items(written) if isinstance(written, tuple) else written, markdown.markdown(diagnosis, ABOUT)
+    return writer.items(written) if isinstance(written, tuple) else written, markdown.markdown(diagnosis, ABOUT, most)
 
 
 @pytest.mark.parametrize("form", RENDERERS)

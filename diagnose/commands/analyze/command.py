@@ -42,7 +42,11 @@ if TYPE_CHECKING:
 @annotations_option
 @page_options
 @annotate_option
-@click.option("--run", metavar="NAME", help="Which run, if PATH holds the traces of several.")
+@click.option(
+    "--run",
+    metavar="NAME",
+    help="Which run or window, if PATH has several (default: the last window).",
+)
 @click.option("--rank", metavar="N", type=click.IntRange(0), help="Diagnose only this rank of the job.")
 @click.option(
     "--step",
@@ -102,9 +106,14 @@ def analyze(path: str, fail_on: str | None, **given: Any) -> None:
     show(diagnosis, forms, given, displayed(path))
     if given["critical_path"]:
         _show_critical_path(diagnosis, path, given, loading)
-    write_files(forms, given, displayed(path), reads=[Path(file) for file in diagnosis.trace.files])
+    write_files(forms, given, displayed(path), reads=[Path(file) for file in _files_of(diagnosis)])
     if fail_on and is_as_severe(diagnosis, fail_on):
         click.get_current_context().exit(1)
+
+
+def _files_of(diagnosis: Diagnosis) -> list[str]:
+    """The traces that were read, of all windows."""
+    return [*diagnosis.trace.files, *(file for window in diagnosis.windows for file in window.files)]
 
 
 def _check(given: Mapping[str, Any]) -> None:

@@ -48,6 +48,7 @@ from diagnose.report.views.summary import (
     verdict_view,
 )
 from diagnose.report.views.user_code import user_code_view
+from diagnose.report.views.windows import windows_lines
 from diagnose.report.views.words import (
     cause_name,
     causes_named,
@@ -210,6 +211,7 @@ _PLACED: dict[str, PageSection | LeftOut] = {  # in the order of the page; what 
     "steps": PageSection(steps_line, inside="verdict"),
     "applied": PageSection(applied_view, inside="verdict"),
     "missing": PageSection(missing_line, inside="verdict"),
+    "windows": PageSection(windows_lines, inside="verdict"),
     "history": PageSection(history_lines, inside="verdict"),
     "late_ranks": PageSection(late_rank_lines, inside="verdict"),
     "notes": PageSection(notes_of, inside="verdict"),

@@ -36,6 +36,7 @@ from diagnose.report.views.summary import (
     verdict_view,
 )
 from diagnose.report.views.user_code import user_code_view
+from diagnose.report.views.windows import windows_lines
 from diagnose.report.views.words import GUARDS, causes_named
 
 _SOURCES = ("read", "lost", "devices", "replay", "diagnose", "command", "files")
@@ -81,6 +82,10 @@ def _late_ranks(draft: Draft) -> str:
 def _missing(draft: Draft) -> str:
     line = missing_line(draft.diagnosis)
     return draft.to.items([f"Missing: {line}"]) if line else ""
+
+
+def _windows(draft: Draft) -> str:
+    return draft.to.items([f"Window: {line}" for line in windows_lines(draft.diagnosis)[:2]])
 
 
 def _history(draft: Draft) -> str:
@@ -320,6 +325,7 @@ SECTIONS: dict[str, Chapter | LeftOut] = {  # in the order of the document
     "applied": Chapter("", _applied),
     "late_ranks": Chapter("", _late_ranks),
     "missing": Chapter("", _missing),
+    "windows": Chapter("", _windows),
     "history": Chapter("", _history),
     "slow_steps": Chapter("", _slow_steps),
     "notes": Chapter("", _notes),

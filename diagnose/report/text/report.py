@@ -42,6 +42,7 @@ from diagnose.report.text.summary import (
     print_slow_steps,
     print_steps,
     print_verdict,
+    print_windows,
     verdict_line,
 )
 from diagnose.report.views.breakdown import basis
@@ -252,6 +253,7 @@ def _listed_functions(page: Page, functions: Sequence[FunctionView], most: int) 
 SECTIONS: dict[str, Callable[[Page, Diagnosis, Extent], None] | LeftOut] = {
     "verdict": print_verdict,
     "steps": print_steps,
+    "windows": print_windows,
     "applied": print_applied,
     "notes": print_notes,
     "history": print_history,

@@ -12,9 +12,11 @@ from diagnose.report.views.cost import cost_lines
 from diagnose.report.views.plain import plain
 from diagnose.report.views.slow_steps import slow_steps_view
 from diagnose.report.views.summary import history_lines, loss_line, notes_of, shapes_line, steps_line, verdict_view
+from diagnose.report.views.windows import windows_lines
 from diagnose.report.views.words import counted, first_sentence, mfu_details, mfu_line
 
 SLOW_STEPS_SHOWN = 3
+WINDOWS_SHOWN = 3
 
 
 def verdict_line(diagnosis: Diagnosis) -> Text:
@@ -62,6 +64,14 @@ def print_notes(page: Page, diagnosis: Diagnosis, _: Extent) -> None:
         severity = Text(finding.severity, SEVERITY_STYLE[finding.severity])
         says = first_sentence(finding.says)
         page.paragraph(joined([Text(plain(finding.rule), "bold"), severity, says]), label="note:", most=2)
+
+
+def print_windows(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
+    """Print the window that the report is of, and how the latest others differ from it; all others with details."""
+    lines = windows_lines(diagnosis)
+    shown = lines if extent.details else lines[: 1 + WINDOWS_SHOWN]
+    if lines:
+        page.entries("windows:", [Text(line) for line in shown], len(lines) - len(shown))
 
 
 def print_history(page: Page, diagnosis: Diagnosis, _: Extent) -> None:

@@ -9,6 +9,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {  # section -> the fields of the Diag
     "steps": ("steps", "rank"),
     "applied": ("applied",),
     "notes": ("findings",),
+    "windows": ("windows",),
     "history": ("history",),
     "slow_steps": ("slow_steps",),
     "late_ranks": ("stragglers",),

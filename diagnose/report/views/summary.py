@@ -18,6 +18,7 @@ NOTHING_TRAINS = (
 LIGHT_FROM = 1.2  # profiled over unprofiled step time: above it the latter's parts are shown, too
 LIGHT_SHOWN = 4
 _FILES_SHOWN = 4
+OTHER_PROCESSES = "gpu-activity-of-other-processes"  # of an export: they hardly use the GPU
 _STEP_SOURCES = {
     "window": "the whole capture, no step marks were found",
     "unlinked steps": "the whole capture, since no GPU activity is linked to a launch in its step marks",
@@ -122,7 +123,16 @@ def steps_line(diagnosis: Diagnosis) -> str:
         host = "; no GPU activity, so host steps are accounted"
     elif _is_told_apart(steps):
         host = f"; on the host a step takes {duration(steps.time_ns / steps.count)}"
-    return f"{steps.count:,} counted{over}, {source}{host}{_light(diagnosis)}"
+    return f"{steps.count:,} counted{over}{_processes(diagnosis)}, {source}{host}{_light(diagnosis)}"
+
+
+def _processes(diagnosis: Diagnosis) -> str:
+    """The processes that the ranks of an export are, if there is more than one in it; else ""."""
+    told, trace = diagnosis.trace.processes, diagnosis.trace
+    if len(told) < 2 and not (told and OTHER_PROCESSES in trace.loss.kinds):
+        return ""
+    more = f"; +{len(told) - _FILES_SHOWN} more" if len(told) > _FILES_SHOWN else ""
+    return f" ({plain('; '.join(told[:_FILES_SHOWN]))}{more})"
 
 
 def _light(diagnosis: Diagnosis) -> str:

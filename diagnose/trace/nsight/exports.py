@@ -12,6 +12,16 @@ def is_export(database: Database) -> bool:
     return any(table == RANGES or table.startswith("CUPTI_ACTIVITY_KIND_") for table in database.tables)
 
 
+def is_of_nsight(database: Database) -> bool:
+    """Whether the database is an export of Nsight Systems, of whatever activity."""
+    return "StringIds" in database.tables and any(table.startswith("TARGET_INFO_") for table in database.tables)
+
+
+def is_of_nvprof(database: Database) -> bool:
+    """Whether nvprof wrote the database: it has CUPTI's tables and a table of texts of its own."""
+    return "StringTable" in database.tables and any(t.startswith("CUPTI_ACTIVITY_KIND_") for t in database.tables)
+
+
 def ranks_in(path: Path) -> int:
     """Number of ranks in the database, 0 if it is no export; 1 if it is damaged, which its reader then reports."""
     try:

@@ -17,6 +17,7 @@ _THREAD_BITS = 24
 _THREADS = (1 << _THREAD_BITS) - 1
 _PIDS = (1 << 22) - 1  # of Linux
 _WORKS = 0.01  # of the time of the busiest process: a process with less hardly uses the GPU
+_NAMES, _LONGEST_NAME = "PROCESSES", 60
 _MOST_NS = 1 << 50  # of one activity, as far as it counts here
 
 
@@ -74,6 +75,28 @@ def processes_of(database: Database) -> ExportedProcesses:
     total = {key: sum(ns for ns, _ in each) for key, each in spent.items()}
     ranks = [key for key in spent if total[key] >= _WORKS * max(total.values())]
     return ExportedProcesses(tuple(sorted(ranks, key=lambda key: (max(spent[key])[1], key))), of_device)
+
+
+def described(database: Database, processes: ExportedProcesses) -> list[str]:
+    """The ranks in words, each with the number of its process, its name and its GPU, as far as they are known."""
+    device: dict[int, int] = {}
+    for table in (KERNELS, GRAPHS, COPIES, FILLS):
+        for rows in database.integers(table, ("globalPid", "deviceId")):
+            pairs = np.stack((processes.owners(rows[:, 0], rows[:, 1]), rows[:, 1]), axis=1)
+            for owner, number in np.unique(pairs, axis=0).tolist():
+                device.setdefault(owner, number)
+    names: dict[int, str] = {}
+    for rows, told in database.texts(_NAMES, ("globalPid",), "name"):
+        names |= {key: name for key, name in zip((rows[:, 0] >> _THREAD_BITS).tolist(), told, strict=True) if name}
+    return [_in_words(key, names.get(key), device.get(key, MISSING)) for key in processes.keys]
+
+
+def _in_words(key: int, name: str | None, device: int) -> str:
+    """A process in words; "" if its key was made up for its device."""
+    if key < 0:
+        return ""
+    of = f" ({name[:_LONGEST_NAME]})" if name else ""
+    return f"process {key & _PIDS}{of}{f' on GPU {device}' if device >= 0 else ''}"
 
 
 def _add(busy: dict[tuple[int, int], int], rows: Ints) -> None:

@@ -4,7 +4,7 @@ Tables are read by the columns that they have, which differ between versions. A 
 of several ranks the process ids are numbered as in files that hold merged ranks.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -15,13 +15,22 @@ from diagnose.arrays import Array, Ints, Mask
 from diagnose.errors import UserError
 from diagnose.trace.builder import DTYPES, Interner, Names, growing
 from diagnose.trace.checks import without_impossible_events
-from diagnose.trace.columns import ABSENT, NSIGHT, Collectives, ReadingLoss, Trace
+from diagnose.trace.columns import ABSENT, NSIGHT, PROCESSES, Collectives, ReadingLoss, Trace
 from diagnose.trace.merged import pids_of_rank
 from diagnose.trace.nsight import names
 from diagnose.trace.nsight.database import MISSING, Database
 from diagnose.trace.nsight.device_tables import device_rows, kernel_name_column
-from diagnose.trace.nsight.exports import is_export
-from diagnose.trace.nsight.processes import CALLS, KERNELS, RANGES, ExportedProcesses, pids, processes_of, tids
+from diagnose.trace.nsight.exports import is_export, is_of_nsight, is_of_nvprof
+from diagnose.trace.nsight.processes import (
+    CALLS,
+    KERNELS,
+    RANGES,
+    ExportedProcesses,
+    described,
+    pids,
+    processes_of,
+    tids,
+)
 from diagnose.trace.nsight.rows import UNNAMED, EventRows, spelled
 from diagnose.trace.source import Watch
 
@@ -43,7 +52,8 @@ def read_export(path: Path, watch: Watch | None = None, *, held_bytes: int | Non
     """
     with Database(path) as database:
         _refuse_others(database)
-        processes, metadata = processes_of(database), metadata_of(database)
+        processes = processes_of(database)
+        metadata = metadata_of(database) | {PROCESSES: described(database, processes)}
         reading = _Reading(processes, held_bytes)
         for rows in _all_rows(database, processes, metadata):
             reading.add(rows)
@@ -68,6 +78,15 @@ def _all_rows(database: Database, processes: ExportedProcesses, metadata: Mappin
 
 
 def _refuse_others(database: Database) -> None:
+    if is_of_nvprof(database):
+        raise UserError(
+            "a profile of nvprof, which is not read",
+            where=database.path,
+            why="its tables are those of nvprof and the Visual Profiler, which Nsight Systems replaced",
+            do=f"record the job again: {_CAPTURE}, then nsys export --type sqlite; or with torch.profiler",
+        )
+    if is_of_nsight(database) and not is_export(database):
+        raise _empty(database.path, "it was recorded without CUDA and NVTX: it has no table of either")
     if not is_export(database):
         raise UserError(
             "not an export of Nsight Systems",
@@ -161,8 +180,13 @@ _NONE = np.zeros(0, np.int64)
 _NO_CALLS = Collectives(_NONE, (), (), (), _NONE, _NONE, _NONE, _NONE, (), _NONE, _NONE)
 # An export's data about its machine and itself, under the names of a torch trace's top-level keys.
 
-_DEVICES = "TARGET_INFO_GPU"
-_OF_DEVICE = {"totalGlobalMem": "totalMemory", "numSms": "smCount", "computeMajor": "computeMajor"}
+_DEVICES = ("TARGET_INFO_GPU", "TARGET_INFO_CUDA_GPU")  # the second is of versions before 2021.2
+_OF_DEVICE = {  # the columns of newer and older versions
+    "totalGlobalMem": ("totalMemory", "globalMemorySize"),
+    "numSms": ("smCount", "numMultiprocessors"),
+    "computeMajor": ("computeMajor", "computeCapabilityMajor"),
+}
+_NUMBERS = ("cuDevice", "id", "deviceId")
 _MOST = {"totalGlobalMem": 1 << 50, "numSms": 1 << 16, "computeMajor": 1 << 10}
 _MOST_DEVICES = 1024
 _START, _EPOCH = "TARGET_INFO_SESSION_START_TIME", "utcEpochNs"
@@ -182,19 +206,26 @@ def metadata_of(database: Database) -> dict[str, Any]:
 def _devices(database: Database) -> list[dict[str, Any]]:
     """The GPUs in the order of the table; a device id counts CUDA's devices if the table has their numbers."""
     found: list[dict[str, Any]] = []
-    wanted = ("id", "cuDevice", *_OF_DEVICE.values())
-    for rows, told in database.texts(_DEVICES, wanted, "name"):
+    table = next((table for table in _DEVICES if database.columns(table)), _DEVICES[0])
+    sizes = [_first_of(database, table, columns) for columns in _OF_DEVICE.values()]
+    wanted = (_first_of(database, table, _NUMBERS), *sizes)
+    for rows, told in database.texts(table, wanted, "name"):
         for row, name in zip(rows, told, strict=True):
             if name and len(found) < _MOST_DEVICES:
                 found.append(_device(row, name))
     return found
 
 
+def _first_of(database: Database, table: str, columns: Sequence[str]) -> str:
+    """The first of the columns that the table has, by the version of the export."""
+    return next((column for column in columns if column in database.columns(table)), columns[0])
+
+
 def _device(row: Ints, name: str) -> dict[str, Any]:
-    number, of_cuda, *sizes = row.tolist()
+    number, *sizes = row.tolist()
     device: dict[str, Any] = {"name": name}
-    if (known := number if of_cuda == MISSING else of_cuda) != MISSING and 0 <= known < 1 << 16:
-        device["id"] = known
+    if number != MISSING and 0 <= number < 1 << 16:
+        device["id"] = number
     for key, value in zip(_OF_DEVICE, sizes, strict=True):
         if 0 < value <= _MOST[key]:
             device[key] = value
@@ -240,7 +271,7 @@ def _ranges(block: Ints, told: list[str | None], processes: ExportedProcesses, t
     numbers = Interner()
     name, cat = np.zeros(len(block), np.int64), np.full(len(block), _RANGE)
     for at, (text, number) in enumerate(zip(told, block[:, 3].tolist(), strict=True)):
-        said = text if text is not None else texts.get(number, UNNAMED)
+        said = text or texts.get(number, UNNAMED)  # versions of 2019 have an empty text beside a number
         name[at] = numbers[names.range_name(said)]
         cat[at] = _OPERATOR if names.is_operator(said) else _RANGE
     return _rows(block, processes, (list(numbers), name), (("cpu_op", "user_annotation"), cat), {})

@@ -175,6 +175,26 @@ def on_another_device(faulty: bool) -> Files:
     return [job]
 
 
+def without_work(faulty: bool) -> Files:
+    """A capture that holds the calls of the profiler alone when it is faulty."""
+    job = Trace()
+    if not faulty:
+        return [steps()]
+    job.event("cuda_runtime", "cudaDeviceSynchronize", 185_000)
+    return [job]
+
+
+def beside_an_idle_gpu(faulty: bool) -> Files:
+    """Steps on the CPU of a machine whose GPU was recorded when the job is faulty, else of one without."""
+    job = Trace(gpu="NVIDIA H100 80GB HBM3" if faulty else None)
+    for _ in range(5):
+        with job.step():
+            job.cpu_op("aten::addmm", 500)
+    if faulty:
+        job.event("cuda_runtime", "cudaDeviceSynchronize", 700_000)
+    return [job]
+
+
 def longer(us: float, number: int) -> Work:
     """A product of `us` in the step that follows `number` others."""
     return lambda job: job.launch(GEMM, us) if job.next_step == 11 + number else None
@@ -291,6 +311,8 @@ CASES = {
     "second-profiler": Case("info", each_step(marked("ProfilerStep#1", 200))),
     "compile-in-window": Case("critical", each_step(marked(COMPILE, 2000))),
     "lost-gpu-events": Case("critical", lossy),
+    "empty-capture": Case("critical", without_work),
+    "model-on-cpu": Case("critical", beside_an_idle_gpu),
     "graph-capture": Case("critical", each_step(captures_a_graph)),
     "unknown-device": Case("critical", on_another_device),
     "start-fills-capture": Case("warning", after_a_long_start),

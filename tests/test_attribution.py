@@ -237,14 +237,15 @@ def test_without_a_gpu_the_functions_of_the_user_are_python(node: str) -> None:
     assert causes(job) == {"operator-compute": 100 * US, "python": 40 * US}
 
 
-def test_without_a_gpu_a_hook_that_autograd_calls_is_python() -> None:
+@pytest.mark.parametrize(("shown", "cause"), [(True, "python"), (False, "untraced-step")])
+def test_without_a_gpu_a_hook_that_autograd_calls_is_python_where_the_trace_shows_it(shown: bool, cause: str) -> None:
     job = Trace(gpu=None)
     with job.step(), job.inside("autograd::engine::evaluate_function: torch::autograd::AccumulateGrad"):
         job.host(40)
         job.cpu_op("aten::add", 100)
-        job.host(5000)
+        job.event("python_function", "train.py(7): hook", 5000) if shown else job.host(5000)
 
-    assert causes(job) == {"operator-memory": 100 * US, "dispatch": 40 * US, "python": 5000 * US}
+    assert causes(job) == {"operator-memory": 100 * US, "dispatch": 40 * US, cause: 5000 * US}
 
 
 def test_a_step_without_a_gpu_is_divided_by_what_the_process_did() -> None:

@@ -63,7 +63,8 @@ def test_a_step_whose_last_kernels_were_not_recorded_is_not_counted(tmp_path: Pa
     found = diagnosed(tmp_path, without_kernels(job(), *range(56, 60)))
 
     assert found.steps.numbers == (11, 12, 13, 14)
-    assert fact(found, "gpu_events_lost_share") == pytest.approx(4 / 60)
+    assert fact(found, "gpu_events_lost_share") == 0
+    assert fact(found, "gpu_events_lost_outside_share") == pytest.approx(4 / 60)
 
 
 def test_kernels_lost_here_and_there_cut_no_step(tmp_path: Path) -> None:

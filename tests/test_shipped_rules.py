@@ -44,7 +44,7 @@ def test_shipped_rules_predict_no_gain_when_they_are_quiet_at_zero(shipped: Rule
 
 def test_shipped_rules_that_fire_without_a_gpu_name_none(shipped: Rule) -> None:
     """Facts of a GPU are unknown on a CPU; what is lost or recorded of a GPU is about one, whatever else is known."""
-    of_a_gpu = {"gpu_vendor", "gpu_events_lost_share", "graph_capture_share"}
+    of_a_gpu = {"gpu_vendor", "gpu_record", "gpu_events_lost_share", "graph_capture_share"}
     of_a_gpu |= {name for name, metric in REGISTRY.items() if metric.needs_gpu}
     for example in shipped.examples:
         given = {"has_gpu": False} | {name: value for name, value in example.facts.items() if value != "unknown"}

@@ -8,6 +8,7 @@ import msgspec
 
 from diagnose.arrays import Labels
 from diagnose.attribution.attribution import Attribution, attribute
+from diagnose.attribution.causes import UNTRACED
 from diagnose.attribution.core_wait import with_core_wait
 from diagnose.attribution.leading import NEAR
 from diagnose.errors import WrongUsage
@@ -25,7 +26,7 @@ from diagnose.trace.distortion import overhead_of
 from diagnose.trace.readings import clock_of, process_tree_cpu_ns
 from diagnose.trace.record import CaptureRecord, core_times, record_beside
 from diagnose.trace.refused import refused_by
-from diagnose.trace.stacks import own_code_share, stack_samples
+from diagnose.trace.stacks import FEWEST_SAMPLES, own_code_share, stack_samples
 from diagnose.trace.vocabulary import ANNOTATIONS, EVAL, SAVE, STEP_MARKS
 
 _TOLD = 0.5  # of the untraced time
@@ -103,7 +104,7 @@ def _analysis(timeline: Timeline, settings: Settings) -> RankAnalysis:
     roofline = netted("roofline", lambda: roofline_of(timeline, device_of(timeline, settings, record)), _unjudged)
     class_ = Labels.all_alike("", len(timeline.gpu)) if roofline is None else roofline.class_
     attribution = attribute(timeline, class_)
-    if _samples_tell(record, attribution):
+    if _samples_tell(record, attribution, timeline.has_gpu):
         timeline = replace(timeline, python_is_sampled=True)
         attribution = attribute(timeline, class_)
     return RankAnalysis(timeline, record, roofline, _with_core_wait(timeline, record, attribution))
@@ -121,12 +122,17 @@ def _with_core_wait(timeline: Timeline, record: CaptureRecord, attribution: Attr
     )
 
 
-def _samples_tell(record: CaptureRecord, attribution: Attribution) -> bool:
+def _samples_tell(record: CaptureRecord, attribution: Attribution, has_gpu: bool) -> bool:
     """Whether the stack samples of steps without the profiler account for half of the untraced time, or more, as code
     of the user's loop.
+
+    Without a GPU any samples say that the training thread runs Python there.
     """
-    untraced = attribution.share(attribution.ns().get("untraced", 0))
-    return untraced > NEAR and own_code_share(stack_samples(record)) >= _TOLD * untraced
+    ns, samples = attribution.ns(), stack_samples(record)
+    untraced = attribution.share(sum(ns.get(cause, 0) for cause in UNTRACED))
+    if not has_gpu:
+        return untraced > 0 and samples is not None and samples.samples >= FEWEST_SAMPLES
+    return untraced > NEAR and own_code_share(samples) >= _TOLD * untraced
 
 
 def _captured_s(timeline: Timeline) -> tuple[float, float] | None:

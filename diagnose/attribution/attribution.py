@@ -13,11 +13,13 @@ import numpy as np
 
 from diagnose import intervals as iv
 from diagnose.arrays import Array, Ids, Ints, Labels, Mask, marked, shortened
+from diagnose.attribution.around_operators import around_operators
 from diagnose.attribution.causes import (
     COPIES,
     EXPOSED,
     GRAPH_CAPTURE,
     MATRIX,
+    NOTHING_RECORDED,
     OPTIMIZER_OPERATORS,
     UNKNOWN_KIND,
     class_of,
@@ -31,18 +33,15 @@ from diagnose.timeline import Timeline
 from diagnose.timeline.kernel_names import COMMUNICATION, Kind
 from diagnose.trace.vocabulary import (
     ANNOTATIONS,
-    AUTOGRAD,
     CLIP,
     COMMUNICATION_RANGES,
     DATA_WAIT,
     LOGGING,
     OPS,
     PYTHON,
-    REDUCER,
 )
 
 MEMORY_BOUND = "memory"  # in a `Bound`
-MOST_OF_A_NODE_NS = 100_000  # autograd's engine takes some 10 us for each node, under the profiler too
 
 
 class Attribution(msgspec.Struct, frozen=True, dict=True):
@@ -178,24 +177,13 @@ def _alone(starts: Ints, ends: Ints, others: Intervals) -> Intervals:
 def _host_parts(timeline: Timeline, inside: Intervals) -> Parts:
     """Parts of a step without a GPU: data, operators by kind, exposed communication, and the rest of the host."""
     left, parts = inside, []
+    if timeline.is_empty:
+        return [(NOTHING_RECORDED, inside)]
     for cause, pieces in _host_layers(timeline):
         painted = iv.intersect(pieces, left)
         left = iv.subtract(left, painted)
         parts.append((cause, painted))
-    dispatch = _torch_code(timeline, left)
-    return [*parts, ("dispatch", dispatch), ("python", iv.subtract(left, dispatch))]
-
-
-def _torch_code(timeline: Timeline, left: Intervals) -> Intervals:
-    """Time of torch's own code around its operators: DDP's reducer, and the short gaps within a node of autograd.
-
-    A longer gap there is a hook or a function in Python.
-    """
-    trace = timeline.trace
-    reducer, nodes = (timeline.matching(pattern, *OPS) for pattern in (REDUCER, AUTOGRAD))
-    inside = iv.intersect(left, iv.intervals(trace.ts[nodes], trace.ends(nodes)))
-    short = iv.subtract(inside, iv.longer_than(inside, MOST_OF_A_NODE_NS))
-    return iv.union(short, iv.intersect(left, iv.intervals(trace.ts[reducer], trace.ends(reducer))))
+    return [*parts, *around_operators(timeline, left)]
 
 
 def _host_layers(timeline: Timeline) -> Iterator[tuple[str, Intervals]]:

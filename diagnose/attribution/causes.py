@@ -19,6 +19,7 @@ GRAPH_CAPTURE = "graph-capture"
 CORE_WAIT = "core-wait"
 UNKNOWN_KIND = "unclassified-kernel"
 UNKNOWN_DEVICE = "unknown-device"
+NOTHING_RECORDED = "nothing-recorded"
 DISTORTED = "distorted"
 OTHER_GPU = "other-gpu"
 BEGINNING = "beginning"  # with `waiting_for`: of a step, if what delayed it there lies before the capture
@@ -173,6 +174,11 @@ _IDLE = (
     Cause("queued-on-idle-device", "unexplained", "queued while the device idles", observed=False),
     Cause("untraced", "host", "untraced host time", phrase="host time that the trace does not show", observed=False),
 )
+_AROUND_OPERATORS = (  # of a step without a GPU
+    Cause("autograd-engine", "host", "autograd's engine before and after the backward pass"),
+    Cause("untraced-operator", "unexplained", "untraced time inside one operator", observed=False),
+    Cause("untraced-step", "unexplained", "untraced time", phrase="time that the trace does not show", observed=False),
+)
 _MFU_PARTS = (
     Cause("model-flops", "compute", "model FLOPs at the peak (MFU)"),
     Cause("padding", "compute", "padding (in MFU)"),
@@ -183,6 +189,7 @@ _MFU_PARTS = (
 _MISSING = (
     Cause(GPU_ACTIVITY_MISSING, "unexplained", "GPU activity missing", observed=False),
     Cause(UNKNOWN_DEVICE, "unexplained", "activity of an unknown device", observed=False),
+    Cause(NOTHING_RECORDED, "unexplained", "nothing was recorded", observed=False),
     Cause(DISTORTED, "unexplained", "distorted by the profiler", observed=False),
 )
 
@@ -192,22 +199,34 @@ def _table(*groups: Iterable[Cause]) -> dict[str, Cause]:
 
 
 CAUSES: Mapping[str, Cause] = _table(
-    _MATRIX, _DIVIDED_MATRIX, _OTHER_WORK, (_EXPOSED,), _WAITING, _COPIES, _IDLE, _MFU_PARTS, _MISSING
+    _MATRIX,
+    _DIVIDED_MATRIX,
+    _OTHER_WORK,
+    (_EXPOSED,),
+    _WAITING,
+    _COPIES,
+    _IDLE,
+    _AROUND_OPERATORS,
+    _MFU_PARTS,
+    _MISSING,
 )
 MATRIX = tuple(row.name for row in _MATRIX)
 COPIES = tuple(row.name for row in _COPIES)
 WAITING = tuple(row.name for row in _WAITING)
 IDLE = tuple(row.name for row in _IDLE)
+AROUND_OPERATORS = tuple(row.name for row in _AROUND_OPERATORS)
 IDLE_FOR_INPUT = tuple(row.name for row in _IDLE if row.class_ == "data")
 UNRECORDED = ("data-wait",)  # the profiler does not lengthen it: loading runs no operators of the step
 BEFORE_A_LAUNCH = ("dispatch", "optimizer-host", "launch-latency", "kernel-gap")  # what a launch costs the device
 ON_A_CORE = ("python", "dispatch", "optimizer-host", "gc", "logging", "compile", GRAPH_CAPTURE)
 """Causes in which the threads of the step compute on the host, without its operators and the loading."""
 OPERATORS = ("operator-compute", "operator-memory")  # the work of a step without a GPU, but for its optimizer's
-ON_A_CORE_OF_HOST = (*ON_A_CORE, *OPERATORS, OPTIMIZER_OPERATORS)  # the same of a step without a GPU
-HOST_WORK = ("dispatch", "python", "optimizer-host", OPTIMIZER_OPERATORS, *OPERATORS)
+ON_A_CORE_OF_HOST = (*ON_A_CORE, "autograd-engine", "untraced-operator", *OPERATORS, OPTIMIZER_OPERATORS)
+"""The same of a step without a GPU, with its operators."""
+HOST_WORK = ("dispatch", "python", "autograd-engine", "optimizer-host", OPTIMIZER_OPERATORS, *OPERATORS)
 HOST_GROUPS: Mapping[str, tuple[str, ...]] = {"host-work": HOST_WORK, "late-rank": WAITING}
 """Causes that a rule may name together: what the host works on in a step, and waiting for a rank that is late."""
+UNTRACED = ("untraced", "untraced-step", "untraced-operator")  # the host's, which samples of the stack may explain
 UNOBSERVED = tuple(row.name for row in CAUSES.values() if not row.observed)
 WITHOUT_KERNELS = frozenset({*IDLE, EXPOSED, *WAITING})  # the device idles or communicates alone
 

@@ -16,6 +16,7 @@ from diagnose.intervals import Intervals
 from diagnose.timeline import Timeline
 from diagnose.trace.vocabulary import (
     ANNOTATIONS,
+    COPY_CALL,
     DATA_WAIT,
     DEVICE_ALLOCATION,
     HOST_ALLOCATION,
@@ -39,7 +40,6 @@ _COMPILE = re.compile(
     r"|Driver Compiler|zeModuleCreate|urProgramBuild"
     r"|.*compile_fx|_compile\.compile_inner|.*PyCodeCache\.load|async_compile\.wait"
 )
-_COPY_CALL = r"(cuda|hip)Memcpy|cuMemcpy|urEnqueue(USM)?Mem|piextUSMEnqueueMemcpy"
 
 
 def idle_causes(timeline: Timeline, idle: Intervals, busy: Intervals) -> Iterator[tuple[str, Intervals]]:
@@ -172,7 +172,7 @@ class Host:
         to_host = np.zeros(len(self.trace), bool)
         down = np.array([k.sub == "DtoH" for k in gpu.kinds], bool)[gpu.kind] & (gpu.launch >= 0)
         to_host[gpu.launch[down]] = True
-        long = self._calls(_COPY_CALL) & (self.trace.dur > LONG_COPY_CALL_NS)
+        long = self._calls(COPY_CALL) & (self.trace.dur > LONG_COPY_CALL_NS)
         return long & ~to_host, long & to_host
 
 

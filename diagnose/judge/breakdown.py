@@ -114,6 +114,7 @@ def grounds_of(ranks: Sequence[RankDigest], facts: Facts, distortion: float | No
         steps=min(rank.steps for rank in ranks),
         has_gpu=has_gpu,
         capture_failed=any(rank.capture_failed for rank in ranks),
+        is_empty=all(rank.is_empty for rank in ranks),
         lost_share=sum(rank.lost_share for rank in ranks) / len(ranks),
         sized_share=sum(rank.sized_share for rank in ranks) / len(ranks),
         alone_of_many=len(ranks) == 1 and not isinstance(size, Unknown) and float(size) > 1,

@@ -81,16 +81,18 @@ _SAYS = {
 class Grounds(msgspec.Struct, frozen=True):
     """The limits on the confidence of a verdict.
 
-    `waiting_apart`: exposed communication holds the transfer alone. `unknown_device`: events of the trace on a device
-    that diagnose does not know, "" if there are none. `distortion`: the profiled over the unprofiled step time, if so
-    large that the steps say little about the job; else None. `too_busy`: how busy, if the machine is too busy with
-    other processes to judge the job, else "". `cores_held`: what holds the cores, "" if unknown.
+    `is_empty`: neither operators nor kernels were recorded. `waiting_apart`: exposed communication holds the transfer
+    alone. `unknown_device`: events of the trace on a device that diagnose does not know, "" if there are none.
+    `distortion`: the profiled over the unprofiled step time, if so large that the steps say little about the job; else
+    None. `too_busy`: how busy, if the machine is too busy with other processes to judge the job, else "". `cores_held`:
+    what holds the cores, "" if unknown.
     """
 
     of: str
     steps: int
     has_gpu: bool
     capture_failed: bool = False
+    is_empty: bool = False
     lost_share: float = 0.0
     sized_share: float = 0.0
     alone_of_many: bool = False
@@ -164,6 +166,8 @@ def _refused(breakdown: tuple[LedgerEntry, ...], grounds: Grounds) -> str:
         return f"{grounds.unknown_device} {whose}: what bounds it is not known"
     if grounds.capture_failed:
         return "the job ran on a GPU but no GPU activity was recorded, so nothing is known of the device"
+    if grounds.is_empty:
+        return "nothing was recorded: the capture holds no operator and no kernel"
     if grounds.lost_share > TOO_MANY_LOST:
         return f"{100 * grounds.lost_share:.0f} % of the kernel launches have no GPU activity in the trace"
     if grounds.too_busy:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from diagnose.attribution.causes import CAUSES, GRAPH_CAPTURE, UNOBSERVED
+from diagnose.attribution.causes import CAUSES, GRAPH_CAPTURE, UNOBSERVED, UNTRACED
 from diagnose.attribution.leading import outcomes, settled
 from diagnose.facts import DIAGNOSE_RUN, STEP, Unknown, Value, another_run
 from diagnose.metrics.measured import Measured
@@ -138,8 +138,9 @@ _cause_metric(
 _cause_metric("kernel_gap_share", ("kernel-gap",), "Gaps of at most 20 us between kernels that were queued in time.")
 _cause_metric(
     "untraced_share",
-    ("untraced",),
-    "The device idles while the host is in no operator, no call and no marked range for more than a millisecond.",
+    UNTRACED,
+    "The device idles while the host is in no operator, no call and no marked range for more than a millisecond; in a "
+    "step without a GPU also in an operator of unknown kind.",
     needs_gpu=False,
 )
 _cause_metric(

@@ -20,7 +20,16 @@ from diagnose.metrics.lines.recorded import recorded
 from diagnose.metrics.lines.sampled import sampled
 from diagnose.metrics.lines.user_code import ThreadWork
 from diagnose.metrics.settings import Settings
-from diagnose.metrics.unknowns import CAPTURE_FAILED, NO_GPU, NO_RECORD, NOT_RECORDED, UNKNOWN_DEVICE
+from diagnose.metrics.unknowns import (
+    CAPTURE_FAILED,
+    NO_GPU,
+    NO_RECORD,
+    NOT_RECORDED,
+    NOT_WATCHED,
+    NOTHING_RECORDED,
+    ON_THE_CPU,
+    UNKNOWN_DEVICE,
+)
 from diagnose.ranks import JobView
 from diagnose.ranks.collectives.messages import Messages, messages_of
 from diagnose.roofline import Roofline, roofline_of
@@ -29,10 +38,19 @@ from diagnose.series.phase import NONE as NO_PHASE
 from diagnose.series.phase import SlowPhase, slow_phase
 from diagnose.timeline import Timeline
 from diagnose.timeline.derived import Derived
+from diagnose.timeline.gpu_record import GpuRecord
 from diagnose.trace.distortion import overhead_of
 from diagnose.trace.record import CaptureRecord
 from diagnose.trace.stacks import StackSamples, of_steps, stack_samples
 from diagnose.trace.vocabulary import ANNOTATIONS
+
+_UNSEEN: Mapping[GpuRecord, Unknown] = {
+    "all lost": CAPTURE_FAILED,
+    "cut off": CAPTURE_FAILED,
+    "unknown device": UNKNOWN_DEVICE,
+    "nothing recorded": NOTHING_RECORDED,
+}
+_WITHOUT_GPU: Mapping[GpuRecord, Unknown] = {"unused GPU": ON_THE_CPU, "not recorded": NOT_WATCHED}
 
 
 class RankCode(msgspec.Struct, frozen=True):
@@ -157,14 +175,14 @@ class Measured(Derived):
         """The reason why facts of the GPU are unknown, None if they can be measured."""
         if self.timeline.has_gpu:
             return None
-        return self.device_unseen or NO_GPU
+        return self.device_unseen or _WITHOUT_GPU.get(self.timeline.gpu_record, NO_GPU)
 
     @property
     def device_unseen(self) -> Unknown | None:
-        """The reason why nothing is known of the device that the job ran on; None if it is known or there is none."""
-        if not self.timeline.capture_failed:
-            return None
-        return UNKNOWN_DEVICE if self.timeline.unknown_device else CAPTURE_FAILED
+        """The reason why nothing is known of the device that the job ran on, or of anything; None if it is known or
+        there is none.
+        """
+        return _UNSEEN.get(self.timeline.gpu_record)
 
     @cached_property
     def device(self) -> Device:

@@ -38,6 +38,7 @@ _INSTEAD: Mapping[str, Unknown] = {  # by what would be captured with torch's pr
     "a PyTorch that records blocks per SM": _NO_DEVICES,
     "a CUDA build of PyTorch 2.0 or later, which writes blocks, warps and occupancy": _NO_GRIDS,
     "ProfilerActivity.CUDA on the GPU machine": Unknown("the export has no GPU activity", _CUDA),
+    "ProfilerActivity.CUDA beside ProfilerActivity.CPU": Unknown("the export has no GPU activity", _CUDA),
     "CPU and CUDA activities together": Unknown("the export shows no calls of CUDA", _CUDA),
     "capture CPU and CUDA activities together": _NO_OPERATORS,
     "ProfilerActivity.CPU and CUDA together": _NO_OPERATORS,

@@ -8,6 +8,17 @@ NOT_RECORDED = Unknown("the job does not say: no Trainer, model or token batch w
 NO_SIZES = Unknown("no collective carries its size", capture_setting("torch 2.3 or later"))
 MORE_STEPS = another_run("capture at least four steps after two warm-up steps")
 NO_GPU = Unknown("the trace has no GPU activity", capture_setting("ProfilerActivity.CUDA on the GPU machine"))
+NOT_WATCHED = Unknown(
+    "the GPU's activity was not recorded", capture_setting("ProfilerActivity.CUDA beside ProfilerActivity.CPU")
+)
+ON_THE_CPU = Unknown(
+    "the model runs on the CPU: the GPU was recorded, and nothing was launched on it",
+    another_run("move the model and its batches to the GPU, and capture that"),
+)
+NOTHING_RECORDED = Unknown(
+    "nothing was recorded: the capture holds no operator and no kernel",
+    another_run("start the profiler around training steps, in the process that runs them"),
+)
 CAPTURE_FAILED = Unknown(
     "kernels were launched but no GPU activity was recorded (CUPTI failed or was taken by another tool)",
     another_run("capture again without Nsight or DCGM profiling attached, with at least one warm-up step"),

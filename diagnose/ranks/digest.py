@@ -77,6 +77,7 @@ class RankDigest(msgspec.Struct, frozen=True, dict=True, weakref=True):
         base_ns: wall clock at time 0.
         has_gpu: whether time is accounted on the device.
         capture_failed: whether kernels were launched and none was recorded.
+        is_empty: whether nothing of the host was recorded either.
         step_source: how the steps are marked.
         numbers: numbers of the counted steps, by which ranks agree on a step.
         windows: the counted steps that time is accounted on, shape (steps, 2).
@@ -121,6 +122,7 @@ class RankDigest(msgspec.Struct, frozen=True, dict=True, weakref=True):
     spent: Ints
     families: Families
     lost_share: float = 0.0
+    is_empty: bool = False
     sized_share: float = 0.0
     listed_gpus: int = 0
     host_work: HostWork = msgspec.field(default_factory=HostWork)
@@ -200,6 +202,7 @@ def digest_of(
         spent=spent,
         families=families_of(timeline),
         lost_share=lost_share,
+        is_empty=timeline.is_empty,
         sized_share=sized_share,
         listed_gpus=_listed_gpus(timeline),
         host_work=host_work_of(timeline),

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from diagnose import intervals as iv
 from diagnose.arrays import Ints, Mask, among
+from diagnose.intervals import Intervals
 from diagnose.timeline.graph_captures import GraphCaptures
 from diagnose.trace import Trace
 from diagnose.trace.vocabulary import GPU_CATEGORIES
@@ -24,13 +26,23 @@ class Launches:
         at: when those that run begin, ns.
         lost: which of them have no activity.
         cut: which of them have none because the recording or the file ended.
+        early: which of them have none because the GPU's recording had not begun.
         recorded: rows of those that are recorded for a graph and do not run.
     """
 
     at: Ints
     lost: Mask
     cut: Mask
+    early: Mask
     recorded: Ints
+
+    def __len__(self) -> int:
+        return len(self.at)
+
+    def during(self, windows: Intervals) -> tuple[int, int]:
+        """Number of the launches in the windows that have no activity, and of all."""
+        inside = iv.which_holds(windows, self.at) >= 0
+        return int((self.lost & inside).sum()), int(inside.sum())
 
 
 def launches_of(trace: Trace, launch_rows: Ints, captures: GraphCaptures) -> Launches:
@@ -46,8 +58,10 @@ def launches_of(trace: Trace, launch_rows: Ints, captures: GraphCaptures) -> Lau
     absent = ~among(trace.correlation[rows], trace.correlation[trace.rows_of(*GPU_CATEGORIES)])
     recorded = absent & captures.during(trace, rows)
     at, lost = trace.ts[rows[~recorded]], absent[~recorded]
-    cut = lost if trace.loss.truncated else lost & (at > at[~lost].max(initial=0))
-    return Launches(at, lost, cut, rows[recorded])
+    ran, ever = at[~lost], np.iinfo(np.int64)
+    cut = lost if trace.loss.truncated else lost & (at > ran.max(initial=0))
+    early = lost & ~cut & (at < ran.min(initial=ever.max))
+    return Launches(at, lost, cut, early, rows[recorded])
 
 
 def _last_that_ran(trace: Trace, launches: Ints) -> int:

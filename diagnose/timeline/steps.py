@@ -17,6 +17,7 @@ from diagnose.arrays import Ids, Ints, Mask, numbered
 from diagnose.errors import WrongUsage, printable
 from diagnose.intervals import one
 from diagnose.timeline.kernel_names import classify
+from diagnose.timeline.launches import Launches
 from diagnose.timeline.step_series import counted_series
 from diagnose.trace import Trace
 from diagnose.trace.vocabulary import ANNOTATIONS, GPU_CATEGORIES, OPS, PYTHON, RUNTIME, STEP_MARKS
@@ -25,6 +26,7 @@ NAMED_RANGES = "named ranges"
 WHOLE = ("window", "unlinked steps")  # the whole capture: without marks, or with ones that hold no linked launch
 BY_DEVICE = ("optimizer kernels", "pattern")  # whose boundaries lie on the device
 _FIRST_IS_LEFT_OUT_FROM = 3
+_SYNCHRONISES = re.compile(r"(cuda|hip)DeviceSynchronize|cuCtxSynchronize")
 _MAY_MISS = 0.01  # of the launches of a step
 
 
@@ -121,22 +123,27 @@ def _marks(trace: Trace, prefix: str, rows: Ints) -> StepMarks:
     return StepMarks(prefix, windows, tuple(numbers[counted].tolist()), tuple(sorted(others.tolist())))
 
 
-def whole_steps(marks: StepMarks, launched: Ints, cut: Mask) -> Mask:
-    """Mask of the steps, without the last ones whose GPU activities lie behind the end of the file or the recording:
-    these would count as short steps of full work.
+def whole_steps(marks: StepMarks, launches: Launches) -> Mask:
+    """Mask of the steps, without the first and last ones whose GPU activities were not recorded.
 
-    Args:
-        marks: the steps on the host.
-        launched: when each kernel launch begins.
-        cut: those whose activity is cut off.
+    What was launched before the GPU's recording began, or ran after it or the file ended, would make short steps of
+    full work.
     """
-    steps = len(marks.host)
-    if not cut.any():
-        return np.ones(steps, bool)
+    numbers = np.arange(len(marks.host))
+    whole = np.ones(len(numbers), bool)
+    if launches.cut.any():
+        whole &= numbers <= _having_all(marks, launches.at, launches.cut).max(initial=-1)
+    if launches.early.any():
+        whole &= numbers >= _having_all(marks, launches.at, launches.early).min(initial=len(numbers))
+    return whole
+
+
+def _having_all(marks: StepMarks, launched: Ints, missing: Mask) -> Ints:
+    """The steps that launch something and have nearly all of its activities, by number."""
+    steps, inside = len(marks.host), launched >= marks.host[0, 0]
     at = np.searchsorted(marks.host[:, 1], launched, side="right")
-    made, missing = (np.bincount(of, minlength=steps)[:steps] for of in (at, at[cut]))
-    whole = np.flatnonzero((made > 0) & (missing <= _MAY_MISS * made))
-    return np.arange(steps) <= whole.max(initial=-1)
+    made, lost = (np.bincount(at[of], minlength=steps)[:steps] for of in (inside, inside & missing))
+    return np.flatnonzero((made > 0) & (lost <= _MAY_MISS * made))
 
 
 def device_steps(trace: Trace, marks: StepMarks, start: Ints, end: Ints, launched: Ints, whole: Mask) -> StepWindows:
@@ -306,8 +313,26 @@ _BY_ENDS = {
 
 
 def _whole_window(trace: Trace) -> Ints:
-    used = _used(trace)
-    return np.array([[trace.ts[used].min(), trace.ends(used).max()]], np.int64)
+    """The window from the first to the last event of host and device; without a GPU that of the host's work, and of the
+    whole file if it shows none.
+    """
+    if trace.rows_of(*GPU_CATEGORIES).any():
+        used = _used(trace)
+        return np.array([[trace.ts[used].min(), trace.ends(used).max()]], np.int64)
+    work = trace.rows_of(*ANNOTATIONS, *PYTHON)
+    work = work if work.any() else np.ones(len(trace), bool)
+    begin = int(trace.ts[work].min())
+    return np.array([[begin, max(min(int(trace.ends(work).max()), _closing(trace)), begin)]], np.int64)
+
+
+def _closing(trace: Trace) -> int:
+    """Begin of the calls behind all operators with which a profiler ends, and which may start CUDA; the largest integer
+    if there are none.
+    """
+    last, calls = trace.ends(trace.rows_of(*ANNOTATIONS)), np.flatnonzero(trace.rows_of(*RUNTIME))
+    calls = calls[trace.ts[calls] >= last.max()] if len(last) else calls[:0]
+    synchronises = any(_SYNCHRONISES.match(trace.names[name]) for name in np.unique(trace.name[calls]).tolist())
+    return int(trace.ts[calls].min()) if synchronises else int(np.iinfo(np.int64).max)
 
 
 def _used(trace: Trace) -> Mask:

@@ -17,6 +17,7 @@ from diagnose.arrays import Array, Ints, Mask, first_of, numbered, rows_in
 from diagnose.timeline.activities import Activities, activities_of
 from diagnose.timeline.derived import Derived
 from diagnose.timeline.external_ids import correlated
+from diagnose.timeline.gpu_record import UNSEEN, GpuRecord, Seen, gpu_record_of
 from diagnose.timeline.graph_captures import GraphCaptures, graph_captures
 from diagnose.timeline.launches import Launches
 from diagnose.timeline.steps import StepWindows, device_steps, host_only, host_steps, whole_steps
@@ -69,7 +70,7 @@ def other_gpus_of(trace: Trace, gpu: Activities) -> OtherGpus:
 class Timeline(Derived):
     """One rank: its trace, the activities of its busiest device, the threads that launched them, and its steps.
 
-    `launches` counts launches that run; those in `captures`, during graph capture, do not. `unknown_device` counts
+    `calls` are the launches that run; those in `captures`, during graph capture, do not. `unknown_device` counts
     events by category of devices other than CUDA's and ROCm's, if no activity of a known category ran; a device whose
     kernels have Kineto's own categories, such as XPU, is accounted like any other. `clock_shift_ns` is the shift of
     each activity to later than in the file, if the device's clock is behind the host's. `python_is_sampled` if samples
@@ -79,8 +80,7 @@ class Timeline(Derived):
     trace: Trace
     rank: int
     gpu: Activities
-    lost_launches: int
-    launches: int
+    calls: Launches
     launching_threads: frozenset[tuple[int, int]]
     steps: StepWindows
     has_gpu: bool
@@ -88,6 +88,16 @@ class Timeline(Derived):
     unknown_device: Mapping[str, int] = field(default_factory=dict)
     clock_shift_ns: Ints | None = None
     python_is_sampled: bool = False
+
+    @property
+    def launches(self) -> int:
+        """Number of launches that run."""
+        return len(self.calls)
+
+    @property
+    def lost_launches(self) -> int:
+        """Number of those that have no GPU activity."""
+        return int(self.calls.lost.sum())
 
     @cached_property
     def other_gpus(self) -> OtherGpus:
@@ -99,16 +109,31 @@ class Timeline(Derived):
         """The step windows that time is accounted on: device steps, host steps without a GPU."""
         return self.steps.device if self.has_gpu else self.steps.host
 
+    @cached_property
+    def gpu_record(self) -> GpuRecord:
+        """How much of what the GPU did is in the trace, and why none of it, or not all, is."""
+        seen = Seen(self.has_gpu, bool(self.unknown_device), bool(self.device_properties))
+        return gpu_record_of(self.trace, self.calls, self.captures, seen)
+
     @property
     def capture_failed(self) -> bool:
         """The job ran on a device of which no activity is there: not recorded, not known, or behind the file's cut."""
-        cut = self.trace.loss.truncated and bool(self.device_properties)
-        return not self.has_gpu and (self.launches > 0 or cut or bool(self.unknown_device))
+        return self.gpu_record in UNSEEN
+
+    @property
+    def is_empty(self) -> bool:
+        """Neither the host's work nor the GPU's was recorded."""
+        return self.gpu_record == "nothing recorded"
 
     @property
     def is_unlinked(self) -> bool:
         """There are GPU activities and calls that may launch them, and none is linked to another."""
         return self.has_gpu and not (self.gpu.launch >= 0).any() and bool(self.trace.rows_of(*RUNTIME).any())
+
+    @property
+    def lost_in_steps(self) -> tuple[int, int]:
+        """Kernel launches of the counted steps: those that have no GPU activity, and all."""
+        return self.calls.during(self.steps.host)
 
     @property
     def device_name(self) -> str:
@@ -217,8 +242,7 @@ def timeline_of(trace: Trace, rank: int, step_range: re.Pattern[str] | None = No
         trace=trace,
         rank=rank,
         gpu=gpu,
-        lost_launches=int(launches.lost.sum()),
-        launches=len(launches.at),
+        calls=launches,
         launching_threads=_launching_threads(trace, gpu, launches),
         steps=_steps(trace, gpu, launches, captures, step_range),
         has_gpu=len(gpu) > 0,
@@ -248,7 +272,7 @@ def _steps(
     marks, spans = host_steps(trace, step_range), captures.spans
     if not len(gpu):
         return host_only(trace, marks)
-    whole = whole_steps(marks, launches.at, launches.cut)
+    whole = whole_steps(marks, launches)
     begin, end = (np.concatenate(pair) for pair in ((gpu.start, spans[:, 0]), (gpu.end, spans[:, 1])))
     return device_steps(trace, marks, begin, end, np.concatenate((gpu.launch_start, spans[:, 0])), whole)
 

@@ -20,7 +20,8 @@ OPS = ("cpu_op", "operator")
 RANGES = ("user_annotation",)
 ANNOTATIONS = (*RANGES, *OPS)
 PYTHON = ("python_function",)
-_OTHERS = ("gpu_user_annotation", "cuda_sync", "cuda_event", "cuda_profiler_range", "overhead", "collective_comm")
+OF_WATCHING = ("overhead", "cuda_sync", "cuda_event", "cuda_profiler_range")  # written where the GPU is recorded
+_OTHERS = ("gpu_user_annotation", "collective_comm", *OF_WATCHING)
 _OF_TORCH = frozenset((*GPU_CATEGORIES, *RUNTIME, *ANNOTATIONS, *PYTHON, *_OTHERS))
 _OF_UNKNOWN_DEVICE = re.compile(
     r"(?!cuda_|hip_|gpu_|cpu_|python_)[a-z]\w*_(runtime|driver|ccp_events|memcpy|memset|insight|workloadd)|hpu_op"
@@ -57,6 +58,7 @@ HOST_ALLOCATION = (
     r"(cuda|hip)(HostAlloc|HostFree|MallocHost|FreeHost|HostMalloc|HostRegister|HostUnregister)"
     r"|urUSMHostAlloc|zeMemAllocHost"
 )
+COPY_CALL = r"(cuda|hip)Memcpy|cuMemcpy|urEnqueue(USM)?Mem|piextUSMEnqueueMemcpy"
 GRAPH_LAUNCH = r"(cuda|hip)GraphLaunch|cuGraphLaunch"
 SYNCHRONISATION = (
     r"(cuda|hip)(Stream|Device|Event)Synchronize|cuStreamSynchronize|cuCtxSynchronize|cuEventSynchronize"

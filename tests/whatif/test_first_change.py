@@ -57,7 +57,7 @@ def test_of_two_critical_causes_the_one_that_promises_more_comes_first(tmp_path:
 
     def loads_and_computes(job: Trace) -> None:
         job.loader(ms=40)
-        job.host(60_000)
+        job.event("python_function", "train.py(7): work", 60_000)
         job.cpu_op("aten::mm", 5_000)
 
     found = analyze(saved(tmp_path, steps(loads_and_computes, gpu=None)))

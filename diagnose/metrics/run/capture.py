@@ -17,6 +17,8 @@ _NO_LINKS = Unknown(
     another_run("capture with torch.profiler, and pass the file as it wrote it"),
 )
 
+_NO_LAUNCH = Unknown("no kernel launch was recorded", another_run("capture CPU and CUDA activities together"))
+
 
 @metric("text", needs_gpu=False)
 def captured_with(m: Measured) -> Value:
@@ -64,19 +66,41 @@ def cut_capture(m: Measured) -> Value:
     return "; ".join(cut) or "none"
 
 
-@metric("share", "kernel launches", needs_gpu=False)
+@metric("text", needs_gpu=False)
+def gpu_record(m: Measured) -> Value:
+    """How much of what the GPU did is in the trace: "recorded", "lost at the start", "lost at the end",
+    "lost in between", "all lost", "cut off" (the file ends before it), "unknown device", "unused GPU" (there is one,
+    which was watched and launched nothing), "not recorded" (CUDA activity was off), "no GPU", "nothing recorded" (of
+    the host neither).
+    """
+    return m.timeline.gpu_record
+
+
+@metric("share", "kernel launches of the counted steps", needs_gpu=False)
 def gpu_events_lost_share(m: Measured) -> Value:
-    """Kernel launches whose GPU activity is missing: Kineto drops it when its buffer fills or the clock is off."""
+    """Kernel launches of the counted steps whose GPU activity is missing: Kineto drops it when its buffer fills."""
     if m.timeline.is_unlinked:
         return _NO_LINKS
     if not m.timeline.launches:
-        return Unknown("no kernel launch was recorded", another_run("capture CPU and CUDA activities together"))
+        return m.without_gpu or _NO_LAUNCH
     return lost_share(m.timeline)
 
 
+@metric("share", "kernel launches", needs_gpu=False)
+def gpu_events_lost_outside_share(m: Measured) -> Value:
+    """Kernel launches that lie outside the counted steps and whose GPU activity is missing, of all in the capture."""
+    if m.timeline.is_unlinked:
+        return _NO_LINKS
+    if not m.timeline.launches:
+        return m.without_gpu or _NO_LAUNCH
+    return share(m.timeline.lost_launches - m.timeline.lost_in_steps[0], m.timeline.launches) or 0.0
+
+
 def lost_share(timeline: Timeline) -> float:
-    """Kernel launches whose GPU activity is missing, of all; 0 when none was recorded, or none can be linked to any."""
-    return 0.0 if timeline.is_unlinked else share(timeline.lost_launches, timeline.launches) or 0.0
+    """Kernel launches of the counted steps whose GPU activity is missing; 0 if none was recorded, or no launch can be
+    linked to any activity.
+    """
+    return 0.0 if timeline.is_unlinked else share(*timeline.lost_in_steps) or 0.0
 
 
 @metric("ns", needs_gpu=False)

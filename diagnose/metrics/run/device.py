@@ -17,6 +17,13 @@ def gpu_name(m: Measured) -> Value:
     return name or Unknown("the trace names no device", capture_setting("a torch that writes deviceProperties"))
 
 
+@metric("text", needs_gpu=False)
+def listed_gpu(m: Measured) -> Value:
+    """Name of a GPU that the trace lists, whether the job uses it or not."""
+    name = str(m.timeline.device_properties.get("name", ""))
+    return name or Unknown("the trace lists no GPU", capture_setting("a torch that writes deviceProperties"))
+
+
 Vendors = Mapping[str, re.Pattern[str]]
 _BY_NAME: Vendors = {
     "AMD": re.compile(r"AMD|Instinct|Radeon|gfx\d"),

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diagnose.arrays import Coded, Floats, Ints, Mask
-from diagnose.attribution.causes import EXPOSED, IDLE, OPERATORS, OPTIMIZER_OPERATORS, WAITING
+from diagnose.attribution.causes import AROUND_OPERATORS, EXPOSED, IDLE, OPERATORS, OPTIMIZER_OPERATORS, WAITING
 from diagnose.predict.replay.host_speeds import AS_PROFILED, HostSpeeds
 
 
@@ -50,7 +50,7 @@ class StepChange:
     host_speeds: HostSpeeds = AS_PROFILED
 
     def __post_init__(self) -> None:
-        unknown = set(self.host) - {*IDLE, *OPERATORS, OPTIMIZER_OPERATORS, EXPOSED, *WAITING}
+        unknown = set(self.host) - {*IDLE, *AROUND_OPERATORS, *OPERATORS, OPTIMIZER_OPERATORS, EXPOSED, *WAITING}
         if unknown:
             raise ValueError(f"the ledger has no cause {', '.join(sorted(unknown))}")
         smallest = min((self.launches, self.communication, *self.host.values()))

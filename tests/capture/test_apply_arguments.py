@@ -136,6 +136,22 @@ def test_a_model_that_cannot_take_the_patch_is_made_as_the_script_says(tmp_path:
     assert "not applied: attn_implementation (" in said(done)[0]
 
 
+@pytest.mark.slow
+def test_a_mode_of_the_compiler_compiles_what_the_trainer_trains(tmp_path: Path) -> None:
+    """Without a GPU torch compiles in this mode as in any other; the graphs themselves are not shown here."""
+    body = """
+    rows = [{"input_ids": torch.arange(8), "labels": torch.arange(8)}] * 4
+    args = made(max_steps=2, per_device_train_batch_size=2, disable_tqdm=True, save_strategy="no")
+    trainer = Trainer(model=model, args=args, train_dataset=rows)
+    trainer.train()
+    print(args.torch_compile, args.torch_compile_mode, torch._dynamo.utils.counters["stats"]["unique_graphs"] > 0)
+    """
+    done = patched(tmp_path, body, {"training_arguments": {"torch_compile_mode": "reduce-overhead"}})
+
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[-1] == "True reduce-overhead True"
+
+
 def test_a_dtype_takes_the_place_of_the_scripts_under_either_name(tmp_path: Path) -> None:
     patch = {"model_kwargs": {"dtype": "bfloat16"}}
 

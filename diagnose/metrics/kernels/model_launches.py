@@ -25,7 +25,7 @@ LOST_BY_REPLAY = 1.02  # nanoGPT on an RTX 4090 took 1.02 times as long with red
 
 
 class ModelLaunches(msgspec.Struct, frozen=True):
-    """What the host launches outside the optimizer's step in the counted steps.
+    """The launches outside the optimizer's step in the counted steps, and the host's time for them.
 
     Attributes:
         calls: calls that launch anything, collectives and copies included.
@@ -60,7 +60,7 @@ class ModelLaunches(msgspec.Struct, frozen=True):
         return self.other_ns + (CALLS_OF_A_GRAPH + CALLS_OF_A_REPLAY) * self.call_ns * self.graphs
 
     def left(self, host_ns: float) -> float:
-        """Such a host time as a share of today's: a change that would cost more is not made."""
+        """The host time as a share of the present one, and no more than that."""
         return min(host_ns / self.host_ns, 1.0)
 
 

@@ -56,7 +56,8 @@ CONFIG = """
 def by_config():
     model = nn.Sequential(nn.Linear(8, 16), nn.Linear(16, 1))
     made = {"type": "AdamW", "params": {"lr": 1e-3, "torch_adam": True, "fused": FUSED}}
-    return deepspeed.initialize(model=model, model_parameters=model.parameters(), config=config | {"optimizer": made})[0]
+    settings = config | {"optimizer": made}
+    return deepspeed.initialize(model=model, model_parameters=model.parameters(), config=settings)[0]
 """
 
 

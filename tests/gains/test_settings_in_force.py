@@ -47,7 +47,8 @@ def typed(finding: Finding | None) -> list[str]:
 
 OPTIMIZERS = {
     "the Trainer, by another form": (
-        {"optim": "adamw_torch"}, {"made_by": "transformers Trainer"}, 'TrainingArguments(..., optim="adamw_torch_fused")',
+        {"optim": "adamw_torch"}, {"made_by": "transformers Trainer"},
+        'TrainingArguments(..., optim="adamw_torch_fused")',
     ),
     "the script": ({}, {"made_by": "script"}, "torch.optim.AdamW(..., fused=True)"),
     "the script, by a record that does not say so": ({}, {}, "torch.optim.AdamW(..., fused=True)"),

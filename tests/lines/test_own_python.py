@@ -50,7 +50,7 @@ def test_a_librarys_python_is_not_the_users_to_move(tmp_path: Path) -> None:
 
     assert "python-host" not in {each.rule for each in found.findings}
     assert any(
-        "only 0.0 % of the Python outside of operators is at your own lines" in n.because for n in found.not_advised
+        "none of the Python outside of operators is at your own lines" in n.because for n in found.not_advised
     )
 
 

@@ -264,7 +264,7 @@ class Rule(msgspec.Struct, frozen=True):
         def told(setting: str, value: str | None) -> str:
             if value is None:
                 return job_framework.said(setting)
-            already = " (set already)" if (setting, value) in self.set_already else ""
+            already = " which is set already" if (setting, value) in self.set_already else ""
             return job_framework.typed(setting, literal_eval(value)) + already
 
         return filled(template, partial(_spoken, facts), told)

@@ -18,6 +18,7 @@ from ..guard import guarded, quietly
 from ..hand_over import replace
 from ..hooks.torch_hooks import Stepped, has_stepped, one_step
 from ..introspection import own_attribute, plain
+from ..protocol import SCRIPT
 from ..recording import ranges
 from ..recording.ranges import wrap_method
 
@@ -76,10 +77,14 @@ def _stepping(original: Any, engine: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _note(engine: Any) -> None:
-    """Note whether the engine's config makes the optimizer, whatever a trainer around it was asked for."""
+    """Note that the engine's config makes the optimizer, whatever a trainer around it was asked for, or the script."""
     current, by_config = session(), own_attribute(own_attribute(engine, "_config"), "optimizer_name")
-    if current is not None and by_config and own_attribute(engine, "client_optimizer") is None:
+    if current is None:
+        return
+    if by_config and own_attribute(engine, "client_optimizer") is None:
         current.objects.made_by["optimizer"] = DEEPSPEED.name
+    else:
+        current.objects.made_by.setdefault("optimizer", SCRIPT)
 
 
 def _stepped(engine: Any) -> Stepped:

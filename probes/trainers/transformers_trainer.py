@@ -135,7 +135,7 @@ def _meeting(train: Any, trainer: Any, *args: Any, **kwargs: Any) -> Any:
 def _begins(trainer: Any) -> None:
     current = session()
     if current is not None:
-        current.objects.made_by.update(quietly(lambda: makers_of(trainer)) or {})
+        quietly(lambda: current.objects.made_by.update(makers_of(trainer)))
         current.objects.refusals.trainer_begins(trainer)
 
 
@@ -146,7 +146,7 @@ _given: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
 def makers_of(trainer: Any) -> dict[str, str]:
     """The Trainer or the script, by what it makes for a Trainer that begins to train.
 
-    Arguments have no effect on what the script makes. An optimizer that a Trainer holds before it first trains is given.
+    Arguments have no effect on what the script makes. What a Trainer holds before it first trains is given to it.
     """
     given = _given.setdefault(trainer, own_attribute(trainer, "optimizer") is not None)
     own = {what for what, method in _MAKES.items() if _replaces(type(trainer), method)}

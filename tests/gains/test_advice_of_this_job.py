@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from diagnose.analysis import analyze
+from diagnose.analysis.options import Options
 from diagnose.diagnosis import Diagnosis, Finding, Speedup
 from diagnose.errors import UserError
 from diagnose.facts import Fact, in_a_sentence
@@ -83,7 +84,8 @@ JOINED = {
         "it gains 1.20x at least; in computing the surest gain is that of a, nothing for sure.",
     ),
     "those of the class are not predicted": (
-        LOADING, (finding("compute", "a", None),), "it gains 1.20x at least, and what the cure of a gains is not known.",
+        LOADING, (finding("compute", "a", None),),
+        "it gains 1.20x at least, and what the cure of a gains is not known.",
     ),
     "one of the class gains more": (LOADING, (finding("compute", "a", (1.4, 2.0)),), "it leads (a: 1.40x at least)."),
     "its own gain is unknown": (finding("data", "b", None), (finding("compute", "a", (1.4, 2.0)),), "it leads."),
@@ -106,6 +108,23 @@ def test_every_report_prints_the_sentence() -> None:
     pages = (console.file.getvalue(), html.page(found, about), markdown.markdown(found, about))  # type: ignore[attr-defined]
 
     assert all(found.next.of_another_class in " ".join(page.split()) for page in pages)
+
+
+CLAIMED = {"synthetic-communication-bound.json.gz": 53.3, "h200-misaligned-products.json.gz": 74.0}
+
+
+@pytest.mark.parametrize("name", CLAIMED)
+def test_a_claim_above_what_the_products_can_fill_is_refused_with_both_figures(name: str) -> None:
+    known = answer(SAMPLES / name)
+    assert known.mfu.peak_flops is not None
+    step_s = known.steps.device_time_ns / known.steps.count / 1e9
+    claim = Options(flops_per_step=0.819 * known.mfu.peak_flops * step_s)
+    refused = analyze(SAMPLES / name, options=claim).mfu
+
+    assert refused.value is None
+    assert (
+        f"81.9 % of the peak is impossible: kernels that compute products run for {CLAIMED[name]} %" in refused.reason
+    )
 
 
 def sentences() -> Iterator[tuple[Rule, Unless]]:
@@ -134,6 +153,8 @@ def test_no_sentence_of_a_rule_holds_a_share_of_nothing() -> None:
         assert not NOTHING.search(rule.sentence(each.because, nothing)), rule.id
 
 
-@pytest.mark.parametrize(("share", "said"), [(0.0, "none"), (4e-4, "less than 0.1 %"), (6e-4, "0.1 %"), (0.2, "20.0 %")])
+@pytest.mark.parametrize(
+    ("share", "said"), [(0.0, "none"), (4e-4, "less than 0.1 %"), (6e-4, "0.1 %"), (0.2, "20.0 %")]
+)
 def test_a_share_of_nothing_is_a_word_in_a_sentence(share: float, said: str) -> None:
     assert in_a_sentence(share, "share") == said

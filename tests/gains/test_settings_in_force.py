@@ -17,7 +17,7 @@ ASKED = {"training_loop": "transformers Trainer", "training_arguments": ARGUMENT
 UNFUSED = {"class": "AdamW", "fused": None, "foreach": None}
 
 
-def job(folder: Path, record: dict[str, Any], *, optimizer_ms: float = 0, loading_ms: float = 0) -> Diagnosis:
+def job(folder: Path, record: dict[str, Any], *, loops: bool = False, loading_ms: float = 0) -> Diagnosis:
     """A job on a GPU whose optimizer loops over its tensors, or which waits for data."""
     trace = Trace()
     for _ in range(5):
@@ -25,7 +25,7 @@ def job(folder: Path, record: dict[str, Any], *, optimizer_ms: float = 0, loadin
             if loading_ms:
                 trace.loader(ms=loading_ms)
             trace.op("aten::mm", [[4096, 4096]] * 2, GEMM, 2000)
-            if optimizer_ms:
+            if loops:
                 with trace.optimizer("AdamW"):
                     for _ in range(100):
                         trace.op("aten::add_", [[100, 100]] * 2, "void at::native::vectorized_elementwise_kernel", 10)
@@ -47,7 +47,8 @@ def typed(finding: Finding | None) -> list[str]:
 
 OPTIMIZERS = {
     "the Trainer, by another form": (
-        {"optim": "adamw_torch"}, {"made_by": "transformers Trainer"}, 'TrainingArguments(..., optim="adamw_torch_fused")',
+        {"optim": "adamw_torch"}, {"made_by": "transformers Trainer"},
+        'TrainingArguments(..., optim="adamw_torch_fused")',
     ),
     "the script": ({}, {"made_by": "script"}, "torch.optim.AdamW(..., fused=True)"),
     "the script, by a record that does not say so": ({}, {}, "torch.optim.AdamW(..., fused=True)"),
@@ -61,7 +62,7 @@ OPTIMIZERS = {
 def test_the_fused_form_is_set_where_the_optimizer_is_made(maker: str, tmp_path: Path) -> None:
     asked, made, line = OPTIMIZERS[maker]
     record = {**ASKED, "training_arguments": ARGUMENTS | asked, "optimizer": UNFUSED | made}
-    found = finding(job(tmp_path, record, optimizer_ms=1), "single-tensor-optimizer")
+    found = finding(job(tmp_path, record, loops=True), "single-tensor-optimizer")
 
     assert typed(found) == [line]
     assert found is not None
@@ -118,3 +119,12 @@ def test_samples_in_any_order_are_grouped_first(tmp_path: Path) -> None:
     found = finding(padded(tmp_path, train_sampling_strategy="random"), "padded-batches")
 
     assert typed(found) == ['TrainingArguments(..., train_sampling_strategy="group_by_length")']
+
+
+def test_a_fused_optimizer_is_not_fused_again_and_what_is_left_is_told(tmp_path: Path) -> None:
+    fused = UNFUSED | {"fused": True, "made_by": "transformers Trainer"}
+    found = job(tmp_path, {**ASKED, "optimizer": fused}, loops=True)
+    told = {each.what: each.because for each in found.not_advised}
+
+    assert finding(found, "single-tensor-optimizer") is None
+    assert told["optim"].startswith("it is set already, and the fault is left (single-tensor-optimizer ")

@@ -116,7 +116,7 @@ def test_without_the_search_a_static_graph_is_not_advised(tmp_path: Path) -> Non
     found = answer(DISTRIBUTED["repeated-graph-search"].files(False), tmp_path)
 
     assert [n.because for n in found.not_advised if n.what == called(found, "ddp_static_graph")] == [
-        "DDP does not search for unused parameters, so a static graph spares nothing"
+        "DDP does not search for unused parameters on these 2 ranks, so a static graph spares nothing"
     ]
 
 

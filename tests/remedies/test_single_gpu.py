@@ -97,14 +97,14 @@ NOT_ADVISED: list[tuple[str, str, Any, Record, str]] = [
         "misaligned-products",
         job(product(600, ([4096, 4096], [4096, 4100])), product(600)),
         {},
-        "which are 1.00x as fast",
+        "no more than 1.00x as fast",
     ),
     (
         "the loader is slower than the optimizer",
         "gradient_accumulation_steps",
         job(lambda trace: trace.loader(us=3000), product(), jobs.optimizer(600)),
         {},
-        "of the step for data",
+        "of the step: fewer updates",
     ),
     (
         "a full device needs its cache emptied",

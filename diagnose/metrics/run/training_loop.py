@@ -44,13 +44,15 @@ def _recorded(name: str) -> Value:
 
 @metric("text", needs_gpu=False)
 def optimizer_made_by(m: Measured) -> Value:
-    """The maker of the optimizer: what runs the loop, "DeepSpeed" by its config, or "bare loop" where the script does.
+    """The maker of the optimizer: a Trainer, "DeepSpeed" by its config, or "bare loop" where the script does.
 
-    By the record; else, if a Trainer asks for the fused form and another one runs, the script.
+    By the record; else the script, but for a Trainer that is not asked for the fused form while another one runs.
     """
     asked, runs = m.record.text("training_arguments.optim"), m.record.text("optimizer.class")
     contradicts = asked == "adamw_torch_fused" and runs is not None and not m.record.flag("optimizer.fused")
-    return _maker(m, "optimizer", contradicts)
+    loop = m.once(training_loop)
+    alone = not isinstance(loop, Unknown) and not named(str(loop)).has_own_words
+    return _maker(m, "optimizer", contradicts or alone)
 
 
 @metric("text", needs_gpu=False)

@@ -103,10 +103,10 @@ def _operator_time_factor(m: Measured, of_work: float, larger: float) -> Value:
     growth = micro_batch_growth_factor(m)
     if isinstance(growth, Unknown) or not m.share(*OPERATORS):
         return growth if isinstance(growth, Unknown) else 1.0
-    known = counted(m.timeline)
-    if known is None:
-        return NO_SHAPES
-    stays = of_work * work_part(m, known)
+    work = operator_work_share(m)
+    if isinstance(work, Unknown):
+        return work
+    stays = of_work * float(work)
     return stays + (1 - stays) * min(1.0, larger / float(growth))
 
 

@@ -183,7 +183,7 @@ def likely_table(kinds: dict[str, Sequence[Pair]]) -> str:
     ]
     for kind, pairs in kinds.items():
         on = "; ".join(dict.fromkeys(pair.machine for pair in pairs))
-        parts += ["", f"[{kind}]", f"position = {middle(pairs):.2f}", f"pairs = {len(pairs)}", f'source = "{on}"']
+        parts += ["", f"[{kind}]", f"position = {middle(pairs):.2f}", f"pairs = {len(pairs)}", f'where = "{on}"']
     return "\n".join(parts) + "\n"
 
 

@@ -30,7 +30,8 @@ SAME = 1.005  # a range narrower than that has no positions
 _RANGE = re.compile(r"(\d+\.\d+)-(\d+\.\d+)x")
 _GAIN = re.compile(r"(\d+\.\d+)x")
 _ADVISED = re.compile(
-    r"^(?P<job>.{35})  .{20}  (?P<rule>[a-z][a-z0-9-]+)\s+yes\s+(?P<low>\d+\.\d+)-(?P<high>\d+\.\d+)x\s+(?P<gain>\d+\.\d+)x"
+    r"^(?P<job>.{35})  .{20}  (?P<rule>[a-z][a-z0-9-]+)\s+yes\s+"
+    r"(?P<low>\d+\.\d+)-(?P<high>\d+\.\d+)x\s+(?P<gain>\d+\.\d+)x"
 )
 _TUNED = ("tune-gpu", "change", "promised", "achieved (99 %)")
 _FAULTS = ("faults-gpu", "fault", "promised", "achieved")

@@ -30,7 +30,8 @@ SAME = 1.005  # a range narrower than that has no positions
 _RANGE = re.compile(r"(\d+\.\d+)-(\d+\.\d+)x")
 _GAIN = re.compile(r"(\d+\.\d+)x")
 _ADVISED = re.compile(
-    r"^(?P<job>.{35})  .{20}  (?P<rule>[a-z][a-z0-9-]+)\s.*?(?P<low>\d+\.\d+)-(?P<high>\d+\.\d+)x\s+(?P<gain>\d+\.\d+)x"
+    r"^(?P<job>.{35})  .{20}  (?P<rule>[a-z][a-z0-9-]+)\s+yes\s+"
+    r"(?P<low>\d+\.\d+)-(?P<high>\d+\.\d+)x\s+(?P<gain>\d+\.\d+)x"
 )
 _TUNED = ("tune-gpu", "change", "promised", "achieved (99 %)")
 _FAULTS = ("faults-gpu", "fault", "promised", "achieved")
@@ -92,7 +93,10 @@ def kept_pairs(folder: Path = REPORTS) -> list[Pair]:
 
 
 def added(pairs: Sequence[Pair], said: str) -> list[Pair]:
-    """The pairs, with those that `first_advice.py` printed in place of the same jobs."""
+    """The pairs, with those that `first_advice.py` printed in place of the same jobs.
+
+    Where the first advice was not the right one, the change that was measured is another.
+    """
     found = [_ADVISED.match(line) for line in said.splitlines()]
     fresh = {
         row["job"].strip(): Pair(
@@ -182,8 +186,8 @@ def likely_table(kinds: dict[str, Sequence[Pair]]) -> str:
         "# Where in its range a gain lies, on the logarithm: 0 is the low end. `python benchmarks/promises.py --likely`"
     ]
     for kind, pairs in kinds.items():
-        on = "; ".join(dict.fromkeys(pair.machine for pair in pairs))
-        parts += ["", f"[{kind}]", f"position = {middle(pairs):.2f}", f"pairs = {len(pairs)}", f'source = "{on}"']
+        on = "; ".join(dict.fromkeys(pair.machine.partition(";")[0] for pair in pairs))
+        parts += ["", f"[{kind}]", f"position = {middle(pairs):.2f}", f"pairs = {len(pairs)}", f'where = "{on}"']
     return "\n".join(parts) + "\n"
 
 

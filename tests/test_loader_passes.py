@@ -86,6 +86,14 @@ def test_workers_bound_to_one_core_are_named_before_anything_else(tmp_path: Path
     assert fact(said, "loader_worker_room") <= 1
 
 
+def test_workers_on_twice_the_cores_make_batches_twice_as_fast_at_most(tmp_path: Path) -> None:
+    finding = found(job(tmp_path, 4, worked(0.2, 0.7, together=1.0) | {"worker_cores": 1}), "data-wait")
+
+    assert finding is not None
+    assert finding.predicted_speedup is not None
+    assert finding.predicted_speedup[1] == pytest.approx(2, rel=0.1)
+
+
 def test_workers_without_a_core_get_no_more_of_them(tmp_path: Path) -> None:
     finding = found(job(tmp_path, 4, worked(0.2, 0.7, together=0.8) | {"worker_cores": 2}), "data-wait")
 

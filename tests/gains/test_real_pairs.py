@@ -29,6 +29,8 @@ def test_a_printed_row_takes_the_place_of_the_same_job() -> None:
         "job                                  class                 first advice              right\n"
         "a                                    data-bound            data-wait                 yes               "
         "2.00-4.00x    3.00x      yes      ran       same      3.00\n"
+        "b                                    data-bound            cpu-optimizer             no: not data-wait   "
+        "1.00-1.10x    3.00x      no       ran       same      3.00\n"
         "healthy                              compute-bound         nothing                   yes"
     )
 

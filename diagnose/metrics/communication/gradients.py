@@ -12,7 +12,7 @@ from diagnose.metrics.registry import metric
 from diagnose.metrics.run.setup import precision
 from diagnose.metrics.unknowns import NO_REDUCTION
 from diagnose.timeline.kernel_names import multiplies_in
-from diagnose.trace.vocabulary import BACKWARD
+from diagnose.trace.vocabulary import BACKWARD, OPS, REDUCER
 
 FORWARD = r"DistributedDataParallel\.forward|FullyShardedDataParallel\.forward|FSDP::root_pre_forward"
 _HALF = ("bf16", "fp16", "fp8")
@@ -122,7 +122,7 @@ def _micro_steps(m: Measured) -> tuple[Mask, int] | Unknown:
     updates = m.timeline.optimizer_steps[:, 0]
     if not len(updates):
         return Unknown("the trace has no optimizer step", another_run("step a torch.optim optimizer", DIAGNOSE_RUN))
-    sent = m.timeline.gpu.launch_start[m.messages.activity[m.messages.reduces_gradients]]
+    sent = _sent_from(m)
     until = np.append(starts[1:], np.iinfo(np.int64).max)
     synced = _any_inside(sent, starts, until)
     closes = np.flatnonzero(_any_inside(updates, starts, until))
@@ -134,19 +134,26 @@ def _micro_steps(m: Measured) -> tuple[Mask, int] | Unknown:
     return whole, len(closes) - 1
 
 
+def _sent_from(m: Measured) -> Ints:
+    """Instants of the host at which gradients are reduced; without a GPU those at which DDP's reducer works on them."""
+    if m.timeline.has_gpu:
+        return m.timeline.gpu.launch_start[m.messages.activity[m.messages.reduces_gradients]]
+    return m.timeline.trace.ts[m.timeline.rows_matching(REDUCER, *OPS)]
+
+
 def _any_inside(times: Ints, start: Ints, end: Ints) -> Mask:
     ordered = np.sort(times)
     return np.asarray(np.searchsorted(ordered, end) > np.searchsorted(ordered, start))
 
 
-@metric("count")
+@metric("count", needs_gpu=False)
 def micro_steps_per_update(m: Measured) -> Value:
     """Forward passes of the wrapped model for each optimizer step, counted in the trace."""
     micro_steps = _micro_steps(m)
     return micro_steps if isinstance(micro_steps, Unknown) else len(micro_steps[0]) / micro_steps[1]
 
 
-@metric("count")
+@metric("count", needs_gpu=False)
 def reduced_micro_steps_per_update(m: Measured) -> Value:
     """Forward passes of the wrapped model whose gradients are reduced, for each optimizer step; one is enough."""
     micro_steps = _micro_steps(m)

@@ -9,7 +9,13 @@ from diagnose.facts import STEP, Unknown, Value, nothing_helps
 from diagnose.metrics.data.cores import cores_per_rank
 from diagnose.metrics.data.loader import loader_worker_count
 from diagnose.metrics.data.loader_passes import usual_wait_ns, worker_batch_cpu_ns, workers_cost_more
-from diagnose.metrics.data.loader_work import cores_of_workers, loader_bound, loader_cpu_share
+from diagnose.metrics.data.loader_work import (
+    cores_of_workers,
+    loader_bound,
+    loader_cpu_share,
+    loader_worker_cores,
+    loader_workers_bound,
+)
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 from diagnose.trace.record import unprofiled_ns
@@ -107,6 +113,8 @@ def _left(m: Measured, without_room: float, worst: bool) -> Value:
     if unsized and not worst:
         return 0.0
     workers = 1.0 if unsized else float(advised)  # any host has a second core
+    if workers <= running and loader_workers_bound(m) is True and loader_bound(m) != "io":
+        return _unbound(m, worst)
     if workers <= running:
         return _in_process(m, worst) if running and workers_cost_more(m) is True else without_room
     if not worst:
@@ -115,6 +123,17 @@ def _left(m: Measured, without_room: float, worst: bool) -> Value:
     host = m.share(*HOST_WORK) * (1 - waits) / (1 - wait) if wait < 1 else 0.0
     batch, rest = max(waits, running) / (workers * _least_efficiency(m, workers)), 1 - waits
     return min(max(batch - rest - (_slower_host(m, workers) - 1) * host, 0.0) / waits, 1.0)
+
+
+def _unbound(m: Measured, worst: bool) -> float:
+    """The share of the wait that is left if workers that make a batch in a step may use all cores; at worst all but the
+    one of the training thread.
+    """
+    wait, cores, mine = m.share("data-wait"), cores_per_rank(m), loader_worker_cores(m)
+    if isinstance(cores, Unknown) or isinstance(mine, Unknown):
+        return 1.0 if worst else 0.0
+    faster = max((float(cores) - worst) / max(float(mine), 1.0), 1.0)
+    return min(max(1 / faster - (1 - wait), 0.0) / wait, 1.0)
 
 
 def _in_process(m: Measured, worst: bool) -> float:

@@ -5,6 +5,7 @@ from math import inf
 import numpy as np
 
 from diagnose import intervals as iv
+from diagnose.arrays import Ints
 from diagnose.attribution.causes import CAUSES, OPERATORS
 from diagnose.facts import STEP, Unknown, Value
 from diagnose.metrics.measured import Measured
@@ -103,10 +104,10 @@ def _operator_time_factor(m: Measured, of_work: float, larger: float) -> Value:
     growth = micro_batch_growth_factor(m)
     if isinstance(growth, Unknown) or not m.share(*OPERATORS):
         return growth if isinstance(growth, Unknown) else 1.0
-    known = counted(m.timeline)
-    if known is None:
-        return NO_SHAPES
-    stays = of_work * work_part(m, known)
+    work = operator_work_share(m)
+    if isinstance(work, Unknown):
+        return work
+    stays = of_work * float(work)
     return stays + (1 - stays) * min(1.0, larger / float(growth))
 
 
@@ -129,8 +130,8 @@ def pairwise_operator_share(m: Measured) -> Value:
 
 @metric("share", "the Python outside operators", needs_gpu=False)
 def python_once_a_step_share(m: Measured) -> Value:
-    """Python outside operators that may come once in an optimizer step: the longest stretches of each step, one fewer
-    than it has micro-batches. What comes in each micro-batch comes oftener.
+    """Python outside operators that may come once in an optimizer step: what the longest stretches of a step, one fewer
+    than it has micro-batches, are longer than the next. What comes in each micro-batch comes as often as there are.
     """
     steps = accumulation_steps(m)
     if isinstance(steps, Unknown):
@@ -138,8 +139,14 @@ def python_once_a_step_share(m: Measured) -> Value:
     pieces = m.attribution.pieces("python")
     length, of_step = pieces[:, 1] - pieces[:, 0], iv.which_holds(m.timeline.windows, pieces[:, 0])
     by_step = [np.sort(length[of_step == step])[::-1] for step in range(m.timeline.steps.count)]
-    once = sum(float(each[: max(round(float(steps)) - 1, 0)].sum()) for each in by_step)
+    once = sum(_beyond_next(each, max(round(float(steps)), 1)) for each in by_step)
     return once / max(float(length.sum()), 1.0)
+
+
+def _beyond_next(longest: Ints, count: int) -> float:
+    """What the first `count` - 1 of the descending lengths are longer than the next one."""
+    following = float(longest[count - 1]) if len(longest) >= count else 0.0
+    return float((longest[: count - 1] - following).sum())
 
 
 def _work_share(m: Measured) -> float | Unknown:

@@ -102,8 +102,8 @@ class Predictor(ChangedSteps):
 
         The change cures all of `cured(rule)`. Low saves at most the time that the breakdown attributes to what the
         change touches, and is below 1 if the step is slower in the worst case. High is the best case: the step over
-        the work that remains of it. It is None if a fact that it needs is unknown, or if what remains is too little to
-        be told from nothing.
+        the work that remains of it. It is None if a fact that it needs is unknown, or if what remains is less than
+        the error of the replay.
         """
         if rule.remedy is None or is_too_busy(self.facts) or (rule.remedy.replayed and not self.replay.valid):
             return None
@@ -146,15 +146,21 @@ class Predictor(ChangedSteps):
         return resolved((low if self._is_exact(rules) else max(min(low, high / (1 + REPLAY_ERROR)), least), high))
 
     def _evident(self, rules: Sequence[Rule]) -> float:
-        """The gain if all goes that the evidence shows and the change shortens: other steps may tell it. Else 1."""
-        own = self._own(rules[0], BEST)
-        if len(rules) > 1 or own is None or own.gain != 1 or not (rules[0].remedy and rules[0].remedy.replayed):
+        """The gain if all goes that the evidence shows and the change shortens: the most for other steps. Else 1."""
+        own = [self._own(rule, BEST) for rule in rules if rule.remedy and rule.remedy.replayed]
+        known = [changed for changed in own if changed is not None and changed.gain == 1]
+        if len(known) < len(rules):
             return 1.0
-        each = (evidence_share((shown,)) for shown in evidence_of(self.cured(rules[0]), self.facts))
-        return most_by(min(max(each, default=0.0), self._booked_ns(own) / self._time(NOTHING)))
+        booked_share = self._booked_ns(reduce(combined, known)) / self._time(NOTHING)
+        return most_by(min(sum(map(self._shown_share, rules)), booked_share))
+
+    def _shown_share(self, rule: Rule) -> float:
+        """The largest share of the step among the evidence: others may be of the same time."""
+        shown = evidence_of(self.cured(rule), self.facts)
+        return max((evidence_share((each,)) for each in shown), default=0.0)
 
     def _ends(self, gain: float, rules: Sequence[Rule], after: Sequence[Rule], case: Case) -> tuple[float, float]:
-        """The ends between which the gain of one case lies as far as the steps tell."""
+        """The ends between which the gain of one case lies, as far as the steps show."""
         drawn = self._drawn(rules, after, case)
         low, high = gain * drawn[0], gain * drawn[1]
         if not self._is_of_few_steps or any(rule.remedy and rule.remedy.over == "run" for rule in rules):

@@ -146,18 +146,15 @@ class Predictor(ChangedSteps):
         return resolved((low if self._is_exact(rules) else max(min(low, high / (1 + REPLAY_ERROR)), least), high))
 
     def _evident(self, rules: Sequence[Rule]) -> float:
-        """The gain if all goes that the evidence shows and the change shortens: the most for other steps. Else 1."""
-        own = [self._own(rule, BEST) for rule in rules if rule.remedy and rule.remedy.replayed]
-        known = [changed for changed in own if changed is not None and changed.gain == 1]
-        if len(known) < len(rules):
-            return 1.0
-        booked_share = self._booked_ns(reduce(combined, known)) / self._time(NOTHING)
-        return most_by(min(sum(map(self._shown_share, rules)), booked_share))
+        """The gain if all goes that the evidence shows and the change shortens: the most for other steps.
 
-    def _shown_share(self, rule: Rule) -> float:
-        """The largest share of the step among the evidence: others may be of the same time."""
-        shown = evidence_of(self.cured(rule), self.facts)
-        return max((evidence_share((each,)) for each in shown), default=0.0)
+        It is 1 for several changes. Of the evidence the largest share counts: others may be of the same time.
+        """
+        own = self._own(rules[0], BEST)
+        if len(rules) > 1 or own is None or own.gain != 1 or not (rules[0].remedy and rules[0].remedy.replayed):
+            return 1.0
+        each = (evidence_share((shown,)) for shown in evidence_of(self.cured(rules[0]), self.facts))
+        return most_by(min(max(each, default=0.0), self._booked_ns(own) / self._time(NOTHING)))
 
     def _ends(self, gain: float, rules: Sequence[Rule], after: Sequence[Rule], case: Case) -> tuple[float, float]:
         """The ends between which the gain of one case lies, as far as the steps show."""

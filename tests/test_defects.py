@@ -18,7 +18,7 @@ from diagnose.diagnosis import Diagnosis
 from diagnose.errors import UserError, defects
 from diagnose.judge import judge
 from diagnose.metrics import REGISTRY
-from diagnose.predict import whatif
+from diagnose.predict import changed_steps
 from diagnose.report.text import report
 from diagnose.rule import Rule
 
@@ -115,7 +115,7 @@ def test_the_roofline_of_a_rank(whole: Diagnosis, monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_replay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(whatif.Replay, "of", fails)
+    monkeypatch.setattr(changed_steps.Replay, "of", fails)
     found = analyze(SAMPLE)
 
     sound(found)

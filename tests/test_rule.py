@@ -122,7 +122,7 @@ def test_a_name_for_several_host_causes_sets_the_factor_of_each(rule: Any) -> No
     assert dict(remedy.host) == {**dict.fromkeys(WAITING, (0.5, 1.0)), "data-wait": (0.0, 0.1)}
 
 
-@pytest.mark.parametrize(("share", "removed"), [(0.0, 0.0), (0.2, 0.2), (0.99, 0.95), (1.7, 0.95), (-0.3, 0.0)])
+@pytest.mark.parametrize(("share", "removed"), [(0.0, 0.0), (0.2, 0.2), (0.99, 0.99), (1.7, 1.0), (-0.3, 0.0)])
 def test_a_bound_removes_the_share_at_best_and_nothing_at_worst(rule: Any, share: float, removed: float) -> None:
     remedy = rule('[whatif]\nremoves = "wait_share"\n' + EXAMPLES).remedy
 

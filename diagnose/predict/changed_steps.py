@@ -1,6 +1,6 @@
 """The time that a step of one rank takes with the changes of rules, by its replay at the host's unprofiled speed."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, reduce
 
@@ -76,14 +76,20 @@ class ChangedSteps:
 
     def _told_ns(self, step_ns: float) -> dict[str, float]:
         """Nanoseconds by cause, from the ranges of a step without profiler and GPU, divided as in the window."""
-        if self.measured.timeline.has_gpu:
-            return {}  # what the host does there may pass beside kernels
         told: dict[str, float] = {}
-        for causes, share in shares_in_ranges(self.measured.record).items():
+        for causes, share in self._ranges.items():
             profiled = {c: self.replay.recorded[c].ns for c in causes if c in self.replay.recorded}
             part_ns = step_ns * share * (1 if causes == ("data-wait",) else on_core_part(self.replay.recorded))
             told |= {c: part_ns * ns / sum(profiled.values()) for c, ns in profiled.items()}
         return told
+
+    @cached_property
+    def _ranges(self) -> Mapping[tuple[str, ...], float]:
+        """Shares of a step without the profiler and without a GPU by the causes that its ranges time.
+
+        With a GPU there are none: what the host does may pass beside kernels.
+        """
+        return {} if self.measured.timeline.has_gpu else shares_in_ranges(self.measured.record)
 
     @cached_property
     def _unprofiled_ns(self) -> list[float]:

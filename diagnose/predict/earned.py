@@ -1,4 +1,4 @@
-"""What a gain may promise at most: the step over the work that remains of it.
+"""The most that a gain may promise: the step over the work that remains of it.
 
 A change that removes a share of the mean step makes it at most 1 / (1 - share) times as fast, whatever else is known of
 it. The share is the one that the finding shows as evidence, or a larger one by the replay, which the report then names.
@@ -71,7 +71,7 @@ class Earned(msgspec.Struct, frozen=True):
 
 
 def is_resolved(gain: float) -> bool:
-    """Whether what remains of a step that is so much faster can be told from nothing."""
+    """Whether what remains of a step that is so much faster is more than the error of its replay."""
     return gain * REPLAY_ERROR <= 1
 
 

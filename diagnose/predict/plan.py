@@ -147,9 +147,10 @@ def is_within(gain: Speedup | None, noise_share: float) -> bool:
 
 def _no_worse(together: Speedup | None, before: Sequence[PlannedRemedy]) -> Speedup | None:
     """The gain of the plan so far: what turns out to slow the step is undone."""
-    if together is None or not before or before[-1].cumulative is None:
+    if together is None or not before or (last := before[-1].cumulative) is None:
         return together
-    return max(together[0], promised(before[-1].cumulative)), together[1]
+    high = None if together[1] is None or last[1] is None else max(together[1], last[1])
+    return max(together[0], promised(last)), high
 
 
 def excluded(one: Rule, other: Rule) -> bool:

@@ -1,4 +1,4 @@
-"""How far the gain that few steps tell may lie from that of other steps."""
+"""The least spread of a gain that is computed from few steps: how far that of other steps may lie from it."""
 
 from diagnose.predict.earned import most_by, share_of
 

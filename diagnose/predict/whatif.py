@@ -9,7 +9,7 @@ from diagnose.attribution.causes import EXPOSED, OPERATORS, WAITING
 from diagnose.diagnosis import Speedup
 from diagnose.facts import Unknown, spoken
 from diagnose.formulas.statistics import ENDS
-from diagnose.predict.changed import NOTHING, ChangedStep, SavedShares, combined
+from diagnose.predict.changed import NOTHING, ChangedStep, SavedShares, combined, without_what_it_shortens
 from diagnose.predict.changed_steps import ChangedSteps
 from diagnose.predict.crowded import TOO_BUSY, is_too_busy, on_crowded_host
 from diagnose.predict.earned import (
@@ -102,8 +102,8 @@ class Predictor(ChangedSteps):
 
         The change cures all of `cured(rule)`. Low saves at most the time that the breakdown attributes to what the
         change touches, and is below 1 if the step is slower in the worst case. High is the best case: the step over
-        the work that remains of it. It is None if a fact that it needs is unknown, or if what remains is too little to
-        be told from nothing.
+        the work that remains of it. It is None if a fact that it needs is unknown, or if what remains is less than
+        the error of the replay.
         """
         if rule.remedy is None or is_too_busy(self.facts) or (rule.remedy.replayed and not self.replay.valid):
             return None
@@ -146,7 +146,10 @@ class Predictor(ChangedSteps):
         return resolved((low if self._is_exact(rules) else max(min(low, high / (1 + REPLAY_ERROR)), least), high))
 
     def _evident(self, rules: Sequence[Rule]) -> float:
-        """The gain if all goes that the evidence shows and the change shortens: other steps may tell it. Else 1."""
+        """The gain if all goes that the evidence shows and the change shortens: the most for other steps.
+
+        It is 1 for several changes. Of the evidence the largest share counts: others may be of the same time.
+        """
         own = self._own(rules[0], BEST)
         if len(rules) > 1 or own is None or own.gain != 1 or not (rules[0].remedy and rules[0].remedy.replayed):
             return 1.0
@@ -154,18 +157,24 @@ class Predictor(ChangedSteps):
         return most_by(min(max(each, default=0.0), self._booked_ns(own) / self._time(NOTHING)))
 
     def _ends(self, gain: float, rules: Sequence[Rule], after: Sequence[Rule], case: Case) -> tuple[float, float]:
-        """The ends between which the gain of one case lies as far as the steps tell."""
+        """The ends between which the gain of one case lies, as far as the steps show."""
         drawn = self._drawn(rules, after, case)
         low, high = gain * drawn[0], gain * drawn[1]
-        if not self._is_of_few_steps or any(rule.remedy and rule.remedy.over == "run" for rule in rules):
+        if self._steps_behind(rules) > FEW_STEPS or any(rule.remedy and rule.remedy.over == "run" for rule in rules):
             return low, high
         less, more = spread(gain)
         return min(low, less), max(high, more)
 
-    @property
-    def _is_of_few_steps(self) -> bool:
-        """Whether neither the window nor the steps without the profiler are more than a few."""
-        return max(len(self.measured.attribution.windows), len(self._unprofiled_ns)) <= FEW_STEPS
+    def _steps_behind(self, rules: Sequence[Rule]) -> int:
+        """The number of steps that the changes' gain is computed from.
+
+        Steps without the profiler count if their ranges time all that the changes shorten.
+        """
+        windows, timed = len(self.measured.attribution.windows), {c for causes in self._ranges for c in causes}
+        own = [self._own(rule, BEST) for rule in rules if rule.remedy and rule.remedy.replayed]
+        causes = [without_what_it_shortens(each).change.host.keys() if each else {""} for each in own]
+        is_timed = len(own) == len(rules) and all(each and each <= timed for each in causes)
+        return max(windows, len(self._unprofiled_ns)) if is_timed else windows
 
     def saving(self, rule: Rule) -> SavedShares | None:
         """The sources of the time that the rule's change saves in its best case; None if nothing is replayed.

@@ -11,14 +11,16 @@ from diagnose.predict.whatif import Predictor
 NO_WAIT = "host = { data-wait = [0.0, 0.0] }"
 
 
-def waiting(count: int, unprofiled: int = 0) -> Predictor:
-    """Steps on the host that wait 5 ms for data and compute 5 ms, with steps without the profiler."""
+def waiting(count: int, unprofiled: int = 0, timed: str = "") -> Predictor:
+    """Steps on the host that wait 5 ms for data and compute 5 ms, and others without the profiler with that range."""
 
     def step(job: object) -> None:
         job.loader(ms=5)  # type: ignore[attr-defined]
         job.cpu_op("aten::mm", 5000)  # type: ignore[attr-defined]
 
-    record: dict[str, object] = {"steps": {"control_before_ns": [10_000_000] * unprofiled}}
+    ns = [10_000_000] * unprofiled
+    ranges = {"unprofiled_ranges_ns": {timed: [each // 2 for each in ns]}} if timed else {}
+    record: dict[str, object] = {"steps": {"control_before_ns": ns, "unprofiled_host_ns": ns} | ranges}
     return predictor(steps(step, count, gpu=None), record=record if unprofiled else None)
 
 
@@ -43,9 +45,21 @@ def test_a_small_gain_is_spread_by_the_time_it_saves_and_a_large_one_by_itself(
     assert spread(gain) == pytest.approx(ends)
 
 
-@pytest.mark.parametrize(("count", "unprofiled", "few"), [(3, 0, True), (6, 0, False), (3, 3, True), (3, 6, False)])
-def test_more_steps_or_more_of_them_without_the_profiler_say_more(count: int, unprofiled: int, few: bool) -> None:
-    low, high = waiting(count, unprofiled).predict(rule(NO_WAIT)) or (0, 0)
+WAIT, OTHER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", "Optimizer.step#SGD.step"
+
+
+@pytest.mark.parametrize(("count", "unprofiled", "timed", "few"), [
+    (3, 0, "", True),
+    (6, 0, "", False),
+    (3, 6, "", True),  # their whole time says nothing of the wait
+    (3, 6, OTHER, True),
+    (3, 6, WAIT, False),
+    (3, 3, WAIT, True),
+])  # fmt: skip
+def test_more_steps_say_more_and_those_without_the_profiler_by_their_ranges(
+    count: int, unprofiled: int, timed: str, few: bool
+) -> None:
+    low, high = waiting(count, unprofiled, timed).predict(rule(NO_WAIT)) or (0, 0)
 
     assert (low < 1.9) is few
     assert high == pytest.approx(2, rel=0.02), "no more goes than all of the wait"

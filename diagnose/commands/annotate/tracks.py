@@ -12,7 +12,7 @@ import msgspec
 from diagnose.attribution.causes import COPIES, WITHOUT_KERNELS
 from diagnose.diagnosis import Diagnosis, Finding
 from diagnose.metrics import Measured
-from diagnose.report.views.words import cause_name, evidence_line, patch_lines, speedup
+from diagnose.report.views.words import cause_name, evidence_line, gain, patch_lines
 
 Event = dict[str, Any]
 PROCESS = (1 << 22) - 1  # the last that Linux gives out, so hardly one that is traced
@@ -89,7 +89,7 @@ def _advice(finding: Finding) -> dict[str, Any]:
         ("severity", finding.severity),
         ("do", finding.do),
         ("type", "\n".join(patch_lines(finding.patch))),
-        ("buys", speedup(finding.predicted_speedup)),
+        ("buys", gain(finding.predicted_speedup, finding.likely_speedup)),
         ("evidence", evidence_line(finding.evidence)),
     )
     return {key: text for key, text in told if text}

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from diagnose.diagnosis import Diagnosis, Finding, PlanStep
+from diagnose.diagnosis import Diagnosis, Finding, PlanStep, Speedup
 from diagnose.diagnosis.terms import may_slow
 from diagnose.facts import HOST_STEP, spoken
 from diagnose.report.views.user_code import no_line, where_line
@@ -150,23 +150,27 @@ def headline(finding: Finding, told: str) -> Headline:
 
 def _explained_gain(finding: Finding, diagnosis: Diagnosis) -> str:
     """The gain, whether a short run can measure it, and how much of it the finding's own evidence does not show."""
-    text, hidden = gain(finding.predicted_speedup, finding.likely_speedup), finding.hidden_share or 0.0
-    if not text:
-        return text
-    told = [text]
-    if any(step.unmeasurable for step in diagnosis.plan if step.rule == finding.rule):
-        told[0] += f", {UNMEASURABLE}"
-    if (booked := finding.booked_share) and _saves_more_than_shown(finding, booked):
+    told = gain(finding.predicted_speedup, finding.likely_speedup)
+    if told and any(step.unmeasurable for step in diagnosis.plan if step.rule == finding.rule):
+        told += f", {UNMEASURABLE}"
+    return _with_reasons(told, finding.predicted_speedup, finding)
+
+
+def _with_reasons(told: str, predicted: Speedup | None, finding: Finding) -> str:
+    """The gain with what its upper end counts beyond the finding's evidence."""
+    if predicted is None or not told:
+        return told
+    reasons, hidden = [told], finding.hidden_share or 0.0
+    if (booked := finding.booked_share) and _saves_more_than_shown(finding, predicted[1], booked):
         of_host = any(item.of == HOST_STEP for item in finding.evidence)
-        told.append(f"the upper end counts {spoken(booked, 'share')} of the step, {_BEYOND[of_host]}")
+        reasons.append(f"the upper end counts {spoken(booked, 'share')} of the step, {_BEYOND[of_host]}")
     if hidden >= HIDDEN_WORTH_TELLING:
-        told.append(f"the upper end also counts {spoken(hidden, 'share')} of the step that other work hides today")
-    return "; ".join(told)
+        reasons.append(f"the upper end also counts {spoken(hidden, 'share')} of the step that other work hides today")
+    return "; ".join(reasons)
 
 
-def _saves_more_than_shown(finding: Finding, booked: float) -> bool:
+def _saves_more_than_shown(finding: Finding, high: float | None, booked: float) -> bool:
     """Whether the best case saves more than all shares of the finding's evidence, and the breakdown books more, too."""
-    high = finding.predicted_speedup and finding.predicted_speedup[1]
     shown = sum(
         float(item.value) for item in finding.evidence if item.unit == "share" and not isinstance(item.value, str)
     )
@@ -177,7 +181,7 @@ def _saves_more_than_shown(finding: Finding, booked: float) -> bool:
 def _change(diagnosis: Diagnosis, at: int) -> ChangeView:
     step = diagnosis.plan[at]
     finding = next((f for f in diagnosis.findings if f.rule == step.rule), None)
-    told = _planned_gain(step)
+    told = _with_reasons(_planned_gain(step), step.predicted_speedup, finding) if finding else _planned_gain(step)
     return ChangeView(
         rule=step.rule,
         headline=_planned_headline(finding, step, told) if finding else Headline(step.rule, told, ""),

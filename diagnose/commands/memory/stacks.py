@@ -37,8 +37,8 @@ def origins_of(stacks: Sequence[Sequence[Frame]]) -> list[Origin]:
     called = [_called(stack) for stack in stacks]
     parts: dict[Frame, set[str]] = defaultdict(set)
     for each in called:
-        for frame in each.outer if each.part else ():
-            parts[frame].add(each.part)
+        for frame in each.outer if each.part in _OF_A_CALL else ():
+            parts[frame].add(_OF_A_CALL[each.part])
     return [
         Origin(category_of(stack), each.line, each.words(parts)) for stack, each in zip(stacks, called, strict=True)
     ]
@@ -66,9 +66,15 @@ _PARTS = (  # by the function, the file or the operator, the first that matches
     ("loss", re.compile(r"loss|cross_entropy")),
     ("attention scores", re.compile(r"eager_attention|attention.* softmax")),
     ("attention", re.compile(r"attention|attn|sdpa")),
-    ("MLP", re.compile(r"mlp|feed_?forward|\bffn|swiglu|geglu|\bsilu|\bgelu|\brelu|experts", re.IGNORECASE)),
+    ("MLP", re.compile(r"mlp|feed_?forward|\bffn|swiglu|geglu|experts", re.IGNORECASE)),
     ("norm", re.compile(r"norm", re.IGNORECASE)),
 )
+_OF_A_CALL = {
+    "attention scores": "attention",
+    "attention": "attention",
+    "MLP": "MLP",
+}  # what all of a call is a part of
+_ACTIVATIONS = re.compile(r"silu|gelu|relu")
 _MODEL_FILE = re.compile(r"(^|/)modeling_\w+\.py$")
 
 
@@ -120,6 +126,8 @@ def _part(told: Sequence[Frame], library: Frame, called: str) -> str:
     if found:
         return found
     within = [frame for frame in told if _MODEL_FILE.search(_path(frame))]
+    if within and _ACTIVATIONS.search(called):
+        return "MLP"
     return "logits" if within == [library] and called == "linear" else ""
 
 
@@ -205,7 +213,10 @@ def _innermost_of_torch(names: Sequence[tuple[str, str]]) -> str:
 
 def generates(stack: Sequence[Frame]) -> bool:
     """Whether text is generated: its cache grows with each token, and holds blocks of one line for every layer."""
-    return any(frame.function == "generate" or _path(frame).endswith("cache_utils.py") for frame in stack)
+    return any(
+        is_of_library(frame.file) and (frame.function == "generate" or frame.file.endswith("cache_utils.py"))
+        for frame in stack
+    )
 
 
 def recomputes(stack: Sequence[Frame]) -> bool:

@@ -76,8 +76,7 @@ def _print_lines(page: Page, label: str, held: Sequence[Held], details: bool) ->
     shown = lines if details else [line for line in lines if line.share >= LEAST_SHOWN][:LINES_SHOWN]
     left = len(lines) - len(shown)
     for i, line in enumerate(shown):
-        name = f"{line.category} at {line.place}" if line.place else line.category
-        page.paragraph(_amount(line, name), label="" if i else label, most=3)
+        page.paragraph(_amount(line, line.name), label="" if i else label, most=3)
         parts = line.parts if details else line.parts[:CALLS_SHOWN]
         left += len(line.parts) - len(parts)
         for part in parts:

@@ -14,6 +14,7 @@ from torch_allocator import (
     FORWARD,
     LOSS,
     MIB,
+    OPTIMIZER,
     PARAMETERS,
     TORCH,
     Allocator,
@@ -97,8 +98,8 @@ def evaluation(loop: list[Frame], keeps: bool = True, grows: bool = False, batch
 def test_lines_of_a_stranger_are_those_of_the_job() -> None:
     lines = judged(read(STRANGER)).devices[0].lines_at_peak
 
-    assert {row.file for row in lines} == {"/job/main.py", "/job/model.py", ""}
-    assert {row.category for row in lines if not row.file} == {"gradients"}  # a thread of the engine runs no Python
+    assert {row.file for row in lines} == {"/job/main.py", "/job/model.py"}
+    assert {row.line for row in lines if row.category == "gradients"} == {125}  # that calls backward
 
 
 def test_stacks_of_c_and_of_python_alone_tell_the_same_lines(tmp_path: Path) -> None:
@@ -112,6 +113,33 @@ def test_stacks_of_c_and_of_python_alone_tell_the_same_lines(tmp_path: Path) -> 
     assert lines(python) == lines(both)
     assert {row.category for row in python.at_peak} - {row.category for row in both.at_peak} == {"no stack"}
     assert {row.category for row in both.at_peak} - {row.category for row in python.at_peak} == {"gradients"}
+
+
+BACKWARD_CALL = [
+    frame(TORCH + "autograd/__init__.py", 354, "backward"),
+    frame(TORCH + "_tensor.py", 630, "backward"),
+    *USERS,
+]
+FIRST_GRADIENT = [frame(TORCH + "autograd/__init__.py", 226, "_make_grads"), *BACKWARD_CALL]
+OWN_BACKWARD = [frame("/home/me/ops.py", 12, "backward"), frame(TORCH + "autograd/function.py", 311, "apply")]
+COMPILED = [frame("/tmp/torchinductor_me/ab/c.py", 9, "call"), frame(TORCH + "autograd/function.py", 311, "apply")]
+
+
+@pytest.mark.parametrize("stacks", ["python", "all"])
+def test_gradients_are_of_the_line_that_called_backward(stacks: str, tmp_path: Path) -> None:
+    """Its threads run no Python but what torch calls; what comes after the next stack of the job is not theirs."""
+    allocator = Allocator(limit=400 * MIB)
+    for size, frames in (
+        (1, FIRST_GRADIENT), (8, []), (4, OWN_BACKWARD), (2, COMPILED), (16, []), (5, OPTIMIZER), (3, [])
+    ):  # fmt: skip
+        allocator.alloc(size * MIB, frames)
+
+    rows = judge(tmp_path, recorded(allocator.snapshot(), stacks=stacks)).devices[0].lines_at_peak
+
+    lines = {(row.file, row.line) for row in rows if row.category == "gradients" and row.file}
+    assert lines == {("/home/me/train.py", 31), ("/home/me/ops.py", 12)}
+    assert sum(row.bytes for row in rows if row.line == 31) == (1 + 8 + 2 + 16) * MIB
+    assert [row.bytes for row in rows if not row.file] == [3 * MIB]
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,8 @@ def is_python(frame: Frame) -> bool:
     name = _name(frame)
     if name.endswith((".py", ".pyw")):
         return True
-    return frame.line > 0 and bool(name) and "." not in name.strip("<>") and not re.search(r"::|\(", frame.function)
+    is_script = bool(name) and "." not in name.strip("<>") and "/include/" not in _path(frame)  # or a header of C++
+    return frame.line > 0 and is_script and not re.search(r"::|\(", frame.function)
 
 
 # The library function below the user's line.
@@ -104,7 +105,8 @@ def _called(stack: Sequence[Frame]) -> _Called:
     line = python[at] if at < len(python) else None
     told = [f for f in python[:at] if f.function not in _PASSED_ON and not _PASSES_ON.search(_path(f))]
     own = next((i for i, frame in enumerate(told) if not _OF_TORCH.search(_path(frame))), len(told))
-    by_torch = _named_by_torch(told[0]) if own and told else _called_in_c(stack)
+    named = own > 0 and told[0].function not in _RUNS_BACKWARD
+    by_torch = (_named_by_torch(told[0]) if named else _called_in_c(stack)) or ("backward" if own else "")
     if own == len(told):
         return _Called(line, None, by_torch)
     return _Called(line, told[own], by_torch, _part(told, told[own], by_torch), tuple(told[own + 1 :]))
@@ -150,6 +152,7 @@ def _name(frame: Frame) -> str:
 _MOVES = {"_apply", "to", "cuda", "half", "float", "bfloat16", "convert", "to_empty"}
 _CALLS = {"_call_impl", "_wrapped_call_impl"}
 _RUNS_BACKWARD = {"backward", "_engine_run_backward"}
+_OF_BACKWARD = re.compile(r"(^|/)torch/(autograd/|utils/checkpoint|_functorch/|_dynamo/)")
 _MAKES = ("torch/nn/parameter.py", "torch/nn/init.py", "torch/nn/modules/", "transformers/modeling_utils.py")
 _SCOPE = r"(_(step|loop|epoch|one_epoch|model|dataset|batch|fn|loss|metrics))?"
 _EVALUATES = re.compile(
@@ -177,15 +180,24 @@ def category_of(stack: Sequence[Frame]) -> Category:
         return "communication"
     if recomputes(stack):
         return "activations"
-    if any(name in _RUNS_BACKWARD and "torch/" in file for file, name in frames):
-        return "gradients"
-    if frames[-1][0].endswith("torch/autograd/function.py"):  # a thread of the engine that runs a function in Python
+    if runs_backward(stack) or runs_in_engine(stack):
         return "gradients"
     if any(name in _CALLS and "torch/nn/modules/module.py" in file for file, name in frames):
         return "activations"
     if moves or any(part in file for file, _ in frames for part in _MAKES):
         return "parameters"
     return "activations" if any("torch/nn/functional.py" in file for file, _ in frames) else "other"
+
+
+def runs_backward(stack: Sequence[Frame]) -> bool:
+    """Whether `backward` of torch has been called."""
+    return any(frame.function in _RUNS_BACKWARD and "torch/" in _path(frame) for frame in stack if is_python(frame))
+
+
+def runs_in_engine(stack: Sequence[Frame]) -> bool:
+    """Whether a thread of the backward pass runs Python: a function of torch calls it, none of the job around that."""
+    outermost = next((frame for frame in reversed(stack) if is_python(frame)), None)
+    return outermost is not None and bool(_OF_BACKWARD.search(_path(outermost)))
 
 
 def _category_in_c(stack: Sequence[Frame]) -> Category:

@@ -106,7 +106,7 @@ def _join(expandable: bool | None) -> str:
     known = "" if expandable is False else f" Where it is set already: {repeat}."
     return (
         f"Set {_EXPANDABLE}: free pieces are joined.{known} Where it cannot be used (tensors shared between processes),"
-        " max_split_size_mb:512 instead, which leaves larger blocks whole."
+        f" {ALLOCATOR}=max_split_size_mb:512 instead, which leaves larger blocks whole."
     )
 
 

@@ -115,7 +115,8 @@ def _called(stack: Sequence[Frame]) -> _Called:
 def _named_by_torch(frame: Frame) -> str:
     """The name of torch's function or module: a module's `forward` says nothing, its file does."""
     module = _MODULE.search(_path(frame))
-    return module["name"] if module and "forward" in frame.function else frame.function
+    is_common = "forward" in frame.function or frame.function in ("__init__", "reset_parameters")
+    return module["name"] if module and is_common else frame.function
 
 
 def _part(told: Sequence[Frame], library: Frame, called: str) -> str:

@@ -102,6 +102,18 @@ def test_an_oom_of_kept_outputs_names_them_first(tmp_path: Path) -> None:
     assert "in an evaluation" in of.findings[1].says
 
 
+def test_pieces_that_are_not_enough_alone_come_after_outputs_that_are_kept(tmp_path: Path) -> None:
+    """All that is free would be enough if it were joined with the 12 MiB of the device; for the next batch it is not."""
+    allocator = evaluation(BY_TRAINER)
+    freed = sum(b["size"] for s in allocator.segments for b in s["blocks"] if b["state"] == "inactive")
+    allocator.limit = allocator.reserved() + 12 * MIB
+    allocator.alloc(freed + 12 * MIB, [*LOGITS, *BY_TRAINER])
+
+    assert names(judge(tmp_path, allocator.snapshot())) == [
+        "evaluation-keeps-outputs", "fragmentation", "out-of-memory",
+    ]  # fmt: skip
+
+
 def layers(checkpointed: bool) -> Allocator:
     """A forward pass of twelve layers with gradients: the same stack for each of them."""
     allocator = Allocator(limit=4000 * MIB)

@@ -124,6 +124,8 @@ def _part(told: Sequence[Frame], library: Frame, called: str) -> str:
 
     A product that the outermost forward of a model's file makes itself is that of its head, which gives the logits.
     """
+    if library.function == "__init__":
+        return ""
     words = f"{library.function} {called}"
     found = next((part for part, pattern in _PARTS if pattern.search(words)), "")
     if found:

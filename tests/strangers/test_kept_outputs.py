@@ -103,7 +103,7 @@ def test_an_oom_of_kept_outputs_names_them_first(tmp_path: Path) -> None:
 
 
 def test_pieces_that_are_not_enough_alone_come_after_outputs_that_are_kept(tmp_path: Path) -> None:
-    """All that is free would be enough if it were joined with the 12 MiB of the device; for the next batch it is not."""
+    """All that is free would be enough, joined with the 12 MiB of the device; for the next batch it is not."""
     allocator = evaluation(BY_TRAINER)
     freed = sum(b["size"] for s in allocator.segments for b in s["blocks"] if b["state"] == "inactive")
     allocator.limit = allocator.reserved() + 12 * MIB

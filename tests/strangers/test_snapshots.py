@@ -1,4 +1,4 @@
-"""Memory snapshots of others' programs: stacks with frames of C++ or none, caches that are emptied, evaluations."""
+"""Memory snapshots of others' programs: stacks with frames of C++ or none, caches that are emptied, OOMs in pieces."""
 
 import json
 import pickle
@@ -10,11 +10,23 @@ import jsonschema
 import pytest
 import torch_allocator
 from click.testing import CliRunner
+from judged_snapshots import (
+    CALL,
+    LAYER,
+    LINEAR,
+    LLAMA,
+    TOP,
+    TRAINER,
+    USERS,
+    judge,
+    names,
+    told,
+)
 from torch_allocator import (
     FORWARD,
     LOSS,
     MIB,
-    PARAMETERS,
+    OPTIMIZER,
     TORCH,
     Allocator,
     Frame,
@@ -32,63 +44,6 @@ from diagnose.commands.memory.judging import judged
 from diagnose.commands.memory.snapshot import read
 
 STRANGER = Path(__file__).with_name("memory-python-and-cpp-frames.pickle")
-PACKAGES = "/opt/env/lib/python3.11/site-packages/"
-TRAINER, LLAMA = PACKAGES + "transformers/trainer.py", PACKAGES + "transformers/models/llama/modeling_llama.py"
-CALL = frame(TORCH + "nn/modules/module.py", 1789, "_call_impl")
-LINEAR = frame(TORCH + "nn/modules/linear.py", 134, "forward")
-TOP = [CALL, frame(LLAMA, 460, "forward"), CALL]
-LAYER = [CALL, frame(LLAMA, 400, "forward"), *TOP]
-USERS = [frame("/home/me/train.py", 31, "main"), frame("/home/me/train.py", 90, "<module>")]
-BY_TRAINER = [
-    frame(TRAINER, 3278, "prediction_step"), frame(TRAINER, 2988, "evaluation_loop"), frame(TRAINER, 2860, "evaluate"),
-    frame("/home/me/train.py", 50, "<module>"),
-]  # fmt: skip
-BY_LOOP = [frame("/home/me/train.py", 44, "evaluate"), frame("/home/me/train.py", 50, "<module>")]
-UNNAMED = [frame("/home/me/train.py", 52, "main"), frame("/home/me/train.py", 90, "<module>")]
-LOGITS = [LINEAR, CALL, frame(LLAMA, 468, "forward"), CALL]
-HIDDEN = [frame(LLAMA, 306, "forward"), CALL, frame(LLAMA, 400, "forward"), *TOP]
-
-
-def judge(tmp_path: Path, snapshot: dict[str, Any]) -> MemoryAnswer:
-    (tmp_path / "snapshot.pickle").write_bytes(pickle.dumps(snapshot, protocol=4))
-    return judged(read(tmp_path / "snapshot.pickle"))
-
-
-def names(of: MemoryAnswer) -> list[str]:
-    return [finding.name for finding in of.findings]
-
-
-def told(tmp_path: Path) -> str:
-    """The report of the snapshot that was judged last, in a terminal of 80 columns."""
-    done = CliRunner().invoke(main, ["memory", str(tmp_path / "snapshot.pickle")], env={"COLUMNS": "80"})
-    assert done.exit_code == 0
-    assert max(map(len, done.output.splitlines())) <= 80
-    return " ".join(done.output.split())
-
-
-def evaluation(loop: list[Frame], keeps: bool = True, grows: bool = False, batches: int = 12) -> Allocator:
-    """Batches of a model with four layers, of which the logits stay; or each batch's are copied behind those before."""
-    allocator = Allocator(limit=4000 * MIB)
-    for _ in range(4):
-        allocator.alloc(8 * MIB, PARAMETERS)
-    whole = 0
-    for at in range(1, batches + 1):
-        states = 0
-        for _ in range(4):
-            made = allocator.alloc(2 * MIB, [*HIDDEN, *loop])
-            allocator.free(states)
-            states = made
-        logits = allocator.alloc(6 * MIB, [*LOGITS, *loop])
-        allocator.free(states)
-        if grows:
-            joined = allocator.alloc(
-                at * 6 * MIB, [frame(PACKAGES + "transformers/trainer_pt_utils.py", 86, "cat"), *loop]
-            )
-            allocator.free(whole)
-            whole = joined
-        if grows or not keeps:
-            allocator.free(logits)
-    return allocator
 
 
 # The user's line, whatever frames of C++ stand before it.
@@ -97,8 +52,8 @@ def evaluation(loop: list[Frame], keeps: bool = True, grows: bool = False, batch
 def test_lines_of_a_stranger_are_those_of_the_job() -> None:
     lines = judged(read(STRANGER)).devices[0].lines_at_peak
 
-    assert {row.file for row in lines} == {"/job/main.py", "/job/model.py", ""}
-    assert {row.category for row in lines if not row.file} == {"gradients"}  # a thread of the engine runs no Python
+    assert {row.file for row in lines} == {"/job/main.py", "/job/model.py"}
+    assert {row.line for row in lines if row.category == "gradients"} == {125}  # that calls backward
 
 
 def test_stacks_of_c_and_of_python_alone_tell_the_same_lines(tmp_path: Path) -> None:
@@ -112,6 +67,33 @@ def test_stacks_of_c_and_of_python_alone_tell_the_same_lines(tmp_path: Path) -> 
     assert lines(python) == lines(both)
     assert {row.category for row in python.at_peak} - {row.category for row in both.at_peak} == {"no stack"}
     assert {row.category for row in both.at_peak} - {row.category for row in python.at_peak} == {"gradients"}
+
+
+BACKWARD_CALL = [
+    frame(TORCH + "autograd/__init__.py", 354, "backward"),
+    frame(TORCH + "_tensor.py", 630, "backward"),
+    *USERS,
+]
+FIRST_GRADIENT = [frame(TORCH + "autograd/__init__.py", 226, "_make_grads"), *BACKWARD_CALL]
+OWN_BACKWARD = [frame("/home/me/ops.py", 12, "backward"), frame(TORCH + "autograd/function.py", 311, "apply")]
+COMPILED = [frame("/tmp/torchinductor_me/ab/c.py", 9, "call"), frame(TORCH + "autograd/function.py", 311, "apply")]
+
+
+@pytest.mark.parametrize("stacks", ["python", "all"])
+def test_gradients_are_of_the_line_that_called_backward(stacks: str, tmp_path: Path) -> None:
+    """Its threads run no Python but what torch calls; what comes after the next stack of the job is not theirs."""
+    allocator = Allocator(limit=400 * MIB)
+    for size, frames in (
+        (1, FIRST_GRADIENT), (8, []), (4, OWN_BACKWARD), (2, COMPILED), (16, []), (5, OPTIMIZER), (3, [])
+    ):  # fmt: skip
+        allocator.alloc(size * MIB, frames)
+
+    rows = judge(tmp_path, recorded(allocator.snapshot(), stacks=stacks)).devices[0].lines_at_peak
+
+    lines = {(row.file, row.line) for row in rows if row.category == "gradients" and row.file}
+    assert lines == {("/home/me/train.py", 31), ("/home/me/ops.py", 12)}
+    assert sum(row.bytes for row in rows if row.line == 31) == (1 + 8 + 2 + 16) * MIB
+    assert [row.bytes for row in rows if not row.file] == [3 * MIB]
 
 
 @pytest.mark.parametrize(
@@ -283,105 +265,6 @@ def test_free_memory_of_cuda_graphs_is_not_free_for_others(tmp_path: Path) -> No
     assert "in private pools, of CUDA graphs: 100.0 MiB reserved" in told(tmp_path)
 
 
-# Evaluation that keeps its outputs.
-
-
-@pytest.mark.parametrize("grows", [False, True])
-def test_outputs_that_the_trainer_keeps_have_its_own_remedies(grows: bool, tmp_path: Path) -> None:
-    of = judge(tmp_path, evaluation(BY_TRAINER, grows=grows).snapshot())
-
-    assert names(of) == ["evaluation-keeps-outputs"]
-    for remedy in (
-        "eval_accumulation_steps", "prediction_loss_only", "preprocess_logits_for_metrics", "batch_eval_metrics",
-        "eval_do_concat_batches",
-    ):  # fmt: skip
-        assert remedy in of.findings[0].do
-    assert {row.category for row in of.devices[0].at_peak} == {"parameters", "evaluation"}
-
-
-@pytest.mark.parametrize("loop", [BY_LOOP, UNNAMED])
-def test_outputs_that_a_loop_of_ones_own_keeps_are_found_by_name_or_by_what_stays(
-    loop: list[Frame], tmp_path: Path
-) -> None:
-    of = judge(tmp_path, recorded(evaluation(loop).snapshot(), stacks="all"))
-    kept = of.devices[0].kept_by_evaluation
-
-    assert names(of) == ["evaluation-keeps-outputs"]
-    assert kept is not None
-    assert (kept.bytes, kept.blocks, kept.line) == (72 * MIB, 12, loop[0]["line"])
-    assert "train.py" in told(tmp_path)
-    assert "inference_mode" in of.findings[0].do
-
-
-@pytest.mark.parametrize("loop", [BY_TRAINER, BY_LOOP, UNNAMED])
-def test_an_evaluation_that_keeps_nothing_has_no_finding(loop: list[Frame], tmp_path: Path) -> None:
-    assert judge(tmp_path, evaluation(loop, keeps=False).snapshot()).findings == ()
-
-
-def test_an_oom_of_kept_outputs_names_them_first(tmp_path: Path) -> None:
-    allocator = evaluation(BY_TRAINER)
-    allocator.limit = allocator.reserved() + 30 * MIB
-    allocator.alloc(90 * MIB, [*LOGITS, *BY_TRAINER])
-
-    of = judge(tmp_path, allocator.snapshot())
-
-    assert names(of) == ["evaluation-keeps-outputs", "out-of-memory"]
-    assert "in an evaluation" in of.findings[1].says
-
-
-def layers(checkpointed: bool) -> Allocator:
-    """A forward pass of twelve layers with gradients: the same stack for each of them."""
-    allocator = Allocator(limit=4000 * MIB)
-    wraps = [frame(TORCH + "utils/checkpoint.py", 490, "checkpoint")] if checkpointed else []
-    for _ in range(12):
-        for line in (301, 302, 303):
-            made = allocator.alloc(4 * MIB, [frame(LLAMA, line, "forward"), CALL, *wraps, *LAYER, *USERS])
-            if line == 301 or (checkpointed and line == 302):
-                allocator.free(made)
-    return allocator
-
-
-def generating() -> Allocator:
-    """A cache of keys for each layer grows while text is generated in an evaluation."""
-    allocator = Allocator(limit=4000 * MIB)
-    cache = [frame(PACKAGES + "transformers/cache_utils.py", 136, "update"), *LAYER]
-    for _ in range(12):
-        allocator.alloc(
-            8 * MIB, [*cache, frame(PACKAGES + "transformers/generation/utils.py", 2, "generate"), *BY_LOOP]
-        )
-    return allocator
-
-
-@pytest.mark.parametrize("make", [healthy, lambda: layers(False), lambda: layers(True), generating])
-def test_what_training_and_generation_hold_is_no_output_that_is_kept(
-    make: Callable[[], Allocator], tmp_path: Path
-) -> None:
-    assert judge(tmp_path, make().snapshot()).findings == ()
-
-
-@pytest.mark.parametrize(
-    ("functions", "category"),
-    [
-        (["validation_step", "run"], "evaluation"),
-        (["run_evaluation", "train"], "evaluation"),
-        (["evaluate", "_maybe_log_save_evaluate", "_inner_training_loop", "train"], "evaluation"),
-        (["test", "main"], "evaluation"),
-        (["predict", "<module>"], "evaluation"),
-        (["evaluate_actions", "train", "learn"], "activations"),
-        (["predict", "training_step"], "activations"),
-        (["train_and_evaluate", "main"], "activations"),
-        (["evaluator", "test_loader_of", "main"], "activations"),
-    ],
-)
-def test_an_evaluation_is_told_from_training_by_its_functions(
-    functions: list[str], category: str, tmp_path: Path
-) -> None:
-    allocator = Allocator(limit=100 * MIB)
-    allocator.alloc(4 * MIB, [*LOGITS, *(frame("/home/me/train.py", 9, name) for name in functions)])
-
-    assert judge(tmp_path, allocator.snapshot()).devices[0].at_peak[0].category == category
-
-
 # Categories over time, for the page.
 
 
@@ -423,7 +306,7 @@ def test_a_snapshot_from_before_frames_and_addresses_is_still_read(tmp_path: Pat
     assert any("how the free memory lay" in line for line in of.unknown)
 
 
-@pytest.mark.parametrize("make", [lambda: full(None), lambda: evaluation(BY_TRAINER).snapshot(), lambda: full("all")])
+@pytest.mark.parametrize("make", [lambda: full(None), lambda: out_of_memory().snapshot(), lambda: full("all")])
 def test_the_answer_as_json_follows_its_schema(make: Callable[[], dict[str, Any]], tmp_path: Path) -> None:
     (tmp_path / "snapshot.pickle").write_bytes(pickle.dumps(make()))
 

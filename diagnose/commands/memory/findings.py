@@ -31,22 +31,18 @@ _WHO_EMPTIES = {
 
 
 def findings_of(device: DeviceMemory, expandable: bool | None) -> Iterator[MemoryFinding]:
-    """The findings of a device, the worst first; `expandable` is whether segments already are, None if unknown.
-
-    What explains an OOM stands before it.
-    """
+    """The findings of a device, the worst first; `expandable` is whether segments already are, None if unknown."""
     oom, kept = device.out_of_memory, device.kept_by_evaluation
-    explained = oom is not None and _explains(oom)
     evaluation = [_keeps(device, kept)] if kept is not None and kept.share >= KEPT_SHARE else []
-    if oom is not None and explained:
-        yield _fragmentation_at(device, oom, expandable)
-    if oom is not None and oom.in_evaluation:
+    if oom is None:
         yield from evaluation
-    if oom is not None:
-        yield _ran_out(device, oom, bool(evaluation))
-    if oom is None or not oom.in_evaluation:
-        yield from evaluation
-    if not explained and device.retries and device.split_free_bytes >= SPLIT_SHARE * device.reserved_bytes:
+    else:
+        yield from _of_oom(device, oom, evaluation, expandable)
+    if (
+        (oom is None or not _explains(oom))
+        and device.retries
+        and device.split_free_bytes >= SPLIT_SHARE * device.reserved_bytes
+    ):
         yield _fragmentation(device, expandable)
     if (device.empty_cache_calls or 0) >= FEWEST_CALLS:
         yield _empties(device)
@@ -67,6 +63,20 @@ def findings_of(device: DeviceMemory, expandable: bool | None) -> Iterator[Memor
             do="If the loop calls torch.cuda.empty_cache(), take it out; if it does not, memory is all but full: make"
             " room, with a smaller micro-batch or activation checkpointing.",
         )
+
+
+def _of_oom(
+    device: DeviceMemory, oom: OutOfMemory, evaluation: list[MemoryFinding], expandable: bool | None
+) -> Iterator[MemoryFinding]:
+    """What explains an OOM, and the OOM. Pieces that are enough only with what the device has left come after outputs
+    that an evaluation keeps: with the next batches these would need that too.
+    """
+    kept = evaluation if oom.in_evaluation else []
+    pieces = [_fragmentation_at(device, oom, expandable)] if _explains(oom) else []
+    alone = (oom.reserved_free_bytes or 0) >= oom.requested_bytes
+    yield from (*pieces, *kept) if alone else (*kept, *pieces)
+    yield _ran_out(device, oom, bool(evaluation))
+    yield from () if kept else evaluation
 
 
 def _explains(oom: OutOfMemory) -> bool:
@@ -106,7 +116,7 @@ def _join(expandable: bool | None) -> str:
     known = "" if expandable is False else f" Where it is set already: {repeat}."
     return (
         f"Set {_EXPANDABLE}: free pieces are joined.{known} Where it cannot be used (tensors shared between processes),"
-        " max_split_size_mb:512 instead, which leaves larger blocks whole."
+        f" {ALLOCATOR}=max_split_size_mb:512 instead, which leaves larger blocks whole."
     )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from diagnose.commands.memory.replay import ALLOC, COMPLETED, GROWS, REQUESTED, RETURNED, SHRINKS
 from diagnose.commands.memory.snapshot import Block, History, Segment
 
+NO_ADDRESS = 1 << 62
 ROUNDED_TO = 512  # bytes: kMinBlockSize of the allocator
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -34,9 +35,9 @@ def free_pieces_after(row: int, history: History, segments: Sequence[Segment]) -
     """The sizes of the free pieces after a row of the history: as memory lies at its end, less what came later.
 
     What was reserved or used then is what is at the end, without what later rows added and with what they took away: a
-    sum over each address. None if a format does not say where its segments lie.
+    sum over each address. None if a format does not say where its segments lie, or they lie where no memory is.
     """
-    if any(segment.address < 0 for segment in segments):
+    if any(segment.address < 0 or _end(segment) >= NO_ADDRESS for segment in segments):
         return None
     actions = np.frombuffer(history.actions, np.int8)[row + 1 :]
     begins = np.frombuffer(history.addresses, np.int64)[row + 1 :]
@@ -53,6 +54,10 @@ def free_pieces_after(row: int, history: History, segments: Sequence[Segment]) -
     begin_apart = {segment.address for segment in segments if not segment.is_expandable}
     begin_apart |= set(begins[actions == RETURNED].tolist())
     return _holes(np.concatenate(covers["reserved"]), np.concatenate(covers["used"]), begin_apart)
+
+
+def _end(segment: Segment) -> int:
+    return segment.address + max(segment.total_bytes, sum(block.size_bytes for block in segment.blocks))
 
 
 def _at_end(segments: Sequence[Segment]) -> tuple[Numbers, Numbers]:

@@ -15,6 +15,7 @@ from diagnose.commands.memory.answer import (
     MemoryAnswer,
     OutOfMemory,
 )
+from diagnose.commands.memory.backward import with_calls_of_backward
 from diagnose.commands.memory.curve import usage
 from diagnose.commands.memory.evaluation import kept_by_evaluation
 from diagnose.commands.memory.findings import findings_of
@@ -43,6 +44,7 @@ class _Through:
 
 def judged(snapshot: Snapshot, others: Sequence[str] = ()) -> MemoryAnswer:
     """Judge a snapshot; `others` are further snapshots of the same run, which are only named."""
+    snapshot = with_calls_of_backward(snapshot)
     origins = origins_of(snapshot.stacks)
     devices = tuple(_device(snapshot, origins, device) for device in _devices(snapshot))
     settings = {str(name)[:80]: _setting(value) for name, value in list(snapshot.settings.items())[:50]}

@@ -195,7 +195,7 @@ class _Rows:
         address = entry.get("address", -1)
         return Segment(
             device=device if 0 <= device < 1024 else -1,
-            address=address if type(address) is int else -1,
+            address=address if type(address) is int and 0 <= address < _LARGEST else -1,
             total_bytes=total,
             is_expandable=entry.get("is_expandable") is True,
             is_private=_is_private(entry.get("segment_pool_id")),

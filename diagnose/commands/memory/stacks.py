@@ -37,8 +37,8 @@ def origins_of(stacks: Sequence[Sequence[Frame]]) -> list[Origin]:
     called = [_called(stack) for stack in stacks]
     parts: dict[Frame, set[str]] = defaultdict(set)
     for each in called:
-        for frame in each.outer if each.part else ():
-            parts[frame].add(each.part)
+        for frame in each.outer if each.part in _OF_A_CALL else ():
+            parts[frame].add(_OF_A_CALL[each.part])
     return [
         Origin(category_of(stack), each.line, each.words(parts)) for stack, each in zip(stacks, called, strict=True)
     ]
@@ -49,7 +49,8 @@ def is_python(frame: Frame) -> bool:
     name = _name(frame)
     if name.endswith((".py", ".pyw")):
         return True
-    return frame.line > 0 and bool(name) and "." not in name.strip("<>") and not re.search(r"::|\(", frame.function)
+    is_script = bool(name) and "." not in name.strip("<>") and "/include/" not in _path(frame)  # or a header of C++
+    return frame.line > 0 and is_script and not re.search(r"::|\(", frame.function)
 
 
 # The library function below the user's line.
@@ -66,9 +67,15 @@ _PARTS = (  # by the function, the file or the operator, the first that matches
     ("loss", re.compile(r"loss|cross_entropy")),
     ("attention scores", re.compile(r"eager_attention|attention.* softmax")),
     ("attention", re.compile(r"attention|attn|sdpa")),
-    ("MLP", re.compile(r"mlp|feed_?forward|\bffn|swiglu|geglu|\bsilu|\bgelu|\brelu|experts", re.IGNORECASE)),
+    ("MLP", re.compile(r"mlp|feed_?forward|\bffn|swiglu|geglu|experts", re.IGNORECASE)),
     ("norm", re.compile(r"norm", re.IGNORECASE)),
 )
+_OF_A_CALL = {
+    "attention scores": "attention",
+    "attention": "attention",
+    "MLP": "MLP",
+}  # what all of a call is a part of
+_ACTIVATIONS = re.compile(r"silu|gelu|relu")
 _MODEL_FILE = re.compile(r"(^|/)modeling_\w+\.py$")
 
 
@@ -98,7 +105,8 @@ def _called(stack: Sequence[Frame]) -> _Called:
     line = python[at] if at < len(python) else None
     told = [f for f in python[:at] if f.function not in _PASSED_ON and not _PASSES_ON.search(_path(f))]
     own = next((i for i, frame in enumerate(told) if not _OF_TORCH.search(_path(frame))), len(told))
-    by_torch = _named_by_torch(told[0]) if own and told else _called_in_c(stack)
+    named = own > 0 and told[0].function not in _RUNS_BACKWARD
+    by_torch = (_named_by_torch(told[0]) if named else _called_in_c(stack)) or ("backward" if own else "")
     if own == len(told):
         return _Called(line, None, by_torch)
     return _Called(line, told[own], by_torch, _part(told, told[own], by_torch), tuple(told[own + 1 :]))
@@ -107,7 +115,8 @@ def _called(stack: Sequence[Frame]) -> _Called:
 def _named_by_torch(frame: Frame) -> str:
     """The name of torch's function or module: a module's `forward` says nothing, its file does."""
     module = _MODULE.search(_path(frame))
-    return module["name"] if module and "forward" in frame.function else frame.function
+    is_common = "forward" in frame.function or frame.function in ("__init__", "reset_parameters")
+    return module["name"] if module and is_common else frame.function
 
 
 def _part(told: Sequence[Frame], library: Frame, called: str) -> str:
@@ -115,11 +124,15 @@ def _part(told: Sequence[Frame], library: Frame, called: str) -> str:
 
     A product that the outermost forward of a model's file makes itself is that of its head, which gives the logits.
     """
+    if library.function == "__init__":
+        return ""
     words = f"{library.function} {called}"
     found = next((part for part, pattern in _PARTS if pattern.search(words)), "")
     if found:
         return found
     within = [frame for frame in told if _MODEL_FILE.search(_path(frame))]
+    if within and _ACTIVATIONS.search(called):
+        return "MLP"
     return "logits" if within == [library] and called == "linear" else ""
 
 
@@ -142,6 +155,7 @@ def _name(frame: Frame) -> str:
 _MOVES = {"_apply", "to", "cuda", "half", "float", "bfloat16", "convert", "to_empty"}
 _CALLS = {"_call_impl", "_wrapped_call_impl"}
 _RUNS_BACKWARD = {"backward", "_engine_run_backward"}
+_OF_BACKWARD = re.compile(r"(^|/)torch/(autograd/|utils/checkpoint|_functorch/|_dynamo/)")
 _MAKES = ("torch/nn/parameter.py", "torch/nn/init.py", "torch/nn/modules/", "transformers/modeling_utils.py")
 _SCOPE = r"(_(step|loop|epoch|one_epoch|model|dataset|batch|fn|loss|metrics))?"
 _EVALUATES = re.compile(
@@ -169,15 +183,24 @@ def category_of(stack: Sequence[Frame]) -> Category:
         return "communication"
     if recomputes(stack):
         return "activations"
-    if any(name in _RUNS_BACKWARD and "torch/" in file for file, name in frames):
-        return "gradients"
-    if frames[-1][0].endswith("torch/autograd/function.py"):  # a thread of the engine that runs a function in Python
+    if runs_backward(stack) or runs_in_engine(stack):
         return "gradients"
     if any(name in _CALLS and "torch/nn/modules/module.py" in file for file, name in frames):
         return "activations"
     if moves or any(part in file for file, _ in frames for part in _MAKES):
         return "parameters"
     return "activations" if any("torch/nn/functional.py" in file for file, _ in frames) else "other"
+
+
+def runs_backward(stack: Sequence[Frame]) -> bool:
+    """Whether `backward` of torch has been called."""
+    return any(frame.function in _RUNS_BACKWARD and "torch/" in _path(frame) for frame in stack if is_python(frame))
+
+
+def runs_in_engine(stack: Sequence[Frame]) -> bool:
+    """Whether a thread of the backward pass runs Python: a function of torch calls it, none of the job around that."""
+    outermost = next((frame for frame in reversed(stack) if is_python(frame)), None)
+    return outermost is not None and bool(_OF_BACKWARD.search(_path(outermost)))
 
 
 def _category_in_c(stack: Sequence[Frame]) -> Category:
@@ -205,7 +228,10 @@ def _innermost_of_torch(names: Sequence[tuple[str, str]]) -> str:
 
 def generates(stack: Sequence[Frame]) -> bool:
     """Whether text is generated: its cache grows with each token, and holds blocks of one line for every layer."""
-    return any(frame.function == "generate" or _path(frame).endswith("cache_utils.py") for frame in stack)
+    return any(
+        is_of_library(frame.file) and (frame.function == "generate" or frame.file.endswith("cache_utils.py"))
+        for frame in stack
+    )
 
 
 def recomputes(stack: Sequence[Frame]) -> bool:

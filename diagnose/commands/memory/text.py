@@ -1,6 +1,7 @@
 """The terminal report of `diagnose memory`: figures of each device, the peak by category and line, findings."""
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 from rich.console import Console
 from rich.text import Text
@@ -12,6 +13,7 @@ from diagnose.report.text.page import Page
 from diagnose.report.views.plain import plain
 from diagnose.report.views.words import counted
 
+_Row = TypeVar("_Row", Held, Line)
 LINES_SHOWN = 6
 LEAST_SHOWN = 0.001
 CALLS_SHOWN = 4
@@ -73,17 +75,20 @@ def _print_device(page: Page, device: DeviceMemory, details: bool) -> None:
 def _print_lines(page: Page, label: str, held: Sequence[Held], details: bool) -> None:
     """Print each line of the user's code, and below it what it called if that is several."""
     lines = by_line(held)
-    shown = lines if details else [line for line in lines if line.share >= LEAST_SHOWN][:LINES_SHOWN]
+    shown = lines if details else _large(lines)[:LINES_SHOWN]
     left = len(lines) - len(shown)
     for i, line in enumerate(shown):
-        name = f"{line.category} at {line.place}" if line.place else line.category
-        page.paragraph(_amount(line, name), label="" if i else label, most=3)
-        parts = line.parts if details else line.parts[:CALLS_SHOWN]
+        page.paragraph(_amount(line, line.name), label="" if i else label, most=3)
+        parts = line.parts if details else _large(line.parts)[:CALLS_SHOWN]
         left += len(line.parts) - len(parts)
         for part in parts:
             page.paragraph(f"  {_amount(part, part.below or 'the line itself')}", most=2)
     if left:
         page.paragraph(Text(f"+{left} more: --details", "dim"))
+
+
+def _large(rows: Sequence[_Row]) -> list[_Row]:
+    return [row for row in rows if row.share >= LEAST_SHOWN]
 
 
 def _amount(of: Held | Line, name: str) -> str:

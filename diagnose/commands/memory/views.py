@@ -70,8 +70,8 @@ def rows(held: Sequence[Held]) -> list[UsageRow]:
     """One for each category or line."""
     return [
         UsageRow(
-            name=place(row) or row.category,
-            where=row.category if place(row) else "",
+            name=_place(row) or row.category,
+            where=row.category if _place(row) else "",
             colour=COLOUR_OF.get(row.category, "plain"),
             share=row.share,
             bytes=spoken(row.bytes, "bytes"),
@@ -83,10 +83,9 @@ def rows(held: Sequence[Held]) -> list[UsageRow]:
 
 @dataclass(frozen=True)
 class Line:
-    """Memory in use by one line of the user's code, and what it called."""
+    """Memory in use by one line of the user's code, or of one category without one, and what it called if several."""
 
-    category: Category
-    place: str
+    name: str
     share: float
     bytes: int
     blocks: int
@@ -95,14 +94,12 @@ class Line:
 
 def by_line(held: Sequence[Held]) -> list[Line]:
     """The rows of each line together, the largest first."""
-    groups: dict[tuple[str, ...], list[Held]] = defaultdict(list)
+    groups: dict[tuple[str, str, int, str], list[Held]] = defaultdict(list)
     for row in held:
-        alone = "" if row.file else row.below  # the function of a library stands in the line's place
-        groups[row.category, row.file, str(row.line), row.function, alone].append(row)
+        groups[row.category, row.file, row.line, row.function].append(row)
     lines = [
         Line(
-            category=rows[0].category,
-            place=place(rows[0]) if len(rows) == 1 else place(replace(rows[0], below="")),
+            name=named(rows[0] if len(rows) == 1 else replace(rows[0], below="")),
             share=sum(row.share for row in rows),
             bytes=sum(row.bytes for row in rows),
             blocks=sum(row.blocks for row in rows),
@@ -111,6 +108,12 @@ def by_line(held: Sequence[Held]) -> list[Line]:
         for rows in groups.values()
     ]
     return sorted(lines, key=lambda line: -line.bytes)
+
+
+def named(row: Held) -> str:
+    """The category, the line and what it called, as far as they are known."""
+    line = f" at {row.file}:{row.line} in {row.function}" if row.file else ""
+    return ": ".join(filter(None, (f"{row.category}{line}", row.below)))
 
 
 def figures(device: DeviceMemory) -> list[tuple[str, str]]:
@@ -147,8 +150,8 @@ def nothing_found(answer: MemoryAnswer) -> str:
     return "nothing: no OOM, no fragmentation that cost anything, no emptied cache"
 
 
-def place(row: Held) -> str:
-    """The line of the user's code, or what a library's function is called where no frame is the user's; "" for none."""
+def _place(row: Held) -> str:
+    """The line and what it called; "" for a category."""
     line = f"{row.file}:{row.line} in {row.function}" if row.file else ""
     return ": ".join(filter(None, (line, row.below)))
 

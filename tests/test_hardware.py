@@ -83,7 +83,7 @@ def test_the_rows_agree_with_themselves(gpu: Any) -> None:
     assert gpu.measured_hbm_gbs is None or gpu.measured_hbm_gbs < gpu.hbm_gbs
 
 
-# Dense fp16 FLOPs of a multiprocessor and clock. GeForce boards have half of an architecture's: they accumulate in fp32.
+# Dense fp16 FLOPs of a multiprocessor and clock. GeForce boards have half of them, since PyTorch accumulates in fp32.
 FLOPS_OF_AN_SM = {
     "Volta": (1024,),
     "Turing": (512, 1024),

@@ -23,7 +23,7 @@ class Gpu(msgspec.Struct, frozen=True):
     Attributes:
         names: what torch and Kineto call the board; with `prefix`, how those names begin.
         sms: multiprocessors; a key only when `sms_verified`.
-        boost_mhz: highest clock that the maker states; None where the peaks are not computed from a clock.
+        boost_mhz: highest clock that the maker states; None if the peaks are not computed from a clock.
         memory_gb: memory as it is marketed, one figure for each board of the row.
         memory_bytes_seen: what such a board reported; None when no report of one is known.
         fp32_tflops: without tensor cores.
@@ -135,7 +135,7 @@ def lookup(properties: Mapping[str, Any]) -> Gpu | None:
 
 def named(name: str) -> tuple[Gpu, ...]:
     """The boards that may carry `name`: those of exactly this name, else of a prefix of it; "" is any of AMD's whose
-    multiprocessor count is known, since the memory alone tells no board.
+    multiprocessor count is known, since many boards have the same memory.
     """
     if not name:
         return tuple(gpu for gpu in table() if gpu.is_amd and gpu.sms_verified)

@@ -83,6 +83,81 @@ def test_the_rows_agree_with_themselves(gpu: Any) -> None:
     assert gpu.measured_hbm_gbs is None or gpu.measured_hbm_gbs < gpu.hbm_gbs
 
 
+# Dense fp16 FLOPs of a multiprocessor and clock. GeForce boards have half of them, since PyTorch accumulates in fp32.
+FLOPS_OF_AN_SM = {
+    "Volta": (1024,),
+    "Turing": (512, 1024),
+    "Ampere": (512, 1024, 2048),
+    "Ada": (512, 1024),
+    "Hopper": (4096,),
+    "Blackwell": (512, 1024),
+    "CDNA2": (1024,),
+    "CDNA3": (2048,),
+    "CDNA4": (4096,),
+    "RDNA3": (512,),
+    "RDNA4": (1024,),
+    "Xe-HPC": (4096,),
+    "Xe-HPG": (2048,),
+    "Xe2": (2048,),
+}
+
+
+@pytest.mark.parametrize("gpu", [gpu for gpu in table() if gpu.sms and gpu.boost_mhz], ids=lambda gpu: gpu.key)
+def test_the_peaks_are_what_the_multiprocessors_do_at_the_boost_clock(gpu: Any) -> None:
+    at_boost = gpu.sms * gpu.boost_mhz / 1e6
+
+    assert any(gpu.fp16_tflops == pytest.approx(at_boost * rate, rel=0.04) for rate in FLOPS_OF_AN_SM[gpu.arch])
+    if gpu.arch != "Hopper":  # which computes in fp32 at a higher clock
+        assert any(gpu.fp32_tflops == pytest.approx(at_boost * rate, rel=0.04) for rate in (128, 256))
+
+
+@pytest.mark.parametrize("gpu", table(), ids=lambda gpu: gpu.key)
+def test_no_precision_is_slower_than_a_wider_one(gpu: Any) -> None:
+    narrow_first = [gpu.fp8_tflops, gpu.fp16_tflops, gpu.tf32_tflops]
+    known = [tflops for tflops in narrow_first if tflops is not None]
+
+    assert known == sorted(known, reverse=True)
+    assert gpu.fp32_tflops is None or gpu.fp32_tflops <= gpu.fp16_tflops
+    assert gpu.fp8_tflops is None or gpu.fp8_tflops == pytest.approx(2 * gpu.fp16_tflops, rel=0.02)
+    assert gpu.tf32_tflops is None or gpu.tf32_tflops == pytest.approx(gpu.fp16_tflops / 2, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("name", "memory", "key"),
+    [
+        ("NVIDIA GeForce RTX 4060 Laptop GPU", 8_585_216_000, "RTX4060-Laptop"),
+        ("NVIDIA GeForce RTX 4060", 8_585_216_000, "RTX4060"),
+        ("NVIDIA GeForce RTX 4060 Ti", 16.7e9, "RTX4060Ti"),
+        ("GeForce RTX 2080 Ti", 11_554_717_696, "RTX2080Ti"),
+        ("NVIDIA GeForce RTX 3080", 12.6e9, "RTX3080-12GB"),
+        ("NVIDIA GeForce RTX 2060", 6.2e9, "RTX2060"),
+        ("NVIDIA RTX A6000", 50.9e9, "RTXA6000"),
+        ("NVIDIA RTX 6000 Ada Generation", 50.9e9, "RTX6000-Ada"),
+        ("Quadro RTX 6000", 25.4e9, "QuadroRTX6000"),
+        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", 101.9e9, "RTXPRO6000-SE"),
+        ("NVIDIA A40", 47.7e9, "A40"),
+        ("A100-SXM4-40GB", 42_505_273_344, "A100-SXM4-40GB"),
+        ("AMD Radeon RX 7900 XTX", 25.7e9, "RX7900XTX"),
+        ("Intel(R) Data Center GPU Max 1550", 68.7e9, "Max1550-stack"),
+    ],
+)
+def test_boards_of_workstations_laptops_and_other_makers(name: str, memory: float, key: str) -> None:
+    found = resolved(name, memory).gpu
+
+    assert found is not None
+    assert found.key == key
+
+
+@pytest.mark.parametrize(
+    ("name", "sms", "key"), [("AMD Instinct MI250X", 110, "MI250X-GCD"), ("AMD Instinct MI250", 104, "MI250-GCD")]
+)
+def test_a_name_of_two_boards_is_told_apart_by_the_compute_units(name: str, sms: int, key: str) -> None:
+    for called in (name, "AMD Instinct MI250X / MI250"):
+        found = resolved(called, 64 * GIB, sms).gpu
+        assert found is not None
+        assert found.key == key
+
+
 def test_boards_of_one_name_need_their_memory_and_it_says_so() -> None:
     device = resolved("NVIDIA H100")
 

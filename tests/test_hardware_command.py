@@ -27,7 +27,7 @@ def test_the_list_shows_the_whole_row_and_says_what_it_left_out() -> None:
     [row] = [line.split() for line in wide if line.startswith("H100-64GB-MN5")]
 
     assert row == ["H100-64GB-MN5", "989.4", "494.7", "66.9", "1978.9", "1631", "606.6", "450", "medium"]
-    assert "V100-PCIE          112*" in narrow
+    assert "V100-PCIE           112*" in narrow
     assert "Left out at this width: links, fp32, fp8." in narrow
 
 
@@ -58,3 +58,10 @@ def test_no_match_names_what_is_near() -> None:
     assert (missed.exit_code, missed.stdout) == (2, "")
     assert "did you mean H100-SXM5-80GB" in missed.stderr
     assert "\x1b" not in hardware("\x1b[31m").stderr
+
+
+def test_an_unknown_name_says_which_figures_to_state() -> None:
+    answer = hardware("NVIDIA Z999")
+
+    assert answer.exit_code == 2
+    assert all(option in answer.stderr for option in ("--peak-tflops", "--hbm-gbs", "--flops-per-step"))

@@ -1,7 +1,6 @@
 """The windows of a run beside the one that is diagnosed: their steps, and where their time goes."""
 
 from collections import Counter
-from collections.abc import Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -57,7 +56,7 @@ def _read(window: TracedWindow, file: RankFile, settings: Settings, loading: Loa
 
 
 def _unread(window: TracedWindow, because: str = NOT_READ) -> WindowReport:
-    return WindowReport(name=window.name, is_reported=False, because=because, **_about(window.files))
+    return WindowReport(name=window.name, is_reported=False, because=because, **_about(window))
 
 
 def _told(
@@ -75,10 +74,11 @@ def _told(
         step_ns=attribution.total_ns / steps if steps else None,
         class_ns={class_: ns / steps for class_, ns in of_class.items()} if steps else {},
         because="" if steps else "no steps are counted in it",
-        **_about(window.files),
+        **_about(window),
     )
 
 
-def _about(files: Sequence[RankFile]) -> dict[str, Any]:
-    began = min((file.by.ns for file in files if file.by.ns), default=0)
-    return {"process": processes(files), "began": utc(began), "files": tuple(shown_path(file.path) for file in files)}
+def _about(window: TracedWindow) -> dict[str, Any]:
+    began = min((file.by.ns for file in window.files if file.by.ns), default=0)
+    files = tuple(shown_path(file.path) for file in window.files)
+    return {"process": processes(window.files), "began": utc(began), "files": files, "is_cut": window.is_cut}

@@ -46,14 +46,15 @@ class HistoryChange(msgspec.Struct, frozen=True, kw_only=True):
 class WindowReport(msgspec.Struct, frozen=True, kw_only=True):
     """One of several windows of a run, as its first rank (or the chosen one) went through it.
 
-    `name` is what `--run` takes. `process` are the number and host of the processes that wrote it, `began` is its
-    begin in UTC; both are "" if they are unknown. `step_ns` is the mean over the counted steps of `rank`, and
-    `class_ns` what of it each class of causes takes; `step_ns` is null if the window was not read, and `because` says
-    why.
+    `name` is what `--run` takes. `is_cut`: a rank has not written it, or the training ended in it. `process` are the
+    number and host of the processes that wrote it, `began` is its begin in UTC; both are "" if they are unknown.
+    `step_ns` is the mean over the counted steps of `rank`, and `class_ns` what of it each class of causes takes;
+    `step_ns` is null if the window was not read, and `because` says why.
     """
 
     name: str
     is_reported: bool
+    is_cut: bool = False
     process: str = ""
     began: str = ""
     files: tuple[str, ...] = ()

@@ -23,6 +23,7 @@ class Gpu(msgspec.Struct, frozen=True):
     Attributes:
         names: what torch and Kineto call the board; with `prefix`, how those names begin.
         sms: multiprocessors; a key only when `sms_verified`.
+        boost_mhz: highest clock that the maker states; None if the peaks are not computed from a clock.
         memory_gb: memory as it is marketed, one figure for each board of the row.
         memory_bytes_seen: what such a board reported; None when no report of one is known.
         fp32_tflops: without tensor cores.
@@ -42,6 +43,7 @@ class Gpu(msgspec.Struct, frozen=True):
     compute_capability: str
     sms: int | None
     sms_verified: bool
+    boost_mhz: float | None
     memory_gb: tuple[float, ...]
     bf16_tflops: float | None
     fp16_tflops: float | None
@@ -80,7 +82,7 @@ class Gpu(msgspec.Struct, frozen=True):
     @property
     def is_amd(self) -> bool:
         """Whether AMD makes it: such boards may come without a name, and count memory clocks differently."""
-        return self.arch.startswith("CDNA")
+        return self.arch.startswith(("CDNA", "RDNA"))
 
     @property
     def trust(self) -> str:
@@ -132,9 +134,11 @@ def lookup(properties: Mapping[str, Any]) -> Gpu | None:
 
 
 def named(name: str) -> tuple[Gpu, ...]:
-    """The boards that may carry `name`: those of exactly this name, else of a prefix of it; "" is any of AMD's."""
+    """The boards that may carry `name`: those of exactly this name, else of a prefix of it; "" is any of AMD's whose
+    multiprocessor count is known, since many boards have the same memory.
+    """
     if not name:
-        return tuple(gpu for gpu in table() if gpu.is_amd)
+        return tuple(gpu for gpu in table() if gpu.is_amd and gpu.sms_verified)
     exact = tuple(gpu for gpu in table() if name in gpu.names)
     return exact or tuple(gpu for gpu in table() if gpu.prefix and name.startswith(gpu.names))
 
@@ -154,6 +158,7 @@ def _gpu(row: Mapping[str, str]) -> Gpu:
         compute_capability=row["cc"],
         sms=int(row["num_sms"].rstrip("?")) if row["num_sms"] else None,
         sms_verified=not row["num_sms"].endswith("?"),
+        boost_mhz=_float(row["boost_mhz"]),
         memory_gb=tuple(float(gb) for gb in row["mem_gb_marketing"].split("/")),
         bf16_tflops=_float(row["bf16_dense_tflops"]),
         fp16_tflops=_float(row["fp16_dense_tflops"]),

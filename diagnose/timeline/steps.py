@@ -176,7 +176,19 @@ def device_steps(trace: Trace, marks: StepMarks, start: Ints, end: Ints, launche
 
 def host_only(trace: Trace, marks: StepMarks) -> StepWindows:
     """The counted steps of a trace without GPU activity."""
-    return _counted(trace, marks, marks.host, marks.host[:, 1] > marks.host[:, 0])
+    return _counted(trace, marks, marks.host, (marks.host[:, 1] > marks.host[:, 0]) & ~_rest(trace, marks))
+
+
+def _rest(trace: Trace, marks: StepMarks) -> Mask:
+    """Mask of the last step if no operator ran in it, as in others: the profiler opens one that the training never
+    begins.
+    """
+    rest = np.zeros(len(marks.host), bool)
+    if marks.source in STEP_MARKS and len(rest) > 1:
+        begins = trace.ts[trace.rows_of(*OPS)]
+        worked = [bool(((begins >= begin) & (begins < end)).any()) for begin, end in marks.host[[-2, -1]].tolist()]
+        rest[-1] = worked == [True, False]
+    return rest
 
 
 def _by_device_clock(trace: Trace, marks: StepMarks, start: Ints, end: Ints, launched: Ints) -> StepWindows:

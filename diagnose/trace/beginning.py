@@ -33,6 +33,7 @@ class Beginning:
         worker: the name that `tensorboard_trace_handler` gave the process's files; "" if another wrote the file.
         ns: time of the first event in nanoseconds since 1970; else that in the name; 0 if neither is a date.
         steps: numbers of the profiler's steps in the beginning.
+        is_all: whether the beginning is the whole text.
     """
 
     pid: int | None = None
@@ -40,6 +41,7 @@ class Beginning:
     worker: str = ""
     ns: int = 0
     steps: frozenset[int] = frozenset()
+    is_all: bool = False
 
 
 NOTHING_TOLD = Beginning()
@@ -50,8 +52,8 @@ def utc(ns: int) -> str:
     return datetime.datetime.fromtimestamp(ns // 10**9, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC") if ns else ""
 
 
-def beginning_of(path: Path, start: bytes) -> Beginning:
-    """The process and the time by the name of the trace and the beginning of its text."""
+def beginning_of(path: Path, start: bytes, *, is_all: bool = False) -> Beginning:
+    """The process and the time by the name of the trace and the beginning of its text, or all of it."""
     event, host = _EVENT.search(start), _HOST.search(start[:_HEAD_BYTES])
     pid = int(event[1]) if event else None
     named = _NAMED.match(path.name)
@@ -66,6 +68,7 @@ def beginning_of(path: Path, start: bytes) -> Beginning:
         named["worker"] if named else "",
         (_dated(event, start) if event else 0) or (_stamped(named["time"]) if named else 0),
         frozenset(int(step) for step in _STEP.findall(start)),
+        is_all,
     )
 
 

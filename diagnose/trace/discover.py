@@ -15,7 +15,7 @@ from diagnose.trace.nsight import MAGIC
 from diagnose.trace.runs import RankFile, TracedRun, TracedWindow, called
 from diagnose.trace.source import Source
 from diagnose.trace.streams import is_stream
-from diagnose.trace.windows import TracedProcess, last_whole, processes_of, together
+from diagnose.trace.windows import TracedProcess, processes_of, together
 
 SUFFIXES = (".json", ".json.gz", ".json.zst", ".sqlite")
 _RANK_IN_NAME = re.compile(r"(?:rank|worker)[-_.]?(\d{1,9})(?!\d)", re.IGNORECASE)
@@ -151,7 +151,7 @@ def runs_of(files: list[RankFile]) -> list[TracedRun]:
 
 
 def _with_windows(run: TracedRun, processes: list[TracedProcess]) -> TracedRun:
-    """The run with the windows of its processes, if they wrote several; the last that most of them have is chosen."""
+    """The run with the windows of its processes, if they wrote several; the last whole one is chosen."""
     of = {file: at for at, process in enumerate(processes) for file in process.files}
     if len(of) == len(processes):
         return run
@@ -161,8 +161,14 @@ def _with_windows(run: TracedRun, processes: list[TracedProcess]) -> TracedRun:
     named = _by_folder([*of])
     own_folder = len(named) == len(windows) and "" not in named
     names = [*named] if own_folder else [f"{name}@{number}" for number in range(1, len(windows) + 1)]
-    listed = tuple(TracedWindow(*each) for each in zip(names, windows, strict=True))
-    return replace(run, files=last_whole(windows), windows=listed)
+    cut = {process.last for process in processes if process.is_cut}
+    most = max(map(len, windows))
+    listed = [
+        TracedWindow(name, files, is_cut=len(files) < most or not cut.isdisjoint(files))
+        for name, files in zip(names, windows, strict=True)
+    ]
+    whole = [window for window in listed if not window.is_cut]
+    return replace(run, files=(whole or listed)[-1].files, windows=tuple(listed))
 
 
 def _apart(files: list[RankFile]) -> list[TracedRun]:
@@ -237,7 +243,7 @@ def _identify(path: Path, start: bytes) -> RankFile:
         _checksum_of_ends(path) if is_database else zlib.crc32(beginning),
         is_database or b'"ts"' in beginning,
         _ranks_in(path) if is_database else 1,
-        NOTHING_TOLD if is_database else beginning_of(path, start),
+        NOTHING_TOLD if is_database else beginning_of(path, start, is_all=len(start) < _PEEK_BYTES),
     )
 
 

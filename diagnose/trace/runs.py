@@ -32,10 +32,14 @@ class RankFile:
 
 @dataclass(frozen=True)
 class TracedWindow:
-    """One of several windows of a run: the name by which it is chosen, and its files by rank."""
+    """One of several windows of a run: the name by which it is chosen, and its files by rank.
+
+    `is_cut`: a rank has not written it, or its recording ended before the profiler's schedule did.
+    """
 
     name: str
     files: tuple[RankFile, ...]
+    is_cut: bool = False
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,12 @@ class TracedProcess:
         """The trace of its last window."""
         return self.files[-1]
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether the training ended in the last window: it has fewer steps than the others, which are alike."""
+        *earlier, last = (len(file.by.steps) for file in self.files)
+        return self.last.by.is_all and len(set(earlier)) == 1 and last < earlier[0]
+
 
 def processes_of(files: Iterable[RankFile]) -> list[TracedProcess]:
     """The processes that wrote the files, in the order of their first files."""
@@ -71,12 +77,6 @@ def together(
         else:
             groups.append({of(file): file})
     return [tuple(group.values()) for group in sorted(groups, key=lambda group: min(map(in_time, group.values())))]
-
-
-def last_whole(windows: Sequence[tuple[RankFile, ...]]) -> tuple[RankFile, ...]:
-    """The last of the windows that most processes have."""
-    most = max(map(len, windows))
-    return next(files for files in reversed(windows) if len(files) == most)
 
 
 def _moment(file: RankFile) -> int:

@@ -1,7 +1,8 @@
 """A small job that profiles itself as tutorials and trainers do: `schedule(repeat=2)` and unmodified handlers.
 
 Arguments: number of ranks, folder for the traces, address of a file for the ranks to meet. In the folder are then
-`handler/`, `named/` and `iterations/`, each with two windows of each rank.
+`handler/`, `named/` and `iterations/`, each with two windows of each rank, and `cut/`, in whose third window the
+training ends.
 """
 
 import sys
@@ -32,14 +33,15 @@ def train(rank: int, ranks: int, folder: str, meeting: str) -> None:
         model = torch.nn.parallel.DistributedDataParallel(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     handlers = (
-        tensorboard_trace_handler(f"{folder}/handler"),
-        tensorboard_trace_handler(f"{folder}/named", worker_name=f"rank{rank}", use_gzip=True),
-        in_iterations(Path(folder, "iterations"), rank),
+        (tensorboard_trace_handler(f"{folder}/handler"), 2, 9),
+        (tensorboard_trace_handler(f"{folder}/named", worker_name=f"rank{rank}", use_gzip=True), 2, 9),
+        (in_iterations(Path(folder, "iterations"), rank), 2, 9),
+        (tensorboard_trace_handler(f"{folder}/cut"), 0, 10),
     )
-    for handler in handlers:
-        windows = schedule(wait=1, warmup=1, active=2, repeat=2)
+    for handler, repeat, steps in handlers:
+        windows = schedule(wait=1, warmup=1, active=2, repeat=repeat)
         with profile(activities=[ProfilerActivity.CPU], schedule=windows, on_trace_ready=handler) as profiler:
-            for _ in range(9):
+            for _ in range(steps):
                 model(torch.randn(8, 16)).sum().backward()
                 optimizer.step()
                 optimizer.zero_grad()

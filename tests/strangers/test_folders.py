@@ -111,6 +111,26 @@ def test_a_window_that_cannot_be_read_does_not_take_the_report_away(tmp_path: Pa
     assert [(each.is_reported, each.numbers) for each in diagnosis.windows] == [(False, (1,)), (True, (7, 8))]
 
 
+def test_a_last_window_in_which_the_training_ended_is_not_the_one(tmp_path: Path) -> None:
+    files = {named("n_7", at): window(7, at, (5 * at + 1, 5 * at + 2, 5 * at + 3)) for at in (0, 1)}
+    folder = folder_of(tmp_path, files | {named("n_7", 2): window(7, 2, (11, 12))})
+
+    told = " ".join(CliRunner().invoke(main, ["analyze", str(folder)]).output.split())
+
+    assert "this report is of the last whole one of 3 windows of process 7 on n: steps 7, 8" in told
+    assert "steps 11, 12, 1.0 ms per step, began 2025-07-11 06:32:55 UTC, cut short" in told
+    assert steps_of(folder, "n.pt.trace@3") == (11, 12)
+
+
+def test_a_step_that_the_profiler_opens_and_the_training_never_begins_is_not_counted(tmp_path: Path) -> None:
+    trace = window(7, 0, (1, 2, 3))
+    trace["traceEvents"] = [
+        e for e in trace["traceEvents"] if e["cat"] != "cpu_op" or e["ts"] < (BEGAN_S + 0.0015) * 1e6
+    ]
+
+    assert steps_of(folder_of(tmp_path, {"trace.json": trace})) == (1, 2)
+
+
 # --- several runs
 
 
@@ -227,6 +247,20 @@ def test_windows_of_a_real_process(job: str, folder: str, written: Path) -> None
     assert len(diagnosis.ranks) == (2 if job == "ranks" else 1)
     assert all("process" in each.process and each.began for each in diagnosis.windows)
     assert steps_of(written / job / folder, diagnosis.windows[0].name) == (2, 3)
+
+
+@pytest.mark.capture
+@pytest.mark.slow
+@pytest.mark.parametrize("job", ["alone", "ranks"])
+def test_a_real_process_that_ends_in_a_window(job: str, written: Path) -> None:
+    diagnosis = analysis.analyze(written / job / "cut")
+
+    assert diagnosis.steps.numbers == (6, 7)
+    assert [(each.numbers, each.is_cut) for each in diagnosis.windows] == [
+        ((2, 3), False),
+        ((6, 7), False),
+        ((10,), True),
+    ]
 
 
 @pytest.mark.capture

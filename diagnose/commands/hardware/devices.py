@@ -20,7 +20,11 @@ def matching(name: str) -> tuple[Gpu, ...]:
         near = dict.fromkeys(keys[close] for close in get_close_matches(wanted, keys, n=3, cutoff=0.4))
         hint = f"did you mean {', '.join(near)}? " if near else ""
         raise WrongUsage(
-            "no known GPU has this in its name", where=name, do=f"{hint}`diagnose hardware` lists them all"
+            "no known GPU has this in its name",
+            where=name,
+            do=f"{hint}`diagnose hardware` lists them all. Of another, diagnose analyze takes three figures:"
+            " --peak-tflops (dense, in bf16 or fp16), --hbm-gbs (memory bandwidth) and --flops-per-step (of the model"
+            " on one GPU)",
         )
     return gpus
 

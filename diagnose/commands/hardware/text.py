@@ -88,7 +88,8 @@ def _detail(page: Page, gpu: Gpu, device: Device) -> None:
 
 
 def _board(gpu: Gpu) -> str:
-    kind = f"{gpu.arch}, {'' if gpu.is_amd else 'compute capability '}{gpu.compute_capability}"
+    capability = f"{'' if gpu.is_amd else 'compute capability '}{gpu.compute_capability}"
+    kind = f"{gpu.arch}, {capability}" if gpu.compute_capability else gpu.arch
     sms = f"{gpu.sms} multiprocessors{'' if gpu.sms_verified else ' (unverified)'}"
     return f"{kind}, {sms}, {' or '.join(f'{gb:.0f}' for gb in gpu.memory_gb)} GB, {_number(gpu.tdp_w)} W"
 

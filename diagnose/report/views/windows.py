@@ -18,10 +18,11 @@ def windows_lines(diagnosis: Diagnosis) -> list[str]:
     if own is None:
         return []
     others = [window for window in reversed(diagnosis.windows) if window is not own]
-    which = "the last" if diagnosis.windows[-1] is own else "one"
+    whole = [window for window in diagnosis.windows if not window.is_cut]
+    last = "the last" if own is diagnosis.windows[-1] else "the last whole one" if own is whole[-1] else "one"
     of = f" of {plain(own.process)}" if own.process else ""
     on = f" on rank {own.rank}" if len(diagnosis.ranks) > 1 else ""
-    first = f"this report is of {which} of {counted(len(diagnosis.windows), 'window')}{of}: {_itself(own, on)}"
+    first = f"this report is of {last} of {counted(len(diagnosis.windows), 'window')}{of}: {_itself(own, on)}"
     return [
         first,
         *(f"{_itself(window)}{_difference(window, own)}; --run {quote(plain(window.name))}" for window in others),
@@ -34,7 +35,7 @@ def _itself(window: WindowReport, on: str = "") -> str:
     count = steps or (counted(window.steps, "step") if window.steps else "")
     each = f"{duration(window.step_ns)} per step{on}" if window.step_ns is not None else window.because
     began = f"began {window.began}" if window.began else ""
-    return ", ".join(filter(None, (count, plain(each), began)))
+    return ", ".join(filter(None, (count, plain(each), began, "cut short" if window.is_cut else "")))
 
 
 def _difference(window: WindowReport, own: WindowReport) -> str:

@@ -1,6 +1,6 @@
 """Long gaps inside one operator: the host calls nothing there, and nothing says what it does.
 
-A gap is told by the others of the window. Where launches follow each other after microseconds, an operator that calls
+The window's usual gap shows which is long. Where launches follow each other after microseconds, an operator that calls
 nothing for a hundred milliseconds is not slow to dispatch: it compiles, loads, searches, allocates, or computes on the
 host itself.
 """

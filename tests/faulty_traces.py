@@ -195,6 +195,18 @@ def beside_an_idle_gpu(faulty: bool) -> Files:
     return [job]
 
 
+def silent_in_an_operator(job: Trace) -> None:
+    """Three products, and an operator that calls nothing for longer than they take before it launches."""
+    for _ in range(3):
+        job.op("aten::mm", PRODUCT, GEMM, 10)
+    job.op("aten::normal_", kernel=ADD, gpu_us=10, host_us=5000)
+
+
+def compiled_once(faulty: bool) -> Files:
+    """Steps of which one calls nothing for long in an operator when the job is faulty."""
+    return [steps(lambda job: silent_in_an_operator(job) if faulty and job.next_step == 13 else None)]
+
+
 def longer(us: float, number: int) -> Work:
     """A product of `us` in the step that follows `number` others."""
     return lambda job: job.launch(GEMM, us) if job.next_step == 11 + number else None
@@ -312,6 +324,8 @@ CASES = {
     "compile-in-window": Case("critical", each_step(marked(COMPILE, 2000))),
     "lost-gpu-events": Case("critical", lossy),
     "empty-capture": Case("critical", without_work),
+    "long-gap-in-operator": Case("critical", compiled_once),
+    "slow-operator-on-host": Case("critical", each_step(silent_in_an_operator)),
     "model-on-cpu": Case("critical", beside_an_idle_gpu),
     "graph-capture": Case("critical", each_step(captures_a_graph)),
     "unknown-device": Case("critical", on_another_device),

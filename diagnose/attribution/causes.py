@@ -22,6 +22,7 @@ UNKNOWN_DEVICE = "unknown-device"
 NOTHING_RECORDED = "nothing-recorded"
 DISTORTED = "distorted"
 OTHER_GPU = "other-gpu"
+OPERATOR_GAP = "operator-gap"
 BEGINNING = "beginning"  # with `waiting_for`: of a step, if what delayed it there lies before the capture
 LATE_RANK, _LOW_INTENSITY = "late-rank-", "-low-intensity"
 
@@ -167,6 +168,7 @@ _IDLE = (
     Cause(OTHER_GPU, "communication", "waiting for another GPU of the process"),
     Cause("sync", "host", "synchronisation"),
     Cause("optimizer-host", "host", "optimizer host code"),
+    Cause(OPERATOR_GAP, "host", "long gaps inside one operator"),
     Cause("dispatch", "host", "operator dispatch", per_launch=True),
     Cause("python", "host", "Python", per_launch=True),
     Cause("launch-latency", "host", "launch latency", per_launch=True),
@@ -218,7 +220,7 @@ AROUND_OPERATORS = tuple(row.name for row in _AROUND_OPERATORS)
 IDLE_FOR_INPUT = tuple(row.name for row in _IDLE if row.class_ == "data")
 UNRECORDED = ("data-wait",)  # the profiler does not lengthen it: loading runs no operators of the step
 BEFORE_A_LAUNCH = ("dispatch", "optimizer-host", "launch-latency", "kernel-gap")  # what a launch costs the device
-ON_A_CORE = ("python", "dispatch", "optimizer-host", "gc", "logging", "compile", GRAPH_CAPTURE)
+ON_A_CORE = ("python", "dispatch", "optimizer-host", OPERATOR_GAP, "gc", "logging", "compile", GRAPH_CAPTURE)
 """Causes in which the threads of the step compute on the host, without its operators and the loading."""
 OPERATORS = ("operator-compute", "operator-memory")  # the work of a step without a GPU, but for its optimizer's
 ON_A_CORE_OF_HOST = (*ON_A_CORE, "autograd-engine", "untraced-operator", *OPERATORS, OPTIMIZER_OPERATORS)

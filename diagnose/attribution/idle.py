@@ -11,7 +11,8 @@ import numpy as np
 
 from diagnose import intervals as iv
 from diagnose.arrays import Ints, Mask
-from diagnose.attribution.causes import GRAPH_CAPTURE, OTHER_GPU
+from diagnose.attribution.causes import GRAPH_CAPTURE, OPERATOR_GAP, OTHER_GPU
+from diagnose.attribution.operator_gaps import operator_gaps
 from diagnose.intervals import Intervals
 from diagnose.timeline import Timeline
 from diagnose.trace.vocabulary import (
@@ -155,6 +156,7 @@ class Host:
         yield OTHER_GPU, iv.intersect(sync, self.timeline.other_gpus.busy)
         yield "sync", _bubbles(sync, idle, busy)
         yield "optimizer-host", self.timeline.optimizer_steps
+        yield OPERATOR_GAP, operator_gaps(self.timeline).instants
         waits = self.timeline.matching(SYNCHRONISATION, *OPS, *RUNTIME)
         calls = self._set(launching & trace.rows_of(*OPS, *RUNTIME) & ~waits)
         yield "dispatch", calls

@@ -124,6 +124,7 @@ def grounds_of(ranks: Sequence[RankDigest], facts: Facts, distortion: float | No
         distortion=distortion,
         too_busy=_too_busy(facts),
         cores_held=_cores_held(facts),
+        gaps_recur=facts["operator_gap_recurs"].value is True,
     )
 
 

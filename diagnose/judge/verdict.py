@@ -16,6 +16,7 @@ from diagnose.attribution.causes import (
     EXPOSED,
     EXPOSED_TRANSFER,
     GRAPH_CAPTURE,
+    OPERATOR_GAP,
     OTHER_GPU,
     UNKNOWN_KIND,
 )
@@ -85,7 +86,7 @@ class Grounds(msgspec.Struct, frozen=True):
     alone. `unknown_device`: events of the trace on a device that diagnose does not know, "" if there are none.
     `distortion`: the profiled over the unprofiled step time, if so large that the steps say little about the job; else
     None. `too_busy`: how busy, if the machine is too busy with other processes to judge the job, else "". `cores_held`:
-    what holds the cores, "" if unknown.
+    what holds the cores, "" if unknown. `gaps_recur`: whether long gaps inside an operator come in most of its calls.
     """
 
     of: str
@@ -102,6 +103,7 @@ class Grounds(msgspec.Struct, frozen=True):
     distortion: float | None = None
     too_busy: str = ""
     cores_held: str = ""
+    gaps_recur: bool = False
 
 
 def verdict_of(breakdown: tuple[LedgerEntry, ...], grounds: Grounds) -> Verdict:
@@ -176,12 +178,16 @@ def _refused(breakdown: tuple[LedgerEntry, ...], grounds: Grounds) -> str:
 
 
 def _unsettled(causes: Mapping[str, float], possible: Sequence[Leaders], grounds: Grounds) -> str:
-    """The reason why the class is open: graph capture, or the `possible` leaders; "" if it is not open."""
-    shares, recording = class_shares(causes), causes.get(GRAPH_CAPTURE, 0.0)
-    if recording and leader(shares)[0] == "host" != leader(shares | {"host": shares["host"] - recording})[0]:
+    """The reason why the class is open: what comes once, or the `possible` leaders; "" if it is not open."""
+    if not grounds.gaps_recur and _makes_the_host_lead(causes, OPERATOR_GAP):
         return (
-            f"{100 * recording:.1f} % of {grounds.of} is graph capture: what is launched there is recorded for a graph "
-            "and does not run, so the step is not one that repeats"
+            f"for {100 * causes[OPERATOR_GAP]:.1f} % of {grounds.of} the host calls nothing inside one operator, as "
+            "where it compiles, loads or searches once, so the step may not be one that repeats"
+        )
+    if _makes_the_host_lead(causes, GRAPH_CAPTURE):
+        return (
+            f"{100 * causes[GRAPH_CAPTURE]:.1f} % of {grounds.of} is graph capture: what is launched there is recorded "
+            "for a graph and does not run, so the step is not one that repeats"
         )
     if not possible:
         return ""
@@ -192,6 +198,11 @@ def _unsettled(causes: Mapping[str, float], possible: Sequence[Leaders], grounds
     if grounds.distortion is not None:
         return f"{_distorted(grounds.distortion)} what {much} without it is: {may_be}"
     return f"for {much} the trace does not show why the device waits: {may_be}"
+
+
+def _makes_the_host_lead(causes: Mapping[str, float], cause: str) -> bool:
+    shares, ns = class_shares(causes), causes.get(cause, 0.0)
+    return ns > 0 and leader(shares)[0] == "host" != leader(shares | {"host": shares["host"] - ns})[0]
 
 
 def _of_unknown_kind(causes: Mapping[str, float]) -> str:

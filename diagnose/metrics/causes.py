@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from diagnose.attribution.causes import CAUSES, GRAPH_CAPTURE, UNOBSERVED, UNTRACED
+from diagnose.attribution.causes import CAUSES, GRAPH_CAPTURE, OPERATOR_GAP, UNOBSERVED, UNTRACED
 from diagnose.attribution.leading import outcomes, settled
 from diagnose.facts import DIAGNOSE_RUN, STEP, Unknown, Value, another_run
 from diagnose.metrics.measured import Measured
@@ -126,6 +126,11 @@ _cause_metric(
     watched=lambda m: m.record.text("steps.source") == BY_TRAINER,
 )
 _cause_metric("optimizer_host_share", ("optimizer-host",), "The device idles while the host runs the optimizer's code.")
+_cause_metric(
+    "operator_gap_share",
+    (OPERATOR_GAP,),
+    "The device idles while the host calls nothing inside one operator, far longer than from one launch to the next.",
+)
 _cause_metric(
     "dispatch_share", ("dispatch",), "The device idles while the host dispatches operators or calls the runtime."
 )

@@ -91,17 +91,21 @@ class HostCalls:
         return len(self.row)
 
 
-def calls_of(timeline: Timeline, windows: Ints) -> HostCalls:
-    """The calls that launch GPU activities or wait for them, within host windows in order, shape (n, 2)."""
+def calls_of(timeline: Timeline, windows: Ints, counted: Ints | None = None) -> HostCalls:
+    """The calls that launch GPU activities or wait for them, within host windows in order, shape (n, 2).
+
+    Host time counts as far as it lies in `counted`, a part of each window; in all of it by default.
+    """
+    counted = windows if counted is None else counted
     host = Host(timeline, (int(windows[:, 0].min()), int(windows[:, 1].max())) if len(windows) else None)
     synchronises = host.runtime & timeline.trace.named(_SYNCHRONISES.match)
     row, step = _rows(timeline, windows, synchronises)
-    trace, last = timeline.trace, windows[step, 1]
-    called = np.where(row >= 0, trace.ts[row], last)
-    returned = np.where(row >= 0, np.minimum(trace.ts[row] + trace.dur[row], last), last)
-    reached = _reached(step, returned, windows)
-    start, end = np.maximum(called, reached), np.maximum(returned, reached)
-    painted = host_time(host, windows)
+    trace, (first, last) = timeline.trace, counted[step].T
+    called = np.where(row >= 0, trace.ts[row], windows[step, 1])
+    returned = np.where(row >= 0, np.clip(trace.ts[row] + trace.dur[row], first, last), last)
+    reached = _reached(step, returned, counted)
+    start, end = np.maximum(np.clip(called, first, last), reached), np.maximum(returned, reached)
+    painted = host_time(host, counted)
     return HostCalls(
         row=row,
         called=called,

@@ -110,10 +110,10 @@ class Items:
         return np.asarray(self.calls.inside.total()[self.call])
 
 
-def items_of(timeline: Timeline, windows: Ints) -> Items:
-    """The items of the steps whose host windows are given, in order, shape (n, 2)."""
+def items_of(timeline: Timeline, windows: Ints, counted: Ints | None = None) -> Items:
+    """The items of the steps whose host windows are given, in order, shape (n, 2), with the host time that counts."""
     gpu, trace = timeline.gpu, timeline.trace
-    calls = calls_of(timeline, windows)
+    calls = calls_of(timeline, windows, counted)
     names, stream = numbered(gpu.stream)
     stream = rows_in(stream, len(names))
     mine = _launched_in(gpu, windows)

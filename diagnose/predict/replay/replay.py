@@ -23,7 +23,7 @@ from diagnose.predict.replay.items import Items, items_of
 from diagnose.predict.replay.links import Runs
 from diagnose.predict.replay.passes import passes
 from diagnose.timeline import Timeline
-from diagnose.timeline.steps import host_steps
+from diagnose.timeline.steps import WHOLE, host_steps
 
 STEPS = 3
 MOST_ACTIVITIES = 100_000  # of several steps: a replay walks all of them, tens of times
@@ -166,7 +166,8 @@ def _on_device(timeline: Timeline, lengths: Ints) -> Replay:
     steps = _standing_for_all(timeline, lengths)
     if not _stand_for_all(lengths, steps):
         return Replay.failed(NOT_ALIKE)
-    items = items_of(timeline, _host_windows(timeline, steps))
+    windows = _host_windows(timeline, steps)
+    items = items_of(timeline, windows, _counted(timeline, steps, windows))
     activity = items.activity[items.activity >= 0]
     communicates = bool(timeline.gpu.is_communication[activity].any())
     waiting = items.call[(items.wait != -1) & (items.call >= 0)]
@@ -242,14 +243,27 @@ def _host_windows(timeline: Timeline, steps: tuple[int, ...]) -> Ints:
     return np.stack((np.where(near, earlier, host[:, 0]), host[:, 1]), axis=1)
 
 
-def _measured_ns(timeline: Timeline, steps: tuple[int, ...]) -> float:
-    """Mean device step. A step without one before it ends on the device before the host is done, so it counts as long
-    as on the host.
+def _counted(timeline: Timeline, steps: tuple[int, ...], windows: Ints) -> Ints:
+    """The part of each window in which the host's time counts: all of it, or of a whole capture what the report shows.
 
-    The host's work after its last launch delays the device in the next step, which such a trace may not hold.
+    Before the first activity and after the last one the host may start CUDA, load modules, or end the profiler.
+    """
+    if timeline.steps.source not in WHOLE:
+        return windows
+    device = timeline.steps.device[list(steps)]
+    return np.stack((device[:, 0], np.clip(windows[:, 1], device[:, 0], device[:, 1])), axis=1)
+
+
+def _measured_ns(timeline: Timeline, steps: tuple[int, ...]) -> float:
+    """Mean device step.
+
+    A marked step without one before it ends on the device before the host is done, so it counts as long as on the host:
+    the host's work after its last launch delays the device in the next step, which such a trace may not hold.
     """
     device, host = timeline.steps.device[list(steps)], timeline.steps.host[list(steps)]
     lengths, on_host = device[:, 1] - device[:, 0], host[:, 1] - host[:, 0]
+    if timeline.steps.source in WHOLE:
+        return float(lengths.mean())
     first = (device[:, 0] == host[:, 0]) | (timeline.steps.count == 1)
     return float(np.where(first, np.maximum(lengths, on_host), lengths).mean())
 

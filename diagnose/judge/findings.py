@@ -160,7 +160,8 @@ def in_effect_already(rule: Rule, facts: Facts, judged: Judged) -> str:
     others = [other for other, judgement in judged if judgement.fired and other.id != rule.id]
     shares = {name for name in rule.facts if name in facts and facts[name].unit == "share"}
     same = [other for other in others if shares & other.facts] or [o for o in others if o.class_ == rule.class_]
-    see = f"see {same[0].id}" if same else "it has another cause"
+    next_cause = rule.id if rule.refusing.has_other else same[0].id if same else ""
+    see = f"see {next_cause}" if next_cause else "it has another cause"
     return f"{ALREADY}, and the fault is left ({_part(rule, facts)}): {see}"
 
 

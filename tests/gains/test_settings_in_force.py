@@ -106,8 +106,10 @@ def padded(folder: Path, **asked: object) -> Diagnosis:
 
 
 def test_groups_by_length_that_leave_padding_are_followed_by_packing(tmp_path: Path) -> None:
-    found = finding(padded(tmp_path, train_sampling_strategy="group_by_length"), "padded-batches")
+    answer = padded(tmp_path, train_sampling_strategy="group_by_length")
+    found = finding(answer, "padded-batches")
 
+    assert [n.because[-19:] for n in answer.not_advised if "sampl" in n.what] == [": see padded-batches"[-19:]]
     assert found is not None
     assert found.patch is None
     assert found.action == "pack several samples into one sequence"

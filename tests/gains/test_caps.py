@@ -5,13 +5,15 @@ from collections.abc import Sequence
 from itertools import pairwise
 from math import inf
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given, settings
+from analysed import GEMM
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from kineto import Trace
 from more_traces import VARIABLE as MORE
-from whatif.predicted import loading, predictor, rule
+from whatif.predicted import loading, predictor, rule, saved
 
 from diagnose.analysis import analyze
 from diagnose.diagnosis import Diagnosis, Finding
@@ -94,6 +96,27 @@ def test_of_steps_that_differ_no_more_goes_than_the_mean_step_spends_there(
     assert (alone[1] or 1.0) <= most_by(data / step) * (1 + ROUNDING)
     assert (after[1] or 1.0) <= (step - data) / (step - data - code) * (1 + ROUNDING)
     assert (whole[1] or 1.0) <= most_by((data + code) / step) * (1 + ROUNDING)
+
+
+@settings(max_examples=12, deadline=None, database=None)
+@given(waits_ms=MS, work_ms=MS, python_ms=st.floats(0.1, 20), gpu=st.booleans())
+def test_of_drawn_steps_every_shipped_rule_says_what_its_gain_rests_on(
+    waits_ms: list[float], work_ms: list[float], python_ms: float, gpu: bool
+) -> None:
+    job = Trace() if gpu else Trace(gpu=None)
+    for wait, work in zip(waits_ms, work_ms, strict=False):
+        with job.step():
+            job.loader(ms=wait)
+            job.host(python_ms * 1000)
+            for _ in range(3):
+                job.cpu_op("aten::mul", work * 100)
+                if gpu:
+                    job.op("aten::mm", [[512, 512], [512, 512]], GEMM, work * 300, host_us=50)
+    with TemporaryDirectory() as folder:
+        findings = analyze(saved(Path(folder), job)).findings
+
+    assume(any(finding.predicted_speedup for finding in findings))
+    assert [finding.rule for finding in findings if not is_earned(finding)] == []
 
 
 def spent(found: Predictor, cause: str) -> float:

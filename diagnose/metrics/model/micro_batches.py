@@ -144,7 +144,7 @@ def python_once_a_step_share(m: Measured) -> Value:
 
 
 def _beyond_next(longest: Ints, count: int) -> float:
-    """What the first `count` - 1 of the descending lengths are longer than the next one."""
+    """The excess of the first `count` - 1 descending lengths over the next one."""
     following = float(longest[count - 1]) if len(longest) >= count else 0.0
     return float((longest[: count - 1] - following).sum())
 

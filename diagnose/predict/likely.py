@@ -19,7 +19,7 @@ class Position(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     position: float
     pairs: int
-    source: str
+    where: str
 
 
 @lru_cache(maxsize=1)

@@ -27,7 +27,7 @@ def test_the_likely_value_lies_where_real_gains_came_to_lie_in_the_logarithm_of_
     found = {kind: likely((1.0, 4.0), kind) for kind in positions()}
 
     assert found == {kind: pytest.approx(4**each.position) for kind, each in positions().items()}
-    assert all(0 <= each.position <= 1 and each.source for each in positions().values())
+    assert all(0 <= each.position <= 1 and each.where for each in positions().values())
 
 
 def test_a_range_with_an_open_end_and_a_bound_have_no_likely_value() -> None:

@@ -12,12 +12,13 @@ import numpy as np
 from diagnose import intervals as iv
 from diagnose.arrays import Ints, Mask
 from diagnose.intervals import Intervals
-from diagnose.roofline.nests import NONE, parents
 from diagnose.timeline import Timeline
 from diagnose.trace.vocabulary import ANNOTATIONS, OPS, PYTHON, RUNTIME, STEP_MARK, TORCH_RANGES
 
 TIMES_USUAL = 20
 LEAST_NS = 500_000
+NONE = -1
+_BLOCK = 1 << 12
 NO_OPERATOR = rf"{TORCH_RANGES}|{STEP_MARK}"  # old traces spell ranges as operators
 
 
@@ -63,16 +64,22 @@ def _around(timeline: Timeline, working: Mask, gaps: Intervals) -> Ints:
     if not len(gaps):
         return found
     rows = np.flatnonzero(working & trace.rows_of(*ANNOTATIONS, *PYTHON))
-    rows = rows[np.argsort(trace.ts[rows], kind="stable")]
-    begin, end, up = trace.ts[rows], trace.ends(rows), parents(trace, rows)
-    threads, thread = np.unique(trace.tid[rows], return_inverse=True)
-    for number in range(len(threads)):
-        own = np.flatnonzero(thread == number)
-        last = own[np.maximum(np.searchsorted(begin[own], gaps[:, 0], side="right") - 1, 0)]
-        for at, (row, gap) in enumerate(zip(last.tolist(), gaps.tolist(), strict=True)):
-            while row != NONE and end[row] < gap[1]:
-                row = int(up[row])
-            if row != NONE and begin[row] <= gap[0] and (found[at] == NONE or begin[row] > trace.ts[found[at]]):
-                found[at] = rows[row]
+    rows = rows[np.lexsort((-trace.dur[rows], trace.ts[rows]))]
+    end = trace.ends(rows)
+    begun = np.searchsorted(trace.ts[rows], gaps[:, 0], side="right")
+    for at, (until, gap_end) in enumerate(zip(begun.tolist(), gaps[:, 1].tolist(), strict=True)):
+        found[at] = _last_that_reaches(end, until, gap_end)
+    found = np.where(found != NONE, rows[found], NONE)
     operators = np.append(trace.rows_of(*OPS) & ~timeline.matching(NO_OPERATOR, *OPS), False)
     return np.where(operators[found], found, NONE)
+
+
+def _last_that_reaches(end: Ints, until: int, time: int) -> int:
+    """The last of the first `until` events that ends no earlier than the time, NONE if none does; block by block."""
+    while until > 0:
+        first = max(until - _BLOCK, 0)
+        reaching = np.flatnonzero(end[first:until] >= time)
+        if len(reaching):
+            return first + int(reaching[-1])
+        until = first
+    return NONE

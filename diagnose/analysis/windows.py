@@ -20,7 +20,7 @@ from diagnose.trace.vocabulary import STEP_MARKS
 
 MOST_READ = 8
 MOST_BYTES = 1 << 30
-NOT_READ = "not read: this report reads the latest ones alone"
+NOT_READ = "not read: the report reads the latest windows alone, and with a limit on memory its own"
 
 
 def window_reports(
@@ -34,7 +34,7 @@ def window_reports(
         settings: what the user states of the job; a step that is chosen by number is that of the one window.
         loading: how traces are loaded.
     """
-    room, reports = MOST_BYTES, list[WindowReport]()
+    room, reports = MOST_BYTES if loading.memory_bytes is None else 0, list[WindowReport]()
     for window in reversed(run.windows):
         if window.files == run.files:
             reports.append(_told(window, measured.timeline, measured.attribution, is_reported=True))
@@ -51,7 +51,7 @@ def _read(window: TracedWindow, file: RankFile, settings: Settings, loading: Loa
         for each in analyses([(file.path, file.rank or 0)], settings, loading):
             return _told(window, each.timeline, each.attribution)
     except UserError as error:
-        return _unread(window, str(error))
+        return _unread(window, f"not read: {error.what}")
     return _unread(window, "the trace is empty")
 
 

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from diagnose import analysis
 from diagnose.cli import main
 from diagnose.errors import UserError, WrongUsage
-from diagnose.trace import find_run
+from diagnose.trace import Loading, find_run
 
 HERE = Path(__file__).parent
 STRANGERS = HERE / "two-windows-one-process"
@@ -129,6 +129,18 @@ def test_a_step_that_the_profiler_opens_and_the_training_never_begins_is_not_cou
     ]
 
     assert steps_of(folder_of(tmp_path, {"trace.json": trace})) == (1, 2)
+
+
+def test_only_the_latest_windows_are_read_and_with_little_memory_none(tmp_path: Path) -> None:
+    files = {named("n_7", at): window(7, at, (5 * at + 1, 5 * at + 2, 5 * at + 3)) for at in range(10)}
+    folder = folder_of(tmp_path, files)
+    little = analysis.Options(loading=Loading(memory_bytes=1 << 30))
+
+    read = [each.step_ns is not None for each in analysis.analyze(folder).windows]
+    read_with_little = [each.step_ns is not None for each in analysis.analyze(folder, options=little).windows]
+
+    assert read == [False] * 2 + [True] * 8
+    assert read_with_little == [False] * 9 + [True]
 
 
 # --- several runs

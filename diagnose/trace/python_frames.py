@@ -70,9 +70,14 @@ def is_of_library(file: str) -> bool:
     path = file.replace("\\", "/")
     if path.startswith("<"):
         return _TYPED_IN.match(path) is None
-    if any(pattern.search(path) for pattern in (_INSTALLED, _COMPILED, _BUILT)):
+    if is_compiled(path) or any(pattern.search(path) for pattern in (_INSTALLED, _BUILT)):
         return True
     return not path.startswith("/") and path.split("/")[0].removesuffix(".py") in _libraries()
+
+
+def is_compiled(file: str) -> bool:
+    """Whether torch.compile has written a file: what runs in it is of the model's code."""
+    return _COMPILED.search(file.replace("\\", "/")) is not None
 
 
 def called(name: str) -> str:

@@ -10,18 +10,7 @@ import jsonschema
 import pytest
 import torch_allocator
 from click.testing import CliRunner
-from judged_snapshots import (
-    CALL,
-    LAYER,
-    LINEAR,
-    LLAMA,
-    TOP,
-    TRAINER,
-    USERS,
-    judge,
-    names,
-    told,
-)
+from judged_snapshots import CALL, LAYER, LINEAR, LLAMA, LOGITS, PACKAGES, TOP, TRAINER, USERS, judge, names, told
 from torch_allocator import (
     FORWARD,
     LOSS,
@@ -94,6 +83,32 @@ def test_gradients_are_of_the_line_that_called_backward(stacks: str, tmp_path: P
     assert lines == {("/home/me/train.py", 31), ("/home/me/ops.py", 12)}
     assert sum(row.bytes for row in rows if row.line == 31) == (1 + 8 + 2 + 16) * MIB
     assert [row.bytes for row in rows if not row.file] == [3 * MIB]
+
+
+def test_what_an_optimizer_calls_as_its_closure_is_not_its_own(tmp_path: Path) -> None:
+    """Lightning runs the forward and the backward pass inside `optimizer.step`."""
+    step = [frame(TORCH + "optim/adamw.py", 220, "step"), *USERS]
+    closure = [frame(PACKAGES + "lightning/pytorch/loops/optimization/automatic.py", 130, "closure"), *step]
+    allocator = Allocator(limit=400 * MIB)
+    for size, frames in ((9, [*LOGITS, *closure]), (5, [*FIRST_GRADIENT[:3], *closure]), (3, OPTIMIZER)):
+        allocator.alloc(size * MIB, frames)
+
+    at_peak = judge(tmp_path, allocator.snapshot()).devices[0].at_peak
+
+    assert [(row.category, row.bytes // MIB) for row in at_peak] == [
+        ("activations", 9), ("gradients", 5), ("optimizer", 3),
+    ]  # fmt: skip
+
+
+def test_what_a_compiled_model_allocates_is_of_the_line_that_it_was_written_in(tmp_path: Path) -> None:
+    """torch adds the lines of the model to the frame of the file that it has written."""
+    compiled = frame("/tmp/torchinductor_me/ab/cabfgd6yr4z7bdmc7dk5ni5f6hldqw3nqjnsf3dwpnwhtcnrbwgp.py", 90, "call")
+    allocator = Allocator(limit=400 * MIB)
+    allocator.alloc(4 * MIB, [compiled, frame(LLAMA, 193, "eager_attention_forward"), *LAYER, *USERS])
+
+    (row,) = judge(tmp_path, allocator.snapshot()).devices[0].lines_at_peak
+
+    assert (row.line, row.below) == (31, "eager_attention_forward (modeling_llama.py:193), attention scores")
 
 
 @pytest.mark.parametrize(
@@ -206,6 +221,18 @@ def test_without_a_history_nothing_is_denied(tmp_path: Path) -> None:
     judge(tmp_path, {**healthy().snapshot(), "device_traces": [[]]})
 
     assert "whether memory ran out or the cache was emptied is unknown" in told(tmp_path)
+
+
+def test_without_segments_memory_is_unknown_or_all_of_it_was_given_back(tmp_path: Path) -> None:
+    allocator = Allocator(limit=100 * MIB)
+    allocator.free(allocator.alloc(4 * MIB, FORWARD))
+    allocator.empty_cache()
+    assert not any(line.startswith("what is in use") for line in judge(tmp_path, allocator.snapshot()).unknown)
+
+    of = judge(tmp_path, {"segments": [], "device_traces": [[]]})
+
+    assert any(line.startswith("what is in use and reserved") for line in of.unknown)
+    assert "0 B" not in told(tmp_path)
 
 
 def test_frees_without_stacks_are_no_history_without_stacks(tmp_path: Path) -> None:

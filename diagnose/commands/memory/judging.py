@@ -191,6 +191,8 @@ def _emptied(snapshot: Snapshot, origins: Sequence[Origin], given: GivenBack) ->
 
 
 def _unknown(snapshot: Snapshot, devices: Sequence[DeviceMemory]) -> Iterator[str]:
+    if not snapshot.segments and not snapshot.histories:
+        yield "what is in use and reserved: the snapshot has no segments and no history (as with cudaMallocAsync)"
     if not snapshot.histories:
         yield "the peak and what allocated it: no history was recorded before the snapshot"
     if _is_at_peak("before the history", devices):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from diagnose.commands.memory.answer import Category
-from diagnose.trace.python_frames import is_of_library
+from diagnose.trace.python_frames import is_compiled, is_of_library
 from diagnose.trace.stacks import Frame
 
 
@@ -103,13 +103,18 @@ def _called(stack: Sequence[Frame]) -> _Called:
     python = [frame for frame in stack if is_python(frame)]
     at = next((i for i, frame in enumerate(python) if not is_of_library(frame.file)), len(python))
     line = python[at] if at < len(python) else None
-    told = [f for f in python[:at] if f.function not in _PASSED_ON and not _PASSES_ON.search(_path(f))]
+    told = [f for f in python[:at] if not _passes_on(f)]
     own = next((i for i, frame in enumerate(told) if not _OF_TORCH.search(_path(frame))), len(told))
     named = own > 0 and told[0].function not in _RUNS_BACKWARD
     by_torch = (_named_by_torch(told[0]) if named else _called_in_c(stack)) or ("backward" if own else "")
     if own == len(told):
         return _Called(line, None, by_torch)
     return _Called(line, told[own], by_torch, _part(told, told[own], by_torch), tuple(told[own + 1 :]))
+
+
+def _passes_on(frame: Frame) -> bool:
+    """Whether a function says nothing of what it calls: one that wraps others, or one that a compiler has written."""
+    return frame.function in _PASSED_ON or is_compiled(frame.file) or _PASSES_ON.search(_path(frame)) is not None
 
 
 def _named_by_torch(frame: Frame) -> str:
@@ -154,7 +159,7 @@ def _name(frame: Frame) -> str:
 
 _MOVES = {"_apply", "to", "cuda", "half", "float", "bfloat16", "convert", "to_empty"}
 _CALLS = {"_call_impl", "_wrapped_call_impl"}
-_RUNS_BACKWARD = {"backward", "_engine_run_backward"}
+_RUNS_BACKWARD = {"backward", "_engine_run_backward", "grad"}
 _OF_BACKWARD = re.compile(r"(^|/)torch/(autograd/|utils/checkpoint|_functorch/|_dynamo/)")
 _MAKES = ("torch/nn/parameter.py", "torch/nn/init.py", "torch/nn/modules/", "transformers/modeling_utils.py")
 _SCOPE = r"(_(step|loop|epoch|one_epoch|model|dataset|batch|fn|loss|metrics))?"
@@ -174,7 +179,7 @@ def category_of(stack: Sequence[Frame]) -> Category:
     frames = [(_path(frame), frame.function) for frame in stack if is_python(frame)]
     if not frames:
         return _category_in_c(stack)
-    if any("torch/optim/" in file or "deepspeed/ops/adam" in file for file, _ in frames):
+    if _is_of_optimizer(frames):
         return "optimizer"
     moves = any(name in _MOVES and "torch/nn/modules/module.py" in file for file, name in frames)
     if not moves and evaluates(stack):
@@ -201,6 +206,14 @@ def runs_in_engine(stack: Sequence[Frame]) -> bool:
     """Whether a thread of the backward pass runs Python: a function of torch calls it, none of the job around that."""
     outermost = next((frame for frame in reversed(stack) if is_python(frame)), None)
     return outermost is not None and bool(_OF_BACKWARD.search(_path(outermost)))
+
+
+def _is_of_optimizer(frames: Sequence[tuple[str, str]]) -> bool:
+    """Whether the optimizer allocates, and not the forward or backward pass that it calls as its closure."""
+    at = next((i for i, (file, _) in enumerate(frames) if "torch/optim/" in file or "deepspeed/ops/adam" in file), None)
+    if at is None:
+        return False
+    return not any(name in _CALLS or name in _RUNS_BACKWARD or "closure" in name for _, name in frames[:at])
 
 
 def _category_in_c(stack: Sequence[Frame]) -> Category:

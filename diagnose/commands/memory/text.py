@@ -43,16 +43,11 @@ def render(answer: MemoryAnswer, console: Console, details: bool = False) -> Non
 
 def _print_device(page: Page, device: DeviceMemory, details: bool) -> None:
     label = f"device {max(device.device, 0)}:"
-    page.paragraph(
-        f"{spoken(device.allocated_bytes, 'bytes')} in use, {spoken(device.reserved_bytes, 'bytes')} reserved",
-        label=label,
-    )
-    page.paragraph(
-        f"free: {spoken(device.split_free_bytes, 'bytes')} in segments that are in use too,"
-        f" {spoken(device.cached_bytes, 'bytes')} in segments that are wholly free; the largest piece"
-        f" {spoken(device.largest_free_block_bytes, 'bytes')};"
-        f" {spoken(device.rounding_bytes, 'bytes')} lost by rounding"
-    )
+    if not device.reserved_bytes and not device.actions:
+        page.paragraph("the snapshot has no segments: what is in use and reserved is not known", label=label)
+    else:
+        _print_reserved(page, label, device)
+
     if device.private_pool_bytes:
         page.paragraph(
             f"in private pools, of CUDA graphs: {spoken(device.private_pool_bytes, 'bytes')} reserved, of which"
@@ -70,6 +65,19 @@ def _print_device(page: Page, device: DeviceMemory, details: bool) -> None:
         if device.out_of_memory is not None:
             _print_lines(page, "at OOM:", device.out_of_memory.alive, details)
     page.gap()
+
+
+def _print_reserved(page: Page, label: str, device: DeviceMemory) -> None:
+    page.paragraph(
+        f"{spoken(device.allocated_bytes, 'bytes')} in use, {spoken(device.reserved_bytes, 'bytes')} reserved",
+        label=label,
+    )
+    page.paragraph(
+        f"free: {spoken(device.split_free_bytes, 'bytes')} in segments that are in use too,"
+        f" {spoken(device.cached_bytes, 'bytes')} in segments that are wholly free; the largest piece"
+        f" {spoken(device.largest_free_block_bytes, 'bytes')};"
+        f" {spoken(device.rounding_bytes, 'bytes')} lost by rounding"
+    )
 
 
 def _print_lines(page: Page, label: str, held: Sequence[Held], details: bool) -> None:

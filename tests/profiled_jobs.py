@@ -25,7 +25,7 @@ def traced(script: Path, folder: Path) -> Path:
     return folder
 
 
-def trace_each(jobs: Mapping[str, Job]) -> None:
+def trace_each(jobs: Mapping[str, Job], steps: int = STEPS) -> None:
     """Write NAME.json of each job to the folder on the command line.
 
     Each runs in a process of its own, forked before torch computes anything: a second session of the profiler in one
@@ -37,18 +37,18 @@ def trace_each(jobs: Mapping[str, Job]) -> None:
     for name, job in jobs.items():
         if not (child := os.fork()):
             torch.set_num_threads(1)
-            _trace(job(), folder / f"{name}.json")
+            _trace(job(), folder / f"{name}.json", steps)
             os._exit(0)
         if os.waitpid(child, 0)[1]:
             raise SystemExit(f"{name} failed")
 
 
-def _trace(step: Callable[[], object], path: Path) -> None:
+def _trace(step: Callable[[], object], path: Path, steps: int) -> None:
     from torch.profiler import ProfilerActivity, profile, schedule
 
-    plan = schedule(wait=0, warmup=2, active=STEPS, repeat=1)
+    plan = schedule(wait=0, warmup=2, active=steps, repeat=1)
     with profile(activities=[ProfilerActivity.CPU], schedule=plan, record_shapes=True) as profiler:
-        for _ in range(2 + STEPS):
+        for _ in range(2 + steps):
             step()
             profiler.step()
     profiler.export_chrome_trace(str(path))

@@ -126,7 +126,7 @@ class _Search:
         return None
 
     def _role(self, softmax: int, way: int) -> str:
-        """The place of the scores in a product on that side: forward the first makes them, and the second takes them."""
+        """The place of the scores in a product on that side: forward the first makes them, the second takes them."""
         if way > 0:
             return "operand"
         return "result" if self.kind[self.told[softmax]] == _SOFTMAX else "either"

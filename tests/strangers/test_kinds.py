@@ -75,6 +75,17 @@ def test_an_operator_counts_without_what_it_calls() -> None:
     assert causes(job) == {"operator-random": 330 * US, "operator-elementwise": 100 * US}
 
 
+def test_what_describes_a_tensor_anew_is_part_of_the_operator_that_does_so() -> None:
+    job = Trace(gpu=None)
+    with job.step():
+        with job.inside("aten::linear"):
+            job.cpu_op("aten::t", 10)
+            job.cpu_op("aten::addmm", 300)
+        job.cpu_op("aten::view", 20)
+
+    assert causes(job) == {"operator-compute": 310 * US, "dispatch": 20 * US}
+
+
 def test_an_operator_of_a_library_that_calls_others_may_be_python() -> None:
     job = Trace(gpu=None)
     with job.step():

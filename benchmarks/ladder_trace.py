@@ -82,8 +82,9 @@ def _step(job: Trace, parts: Mapping[str, float], row: Mapping[str, Any], shape:
         kernels(f"aten::{name}", [flat], ADD, "norm", 0.2)
     kernels("aten::mm", [flat, [shape.hidden, shape.ffn]], GEMM, "products", 0.5)
     if "scores" in parts:
-        kernels("aten::bmm", [per_head, [per_head[0], shape.head_dim, tokens]], GEMM, "score products")
+        kernels("aten::bmm", [per_head, [per_head[0], shape.head_dim, tokens]], GEMM, "score products", 0.5)
         kernels("aten::_softmax", [scores], SOFTMAX, "scores")
+        kernels("aten::bmm", [[per_head[0], tokens, tokens], per_head], GEMM, "score products", 0.5)
     else:
         kernels("aten::_scaled_dot_product_flash_attention", [scores[:3]], "flash_fwd_kernel", "fused attention")
     for name in ("silu", "mul", "silu_backward"):

@@ -61,6 +61,7 @@ def kernel(name: str, ns: int, **changes: object) -> KernelRow:
 
 def operator(name: str, ns: int, **changes: object) -> OperatorRow:
     figures = {"count": 12.0, "ns": ns, "share": ns / (174 * MS), "mean_ns": ns // 12, "shapes": "512x512, 512x512"}
+    figures["kind"] = "matrix products"
     return OperatorRow(**{"name": name} | figures | changes)  # type: ignore[arg-type]
 
 

@@ -74,6 +74,17 @@ def optimizer(name: str, kernels: Sequence[str], us: float = 0, host_us: float =
     return work
 
 
+def forward_only(faulty: bool) -> Files:
+    """Steps that train nothing, with dropout or without."""
+    job = Trace(trains=False)
+    for _ in range(5):
+        with job.step():
+            healthy(job)
+            if faulty:
+                job.op("aten::native_dropout", [HIDDEN, [], []], ADD, 50)
+    return [job]
+
+
 def marked(name: str, us: float) -> Work:
     """A range in which the host spends `us`."""
     return lambda job: job.event("user_annotation", name, us)
@@ -320,6 +331,7 @@ CASES = {
     "few-steps": Case("warning", lambda faulty: [steps(count=1 if faulty else 5)]),
     "warm-up-in-window": Case("info", each_step(longer(5000, 0))),
     "uneven-steps": Case("warning", each_step(longer(5000, 2))),
+    "layers-in-training-mode": Case("info", forward_only),
     "second-profiler": Case("info", each_step(marked("ProfilerStep#1", 200))),
     "compile-in-window": Case("critical", each_step(marked(COMPILE, 2000))),
     "lost-gpu-events": Case("critical", lossy),

@@ -207,7 +207,7 @@ def test_without_a_gpu_the_optimizer_is_its_operators_and_the_python_around_them
 
     assert causes(job) == {
         "operator-compute": 100 * US,
-        "operator-memory": 30 * US,
+        "operator-elementwise": 30 * US,
         "operator-optimizer": 200 * US,
         "optimizer-host": 50 * US,
         "python": 20 * US,
@@ -245,7 +245,7 @@ def test_without_a_gpu_a_hook_that_autograd_calls_is_python_where_the_trace_show
         job.cpu_op("aten::add", 100)
         job.event("python_function", "train.py(7): hook", 5000) if shown else job.host(5000)
 
-    assert causes(job) == {"operator-memory": 100 * US, "dispatch": 40 * US, cause: 5000 * US}
+    assert causes(job) == {"operator-elementwise": 100 * US, "dispatch": 40 * US, cause: 5000 * US}
 
 
 def test_a_step_without_a_gpu_is_divided_by_what_the_process_did() -> None:
@@ -265,6 +265,6 @@ def test_a_step_without_a_gpu_is_divided_by_what_the_process_did() -> None:
         "gc": 50 * US,
         "exposed-communication": 100 * US,
         "operator-compute": 400 * US,
-        "operator-memory": 200 * US,
+        "operator-elementwise": 200 * US,
         "python": 25 * US,
     }

@@ -214,12 +214,14 @@ class Model:
             yield self._flash(backward=True)
             return
         count, scores = shape.batch * shape.heads, (shape.batch, shape.heads, shape.length, shape.length)
-        for inner, columns in ((width, shape.length), (shape.length, width)) * 2:
-            yield self.product(shape.length, inner, columns, count, self._per_head(inner, columns))
+        yield self.product(shape.length, width, shape.length, count, self._per_head(width, shape.length))
+        yield self.product(shape.length, shape.length, width, count, self._per_head(shape.length, width))
         kernel = "void softmax_warp_backward<float, float, float, 11, false>(float*)"
         yield self.moves("aten::copy_", scores, 3)
         yield self.moves("aten::_softmax_backward_data", scores, 6, kernel)
         yield self.moves("aten::div", scores, 2)
+        for _ in range(2):
+            yield self.product(shape.length, shape.length, width, count, self._per_head(shape.length, width))
 
     def _per_head(self, inner: int, columns: int) -> Dims:
         count = self.shape.batch * self.shape.heads

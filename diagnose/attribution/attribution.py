@@ -19,6 +19,7 @@ from diagnose.attribution.causes import (
     EXPOSED,
     GRAPH_CAPTURE,
     MATRIX,
+    MATRIX_OPERATORS,
     NOTHING_RECORDED,
     OPTIMIZER_OPERATORS,
     UNKNOWN_KIND,
@@ -26,6 +27,7 @@ from diagnose.attribution.causes import (
     low_intensity,
 )
 from diagnose.attribution.idle import idle_causes
+from diagnose.attribution.operators import operator_time
 from diagnose.diagnosis.terms import CauseClass
 from diagnose.formulas import share
 from diagnose.intervals import Intervals
@@ -188,38 +190,24 @@ def _host_parts(timeline: Timeline, inside: Intervals) -> Parts:
 
 def _host_layers(timeline: Timeline) -> Iterator[tuple[str, Intervals]]:
     """Activities of the process, in the order in which they paint a step; an instant of several counts as the first."""
-    trace = timeline.trace
-    classes = np.array([_OPERATOR_CLASSES.index(_operator_class(n)) for n in trace.names], np.int32)
-    operator = np.where(trace.rows_of(*OPS), classes[trace.name], 0)
-    masks = (
+    before = (
         ("data-wait", timeline.matching(DATA_WAIT, *ANNOTATIONS)),
         ("gc", timeline.matching("Python GC", *ANNOTATIONS, *PYTHON)),
         ("logging", timeline.matching(LOGGING, *ANNOTATIONS)),
-        ("operator-compute", operator == 1),
-        ("operator-memory", operator == 2),
-        (EXPOSED, timeline.matching(COMMUNICATION_RANGES, *ANNOTATIONS)),
     )
     yield GRAPH_CAPTURE, timeline.captures.spans
-    for cause, mask in masks:
-        instants = iv.intervals(trace.ts[mask], trace.ends(mask))
-        if cause == "operator-memory":
-            yield OPTIMIZER_OPERATORS, iv.intersect(instants, timeline.optimizer_steps)
-        yield cause, instants
+    for cause, mask in before:
+        yield cause, _spans(timeline, mask)
+    by_cause = operator_time(timeline)
+    yield MATRIX_OPERATORS, by_cause.pop(MATRIX_OPERATORS, iv.EMPTY)
+    yield OPTIMIZER_OPERATORS, iv.intersect(iv.union(*by_cause.values()), timeline.optimizer_steps)
+    yield from by_cause.items()
+    yield EXPOSED, _spans(timeline, timeline.matching(COMMUNICATION_RANGES, *ANNOTATIONS))
     yield "optimizer-host", timeline.optimizer_steps
 
 
-_OPERATOR_CLASSES = ("", "compute", "memory")
-_COMPUTE_OPS = (
-    "aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "aten::_scaled_mm", "aten::convolution",
-    "aten::mkldnn_", "aten::_convolution", "aten::linear", "aten::matmul", "mkldnn::", "aten::convolution_backward",
-    "aten::_scaled_dot_product", "aten::_flash_attention",
-)  # fmt: skip
-
-
-def _operator_class(name: str) -> str:
-    if name.startswith(_COMPUTE_OPS):
-        return "compute"
-    return "memory" if name.startswith("aten::") else ""
+def _spans(timeline: Timeline, mask: Mask) -> Intervals:
+    return iv.intervals(timeline.trace.ts[mask], timeline.trace.ends(mask))
 
 
 def _joined(windows: Ints, parts: Parts) -> Attribution:

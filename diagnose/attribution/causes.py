@@ -14,10 +14,10 @@ from diagnose.diagnosis.terms import CauseClass
 EXPOSED = "exposed-communication"
 EXPOSED_TRANSFER = "exposed transfer"  # the label of EXPOSED if the waiting is taken out of it
 GPU_ACTIVITY_MISSING = "gpu-activity-missing"
-OPTIMIZER_OPERATORS = "operator-optimizer"
+MATRIX_OPERATORS, OPTIMIZER_OPERATORS = "operator-compute", "operator-optimizer"
 GRAPH_CAPTURE = "graph-capture"
 CORE_WAIT = "core-wait"
-UNKNOWN_KIND = "unclassified-kernel"
+UNKNOWN_KIND, UNKNOWN_OPERATORS = "unclassified-kernel", "operator-unknown"
 UNKNOWN_DEVICE = "unknown-device"
 NOTHING_RECORDED = "nothing-recorded"
 DISTORTED = "distorted"
@@ -89,7 +89,7 @@ _MATRIX = (
     Cause("conv", "compute", "convolutions"),
     Cause("attention", "compute", "attention"),
     Cause("inductor-template", "compute", "compiled matrix products"),
-    Cause("operator-compute", "compute", "matrix operators"),
+    Cause(MATRIX_OPERATORS, "compute", "matrix operators"),
 )
 _DIVIDED_MATRIX = (
     *(Cause(low_intensity(row.name), "memory", f"low-intensity {row.label}") for row in _MATRIX),
@@ -109,7 +109,6 @@ _OTHER_WORK = (
     Cause("loss", "memory", "loss"),
     Cause("moe", "memory", "expert routing"),
     Cause("norm", "memory", "normalisation"),
-    Cause("operator-memory", "memory", "other operators"),
     Cause(OPTIMIZER_OPERATORS, "memory", "optimizer operators"),
     Cause("optimizer", "memory", "optimizer"),
     Cause("pool", "memory", "pooling and resizing"),
@@ -120,6 +119,17 @@ _OTHER_WORK = (
     Cause("sort", "memory", "sorting and scans"),
     Cause("triton", "memory", "Triton kernels"),
     Cause(UNKNOWN_KIND, "memory", "kernels of unknown kind"),
+)
+_OPERATORS = (  # but for matrix operators, by `data/operator_kinds.toml`
+    Cause("operator-random", "compute", "random numbers"),
+    Cause("operator-arithmetic", "compute", "sorting, searching and transforms"),
+    Cause("operator-elementwise", "memory", "element-wise operators"),
+    Cause("operator-copy", "memory", "copies and casts by operators"),
+    Cause("operator-indexing", "memory", "indexing"),
+    Cause("operator-memory", "memory", "other operators"),
+    Cause(UNKNOWN_OPERATORS, "memory", "operators of unknown kind"),
+    Cause("operator-allocation", "host", "allocation by operators"),
+    Cause("operator-input", "data", "text, reading and decoding by operators"),
 )
 _EXPOSED = Cause(EXPOSED, "communication", "exposed communication")
 _WAITING = (
@@ -204,6 +214,7 @@ CAUSES: Mapping[str, Cause] = _table(
     _MATRIX,
     _DIVIDED_MATRIX,
     _OTHER_WORK,
+    _OPERATORS,
     (_EXPOSED,),
     _WAITING,
     _COPIES,
@@ -222,12 +233,16 @@ UNRECORDED = ("data-wait",)  # the profiler does not lengthen it: loading runs n
 BEFORE_A_LAUNCH = ("dispatch", "optimizer-host", "launch-latency", "kernel-gap")  # what a launch costs the device
 ON_A_CORE = ("python", "dispatch", "optimizer-host", OPERATOR_GAP, "gc", "logging", "compile", GRAPH_CAPTURE)
 """Causes in which the threads of the step compute on the host, without its operators and the loading."""
-OPERATORS = ("operator-compute", "operator-memory")  # the work of a step without a GPU, but for its optimizer's
+OPERATORS = (MATRIX_OPERATORS, *(row.name for row in _OPERATORS))
+"""The work of a step without a GPU, but for its optimizer's."""
 ON_A_CORE_OF_HOST = (*ON_A_CORE, "autograd-engine", "untraced-operator", *OPERATORS, OPTIMIZER_OPERATORS)
 """The same of a step without a GPU, with its operators."""
 HOST_WORK = ("dispatch", "python", "autograd-engine", "optimizer-host", OPTIMIZER_OPERATORS, *OPERATORS)
-HOST_GROUPS: Mapping[str, tuple[str, ...]] = {"host-work": HOST_WORK, "late-rank": WAITING}
-"""Causes that a rule may name together: what the host works on in a step, and waiting for a rank that is late."""
+HOST_GROUPS: Mapping[str, tuple[str, ...]] = {"host-work": HOST_WORK, "operators": OPERATORS, "late-rank": WAITING}
+"""Causes that a rule may name together: what the host works on in a step, the operators of a step without a GPU, and
+waiting for a rank that is late.
+"""
+UNKNOWN_KINDS = (UNKNOWN_KIND, UNKNOWN_OPERATORS)  # they count as memory-bound, and may as well compute
 UNTRACED = ("untraced", "untraced-step", "untraced-operator")  # the host's, which samples of the stack may explain
 UNOBSERVED = tuple(row.name for row in CAUSES.values() if not row.observed)
 WITHOUT_KERNELS = frozenset({*IDLE, EXPOSED, *WAITING})  # the device idles or communicates alone

@@ -7,7 +7,7 @@ memory. Within `NEAR` of a boundary both sides are named.
 from collections.abc import Mapping, Sequence
 from itertools import product
 
-from diagnose.attribution.causes import UNKNOWN_KIND, UNOBSERVED, class_of
+from diagnose.attribution.causes import UNKNOWN_KINDS, UNOBSERVED, class_of
 
 NAMES_THE_CLASS = 0.20  # of the step: the largest of data, host and communication
 NEAR = 0.05  # of the step: to a boundary, or between two classes
@@ -42,14 +42,19 @@ def unobserved_share(causes: Mapping[str, float]) -> float:
     return sum(causes.get(cause, 0.0) for cause in UNOBSERVED)
 
 
+def unknown_kind_share(causes: Mapping[str, float]) -> float:
+    """Share of the step in kernels or operators whose name does not say what they do."""
+    return sum(causes.get(cause, 0.0) for cause in UNKNOWN_KINDS)
+
+
 def outcomes(causes: Mapping[str, float]) -> list[Leaders]:
     """The leaders by the causes as they stand, then with the unobserved time moved to each class that it may be of.
 
     Unexplained time may be of any class. Untraced host time is some waiting: the device idles for want of a launch.
-    Kernels of unknown kind count as memory-bound and may as well compute. Up to `NEAR` of either is left where it
-    stands, since no call between classes is finer.
+    Kernels and operators of unknown kind count as memory-bound and may as well compute. Up to `NEAR` of either is left
+    where it stands, since no call between classes is finer.
     """
-    unknown = causes.get(UNKNOWN_KIND, 0.0)
+    unknown = unknown_kind_share(causes)
     shares = class_shares(causes)
     if unknown <= NEAR:
         return _by_unobserved(causes, shares)

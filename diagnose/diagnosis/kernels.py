@@ -37,7 +37,8 @@ class OperatorRow(msgspec.Struct, frozen=True, kw_only=True):
     """Operators of one name on a typical rank without a GPU, per step; the last row sums up `names` others.
 
     `ns` is their own time, without the operators that they call, on all threads of the process, so rows can add up to
-    more than the step; `share` is of the step. `shapes` are the sizes of the inputs that took most of it, such as
+    more than the step; `share` is of the step. `kind` says what they do, such as "matrix products", "random numbers" or
+    "indexing", "" of the row for the others. `shapes` are the sizes of the inputs that took most of it, such as
     "512x1024, 1024x4096", "" if they were not recorded.
     """
 
@@ -48,6 +49,7 @@ class OperatorRow(msgspec.Struct, frozen=True, kw_only=True):
     share: Share
     mean_ns: Nanoseconds
     shapes: str
+    kind: str = ""
 
 
 class RooflineEntry(msgspec.Struct, frozen=True, kw_only=True):

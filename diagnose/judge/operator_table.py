@@ -1,9 +1,10 @@
-"""The table of the longest operators of a job without a GPU, by their own time in the counted steps."""
+"""The table of the longest operators of a job without GPU activity, by their own time in the counted steps."""
 
 import numpy as np
 
 from diagnose import intervals as iv
 from diagnose.arrays import Floats, Ints, numbered
+from diagnose.attribution.operator_kinds import kind_of
 from diagnose.diagnosis import OperatorRow
 from diagnose.judge.kernel_table import LONGEST_NAME
 from diagnose.metrics import Measured
@@ -20,10 +21,10 @@ _LONGEST_SHAPES = 120
 def operator_table(measured: Measured) -> tuple[OperatorRow, ...]:
     """Return the operators by name, longest first; those after the first 200 share the last row.
 
-    Empty if a GPU worked, or if the profiler distorts the step: it lengthens small operators most.
+    Empty if GPU activity is there, or if the profiler distorts the step: it lengthens small operators most.
     """
     timeline = measured.timeline
-    if timeline.has_gpu or timeline.capture_failed or measured.job.distortion is not None:
+    if timeline.has_gpu or measured.job.distortion is not None:
         return ()
     trace, rows = timeline.trace, np.flatnonzero(timeline.trace.rows_of(*OPS))
     if not len(rows):
@@ -78,4 +79,5 @@ def _row(measured: Measured, name: str, ns: float, count: float, shapes: str, na
         share=min(measured.attribution.share(ns), 1.0),
         mean_ns=int(ns / max(count, 1)),
         shapes=shapes,
+        kind=kind.kind if (kind := kind_of(name)) else "",
     )

@@ -18,7 +18,6 @@ from diagnose.attribution.causes import (
     GRAPH_CAPTURE,
     OPERATOR_GAP,
     OTHER_GPU,
-    UNKNOWN_KIND,
 )
 from diagnose.attribution.leading import (
     NAMES_THE_CLASS,
@@ -29,6 +28,7 @@ from diagnose.attribution.leading import (
     leader,
     outcomes,
     settled,
+    unknown_kind_share,
     unobserved_share,
 )
 from diagnose.diagnosis import Confidence, LedgerEntry, Verdict, VerdictClass
@@ -40,7 +40,7 @@ MANY_LOST = 0.02  # of the kernel launches: no verdict is sure
 ODD_FACTOR = 2.0  # times the median step: a longer one is another kind of step
 ODD_SHARE = 1 / 3  # of the steps at most: more of them are what the job does
 FEW_ODD = 2  # steps, too few to show how often they occur
-MOSTLY_COPIES = 0.90  # of what waits for data
+MOSTLY_ONE = 0.90  # of the class data: copies to the device, or operators that prepare input
 MOSTLY_SIZED = 0.80  # of the kernel time, judged by the roofline
 
 __all__ = [
@@ -64,6 +64,7 @@ _NAMES: dict[str, VerdictClass] = {
 }
 _LESS_SURE: Mapping[Confidence, Confidence] = {"high": "medium", "medium": "low", "low": "low"}
 _COPIES = ("copy-HtoD", "host-to-device")
+_INPUT_OPERATORS = "operator-input"
 _ON_HOST = {  # without a GPU
     "host": "is host code around the operators",
     "compute": "runs compute-bound operators",
@@ -193,7 +194,8 @@ def _unsettled(causes: Mapping[str, float], possible: Sequence[Leaders], grounds
         return ""
     *others, last = dict.fromkeys(_NAMES[leading] for leading, _ in possible)
     if (unknown := _of_unknown_kind(causes)) and {*others, last} == {"compute-bound", "memory-bound"}:
-        return f"kernels of unknown kind take {unknown} of {grounds.of}: it may be {others[0]} or {last}"
+        what = "kernels" if grounds.has_gpu else "operators"
+        return f"{what} of unknown kind take {unknown} of {grounds.of}: it may be {others[0]} or {last}"
     much, may_be = f"{100 * unobserved_share(causes):.0f} % of {grounds.of}", f"it may be {', '.join(others)} or {last}"
     if grounds.distortion is not None:
         return f"{_distorted(grounds.distortion)} what {much} without it is: {may_be}"
@@ -207,7 +209,7 @@ def _makes_the_host_lead(causes: Mapping[str, float], cause: str) -> bool:
 
 def _of_unknown_kind(causes: Mapping[str, float]) -> str:
     """The share of the step in kernels of unknown kind, if large enough to matter; else ""."""
-    unknown = causes.get(UNKNOWN_KIND, 0.0)
+    unknown = unknown_kind_share(causes)
     return f"{100 * unknown:.0f} %" if unknown > NEAR else ""
 
 
@@ -247,9 +249,14 @@ def _communication(breakdown: tuple[LedgerEntry, ...], grounds: Grounds) -> str:
 
 
 def _data(causes: Mapping[str, float], share: float) -> str:
-    """A clause on the data class; mostly copies are named as such, since they may be of offloaded weights."""
+    """A clause on the data class; mostly copies are named as such, since they may be of offloaded weights.
+
+    So are operators that split text, read or decode: nothing waits for a loader there.
+    """
+    if causes.get(_INPUT_OPERATORS, 0.0) > MOSTLY_ONE * share:
+        return "splits text, reads or decodes input in operators"
     copied = sum(causes.get(cause, 0.0) for cause in _COPIES)
-    return "waits for copies to the device" if copied > MOSTLY_COPIES * share else _SAYS["data"]
+    return "waits for copies to the device" if copied > MOSTLY_ONE * share else _SAYS["data"]
 
 
 def _crowded(leading: str, waited: float, grounds: Grounds, because: str) -> str:

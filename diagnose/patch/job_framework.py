@@ -38,13 +38,15 @@ class ByRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class Way(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One framework's way to make a setting: by `target` and `key`, or a line of `code`; without either, a description.
 
-    `by_run` is what `diagnose run --apply` sets to the same effect as the line.
+    `by_run` is what `diagnose run --apply` sets to the same effect as the line. `without_training` is the line where
+    nothing trains, if the other speaks of a loss or of gradients.
     """
 
     target: str = ""
     key: str = ""
     value: bool | int | str | None = None
     code: str | dict[str, str] = ""
+    without_training: str = ""
     said: str = ""
     plain: tuple[str, ...] = ()
     by_run: ByRun | None = None
@@ -198,6 +200,8 @@ class JobFramework(msgspec.Struct, frozen=True):
             return self._target(way), way.key, value if way.value is None else way.value
         lines = way.code if isinstance(way.code, dict) else {str(value).lower(): way.code}
         line = lines.get(str(value).lower(), "")
+        if way.without_training and self._known("trains") is False:
+            line = way.without_training
         if not line:
             return None
         line = _WORD.sub(lambda place: str(self._known(place[1]) or place[2]), line)

@@ -76,6 +76,7 @@ _HOST_OPERATORS: Fields = {
     "share_of_step": ("share", float),
     "mean_ns": ("mean_ns", int),
     "input_shapes": ("shapes", str),
+    "kind": ("kind", str),
 }
 _USER_CODE: Fields = {
     "file": ("file", str),

@@ -4,6 +4,8 @@ Events are given in nested order: by thread, then by begin, then the longer firs
 contain it. The event around each is then found in one pass, by compiled code if it is installed (`native/nests.c`).
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from diagnose.arrays import Array, Ints, Mask, combined, ordered, rows_in
@@ -25,6 +27,36 @@ def parents(trace: Trace, rows: Ints) -> Ints:
     parent = np.full(len(rows), NONE, np.int64)
     parent[order] = np.where(up >= 0, order[up], NONE)
     return parent
+
+
+class Pieces(NamedTuple):
+    """Pieces of time in which an event is the innermost on its thread; `of` is its position among those asked for."""
+
+    start: Ints
+    end: Ints
+    of: Ints
+
+
+def innermost(trace: Trace, rows: Ints) -> Pieces:
+    """The time of each of `rows` in which no other of them runs inside it, in pieces.
+
+    Between two boundaries of events on a thread runs the event that began at the first, or the one around the event
+    that ended there.
+    """
+    at = np.flatnonzero(trace.dur[rows] > 0)
+    at = at[nested_order(trace, rows[at])]
+    nested = rows[at]
+    up, count = enclosing(trace, nested), len(nested)
+    times = np.concatenate([trace.ts[nested], trace.ends(nested)])
+    runs = np.concatenate([np.arange(count), up])
+    thread = np.tile(_thread_numbers(trace, nested), 2)
+    begins = np.repeat([1, 0], count)
+    inner_first = np.concatenate([np.arange(count), -np.arange(count)])
+    order = np.lexsort((inner_first, begins, times, thread))
+    times, runs, thread = times[order], runs[order], thread[order]
+    until = np.append(times[1:], 0)
+    there = (runs >= 0) & (np.append(thread[1:] == thread[:-1], False)) & (until > times)
+    return Pieces(times[there], until[there], at[runs[there]])
 
 
 def nested_order(trace: Trace, rows: Ints) -> Ints:

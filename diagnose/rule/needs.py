@@ -8,6 +8,7 @@ from diagnose.rule.rule_file import Need, Target
 NEEDS: Mapping[Need, tuple[str, Scalar]] = {
     "training": ("trains", True),
     "nvidia": ("gpu_vendor", "NVIDIA"),
+    "gpu": ("has_gpu", True),
     "cpu": ("has_gpu", False),
 }
 OF_TRAINING: tuple[Target, ...] = ("training_arguments", "ddp")  # settings that only what trains has

@@ -157,7 +157,9 @@ def eager_job(folder: Path) -> Path:
         with job.step():
             job.op("aten::mm", [[7168, 2048], [2048, 8192]], "ampere_sgemm_128x64_tn", 9_000)
             for _ in range(30):
+                job.op("aten::bmm", [[224, 1024, 64], [224, 64, 1024]], "ampere_sgemm_128x64_tn", 1)
                 job.op("aten::_softmax", [[7, 32, 1024, 1024]], softmax, 100)
+                job.op("aten::bmm", [[224, 1024, 1024], [224, 1024, 64]], "ampere_sgemm_128x64_tn", 1)
             job.sync()
     job.write(folder / "rank0.json.gz")
     model = {**RECORD["model"], "dtypes": {"float32": LLAMA.parameters}, "attn_implementation": "eager"}

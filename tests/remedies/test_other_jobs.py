@@ -10,15 +10,19 @@ from analysed import ADD, GEMM, facts, without
 from kineto import Trace
 
 from diagnose.analysis import analyze
-from diagnose.facts import Fact, Unknown
+from diagnose.diagnosis import Patch
+from diagnose.facts import Fact, Facts, Unknown
 from diagnose.metrics import units
+from diagnose.patch.job_framework import framework_of
+from diagnose.patch.patches import python_lines
 from diagnose.rule import SEVERITIES, Rule, load_rules
 from diagnose.rule.needs import met
 
 UNITS = units()
 RULES = {rule.id: rule for rule in load_rules((), UNITS)}
 OF_TRAINING = re.compile(
-    r"batch_size|-device batch|accumulat|[Oo]ptimizer|gradient|in the Trainer|\b[Tt]rain(s|ing)?\b|\w+_steps\b"
+    r"GradScaler|[Ll]oss scal|the loss\b|larger batch|batch_size|-device batch|accumulat|[Oo]ptimizer|gradient"
+    r"|in the Trainer|\b[Tt]rain(s|ing)?\b(?! mode)|\w+_steps\b"
 )
 OF_NVIDIA = re.compile(
     r"nvidia-smi|nvlink|dcgmi|FlashAttention-3|flash_attention_3|tf32|TF32|nccl-tests|compute-sanitizer"
@@ -39,8 +43,15 @@ def told(rule: Rule, **known: object) -> list[str]:
             if rule.judge(facts).answer in SEVERITIES:
                 patch = rule.patch_for(facts)
                 words += [rule.sentence(text, facts) for text in (rule.says, rule.unless)]
-                words += [rule.advised(facts), *(patch.set if patch else ())]
+                words += [rule.advised(facts), rule.action_for(facts), *(patch.set if patch else ())]
+                words += typed(patch, facts)
     return words
+
+
+def typed(patch: Patch | None, facts: Facts) -> list[str]:
+    """The lines that the report shows for the change."""
+    made = patch and framework_of(facts).patch(patch)
+    return python_lines(made) if made else []
 
 
 @pytest.mark.parametrize("name", RULES)

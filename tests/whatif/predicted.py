@@ -71,9 +71,10 @@ def device_bound(count: int = 5) -> Trace:
 
 
 def device_bound_step(job: Trace) -> None:
-    scores = [4, 8, 512, 512]
     for _ in range(4):
-        job.op("aten::_softmax", [scores], SOFTMAX, 1000)
+        job.op("aten::bmm", None, GEMM, 1)
+        job.op("aten::_softmax", [[4, 8, 512, 512]], SOFTMAX, 998)
+        job.op("aten::bmm", None, GEMM, 1)
         job.op("aten::mm", [[4096, 512], [512, 512]], GEMM, 1250)
     with job.optimizer():
         job.op("aten::_fused_adamw_", [[512, 512]], "void multi_tensor_apply_kernel<FusedAdamMathFunctor>()", 1000)

@@ -207,10 +207,10 @@ def test_an_unknown_fact_predicts_nothing(whatif: str) -> None:
 
 
 def test_a_group_that_the_trace_cannot_tell_predicts_nothing() -> None:
-    def no_shapes(job: Trace) -> None:
-        job.op("aten::_softmax", None, "softmax_warp_forward", 1000)
+    def no_operators(job: Trace) -> None:
+        job.launch("softmax_warp_forward", 1000)
 
-    assert predictor(steps(no_shapes)).predict(rule(ATTENTION)) is None
+    assert predictor(steps(no_operators)).predict(rule(ATTENTION)) is None
 
 
 def test_a_trace_without_gpu_activity_predicts_bounds_only() -> None:

@@ -7,8 +7,10 @@ import numpy as np
 
 from diagnose import intervals as iv
 from diagnose.facts import Unknown
+from diagnose.metrics.kernel_groups.attention_chains import attention_chains
 from diagnose.metrics.kernel_groups.operators import (
-    Signature,
+    NOT_LINKED,
+    by_operator,
     found_near,
     has_shapes,
     launched_by,
@@ -21,32 +23,20 @@ from diagnose.metrics.measured import Measured
 from diagnose.metrics.unknowns import NO_SHAPES
 from diagnose.trace.vocabulary import ANNOTATIONS, BACKWARD
 
-_MIN_TOKENS, _MIN_VOCABULARY = 64, 4096
+_MIN_VOCABULARY = 4096
 
 
 @group("eager-attention")
 def eager_attention(m: Measured) -> Group:
     """Kernels of attention that materialises its scores: softmax, its products, masks, casts and dropout.
 
-    Recognised by operators with an argument or a result of tokens x tokens, if the token counts are those of the
-    softmax operators.
+    Recognised by the chain of operators that launched them: a product, a softmax and a product with its result, or
+    their gradients.
     """
     softmax = m.kernels & m.timeline.gpu.of_family("softmax")
     if not (softmax & ~launched_by(m, lambda operator: "log_softmax" in operator.name)).any():
         return no_kernels(m)
-    if not has_shapes(signatures(m)):
-        return NO_SHAPES
-    scores = (operator.dims[0] for operator in signatures(m, lambda name: "softmax" in name) if operator.dims)
-    tokens = {sizes[-1] for sizes in scores if len(sizes) >= 3 and sizes[-1] == sizes[-2] >= _MIN_TOKENS}
-    return launched_by(m, lambda operator: _touches_scores(operator, tokens))
-
-
-def _touches_scores(operator: Signature, tokens: set[int]) -> bool:
-    dims = operator.dims
-    if any(len(d) >= 3 and d[-1] == d[-2] and d[-1] in tokens for d in dims):
-        return True
-    product = "bmm" in operator.name and len(dims) >= 2
-    return product and dims[-2][-2:-1] == dims[-1][-1:] and dims[-1][-1] in tokens
+    return by_operator(m, attention_chains(m).rows) if len(m.operators) else NOT_LINKED
 
 
 @group("unfused-norm")

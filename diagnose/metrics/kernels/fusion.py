@@ -4,9 +4,11 @@ import math
 
 import numpy as np
 
+from diagnose import intervals as iv
 from diagnose.arrays import distinct
 from diagnose.facts import STEP, Unknown, Value, analysis_option, nothing_helps
 from diagnose.formulas.fused_loss import chunked_extra_s
+from diagnose.metrics.kernel_groups.attention_chains import attention_chains
 from diagnose.metrics.kernel_groups.families import compiled_kernels, fusible
 from diagnose.metrics.kernel_groups.fused import (
     eager_attention,
@@ -32,14 +34,18 @@ _NO_UNFUSED_LOSS = Unknown("the loss writes no logits", nothing_helps("nothing w
 _NO_EAGER = Unknown("attention does not write its scores", nothing_helps("nothing would gain"))
 
 
-@metric("share", STEP)
+@metric("share", STEP, needs_gpu=False)
 def eager_attention_share(m: Measured) -> Value:
-    """Attention that materialises its scores: softmax over tokens x tokens, its products, masks, casts and dropout.
+    """Attention that materialises its scores: softmax, its products, masks, casts and dropout, forward and backward.
 
-    Recognised by operators with an argument or a result of tokens x tokens, if the token counts are those of the
-    softmax operators.
+    Recognised by the chain of its operators: a product, a softmax and a product with its result. Without a GPU it is
+    the time of these operators.
     """
-    return m.share_of(m.once(eager_attention))
+    if m.device_unseen or m.timeline.has_gpu:
+        return m.device_unseen or m.share_of(m.once(eager_attention))
+    windows = m.timeline.windows
+    steps = iv.intervals(windows[:, 0], windows[:, 1])
+    return m.pieces_share(iv.intersect(attention_chains(m).instants, steps))
 
 
 @metric("share", STEP)

@@ -23,6 +23,7 @@ from diagnose.report.views.capacity import capacity_view
 from diagnose.report.views.changes import ChangeView, Full, Headline, captures_view, findings_view, plan_view
 from diagnose.report.views.cost import cost_lines
 from diagnose.report.views.job_words import missing_line
+from diagnose.report.views.operators import longest_operators_line
 from diagnose.report.views.ranges import OF, idle_line, ranges_view
 from diagnose.report.views.sections import LeftOut, spelled
 from diagnose.report.views.slow_steps import slow_steps_view
@@ -111,6 +112,12 @@ def _steps(draft: Draft) -> tuple[str, ...]:
     """The counted steps, and how MFU was computed."""
     view = verdict_view(draft.diagnosis)
     return f"Steps: {steps_line(draft.diagnosis)}", view.warning, *(view.mfu_details or [view.mfu_line])
+
+
+def _host_operators(draft: Draft) -> tuple[str, ...]:
+    """The longest operators of a job without GPU activity."""
+    line = longest_operators_line(draft.diagnosis)
+    return (f"Operators: {draft.to.text(line)}",) if line else ()
 
 
 def _breakdown(draft: Draft) -> str:
@@ -331,6 +338,7 @@ SECTIONS: dict[str, Chapter | LeftOut] = {  # in the order of the document
     "notes": Chapter("", _notes),
     "steps": Chapter("", _steps),
     "ledger": Chapter("Where the step goes", _breakdown),
+    "host_operators": Chapter("", _host_operators),
     "plan": Chapter("What to change", _plan),
     "cost": Chapter("Cost", _cost),
     "findings": Chapter("Findings", _findings, folds=True),
@@ -345,5 +353,4 @@ SECTIONS: dict[str, Chapter | LeftOut] = {  # in the order of the document
     "timeline": _TOO_LONG,
     "roofline": _TOO_LONG,
     "kernels": _TOO_LONG,
-    "host_operators": _TOO_LONG,
 }

@@ -3,7 +3,7 @@ judged.
 
 The memory estimate as printed.
 
-The longest kernels as printed, or without a GPU the longest operators: how often, how long, what of the step.
+The longest kernels as printed, or without GPU activity the longest operators: how often, how long, what of the step.
 
 Print the named ranges: those of the job in which the device idles; with `details` all of them.
 
@@ -47,6 +47,7 @@ from diagnose.report.text.summary import (
 )
 from diagnose.report.views.breakdown import basis
 from diagnose.report.views.capacity import CapacityTable, capacity_view
+from diagnose.report.views.operators import longest_operators_line
 from diagnose.report.views.plain import plain
 from diagnose.report.views.ranges import OF, RangeView, idle_line, ranges_view
 from diagnose.report.views.sections import LeftOut, spelled
@@ -84,7 +85,11 @@ _OF_KERNELS = (
     TextColumn("bound", 14, least=64, is_word=True),
     TextColumn("operator", 30, least=100, is_word=True),
 )
-_OF_OPERATORS = (*_FIGURES, TextColumn("shapes", 34, least=100, is_word=True))
+_OF_OPERATORS = (
+    *_FIGURES,
+    TextColumn("kind", 24, least=80, is_word=True),
+    TextColumn("shapes", 34, least=120, is_word=True),
+)
 
 
 def print_kernels(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
@@ -107,15 +112,19 @@ def print_kernels(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
 
 
 def print_host_operators(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
-    """Print the longest operators, as many as requested of kernels, for jobs with operators and without kernels."""
+    """Print the longest operators of jobs with operators and without kernels: a line, or as many as are requested."""
     rows, of = diagnosis.host_operators, basis(diagnosis).name
     if not extent.kernels or not rows:
+        if longest := longest_operators_line(diagnosis):
+            page.paragraph(longest, label="operators:")
+            page.gap()
         return
     about = f"no GPU kernels; the longest on a typical rank, per step, in % of the {of}, what each calls left out"
     page.paragraph(about, label="operators:")
     page.line(Text(line(page, _OF_OPERATORS, "operator", heads(_OF_OPERATORS)), "dim"))
     for row in _named(rows)[: extent.kernels]:
-        page.line(Text(line(page, _OF_OPERATORS, plain(row.name), _figures(row) | {"shapes": plain(row.shapes)})))
+        cells = _figures(row) | {"kind": row.kind, "shapes": plain(row.shapes)}
+        page.line(Text(line(page, _OF_OPERATORS, plain(row.name), cells)))
     _rest(page, rows, extent.kernels)
 
 

@@ -39,7 +39,6 @@ from diagnose.trace.vocabulary import (
     COMMUNICATION_RANGES,
     DATA_WAIT,
     LOGGING,
-    OPS,
     PYTHON,
 )
 

@@ -13,6 +13,7 @@ from diagnose.judge.run_pair import (
     FLOOR_OF_BRIEF,
     FLOOR_ON_HOST,
     LEAST_STEPS,
+    WIDEST,
     differ,
     is_brief,
     speedup_between,
@@ -68,9 +69,9 @@ def applied_of(
     step, before, after = _times(expected, facts)
     known = _known_before(expected), known_values(facts)
     work = _work(patches, expected, facts, tokens_per_step)
-    measured = None
+    measured, pair = None, _pair(expected, steps)
     if before is not None and after and not isinstance(work, Unknown):
-        measured = _of_steps(expected, steps, work, _on_gpu(facts)) or _of_medians(before * work / after, facts)
+        measured = _of_steps(pair, work, _on_gpu(facts)) if pair else _of_medians(before * work / after, facts)
     return Applied(
         patches=patches,
         refused=refused,
@@ -82,21 +83,22 @@ def applied_of(
         after_ns=after,
         step=step,
         noise_share=_fact(facts, "step_noise_share"),
-        because="" if measured else work.because if isinstance(work, Unknown) else _why_no_times(before),
+        because="" if measured else work.because if isinstance(work, Unknown) else _why_no_times(before, after),
         evidence=changes(*known, {name: facts[name].unit for name in _evidence(expected) if name in facts}),
         confounders=machine_between(*known, _evidence(expected)),
     )
 
 
-def _of_steps(expected: Mapping[str, Any], steps: Steps | None, work: float, on_gpu: bool) -> Estimate | None:
-    """The speed that `diagnose compare` has: by the steps without the profiler, else by those of the windows.
-
-    None if a run timed too few.
+def _pair(expected: Mapping[str, Any], steps: Steps | None) -> Sequence[Sequence[float]] | None:
+    """The steps that `diagnose compare` takes: those without the profiler, else those of the windows; None if a run
+    timed too few.
     """
     pairs = () if steps is None else ((_ns(expected, "unprofiled_ns"), steps.unprofiled_ns), _windows(expected, steps))
-    pair = next((pair for pair in pairs if min(map(len, pair)) >= LEAST_STEPS), None)
-    if pair is None:
-        return None
+    return next((pair for pair in pairs if min(map(len, pair)) >= LEAST_STEPS), None)
+
+
+def _of_steps(pair: Sequence[Sequence[float]], work: float, on_gpu: bool) -> Estimate | None:
+    """The speed that `diagnose compare` has of such steps; None if they lie so far apart that they show none."""
     before, after = map(step_time, pair)
     floor = FLOOR if on_gpu else FLOOR_OF_BRIEF if is_brief(before, after) else FLOOR_ON_HOST
     return speedup_between(before, after, work, floor, drifts=not on_gpu)[0]
@@ -160,7 +162,9 @@ def _evidence(expected: Mapping[str, Any]) -> Sequence[str]:
     return tuple(name for name in _known_before(expected) if name not in CONFOUNDERS)
 
 
-def _why_no_times(before: float | None) -> str:
+def _why_no_times(before: float | None, after: float | None) -> str:
+    if before is not None and after:
+        return f"the steps lie so far apart that they could not show a factor of {WIDEST:g} between the runs"
     return f"the step time {'before' if before is None else 'with the patch'} is not known, or is of other steps"
 
 

@@ -49,6 +49,9 @@ def test_rows_that_are_all_padded_alike_are_not_cured_by_grouping(tmp_path: Path
 
     padding = next(each for each in after["applied"]["evidence"] if each["name"] == "padding_share")
     assert not padding["moved"]
-    assert "cannot be judged (" in report or "(nothing was cured: padding_share" in report
-    assert compared["promise"]["judgement"]["standing"] in ("less", "unjudged")
-    assert compared["promise"]["measured"] == pytest.approx(after["applied"]["measured"])
+    assert any(
+        said in report for said in ("cannot be judged (", "(nothing was cured: padding_share", "measured unknown")
+    )
+    judgement, measured = compared["promise"]["judgement"], after["applied"]["measured"]
+    assert judgement is None or judgement["standing"] in ("less", "unjudged")
+    assert compared["promise"]["measured"] == (measured and pytest.approx(measured))

@@ -135,12 +135,14 @@ def _empties(device: DeviceMemory) -> MemoryFinding:
 def _keeps(device: DeviceMemory, kept: KeptByEvaluation) -> MemoryFinding:
     at = f" at {kept.file}:{kept.line} in {kept.function}" if kept.file else ""
     below = f" by {kept.below}" if kept.below else ""
+    why = "outputs of batches are kept on the GPU, and no backward pass needs them"
+    if not kept.by_trainer:
+        why += ", or it records gradients, which keeps the activations of a batch"
     return MemoryFinding(
         name="evaluation-keeps-outputs",
         device=device.device,
         says=f"An evaluation, not training, holds {spoken(kept.bytes, 'bytes')} ({spoken(kept.share, 'share')} of what"
-        f" was in use) in {counted(kept.blocks, 'block')}, most of it{at}{below}: outputs of batches are kept on the"
-        " GPU, and no backward pass needs them.",
+        f" was in use) in {counted(kept.blocks, 'block')}, most of it{at}{below}: {why}.",
         do=_OF_TRAINER if kept.by_trainer else _OF_OWN_LOOP,
     )
 

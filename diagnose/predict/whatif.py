@@ -101,9 +101,9 @@ class Predictor(ChangedSteps):
         """[low, high] of the speed of step or run by the remedy when those of `after` are in place; None if unknown.
 
         The change cures all of `cured(rule)`. Low saves at most the time that the breakdown attributes to what the
-        change touches, and is below 1 if the step is slower in the worst case. High is the best case: the step over
-        the work that remains of it. It is None if a fact that it needs is unknown, or if what remains is less than
-        the error of the replay.
+        change touches, and at most what the evidence shows; it is below 1 if the step is slower in the worst case.
+        High is the best case: the step over the work that remains of it. It is None if a fact that it needs is unknown,
+        or if what remains is less than the error of the replay.
         """
         if rule.remedy is None or is_too_busy(self.facts) or (rule.remedy.replayed and not self.replay.valid):
             return None
@@ -276,8 +276,13 @@ class Predictor(ChangedSteps):
         assert together is not None
         now, then = before[1], together[1]
         if case == WORST and alone.gain == 1:
-            then = max(then, now - self._booked_ns(alone))
+            then = max(then, now - min(self._booked_ns(alone), self._shown_ns(rules)))
         return now / then if then > 0 else np.inf
+
+    def _shown_ns(self, rules: Sequence[Rule]) -> float:
+        """Nanoseconds of a step that the evidence of the rules shows; infinite if that of one shows no time."""
+        shares = [evidence_share(evidence_of(self.cured(rule), self.facts)) for rule in rules]
+        return sum(shares) * self._time(NOTHING) if all(shares) else np.inf
 
     def _may_only_shift_time(self, rule: Rule, others: Iterable[Rule]) -> bool:
         """Whether all that the change saves may become waiting, for ranks or for the workers that load batches."""

@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 from diagnose.timeline.graph_captures import GraphCaptures
 from diagnose.timeline.launches import Launches
 from diagnose.trace import Trace
-from diagnose.trace.vocabulary import COPY_CALL, OF_WATCHING, OPS, PYTHON, RUNTIME
+from diagnose.trace.vocabulary import COPY_CALL, OF_WATCHING, OPS, RUNTIME
 
 GpuRecord = Literal[
     "recorded",
@@ -49,7 +49,7 @@ def gpu_record_of(trace: Trace, launches: Launches, captures: GraphCaptures, see
         return "all lost"
     if trace.loss.truncated and seen.listed:
         return "cut off"
-    if not trace.left_out and not trace.rows_of(*OPS, *PYTHON).any():
+    if not trace.rows_of(*OPS).any():
         return "nothing recorded"
     if trace.rows_of(*RUNTIME, *OF_WATCHING).any():
         return "unused GPU"

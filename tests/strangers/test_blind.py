@@ -85,6 +85,21 @@ def test_where_all_gpu_events_are_lost_fewer_steps_are_no_advice(name: str, tmp_
     assert "container" in answer.next.do
 
 
+def test_launches_without_a_correlation_are_lost_too(tmp_path: Path) -> None:
+    trace = without_gpu(read(LLAMA))
+    for event in trace["traceEvents"]:
+        event.get("args", {}).pop("correlation", None)
+
+    assert diagnosed(trace, tmp_path).next.rule == "lost-gpu-events"
+
+
+def test_time_before_the_first_recorded_step_is_not_counted_as_idle(tmp_path: Path) -> None:
+    usual, answer = diagnosed(read(LLAMA), tmp_path), diagnosed(without_gpu(read(LLAMA), 0.0, 0.5), tmp_path)
+
+    assert answer.verdict.class_ == usual.verdict.class_
+    assert answer.steps.each_ns[0] < 1.2 * max(usual.steps.each_ns)
+
+
 def test_copies_alone_whose_activity_is_missing_are_lost_too(tmp_path: Path) -> None:
     job = Trace()
     with job.step():

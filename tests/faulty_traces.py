@@ -218,6 +218,15 @@ def compiled_once(faulty: bool) -> Files:
     return [steps(lambda job: silent_in_an_operator(job) if faulty and job.next_step == 13 else None)]
 
 
+def of_the_host_alone(faulty: bool) -> Files:
+    """Steps on a machine that has a GPU when the job is faulty, recorded without it."""
+    job = Trace(gpu="NVIDIA H100 80GB HBM3" if faulty else None)
+    for _ in range(5):
+        with job.step():
+            job.cpu_op("aten::addmm", 50)
+    return [job]
+
+
 def longer(us: float, number: int) -> Work:
     """A product of `us` in the step that follows `number` others."""
     return lambda job: job.launch(GEMM, us) if job.next_step == 11 + number else None
@@ -338,6 +347,7 @@ CASES = {
     "empty-capture": Case("critical", without_work),
     "long-gap-in-operator": Case("critical", compiled_once),
     "slow-operator-on-host": Case("critical", each_step(silent_in_an_operator)),
+    "gpu-not-recorded": Case("critical", of_the_host_alone),
     "model-on-cpu": Case("critical", beside_an_idle_gpu),
     "graph-capture": Case("critical", each_step(captures_a_graph)),
     "unknown-device": Case("critical", on_another_device),

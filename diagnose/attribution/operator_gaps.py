@@ -69,7 +69,7 @@ def _around(timeline: Timeline, working: Mask, gaps: Intervals) -> Ints:
     begun = np.searchsorted(trace.ts[rows], gaps[:, 0], side="right")
     for at, (until, gap_end) in enumerate(zip(begun.tolist(), gaps[:, 1].tolist(), strict=True)):
         found[at] = _last_that_reaches(end, until, gap_end)
-    found = np.where(found != NONE, rows[found], NONE)
+    found = np.append(rows, NONE)[found]
     operators = np.append(trace.rows_of(*OPS) & ~timeline.matching(NO_OPERATOR, *OPS), False)
     return np.where(operators[found], found, NONE)
 

@@ -4,9 +4,9 @@ import re
 from typing import Literal, NamedTuple
 
 from diagnose.timeline.graph_captures import GraphCaptures
-from diagnose.timeline.launches import Launches
+from diagnose.timeline.launches import LAUNCH_CALL, Launches
 from diagnose.trace import Trace
-from diagnose.trace.vocabulary import COPY_CALL, OF_WATCHING, OPS, PYTHON, RUNTIME
+from diagnose.trace.vocabulary import COPY_CALL, OF_WATCHING, OPS, RUNTIME
 
 GpuRecord = Literal[
     "recorded",
@@ -44,12 +44,12 @@ def gpu_record_of(trace: Trace, launches: Launches, captures: GraphCaptures, see
         return _loss(launches)
     if seen.on_unknown_device:
         return "unknown device"
-    copies = trace.named_in(re.compile(COPY_CALL).match, *RUNTIME)
-    if len(launches) or (copies.any() and not captures.of_process):
+    works = trace.named_in(re.compile(f"{LAUNCH_CALL}|{COPY_CALL}").match, *RUNTIME)
+    if len(launches) or (works.any() and not captures.of_process):
         return "all lost"
     if trace.loss.truncated and seen.listed:
         return "cut off"
-    if not trace.left_out and not trace.rows_of(*OPS, *PYTHON).any():
+    if not trace.rows_of(*OPS).any():
         return "nothing recorded"
     if trace.rows_of(*RUNTIME, *OF_WATCHING).any():
         return "unused GPU"

@@ -12,10 +12,11 @@ from diagnose.timeline.graph_captures import GraphCaptures
 from diagnose.trace import Trace
 from diagnose.trace.vocabulary import GPU_CATEGORIES
 
-_LAUNCHES = re.compile(
+LAUNCH_CALL = (
     r"(cuda|hip)(Ext)?(Module)?Launch(Cooperative)?Kernel|cuLaunch(Cooperative)?Kernel|(cuda|hip)GraphLaunch"
     r"|(ur|pi)EnqueueKernelLaunch"
 )
+_LAUNCHES = re.compile(LAUNCH_CALL)
 
 
 @dataclass(frozen=True)

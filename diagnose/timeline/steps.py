@@ -171,7 +171,11 @@ def device_steps(trace: Trace, marks: StepMarks, start: Ints, end: Ints, launche
     ends = np.maximum.accumulate(last)
     device = np.stack((np.concatenate(([begin], ends[:-1])), ends), axis=1)
     worked &= device[:, 1] > device[:, 0]
-    return _counted(trace, marks, device, worked & whole if (worked & whole).any() else worked)
+    kept = worked & whole if (worked & whole).any() else worked
+    at = int(kept.argmax())
+    if at and not whole[at - 1]:  # the device's work before it was not recorded
+        device[at, 0] = max(int(device[at, 0]), int(start[counted & (step == at)].min(initial=device[at, 1] - 1)))
+    return _counted(trace, marks, device, kept)
 
 
 def host_only(trace: Trace, marks: StepMarks) -> StepWindows:

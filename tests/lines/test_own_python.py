@@ -16,8 +16,9 @@ def waiting(folder: Path, *sampled: Sampled, **more: object) -> Diagnosis:
     job = Trace(gpu=None)
     for _ in range(5):
         with job.step():
-            job.cpu_op("aten::mm", 6000)
-            job.host(4000)
+            for _ in range(4):
+                job.cpu_op("aten::mm", 1500)
+                job.host(1000)
     return recorded(folder, [job], {"stack_samples": samples(*sampled) | more} if sampled else {})
 
 

@@ -31,10 +31,12 @@ def test_an_empty_capture_is_undecided_and_says_that_nothing_was_recorded() -> N
 
 
 @pytest.mark.parametrize("calls", [0, 1, 50])
-def test_a_capture_of_calls_alone_is_empty_however_many_there_are(calls: int, tmp_path: Path) -> None:
+def test_a_capture_without_operators_is_empty_however_many_calls_and_functions_it_holds(
+    calls: int, tmp_path: Path
+) -> None:
     job = Trace()
     with job.step():
-        job.host(3000)
+        job.event("python_function", "selectors.py(451): select", 300_000)
         for _ in range(calls):
             job.event("cuda_runtime", "cudaDeviceSynchronize", 200_000)
     answer = diagnosed(job.json(), tmp_path)
@@ -61,7 +63,8 @@ def test_a_listed_gpu_whose_activity_was_not_asked_for_is_not_called_idle(tmp_pa
 
     assert fact(answer, "gpu_record") == "not recorded"
     assert "model-on-cpu" not in rules(answer)
-    assert "ProfilerActivity.CUDA beside" in advice(answer)
+    assert answer.next.rule == "gpu-not-recorded"
+    assert "ProfilerActivity.CUDA]" in answer.next.do
 
 
 def test_a_machine_without_a_gpu_is_asked_for_no_other_device(tmp_path: Path) -> None:
@@ -80,6 +83,21 @@ def test_where_all_gpu_events_are_lost_fewer_steps_are_no_advice(name: str, tmp_
     assert answer.next.rule == "lost-gpu-events"
     assert "fewer steps" not in answer.next.action + advice(answer)
     assert "container" in answer.next.do
+
+
+def test_launches_without_a_correlation_are_lost_too(tmp_path: Path) -> None:
+    trace = without_gpu(read(LLAMA))
+    for event in trace["traceEvents"]:
+        event.get("args", {}).pop("correlation", None)
+
+    assert diagnosed(trace, tmp_path).next.rule == "lost-gpu-events"
+
+
+def test_time_before_the_first_recorded_step_is_not_counted_as_idle(tmp_path: Path) -> None:
+    usual, answer = diagnosed(read(LLAMA), tmp_path), diagnosed(without_gpu(read(LLAMA), 0.0, 0.5), tmp_path)
+
+    assert answer.verdict.class_ == usual.verdict.class_
+    assert answer.steps.each_ns[0] < 1.2 * max(usual.steps.each_ns)
 
 
 def test_copies_alone_whose_activity_is_missing_are_lost_too(tmp_path: Path) -> None:

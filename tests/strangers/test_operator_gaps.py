@@ -1,4 +1,4 @@
-"""A long gap inside one operator: a cause of its own, named by the operator, that no gain of quicker launches has."""
+"""A long gap inside one operator: a cause of its own, named by the operator, that no quicker launch cures."""
 
 from pathlib import Path
 from typing import Any

@@ -81,6 +81,8 @@ def gpu_events_lost_share(m: Measured) -> Value:
     """Kernel launches of the counted steps whose GPU activity is missing: Kineto drops it when its buffer fills."""
     if m.timeline.is_unlinked:
         return _NO_LINKS
+    if m.timeline.gpu_record == "all lost":
+        return 1.0
     if not m.timeline.launches:
         return m.without_gpu or _NO_LAUNCH
     return lost_share(m.timeline)
@@ -91,6 +93,8 @@ def gpu_events_lost_outside_share(m: Measured) -> Value:
     """Kernel launches that lie outside the counted steps and whose GPU activity is missing, of all in the capture."""
     if m.timeline.is_unlinked:
         return _NO_LINKS
+    if m.timeline.gpu_record == "all lost":
+        return 0.0
     if not m.timeline.launches:
         return m.without_gpu or _NO_LAUNCH
     return share(m.timeline.lost_launches - m.timeline.lost_in_steps[0], m.timeline.launches) or 0.0

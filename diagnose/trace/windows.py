@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 
 from diagnose.trace.runs import RankFile
 
@@ -38,14 +39,22 @@ def processes_of(files: Iterable[RankFile]) -> list[TracedProcess]:
     alike: dict[tuple[object, ...], list[RankFile]] = {}
     for file in files:
         alike.setdefault(_key(file), []).append(file)
-    found = list[TracedProcess]()
-    for group in alike.values():
-        ordered = sorted(group, key=in_time)
-        if ordered[0].by.worker or _count_on(ordered):
-            found.append(TracedProcess(tuple(ordered)))
-        else:
-            found += [TracedProcess((file,)) for file in group]
-    return found
+    return [process for group in alike.values() for process in _within(sorted(group, key=in_time))]
+
+
+def _within(files: Sequence[RankFile]) -> list[TracedProcess]:
+    """The processes among files of one number and host, in order of time, whose names differ in numbers at most."""
+    workers = dict.fromkeys(map(_worker, files))
+    if _count_on(files) or (len(workers) == 1 and files[0].by.worker):
+        return [TracedProcess(tuple(files))]
+    if len(workers) == 1:
+        return [TracedProcess((file,)) for file in files]
+    return [each for worker in workers for each in _within([file for file in files if _worker(file) == worker])]
+
+
+def _worker(file: RankFile) -> tuple[Path, str]:
+    """The folder that a handler fills and the name that it gives there; "" of another writer's file."""
+    return file.path.parent, file.by.worker
 
 
 def in_time(file: RankFile) -> tuple[int, int, str]:
@@ -84,12 +93,10 @@ def _moment(file: RankFile) -> int:
 
 
 def _key(file: RankFile) -> tuple[object, ...]:
-    """All that the windows of a process share; the file itself if its process is unknown."""
+    """All that the windows of a process share; the file alone if its process is unknown."""
     by = file.by
     if by.pid is None or file.ranks > 1:
         return (file.path,)
-    if by.worker:
-        return file.path.parent, by.worker, file.rank, by.host, by.pid
     return _DIGITS.sub("*", str(file.path)), file.rank, by.host, by.pid
 
 

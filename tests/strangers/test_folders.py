@@ -92,7 +92,15 @@ def test_windows_of_a_worker_whatever_its_name(worker: str, tmp_path: Path) -> N
     assert steps_of(folder_of(tmp_path, files)) == (12, 13)
 
 
-@pytest.mark.parametrize("name", ["trace_{}.json", "step{}/rank0_trace.json", "iteration_{}/profile_0.json"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "trace_{}.json",
+        "step{}/rank0_trace.json",
+        "iteration_{}/profile_0.json",
+        "worker0_step_{}.1752215573993.pt.trace.json",
+    ],
+)
 def test_windows_that_a_handler_of_the_users_names_by_steps(name: str, tmp_path: Path) -> None:
     files = {name.format(5 * at): window(7, at, (5 * at + 1, 5 * at + 2, 5 * at + 3)) for at in (2, 0, 1)}
 
@@ -168,8 +176,9 @@ def test_the_same_worker_name_in_two_processes_is_two_runs(tmp_path: Path) -> No
         find_run(folder_of(tmp_path, files))
 
 
-def test_files_of_one_number_whose_steps_begin_again_are_runs(tmp_path: Path) -> None:
-    files = {f"run{at}/rank0.json": window(1, at, (1, 2, 3)) for at in (1, 2)}
+@pytest.mark.parametrize("name", ["rank0.json", named("n_1", 0)])
+def test_files_of_one_number_whose_steps_begin_again_are_runs(name: str, tmp_path: Path) -> None:
+    files = {f"run{at}/{name}": window(1, at, (1, 2, 3)) for at in (1, 2)}
 
     with pytest.raises(UserError, match="2 runs in one folder"):
         find_run(folder_of(tmp_path, files))

@@ -120,7 +120,7 @@ MAY_SPELL = {
     "patch/job_framework.py": "PyTorch's own words where the framework is not known",
     "commands/doctor/checks.py": "versions of packages",
     "commands/fit/launch.py": "the configuration file of accelerate's launcher, which a plan writes",
-    "commands/memory/judging.py": "an optimizer's file on a stack of allocations",
+    "commands/memory/stacks.py": "files on a stack of allocations: of an optimizer, of a loop of training",
     "series/log_formats.py": "a format of log files, whatever wrote them",
     "metrics/lines/callees.py": "a package between a line of the user's and the training library's loop",
     "probes/announced.py": "names of loggers",

@@ -22,7 +22,7 @@ from diagnose.metrics.kernel_groups.operators import Launching, Signature
 from diagnose.metrics.kernels import fp8, fusion, host_calls, optimizer_forms, waves
 from diagnose.metrics.lines.sampled import sampled
 from diagnose.metrics.lines.user_code import Spent, ThreadWork
-from diagnose.trace.stacks import Frame
+from diagnose.trace.stacks import Frame, Stack, StackSamples
 
 MIB = 1 << 20
 
@@ -205,8 +205,11 @@ def test_launches_say_something_of_the_step_that_describe_four_fifths_of_it(
 
 @pytest.mark.parametrize(("samples", "known"), [(31, True), (29, False)])
 def test_thirty_samples_of_the_user_s_code_name_its_lines(samples: int, known: bool) -> None:
-    stack = SimpleNamespace(samples=samples, frames=(("a.py", 1, "f"),), doing="", calls="", below=())
-    found = sampled(SimpleNamespace(why_none="", stacks=(stack,), samples=samples, steps=1, wall_ms=1.0))  # type: ignore[arg-type]
+    stacks = tuple(
+        Stack((Frame("a.py", 1, name),), "", "", taken)
+        for name, taken in (("f", samples // 2), ("g", samples - samples // 2))
+    )
+    found = sampled(StackSamples(samples, samples, 1, 5.0, 1.0, 0.0, stacks))
 
     assert isinstance(found, Unknown) is not known
 

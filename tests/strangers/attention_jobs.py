@@ -86,6 +86,31 @@ def bloom() -> Step:
     return stepping(BloomModel(BloomConfig(hidden_size=64, n_head=4, n_layer=1, vocab_size=100)), input_ids=tokens(64))
 
 
+def mixtral() -> Step:
+    """A softmax of a router in each layer, beside that of attention."""
+    from transformers import MixtralConfig, MixtralModel
+    from transformers.models.mixtral import modeling_mixtral
+
+    ranged(modeling_mixtral, "eager_attention_forward")
+    sizes = {"hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 4, "num_hidden_layers": 1}
+    config = MixtralConfig(
+        **sizes, intermediate_size=128, num_local_experts=4, vocab_size=100, attn_implementation="eager"
+    )
+    return stepping(MixtralModel(config), input_ids=tokens(48))
+
+
+def gpt_oss() -> Step:
+    """A sink: a column of the scores that takes attention off all tokens."""
+    from transformers import GptOssConfig, GptOssModel
+    from transformers.models.gpt_oss import modeling_gpt_oss
+
+    ranged(modeling_gpt_oss, "eager_attention_forward")
+    sizes = {"hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 4, "head_dim": 16}
+    experts = {"num_local_experts": 4, "num_experts_per_tok": 2, "intermediate_size": 128}
+    config = GptOssConfig(**sizes, **experts, num_hidden_layers=1, vocab_size=100, attn_implementation="eager")
+    return stepping(GptOssModel(config), input_ids=tokens(48))
+
+
 def vit() -> Step:
     """197 tokens, an odd number."""
     from transformers import ViTConfig, ViTModel
@@ -179,6 +204,8 @@ JOBS = {
     "t5": t5,
     "llama training": llama,
     "bloom": bloom,
+    "mixtral": mixtral,
+    "gpt oss": gpt_oss,
     "vit": vit,
     "swin": swin,
     "einsum": einsum,

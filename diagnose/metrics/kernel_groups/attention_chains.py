@@ -88,7 +88,7 @@ class _Search:
     def __init__(self, trace: Trace, nested: Ints, kind: Array, sizes_of_shape: Callable[[int], tuple[Sizes, ...]]):
         self.trace, self.nested, self.kind = trace, nested, kind
         self.sizes_of_shape = cache(sizes_of_shape)
-        self.up = enclosing(trace, nested)
+        self.begins, self.up = trace.ts[nested], enclosing(trace, nested)
         turns = np.append(thread_turns(trace.pid[nested], trace.tid[nested]), len(nested))
         self.turns = turns
         self.at_work = np.array([_at_work(name) for name in trace.names], np.int8)
@@ -169,11 +169,10 @@ class _Search:
 
     def _reached(self, position: int, way: int, heads: set[int]) -> int:
         """The last position on one side that copies one of the heads' tensors, with nothing that computes before it."""
-        reached, at = position, position
-        for _ in range(_NEAR):
-            at += way
-            if not 0 <= at < len(self.nested) or self.thread_of(at) != self.thread_of(position):
-                break
+        first, behind = self._thread_around(position)
+        end = min(position + _NEAR, behind - 1) if way > 0 else max(position - _NEAR, first)
+        reached = position
+        for at in range(position + way, end + way, way):
             kind = self.at_work[self.trace.name[self.nested[at]]]
             if kind == _WORKS:
                 break
@@ -184,9 +183,10 @@ class _Search:
                 reached = at
         return reached
 
-    def thread_of(self, position: int) -> int:
-        """A number for the thread of an operator."""
-        return int(np.searchsorted(self.turns, position, side="right"))
+    def _thread_around(self, position: int) -> tuple[int, int]:
+        """The first position of the operator's thread, and the one behind its last."""
+        turn = int(np.searchsorted(self.turns, position, side="right"))
+        return int(self.turns[turn - 1]), int(self.turns[turn])
 
     def _outermost(self, position: int) -> int:
         """The matmul or einsum that runs the product, with the copies of its operands, else the product."""
@@ -196,9 +196,8 @@ class _Search:
 
     def _behind(self, position: int) -> int:
         """The position behind all that runs inside the operator."""
-        row = self.nested[position]
-        turn = self.turns[np.searchsorted(self.turns, position, side="right")]
-        return position + int(np.searchsorted(self.trace.ts[self.nested[position:turn]], self.trace.ends(row)))
+        end = self.trace.ends(self.nested[position])
+        return position + int(np.searchsorted(self.begins[position : self._thread_around(position)[1]], end))
 
 
 @cache

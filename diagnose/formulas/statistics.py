@@ -88,7 +88,7 @@ def binomial_tail(times: int, of: int, chance: float) -> float:
 
 def share_error(times: int, of: int) -> float:
     """The standard error of a share that was seen `times` out of `of`, with two successes and two failures added
-    (Agresti and Coull 1998), so that it is not 0 where all or none were seen.
+    (Agresti and Coull 1998), so that it is above 0 even if all or none were seen.
     """
     share = (times + 2) / (of + 4)
     return sqrt(share * (1 - share) / (of + 4))

@@ -23,7 +23,7 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
     """Memory in use at the peak or at an OOM, by what allocated it: a line of the user's code, or the category.
 
     `share` is of all memory in use then. The line is the innermost of the user's code; `file` is "" for a category, and
-    where no frame is the user's. `below` is the function of a library that the line called: it tells apart what a line
+    where no frame is the user's. `below` is the function of a library that the line called: it distinguishes what a line
     such as `loss = model(x)` allocates.
     """
 
@@ -60,7 +60,7 @@ class OutOfMemory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KeptByEvaluation(msgspec.Struct, frozen=True, kw_only=True):
-    """What an evaluation keeps of the batches before, at the last OOM or else at the peak.
+    """Memory that an evaluation keeps of the batches before, at the last OOM or else at the peak.
 
     `share` is of all memory in use then, the line is the one that holds most of it, and `by_trainer` is whether a loop
     of transformers' Trainer keeps it.

@@ -57,7 +57,7 @@ def _most(
 def _stacked(
     history: History, used: Sequence[Block], begin: int, points: Sequence[int], category_of: Sequence[Category]
 ) -> tuple[CategoryUsage, ...]:
-    """What is in use after each of the rows, by category; -1 is before the first row."""
+    """Memory in use after each of the rows, by category; -1 is before the first row."""
     older, unknown = older_blocks(history, used, begin)
     now: Counter[Category] = Counter({"before the history": unknown})
     for block in older:

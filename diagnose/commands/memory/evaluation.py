@@ -1,4 +1,4 @@
-"""What an evaluation keeps on the GPU: outputs of all its batches, in many blocks of one line or in one that grows."""
+"""Memory that an evaluation keeps on the GPU: outputs of all its batches, in many blocks of one line or in one that grows."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ STEADY_WITHIN = 0.25  # of what is kept: a forward pass with gradients keeps mor
 def kept_by_evaluation(
     history: History, through: Played, stacks: Sequence[Sequence[Frame]], origins: Sequence[Origin]
 ) -> KeptByEvaluation | None:
-    """What an evaluation keeps at the last OOM, or at the peak; None if it keeps nothing."""
+    """Memory that an evaluation keeps at the last OOM, or at the peak; None if it keeps nothing."""
     until = through.peak if through.oom is None else through.oom
     whole = through.peak_bytes if through.oom is None else through.oom_allocated_bytes
     sizes: dict[int, list[int]] = defaultdict(list)

@@ -68,7 +68,7 @@ def findings_of(device: DeviceMemory, expandable: bool | None) -> Iterator[Memor
 def _of_oom(
     device: DeviceMemory, oom: OutOfMemory, evaluation: list[MemoryFinding], expandable: bool | None
 ) -> Iterator[MemoryFinding]:
-    """What explains an OOM, and the OOM. Pieces that are enough only with what the device has left come after outputs
+    """Findings that explain an OOM, and the OOM. Pieces that are enough only with what the device has left come after outputs
     that an evaluation keeps: with the next batches these would need that too.
     """
     kept = evaluation if oom.in_evaluation else []
@@ -109,7 +109,7 @@ def _fragmentation(device: DeviceMemory, expandable: bool | None) -> MemoryFindi
 
 
 def _join(expandable: bool | None) -> str:
-    """What joins pieces, or keeps memory from falling into them."""
+    """Settings that join pieces, or keep memory from falling into them."""
     repeat = "make sizes repeat, pad batches to a few lengths"
     if expandable:
         return f"Segments are expandable already. M{repeat[1:]}."

@@ -1,6 +1,6 @@
-"""Who gave segments back to the driver: the job, by empty_cache, or the allocator itself, to go on.
+"""The giver of segments back to the driver: the job, by empty_cache, or the allocator itself, to go on.
 
-A stack tells, where it was recorded. Without one the order does: an allocation that has failed gives segments back and
+A stack shows it, if one was recorded. Without one the order does: an allocation that has failed gives segments back and
 then reserves one at once, or ends in an OOM, and no segment that it gives back would have been large enough for it.
 """
 
@@ -68,7 +68,7 @@ def _turns(history: History) -> Iterator[_Turn]:
 
 
 class _Told:
-    """What stacks and sizes of a history tell of a turn."""
+    """Signs in the stacks and sizes of a history of who gave back in a turn."""
 
     def __init__(self, history: History, stacks: Sequence[Sequence[Frame]]) -> None:
         self._history = history

@@ -176,7 +176,7 @@ def _out_of_memory(origins: Sequence[Origin], through: _Through, shared: Sequenc
 
 
 def _emptied(snapshot: Snapshot, origins: Sequence[Origin], given: GivenBack) -> Emptied | None:
-    """The line that empties the cache most often; None if no stack tells."""
+    """The line that empties the cache most often; None if no stack shows one."""
     told = {stack: count for stack, count in given.stacks.items() if stack != NO_STACK}
     if not told:
         return None

@@ -18,7 +18,7 @@ from diagnose.trace.stacks import Frame
 
 @dataclass(frozen=True)
 class Origin:
-    """What allocated: the purpose, the innermost line of the user's own code, and what that line called.
+    """The origin of an allocation: the purpose, the innermost line of the user's own code, and what that line called.
 
     `below` is empty if the line itself called torch, and the innermost function of a library if no frame is the user's.
     """
@@ -81,7 +81,7 @@ _MODEL_FILE = re.compile(r"(^|/)modeling_\w+\.py$")
 
 @dataclass(frozen=True)
 class _Called:
-    """What the user's line called: the innermost function of a library, torch's in it, and the calls around it."""
+    """The functions that the user's line called: the innermost function of a library, torch's in it, and the calls around it."""
 
     line: Frame | None
     library: Frame | None = None

@@ -139,7 +139,7 @@ def given_back(device: DeviceMemory) -> str:
 
 
 def nothing_found(answer: MemoryAnswer) -> str:
-    """What was looked for and is not there, and what cannot be known: the one is not the other."""
+    """A sentence on the faults that are not there, and on those that cannot be known: the one is not the other."""
     if not any(device.actions for device in answer.devices):
         return "nothing, without a history: whether memory ran out or the cache was emptied is unknown"
     if any(device.given_back_by_unknown for device in answer.devices):

@@ -45,7 +45,7 @@ def trains(m: Measured) -> Value:
         return True
     if m.timeline.gpu.of_family("attention").any():
         return False
-    return _HIDDEN_BY_GRAPHS if shows_operators else _NO_OPERATORS
+    return _HIDDEN_BY_GRAPHS if shows_operators else m.device_unseen or _NO_OPERATORS
 
 
 def _seen(m: Measured) -> bool:

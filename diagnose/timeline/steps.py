@@ -19,14 +19,14 @@ from diagnose.intervals import one
 from diagnose.timeline.kernel_names import classify
 from diagnose.timeline.launches import Launches
 from diagnose.timeline.step_series import counted_series
+from diagnose.timeline.whole_window import used, whole_window
 from diagnose.trace import Trace
-from diagnose.trace.vocabulary import ANNOTATIONS, GPU_CATEGORIES, OPS, PYTHON, RUNTIME, STEP_MARKS
+from diagnose.trace.vocabulary import ANNOTATIONS, OPS, PYTHON, RUNTIME, STEP_MARKS
 
 NAMED_RANGES = "named ranges"
 WHOLE = ("window", "unlinked steps")  # the whole capture: without marks, or with ones that hold no linked launch
 BY_DEVICE = ("optimizer kernels", "pattern")  # whose boundaries lie on the device
 _FIRST_IS_LEFT_OUT_FROM = 3
-_SYNCHRONISES = re.compile(r"(cuda|hip)DeviceSynchronize|cuCtxSynchronize")
 _MAY_MISS = 0.01  # of the launches of a step
 
 
@@ -103,7 +103,7 @@ def host_steps(trace: Trace, step_range: re.Pattern[str] | None = None) -> StepM
         ends = ends_of(trace)
         if len(ends) >= 2:
             return StepMarks(source, np.stack((ends[:-1], ends[1:]), axis=1), tuple(range(len(ends) - 1)))
-    return StepMarks("window", _whole_window(trace), (0,))
+    return StepMarks("window", whole_window(trace), (0,))
 
 
 def _ranges(trace: Trace, rows: Ints) -> StepMarks:
@@ -242,7 +242,7 @@ def _counted(trace: Trace, marks: StepMarks, device: Ints, keep: Mask) -> StepWi
         rows = rows[1:]
     if not len(rows):
         rows = np.arange(len(marks.host))
-    begin, first = int(trace.ts[_used(trace)].min()), int(device[rows[0], 0])
+    begin, first = int(trace.ts[used(trace)].min()), int(device[rows[0], 0])
     numbers = tuple(marks.numbers[r] for r in rows)
     return StepWindows(marks.source, marks.host[rows], device[rows], numbers, dropped, marks.others, one(begin, first))
 
@@ -326,35 +326,6 @@ _BY_ENDS = {
     "optimizer kernels": _optimizer_kernel_bursts,
     "pattern": round_ends,
 }
-
-
-def _whole_window(trace: Trace) -> Ints:
-    """The window from the first to the last event of host and device; without a GPU that of the host's work, and of the
-    whole file if it shows none.
-    """
-    if trace.rows_of(*GPU_CATEGORIES).any():
-        used = _used(trace)
-        return np.array([[trace.ts[used].min(), trace.ends(used).max()]], np.int64)
-    work = trace.rows_of(*ANNOTATIONS, *PYTHON)
-    work = work if work.any() else np.ones(len(trace), bool)
-    begin = int(trace.ts[work].min())
-    return np.array([[begin, max(min(int(trace.ends(work).max()), _closing(trace)), begin)]], np.int64)
-
-
-def _closing(trace: Trace) -> int:
-    """Begin of the calls behind all operators with which a profiler ends, and which may start CUDA; the largest integer
-    if there are none.
-    """
-    last, calls = trace.ends(trace.rows_of(*ANNOTATIONS)), np.flatnonzero(trace.rows_of(*RUNTIME))
-    calls = calls[trace.ts[calls] >= last.max()] if len(last) else calls[:0]
-    synchronises = any(_SYNCHRONISES.match(trace.names[name]) for name in np.unique(trace.name[calls]).tolist())
-    return int(trace.ts[calls].min()) if synchronises else int(np.iinfo(np.int64).max)
-
-
-def _used(trace: Trace) -> Mask:
-    """Mask of the events of host and device, or of all events if there are none of these."""
-    used = trace.rows_of(*GPU_CATEGORIES, *RUNTIME, *ANNOTATIONS, *PYTHON)
-    return used if used.any() else np.ones(len(trace), bool)
 
 
 # Steps by the names of ranges: those that the user states, and those that are called what loops call their steps.

@@ -23,8 +23,8 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
     """Memory in use at the peak or at an OOM, by what allocated it: a line of the user's code, or the category.
 
     `share` is of all memory in use then. The line is the innermost of the user's code; `file` is "" for a category, and
-    where no frame is the user's. `below` is the function of a library that the line called: it distinguishes what a line
-    such as `loss = model(x)` allocates.
+    where no frame is the user's. `below` is the function of a library that the line called: it distinguishes what one
+    line, such as `loss = model(x)`, allocates.
     """
 
     category: Category

@@ -1,4 +1,4 @@
-"""Memory that an evaluation keeps on the GPU: outputs of all its batches, in many blocks of one line or in one that grows."""
+"""Memory that an evaluation keeps on the GPU: outputs of all its batches, in many blocks of a line or a growing one."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence

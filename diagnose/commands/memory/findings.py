@@ -68,8 +68,8 @@ def findings_of(device: DeviceMemory, expandable: bool | None) -> Iterator[Memor
 def _of_oom(
     device: DeviceMemory, oom: OutOfMemory, evaluation: list[MemoryFinding], expandable: bool | None
 ) -> Iterator[MemoryFinding]:
-    """Findings that explain an OOM, and the OOM. Pieces that are enough only with what the device has left come after outputs
-    that an evaluation keeps: with the next batches these would need that too.
+    """Findings that explain an OOM, and the OOM. Pieces that are enough only with what the device has left come after
+    outputs that an evaluation keeps: with the next batches these would need that too.
     """
     kept = evaluation if oom.in_evaluation else []
     pieces = [_fragmentation_at(device, oom, expandable)] if _explains(oom) else []

@@ -81,7 +81,7 @@ _MODEL_FILE = re.compile(r"(^|/)modeling_\w+\.py$")
 
 @dataclass(frozen=True)
 class _Called:
-    """The functions that the user's line called: the innermost function of a library, torch's in it, and the calls around it."""
+    """Functions that the user's line called: the innermost of a library, torch's in it, and the calls around it."""
 
     line: Frame | None
     library: Frame | None = None

@@ -138,7 +138,7 @@ REAL = {  # job of `host_jobs.py`: class, longest cause, longest operator
     "random_numbers": ("compute-bound", "operator-random", "aten::normal_"),
     "dropout": ("compute-bound", "operator-random", "aten::bernoulli_"),
     "gathered": ("memory-bound", "operator-indexing", "aten::"),
-    "embeddings": ("memory-bound", "operator-indexing", "aten::_embedding_bag"),
+    "embeddings": ("memory-bound", "operator-indexing", "aten::index_select"),
     "copies": ("memory-bound", "operator-copy", "aten::"),
     "products": ("compute-bound", "operator-compute", "aten::"),
     "elementwise": ("memory-bound", "operator-elementwise", "aten::"),

@@ -13,6 +13,8 @@ from diagnose.trace import Trace
 from diagnose.trace.vocabulary import OPS
 
 _DESCRIBES = "dispatch"  # the cause of operators that only describe a tensor anew
+_ALLOCATES = "operator-allocation"
+LONG_ALLOCATION_NS = 100_000  # it takes a microsecond or two, unless it wakes a device or waits for the system
 _CAUSES = (*OPERATORS, _DESCRIBES)
 
 
@@ -28,9 +30,13 @@ def operator_time(timeline: Timeline) -> dict[str, Intervals]:
 
 
 def _that_count(trace: Trace, rows: Ints, of_name: Array) -> Ints:
-    """The operators but for those that describe a tensor anew inside another one: they are part of its work."""
-    describes = of_name[trace.name[rows]] == _CAUSES.index(_DESCRIBES)
-    return rows[~describes | (parents(trace, rows) == NONE)]
+    """The operators but for those that describe a tensor anew inside another one, or allocate it at once: they are part
+    of its work.
+    """
+    cause = of_name[trace.name[rows]]
+    at_once = (cause == _CAUSES.index(_ALLOCATES)) & (trace.dur[rows] < LONG_ALLOCATION_NS)
+    is_part = at_once | (cause == _CAUSES.index(_DESCRIBES))
+    return rows[~is_part | (parents(trace, rows) == NONE)]
 
 
 def _calls_others(lasts: Ints, pieces: Pieces) -> Mask:

@@ -23,8 +23,8 @@ def gathered() -> Step:
 
 
 def embeddings() -> Step:
-    bag, ids = torch.nn.EmbeddingBag(50_000, 64), torch.randint(50_000, (32_768, 20))
-    return lambda: bag(ids)
+    table, ids = torch.nn.Embedding(100_000, 128), torch.randint(100_000, (256, 256))
+    return lambda: table(ids)
 
 
 def copies() -> Step:

@@ -86,6 +86,16 @@ def test_what_describes_a_tensor_anew_is_part_of_the_operator_that_does_so() -> 
     assert causes(job) == {"operator-compute": 310 * US, "dispatch": 20 * US}
 
 
+def test_an_allocation_inside_an_operator_is_told_where_it_takes_long() -> None:
+    job = Trace(gpu=None)
+    with job.step(), job.inside("aten::randn"):
+        job.cpu_op("aten::empty", 2)
+        job.cpu_op("aten::empty", 25_000)
+        job.cpu_op("aten::normal_", 300)
+
+    assert causes(job) == {"operator-allocation": 25_000 * US, "operator-random": 302 * US}
+
+
 def test_an_operator_of_a_library_that_calls_others_may_be_python() -> None:
     job = Trace(gpu=None)
     with job.step():
@@ -128,7 +138,7 @@ REAL = {  # job of `host_jobs.py`: class, longest cause, longest operator
     "random_numbers": ("compute-bound", "operator-random", "aten::normal_"),
     "dropout": ("compute-bound", "operator-random", "aten::bernoulli_"),
     "gathered": ("memory-bound", "operator-indexing", "aten::"),
-    "embeddings": ("memory-bound", "operator-indexing", "aten::_embedding_bag"),
+    "embeddings": ("memory-bound", "operator-indexing", "aten::index_select"),
     "copies": ("memory-bound", "operator-copy", "aten::"),
     "products": ("compute-bound", "operator-compute", "aten::"),
     "elementwise": ("memory-bound", "operator-elementwise", "aten::"),

@@ -175,7 +175,7 @@ def device_steps(trace: Trace, marks: StepMarks, start: Ints, end: Ints, launche
     at = int(kept.argmax())
     if at and not whole[at - 1]:  # the device's work before it was not recorded
         device[at, 0] = max(int(device[at, 0]), int(start[counted & (step == at)].min(initial=device[at, 1] - 1)))
-    return _counted(trace, marks, device, kept)
+    return _counted(trace, marks, device, kept, 0 if at else int(worked.sum()))
 
 
 def host_only(trace: Trace, marks: StepMarks) -> StepWindows:
@@ -233,11 +233,11 @@ def _host_window(trace: Trace, launched: int, device: tuple[int, int]) -> tuple[
     return begin, max(int(trace.ends(host).max()), begin + 1)
 
 
-def _counted(trace: Trace, marks: StepMarks, device: Ints, keep: Mask) -> StepWindows:
-    """Leaves out steps without work, and the first of three or more: it still holds the start of the capture."""
+def _counted(trace: Trace, marks: StepMarks, device: Ints, keep: Mask, recorded: int = 0) -> StepWindows:
+    """Leaves out steps without work, and the first of three or more, kept or `recorded`: it holds the start."""
     rows = np.flatnonzero(keep)
     dropped: tuple[int, ...] = ()
-    if len(rows) >= _FIRST_IS_LEFT_OUT_FROM:
+    if len(rows) > 1 and max(len(rows), recorded) >= _FIRST_IS_LEFT_OUT_FROM:
         dropped = (int(device[rows[0], 1] - device[rows[0], 0]),)
         rows = rows[1:]
     if not len(rows):

@@ -100,6 +100,15 @@ def test_time_before_the_first_recorded_step_is_not_counted_as_idle(tmp_path: Pa
     assert answer.steps.each_ns[0] < 1.2 * max(usual.steps.each_ns)
 
 
+def test_the_first_step_is_left_out_also_where_the_last_ones_are_lost(tmp_path: Path) -> None:
+    whole = read(SAMPLES / "h200-misaligned-products.json.gz")
+    usual, answer = diagnosed(whole, tmp_path), diagnosed(without_gpu(whole, 0.7, 1.0), tmp_path)
+
+    assert answer.steps.numbers == (14,)
+    assert answer.verdict.class_ == usual.verdict.class_
+    assert answer.next.rule == usual.next.rule
+
+
 def test_copies_alone_whose_activity_is_missing_are_lost_too(tmp_path: Path) -> None:
     job = Trace()
     with job.step():

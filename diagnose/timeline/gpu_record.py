@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 from diagnose.timeline.graph_captures import GraphCaptures
 from diagnose.timeline.launches import LAUNCH_CALL, Launches
 from diagnose.trace import Trace
-from diagnose.trace.vocabulary import COPY_CALL, OF_WATCHING, OPS, RUNTIME
+from diagnose.trace.vocabulary import COPY_CALL, OF_WATCHING, OPS, RANGES, RUNTIME, STEP_MARK, TORCH_RANGES
 
 GpuRecord = Literal[
     "recorded",
@@ -24,6 +24,7 @@ GpuRecord = Literal[
 UNSEEN: tuple[GpuRecord, ...] = ("all lost", "cut off", "unknown device")
 """The job ran on a device, and nothing is known of it."""
 
+_IS_OWN_RANGE = re.compile(rf"(?!{STEP_MARK}|{TORCH_RANGES})").match
 _FEW = 0.01  # of the launches: so few may have no activity by chance
 _MOSTLY = 0.9  # of the lost ones
 
@@ -49,7 +50,7 @@ def gpu_record_of(trace: Trace, launches: Launches, captures: GraphCaptures, see
         return "all lost"
     if trace.loss.truncated and seen.listed:
         return "cut off"
-    if not trace.rows_of(*OPS).any():
+    if not (trace.rows_of(*OPS).any() or trace.named_in(_IS_OWN_RANGE, *RANGES).any()):
         return "nothing recorded"
     if trace.rows_of(*RUNTIME, *OF_WATCHING).any():
         return "unused GPU"

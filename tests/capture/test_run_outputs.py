@@ -69,7 +69,7 @@ def test_the_last_line_says_verdict_next_change_and_where_the_report_is(start: S
 
     assert err.splitlines()[-1] == (
         "diagnose: data-bound, 68.8 ms per host step; "
-        "next: DataLoader(..., num_workers=4, persistent_workers=True) (data-wait, 1.41-1.96x); "
+        "next: DataLoader(..., num_workers=4, persistent_workers=True) (data-wait, 1.36-1.89x, likely 1.7x); "
         "report: above, r.html (again: diagnose analyze b)"
     )
 

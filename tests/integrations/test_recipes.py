@@ -13,7 +13,7 @@ pytestmark = pytest.mark.long
 RECIPES = Path(__file__).parents[2] / "docs" / "recipes"
 BUNDLE = "cpu-slow-loader.json.gz"
 VERDICT = "verdict: data-bound 68.8 ms per host step"
-NEXT = "next: set num_workers=4, persistent_workers=True of the DataLoader (1.41-1.96x)"
+NEXT = "next: set num_workers=4, persistent_workers=True of the DataLoader (1.36-1.89x, likely 1.7x)"
 
 
 def diagnose_in(folder: Path, more: str = "") -> Path:

@@ -128,7 +128,7 @@ def test_hosts_without_infiniband_lose_nothing_by_doing_without_it(tmp_path: Pat
     found = analysed(tmp_path, exchanging(600), record)
 
     assert "infiniband-off" not in rules(found)
-    assert any("no InfiniBand or RoCE device" in n.because for n in found.not_advised)
+    assert any("0 InfiniBand or RoCE devices" in n.because for n in found.not_advised)
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def test_advice_for_such_a_job_brings_its_own_words(rule: str, facts: dict[str, 
 
 def test_every_report_says_the_change_then_the_fault() -> None:
     diagnosis = analyze(SAMPLE)
-    action, gain = "use scaled_dot_product_attention instead of eager attention", "(1.90-2.12x, likely 2.01x)"
+    action, gain = "use scaled_dot_product_attention instead of eager attention", "(1.90-2.12x, likely 2.0x)"
 
     text = " ".join(printed(diagnosis).split())
     brief = " ".join(piped(lambda console: render_brief(diagnosis, console), 80).split())

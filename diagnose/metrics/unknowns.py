@@ -17,7 +17,7 @@ ON_THE_CPU = Unknown(
 )
 NOTHING_RECORDED = Unknown(
     "nothing was recorded: the capture holds no operator and no kernel",
-    another_run("start the profiler around the steps of the job, in the process that runs them"),
+    another_run("start the profiler around the job's steps, in the process that runs them"),
 )
 CAPTURE_FAILED = Unknown(
     "kernels were launched but no GPU activity was recorded (CUPTI failed or was taken by another tool)",

@@ -170,4 +170,4 @@ def test_micro_batches_of_one_are_told(tmp_path: Any) -> None:
     assert (facts["accumulation_steps"], facts["micro_batch_size"]) == (8, 1)
     assert "Compute 8 samples at once and accumulate 1 " in told.do
     assert told.predicted_speedup is not None
-    assert told.predicted_speedup[0] > 1.5
+    assert told.predicted_speedup[0] > 1.2

@@ -26,7 +26,7 @@ from diagnose.trace.distortion import overhead_of
 from diagnose.trace.readings import clock_of, process_tree_cpu_ns
 from diagnose.trace.record import CaptureRecord, core_times, record_beside
 from diagnose.trace.refused import refused_by
-from diagnose.trace.stacks import FEWEST_SAMPLES, own_code_share, stack_samples
+from diagnose.trace.stacks import own_code_share, stack_samples
 from diagnose.trace.vocabulary import ANNOTATIONS, EVAL, SAVE, STEP_MARKS
 
 _TOLD = 0.5  # of the untraced time
@@ -131,7 +131,7 @@ def _samples_tell(record: CaptureRecord, attribution: Attribution, has_gpu: bool
     ns, samples = attribution.ns(), stack_samples(record)
     untraced = attribution.share(sum(ns.get(cause, 0) for cause in UNTRACED))
     if not has_gpu:
-        return untraced > 0 and samples is not None and samples.samples >= FEWEST_SAMPLES
+        return untraced > 0 and samples is not None and samples.are_enough
     return untraced > NEAR and own_code_share(samples) >= _TOLD * untraced
 
 

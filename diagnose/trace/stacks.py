@@ -85,6 +85,11 @@ class StackSamples:
         return max(self.samples, sum(stack.samples for stack in self.stacks))
 
     @property
+    def are_enough(self) -> bool:
+        """Whether they show what the thread does, in whatever code."""
+        return self.samples >= FEWEST_SAMPLES or self.suffice
+
+    @property
     def suffice(self) -> bool:
         """Whether they name a line: enough are in user code, or most of all are in one function, whose share is then
         known as well as a half among that many.
@@ -123,7 +128,7 @@ def own_code_share(samples: StackSamples | None) -> float:
     """Share of the samples in code of the user's that is no part of loading, of the model or of the optimizer, and
     that calls nothing which waits for another thread or process; 0.0 if too few were taken.
     """
-    if samples is None or samples.samples < FEWEST_SAMPLES:
+    if samples is None or not samples.are_enough:
         return 0.0
     own = (s.samples for s in samples.stacks if s.frames and s.doing in ("step", LOOP) and s.calls not in _WAITS)
     return sum(own) / samples.samples

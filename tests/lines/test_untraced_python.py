@@ -32,7 +32,7 @@ def test_samples_name_what_the_trace_does_not_show(tmp_path: Path) -> None:
     "sampled",
     [
         [],
-        [("save", "step", "save", 29)],
+        [("save", "step", "save", 15), ("log", "step", "save", 14)],
         [("save", "step", "save", 20), ("forward", "forward", None, 80)],
         [("meet", "step", "barrier", 100)],
     ],

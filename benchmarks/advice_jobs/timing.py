@@ -67,7 +67,7 @@ class Samples:
     def report(self) -> None:
         """Print their sum and count, of this rank."""
         if self._count:
-            print(f"samples {self._sum % 2**64} {self._count}", flush=True)
+            print(f"samples {self._sum % 2**64} {self._count}\n", end="", flush=True)  # a line is one write: ranks share it
 
 
 class Steps:
@@ -88,7 +88,7 @@ class Steps:
         timed, ended_ns = self._ended_ns[WARM_UP:], time.perf_counter_ns()
         if len(timed) > 1 and os.environ.get("RANK", "0") == "0":
             last_ns = ended_ns if place() == "cuda" else timed[-1]
-            print(f"mean_step_ns {(last_ns - timed[0]) // (len(timed) - 1)}", flush=True)
+            print(f"mean_step_ns {(last_ns - timed[0]) // (len(timed) - 1)}\n", end="", flush=True)
 
 
 def settle() -> None:

@@ -65,9 +65,9 @@ class Samples:
         model.register_forward_pre_hook(called, with_kwargs=True)
 
     def report(self) -> None:
-        """Print their sum and count, of this rank."""
+        """Print their sum and count, of this rank, in one write: ranks share the output."""
         if self._count:
-            print(f"samples {self._sum % 2**64} {self._count}\n", end="", flush=True)  # a line is one write: ranks share it
+            print(f"samples {self._sum % 2**64} {self._count}\n", end="", flush=True)
 
 
 class Steps:

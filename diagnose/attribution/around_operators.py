@@ -13,11 +13,11 @@ from diagnose import intervals as iv
 from diagnose.attribution.idle import PYTHON_HOLE_NS, Host
 from diagnose.intervals import Intervals
 from diagnose.timeline import Timeline
-from diagnose.trace.vocabulary import AUTOGRAD, BACKWARD, OPS, PYTHON, REDUCER, RUNTIME, STEP_MARK, TORCH_RANGES
+from diagnose.trace.vocabulary import AUTOGRAD, BACKWARD, NO_OPERATOR, OPS, PYTHON, REDUCER, RUNTIME
 
 MOST_OF_A_NODE_NS = 100_000  # autograd's engine takes some 10 us for each node, under the profiler too
 MOST_OF_ENGINE_NS = 10_000_000  # to start its threads once; a longer gap may be any code that precedes or follows
-_NO_OPERATOR = rf"{AUTOGRAD}|{TORCH_RANGES}|{STEP_MARK}"  # old traces spell ranges as operators
+_NO_OPERATOR = f"{AUTOGRAD}|{NO_OPERATOR}"
 Parts = Iterator[tuple[str, Intervals]]
 
 

@@ -13,13 +13,12 @@ from diagnose import intervals as iv
 from diagnose.arrays import Ints, Mask
 from diagnose.intervals import Intervals
 from diagnose.timeline import Timeline
-from diagnose.trace.vocabulary import ANNOTATIONS, OPS, PYTHON, RUNTIME, STEP_MARK, TORCH_RANGES
+from diagnose.trace.vocabulary import ANNOTATIONS, NO_OPERATOR, OPS, PYTHON, RUNTIME
 
 TIMES_USUAL = 20
 LEAST_NS = 500_000
 NONE = -1
 _BLOCK = 1 << 12
-NO_OPERATOR = rf"{TORCH_RANGES}|{STEP_MARK}"  # old traces spell ranges as operators
 
 
 @dataclass(frozen=True)

@@ -122,7 +122,6 @@ def _precedence(
 
 def _finding(rule: Rule, judgement: Judgement, facts: Facts, predictor: Predictor) -> Finding:
     cured = predictor.cured(rule)
-    evidence = evidence_of(cured, facts)
     saving, patch = predictor.saving(rule), _patch(rule, facts, predictor)
     gain = predictor.predict(rule)
     return Finding(
@@ -134,7 +133,7 @@ def _finding(rule: Rule, judgement: Judgement, facts: Facts, predictor: Predicto
         ),
         action=(patch and in_short(patch)) or rule.action_for(facts),
         do=" ".join(filter(None, (rule.advised(facts), _without_effect(rule, facts), batch_advice(rule, facts)))),
-        evidence=evidence,
+        evidence=predictor.evidence(rule),
         predicted_speedup=gain,
         likely_speedup=predictor.likely(rule, gain),
         patch=patch,

@@ -7,12 +7,14 @@ from functools import cached_property, reduce
 import numpy as np
 
 from diagnose.arrays import Floats
+from diagnose.diagnosis import Evidence
 from diagnose.errors.defects import netted
 from diagnose.facts import Facts
 from diagnose.metrics import Measured
 from diagnose.predict.booked import booked_on
 from diagnose.predict.changed import NOTHING, ChangedStep, combined, joined, without_what_it_shortens
 from diagnose.predict.crowded import on_core_part
+from diagnose.predict.earned import evidence_of
 from diagnose.predict.remedies import Remedies
 from diagnose.predict.replay import (
     AS_PROFILED,
@@ -42,6 +44,7 @@ class ChangedSteps:
         self._remedies = Remedies(measured, facts)
         self._before: dict[tuple[Case, tuple[str, ...]], tuple[ChangedStep, float] | None] = {}
         self._cured: dict[str, tuple[Rule, ...]] = {}
+        self._evidence: dict[str, tuple[Evidence, ...]] = {}
 
     @cached_property
     def replay(self) -> Replay:
@@ -109,6 +112,12 @@ class ChangedSteps:
         if rule.id not in self._cured:
             self._cured[rule.id] = self._cured_with(rule)
         return self._cured[rule.id]
+
+    def evidence(self, rule: Rule) -> tuple[Evidence, ...]:
+        """The evidence of all that the rule's change cures."""
+        if rule.id not in self._evidence:
+            self._evidence[rule.id] = evidence_of(self.cured(rule), self.facts)
+        return self._evidence[rule.id]
 
     def _cured_with(self, rule: Rule) -> tuple[Rule, ...]:
         patch, replayed = rule.patch_for(self.facts), rule.remedy is not None and rule.remedy.replayed

@@ -16,7 +16,6 @@ from diagnose.predict.earned import (
     NO_END,
     REPLAY_ERROR,
     Earned,
-    evidence_of,
     evidence_share,
     is_resolved,
     most_by,
@@ -153,7 +152,7 @@ class Predictor(ChangedSteps):
         own = self._own(rules[0], BEST)
         if len(rules) > 1 or own is None or own.gain != 1 or not (rules[0].remedy and rules[0].remedy.replayed):
             return 1.0
-        each = (evidence_share((shown,)) for shown in evidence_of(self.cured(rules[0]), self.facts))
+        each = (evidence_share((shown,)) for shown in self.evidence(rules[0]))
         return most_by(min(max(each, default=0.0), self._booked_ns(own) / self._time(NOTHING)))
 
     def _ends(self, gain: float, rules: Sequence[Rule], after: Sequence[Rule], case: Case) -> tuple[float, float]:
@@ -194,7 +193,7 @@ class Predictor(ChangedSteps):
         gain = self.predict(rule)
         if gain is None or gain[1] is None:
             return None
-        return Earned(evidence_share(evidence_of(self.cured(rule), self.facts)), max(share_of(gain[1]), 0.0))
+        return Earned(evidence_share(self.evidence(rule)), max(share_of(gain[1]), 0.0))
 
     def _is_hidden(self, rule: Rule, after: Sequence[Rule], best: float) -> bool:
         """Whether faster kernels or transfers gain nothing only because the profiler makes the host slow."""
@@ -281,7 +280,7 @@ class Predictor(ChangedSteps):
 
     def _shown_ns(self, rules: Sequence[Rule]) -> float:
         """Nanoseconds of a step that the evidence of the rules shows; infinite if that of one shows no time."""
-        shares = [evidence_share(evidence_of(self.cured(rule), self.facts)) for rule in rules]
+        shares = [evidence_share(self.evidence(rule)) for rule in rules]
         return sum(shares) * self._time(NOTHING) if all(shares) else np.inf
 
     def _may_only_shift_time(self, rule: Rule, others: Iterable[Rule]) -> bool:

@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 from diagnose.timeline.graph_captures import GraphCaptures
 from diagnose.timeline.launches import LAUNCH_CALL, Launches
 from diagnose.trace import Trace
-from diagnose.trace.vocabulary import COPY_CALL, OF_WATCHING, OPS, RANGES, RUNTIME, STEP_MARK, TORCH_RANGES
+from diagnose.trace.vocabulary import COPY_CALL, NO_OPERATOR, OF_WATCHING, OPS, RANGES, RUNTIME
 
 GpuRecord = Literal[
     "recorded",
@@ -24,7 +24,7 @@ GpuRecord = Literal[
 UNSEEN: tuple[GpuRecord, ...] = ("all lost", "cut off", "unknown device")
 """The job ran on a device, and nothing is known of it."""
 
-_IS_OWN_RANGE = re.compile(rf"(?!{STEP_MARK}|{TORCH_RANGES})").match
+_IS_OWN_RANGE = re.compile(rf"(?!{NO_OPERATOR})").match
 _FEW = 0.01  # of the launches: so few may have no activity by chance
 _MOSTLY = 0.9  # of the lost ones
 

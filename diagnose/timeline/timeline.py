@@ -130,7 +130,7 @@ class Timeline(Derived):
         """There are GPU activities and calls that may launch them, and none is linked to another."""
         return self.has_gpu and not (self.gpu.launch >= 0).any() and bool(self.trace.rows_of(*RUNTIME).any())
 
-    @property
+    @cached_property
     def lost_in_steps(self) -> tuple[int, int]:
         """Kernel launches of the counted steps: those that have no GPU activity, and all."""
         return self.calls.during(self.steps.host)

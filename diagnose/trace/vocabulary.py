@@ -38,6 +38,7 @@ TORCH_RANGES = (  # ranges that torch opens by itself
 )
 STEP_MARKS = ("ProfilerStep", protocol.STEP_RANGE)
 STEP_MARK = "|".join(map(re.escape, STEP_MARKS))
+NO_OPERATOR = rf"{TORCH_RANGES}|{STEP_MARK}"  # old traces spell ranges as operators
 _FETCHES = "".join(f"{each.fetches}|" for each in FRAMEWORKS if each.fetches)
 DATA_WAIT = rf"enumerate\(Data(Loader|Pipe)\)#|{_FETCHES}{re.escape(protocol.DATA_WAIT_RANGE)}"
 SAVE, EVAL, CLIP = (re.escape(name) for name in (protocol.SAVE_RANGE, protocol.EVAL_RANGE, protocol.CLIP_RANGE))

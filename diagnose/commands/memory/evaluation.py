@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from diagnose.arrays import Ints
 from diagnose.commands.memory.answer import KeptByEvaluation
 from diagnose.commands.memory.replay import ALLOC, Played, frees_by, live_at
 from diagnose.commands.memory.snapshot import History
@@ -36,14 +37,14 @@ def kept_by_evaluation(
     if not kept:
         return None
     most = max(kept, key=lambda stack: sum(kept[stack]))
-    line, held = origins[most].line, sum(map(sum, kept.values()))
+    at, held = origins[most].at, sum(map(sum, kept.values()))
     return KeptByEvaluation(
         bytes=held,
         share=share(held, whole) or 0.0,
         blocks=sum(map(len, kept.values())),
-        file=line.file if line else "",
-        line=line.line if line else 0,
-        function=line.function if line else "",
+        file=at.file,
+        line=at.line,
+        function=at.function,
         below=origins[most].below,
         by_trainer=any(of_trainer(frame) and evaluates([frame]) for frame in stacks[most]),
     )
@@ -60,10 +61,7 @@ def _is_kept(history: History, until: int, stack: int, blocks: int, origins: Seq
 
 
 def _grows(history: History, until: int, stack: int) -> bool:
-    of_stack = np.frombuffer(history.stacks, np.int32)[: until + 1] == stack
-    allocates = np.frombuffer(history.actions, np.int8)[: until + 1] == ALLOC
-    made = np.frombuffer(history.sizes, np.int64)[: until + 1][of_stack & allocates]
-    last = made[-(FEWEST_GROWTHS + 1) :]
+    last = np.frombuffer(history.sizes, np.int64)[_made_by(history, until, stack)[-(FEWEST_GROWTHS + 1) :]]
     return len(last) > FEWEST_GROWTHS and bool((np.diff(last) > 0).all())
 
 
@@ -77,7 +75,7 @@ def _beside(
     and whether some were freed since. It ends where something is made that a forward pass does not make.
     """
     frees, live, others, any_freed, is_first = frees_by(history), {}, 0, False, True
-    for row in range(_first_of_last(history, until, stack, blocks), until + 1):
+    for row in range(int(_made_by(history, until, stack)[-blocks]), until + 1):
         action, number, address = history.actions[row], history.stacks[row], history.addresses[row]
         if action == ALLOC and number == stack:
             yield history.sizes[row], others, any_freed or is_first
@@ -92,11 +90,11 @@ def _beside(
             any_freed = True
 
 
-def _first_of_last(history: History, until: int, stack: int, blocks: int) -> int:
-    """The row at which the first of the last `blocks` allocations of a stack was made."""
+def _made_by(history: History, until: int, stack: int) -> Ints:
+    """The rows up to `until` in which a stack allocates."""
     of_stack = np.frombuffer(history.stacks, np.int32)[: until + 1] == stack
     allocates = np.frombuffer(history.actions, np.int8)[: until + 1] == ALLOC
-    return int(np.flatnonzero(of_stack & allocates)[-blocks])
+    return np.flatnonzero(of_stack & allocates)
 
 
 def _is_steady(beside: Sequence[tuple[int, int, bool]]) -> bool:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from diagnose.commands.memory.answer import DeviceMemory, KeptByEvaluation, MemoryFinding, OutOfMemory
+from diagnose.commands.memory.answer import DeviceMemory, Emptied, KeptByEvaluation, MemoryFinding, OutOfMemory
 from diagnose.commands.memory.evaluation import KEPT_SHARE
 from diagnose.facts import spoken
 from diagnose.probes.facts.environment import ALLOCATOR, ALLOCATOR_BEFORE, ALLOCATOR_RENAMED_IN
@@ -120,9 +120,14 @@ def _join(expandable: bool | None) -> str:
     )
 
 
+def _at(place: Emptied | KeptByEvaluation | OutOfMemory) -> str:
+    """The line in words, "" if it is unknown."""
+    return f" at {place.file}:{place.line} in {place.function}" if place.file else ""
+
+
 def _empties(device: DeviceMemory) -> MemoryFinding:
     emptied = device.emptied
-    at = f" (most often at {emptied.file}:{emptied.line} in {emptied.function})" if emptied and emptied.file else ""
+    at = f" (most often{_at(emptied)})" if emptied and emptied.file else ""
     return MemoryFinding(
         name="empty-cache-in-the-loop",
         device=device.device,
@@ -133,7 +138,7 @@ def _empties(device: DeviceMemory) -> MemoryFinding:
 
 
 def _keeps(device: DeviceMemory, kept: KeptByEvaluation) -> MemoryFinding:
-    at = f" at {kept.file}:{kept.line} in {kept.function}" if kept.file else ""
+    at = _at(kept)
     below = f" by {kept.below}" if kept.below else ""
     why = "outputs of batches are kept on the GPU, and no backward pass needs them"
     if not kept.by_trainer:
@@ -148,7 +153,7 @@ def _keeps(device: DeviceMemory, kept: KeptByEvaluation) -> MemoryFinding:
 
 
 def _ran_out(device: DeviceMemory, oom: OutOfMemory, outputs_kept: bool) -> MemoryFinding:
-    at = f" at {oom.file}:{oom.line} in {oom.function}" if oom.file else ""
+    at = _at(oom)
     when = " in an evaluation" if oom.in_evaluation else ""
     return MemoryFinding(
         name="out-of-memory",

@@ -16,10 +16,8 @@ from diagnose.commands.memory.snapshot import NO_STACK, OOM, OTHER, History
 from diagnose.commands.memory.stacks import empties
 from diagnose.trace.stacks import Frame
 
-SMALL = (
-    1 << 20
-)  # requests up to it lie in segments of their own, of 2 MiB: kSmallSize and kSmallBuffer of the allocator
-SMALL_SEGMENT = 2 * SMALL
+SMALL = 1 << 20  # kSmallSize of the allocator: requests up to it lie in segments of their own
+SMALL_SEGMENT = 2 * SMALL  # kSmallBuffer
 By = Literal["job", "allocator", "unknown"]
 
 

@@ -139,9 +139,9 @@ def _held(keyed: Mapping[Origin, Live], whole: int, by: Callable[[Origin], Origi
     rows = [
         Held(
             category=origin.category,
-            file=origin.line.file if origin.line else "",
-            line=origin.line.line if origin.line else 0,
-            function=origin.line.function if origin.line else "",
+            file=origin.at.file,
+            line=origin.at.line,
+            function=origin.at.function,
             below=origin.below,
             bytes=(size := sum(live.bytes for live in each)),
             share=share(size, whole) or 0.0,
@@ -168,9 +168,9 @@ def _out_of_memory(origins: Sequence[Origin], through: _Through, shared: Sequenc
         reserved_free_bytes=None if free is None else sum(free),
         largest_free_block_bytes=None if free is None else max(free, default=0),
         alive=_held(_by_origin(origins, found.at_oom), found.oom_allocated_bytes, lambda origin: origin)[:LINES_TOLD],
-        file=asked.line.file if asked.line else "",
-        line=asked.line.line if asked.line else 0,
-        function=asked.line.function if asked.line else "",
+        file=asked.at.file,
+        line=asked.at.line,
+        function=asked.at.function,
         in_evaluation=None if stack == NO_STACK else asked.category == "evaluation",
     )
 
@@ -181,11 +181,11 @@ def _emptied(snapshot: Snapshot, origins: Sequence[Origin], given: GivenBack) ->
     if not told:
         return None
     most = max(told, key=lambda stack: told[stack])
-    line = origins[most].line
+    at = origins[most].at
     return Emptied(
-        file=line.file if line else "",
-        line=line.line if line else 0,
-        function=line.function if line else "",
+        file=at.file,
+        line=at.line,
+        function=at.function,
         setting=setting_that_empties(snapshot.stacks[most]),
     )
 

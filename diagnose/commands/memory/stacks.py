@@ -15,6 +15,8 @@ from diagnose.commands.memory.answer import Category
 from diagnose.trace.python_frames import is_compiled, is_of_library
 from diagnose.trace.stacks import Frame
 
+_NOWHERE = Frame("", 0, "")
+
 
 @dataclass(frozen=True)
 class Origin:
@@ -26,6 +28,11 @@ class Origin:
     category: Category
     line: Frame | None
     below: str = ""
+
+    @property
+    def at(self) -> Frame:
+        """The line, an empty one if none is known."""
+        return self.line or _NOWHERE
 
 
 def origins_of(stacks: Sequence[Sequence[Frame]]) -> list[Origin]:
@@ -70,11 +77,7 @@ _PARTS = (  # by the function, the file or the operator, the first that matches
     ("MLP", re.compile(r"mlp|feed_?forward|\bffn|swiglu|geglu|experts", re.IGNORECASE)),
     ("norm", re.compile(r"norm", re.IGNORECASE)),
 )
-_OF_A_CALL = {
-    "attention scores": "attention",
-    "attention": "attention",
-    "MLP": "MLP",
-}  # what all of a call is a part of
+_OF_A_CALL = {"attention scores": "attention", "attention": "attention", "MLP": "MLP"}  # of what all of a call is
 _ACTIVATIONS = re.compile(r"silu|gelu|relu")
 _MODEL_FILE = re.compile(r"(^|/)modeling_\w+\.py$")
 

@@ -1,5 +1,7 @@
 """Whether the capture can be trusted."""
 
+from collections.abc import Callable
+
 import numpy as np
 
 from diagnose.arrays import Ints, Mask
@@ -79,25 +81,28 @@ def gpu_record(m: Measured) -> Value:
 @metric("share", "kernel launches of the counted steps", needs_gpu=False)
 def gpu_events_lost_share(m: Measured) -> Value:
     """Kernel launches of the counted steps whose GPU activity is missing: Kineto drops it when its buffer fills."""
-    if m.timeline.is_unlinked:
-        return _NO_LINKS
-    if m.timeline.gpu_record == "all lost":
-        return 1.0
-    if not m.timeline.launches:
-        return m.without_gpu or _NO_LAUNCH
-    return lost_share(m.timeline)
+    return _of_launches(m, 1.0, lost_share)
 
 
 @metric("share", "kernel launches", needs_gpu=False)
 def gpu_events_lost_outside_share(m: Measured) -> Value:
     """Kernel launches that lie outside the counted steps and whose GPU activity is missing, of all in the capture."""
+    return _of_launches(m, 0.0, _lost_outside_share)
+
+
+def _of_launches(m: Measured, if_all_lost: float, lost: Callable[[Timeline], float]) -> Value:
+    """A share of launches without their activity, where launches can be linked to activities."""
     if m.timeline.is_unlinked:
         return _NO_LINKS
     if m.timeline.gpu_record == "all lost":
-        return 0.0
+        return if_all_lost
     if not m.timeline.launches:
         return m.without_gpu or _NO_LAUNCH
-    return share(m.timeline.lost_launches - m.timeline.lost_in_steps[0], m.timeline.launches) or 0.0
+    return lost(m.timeline)
+
+
+def _lost_outside_share(timeline: Timeline) -> float:
+    return share(timeline.lost_launches - timeline.lost_in_steps[0], timeline.launches) or 0.0
 
 
 def lost_share(timeline: Timeline) -> float:

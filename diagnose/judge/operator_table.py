@@ -8,7 +8,7 @@ from diagnose.attribution.operator_kinds import kind_of
 from diagnose.diagnosis import OperatorRow
 from diagnose.judge.kernel_table import LONGEST_NAME
 from diagnose.metrics import Measured
-from diagnose.roofline.nests import NONE, parents
+from diagnose.roofline.nests import own_time, parents
 from diagnose.roofline.owners import distinct
 from diagnose.trace import Trace
 from diagnose.trace.arguments import tensor_sizes
@@ -48,10 +48,7 @@ def operator_table(measured: Measured) -> tuple[OperatorRow, ...]:
 def _own_ns(trace: Trace, rows: Ints, windows: Ints) -> tuple[Floats, Floats]:
     """Own time of each operator inside the windows, without its callees, and 1 if it begins in one."""
     inside, parent = iv.coverage(windows, trace.ts[rows], trace.ends(rows)), parents(trace, rows)
-    called = parent != NONE
-    below = np.bincount(parent[called], weights=inside[called], minlength=len(rows))
-    begins = iv.holds(windows, trace.ts[rows])
-    return np.maximum(inside - below, 0.0), begins.astype(np.float64)
+    return own_time(inside, parent), iv.holds(windows, trace.ts[rows]).astype(np.float64)
 
 
 def _shapes(trace: Trace, rows: Ints, own: Floats) -> dict[int, str]:

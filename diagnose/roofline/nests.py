@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from diagnose.arrays import Array, Ints, Mask, combined, ordered, rows_in
+from diagnose.arrays import Array, Floats, Ints, Mask, combined, ordered, rows_in
 from diagnose.timeline import thread_turns
 from diagnose.trace import Trace
 from diagnose.version import compiled
@@ -27,6 +27,19 @@ def parents(trace: Trace, rows: Ints) -> Ints:
     parent = np.full(len(rows), NONE, np.int64)
     parent[order] = np.where(up >= 0, order[up], NONE)
     return parent
+
+
+def own_time(ns: Array, parent: Ints) -> Floats:
+    """The time of each event without those directly inside it, never negative; `parent` as `parents` gives it."""
+    called = parent != NONE
+    return np.maximum(ns - np.bincount(parent[called], weights=ns[called], minlength=len(ns)), 0.0)
+
+
+def without_inner(parent: Ints) -> Mask:
+    """Mask of the events that none of the others is inside of."""
+    found = np.ones(len(parent), bool)
+    found[parent[parent != NONE]] = False
+    return found
 
 
 class Pieces(NamedTuple):

@@ -166,8 +166,7 @@ def _bytes_per_step(m: Measured) -> float:
     """Bytes that the innermost operators read and write, were all of their tensors of fp32."""
     trace, host = m.timeline.trace, m.timeline.steps.host
     rows = np.flatnonzero(trace.rows_of(*OPS))
-    around = nests.parents(trace, rows)
-    innermost = np.delete(rows, around[around >= 0])
+    innermost = rows[nests.without_inner(nests.parents(trace, rows))]
     shaped = innermost[(iv.which_holds(host, trace.ts[innermost]) >= 0) & (trace.shape[innermost] >= 0)]
     each, times = np.unique(trace.shape[shaped], return_counts=True)
     elements = sum(tensor_elements(trace.shapes[s][0]) * int(n) for s, n in zip(each, times, strict=True))

@@ -59,13 +59,9 @@ def _in_steps(m: Measured) -> tuple[Ints, Floats, Mask]:
     """
     rows = np.flatnonzero(m.timeline.trace.rows_of(*OPS))
     rows = rows[iv.which_holds(m.timeline.steps.host, m.timeline.trace.ts[rows]) >= 0]
-    duration = m.timeline.trace.dur[rows].astype(np.float64)
     around = nests.parents(m.timeline.trace, rows)
-    inside, innermost = around >= 0, np.ones(len(rows), bool)
-    own_ns = duration.copy()
-    np.subtract.at(own_ns, around[inside], duration[inside])
-    innermost[around[inside]] = False
-    return rows, np.maximum(own_ns, 1.0), innermost
+    own_ns = nests.own_time(m.timeline.trace.dur[rows], around)
+    return rows, np.maximum(own_ns, 1.0), nests.without_inner(around)
 
 
 def _sizes(m: Measured, rows: Ints, known: CountedOperators) -> tuple[Floats, Mask]:

@@ -74,7 +74,7 @@ def diagnose(case: Case) -> Diagnosis:
     undivided = breakdown_of(case.job, case.positions)
     breakdown = part("ledger_by_step", lambda: divided_by_step(undivided, case.job, case.positions), undivided)
     judged = [(rule, rule.judge(case.facts)) for rule in case.rules]
-    verdict = verdict_of(breakdown, grounds_of(ranks, case.facts, case.job.view.distortion))
+    verdict = verdict_of(breakdown, grounds_of(case, ranks))
     work = part("matrix_time", lambda: matrix_time_of(case.measured), None)
     advice = advice_of(case, judged, sections, verdict.class_)
     findings, measured, steps = advice.findings, advice.measured, steps_of(ranks, case.measured)

@@ -78,10 +78,10 @@ def print_not_advised(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
     if items:
         page.gap()
     for i, item in enumerate(items):
-        room = page.width - page.label - cell_len(plain(item.what)) - 2
+        room = 2 * (page.width - page.label) - cell_len(plain(item.what)) - 12
         because = item.because if extent.details else clauses(item.because, room)
         line = Text.assemble((plain(item.what), "bold"), ": ", plain(because))
-        page.paragraph(line, label="" if i else "leave alone", most=0 if extent.details else 1)
+        page.paragraph(line, label="" if i else "leave alone", most=0 if extent.details else 2)
 
 
 def print_not_judged(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:

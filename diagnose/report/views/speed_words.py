@@ -70,7 +70,7 @@ def mfu_words(diagnosis: Diagnosis) -> str:
     value, peak = _share(mfu), _peak(mfu)
     least = "at least " if mfu.missing else ""
     if value < TOO_SMALL:
-        return plain(f"below 0.1 % of {peak}")
+        return plain(f"below 0.1 % of {peak}: the kernels are too small to keep a GPU busy")
     yardstick = _word(value) if _is_large_transformer(diagnosis) else _OTHER_JOB
     told = f"{least}{percent(value)} of {peak}"
     joined = f"{told}: {yardstick}" if _is_large_transformer(diagnosis) else f"{told}; {yardstick}"

@@ -33,7 +33,8 @@ def why_lines(diagnosis: Diagnosis) -> list[str]:
     """Sentences on what limits the step, the most telling first; empty if the capture shows no step."""
     verdict, of = diagnosis.verdict, basis(diagnosis)
     if verdict.withheld or not of.total_ns:
-        return [_sentence(verdict.because)] if verdict.because else []
+        numbers = verdict.doubts[0].says if verdict.doubts else verdict.because
+        return [_sentence(numbers)] if numbers not in ("", verdict.withheld) else []
     classes = [_class_of(name) for name in verdict.between or (verdict.class_,) if name != "undecided"]
     if not classes:
         return [_sentence(verdict.because), _of_class(diagnosis, largest_class(diagnosis), of)]
@@ -53,8 +54,8 @@ def largest_class(diagnosis: Diagnosis) -> CauseClass:
 def class_ns(diagnosis: Diagnosis) -> dict[CauseClass, int]:
     """The time of each class over all counted steps."""
     sums: dict[CauseClass, int] = dict.fromkeys(_ON_GPU, 0)
-    for entry in diagnosis.ledger:
-        sums[entry.class_] += entry.ns
+    for part in diagnosis.waterfall or diagnosis.ledger:
+        sums[part.class_] += part.ns
     return sums
 
 

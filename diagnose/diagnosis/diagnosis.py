@@ -33,7 +33,9 @@ class Diagnosis(Answer, frozen=True, kw_only=True):
     `user_code` is null if nothing looked for its lines. `trains` is whether a backward pass or an optimizer was seen,
     null if the trace cannot show one. `origin` is the start time of the counted steps and the job's Slurm number.
     `windows` are those that the processes of the run wrote one after the other, in order of time; empty if there is
-    one. `setup` are the settings of the job that its capture recorded, by their path in the record. `track_records`
+    one. `setup` are the settings of the job that its capture recorded, by their path in the record. `command` are the
+    words that `diagnose run` was given to run, as typed, with "[left out]" where a secret stood; empty if not known.
+    `track_records`
     come from the user's own record of predictions and are added by whatever shows the diagnosis; an analysis has none.
     If `rank` is set, everything except `ranks`, `stragglers`, `postmortem` and `trace` is about that rank alone; null
     is the whole job.
@@ -76,4 +78,5 @@ class Diagnosis(Answer, frozen=True, kw_only=True):
     roofs: Roofs | None = None
     versions: dict[str, str] = msgspec.field(default_factory=dict)
     setup: dict[str, float | bool | str] = msgspec.field(default_factory=dict)
+    command: tuple[str, ...] = ()
     facts: tuple[FactReport, ...] = ()

@@ -109,6 +109,7 @@ def diagnose(case: Case) -> Diagnosis:
         roofs=part("roofs", lambda: roofs_of(measured), None),
         versions=part("versions", lambda: versions_of(measured), {}),
         setup=part("setup", lambda: setup_of(measured.record), {}),
+        command=tuple(case.measured[0].record.get("command") or ()),
         facts=tuple(fact_report(fact) for fact in case.facts.values()),
     )
     advised = replace(diagnosis, next=part("next", lambda: recommended(diagnosis), NOT_RECOMMENDED))

@@ -132,9 +132,7 @@ def of_another_class(chosen: Finding, because: str, diagnosis: Diagnosis) -> str
         diagnosis: with its verdict and findings.
     """
     bound_by = diagnosis.verdict.class_.removesuffix("-bound")
-    late_for = (
-        {WAITS_AS.get(late.cause, "") for late in diagnosis.stragglers} if chosen.class_ == "imbalance" else set()
-    )
+    late_for = _lateness_of(diagnosis) if chosen.class_ == "imbalance" else set()
     if bound_by in (chosen.class_, "undecided", *late_for) or chosen.class_ == "validity":
         return ""
     own = [finding for finding in diagnosis.findings if finding.class_ == bound_by]

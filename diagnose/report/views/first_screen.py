@@ -16,9 +16,10 @@ from diagnose.report.views.gains import gain, reason_wide, saved_ms
 from diagnose.report.views.plain import plain
 from diagnose.report.views.speed_words import eta, mfu_words, speed_line
 from diagnose.report.views.summary import loss_line
+from diagnose.report.views.to_try import command_to_try
 from diagnose.report.views.user_code import placed
 from diagnose.report.views.why import class_ns, percent, why_lines
-from diagnose.report.views.words import apply_line, counted, patch_lines
+from diagnose.report.views.words import counted, patch_lines
 
 CLASSES_SHOWN = 6
 SHOWN_FROM = 0.01  # of the step
@@ -69,7 +70,7 @@ def first_screen(diagnosis: Diagnosis) -> FirstScreen:
         ScreenLine("next", next_words(diagnosis, chosen), is_code=chosen is not None and chosen.patch is not None),
         ScreenLine("gain", gain_words(diagnosis, chosen, of), warns=_slows(chosen)),
         ScreenLine("", plain(diagnosis.next.of_another_class)),
-        ScreenLine("try", apply_line(chosen.rule, chosen.patch) if chosen else "", is_code=True),
+        ScreenLine("try", plain(command_to_try(diagnosis)), is_code=True),
         ScreenLine("applied", applied_line(diagnosis.applied)),
         ScreenLine("speed", speed_line(diagnosis)),
         ScreenLine("MFU", mfu_words(diagnosis)),
@@ -97,7 +98,7 @@ def next_words(diagnosis: Diagnosis, chosen: Finding | None) -> str:
         return plain(diagnosis.next.says)
     typed = "; ".join(patch_lines(chosen.patch)).replace(_FUNCTIONAL, "F.")
     if typed:
-        return typed.replace("  # ", "\n# ")
+        return typed.replace(" # ", "\n# ")
     where = chosen.where[0] if chosen.where else None
     at = f": {placed(where.function, PurePosixPath(where.file).name, where.line)}" if where else ""
     takes = f" takes {percent(where.share)} of {where.of}" if where else ""

@@ -73,6 +73,7 @@ HANG_DUMP = "flight-recorder-rank{}"  # torch writes it, when a call of a collec
 STACKS = "stacks-rank{}.txt"  # py-spy's, of a job that stands still
 
 DIAGNOSIS = "diagnosis.json"  # the parent's, of all ranks
+REPORT = "report.txt"  # the same for readers
 
 # What lies in the scratch folder of a bundle meanwhile.
 SCRATCH = ".diagnose"

@@ -78,7 +78,7 @@ class Reporter:
             guarded(lambda: record(diagnosis), "not kept in the ledger of promises")
         quoting = with_track_records(diagnosis, self._no_ledger)
         guarded(lambda: keep(quoting, self._bundle.folder), f"no {DIAGNOSIS} in the bundle")
-        self.told = self._outputs.publish(quoting, printable(near(self._bundle.folder)))
+        self.told = self._outputs.publish(quoting, self._bundle.folder, printable(near(self._bundle.folder)))
 
 
 def last_words(bundle: Bundle, reporter: Reporter | None, argv: list[str], code: int = 0) -> None:

@@ -90,7 +90,7 @@ def print_not_judged(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
         _every_reason(page, diagnosis.not_judged)
         return
     for i, advice in enumerate(to_learn(diagnosis)):
-        page.paragraph(advice, label="" if i else "to learn more", most=2)
+        page.paragraph(advice, label="" if i else "to learn more", most=3)
 
 
 def _every_reason(page: Page, items: Sequence[NotJudged]) -> None:

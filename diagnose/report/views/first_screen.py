@@ -107,9 +107,11 @@ def next_words(diagnosis: Diagnosis, chosen: Finding | None) -> str:
 
 def gain_words(diagnosis: Diagnosis, chosen: Finding | None, of: Basis) -> str:
     """The likely gain with its range, what it saves, what it risks, and why the range is wide."""
-    if chosen is None or diagnosis.next.kind != "change":
+    if chosen is None:
         return ""
     predicted = chosen.predicted_speedup
+    if diagnosis.next.kind != "change":
+        return f"{gain(predicted)}, which is no prediction of the next run" if predicted else ""
     if predicted is None:
         why = chosen.assumes or ("" if diagnosis.replay.valid else diagnosis.replay.because)
         return plain(f"not predicted: {why}") if why else ""

@@ -85,7 +85,8 @@ def _first(diagnosis: Diagnosis) -> tuple[Finding, str] | None:
     """
     findings, plan = diagnosis.findings, diagnosis.plan
     if findings and _is_unsafe(findings[0]):
-        return findings[0], _UNSAFE
+        worst = diagnosis.verdict.doubts[0].rule if diagnosis.verdict.doubts else ""
+        return next((f for f in findings if f.rule == worst and _is_unsafe(f)), findings[0]), _UNSAFE
     planned = {step.rule for step in plan}
     changes = [finding for finding in findings if finding.class_ != "validity"]
     rest = (f for f in changes if f.rule not in planned and f.severity != "info" and f.predicted_speedup is None)

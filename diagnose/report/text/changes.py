@@ -24,7 +24,7 @@ def print_plan(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
     for number, change in enumerate(later, max(first, 2 if view.next else 1)):
         line = Text.assemble(f"{number}. ", _action(change.headline))
         page.paragraph(line, label="plan" if change is later[0] else "", most=0 if extent.details else 2)
-    if view.withheld:
+    if view.withheld and extent.details:
         why = f"no gain that needs a replay is predicted: {plain(view.withheld)}"
         page.paragraph(why, label="" if later else "gains")
     elif view.together:

@@ -154,9 +154,8 @@ def scope_words(diagnosis: Diagnosis, chosen: Finding | None) -> str:
         "Nothing trains here, so advice on training is left out" if diagnosis.trains is False else "",
         f"Lost: {loss_line(diagnosis.trace)}" if loss_line(diagnosis.trace) else "",
     ]
-    why = f"; why: diagnose explain {chosen.rule}" if chosen is not None else ""
-    told = [_measured(diagnosis), *filter(None, limits), f"More: --details{why}"]
-    return plain(". ".join(told))
+    why = f"Why: diagnose explain {chosen.rule}" if chosen is not None else ""
+    return plain(". ".join(filter(None, [_measured(diagnosis), *limits, why, "More: --details"])))
 
 
 def _measured(diagnosis: Diagnosis) -> str:

@@ -36,10 +36,13 @@ def print_first_screen(page: Page, diagnosis: Diagnosis, _: Extent) -> None:
 
 
 def print_brief(page: Page, diagnosis: Diagnosis) -> None:
-    """Print the first five lines, each cut to one."""
-    narrow = Page(page.console, LABEL)
-    for line in first_screen(diagnosis).lines[:BRIEF_LINES]:
-        _line(narrow, line, diagnosis, most=1)
+    """Print the first lines, five at most: each is cut to one but the change, which is pasted."""
+    narrow, left = Page(page.console, LABEL), BRIEF_LINES
+    for line in first_screen(diagnosis).lines:
+        most = _MOST["next"] if line.label == "next" else 1
+        if (left := left - _height(narrow, line, most)) < 0:
+            return
+        _line(narrow, line, diagnosis, most)
 
 
 def _room(page: Page, used: int) -> int:

@@ -17,7 +17,7 @@ from ..guard import quietly
 from ..introspection import INSTALLED, attributes
 from ..redaction import is_secret_name
 
-_MOST_FILES, _LARGEST, _MOST_TEXT = 64, 400_000, 2_000_000
+_MOST_FILES, _LARGEST, _MOST_TEXT = 64, 200_000, 500_000  # characters; parsing takes half a second for a million
 _MOST_OPTIONS, _MOST_CALLS, _MOST_KEYS = 256, 64, 512
 _CALLS = (
     "DataLoader",
@@ -49,7 +49,7 @@ def script_facts(optimizer: object) -> dict[str, object] | None:
     calls: list[dict[str, object]] = []
     files = list(_texts())
     for file, text in files:
-        for call in _calls_in(text):
+        for call in _calls_in(text) if any(word in text for word in (*wanted, *_ENDS, *_OPTION)) else ():
             place = {"file": file, "line": call.lineno}
             name = _name_of(call.func)
             if name.rpartition(".")[2] in _OPTION and (option := _option(call)):
@@ -115,8 +115,8 @@ def _option(call: ast.Call) -> dict[str, object] | None:
         return None
     given = {word.arg: word.value for word in call.keywords if word.arg}
     default = given.get("default")
-    plain = isinstance(default, ast.Constant) and type(default.value) in (bool, int, float)
-    value = default.value if plain and not any(map(is_secret_name, flags)) else None
+    value = default.value if isinstance(default, ast.Constant) and type(default.value) in (bool, int, float) else None
+    value = None if any(map(is_secret_name, flags)) else value
     return {"flags": flags, "takes": _takes(given), "default": value}
 
 

@@ -50,7 +50,7 @@ def test_the_job_runs_and_is_captured_beside_a_full_folder(tmp_path: Path) -> No
     assert done.returncode == 4
     assert "bundle:     b-2" in done.stderr
     assert content(tmp_path / "b") == USERS
-    assert sorted(path.name for path in (tmp_path / "b-2").iterdir()) == ["diagnosis.json", "rank0.done", "rank0.json.gz"]
+    assert sorted(os.listdir(tmp_path / "b-2")) == ["diagnosis.json", "rank0.done", "rank0.json.gz"]
 
 
 def test_an_empty_folder_of_the_user_is_used_and_stays(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from diagnose.rule.rule_file import (
     AdviceTable,
     Factor,
     LinesTable,
+    MechanismTable,
     MemoryTable,
     NotWhenTable,
     PatchTable,
@@ -29,6 +30,7 @@ from diagnose.rule.rule_file import (
 )
 
 _EACH: dict[str, tuple[str, ...]] = {each: (each,) for each in (*IDLE, *OPERATORS, OPTIMIZER_OPERATORS, *WAITING)}
+MECHANISM_WORDS = (40, 120)
 HOST_TIME = {**_EACH, **HOST_GROUPS}
 
 
@@ -68,6 +70,7 @@ class _Builder(msgspec.Struct, frozen=True):
             not_when=self.not_when(file.not_when, "not_when"),
             lines=self.lines(file.lines) if file.lines else None,
             negative=self.negative(),
+            mechanism=self.mechanism(file.mechanism) if file.mechanism else None,
             examples=file.example,
             path=self.path,
         )
@@ -120,6 +123,15 @@ class _Builder(msgspec.Struct, frozen=True):
             return None
         holds = self.parse(table.if_, "negative.if", "flag") if table.if_ else None
         return Unless(holds, self.template(table.because, "negative.because"), table.what)
+
+    def mechanism(self, table: MechanismTable) -> MechanismTable:
+        fewest, most = MECHANISM_WORDS
+        count = len(table.why.split())
+        if not fewest <= count <= most:
+            raise RuleError(f"{count} words, not {fewest} to {most}", where=f"{self.path}: mechanism.why")
+        if (table.term == "none") != (table.axis == "none"):
+            raise RuleError("term and axis are none together", where=f"{self.path}: mechanism")
+        return msgspec.structs.replace(table, why=self.template(table.why, "mechanism.why"))
 
     def remedy(self, table: WhatIfTable) -> Remedy:
         def parse(text: str, key: str) -> Condition:

@@ -19,7 +19,7 @@ from diagnose.rule.condition import Condition
 from diagnose.rule.lines import Lines
 from diagnose.rule.needs import OF_TRAINING, lacks, trains_nothing, unknown_needs
 from diagnose.rule.remedy import Remedy
-from diagnose.rule.rule_file import Answer, Effort, ExampleTable, Maturity, Need, RuleClass, Target
+from diagnose.rule.rule_file import Answer, Effort, ExampleTable, Maturity, MechanismTable, Need, RuleClass, Target
 
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 PLACEHOLDER = re.compile(
@@ -139,6 +139,7 @@ class Rule(msgspec.Struct, frozen=True):
     not_when: tuple[Unless, ...]
     lines: Lines | None
     negative: Unless | None
+    mechanism: MechanismTable | None
     examples: tuple[ExampleTable, ...]
     path: Path
     instead: Instead | None = None

@@ -19,6 +19,8 @@ Over = Literal["step", "run"]
 Need = Literal["training", "nvidia", "gpu", "cpu"]
 Waits = Literal["sync", "copies"]
 Effort = Literal["setting", "code", "cluster"]
+Term = Literal["D", "BW", "O", "R", "eta", "L", "none"]
+Axis = Literal["data", "algorithm", "machine", "system", "none"]
 Answer = Literal[Severity, "quiet", "unknown", "not_advised"]
 Text = Annotated[str, msgspec.Meta(min_length=1)]
 Link = Annotated[str, msgspec.Meta(pattern="^https://")]
@@ -128,6 +130,18 @@ class NegativeTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     if_: Text | None = msgspec.field(default=None, name="if")
 
 
+class MechanismTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The reason why the fault costs time: how it works, and the term of the iron law that the remedy moves.
+
+    The iron law is T = D/BW + O/(R x eta) + L. A rule about the capture moves no term.
+    """
+
+    why: Text
+    source: Text
+    term: Term
+    axis: Axis
+
+
 class ExampleTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Facts and the answer they must give."""
 
@@ -163,6 +177,7 @@ class RuleFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     not_when: tuple[NotWhenTable, ...] = ()
     lines: LinesTable | None = None
     negative: NegativeTable | None = None
+    mechanism: MechanismTable | None = None
     example: tuple[ExampleTable, ...]
 
 
@@ -176,6 +191,7 @@ TABLES: dict[str, type[msgspec.Struct]] = {
     "not_when": NotWhenTable,
     "lines": LinesTable,
     "negative": NegativeTable,
+    "mechanism": MechanismTable,
     "example": ExampleTable,
 }
 

@@ -146,6 +146,21 @@ def test_a_rule_tells_its_mechanism(tmp_path: Path) -> None:
     assert len(rule.mechanism.why.split()) == 40
 
 
+def test_a_rule_that_ships_without_its_mechanism_does_not_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = written(tmp_path, GOOD)
+    monkeypatch.setattr("diagnose.rule.loading.builtin_rules", lambda: tmp_path)
+
+    with pytest.raises(RuleError, match=r"add the table \[mechanism\]"):
+        load_rule(path, SMALL)
+
+
+def test_a_rule_about_the_capture_moves_no_term(tmp_path: Path) -> None:
+    text = (HEAD + CONDITIONS + MECHANISM + EXAMPLES).replace('class = "data"', 'class = "validity"')
+
+    with pytest.raises(RuleError, match="no rule of validity moves BW"):
+        load_rule(written(tmp_path, text), SMALL)
+
+
 def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
     path = written(tmp_path, "")
     path.write_bytes(b"\xff\xfe\x00")
@@ -167,7 +182,7 @@ def test_the_page_about_rules_shows_a_rule_that_loads(tmp_path: Path) -> None:
 
 
 def test_builtin_rules_are_not_held_to_their_examples_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = written(tmp_path, GOOD.replace('expect = "quiet"', 'expect = "critical"'))
+    path = written(tmp_path, GOOD.replace('expect = "quiet"', 'expect = "critical"') + MECHANISM)
     monkeypatch.setattr("diagnose.rule.loading.builtin_rules", lambda: tmp_path)
 
     assert [rule.id for rule in load_rules([], SMALL)] == ["data-wait"]

@@ -131,6 +131,9 @@ class _Builder(msgspec.Struct, frozen=True):
             raise RuleError(f"{count} words, not {fewest} to {most}", where=f"{self.path}: mechanism.why")
         if (table.term == "none") != (table.axis == "none"):
             raise RuleError("term and axis are none together", where=f"{self.path}: mechanism")
+        if self.file.class_ == "validity" and table.term != "none":
+            why = "the rule is about the capture, whose remedy makes no step shorter"
+            raise RuleError(f"no rule of validity moves {table.term}", where=f"{self.path}: mechanism.term", why=why)
         return msgspec.structs.replace(table, why=self.template(table.why, "mechanism.why"))
 
     def remedy(self, table: WhatIfTable) -> Remedy:

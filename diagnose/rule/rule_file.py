@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
-from diagnose.diagnosis import Doing, Severity
+from diagnose.diagnosis import Axis, Doing, Quantity, Severity
 from diagnose.diagnosis.terms import RestsOn
 from diagnose.rule.condition import RuleError, did_you_mean
 
@@ -19,8 +19,6 @@ Over = Literal["step", "run"]
 Need = Literal["training", "nvidia", "gpu", "cpu"]
 Waits = Literal["sync", "copies"]
 Effort = Literal["setting", "code", "cluster"]
-Term = Literal["D", "BW", "O", "R", "eta", "L", "none"]
-Axis = Literal["data", "algorithm", "machine", "system", "none"]
 Answer = Literal[Severity, "quiet", "unknown", "not_advised"]
 Text = Annotated[str, msgspec.Meta(min_length=1)]
 Link = Annotated[str, msgspec.Meta(pattern="^https://")]
@@ -131,14 +129,14 @@ class NegativeTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class MechanismTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The reason why the fault costs time: how it works, and the term of the iron law that the remedy moves.
+    """The reason why the fault costs time: how it works, and the quantity of the iron law that the remedy moves.
 
-    The iron law is T = D/BW + O/(R x eta) + L. A rule about the capture moves no term.
+    A rule about the capture moves none.
     """
 
     why: Text
     source: Text
-    term: Term
+    term: Quantity
     axis: Axis
 
 

@@ -268,7 +268,7 @@ class Rule(msgspec.Struct, frozen=True):
             already = " which is set already" if (setting, value) in self.set_already else ""
             return job_framework.typed(setting, literal_eval(value)) + already
 
-        return filled(template, partial(_spoken, facts), told)
+        return filled(template, partial(spoken_fact, facts), told)
 
 
 def filled(template: str, speak: Callable[[str, bool], str], told: Callable[[str, str | None], str]) -> str:
@@ -305,7 +305,8 @@ def _computed(value: Scalar | Condition, facts: Facts) -> Scalar | None:
     return int(number) if isinstance(number, float) and number.is_integer() else number
 
 
-def _spoken(facts: Facts, name: str, with_denominator: bool) -> str:
+def spoken_fact(facts: Facts, name: str, with_denominator: bool) -> str:
+    """The fact as people say it within a sentence, with what it is a share of if that is asked for."""
     fact = facts.get(name)
     value = None if fact is None or isinstance(fact.value, Unknown) else fact.value
     denominator = f" of {fact.of}" if fact is not None and with_denominator else ""

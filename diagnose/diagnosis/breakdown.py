@@ -8,12 +8,15 @@ from diagnose.diagnosis.terms import CauseClass, Confidence, DoubtKind, Nanoseco
 class Doubt(msgspec.Struct, frozen=True, kw_only=True):
     """One reason to trust a verdict less, with its numbers; `says` is a clause that can follow "because".
 
-    `withholds` is whether no verdict is given for it.
+    `withholds` is whether no verdict is given for it; else `leaves` is the most confidence that it allows. `rule` names
+    the finding that advises what to do about it, "" if there is none: the doubt speaks for that finding.
     """
 
     kind: DoubtKind
     says: str
     withholds: bool = False
+    leaves: Confidence = "low"
+    rule: str = ""
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):

@@ -23,7 +23,6 @@ DoubtKind = Literal[
     "one-rank",
     "unnamed",
     "close-classes",
-    "long-steps",
     "lost-launches",
     "classed-by-kind",
 ]

@@ -16,7 +16,7 @@ from diagnose.diagnosis import FORMULA, IRON_LAW, Finding, Quantity
 from diagnose.facts import Facts, duration, spoken
 from diagnose.metrics import REGISTRY
 from diagnose.report.views.breakdown import basis
-from diagnose.report.views.words import gain
+from diagnose.report.views.gains import gain
 from diagnose.rule import Rule
 from diagnose.rule.rule import spoken_fact
 

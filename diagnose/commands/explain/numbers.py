@@ -11,6 +11,8 @@ from diagnose.formulas.collectives import wire_bytes
 from diagnose.judge import verdict
 from diagnose.metrics import units
 from diagnose.report.views.breakdown import basis
+from diagnose.report.views.speed_words import YARDSTICK, eta, mfu_words
+from diagnose.report.views.why import class_ns
 
 Derived = Callable[[Diagnosis], Scalar | None]
 _CLASSES = tuple(IRON_LAW)
@@ -28,7 +30,7 @@ def constants() -> dict[str, Fact]:
         "mostly_sized_share": verdict.MOSTLY_SIZED,
     }
     known = {name: Fact(name, f"{100 * value:.3g} %", "text") for name, value in shares.items()}
-    known |= {"mfu_yardstick": Fact("mfu_yardstick", "TO BE MERGED", "text")}
+    known |= {"mfu_yardstick": Fact("mfu_yardstick", _yardstick(), "text")}
     return known | {"iron_law": Fact("iron_law", FORMULA, "text")} | hardware.ridges_of_table()
 
 
@@ -39,6 +41,14 @@ def numbers_of(diagnosis: Diagnosis) -> Facts:
     unknown = Unknown("the run does not show it", None)
     found = {name: Fact(name, unknown if value is None else value, unit) for name, (unit, value) in derived.items()}
     return constants() | recorded | found
+
+
+def _yardstick() -> str:
+    """What MFU of a large transformer is called, from the lowest value up."""
+    *bounded, (_, above) = YARDSTICK
+    return "; ".join(
+        [*(f"below {100 * bound:.3g} %: {words.split('.')[0]}" for bound, words in bounded), f"above: {above}"]
+    )
 
 
 def known_units() -> Mapping[str, str]:
@@ -106,8 +116,7 @@ def own_mfu(diagnosis: Diagnosis) -> float | None:
 
 def _eta(diagnosis: Diagnosis) -> float | None:
     """The part of that peak that the arithmetic reaches while it runs."""
-    mfu, share = own_mfu(diagnosis), _class_share("compute")(diagnosis)
-    return None if mfu is None or not 0 < mfu <= share else mfu / share
+    return eta(diagnosis, class_ns(diagnosis)["compute"], basis(diagnosis).total_ns)
 
 
 def _mfu_unknown(diagnosis: Diagnosis) -> str | None:
@@ -203,7 +212,7 @@ DERIVED: Mapping[str, tuple[Unit, Derived]] = {
     "mfu_flops": ("flops", lambda diagnosis: diagnosis.mfu.model_flops_per_step),
     "mfu_peak_flops_per_s": ("flops_per_s", lambda d: d.mfu.own_peak_flops or d.mfu.peak_flops),
     "mfu_precision": ("text", lambda d: d.mfu.own_precision or d.mfu.peak_precision or None),
-    "mfu_judged": ("text", lambda diagnosis: None),
+    "mfu_judged": ("text", lambda diagnosis: mfu_words(diagnosis) if diagnosis.mfu.value else None),
     "mfu_unknown": ("text", _mfu_unknown),
     "without_data_wait_ns": ("ns", _left_without(_cause_ns("data-wait"))),
     "without_data_wait_factor": ("factor", _best_without_data),

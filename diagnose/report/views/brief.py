@@ -2,9 +2,10 @@
 
 from diagnose.diagnosis import Diagnosis
 from diagnose.report.views.changes import Full, plan_view
+from diagnose.report.views.gains import gain
 from diagnose.report.views.plain import plain
 from diagnose.report.views.summary import verdict_view
-from diagnose.report.views.words import first_sentence, gain
+from diagnose.report.views.words import first_sentence
 
 LONGEST_TYPED = 120  # letters; the report has the whole
 

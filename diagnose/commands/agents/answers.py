@@ -10,6 +10,7 @@ from rich.console import Console
 from diagnose import __version__, analysis
 from diagnose.cli.exit_status import defect, explained
 from diagnose.cli.loading import loading_of
+from diagnose.cli.rule_files import all_rules
 from diagnose.cli.terminal import terminal
 from diagnose.commands.agents.catalog import PATHS, TOOLS
 from diagnose.commands.agents.roots import Roots
@@ -133,9 +134,9 @@ def _diagnosed(call: ToolCall) -> Diagnosis:
 
 
 def _explained(call: ToolCall) -> str:
-    subject, path = subject_named(" ".join(call.given["names"])), call.given["from_run"]
+    rules, path = {rule.id: rule for rule in all_rules(())}, call.given["from_run"]
     run = None if path is None else run_at(path)
-    told = explanation_of(subject, run)
+    told = explanation_of(subject_named(" ".join(call.given["names"]), rules), rules, run)
     return _as_text(lambda console: explain_text.render(told, Page(console), run.path if run else ""))
 
 

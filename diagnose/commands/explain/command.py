@@ -1,5 +1,6 @@
 """Command: explain a name, with the numbers of a run."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
@@ -15,6 +16,7 @@ from diagnose.commands.explain.run import Run, last_run, run_at
 from diagnose.commands.explain.text import render
 from diagnose.errors import UserError
 from diagnose.report.text.page import Page
+from diagnose.rule import Rule
 from diagnose.trace import Loading
 
 _LOADING = Loading(cache=True, jobs=None)
@@ -44,21 +46,21 @@ def explain(names: tuple[str, ...], from_run: Path | None, as_rule: bool, rules_
     NAME is a rule, a class such as memory-bound, a cause of the table, a metric, or a word: mfu, roofline, iron law,
     operator dispatch, late rank, confidence, profiler overhead, fragmentation, fp16 against bf16.
     """
-    subject = subject_named(" ".join(names), rules_dirs)
+    rules = {rule.id: rule for rule in all_rules(rules_dirs)}
+    subject = subject_named(" ".join(names), rules)
     if as_rule:
-        _print_rule(subject, rules_dirs)
+        _print_rule(subject, rules)
         return
     run = _last() if from_run is None else run_at(from_run, _LOADING)
     with writing():
-        render(explanation_of(subject, run, rules_dirs), Page(terminal()), run.path if run else "")
+        render(explanation_of(subject, rules, run), Page(terminal()), run.path if run else "")
 
 
-def _print_rule(subject: Subject, rules_dirs: tuple[Path, ...]) -> None:
+def _print_rule(subject: Subject, rules: Mapping[str, Rule]) -> None:
     if subject.kind != "rule":
         raise click.UsageError(f"--rule prints a rule, and {subject} is none. `diagnose rules` lists them.")
-    rule = next(rule for rule in all_rules(rules_dirs) if rule.id == subject.id)
     with writing():
-        print_rule(rule, Page(terminal()))
+        print_rule(rules[subject.id], Page(terminal()))
 
 
 def _last() -> Run | None:

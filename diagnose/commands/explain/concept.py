@@ -11,6 +11,7 @@ from typing import Literal
 
 import msgspec
 
+ANY_CLASS = "any"  # what to do is what the run calls for next
 _FOLDER = Path(__file__).parent / "concepts"
 _CAUSES = Path(__file__).parent / "causes.toml"
 
@@ -25,7 +26,7 @@ class Yours(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Concept(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A word or a class; or what completes the text of the rule of that name, whose mechanism its own file holds.
 
-    `names` are other spellings. `class_` is the class of time whose findings are what to do about it.
+    `names` are other spellings. `class_` is the class whose findings are what to do about it in a run.
     """
 
     kind: Literal["word", "class", "rule"] = "word"

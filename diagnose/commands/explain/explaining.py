@@ -1,12 +1,10 @@
 """The explanation of a subject: its own text, with the numbers of a run where there is one."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Mapping
 
 from diagnose.attribution.causes import CAUSES
-from diagnose.cli.rule_files import all_rules
 from diagnose.commands.explain.answer import Explanation
-from diagnose.commands.explain.concept import Concept, cause_text, concepts
+from diagnose.commands.explain.concept import ANY_CLASS, Concept, cause_text, concepts
 from diagnose.commands.explain.conditions import fact_in_words, in_words
 from diagnose.commands.explain.naming import Subject
 from diagnose.commands.explain.numbers import constants, known_units
@@ -31,9 +29,8 @@ _QUANTITIES: Mapping[Quantity, str] = {
 }
 
 
-def explanation_of(subject: Subject, run: Run | None = None, rules_dirs: Sequence[Path] = ()) -> Explanation:
-    """The explanation of a subject; `rules_dirs` are the folders of the user's own rules."""
-    rules = {rule.id: rule for rule in all_rules(rules_dirs)}
+def explanation_of(subject: Subject, rules: Mapping[str, Rule], run: Run | None = None) -> Explanation:
+    """The explanation of a subject; `rules` are all of them by name."""
     facts = constants() if run is None else run.facts
     if subject.kind == "rule":
         return _of_rule(rules[subject.id], rules, run, facts)
@@ -47,7 +44,7 @@ def explanation_of(subject: Subject, run: Run | None = None, rules_dirs: Sequenc
 
 def _of_concept(subject: Subject, run: Run | None, facts: Facts) -> Explanation:
     concept = concepts()[subject.id]
-    found = [] if run is None else [each for each in run.diagnosis.findings if each.class_ == concept.class_]
+    found = [] if run is None else _findings(concept, run)
     return Explanation(
         name=subject.id,
         kind=subject.kind,
@@ -62,6 +59,14 @@ def _of_concept(subject: Subject, run: Run | None, facts: Facts) -> Explanation:
         source=concept.source,
         related=concept.related,
     )
+
+
+def _findings(concept: Concept, run: Run) -> list[Finding]:
+    """The findings of the run that the concept is about, the worst first."""
+    if concept.class_ == ANY_CLASS:
+        chosen = run.finding(run.diagnosis.next.rule)
+        return [] if chosen is None else [chosen]
+    return [each for each in run.diagnosis.findings if each.class_ == concept.class_]
 
 
 def _numbers(concept: Concept, run: Run | None, facts: Facts) -> tuple[str, ...]:
@@ -83,7 +88,7 @@ def _change(finding: Finding) -> str:
 def _of_rule(rule: Rule, rules: Mapping[str, Rule], run: Run | None, facts: Facts) -> Explanation:
     more, units = concepts().get(rule.id, Concept()), known_units()
     why = rule.mechanism
-    own_class = next((each for each in concepts().values() if each.class_ == rule.class_), Concept())
+    own_class = next(each for each in concepts().values() if (each.kind, each.class_) == ("class", rule.class_))
     return Explanation(
         name=rule.id,
         kind="rule",

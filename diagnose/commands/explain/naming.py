@@ -1,9 +1,8 @@
 """What a name that is typed means: a word, a class, a rule, a cause or a fact, however it is spelled."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
-from pathlib import Path
 from typing import Literal
 
 import click
@@ -11,8 +10,9 @@ import msgspec
 from click.shell_completion import CompletionItem
 
 from diagnose.attribution.causes import CAUSES
-from diagnose.commands.explain.concept import concepts
+from diagnose.commands.explain.concept import cause_text, concepts
 from diagnose.errors import WrongUsage
+from diagnose.metrics import REGISTRY
 from diagnose.rule import builtin_rules
 
 Kind = Literal["word", "class", "rule", "cause", "fact"]
@@ -29,35 +29,30 @@ class Subject(msgspec.Struct, frozen=True):
         return f"{self.id} ({self.kind})"
 
 
-def subject_named(text: str, rules_dirs: Sequence[Path] = ()) -> Subject:
-    """The subject of a name in any spelling.
+def subject_named(text: str, rules: Iterable[str]) -> Subject:
+    """The subject of a name in any spelling; `rules` are the names of the rules.
 
     Raises:
         WrongUsage: there is none; it has the three nearest of all kinds.
     """
-    subjects = _by_key(rules_dirs)
-    found = subjects.get(key(text))
+    named = _subjects(rules)
+    found = named.get(text.casefold()) or named.get(key(text))
     if found is None:
-        near = ", ".join(map(str, nearest(text, subjects)))
+        near = ", ".join(map(str, _nearest(text, named)))
         do = f"did you mean {near}? `diagnose rules` and `diagnose metrics` list rules and facts"
         raise WrongUsage("nothing of that name is known", where=text, do=do)
     return found
 
 
-def nearest(text: str, subjects: Mapping[str, Subject], count: int = 3) -> list[Subject]:
-    """The subjects whose names are spelled most alike, each once."""
-    close = get_close_matches(key(text), subjects, n=4 * count, cutoff=0.0)
-    return list(dict.fromkeys(subjects[each] for each in close))[:count]
-
-
-def subjects() -> list[Subject]:
-    """Everything that ships and can be explained."""
-    return list(dict.fromkeys(_by_key(()).values()))
+def subjects(rules: Iterable[str]) -> list[Subject]:
+    """Everything that can be explained."""
+    return list(dict.fromkeys(_subjects(rules).values()))
 
 
 def completed(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The names that begin so, each with its kind, for a shell."""
-    return [CompletionItem(each.id, help=each.kind) for each in subjects() if each.id.startswith(incomplete)]
+    known = subjects(path.stem for path in sorted(builtin_rules().glob("*.toml")))
+    return [CompletionItem(each.id, help=each.kind) for each in known if each.id.startswith(incomplete)]
 
 
 def key(text: str) -> str:
@@ -67,25 +62,27 @@ def key(text: str) -> str:
     return "".join(word[:-1] if len(word) > 3 and word[-1] == "s" != word[-2] else word for word in telling)
 
 
-def _by_key(rules_dirs: Sequence[Path]) -> dict[str, Subject]:
+def _nearest(text: str, named: Mapping[str, Subject], count: int = 3) -> list[Subject]:
+    """The subjects whose names are spelled most alike, each once."""
+    close = get_close_matches(key(text), named, n=8 * count, cutoff=0.0)
+    return list(dict.fromkeys(named[each] for each in close))[:count]
+
+
+def _subjects(rules: Iterable[str]) -> dict[str, Subject]:
+    """Subjects by their names as they stand, and by their keys; of two with one name the first counts."""
+    named = list(_named(rules))
     found: dict[str, Subject] = {}
-    for name, subject in _named(rules_dirs):
-        found.setdefault(key(name), subject)
+    for name, subject in (*((name.casefold(), each) for name, each in named), *((key(n), each) for n, each in named)):
+        found.setdefault(name, subject)
     return found
 
 
-def _named(rules_dirs: Sequence[Path]) -> Iterator[tuple[str, Subject]]:
-    """Each name with its subject; of two with one name the first counts."""
-    from diagnose.metrics import REGISTRY
-
-    rules = {path.stem: Subject("rule", path.stem) for folder in (builtin_rules(), *rules_dirs)
-             for path in sorted(folder.glob("*.toml"))}  # fmt: skip
-    alone = {id_: concept for id_, concept in concepts().items() if id_ not in rules}
-    for id_, concept in alone.items():
-        yield id_, Subject(concept.kind, id_)
-    yield from rules.items()
-    for id_, concept in alone.items():
-        yield from ((name, Subject(concept.kind, id_)) for name in concept.names)
-    yield from ((id_, Subject("cause", id_)) for id_ in CAUSES)
-    yield from ((cause.label, Subject("cause", id_)) for id_, cause in CAUSES.items())
+def _named(rules: Iterable[str]) -> Iterator[tuple[str, Subject]]:
+    known = {rule: Subject("rule", rule) for rule in rules}
+    texts = {id_: Subject(concept.kind, id_) for id_, concept in concepts().items()}
+    yield from (texts | known).items()
+    yield from ((name, texts[id_]) for id_, concept in concepts().items() for name in concept.names)
+    causes = {id_: known.get(id_, Subject("cause", id_)) for id_ in CAUSES if id_ in known or cause_text(id_)}
+    yield from causes.items()
+    yield from ((CAUSES[id_].label, subject) for id_, subject in causes.items())
     yield from ((name, Subject("fact", name)) for name in sorted(REGISTRY))

@@ -1,6 +1,7 @@
 """Numbers that texts name: the facts of a run, what follows from them, and thresholds, each asked of its owner."""
 
 from collections.abc import Callable, Mapping
+from functools import cache
 
 from diagnose.attribution.causes import CAUSES
 from diagnose.attribution.leading import NAMES_THE_CLASS, NEAR
@@ -19,6 +20,7 @@ _CLASSES = tuple(IRON_LAW)
 _PROFILER = "profiler_overhead_factor"
 
 
+@cache
 def constants() -> dict[str, Fact]:
     """What holds without a run: thresholds, formulas, and the ridge of well-known GPUs."""
     shares = {
@@ -51,6 +53,7 @@ def _yardstick() -> str:
     )
 
 
+@cache
 def known_units() -> Mapping[str, str]:
     """The unit of every name that a text may use."""
     return units() | {name: fact.unit for name, fact in constants().items()} | {n: u for n, (u, _) in DERIVED.items()}

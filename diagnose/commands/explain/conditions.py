@@ -32,7 +32,7 @@ def in_words(condition: Condition, units: Mapping[str, str]) -> str:
 
 def fact_in_words(name: str) -> str:
     """The name of a fact without its unit: "data wait" of data_wait_share."""
-    for unit in ("_share", "_ns", "_bytes", "_count"):
+    for unit in ("_share", "_ns", "_bytes"):
         name = name.removesuffix(unit)
     return name.replace("_", " ").replace("gpu", "GPU")
 

@@ -95,7 +95,7 @@ def _of_rule(rule: Rule, rules: Mapping[str, Rule], run: Run | None, facts: Fact
         title=rule.title,
         mechanism=told(f"{why.why} {more.mechanism}" if why else own_class.mechanism, facts),
         formula=" ".join(filter(None, (told(more.formula, facts), _moved(rule)))),
-        yours=() if run is None else (*_in_run(rule, run), *yours(more.yours, facts)),
+        yours=() if run is None else _in_run(rule, run, more),
         see_it=told(more.see_it, facts) or _facts_told(rule),
         do=_advice(rule, run, facts),
         wrong_if=" ".join(filter(None, (told(rule.unless, facts), told(more.wrong_if, facts)))),
@@ -114,11 +114,11 @@ def _moved(rule: Rule) -> str:
     return f"The remedy moves {_QUANTITIES[rule.mechanism.term]}, in {FORMULA} (axis: {rule.mechanism.axis})."
 
 
-def _in_run(rule: Rule, run: Run) -> tuple[str, ...]:
-    """What the run shows of the rule."""
+def _in_run(rule: Rule, run: Run, more: Concept) -> tuple[str, ...]:
+    """What the run shows of the rule: with all numbers if it fires."""
     finding, open_ = run.finding(rule.id), run.not_judged(rule.id)
     if finding is not None:
-        return (finding.says,)
+        return (finding.says, *yours(more.yours, run.facts))
     if open_ is not None:
         then = f"; to know it: {open_.capture_next}" if open_.capture_next else ""
         return (f"This run does not answer the rule: {open_.because}{then}.",)
@@ -126,7 +126,7 @@ def _in_run(rule: Rule, run: Run) -> tuple[str, ...]:
     if judged.answer == "not_advised":
         return (f"The change would not help this run: {judged.because}.",)
     known = [name for name in sorted(rule.facts) if name in run.facts and run.facts[name].known]
-    values = ", ".join(f"{fact_in_words(name)} {spoken_fact(run.facts, name, True)}" for name in known[:4])
+    values = ", ".join(f"{fact_in_words(name)} {_spoken(name, run)}" for name in known[:4])
     return (f"The rule stays quiet in this run{f': {values}' if values else ''}.",)
 
 
@@ -223,10 +223,14 @@ def _of_fact(name: str, rules: Mapping[str, Rule], run: Run | None, facts: Facts
     )
 
 
+def _spoken(name: str, run: Run) -> str:
+    return spoken_fact(run.facts, name, bool(run.facts[name].of))
+
+
 def _measured(name: str, run: Run) -> str:
     report = next((each for each in run.diagnosis.facts if each.name == name), None)
     if report is None or report.value is None:
         because = report.because if report else "the run was analysed without it"
         then = f"; to know it: {report.capture_next}" if report and report.capture_next else ""
         return f"Not known in this run: {because}{then}."
-    return f"{name} is {spoken_fact(run.facts, name, True)}."
+    return f"{name} is {_spoken(name, run)}."

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
+from functools import cache
 from typing import Literal
 
 import click
@@ -35,7 +36,7 @@ def subject_named(text: str, rules: Iterable[str]) -> Subject:
     Raises:
         WrongUsage: there is none; it has the three nearest of all kinds.
     """
-    named = _subjects(rules)
+    named = _subjects(tuple(rules))
     found = named.get(text.casefold()) or named.get(key(text))
     if found is None:
         near = ", ".join(map(str, _nearest(text, named)))
@@ -46,7 +47,7 @@ def subject_named(text: str, rules: Iterable[str]) -> Subject:
 
 def subjects(rules: Iterable[str]) -> list[Subject]:
     """Everything that can be explained."""
-    return list(dict.fromkeys(_subjects(rules).values()))
+    return list(dict.fromkeys(_subjects(tuple(rules)).values()))
 
 
 def completed(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -68,7 +69,8 @@ def _nearest(text: str, named: Mapping[str, Subject], count: int = 3) -> list[Su
     return list(dict.fromkeys(named[each] for each in close))[:count]
 
 
-def _subjects(rules: Iterable[str]) -> dict[str, Subject]:
+@cache
+def _subjects(rules: tuple[str, ...]) -> dict[str, Subject]:
     """Subjects by their names as they stand, and by their keys; of two with one name the first counts."""
     named = list(_named(rules))
     found: dict[str, Subject] = {}

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from diagnose.cli.announcing import announced
 from diagnose.cli.command import Command, Option
 from diagnose.cli.exit_status import writing
 from diagnose.cli.rule_files import all_rules, rules_option
@@ -19,7 +20,6 @@ from diagnose.report.text.page import Page
 from diagnose.rule import Rule
 from diagnose.trace import Loading
 
-_LOADING = Loading(cache=True, jobs=None)
 
 
 @click.command(cls=Command, epilog="Example:  diagnose explain late rank --from diagnose-runs/2026-01-02_03-04-05")
@@ -51,9 +51,14 @@ def explain(names: tuple[str, ...], from_run: Path | None, as_rule: bool, rules_
     if as_rule:
         _print_rule(subject, rules)
         return
-    run = _last() if from_run is None else run_at(from_run, _LOADING)
+    run = _last() if from_run is None else _read(from_run)
     with writing():
         render(explanation_of(subject, rules, run), Page(terminal()), run.path if run else "")
+
+
+def _read(path: Path) -> Run:
+    with announced(path) as watch:
+        return run_at(path, Loading(cache=True, jobs=None, watch=watch))
 
 
 def _print_rule(subject: Subject, rules: Mapping[str, Rule]) -> None:
@@ -67,7 +72,7 @@ def _last() -> Run | None:
     """The last run, if there is one that can be read."""
     path = last_run()
     try:
-        return None if path is None else run_at(path, _LOADING)
+        return None if path is None else _read(path)
     except UserError as error:
         click.echo(f"diagnose: the last run is left out: {' '.join(error.format_message().split())}", err=True)
         return None

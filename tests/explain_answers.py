@@ -9,8 +9,8 @@ from rich.console import Console
 
 from diagnose.cli import main
 from diagnose.cli.rule_files import all_rules
-from diagnose.commands.explain.answer import Explanation
 from diagnose.commands.explain.explaining import explanation_of
+from diagnose.commands.explain.explanation import Explanation
 from diagnose.commands.explain.naming import Subject, subject_named, subjects
 from diagnose.commands.explain.run import Run, run_at
 from diagnose.commands.explain.text import render

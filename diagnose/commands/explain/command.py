@@ -21,7 +21,6 @@ from diagnose.rule import Rule
 from diagnose.trace import Loading
 
 
-
 @click.command(cls=Command, epilog="Example:  diagnose explain late rank --from diagnose-runs/2026-01-02_03-04-05")
 @click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=completed)
 @click.option(

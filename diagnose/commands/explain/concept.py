@@ -17,7 +17,7 @@ _CAUSES = Path(__file__).parent / "causes.toml"
 
 
 class Yours(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Sentences with numbers of a run, told if all of these are known and the condition, if there is one, holds."""
+    """Sentences with numbers of a run, for when all of these are known and the condition, if there is one, holds."""
 
     says: str
     if_: str = msgspec.field(default="", name="if")

@@ -85,7 +85,7 @@ class _Words:
         return next((unit for name in names if (unit := self.units.get(name, "")) in DIMENSIONS), "")
 
     def denominator(self, node: ast.Compare) -> str:
-        """What the shares of a comparison are of, if it ends with a number and they agree."""
+        """The denominator of the shares in a comparison that ends with a number; "" if they have several."""
         names = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
         of = {REGISTRY[name].of for name in names if name in REGISTRY}
         return f" of {min(of)}" if len(of) == 1 and isinstance(node.comparators[-1], ast.Constant) else ""

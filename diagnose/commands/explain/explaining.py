@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping
 
 from diagnose.attribution.causes import CAUSES
-from diagnose.commands.explain.answer import Explanation
 from diagnose.commands.explain.concept import ANY_CLASS, Concept, cause_text, concepts
 from diagnose.commands.explain.conditions import fact_in_words, in_words
+from diagnose.commands.explain.explanation import Explanation
 from diagnose.commands.explain.naming import Subject
 from diagnose.commands.explain.numbers import constants, known_units
 from diagnose.commands.explain.run import Run
@@ -76,7 +76,7 @@ def _numbers(concept: Concept, run: Run | None, facts: Facts) -> tuple[str, ...]
 
 
 def _change(finding: Finding) -> str:
-    """What the run calls for: the change in a few words, its gain, and how it is made."""
+    """The change that a finding calls for: in a few words, with its gain, and how it is made."""
     predicted = gain(finding.predicted_speedup, finding.likely_speedup)
     head = f"{finding.action or finding.rule}{f' ({predicted})' if predicted else ''}"
     return f"{head[:1].upper()}{head[1:]}, by the rule {finding.rule}. {finding.do}"
@@ -115,7 +115,7 @@ def _moved(rule: Rule) -> str:
 
 
 def _in_run(rule: Rule, run: Run, more: Concept) -> tuple[str, ...]:
-    """What the run shows of the rule: with all numbers if it fires."""
+    """The rule in the run: all numbers if it fires, else why it does not."""
     finding, open_ = run.finding(rule.id), run.not_judged(rule.id)
     if finding is not None:
         return (finding.says, *yours(more.yours, run.facts))
@@ -140,7 +140,7 @@ def _advice(rule: Rule, run: Run | None, facts: Facts) -> tuple[str, ...]:
 
 
 def _facts_told(rule: Rule) -> str:
-    """What the rule looks at: the facts of its conditions, as their metrics describe them."""
+    """The facts of the rule's conditions, as their metrics describe them."""
     told_of = [name for name in sorted(rule.facts) if REGISTRY[name].unit not in ("flag", "text")] or sorted(rule.facts)
     return " ".join(f"{name}: {REGISTRY[name].doc}" for name in told_of[:2])
 

@@ -1,4 +1,4 @@
-"""What a name that is typed means: a word, a class, a rule, a cause or a fact, however it is spelled."""
+"""The meaning of a name that is typed: a word, a class, a rule, a cause or a fact, however it is spelled."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping

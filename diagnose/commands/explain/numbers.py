@@ -22,7 +22,7 @@ _PROFILER = "profiler_overhead_factor"
 
 @cache
 def constants() -> dict[str, Fact]:
-    """What holds without a run: thresholds, formulas, and the ridge of well-known GPUs."""
+    """Numbers that hold without a run: thresholds, formulas, and the ridge of well-known GPUs."""
     shares = {
         "names_the_class_share": NAMES_THE_CLASS,
         "near_share": NEAR,
@@ -46,7 +46,7 @@ def numbers_of(diagnosis: Diagnosis) -> Facts:
 
 
 def _yardstick() -> str:
-    """What MFU of a large transformer is called, from the lowest value up."""
+    """The words for MFU of a large transformer, from the lowest value up."""
     *bounded, (_, above) = YARDSTICK
     return "; ".join(
         [*(f"below {100 * bound:.3g} %: {words.split('.')[0]}" for bound, words in bounded), f"above: {above}"]

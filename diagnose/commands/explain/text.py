@@ -2,7 +2,7 @@
 
 from rich.text import Text
 
-from diagnose.commands.explain.answer import Explanation
+from diagnose.commands.explain.explanation import Explanation
 from diagnose.report.text.page import Page
 
 

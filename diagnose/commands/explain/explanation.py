@@ -1,10 +1,10 @@
-"""The answer of `diagnose explain`: one name with its mechanism, and the numbers of a run in it."""
+"""An explanation: one name with its mechanism, and the numbers of a run in it."""
 
 import msgspec
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
-    """What one name means, in the order in which it is read; a part that is empty is left out.
+    """The meaning of one name, in the order in which it is read; a part that is empty is left out.
 
     Attributes:
         name: as it is typed.

@@ -199,7 +199,8 @@ class NotJudged(msgspec.Struct, frozen=True, kw_only=True):
     """A rule that could not be judged, and what to capture to judge it: all of `captures`.
 
     `capture_next` is the same as a sentence. If a capture's `kind` is "nothing", no capture helps. `title` is the fault
-    that the rule looks for, in a sentence, and `class` what it costs; "" and "validity" of what is no rule.
+    that the rule looks for, in a sentence, and `class` what it costs; "" and "validity" of what is no rule. `of_gpu` is
+    whether the trace would have to show a GPU: of a job that uses none, the rule is not asked.
     """
 
     rule: str
@@ -208,6 +209,7 @@ class NotJudged(msgspec.Struct, frozen=True, kw_only=True):
     captures: tuple[Capture, ...] = ()
     title: str = ""
     class_: FindingClass = msgspec.field(name="class", default="validity")
+    of_gpu: bool = False
 
     @classmethod
     def lacking(cls, rule: str, because: str, *captures: Capture | None) -> "NotJudged":

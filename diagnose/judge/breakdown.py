@@ -86,9 +86,14 @@ def _unprofiled_ns(measured: Sequence[Measured]) -> tuple[int, ...]:
     """Unprofiled step times: the mean over the ranks if all timed equally many, else those of the first that has
     any.
     """
-    timed = [times for m in measured if (times := unprofiled_ns(m.record))]
-    alike = timed if len({len(times) for times in timed}) == 1 else timed[:1]
-    return tuple(np.mean(alike, axis=0).round().astype(int).tolist()) if alike else ()
+    return tuple(round(ns) for ns in mean_of_ranks([unprofiled_ns(m.record) for m in measured]))
+
+
+def mean_of_ranks(times: Sequence[Sequence[float]]) -> list[float]:
+    """Each step as the mean of the ranks, if all timed equally many; else the steps of the first that timed any."""
+    timed = [each for each in times if each]
+    alike = timed if len({len(each) for each in timed}) == 1 else timed[:1]
+    return np.mean(alike, axis=0).tolist() if alike else []
 
 
 def _light_parts(measured: Sequence[Measured]) -> tuple[LightPart, ...]:

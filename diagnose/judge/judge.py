@@ -21,6 +21,7 @@ from diagnose.diagnosis import (
     Origin,
     PlanStep,
     ReplayReport,
+    Speed,
     Steps,
     StepTimeline,
     TraceSummary,
@@ -42,12 +43,14 @@ from diagnose.judge.operator_table import operator_table
 from diagnose.judge.range_table import range_rows
 from diagnose.judge.sections import Sections
 from diagnose.judge.slow_steps import slow_steps
+from diagnose.judge.speed import speed_of
 from diagnose.judge.step_timeline import step_timeline
 from diagnose.judge.user_code import located, user_code_of
 from diagnose.judge.verdict import verdict_of
 from diagnose.judge.waterfall import MatrixTime, waterfall_of
 from diagnose.metrics import Measured
 from diagnose.metrics.model.tokens import tokens_of
+from diagnose.metrics.unknowns import NO_GPU
 from diagnose.patch.job_framework import framework_of
 from diagnose.patch.refusals import ALREADY
 from diagnose.predict.crowded import TOO_BUSY, is_too_busy
@@ -81,6 +84,7 @@ def diagnose(case: Case) -> Diagnosis:
     diagnosis = Diagnosis(
         verdict=verdict,
         steps=steps,
+        speed=part("speed", lambda: speed_of(case, steps, verdict), Speed()),
         ledger=breakdown,
         waterfall=part("waterfall", lambda: _waterfall(case, breakdown, work), ()),
         mfu=part("mfu", lambda: mfu_of(case.measured, work), NO_MFU),
@@ -97,6 +101,7 @@ def diagnose(case: Case) -> Diagnosis:
         rank=case.only,
         origin=part("origin", lambda: origin_of(case), Origin()),
         trains=_trains(case),
+        cpu_only=case.facts["gpu_record"].value == "no GPU",
         stragglers=part("stragglers", lambda: _stragglers(case), ()),
         postmortem=part("postmortem", lambda: _postmortem(case), None),
         trace=summary_of(case.job.ranks, case.left_out),
@@ -109,6 +114,7 @@ def diagnose(case: Case) -> Diagnosis:
         roofs=part("roofs", lambda: roofs_of(measured), None),
         versions=part("versions", lambda: versions_of(measured), {}),
         setup=part("setup", lambda: setup_of(measured.record), {}),
+        command=tuple(case.measured[0].record.get("command") or ()),
         facts=tuple(fact_report(fact) for fact in case.facts.values()),
     )
     advised = replace(diagnosis, next=part("next", lambda: recommended(diagnosis), NOT_RECOMMENDED))
@@ -190,7 +196,7 @@ def not_advised(judged: Judged, facts: Facts) -> tuple[NotAdvised, ...]:
 def not_judged(judged: Judged, case: Case) -> tuple[NotJudged, ...]:
     """Rules whose facts are unknown, after what the ranks as a whole leave open."""
     entries = [
-        replace(lacking, title=rule.title, class_=rule.class_)
+        replace(lacking, title=rule.title, class_=rule.class_, of_gpu=NO_GPU.capture in judgement.captures)
         for rule, judgement in judged
         if judgement.answer == "unknown"
         for lacking in [NotJudged.lacking(rule.id, judgement.because, *judgement.captures)]

@@ -24,7 +24,7 @@ def print_plan(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
     for number, change in enumerate(later, max(first, 2 if view.next else 1)):
         line = Text.assemble(f"{number}. ", _action(change.headline))
         page.paragraph(line, label="plan" if change is later[0] else "", most=0 if extent.details else 2)
-    if view.withheld:
+    if view.withheld and extent.details:
         why = f"no gain that needs a replay is predicted: {plain(view.withheld)}"
         page.paragraph(why, label="" if later else "gains")
     elif view.together:
@@ -78,10 +78,10 @@ def print_not_advised(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
     if items:
         page.gap()
     for i, item in enumerate(items):
-        room = page.width - page.label - cell_len(plain(item.what)) - 2
+        room = 2 * (page.width - page.label) - cell_len(plain(item.what)) - 12
         because = item.because if extent.details else clauses(item.because, room)
         line = Text.assemble((plain(item.what), "bold"), ": ", plain(because))
-        page.paragraph(line, label="" if i else "leave alone", most=0 if extent.details else 1)
+        page.paragraph(line, label="" if i else "leave alone", most=0 if extent.details else 2)
 
 
 def print_not_judged(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
@@ -90,7 +90,7 @@ def print_not_judged(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
         _every_reason(page, diagnosis.not_judged)
         return
     for i, advice in enumerate(to_learn(diagnosis)):
-        page.paragraph(advice, label="" if i else "to learn more", most=2)
+        page.paragraph(advice, label="" if i else "to learn more", most=3)
 
 
 def _every_reason(page: Page, items: Sequence[NotJudged]) -> None:

@@ -86,7 +86,8 @@ def _classes(page: Page, classes: Sequence[ClassLine]) -> None:
     names = widest([row.name for row in classes], 14)
     terms = widest([row.term for row in classes], 40)
     room = page.width - LABEL - names - _NUMBERS
-    whole = min(_BAR, room - terms - 5)
+    most = max((row.share for row in classes), default=1.0)
+    whole = min(_BAR, int((room - terms - 5) / most))
     longest = max((_cells(row, whole) for row in classes), default=0)
     for i, row in enumerate(classes):
         name = page.fitted(row.name, names)

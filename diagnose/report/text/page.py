@@ -13,7 +13,9 @@ LABEL = 12  # cells of the label column of most commands
 WIDEST = 120  # prose beyond this is hard to read
 NARROWEST = 40
 USUAL = 80
-_BEFORE_UNIT = re.compile(r"(?<=\d) (?=%|(?:[num]?s|[KMGT]iB|[kMGTP]?FLOP)\b)")
+_BEFORE_UNIT = re.compile(
+    r"(?<=\d) (?=%|(?:[num]?s|[KMGT]iB|[kMGTP]?FLOP)\b)|(?<=diagnose) (?=explain)|(?<=explain) (?=\S)"
+)
 _HELD = "\ue000"  # one cell wide, and never in printable text
 
 

@@ -44,6 +44,7 @@ from diagnose.report.text.summary import (
 )
 from diagnose.report.views.breakdown import basis
 from diagnose.report.views.capacity import CapacityTable, capacity_view
+from diagnose.report.views.first_screen import first_screen
 from diagnose.report.views.operators import longest_operators_line
 from diagnose.report.views.plain import plain
 from diagnose.report.views.ranges import OF, RangeView, ranges_view
@@ -264,6 +265,12 @@ def print_verdict(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
         print_mfu(page, diagnosis)
 
 
+def print_causes(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
+    """Print the causes; of a step that says nothing about the job only as a part of the details."""
+    if extent.details or first_screen(diagnosis).classes:
+        print_breakdown(page, diagnosis, extent)
+
+
 SECTIONS: dict[str, Callable[[Page, Diagnosis, Extent], None] | LeftOut] = {
     "verdict": print_verdict,
     "applied": LeftOut("the first screen has it"),
@@ -273,7 +280,7 @@ SECTIONS: dict[str, Callable[[Page, Diagnosis, Extent], None] | LeftOut] = {
     "history": print_history,
     "slow_steps": print_slow_steps,
     "missing": print_missing,
-    "ledger": print_breakdown,
+    "ledger": print_causes,
     "timeline": LeftOut("lines of text cannot draw it; --html does"),
     "roofline": print_roofline,
     "kernels": print_kernels,
@@ -304,3 +311,8 @@ def render(diagnosis: Diagnosis, console: Console, *, details: bool = False, ker
 def render_brief(diagnosis: Diagnosis, console: Console) -> None:
     """Print the first five lines."""
     print_brief(Page(console), diagnosis)
+
+
+def render_first_screen(diagnosis: Diagnosis, console: Console) -> None:
+    """Print the answer alone, without the causes behind it."""
+    print_first_screen(Page(console), diagnosis, Extent())

@@ -5,9 +5,10 @@ import msgspec
 from diagnose.diagnosis import Diagnosis, Finding, PlanStep
 from diagnose.diagnosis.terms import may_slow
 from diagnose.report.views.gains import gain, reason_wide, together
+from diagnose.report.views.to_try import command_with
 from diagnose.report.views.user_code import no_line, where_line
 from diagnose.report.views.why import percent
-from diagnose.report.views.words import apply_line, first_sentence, flags_line, patch_lines, to_capture
+from diagnose.report.views.words import first_sentence, flags_line, patch_lines, to_capture
 
 BELOW_NOISE = "smaller than the noise"
 UNMEASURABLE = "too little for a short run to measure"
@@ -128,7 +129,7 @@ def _full(finding: Finding, diagnosis: Diagnosis) -> Full:
         headline=headline(finding, _explained_gain(finding, diagnosis)),
         typed=patch_lines(finding.patch),
         flags=flags_line(finding.patch),
-        apply=apply_line(finding.rule, finding.patch),
+        apply=command_with(diagnosis, finding.rule, finding.patch),
         where=where_line(finding.where),
         no_line=no_line(finding),
         record=_record_line(diagnosis, finding.rule),
@@ -173,7 +174,7 @@ def _change(diagnosis: Diagnosis, at: int) -> ChangeView:
         numerics=step.numerics,
         typed=patch_lines(step.patch),
         flags=flags_line(step.patch),
-        apply=apply_line(step.rule, step.patch),
+        apply=command_with(diagnosis, step.rule, step.patch),
         where=where_line(finding.where) if finding else "",
         record=_record_line(diagnosis, step.rule),
     )

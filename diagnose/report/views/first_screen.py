@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 import msgspec
 
 from diagnose.diagnosis import IRON_LAW, CauseClass, Diagnosis, Finding
+from diagnose.diagnosis.iron_law import SHORT_NAMES
 from diagnose.diagnosis.terms import may_slow
 from diagnose.report.views.applied import applied_line
 from diagnose.report.views.breakdown import Basis, basis
@@ -15,21 +16,15 @@ from diagnose.report.views.gains import gain, reason_wide, saved_ms
 from diagnose.report.views.plain import plain
 from diagnose.report.views.speed_words import eta, mfu_words, speed_line
 from diagnose.report.views.summary import loss_line
+from diagnose.report.views.to_try import command_to_try
 from diagnose.report.views.user_code import placed
 from diagnose.report.views.why import class_ns, percent, why_lines
-from diagnose.report.views.words import apply_line, counted, patch_lines
+from diagnose.report.views.words import counted, patch_lines
 
 CLASSES_SHOWN = 6
 SHOWN_FROM = 0.01  # of the step
 DOUBTS_SHOWN = 2
-SHORT_NAMES: dict[CauseClass, str] = {
-    "data": "data",
-    "host": "host",
-    "communication": "communication",
-    "memory": "memory",
-    "compute": "arithmetic",
-    "unexplained": "unexplained",
-}
+_CLASSES_KNOWN = ("unnamed", "profiler", "start-in-window")  # doubts about what a part of the step is, not all of it
 _FUNCTIONAL = "torch.nn.functional."
 
 
@@ -75,7 +70,7 @@ def first_screen(diagnosis: Diagnosis) -> FirstScreen:
         ScreenLine("next", next_words(diagnosis, chosen), is_code=chosen is not None and chosen.patch is not None),
         ScreenLine("gain", gain_words(diagnosis, chosen, of), warns=_slows(chosen)),
         ScreenLine("", plain(diagnosis.next.of_another_class)),
-        ScreenLine("try", apply_line(chosen.rule, chosen.patch) if chosen else "", is_code=True),
+        ScreenLine("try", plain(command_to_try(diagnosis)), is_code=True),
         ScreenLine("applied", applied_line(diagnosis.applied)),
         ScreenLine("speed", speed_line(diagnosis)),
         ScreenLine("MFU", mfu_words(diagnosis)),
@@ -95,12 +90,15 @@ def verdict_words(diagnosis: Diagnosis) -> str:
 
 
 def next_words(diagnosis: Diagnosis, chosen: Finding | None) -> str:
-    """The change as it is typed, else in words with the line of code that it is about; or that there is none."""
+    """The change as it is typed, else in words with the line of code that it is about; or that there is none.
+
+    A comment stands on a line of its own.
+    """
     if chosen is None:
         return plain(diagnosis.next.says)
     typed = "; ".join(patch_lines(chosen.patch)).replace(_FUNCTIONAL, "F.")
     if typed:
-        return typed
+        return typed.replace(" # ", "\n# ")
     where = chosen.where[0] if chosen.where else None
     at = f": {placed(where.function, PurePosixPath(where.file).name, where.line)}" if where else ""
     takes = f" takes {percent(where.share)} of {where.of}" if where else ""
@@ -109,9 +107,11 @@ def next_words(diagnosis: Diagnosis, chosen: Finding | None) -> str:
 
 def gain_words(diagnosis: Diagnosis, chosen: Finding | None, of: Basis) -> str:
     """The likely gain with its range, what it saves, what it risks, and why the range is wide."""
-    if chosen is None or diagnosis.next.kind != "change":
+    if chosen is None:
         return ""
     predicted = chosen.predicted_speedup
+    if diagnosis.next.kind != "change":
+        return f"{gain(predicted)}, which is no prediction of the next run" if predicted else ""
     if predicted is None:
         why = chosen.assumes or ("" if diagnosis.replay.valid else diagnosis.replay.because)
         return plain(f"not predicted: {why}") if why else ""
@@ -130,8 +130,9 @@ def _slows(chosen: Finding | None) -> bool:
 
 
 def class_lines(diagnosis: Diagnosis, of: Basis) -> tuple[ClassLine, ...]:
-    """The classes by time, none below a hundredth of the step."""
-    if not of.total_ns or diagnosis.verdict.withheld:
+    """The classes by time, none below a hundredth of the step; none of a step that says nothing about the job."""
+    doubts = diagnosis.verdict.doubts
+    if not of.total_ns or (diagnosis.verdict.withheld and doubts and doubts[0].kind not in _CLASSES_KNOWN):
         return ()
     sums = sorted(class_ns(diagnosis).items(), key=lambda item: -item[1])
     rows = [_class_line(diagnosis, class_, ns, of) for class_, ns in sums if ns >= SHOWN_FROM * of.total_ns]
@@ -150,19 +151,25 @@ def scope_words(diagnosis: Diagnosis, chosen: Finding | None) -> str:
     """What was measured, what that does not cover, and where the rest is."""
     limits = [
         "CPU only: GPU questions were not asked" if diagnosis.cpu_only else "",
-        "nothing trains here, so advice on training is left out" if diagnosis.trains is False else "",
-        f"lost: {loss_line(diagnosis.trace)}" if loss_line(diagnosis.trace) else "",
+        "Nothing trains here, so advice on training is left out" if diagnosis.trains is False else "",
+        f"Lost: {loss_line(diagnosis.trace)}" if loss_line(diagnosis.trace) else "",
     ]
-    why = f"; why: explain {chosen.rule}" if chosen is not None else ""
-    told = [_measured(diagnosis), *filter(None, limits), f"More: --details{why}"]
-    return plain(". ".join(told))
+    why = f"Why: diagnose explain {chosen.rule}" if chosen is not None else ""
+    return plain(". ".join(filter(None, [_measured(diagnosis), *limits, why, "More: --details"])))
 
 
 def _measured(diagnosis: Diagnosis) -> str:
     steps, ranks = diagnosis.steps, max(len(diagnosis.ranks), 1)
     if diagnosis.rank is not None:
         return f"{counted(steps.count, 'step')} of rank {diagnosis.rank}, one of {ranks}"
-    gpu = "" if steps.device_time_ns is None else ", 1 GPU"
+    gpu = _of_world(diagnosis) or ("" if steps.device_time_ns is None else ", 1 GPU")
     if ranks == 1:
         return f"{counted(steps.count, 'step')}{gpu}"
     return f"{counted(steps.count // ranks, 'step')} on each of {ranks} ranks"
+
+
+def _of_world(diagnosis: Diagnosis) -> str:
+    """Which of the job's ranks this is, if it is one of several; else ""."""
+    world = next((fact.value for fact in diagnosis.facts if fact.name == "world_size"), None)
+    alone = len(diagnosis.ranks) == 1 and isinstance(world, int) and world > 1
+    return f" of rank {diagnosis.ranks[0].rank}, one of {world}" if alone else ""

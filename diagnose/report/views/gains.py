@@ -14,7 +14,8 @@ MAY_SLOW = "may slow it down by up to"
 HIDDEN_WORTH_TELLING = 0.02
 _BEYOND = {False: "the gaps before this work may stay", True: "more of the host's time may go than its own"}
 _HIDDEN = "other work hides a part of it today"
-_UNSURE = re.compile(r"\d+ to \d+ %|between |at best |at worst |by up to ")
+_UNSURE = re.compile(r"\d+ to \d+ %|\w+ to all|between |at best |at worst |by up to ")
+_AT_COMMA = re.compile(r",| \(| where ")
 _LONGEST_CLAUSE = 76
 
 
@@ -107,9 +108,10 @@ def _assumed(finding: Finding) -> str:
     """The first assumption that is a range."""
     clauses = [clause for part in finding.assumes.split("; ") for clause in part.split(". ")]
     unsure = next((plain(clause) for clause in clauses if _UNSURE.search(clause)), "")
-    while len(unsure) > _LONGEST_CLAUSE and ", " in unsure:
-        unsure = unsure.rpartition(", ")[0]
-    return unsure
+    ends = [found.start() for found in _AT_COMMA.finditer(unsure)]
+    shorter = [unsure[:end] for end in ends if _UNSURE.search(unsure[:end])]
+    fitting = [text for text in shorter if len(text) <= _LONGEST_CLAUSE]
+    return unsure if len(unsure) <= _LONGEST_CLAUSE or not shorter else (fitting or shorter)[-1 if fitting else 0]
 
 
 def of_step(step: PlanStep) -> str:

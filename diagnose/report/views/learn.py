@@ -12,7 +12,6 @@ MOST_THINGS = 2  # of one recording: more is too much to ask for
 LONGEST_ADVICE = 124  # letters: two lines of a page of the usual width
 _CLAUSE_END = re.compile(r"[:;,] | \(| — ")
 _OWN_NAMES = ("Python", "Liger")
-_OF_GPU = ("CUDA", "this GPU", "the GPU")
 
 
 def leave_alone(diagnosis: Diagnosis) -> tuple[NotAdvised, ...]:
@@ -32,14 +31,11 @@ def to_learn(diagnosis: Diagnosis) -> list[str]:
     by_capture: dict[str, list[NotJudged]] = {}
     for item in diagnosis.not_judged:
         what = to_capture(item)
-        if what and item.title and len(item.captures) <= MOST_THINGS and not (diagnosis.cpu_only and _needs_gpu(what)):
+        is_asked = item.title and not (diagnosis.cpu_only and item.of_gpu)
+        if what and is_asked and len(item.captures) <= MOST_THINGS:
             by_capture.setdefault(what, []).append(item)
     ordered = sorted(by_capture.items(), key=lambda pair: (len(pair[1][0].captures), -len(pair[1])))
     return [_advice(diagnosis, items) for _, items in ordered[:CAPTURES_SHOWN]]
-
-
-def _needs_gpu(what: str) -> bool:
-    return any(word in what for word in _OF_GPU)
 
 
 def _advice(diagnosis: Diagnosis, items: list[NotJudged]) -> str:

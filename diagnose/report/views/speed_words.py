@@ -29,8 +29,8 @@ def speed_line(diagnosis: Diagnosis) -> str:
 
 def _times(speed: Speed) -> list[str]:
     if speed.job is not None:
-        return [f"{_span(speed.job)} per step{' (with the profiler on)' if speed.profiled else ''}"]
-    apart = [f"{_span(rate)} per step {when}" for rate, when in _apart(speed)]
+        return [f"{_span(speed.job)}{', with the profiler on' if speed.profiled else ''}"]
+    apart = [f"{_span(rate)} {when}" for rate, when in _apart(speed)]
     return [", ".join(apart)] if apart else []
 
 
@@ -42,8 +42,8 @@ def _apart(speed: Speed) -> list[tuple[StepRate, str]]:
 def _span(rate: StepRate) -> str:
     """The median step, or the shortest and the longest if they differ much."""
     if rate.count > 1 and rate.most_ns > _SPREAD * rate.least_ns and rate.most_ns > _SPREAD * rate.step_ns:
-        return f"{duration(rate.step_ns)} ({duration(rate.least_ns)} to {duration(rate.most_ns)})"
-    return duration(rate.step_ns)
+        return f"{duration(rate.step_ns)} per step ({duration(rate.least_ns)} to {duration(rate.most_ns)})"
+    return f"{duration(rate.step_ns)} per step"
 
 
 def _rate(rate: StepRate | None) -> str:
@@ -70,7 +70,7 @@ def mfu_words(diagnosis: Diagnosis) -> str:
     value, peak = _share(mfu), _peak(mfu)
     least = "at least " if mfu.missing else ""
     if value < TOO_SMALL:
-        return plain(f"below 0.1 % of {peak}")
+        return plain(f"below 0.1 % of {peak}: the kernels are too small to keep a GPU busy")
     yardstick = _word(value) if _is_large_transformer(diagnosis) else _OTHER_JOB
     told = f"{least}{percent(value)} of {peak}"
     joined = f"{told}: {yardstick}" if _is_large_transformer(diagnosis) else f"{told}; {yardstick}"

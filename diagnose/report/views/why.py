@@ -33,11 +33,12 @@ def why_lines(diagnosis: Diagnosis) -> list[str]:
     """Sentences on what limits the step, the most telling first; empty if the capture shows no step."""
     verdict, of = diagnosis.verdict, basis(diagnosis)
     if verdict.withheld or not of.total_ns:
-        return [_sentence(verdict.because)] if verdict.because else []
+        numbers = verdict.doubts[0].says if verdict.doubts else verdict.because
+        return [_sentence(numbers)] if numbers not in ("", verdict.withheld) else []
     classes = [_class_of(name) for name in verdict.between or (verdict.class_,) if name != "undecided"]
     if not classes:
         return [_sentence(verdict.because), _of_class(diagnosis, largest_class(diagnosis), of)]
-    told = [_of_class(diagnosis, class_, of) for class_ in classes]
+    told = [_of_class(diagnosis, class_, of, again=class_ != classes[0]) for class_ in classes]
     finding = _finding_of(diagnosis, classes[0])
     if len(classes) == 1 and finding is not None:
         told = [_of_finding(finding, diagnosis, of)]
@@ -53,8 +54,8 @@ def largest_class(diagnosis: Diagnosis) -> CauseClass:
 def class_ns(diagnosis: Diagnosis) -> dict[CauseClass, int]:
     """The time of each class over all counted steps."""
     sums: dict[CauseClass, int] = dict.fromkeys(_ON_GPU, 0)
-    for entry in diagnosis.ledger:
-        sums[entry.class_] += entry.ns
+    for part in diagnosis.waterfall or diagnosis.ledger:
+        sums[part.class_] += part.ns
     return sums
 
 
@@ -100,13 +101,15 @@ def percent(share: float) -> str:
     return f"{100 * share:.0f} %" if share >= 0.0995 else f"{100 * share:.1f} %"
 
 
-def _of_class(diagnosis: Diagnosis, class_: CauseClass, of: Basis) -> str:
-    """The class with its time, and the largest causes in it."""
+def _of_class(diagnosis: Diagnosis, class_: CauseClass, of: Basis, again: bool = False) -> str:
+    """The class with its time, and the largest causes in it; `again` of the same step, whose length is said."""
     on_device = diagnosis.steps.device_time_ns is not None
     several = len(diagnosis.ranks) > 1 and diagnosis.rank is None
     subject = (_ON_GPU if on_device else _ON_CPU)[class_]
     subject = subject.format(gpu="GPUs" if several else "GPU", wait="wait" if several else "waits")
-    told = f"{subject} {taken(class_ns(diagnosis)[class_] / of.total_ns, of)}"
+    share = class_ns(diagnosis)[class_] / of.total_ns
+    told = f"{subject} {of.per_step(class_ns(diagnosis)[class_])} ({percent(share)})" if again else ""
+    told = told or f"{subject} {taken(share, of)}"
     parts = _parts(diagnosis, class_, of)
     return f"{told}: {', '.join(parts)}." if parts else f"{told}."
 

@@ -70,11 +70,6 @@ def flags_line(patch: Patch | None) -> str:
     return "" if patch is None else plain(patches.flags(patch))
 
 
-def apply_line(rule: str, patch: Patch | None) -> str:
-    """The command that runs the job with the change, with its script unedited; empty if no run can make it."""
-    return f"diagnose run --apply FILE.json#{plain(rule)} -- COMMAND" if patch and patches.reachable(patch) else ""
-
-
 def evidence_line(evidence: Sequence[Evidence]) -> str:
     """The facts with their values, each share with its denominator; guards only where there is nothing else."""
     telling = [item for item in evidence if item.fact not in GUARDS]

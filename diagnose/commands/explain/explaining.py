@@ -11,7 +11,7 @@ from diagnose.commands.explain.numbers import constants, known_units
 from diagnose.commands.explain.run import Run
 from diagnose.commands.explain.telling import told, yours
 from diagnose.diagnosis import FORMULA, IRON_LAW, Finding, Quantity
-from diagnose.facts import Facts, duration, spoken
+from diagnose.facts import Facts, duration, in_a_sentence
 from diagnose.metrics import REGISTRY
 from diagnose.report.views.breakdown import basis
 from diagnose.report.views.gains import gain
@@ -88,12 +88,12 @@ def _change(finding: Finding) -> str:
 def _of_rule(rule: Rule, rules: Mapping[str, Rule], run: Run | None, facts: Facts) -> Explanation:
     more, units = concepts().get(rule.id, Concept()), known_units()
     why = rule.mechanism
-    own_class = next(each for each in concepts().values() if (each.kind, each.class_) == ("class", rule.class_))
+    own_class = _class_of(rule)
     return Explanation(
         name=rule.id,
         kind="rule",
         title=rule.title,
-        mechanism=told(f"{why.why} {more.mechanism}" if why else own_class.mechanism, facts),
+        mechanism=told(f"{why.why} {more.mechanism}" if why else concepts()[own_class].mechanism, facts),
         formula=" ".join(filter(None, (told(more.formula, facts), _moved(rule)))),
         yours=() if run is None else _in_run(rule, run, more),
         see_it=told(more.see_it, facts) or _facts_told(rule),
@@ -101,7 +101,7 @@ def _of_rule(rule: Rule, rules: Mapping[str, Rule], run: Run | None, facts: Fact
         wrong_if=" ".join(filter(None, (told(rule.unless, facts), told(more.wrong_if, facts)))),
         thresholds=tuple(f"{severity} if {in_words(condition, units)}" for severity, condition in rule.conditions),
         source=why.source if why else "",
-        related=more.related or _near(rule, rules),
+        related=more.related or (own_class, *_near(rule, rules)),
     )
 
 
@@ -145,11 +145,17 @@ def _facts_told(rule: Rule) -> str:
     return " ".join(f"{name}: {REGISTRY[name].doc}" for name in told_of[:2])
 
 
+def _class_of(rule: Rule) -> str:
+    """The name of the class that the rule belongs to."""
+    classes = ((name, each) for name, each in concepts().items() if each.kind == "class")
+    return next(name for name, each in classes if each.class_ == rule.class_)
+
+
 def _near(rule: Rule, rules: Mapping[str, Rule]) -> tuple[str, ...]:
-    """The rules of the same class that read most of the same facts."""
-    others = [each for each in rules.values() if each.id != rule.id and each.class_ == rule.class_]
-    ordered = sorted(others, key=lambda each: -len(each.facts & rule.facts))
-    return tuple(each.id for each in ordered[:_RELATED])
+    """The rules that read most of the same facts, but for those that many read."""
+    of_many = frozenset({"has_gpu", "trains", "captured_with", "world_size", "step_count"})
+    shared = {each.id: len((each.facts & rule.facts) - of_many) for each in rules.values() if each.id != rule.id}
+    return tuple(sorted((name for name in shared if shared[name]), key=lambda name: -shared[name])[:_RELATED])
 
 
 # A cause
@@ -184,7 +190,7 @@ def _taken(cause: str, run: Run) -> str:
     of = basis(run.diagnosis)
     if not ns:
         return "No time of the step goes there."
-    return f"{duration(ns / max(of.count, 1))} of each {duration(of.step_ns)} step ({spoken(share, 'share')})."
+    return f"{duration(ns / max(of.count, 1))} of each {duration(of.step_ns)} step ({in_a_sentence(share, 'share')})."
 
 
 def _about(about: Iterable[str], rules: Mapping[str, Rule], run: Run | None) -> tuple[str, ...]:

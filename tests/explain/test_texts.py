@@ -30,7 +30,7 @@ def test_each_fact_says_what_it_is() -> None:
     assert [str(each) for each in FACTS if not explanation_of(each, rules()).mechanism] == []
 
 
-@pytest.mark.parametrize("run", [None, MEMORY_BOUND, SLOW_LOADER])
+@pytest.mark.parametrize("run", [None, MEMORY_BOUND, pytest.param(SLOW_LOADER, marks=pytest.mark.long)])
 def test_no_page_is_wider_than_80_columns_or_holds_a_brace(run: str | None) -> None:
     of = None if run is None else sample(run)
     for subject in known():

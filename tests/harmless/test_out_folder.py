@@ -137,7 +137,7 @@ write(0, 2)
 """
     done = ended(below(python(tmp_path, RANK + body), "--out", "b"), tmp_path)
 
-    assert "verdict:" in done.stderr
+    assert "verdict   " in done.stderr
     lines = done.stderr.splitlines()
     assert lines[0] == "diagnose: no trace of rank 1 of 2"
     assert lines[-2] == "diagnose: rank 1 ended inside the window, before its trace was written"
@@ -155,7 +155,7 @@ os.kill(os.getpid(), 9)
 """
     done = ended(below(python(tmp_path, RANK + body), "--out", "b"), tmp_path)
 
-    assert "verdict:" in done.stderr
+    assert "verdict   " in done.stderr
     assert "ended inside the window" not in done.stderr
     assert done.stderr.splitlines()[-2] == (
         "diagnose: rank 0 ended after the window, before its record was complete: what only that tells is not judged"

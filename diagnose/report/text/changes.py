@@ -13,6 +13,7 @@ from diagnose.report.views.learn import clauses, leave_alone, to_learn
 from diagnose.report.views.plain import plain
 from diagnose.report.views.words import evidence_line
 
+ALSO_SHOWN = 2
 SEVERITY_STYLE = {"critical": "bold red", "warning": "bold yellow", "info": "cyan"}
 
 
@@ -23,6 +24,7 @@ def print_plan(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
     first = len(view.plan) - len(later) + 1 if view.next else 1
     for number, change in enumerate(later, max(first, 2 if view.next else 1)):
         line = Text.assemble(f"{number}. ", _action(change.headline))
+        line = joined([line, change.where, change.record]) if extent.details else line
         page.paragraph(line, label="plan" if change is later[0] else "", most=0 if extent.details else 2)
     if view.withheld and extent.details:
         why = f"no gain that needs a replay is predicted: {plain(view.withheld)}"
@@ -31,6 +33,9 @@ def print_plan(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
         kept = f"; the results can change with {', '.join(view.numerics)}" if view.numerics and extent.details else ""
         gain = Text(f"all {len(view.plan)}: {view.together}", "green")
         page.paragraph(Text.assemble(gain, f"; measure after each{kept}"))
+    severe = [full for full in view.also if full.finding.severity != "info"][: None if extent.details else ALSO_SHOWN]
+    for full in severe:
+        page.paragraph(_action(full.headline), label="also" if full is severe[0] else "", most=1)
     if view.noise:
         page.paragraph(Text(view.noise, "yellow"), label="" if later else "plan")
 

@@ -36,10 +36,13 @@ def print_first_screen(page: Page, diagnosis: Diagnosis, _: Extent) -> None:
 
 
 def print_brief(page: Page, diagnosis: Diagnosis) -> None:
-    """Print the first five lines, each cut to one."""
-    narrow = Page(page.console, LABEL)
-    for line in first_screen(diagnosis).lines[:BRIEF_LINES]:
-        _line(narrow, line, diagnosis, most=1)
+    """Print the first lines, five at most: each is cut to one but the change, which is pasted."""
+    narrow, left = Page(page.console, LABEL), BRIEF_LINES
+    for line in first_screen(diagnosis).lines:
+        most = _MOST["next"] if line.label == "next" else 1
+        if (left := left - _height(narrow, line, most)) < 0:
+            return
+        _line(narrow, line, diagnosis, most)
 
 
 def _room(page: Page, used: int) -> int:
@@ -84,20 +87,21 @@ def _colour(diagnosis: Diagnosis) -> str:
 def _classes(page: Page, classes: Sequence[ClassLine]) -> None:
     """Print a row for each class: its time, its share, a bar, and its term of the iron law if there is room."""
     names = widest([row.name for row in classes], 14)
-    terms = widest([row.term for row in classes], 40)
+    told = [row.term.replace("·", "*") if page.ascii_only else row.term for row in classes]
+    terms = widest(told, 40)
     room = page.width - LABEL - names - _NUMBERS
     most = max((row.share for row in classes), default=1.0)
     whole = min(_BAR, int((room - terms - 5) / most))
     longest = max((_cells(row, whole) for row in classes), default=0)
-    for i, row in enumerate(classes):
+    for i, (row, term) in enumerate(zip(classes, told, strict=True)):
         name = page.fitted(row.name, names)
         head = ("step" if i == 0 else "").ljust(LABEL)
         text = Text.assemble((head, "bold"), (name, "bold"), f"{row.time:>10} {row.percent:>6}")
         if whole >= _BAR // 2:
             bar = ("#" if page.ascii_only else "█") * _cells(row, whole)
-            text.append("  ").append(bar.ljust(longest), STYLE[row.class_]).append(f"   {row.term}")
-        elif cell_len(row.term) + 2 <= room:
-            text.append(f"  {row.term}")
+            text.append("  ").append(bar.ljust(longest), STYLE[row.class_]).append(f"   {term}")
+        elif cell_len(term) + 2 <= room:
+            text.append(f"  {term}")
         page.line(text)
 
 

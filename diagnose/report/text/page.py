@@ -13,8 +13,8 @@ LABEL = 12  # cells of the label column of most commands
 WIDEST = 120  # prose beyond this is hard to read
 NARROWEST = 40
 USUAL = 80
-_BEFORE_UNIT = re.compile(
-    r"(?<=\d) (?=%|(?:[num]?s|[KMGT]iB|[kMGTP]?FLOP)\b)|(?<=diagnose) (?=explain)|(?<=explain) (?=\S)"
+_UNBROKEN = re.compile(
+    r"(?<=\d) (?=%|(?:[num]?s|[KMGT]iB|[kMGTP]?FLOP)\b)|(?<=diagnose) (?=explain )|(?<=diagnose explain) (?=\S)"
 )
 _HELD = "\ue000"  # one cell wide, and never in printable text
 
@@ -79,7 +79,7 @@ class Page:
     def wrapped(self, text: Text | str, width: int, most: int = 0) -> list[Text]:
         """`text` in lines of at most `width` cells; what is cut after `most` lines ends with dots."""
         body = Text(text) if isinstance(text, str) else text.copy()
-        body.plain = _BEFORE_UNIT.sub(_HELD, body.plain)
+        body.plain = _UNBROKEN.sub(_HELD, body.plain)
         lines = list(body.wrap(self.console, width))
         for line in lines:
             line.plain = line.plain.replace(_HELD, " ")

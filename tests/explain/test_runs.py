@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from explain_answers import MEMORY_BOUND, SAMPLES, SLOW_LOADER, explain, sample
 
-from diagnose.commands.explain.run import DIAGNOSIS
+from diagnose.probes.protocol import DIAGNOSIS
 
 YOURS = "eta 72.2 % x share that computes 26.6 %"
 

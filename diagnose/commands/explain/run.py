@@ -10,11 +10,9 @@ from diagnose.commands.explain.numbers import numbers_of
 from diagnose.diagnosis import Diagnosis, Finding, NotJudged
 from diagnose.errors import UserError, shown_path
 from diagnose.facts import Facts
-from diagnose.probes.protocol import RUNS
+from diagnose.probes.protocol import DIAGNOSIS, RUNS
 from diagnose.series import Series, read_without_traces
 from diagnose.trace import Loading
-
-DIAGNOSIS = "diagnosis.json"  # in the folder of a run, as `analyze --json` prints it
 
 
 class Run(msgspec.Struct, frozen=True):

@@ -1,7 +1,7 @@
 """The doubts about a verdict: what withholds it or makes it less sure, with the numbers, worst first.
 
 Rules about the capture have doubts of their own ([[doubt]] of a rule file). The rest comes from the breakdown: time
-without a known cause, classes that are close, and how the parts of the leading class were told.
+without a known cause, classes that are close, and the way in which the parts of the leading class were found.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -103,7 +103,7 @@ def least_confidence(doubts: Sequence[Doubt]) -> Confidence:
 def doubts_of_rules(breakdown: tuple[LedgerEntry, ...], leaders: Leaders | None, grounds: Grounds) -> list[Doubt]:
     """The doubts of the rules, each withholding the verdict if it leaves the leading class unclaimed.
 
-    Steps that the profiler distorts are told apart already: their breakdown is of steps without it.
+    The breakdown of steps that the profiler distorts is of steps without it, so that it claims no class too much.
     """
     leading = leaders[0] if leaders and grounds.distortion is None else ""
     found = [
@@ -143,7 +143,7 @@ def _odd_steps(breakdown: tuple[LedgerEntry, ...], leaders: Leaders | None) -> s
 
 
 def not_recorded(breakdown: tuple[LedgerEntry, ...], grounds: Grounds) -> Doubt | None:
-    """What the capture lacks, so that it allows no verdict; None if it can be trusted."""
+    """The fault of the capture that allows no verdict; None if it can be trusted."""
 
     def doubt(says: str, rule: str) -> Doubt:
         return Doubt(kind="not-recorded", says=says, withholds=True, rule=rule)
@@ -238,7 +238,7 @@ def _distorted(distortion: float) -> str:
 def doubts_of_class(
     causes: Mapping[str, float], shares: Mapping[str, float], leaders: Leaders, grounds: Grounds
 ) -> list[Doubt]:
-    """Doubts about the class that leads: what else it may be, and how its parts were told."""
+    """Doubts about the class that leads: what else it may be, and how its parts were found."""
     (leading, runner_up), found = leaders, []
     if leading == "communication" and (grounds.alone_of_many or grounds.late_rank_missing):
         alone = "one rank of several cannot tell transfer from waiting for a late rank"

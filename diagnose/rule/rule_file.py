@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
-from diagnose.diagnosis import Doing, Severity
+from diagnose.diagnosis import Axis, Doing, Quantity, Severity
 from diagnose.diagnosis.terms import CauseClass, DoubtKind, RestsOn
 from diagnose.rule.condition import RuleError, did_you_mean
 
@@ -122,7 +122,7 @@ class LinesTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DoubtTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the fault does to the verdict if a condition holds; of several doubts the first that holds counts.
+    """The effect of the fault on the verdict if a condition holds; of several doubts the first that holds counts.
 
     `says` is a clause with the numbers. The verdict keeps the confidence that the doubt `leaves` at most, or is
     withheld, with `unclaimed` only if that class leads.
@@ -141,6 +141,18 @@ class NegativeTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     what: Text
     because: Text
     if_: Text | None = msgspec.field(default=None, name="if")
+
+
+class MechanismTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The reason why the fault costs time: how it works, and the quantity of the iron law that the remedy moves.
+
+    A rule about the capture moves none.
+    """
+
+    why: Text
+    source: Text
+    term: Quantity
+    axis: Axis
 
 
 class ExampleTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -179,6 +191,7 @@ class RuleFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     lines: LinesTable | None = None
     doubt: tuple[DoubtTable, ...] = ()
     negative: NegativeTable | None = None
+    mechanism: MechanismTable | None = None
     example: tuple[ExampleTable, ...]
 
 
@@ -193,6 +206,7 @@ TABLES: dict[str, type[msgspec.Struct]] = {
     "lines": LinesTable,
     "doubt": DoubtTable,
     "negative": NegativeTable,
+    "mechanism": MechanismTable,
     "example": ExampleTable,
 }
 

@@ -12,6 +12,7 @@ import click
 from diagnose.cli.command import Command, Option, refuse_beyond
 from diagnose.cli.forms import json_option, out_option
 from diagnose.cli.giving import Forms, give
+from diagnose.cli.names import gpus, models
 from diagnose.cli.numbers import POSITIVE, mfu_as_option
 from diagnose.cli.whole_file import whole_file
 from diagnose.commands.fit.answer import answer_of
@@ -40,9 +41,12 @@ _SHARDING = ("dp", "tp", "pp", "zero", "fsdp")
     cls=Command, epilog="Example:  diagnose fit --model llama-3.1-8b --gpu H100 --gpus 16 --global-batch 256"
 )
 @click.option(
-    "--model", metavar="NAME", help="The model: name, Hugging Face repository, short form (8b), or a config.json."
+    "--model",
+    metavar="NAME",
+    shell_complete=models,
+    help="The model: name, Hugging Face repository, short form (8b), or a config.json.",
 )
-@click.option("--gpu", metavar="NAME", help="The GPU, one of `diagnose hardware`.")
+@click.option("--gpu", metavar="NAME", shell_complete=gpus, help="The GPU, one of `diagnose hardware`.")
 @click.option("--gpus", type=_COUNT, help="Total GPUs (default: what the parallelism takes, else 1).")
 @click.option("--nodes", type=_COUNT, help="Machines (default: as many as needed with at most eight GPUs in each).")
 @click.option("--seq-len", type=_COUNT, help="Tokens of a sequence (default: 2048, or the model's maximum if less).")

@@ -9,7 +9,7 @@ LARGE_PARAMETERS = 1e8  # a transformer with fewer is not what the yardstick was
 HALF = ("bf16", "fp16", "fp8")
 _ATTENTION = ("attention_share", "eager_attention_share", "math_attention_share", "efficient_attention_share")
 _SPREAD = 1.2  # the longest over the shortest step: from here on both are shown
-_WORDS = (
+YARDSTICK = (
     (0.30, "low. 30-50 % is usual, 55-65 % is the practical ceiling"),
     (0.50, "usual. 55-65 % is the practical ceiling"),
     (0.55, "good. 55-65 % is the practical ceiling"),
@@ -78,7 +78,7 @@ def mfu_words(diagnosis: Diagnosis) -> str:
 
 
 def _word(value: float) -> str:
-    return next(words for below, words in _WORDS if value < below)
+    return next(words for below, words in YARDSTICK if value < below)
 
 
 def _share(mfu: Mfu) -> float:

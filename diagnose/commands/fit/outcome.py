@@ -16,4 +16,4 @@ def fits_of(plan: JobPlan) -> Fits:
 
 def range_of(step: PredictedStep) -> Calibration:
     """The range of a predicted step."""
-    return Calibration(step.fastest_s, step.step_s, step.slowest_s, 0, {}, ())
+    return step.calibration

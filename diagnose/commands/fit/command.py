@@ -1,5 +1,6 @@
 """`diagnose fit`: does a job fit its GPUs, how fast will it be, and how to divide it, before it runs."""
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,12 @@ from diagnose.predict.memory.job import ATTENTIONS, CHECKPOINTINGS, MOST
 
 _COUNT = click.IntRange(1, MOST)
 _PROBLEMS = 5  # rows that cannot be predicted and are reported
-_OF_TABLE = ("table", "out", "stack", "mfu_as")
+_DEFAULTS = {
+    "model": "model", "gpu": "gpu", "gpus": "gpus", "nodes": "nodes", "seq_len": "seq_len", "micro_batch": "micro_batch",
+    "accumulation": "accumulation", "dtype": "dtype", "attn": "attention", "checkpointing": "checkpointing",
+    "liger": "liger", "compiled": "compile",
+}  # fmt: skip
+_OF_TABLE = ("table", "out", "ignore_columns", "stack", "mfu_as", *_DEFAULTS)
 
 
 @click.command(
@@ -88,7 +94,14 @@ _OF_TABLE = ("table", "out", "stack", "mfu_as")
 @json_option("the forecast")
 @click.option("--table", type=click.Path(path_type=Path), help="Predict each row of a CSV file instead; needs --out.")
 @out_option("Where to write the table with predictions.", needs="table", because="a forecast is printed")
-def fit(table: Path | None, out: Path | None, **given: Any) -> None:
+@click.option(
+    "--ignore-columns",
+    cls=Option,
+    needs="table",
+    is_flag=True,
+    help="Leave columns of --table alone whose meaning is not known, instead of refusing the table.",
+)
+def fit(table: Path | None, out: Path | None, ignore_columns: bool, **given: Any) -> None:
     """Say whether a job will fit its GPUs, how fast it will be, and how to parallelize it.
 
     The answer comes before the job runs, from sizes and published runs alone. docs/fit.md says how far to trust it.
@@ -98,7 +111,9 @@ def fit(table: Path | None, out: Path | None, **given: Any) -> None:
     """
     if table is not None:
         refuse_beyond(_OF_TABLE, "has no effect with --table: state it in a column of the table.")
-        _predict_table(table, out, given["stack"], given["mfu_as"])
+        told = {name: str(given[option]) for option, name in _DEFAULTS.items() if given[option] is not None}
+        rows = partial(read_table, table, told, ignore_columns)
+        _predict_table(rows, table, out, given["stack"], given["mfu_as"])
         return
     for name in ("model", "gpu"):
         if given[name] is None:
@@ -107,12 +122,14 @@ def fit(table: Path | None, out: Path | None, **given: Any) -> None:
     give(answer_of(made), Forms(text=partial(render, made)), given)
 
 
-def _predict_table(table: Path, out: Path | None, stack: str | None, mfu_as: str | None) -> None:
+def _predict_table(
+    rows: Callable[[], list[dict[str, str]]], table: Path, out: Path | None, stack: str | None, mfu_as: str | None
+) -> None:
     if out is None:
         raise WrongUsage("--out is missing", why="--table writes the rows with their predictions to a file of its own")
     if stack is not None:
         stack_of(stack)
-    made = predictions(read_table(table), stack, lambda name: model_from(name)[1], memory_estimate, mfu_as)
+    made = predictions(rows(), stack, lambda name: model_from(name)[1], mfu_as)
     if len(made.problems) == len(made.rows):
         line, first = next(iter(made.problems.items()))
         raise UserError(

@@ -84,7 +84,7 @@ def _plan(given: Given, of: tuple[str, ModelShape], gpus: int, sharding: Shardin
         model=with_places(model, seq_len, stack),
         gpu=gpu,
         gpus=gpus,
-        nodes=given["nodes"] or fewest_nodes(gpus),
+        nodes=given["nodes"] or fewest_nodes(gpus, gpu),
         seq_len=seq_len,
         micro_batch=given["micro_batch"] or 1,
         accumulation=given["accumulation"] or 1,

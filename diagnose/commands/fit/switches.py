@@ -1,6 +1,6 @@
 """The switches of a job that change something: those that its stack has, its model takes and its GPU runs."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import product
 
@@ -16,6 +16,11 @@ _STACKS: Mapping[str, tuple[str, ...]] = {
     "--compile": ("transformers", "llm-foundry", "torchtitan"),
     "--attn eager": ("transformers", "llm-foundry"),
     "--checkpointing selective": ("torchtitan", "megatron"),
+}
+_WITHOUT: Mapping[str, Callable[[JobPlan], JobPlan]] = {
+    "--liger": lambda plan: replace(plan, liger=False),
+    "--compile": lambda plan: replace(plan, compiled=False),
+    "--zero": lambda plan: replace(plan, sharding=replace(plan.sharding, zero=0)),
 }
 _FLASH = {
     "old GPU": "flash attention needs compute capability 8.0, and {gpu} has {capability}",
@@ -41,6 +46,21 @@ def check(plan: JobPlan, stack: StackRates) -> None:
     """
     for option, reason in refusals(plan, stack):
         raise WrongUsage(f"{option} has no effect here", where=plan.name, why=reason, do="leave it out")
+
+
+def effective(plan: JobPlan, stack: StackRates) -> tuple[JobPlan, tuple[str, ...]]:
+    """The plan as it would run, without the switches that change nothing, and a note on each of these.
+
+    Raises:
+        WrongUsage: it has a switch that cannot be made.
+    """
+    notes = []
+    for option, reason in refusals(plan, stack):
+        if option not in _WITHOUT:
+            raise WrongUsage(f"{option} cannot be", where=plan.name, why=reason)
+        plan = _WITHOUT[option](plan)
+        notes.append(f"predicted without {option.removeprefix('--')}: {reason}")
+    return plan, tuple(notes)
 
 
 def variants(plan: JobPlan, stack: StackRates, stated: frozenset[str]) -> tuple[JobPlan, ...]:

@@ -82,4 +82,5 @@ def _plan(row: Printed) -> JobPlan:
         fp8=True,
         attention="flash",
         sharding=Sharding(dp, tp, pp, zero=(3 if sharded else 1) if dp > 1 else 0, uneven_stages=True),
+        stack="megatron",
     )

@@ -10,6 +10,7 @@ from diagnose.commands.fit.launch import is_for_trainer, launch_file, model_kwar
 from diagnose.commands.fit.search import Search
 from diagnose.commands.fit.step_time import PredictedStep
 from diagnose.diagnosis.answer import Answer
+from diagnose.predict.memory.fits import FitsAnswer
 from diagnose.predict.memory.job import JobPlan, Sharding
 
 
@@ -53,7 +54,7 @@ class MakesRoom(msgspec.Struct, frozen=True, kw_only=True):
 class PlannedMemory(msgspec.Struct, frozen=True, kw_only=True):
     """Memory of the fullest rank; `parts` add up to `total_bytes`."""
 
-    fits: bool
+    fits: FitsAnswer
     total_bytes: int
     capacity_bytes: int
     largest_micro_batch: int
@@ -163,7 +164,7 @@ def _plan(plan: JobPlan) -> PlannedJob:
 def _memory(made: Forecast) -> PlannedMemory:
     estimate = made.memory
     return PlannedMemory(
-        fits=estimate.fits,
+        fits=estimate.fits.answer,
         total_bytes=estimate.total_bytes,
         capacity_bytes=estimate.capacity_bytes,
         largest_micro_batch=made.largest,

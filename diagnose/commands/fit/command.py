@@ -182,6 +182,7 @@ def _plan(
         compiled=given["compiled"],
         fp8=given["fp8"],
         sharding=sharding,
+        stack=stack.name,
     )
 
 

@@ -83,7 +83,7 @@ def best_forecast(plan: JobPlan, stack: StackRates, global_batch: int) -> Foreca
     elsewhere = None
     if not stack.divides_blocks:
         other = next(other for other in stacks().values() if other.divides_blocks)
-        best = _search(replace(plan, dtype=other.dtype), other, global_batch).ranked
+        best = _search(replace(plan, dtype=other.dtype, stack=other.name), other, global_batch).ranked
         elsewhere = best[0] if best else None
     if not found.ranked:
         raise _nothing_fits(plan, stack, found, elsewhere)
@@ -91,7 +91,7 @@ def best_forecast(plan: JobPlan, stack: StackRates, global_batch: int) -> Foreca
 
 
 def _search(plan: JobPlan, stack: StackRates, global_batch: int) -> Search:
-    return search(plan, stack, global_batch, lambda candidate: memory_estimate(candidate).fits)
+    return search(plan, stack, global_batch, lambda candidate: memory_estimate(candidate).fits.margin_bytes >= 0)
 
 
 def _nothing_fits(plan: JobPlan, stack: StackRates, found: Search, elsewhere: Ranked | None) -> UserError:

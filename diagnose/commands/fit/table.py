@@ -93,6 +93,7 @@ def plan_of(row: Row, stack_name: str, shape_of: ShapeOf) -> JobPlan:
         accumulation=_accumulation(cells, dp * micro_batch),
         dtype=cells.get("dtype") or stack.dtype,
         sharding=sharding,
+        stack=stack.name,
         **_choices(cells),
     )
 
@@ -188,7 +189,7 @@ def predictions(
 def _predicted(plan: JobPlan, stack: StackRates, ledger_of: EstimateOf) -> dict[str, str]:
     """The columns `ADDED`."""
     step, estimate = predict_step(plan, stack), ledger_of(plan)
-    memory, fits = f"{estimate.allocated_bytes / GIB:.2f}", "yes" if estimate.fits else "no"
+    memory, fits = f"{estimate.allocated_bytes / GIB:.2f}", estimate.fits.answer
     expected = f"{step.expected_tokens_per_s / step.gpus:.1f}"
     values = (f"{step.tokens_per_s_per_gpu:.1f}", f"{100 * step.mfu:.2f}", memory, fits, expected)
     return dict(zip(ADDED, values, strict=True))

@@ -8,6 +8,7 @@ from typing import Literal, get_args
 from diagnose.errors import WrongUsage
 from diagnose.formulas.model import ModelShape
 from diagnose.hardware import Gpu
+from diagnose.predict.memory.ledgers import Ledger, ledger_of
 from diagnose.predict.memory.precision import Optimizer, PrecisionBytes, optimizer_of, precision_of
 
 Attention = Literal["eager", "sdpa", "flash"]
@@ -77,6 +78,7 @@ class JobPlan:
         liger: Liger's kernels: no logits of the whole batch, fused norms and feed-forward activation.
         compiled: by torch.compile, which fuses what lies between the matrix products.
         fp8: the blocks' matrix products run in fp8, casts included.
+        stack: the training stack whose code runs it, one of `ledgers`.
 
     Raises:
         UserError: it cannot be launched so.
@@ -98,10 +100,12 @@ class JobPlan:
     compiled: bool = False
     fp8: bool = False
     sharding: Sharding = Sharding()
+    stack: str = "transformers"
 
     def __post_init__(self) -> None:
         precision_of(self.dtype)
         optimizer_of(self.optimizer)
+        ledger_of(self.stack)
         _check_counts(self)
         _check_choices(self)
         _check_gpus(self)
@@ -116,6 +120,11 @@ class JobPlan:
     def optimizer_states(self) -> Optimizer:
         """The states that its optimizer keeps."""
         return optimizer_of(self.optimizer)
+
+    @property
+    def ledger(self) -> Ledger:
+        """What its training stack keeps in memory."""
+        return ledger_of(self.stack)
 
     @property
     def gathers_once(self) -> bool:

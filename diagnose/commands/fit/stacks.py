@@ -2,13 +2,13 @@
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from diagnose.errors import WrongUsage
-from diagnose.predict.memory.job import Sharding
+from diagnose.predict.memory.job import ExpertProducts, Sharding
 
 _TABLE = Path(__file__).parents[2] / "data" / "training_stacks.toml"
 REGIMES = ("node", "nodes", "pipeline", "wide")
@@ -57,6 +57,14 @@ class StackRates:
         model_prefix: how the short names of its source's models continue the names of the table of models.
         uneven_stages: stages are balanced by weights.
         mfu_as: whose count of model FLOPs its MFU is, one of `MFU_AS`.
+        expert_share: of the rate of dense products, what those of experts reach.
+        expert_layer_s: the host's time for a mixture's block beyond the operators that transformers launches for it.
+        exchange_exposed_share: share of the exchange of experts' tokens that nothing hides.
+        context_exposed_share: share of the exchange of keys and values that attention does not hide.
+        expert_products: how it multiplies experts by default.
+        fuses_adapters: one kernel computes an adapter.
+        divides_experts: it has expert parallelism.
+        divides_context: it has context parallelism.
         span: slow and fast end of measured over predicted throughput (10th and 90th percentile), by regime.
     """
 
@@ -96,6 +104,14 @@ class StackRates:
     uneven_stages: bool
     mfu_as: str
     span: Mapping[str, tuple[float, float]]
+    expert_share: float = 1.0
+    expert_layer_s: float = 0.0
+    exchange_exposed_share: float = 1.0
+    context_exposed_share: float = 1.0
+    expert_products: ExpertProducts = "grouped"
+    fuses_adapters: bool = False
+    divides_experts: bool = False
+    divides_context: bool = False
 
     def ran_on(self, board: str) -> bool:
         """Whether a run on such a board is among those that the rates were fitted on."""
@@ -119,6 +135,13 @@ class StackRates:
             able = ", ".join(name for name, stack in stacks().items() if stack.divides_blocks)
             where = f"tp={sharding.tp}, pp={sharding.pp}"
             raise WrongUsage(f"{self.name} divides only data", where=where, do=f"--stack may be {able}")
+        for name, degree, has in (("cp", sharding.cp, "divides_context"), ("ep", sharding.ep, "divides_experts")):
+            if degree > 1 and not getattr(self, has):
+                able = ", ".join(name for name, stack in stacks().items() if getattr(stack, has))
+                kind = "context" if name == "cp" else "expert"
+                raise WrongUsage(
+                    f"{self.name} has no {kind} parallelism", where=f"{name}={degree}", do=f"--stack may be {able}"
+                )
         if sharding.dp > 1 and sharding.zero not in self.zero_stages:
             allowed = ", ".join(map(str, self.zero_stages))
             others = [other for other in stacks().values() if other.divides_blocks or sharding.tp == sharding.pp == 1]
@@ -127,7 +150,9 @@ class StackRates:
             raise WrongUsage(f"{self.name} has no such ZeRO stage", where=sharding.zero, do=do)
 
 
-RATES = tuple(field.name for field in fields(StackRates) if field.type is float or field.type == "float")
+RATES = tuple(field.name for field in fields(StackRates) if field.type is float and field.default is MISSING)
+FEATURE_RATES = tuple(field.name for field in fields(StackRates) if field.type is float and field.default is not MISSING)
+"""Those of mixtures and of context parallelism, which only some stacks' runs tell."""
 
 
 @lru_cache(maxsize=1)

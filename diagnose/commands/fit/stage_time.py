@@ -2,9 +2,13 @@
 
 from dataclasses import dataclass
 
+from diagnose.commands.fit.adapters import adapter_host_s, gathering_modules_s, with_adapters
+from diagnose.commands.fit.context import context_s
+from diagnose.commands.fit.moe import expert_host_s, with_experts
 from diagnose.commands.fit.stacks import StackRates
 from diagnose.commands.fit.transfers import (
     COLLECTIVES_PER_BLOCK,
+    exposed_s,
     gathering_s,
     latency_s,
     reduction_s,
@@ -74,9 +78,11 @@ def stage_parts(plan: JobPlan, stack: StackRates, board: Board, stage: PipelineS
     parts = _device_parts(plan, stack, board, stage)
     device = sum(parts.values())
     host = _host_s(plan, stack, stage.layers + stage.has_head)
+    host += expert_host_s(plan, stack, stage.layers) + adapter_host_s(plan, stack, stage.layers)
     longer = (device**_SHARPNESS + host**_SHARPNESS) ** (1 / _SHARPNESS)
     parts["waiting for launches and latencies"] = longer - device
     parts["sharded weights"] = _sharded_weights_s(plan, stack, stage_parameters(plan, stage), device)
+    parts["sharded weights"] += gathering_modules_s(plan, stage.layers)
     parts["hand-over between stages"] = stack.handover_s if plan.sharding.pp > 1 else 0.0
     return parts
 
@@ -87,8 +93,10 @@ def stage_parameters(plan: JobPlan, stage: PipelineStage) -> float:
     shares_table = model.tied and stage.has_embedding
     tables = model.embedding_parameters if stage.has_embedding else 0
     head = model.head_weights if stage.has_head and not shares_table else 0
-    blocks = model.parameters - model.embedding_parameters - (0 if model.tied else model.head_weights)
-    return (tables + head + blocks * stage.layers / model.layers) / plan.sharding.tp
+    routed = model.mixture_layers * model.experts * model.expert_weights
+    blocks = model.parameters - model.embedding_parameters - (0 if model.tied else model.head_weights) - routed
+    share = stage.layers / model.layers
+    return (tables + head + blocks * share) / plan.sharding.tp + routed * share / plan.sharding.expert_cut
 
 
 def _device_parts(plan: JobPlan, stack: StackRates, board: Board, stage: PipelineStage) -> dict[str, float]:
@@ -107,7 +115,7 @@ def _device_parts(plan: JobPlan, stack: StackRates, board: Board, stage: Pipelin
     elif plan.compiled:
         elementwise *= stack.compiled_elementwise
     again = {"none": 0.0, "selective": attention, "full": blocks + attention + elementwise}[plan.checkpointing]
-    return {
+    parts = {
         "matrix products": blocks + head,
         "attention": attention,
         "elementwise": elementwise,
@@ -115,6 +123,11 @@ def _device_parts(plan: JobPlan, stack: StackRates, board: Board, stage: Pipelin
         "recomputation": again * _FORWARD_SHARE,
         "tensor-parallel transfers": stack.tp_exposed_share * layers * tensor_parallel_s(plan, stack),
     }
+    if plan.sharding.cp > 1:
+        parts["exchange of keys and values"] = layers * context_s(plan, stack, attention / layers)
+    rates = matrix_flops, board.memory_bytes_per_s
+    parts = with_experts(parts, plan, stack, layers, rates)
+    return with_adapters(parts, plan, layers, board.memory_bytes_per_s, stack.fuses_adapters)
 
 
 def _attention_s(plan: JobPlan, stack: StackRates, board: Board, matrix_flops: float) -> float:
@@ -145,8 +158,3 @@ def _sharded_weights_s(plan: JobPlan, stack: StackRates, parameters: float, devi
     passes = 2 if plan.sharding.zero == 3 else 1 if plan.gathers_once else 0
     seconds = passes * gathering_s(plan, stack, parameters) + reduction_s(plan, stack, parameters)
     return exposed_s(seconds, stack.gather_exposed_share, device_s)
-
-
-def exposed_s(seconds: float, exposed_share: float, behind_s: float) -> float:
-    """Seconds of a transfer that are not hidden behind so much computation."""
-    return exposed_share * seconds + max((1 - exposed_share) * seconds - behind_s, 0.0)

@@ -2,6 +2,7 @@
 
 import math
 
+from diagnose.commands.fit.adapters import trained_share
 from diagnose.commands.fit.stacks import StackRates
 from diagnose.formulas.collectives import latency_and_wire_s, transfer_s, wire_bytes
 from diagnose.formulas.size_curve import NETWORK_LATENCY_S, GroupLinks
@@ -28,7 +29,7 @@ def tensor_parallel_s(plan: JobPlan, stack: StackRates) -> float:
 def reduction_s(plan: JobPlan, stack: StackRates, parameters: float) -> float:
     """Seconds of reducing the gradients of a rank's `parameters` once; ranks keep shards of them from ZeRO-1 on."""
     kind = "allreduce" if plan.sharding.zero == 0 else "reducescatter"
-    return _data_parallel_s(plan, stack, kind, parameters * plan.precision.gradient_bytes)
+    return _data_parallel_s(plan, stack, kind, parameters * trained_share(plan) * plan.precision.gradient_bytes)
 
 
 def gathering_s(plan: JobPlan, stack: StackRates, parameters: float) -> float:
@@ -38,22 +39,23 @@ def gathering_s(plan: JobPlan, stack: StackRates, parameters: float) -> float:
 
 def nodes_spanned(plan: JobPlan) -> int:
     """Nodes of a data-parallel group; ranks are ordered tensor, data, pipeline from the innermost."""
-    tp, dp = plan.sharding.tp, plan.sharding.dp
+    tp, dp = plan.sharding.tp, plan.sharding.data_ranks
     return dp if tp >= plan.gpus_per_node else math.ceil(dp * tp / plan.gpus_per_node)
 
 
 def _data_parallel_s(plan: JobPlan, stack: StackRates, kind: str, message_bytes: float) -> float:
     """Seconds of a data-parallel collective: groups of a node share its network, each crossing it once."""
-    if plan.sharding.dp == 1:
+    if plan.sharding.data_ranks == 1:
         return 0.0
     nodes = nodes_spanned(plan)
     if nodes == 1:
-        return _inside_node_s(plan, kind, message_bytes, plan.sharding.dp)
+        return _inside_node_s(plan, kind, message_bytes, plan.sharding.data_ranks)
     of_node = message_bytes * min(plan.sharding.tp, plan.gpus_per_node)
     rate = stack.node_gbs * 1e9 / (1 + nodes / stack.half_nodes)
     return latency_and_wire_s(NETWORK_LATENCY_S, wire_bytes(kind, of_node, nodes), rate)
 
 
+_LARGE_BYTES = 1 << 28  # of a message that reaches what its links carry
 _WITHOUT_LINKS_GBS = 25.0  # an assumption: what PCIe 4.0 x16 reaches
 
 
@@ -61,6 +63,17 @@ def _inside_node_s(plan: JobPlan, kind: str, message_bytes: float, ranks: int) -
     links = GroupLinks(plan.gpu.measured_node, plan.gpu.nvlink_one_way_gbs, ranks)
     gbs = links.bus_gbs(kind, message_bytes) or _WITHOUT_LINKS_GBS
     return transfer_s(kind, message_bytes, ranks, gbs * 1e9)
+
+
+def group_gbs(plan: JobPlan, ranks: int) -> float:
+    """GB/s in one direction of the links that a rank has to the others of its group inside a node."""
+    links = GroupLinks(plan.gpu.measured_node, plan.gpu.nvlink_one_way_gbs, ranks)
+    return links.bus_gbs("allgather", _LARGE_BYTES) or _WITHOUT_LINKS_GBS
+
+
+def exposed_s(seconds: float, exposed_share: float, behind_s: float) -> float:
+    """Seconds of a transfer that are not hidden behind so much computation."""
+    return exposed_share * seconds + max((1 - exposed_share) * seconds - behind_s, 0.0)
 
 
 def latency_s(plan: JobPlan, stack: StackRates) -> float:
@@ -75,4 +88,4 @@ def shard_latency_s(plan: JobPlan, stack: StackRates) -> float:
     """Seconds of gathering the new weights of a stage's blocks whatever their size: a ring passes each rank."""
     if nodes_spanned(plan) == 1:
         return 0.0
-    return stack.ring_hop_s * max(plan.layers_per_stage) * (plan.sharding.dp - 1)
+    return stack.ring_hop_s * max(plan.layers_per_stage) * (plan.sharding.data_ranks - 1)

@@ -8,6 +8,7 @@ are is the training stack's (`Ledger`): for the models of transformers it is rea
 from dataclasses import dataclass
 
 from diagnose.formulas.model import ModelShape
+from diagnose.predict.memory.adapters import kept_input_bytes
 from diagnose.predict.memory.job import JobPlan
 
 FP32_BYTES = 4
@@ -24,7 +25,8 @@ class BlockActivations:
         norms: inputs, normalised values and outputs of the norms.
         attention: queries, keys, values and the output.
         scores: attention scores of every pair of tokens, as eager attention writes them.
-        feed_forward: what lies between the feed-forward matrices.
+        feed_forward: what lies between the feed-forward matrices, and tokens as they were routed to experts.
+        adapters: inputs of adapters on frozen matrices.
         gathered: the rest of what tensor parallelism gathers, if it is kept.
     """
 
@@ -34,6 +36,7 @@ class BlockActivations:
     attention: float
     scores: float
     feed_forward: float
+    adapters: float
     gathered: float
 
 
@@ -51,7 +54,8 @@ def block_activations(plan: JobPlan) -> BlockActivations:
         norms=_norms(plan) / between,
         attention=_attention(plan) / tp,
         scores=_scores(plan) / tp,
-        feed_forward=_feed_forward(plan) / tp,
+        feed_forward=(_feed_forward(plan) + _routed(plan)) / tp,
+        adapters=kept_input_bytes(plan.model, plan.adapters) / tp,
         gathered=_gathered(plan) * (1 - 1 / between),
     )
 
@@ -79,8 +83,11 @@ def _gathered(plan: JobPlan) -> float:
 
 def _norms(plan: JobPlan) -> float:
     model, compute, stream = plan.model, plan.precision.compute_bytes, _stream_bytes(plan)
+    if plan.adapters:  # a frozen weight needs neither the normalised value nor, in the matrices behind it, the output
+        fused = plan.liger or plan.ledger.fused_norms
+        return (stream if fused else FP32_BYTES) * model.hidden * model.norms_per_layer
     if plan.ledger.fused_norms:
-        heads = 2 * compute * (model.query_width + _key_width(model)) if model.qk_norm else 0
+        heads = 2 * compute * (model.query_width + _key_width(model)) if _norms_heads(model) else 0
         return (compute + _input_bytes(plan)) * model.hidden * model.norms_per_layer + heads
     readers = 3 + (2 if model.gated else 1)  # query, key, value; gate and up: each casts an fp32 input for itself
     if model.bias:
@@ -89,8 +96,13 @@ def _norms(plan: JobPlan) -> float:
         return (values + 2 * _MASK_BYTES) * model.hidden
     outputs = (readers if stream > compute and not plan.liger else 2) * compute
     inputs = 2 * stream if plan.liger else 2 * (FP32_BYTES + stream)  # unfused: an fp32 copy, and the normalised value
-    heads = (FP32_BYTES + compute) * (model.query_width + _key_width(model)) if model.qk_norm else 0
+    heads = (FP32_BYTES + compute) * (model.query_width + _key_width(model)) if _norms_heads(model) else 0
     return (inputs + outputs) * model.hidden * model.norms_per_layer / 2 + heads
+
+
+def _norms_heads(model: ModelShape) -> bool:
+    """Whether queries and keys are normalised."""
+    return model.qk_norm or model.qk_norm_whole
 
 
 def _attention(plan: JobPlan) -> float:
@@ -101,6 +113,8 @@ def _attention(plan: JobPlan) -> float:
     layer norms. In narrow fp8 the projection keeps a copy of its own.
     """
     model, ledger, compute = plan.model, plan.ledger, plan.precision.compute_bytes
+    if model.latent_rank:
+        return compute * 2 * model.heads * (model.head_dim + model.value_dim)
     repeated = ledger.repeats_keys and plan.attention != "flash"
     inputs = model.query_width + 2 * (model.query_width if repeated else _key_width(model))
     before = model.query_width + 2 * _key_width(model) if ledger.keeps_before_rotary else 0
@@ -124,10 +138,20 @@ def _scores(plan: JobPlan) -> float:
 def _feed_forward(plan: JobPlan) -> float:
     """Inner values of that width: gate, its activation, up and their product; fused, the activation is computed again.
 
-    Without a gate: the activation function's input and output (ReLU would keep its output alone).
+    Without a gate: the activation function's input and output (ReLU would keep its output alone). A frozen matrix does
+    not keep its input.
     """
     tensors = (3 if plan.liger else plan.ledger.gated_tensors) if plan.model.gated else 2
-    return ((tensors - 1) * plan.precision.compute_bytes + _input_bytes(plan)) * _width(plan.model)
+    kept_input = 0 if plan.adapters else _input_bytes(plan)
+    return ((tensors - 1) * plan.precision.compute_bytes + kept_input) * _width(plan.model)
+
+
+def _routed(plan: JobPlan) -> float:
+    """The input of each expert that a token passes, and what it returns, which the router's weights scale."""
+    model = plan.model
+    copies = 1 if plan.adapters else 2
+    each = copies * plan.precision.compute_bytes * model.hidden * model.experts_per_token
+    return each * model.mixture_layers / model.layers
 
 
 def _selected(plan: JobPlan) -> float:
@@ -140,9 +164,10 @@ def _selected(plan: JobPlan) -> float:
     return plan.precision.compute_bytes * (model.query_width + products)
 
 
-def _width(model: ModelShape) -> int:
-    """Inner width of the feed-forward part that a token passes."""
-    return model.experts_per_token * model.expert_ffn + model.shared_experts * model.shared_ffn or model.ffn
+def _width(model: ModelShape) -> float:
+    """Inner width of the feed-forward part that a token passes, in the mean over blocks."""
+    mixture = model.experts_per_token * model.expert_ffn + model.shared_experts * model.shared_ffn
+    return (model.mixture_layers * mixture + (model.layers - model.mixture_layers) * model.ffn) / model.layers
 
 
 def _key_width(model: ModelShape) -> int:

@@ -1,10 +1,12 @@
 """The memory estimate of a job before it runs: what each rank holds, by part, and whether the GPU has as much."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from diagnose.predict.memory.activations import FP32_BYTES, block_activations, loss_bytes_per_token, runs_in_autocast
 from diagnose.predict.memory.fits import Fits, MemorySpan, span_of
 from diagnose.predict.memory.job import JobPlan
+from diagnose.predict.memory.parameter_groups import ParameterGroup, parameter_groups
 
 GIB = 1 << 30
 CONTEXT_BYTES = GIB // 2  # CUDA context, loaded kernels and cuBLAS workspaces of a process on an H100
@@ -116,8 +118,10 @@ def stage_parameters(plan: JobPlan, stage: int) -> float:
     head = model.head_weights if stage == pp - 1 else 0
     if pp == 1 and model.tied and model.lm_head:
         head -= model.vocab * model.hidden
-    matrices = model.layers * (model.attention_weights + model.feed_forward_weights(model.experts)) * blocks
-    return (matrices + tables + head) / plan.sharding.tp + model.vector_parameters * blocks
+    routed = model.mixture_layers * model.experts * model.expert_weights * blocks
+    matrices = model.layers * (model.attention_weights + model.feed_forward_weights(model.experts)) * blocks - routed
+    dense = (matrices + tables + head) / plan.sharding.tp + model.vector_parameters * blocks
+    return dense + routed / plan.sharding.expert_cut
 
 
 def _training_state(plan: JobPlan, stage: int) -> dict[str, float]:
@@ -127,26 +131,30 @@ def _training_state(plan: JobPlan, stage: int) -> dict[str, float]:
     them itself. Autocast keeps a 16-bit copy of each weight from its first use to the end of the backward pass. FSDP's
     SHARD_GRAD_OP keeps a copy of what it gathers in the same way, and shards the weights themselves.
     """
-    precision, sharding = plan.precision, plan.sharding
-    parameters = stage_parameters(plan, stage)
-    shard = [1 / sharding.shards if sharding.zero >= first else 1.0 for first in (1, 2, 2 if plan.gathers_once else 3)]
-    sums_up = precision.gradient_bytes > precision.weight_bytes and not plan.ledger.fuses_gradients
-    gradients = precision.gradient_bytes + (precision.weight_bytes if sums_up else 0)
-    whole = _stays_gathered(plan)
+    sharding, compute = plan.sharding, plan.precision.compute_bytes
+    groups = parameter_groups(plan, stage, stage_parameters(plan, stage), optimizer_bytes(plan))
+    held = sum(group.parameters for group in groups)
+
+    def divided(each: Callable[[ParameterGroup], float], first: int) -> float:
+        """Bytes of all groups, divided from that ZeRO stage on."""
+        return sum(group.parameters * each(group) / (group.shards if sharding.zero >= first else 1) for group in groups)
+
+    whole = held if _stays_gathered(plan) else 0.0
     return {
-        "weights": parameters * precision.weight_bytes * shard[2],
-        "weights cast by autocast": parameters * precision.compute_bytes if runs_in_autocast(plan) else 0,
-        "gathered weights": parameters * precision.compute_bytes if plan.gathers_once or whole else 0,
-        "gradients": parameters * (gradients * shard[1] + (FP32_BYTES if whole else 0)),
-        "master weights": parameters * precision.master_bytes * shard[0],
-        "optimizer states": parameters * optimizer_bytes(plan) * shard[0],
+        "weights": divided(lambda group: group.weight_bytes, 2 if plan.gathers_once else 3),
+        "weights cast by autocast": held * compute if runs_in_autocast(plan) else 0,
+        "gathered weights": held * compute if plan.gathers_once else whole * compute,
+        "gradients": divided(lambda group: group.gradient_bytes, 2) + whole * FP32_BYTES,
+        "master weights": divided(lambda group: group.master_bytes, 1),
+        "optimizer states": divided(lambda group: group.state_bytes, 1),
     }
 
 
 def _stays_gathered(plan: JobPlan) -> bool:
     """Whether a pipeline's stage keeps its weights and gradients whole from the first micro-batch to the last."""
     sharding = plan.sharding
-    return plan.ledger.pipeline_keeps_gathered and sharding.pp > 1 and sharding.zero >= 2 and sharding.shards > 1
+    divided = sharding.zero >= 2 and sharding.shards > 1 and not plan.adapters
+    return plan.ledger.pipeline_keeps_gathered and sharding.pp > 1 and divided
 
 
 def optimizer_bytes(plan: JobPlan) -> float:
@@ -164,8 +172,8 @@ def micro_batches_in_flight(plan: JobPlan, stage: int) -> int:
 def _activations(plan: JobPlan, stage: int, keeps_gathered: bool) -> dict[str, float]:
     """Activations of all blocks and micro-batches in flight; with checkpointing, checkpoints and one block in full."""
     block = block_activations(plan)
-    kept = plan.layers_per_stage[stage] * micro_batches_in_flight(plan, stage) * plan.micro_batch_tokens
-    kept *= 1 - _offloaded(plan)
+    layers = plan.layers_per_stage[stage] * (1 - _offloaded(plan))
+    kept = layers * micro_batches_in_flight(plan, stage) * plan.micro_batch_tokens
     checkpoint = {"none": 0.0, "selective": block.selected, "full": block.boundary}[plan.checkpointing]
     blocks = min(kept, plan.micro_batch_tokens) if checkpoint else kept
     return {
@@ -174,6 +182,7 @@ def _activations(plan: JobPlan, stage: int, keeps_gathered: bool) -> dict[str, f
         "attention activations": blocks * block.attention,
         "feed-forward activations": blocks * block.feed_forward,
         "norm activations": blocks * block.norms,
+        "adapters' inputs": blocks * block.adapters,
         "gathered inputs": blocks * block.gathered if keeps_gathered else 0,
     }
 
@@ -189,7 +198,8 @@ def _loss(plan: JobPlan, stage: int) -> float:
     """Bytes of the loss in the last stage, else 0. Liger computes and keeps the head's gradient in the forward pass."""
     if stage < plan.sharding.pp - 1:
         return 0
-    head = plan.model.head_weights / plan.sharding.tp * plan.precision.weight_bytes if plan.liger else 0
+    keeps = plan.liger and not plan.adapters
+    head = plan.model.head_weights / plan.sharding.tp * plan.precision.weight_bytes if keeps else 0
     return head + plan.micro_batch_tokens * loss_bytes_per_token(plan)
 
 
@@ -205,7 +215,8 @@ def _communication_buffers(plan: JobPlan, stage: int) -> float:
     if sharding.zero == 3 and sharding.shards > 1 and not _stays_gathered(plan):
         layers = max(1, plan.layers_per_stage[stage])
         whole = stage_parameters(plan, stage)
-        block = (model.attention_weights + model.feed_forward_weights(model.experts)) / sharding.tp
+        routed = model.mixture_layers / model.layers * model.experts * model.expert_weights
+        block = (model.attention_weights + model.feed_forward_weights(0)) / sharding.tp + routed / sharding.expert_cut
         outside = max(0.0, whole - layers * block)
         gathered = (outside + (min(_GATHERED_BLOCKS, layers) + 1) * block) * precision.compute_bytes
     return (_FULL_WIDTH_COPIES * width if sharding.tp > 1 else 0) + gathered

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from diagnose.errors import WrongUsage
 
@@ -29,8 +30,8 @@ class Ledger:
         fp32_logits: copies in fp32 at that moment.
         fuses_gradients: the backward product adds to the fp32 gradient, so that none exists in the type of the weights.
         narrow_fp8: in fp8 the inputs of products are kept in a byte for each value.
-        keeps_gathered_inputs: without a pipeline, tensor parallelism keeps the inputs that it gathers for products where
-            there is room for them, and gathers them again where there is none.
+        keeps_gathered_inputs: without a pipeline, tensor parallelism keeps the inputs that it gathers for products if
+            there is room for them; else it gathers them again.
         pipeline_keeps_gathered: sharded weights stay gathered over all micro-batches of a pipeline, and their gradients
             are summed up whole in fp32.
         offloaded_share: activations that move to the host's memory if the weights are sharded, on `offloading_boards`.
@@ -65,10 +66,11 @@ def ledgers() -> Mapping[str, Ledger]:
     """Every stack's ledger by its name."""
     with _TABLE.open("rb") as file:
         tables = tomllib.load(file)
-    return {
-        name: Ledger(name, **{key: tuple(value) if isinstance(value, list) else value for key, value in row.items()})
-        for name, row in tables.items()
-    }
+    return {name: _ledger(name, row) for name, row in tables.items()}
+
+
+def _ledger(name: str, row: Mapping[str, Any]) -> Ledger:
+    return Ledger(name, **{key: tuple(value) if isinstance(value, list) else value for key, value in row.items()})
 
 
 def ledger_of(stack: str) -> Ledger:

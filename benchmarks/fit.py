@@ -29,19 +29,35 @@ _BETWEEN = ("tp_nodes_gbs", "ring_hop_s", "pipeline_hop_s", "handover_s", "stall
 _TP = ("host_layer_tp_s", "tp_exposed_share", *_BETWEEN)
 _HF = ("score_bytes", "liger_elementwise", "liger_logits")
 _COMPILED = ("compiled_elementwise", "fp8_share")
+_AMPERE = ("ampere_matrix", "ampere_attention")
+_BLACKWELL = ("blackwell_matrix", "blackwell_attention")
+_ELSEWHERE = (*_COMPILED, *_BLACKWELL, "host_shard_s")
+
+
+def _all_but(*names: str) -> tuple[str, ...]:
+    return tuple(name for name in RATES if name not in (*_ELSEWHERE, *names))
+
+
 FREE = {
-    "nanotron": tuple(name for name in RATES if name not in (*_HF, *_COMPILED, "gather_exposed_share")),
-    "llm-foundry": tuple(
-        name
-        for name in RATES
-        if name not in (*_TP, *_HF, *_COMPILED, "half_nodes", "reduce_exposed_share", "logits_bytes")
+    "nanotron": _all_but(*_HF, *_AMPERE, "gather_exposed_share", "narrow_head_attention"),
+    "llm-foundry": _all_but(*_TP, *_HF, "half_nodes", "reduce_exposed_share", "logits_bytes", "rank_spread"),
+    "megatron": (
+        "matrix_share",
+        "attention_share",
+        "elementwise_bytes",
+        "tp_exposed_share",
+        "gather_exposed_share",
+        *_BLACKWELL,
     ),
-    "megatron": ("matrix_share", "attention_share", "elementwise_bytes", "tp_exposed_share", "gather_exposed_share"),
     "torchtitan": ("matrix_share", "elementwise_bytes", "gather_exposed_share", "tp_exposed_share", *_COMPILED),
-    "transformers": tuple(
-        name
-        for name in RATES
-        if name not in (*_TP, *_COMPILED, "half_nodes", "gather_exposed_share", "attention_share", "matrix_half_width")
+    "transformers": _all_but(
+        *_TP,
+        *_AMPERE,
+        "half_nodes",
+        "gather_exposed_share",
+        "attention_share",
+        "matrix_half_width",
+        "narrow_head_attention",
     ),
 }
 

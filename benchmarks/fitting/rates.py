@@ -42,7 +42,13 @@ def steady_ratios(rows: Sequence[Row], stack: StackRates) -> np.ndarray:
     return ratios(rows, stack) * np.array([step.step_s / step.steady_s for step in steps])
 
 
-def fitted(rows: Sequence[Row], start: StackRates, names: Sequence[str], firmness: float = LOOSE) -> StackRates:
+def fitted(
+    rows: Sequence[Row],
+    start: StackRates,
+    names: Sequence[str],
+    firmness: float = LOOSE,
+    tolerance: float = TOLERANCE,
+) -> StackRates:
     """The stack with the named rates fitted, in logarithms, from where they start (Levenberg and Marquardt).
 
     Where many rates share what the rows tell, a firm start keeps those that only trade places with each other.
@@ -54,7 +60,7 @@ def fitted(rows: Sequence[Row], start: StackRates, names: Sequence[str], firmnes
         return start.with_rates(dict(zip(names, map(float, np.exp(np.minimum(x, most))), strict=True)))
 
     def residuals(x: np.ndarray) -> np.ndarray:
-        return np.concatenate([np.log(ratios(rows, stack(x))) / TOLERANCE, firmness * (x - x0) / TOLERANCE])
+        return np.concatenate([np.log(ratios(rows, stack(x))) / tolerance, firmness * (x - x0) / TOLERANCE])
 
     return stack(_minimised(residuals, x0))
 

@@ -46,6 +46,7 @@ class ModelShape:
         shared_gated: a gate of its own scales what a shared expert returns.
         window: tokens that a token attends to, itself included, in a block with sliding-window attention; 0 for none.
         windowed_layers: blocks with sliding-window attention.
+        model_type: as transformers names it, such as "llama"; "" if unknown.
     """
 
     hidden: int
@@ -82,6 +83,7 @@ class ModelShape:
     dense_layers: int = 0
     window: int = 0
     windowed_layers: int = 0
+    model_type: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kv_heads", self.kv_heads or self.heads)

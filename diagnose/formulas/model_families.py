@@ -68,7 +68,7 @@ def shape_fields(model_type: str, config: Mapping[str, Any], class_name: str | N
     """The fields of `ModelShape`; None when the type is unknown or an entry that decides a size is missing."""
     if model_type not in _FAMILIES or not _is_regular(model_type, config):
         return None
-    fields = dict(_FAMILIES[model_type])
+    fields = {"model_type": model_type, **_FAMILIES[model_type]}
     if isinstance(tied := config.get("tie_word_embeddings"), bool):
         fields["tied"] = tied
     for read in (_sizes, _experts, _latents, _window):

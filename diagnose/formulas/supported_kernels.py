@@ -6,8 +6,8 @@ from functools import lru_cache
 from pathlib import Path
 
 _LIGER_TABLE = Path(__file__).parents[1] / "data" / "liger_model_types.json"
-_WITHOUT_SDPA = ("gemma2",)  # of the types whose sizes are known, by `_supports_sdpa` of transformers 5.23
-_FIRST_OF_FLASH, LARGEST_HEAD = 8.0, 256
+_WITHOUT_SDPA = ("gemma2", "gpt_oss")  # of the types whose sizes are known, by `_supports_sdpa` of transformers 5.23
+_FIRST_OF_FLASH, _LARGEST_HEAD = 8.0, 256
 _FIRST_OF_TRITON = 7.0
 
 
@@ -27,7 +27,7 @@ def has_sdpa(model_type: str) -> bool:
     return model_type not in _WITHOUT_SDPA
 
 
-def flash_blocked_by(capability: float | None, precision: str | None, head_size: int | None) -> str:
+def flash_blocked(capability: float | None, precision: str | None = None, head_size: int | None = None) -> str:
     """The reason why flash attention cannot run: "old GPU", "fp32" or "head size"; "" for none of what is known.
 
     Args:
@@ -39,7 +39,7 @@ def flash_blocked_by(capability: float | None, precision: str | None, head_size:
         return "old GPU"
     if precision in ("fp32", "tf32"):
         return "fp32"
-    return "head size" if head_size and head_size > LARGEST_HEAD else ""
+    return "head size" if head_size and head_size > _LARGEST_HEAD else ""
 
 
 def has_triton(capability: float | None) -> bool:

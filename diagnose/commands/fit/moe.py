@@ -16,6 +16,7 @@ _TILE_ROWS = 128  # of a matrix product: a kernel multiplies whole tiles
 _PASSES = 3  # over the weights: the forward product, and the gradients of inputs and of weights
 _EXCHANGES = 4  # of a layer's tokens: to the experts and back, forward and backward
 _FORWARD_SHARE = 1 / 3
+_EXCHANGE_GBS = 45.0  # of a GPU between nodes with 400 Gbit/s each: 43 to 58 in the table of DeepEP's README
 
 # Operators that launch work, forward and backward, counted by dispatch in transformers 5.23: of a block of Llama, and
 # beyond it of a mixture's block in grouped products, in a loop, and of each expert of the loop.
@@ -102,8 +103,8 @@ def exchange_s(plan: JobPlan, stack: StackRates) -> float:
     inside = token * _reached(ep, model.experts_per_token)
     seconds = inside / (group_gbs(plan, min(ep, plan.gpus_per_node)) * 1e9)
     if nodes > 1:
-        crossing = token * _reached(nodes, model.experts_per_token) * plan.gpus_per_node
-        seconds += crossing / (stack.node_gbs * 1e9) + NETWORK_LATENCY_S * nodes
+        crossing = token * _reached(nodes, model.experts_per_token)
+        seconds += crossing / (_EXCHANGE_GBS * 1e9) + NETWORK_LATENCY_S * nodes
     return _EXCHANGES * seconds
 
 

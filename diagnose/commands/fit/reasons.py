@@ -17,6 +17,17 @@ def division(plan: JobPlan) -> str:
     return " ".join([f"dp={sharding.dp}", *kinds]) + zero
 
 
+def switches(plan: JobPlan) -> list[str]:
+    """The switches that depart from the plain job, in words."""
+    told = {
+        f"{plan.attention} attention": plan.attention != "sdpa",
+        "Liger": plan.liger,
+        "torch.compile": plan.compiled,
+        f"checkpointing {plan.checkpointing}": plan.checkpointing != "none",
+    }
+    return [name for name, is_on in told.items() if is_on]
+
+
 def batch(plan: JobPlan) -> str:
     """The product that makes the global batch."""
     parts = f"{plan.micro_batch} x {plan.accumulation} x {plan.sharding.dp}"

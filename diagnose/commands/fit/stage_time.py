@@ -1,5 +1,6 @@
 """Seconds of a micro-batch on one pipeline stage, forward and backward, by part."""
 
+import math
 from dataclasses import dataclass
 
 from diagnose.commands.fit.adapters import adapter_host_s, gathering_modules_s, with_adapters
@@ -10,8 +11,10 @@ from diagnose.commands.fit.transfers import (
     COLLECTIVES_PER_BLOCK,
     exposed_s,
     gathering_s,
+    gathers,
     latency_s,
     reduction_s,
+    shard_collectives,
     tensor_parallel_s,
 )
 from diagnose.errors import WrongUsage
@@ -102,7 +105,7 @@ def stage_parameters(plan: JobPlan, stage: PipelineStage) -> float:
 def _device_parts(plan: JobPlan, stack: StackRates, board: Board, stage: PipelineStage) -> dict[str, float]:
     model, tp, tokens, layers = plan.model, plan.sharding.tp, plan.micro_batch_tokens, stage.layers
     width = model.hidden / tp
-    matrix_flops = board.peak_flops * stack.matrix_share * width / (width + stack.matrix_half_width)
+    matrix_flops = board.peak_flops * _matrix_share(plan, stack) * width / (width + stack.matrix_half_width)
     block = model.attention_weights + model.feed_forward_weights(model.experts_per_token)
     blocks = dense_flops_per_token(layers * block) * tokens / tp / matrix_flops
     blocks *= stack.fp8_share if plan.fp8 else 1
@@ -136,25 +139,43 @@ def _attention_s(plan: JobPlan, stack: StackRates, board: Board, matrix_flops: f
     if plan.attention != "eager":
         pairs = causal_pairs_per_token(model, plan.seq_len)
         flops = attention_flops(model, pairs) / model.layers * tokens / tp
-        return flops / (board.peak_flops * stack.attention_share)
+        return flops / (board.peak_flops * attention_share(plan, stack))
     flops = attention_flops(model, plan.seq_len) / model.layers * tokens / tp
     scores = stack.score_bytes * model.heads * plan.seq_len * tokens / tp
     return flops / matrix_flops + scores / board.memory_bytes_per_s
 
 
+_BEFORE_HOPPER = ("Volta", "Turing", "Ampere", "Ada")
+_USUAL_HEAD = 128
+
+
+def _matrix_share(plan: JobPlan, stack: StackRates) -> float:
+    return min(stack.matrix_share * _of_board(plan, stack.ampere_matrix, stack.blackwell_matrix), 1.0)
+
+
+def attention_share(plan: JobPlan, stack: StackRates) -> float:
+    """Share of the board's peak that fused attention reaches with the model's heads."""
+    narrower = max(math.log2(_USUAL_HEAD / plan.model.head_dim), 0.0)
+    of_board = _of_board(plan, stack.ampere_attention, stack.blackwell_attention)
+    return min(stack.attention_share * of_board * stack.narrow_head_attention**narrower, 1.0)
+
+
+def _of_board(plan: JobPlan, before_hopper: float, after_hopper: float) -> float:
+    """A share on the plan's board over that on Hopper."""
+    arch = plan.gpu.arch
+    return before_hopper if arch in _BEFORE_HOPPER else after_hopper if arch == "Blackwell" else 1.0
+
+
 def _host_s(plan: JobPlan, stack: StackRates, blocks: int) -> float:
     """Seconds of the host to launch so many blocks, with the latencies that no message size hides."""
     launches = stack.host_layer_s if plan.sharding.tp == 1 else stack.host_layer_tp_s
-    return blocks * (launches + COLLECTIVES_PER_BLOCK * latency_s(plan, stack))
+    shared = stack.host_shard_s * shard_collectives(plan)
+    return blocks * (launches + shared + COLLECTIVES_PER_BLOCK * latency_s(plan, stack))
 
 
 def _sharded_weights_s(plan: JobPlan, stack: StackRates, parameters: float, device_s: float) -> float:
-    """Seconds that a micro-batch waits for weights and, from ZeRO-2 on, for its gradients.
-
-    FULL_SHARD gathers the weights for each pass, SHARD_GRAD_OP for the forward pass.
-    """
+    """Seconds that a micro-batch waits for weights and, from ZeRO-2 on, for its gradients."""
     if plan.sharding.zero < 2:
         return 0.0
-    passes = 2 if plan.sharding.zero == 3 else 1 if plan.gathers_once else 0
-    seconds = passes * gathering_s(plan, stack, parameters) + reduction_s(plan, stack, parameters)
+    seconds = gathers(plan) * gathering_s(plan, stack, parameters) + reduction_s(plan, stack, parameters)
     return exposed_s(seconds, stack.gather_exposed_share, device_s)

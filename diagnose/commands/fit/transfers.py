@@ -26,15 +26,40 @@ def tensor_parallel_s(plan: JobPlan, stack: StackRates) -> float:
     return COLLECTIVES_PER_BLOCK * transfer_s("allgather", message, tp, rate)
 
 
+_BUCKET_BYTES = 25 << 20  # of torch's DDP and, nearly, of Megatron's
+
+
+def gathers(plan: JobPlan) -> int:
+    """Times that a micro-batch gathers each weight: FULL_SHARD for each pass, SHARD_GRAD_OP for the forward pass."""
+    return 2 if plan.sharding.zero == 3 else 1 if plan.gathers_once else 0
+
+
+def shard_collectives(plan: JobPlan) -> int:
+    """Collectives of a micro-batch for each block whose state is shared among ranks."""
+    sharding = plan.sharding
+    return gathers(plan) + (sharding.zero >= 2) if sharding.shards > 1 else 0
+
+
 def reduction_s(plan: JobPlan, stack: StackRates, parameters: float) -> float:
-    """Seconds of reducing the gradients of a rank's `parameters` once; ranks keep shards of them from ZeRO-1 on."""
+    """Seconds of reducing the gradients of a rank's `parameters` once; ranks keep shards of them from ZeRO-1 on.
+
+    FSDP and ZeRO-3 reduce block by block, the others in buckets.
+    """
     kind = "allreduce" if plan.sharding.zero == 0 else "reducescatter"
-    return _data_parallel_s(plan, stack, kind, parameters * trained_share(plan) * plan.precision.gradient_bytes)
+    size = parameters * trained_share(plan) * plan.precision.gradient_bytes
+    messages = _shared_units(plan) if plan.sharding.zero >= 2 else max(size / _BUCKET_BYTES, 1.0)
+    return messages * _data_parallel_s(plan, stack, kind, size / messages)
 
 
 def gathering_s(plan: JobPlan, stack: StackRates, parameters: float) -> float:
-    """Seconds of gathering the weights of a rank's `parameters` once, in the type they are computed in."""
-    return _data_parallel_s(plan, stack, "allgather", parameters * plan.precision.compute_bytes)
+    """Seconds of gathering the weights of a rank's `parameters` once, block by block, in the type of the products."""
+    units = _shared_units(plan)
+    return units * _data_parallel_s(plan, stack, "allgather", parameters * plan.precision.compute_bytes / units)
+
+
+def _shared_units(plan: JobPlan) -> int:
+    """What is gathered at once: each block of the longest stage, and what is in none."""
+    return max(plan.layers_per_stage) + 1
 
 
 def nodes_spanned(plan: JobPlan) -> int:
@@ -60,14 +85,23 @@ _WITHOUT_LINKS_GBS = 25.0  # an assumption: what PCIe 4.0 x16 reaches
 
 
 def _inside_node_s(plan: JobPlan, kind: str, message_bytes: float, ranks: int) -> float:
-    links = GroupLinks(plan.gpu.measured_node, plan.gpu.nvlink_one_way_gbs, ranks)
+    links = GroupLinks(plan.gpu.measured_node, _link_gbs(plan, ranks), ranks)
     gbs = links.bus_gbs(kind, message_bytes) or _WITHOUT_LINKS_GBS
     return transfer_s(kind, message_bytes, ranks, gbs * 1e9)
 
 
+_BRIDGED = ("PCIe", "PCIE", "NVL-")  # boards that a bridge joins in pairs
+
+
+def _link_gbs(plan: JobPlan, ranks: int) -> float | None:
+    """Rate of a GPU's links to a group of ranks; None where some of them are reached over PCIe alone."""
+    joined_in_pairs = any(part in plan.gpu.key for part in _BRIDGED)
+    return None if joined_in_pairs and ranks > 2 else plan.gpu.nvlink_one_way_gbs
+
+
 def group_gbs(plan: JobPlan, ranks: int) -> float:
     """GB/s in one direction of the links that a rank has to the others of its group inside a node."""
-    links = GroupLinks(plan.gpu.measured_node, plan.gpu.nvlink_one_way_gbs, ranks)
+    links = GroupLinks(plan.gpu.measured_node, _link_gbs(plan, ranks), ranks)
     return links.bus_gbs("allgather", _LARGE_BYTES) or _WITHOUT_LINKS_GBS
 
 

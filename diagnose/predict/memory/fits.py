@@ -34,8 +34,9 @@ class Fits:
             return "no"
         return "yes" if self.high_bytes <= self.capacity_bytes else "tight"
 
-    def __bool__(self) -> bool:
-        """Whether the job may run: the answer is yes or tight."""
+    @property
+    def runs(self) -> bool:
+        """Whether the job is expected to run: the answer is yes or tight."""
         return self.answer != "no"
 
     @property
@@ -56,7 +57,7 @@ class MemorySpan:
     Attributes:
         low: measured over estimated memory that one job in ten stays below.
         high: the same that one in ten exceeds.
-        because: on how many rows it stands, or "not calibrated: " and why it stands on none like the job.
+        because: the rows that it stands on, or "not calibrated: " and why it stands on none like the job.
     """
 
     low: float
@@ -65,15 +66,15 @@ class MemorySpan:
 
 
 def span_of(plan: JobPlan) -> MemorySpan:
-    """The span of the job's stack if jobs like it are among the measured rows, else the widest of any stack's."""
+    """The span of the job's stack if jobs like it are among its rows, else the widest of any stack's."""
     ledger = plan.ledger
     unseen = [trait for trait, has in _traits(plan).items() if has and trait not in ledger.seen]
-    if ledger.rows and not unseen:
-        return MemorySpan(*ledger.span, because=f"calibrated on {ledger.rows}")
-    lacks = f" of {' or '.join(unseen)}" if ledger.rows else ""
-    spans = [other.span for other in ledgers().values() if other.rows]
+    if not unseen:
+        known = "calibrated on" if ledger.measured else "bounded by rows that ran but state no memory:"
+        return MemorySpan(*ledger.span, because=f"{known} {ledger.rows}")
+    spans = [other.span for other in ledgers().values()]
     low, high = min(low for low, _ in spans), max(high for _, high in spans)
-    return MemorySpan(low, high, f"not calibrated: no row{lacks} with {ledger.name} states its memory")
+    return MemorySpan(low, high, f"not calibrated: no row of {ledger.name} has {' or '.join(unseen)}")
 
 
 def _traits(plan: JobPlan) -> dict[str, bool]:

@@ -212,17 +212,17 @@ def check_sharding(model: ModelShape, sharding: Sharding) -> None:
         stages = ", ".join(f"{stage} ({name})" for stage, name in ZERO_STAGES.items())
         raise WrongUsage("no such ZeRO stage", where=f"zero={sharding.zero}", do=f"use one of {stages}")
     if sharding.dp % sharding.replicas:
-        allowed = _allowed("replicas", _divisors(sharding.dp))
+        allowed = _allowed("replicas", divisors(sharding.dp))
         raise WrongUsage("replicas must divide dp", where=f"replicas={sharding.replicas}, dp={sharding.dp}", do=allowed)
     if bad := [f"{model.heads} heads"] * bool(model.heads % sharding.tp) + _cut_kv_heads(model, sharding.tp):
-        degrees = [tp for tp in _divisors(model.heads) if not _cut_kv_heads(model, tp)]
+        degrees = [tp for tp in divisors(model.heads) if not _cut_kv_heads(model, tp)]
         why = f"tensor parallelism gives each rank whole heads, and {' and '.join(bad)} cannot be divided by it"
         raise WrongUsage("tp does not fit the model", where=f"tp={sharding.tp}", why=why, do=_allowed("tp", degrees))
     _check_experts(model, sharding)
     if sharding.pp > model.layers or (model.layers % sharding.pp and not sharding.uneven_stages):
         takes = "at least one of them" if sharding.uneven_stages else "as many of them as the others"
         why = f"the model has {model.layers} layers, and each pipeline stage takes {takes}"
-        even = _allowed("pp", _divisors(model.layers))
+        even = _allowed("pp", divisors(model.layers))
         do = f"pp may be 1 to {model.layers}" if sharding.uneven_stages else even
         raise WrongUsage("pp does not fit the model", where=f"pp={sharding.pp}", why=why, do=do)
 
@@ -284,7 +284,7 @@ def _check_choices(plan: JobPlan) -> None:
 def _check_gpus(plan: JobPlan) -> None:
     sharding = plan.sharding
     if plan.gpus % plan.nodes:
-        allowed = _allowed("nodes", _divisors(plan.gpus))
+        allowed = _allowed("nodes", divisors(plan.gpus))
         raise WrongUsage("nodes must divide the GPUs", where=f"{plan.gpus} GPUs, {plan.nodes} nodes", do=allowed)
     if sharding.gpus != plan.gpus:
         shared = f" x cp {sharding.cp}" if sharding.cp > 1 else ""
@@ -294,7 +294,8 @@ def _check_gpus(plan: JobPlan) -> None:
         raise WrongUsage("the sharding takes other GPUs than there are", where=f"{product}, {plan.gpus} GPUs", do=do)
 
 
-def _divisors(number: int) -> list[int]:
+def divisors(number: int) -> list[int]:
+    """Every divisor of the number, the smallest first."""
     small = [divisor for divisor in range(1, isqrt(number) + 1) if number % divisor == 0]
     return sorted({*small, *(number // divisor for divisor in small)})
 

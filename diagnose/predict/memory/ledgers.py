@@ -19,8 +19,9 @@ class Ledger:
     Attributes:
         name: the stack.
         source: the code that they are read from.
-        rows: the measured rows that `span` is taken from; "" where no row states its memory.
-        seen: traits of the jobs among these rows, of those that `traits_of` names.
+        rows: the public rows that it is held against.
+        measured: these rows state their memory; else they bound it, since they ran.
+        seen: traits of the jobs among these rows, of those that a span asks for.
         fused_norms: a norm keeps its input and its output alone; else an fp32 copy and the normalised value, too.
         repeats_keys: attention takes keys and values repeated for each query head, whichever kernel computes it.
         keeps_before_rotary: queries, keys and values are kept before the rotary embedding as well.
@@ -37,7 +38,8 @@ class Ledger:
         offloaded_share: activations that move to the host's memory if the weights are sharded, on `offloading_boards`.
         offloading_boards: boards whose link to the host is as fast as that takes, by the beginnings of their names.
         fragmentation: of what each step takes and gives back, what torch reserves beyond it.
-        span: measured over counted memory, from the 10th to the 90th percentile.
+        span: measured over counted memory, from the 10th to the 90th percentile; of rows that state none, what their
+            boards leave.
     """
 
     name: str
@@ -46,9 +48,10 @@ class Ledger:
     fp32_logits: int
     gated_tensors: int
     fragmentation: float
-    rows: str = ""
-    seen: tuple[str, ...] = ()
-    span: tuple[float, float] = (1.0, 1.0)
+    rows: str
+    seen: tuple[str, ...]
+    span: tuple[float, float]
+    measured: bool = True
     fused_norms: bool = False
     repeats_keys: bool = False
     keeps_before_rotary: bool = False

@@ -1,0 +1,171 @@
+"""Rows left out of a fit because of what they share, and how far they then are from what is predicted of them."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from diagnose.commands.fit.calibration import family
+from diagnose.commands.fit.stacks import RATES, MeasuredRuns, StackRates, kinds_of
+from diagnose.commands.fit.step_time import predict_step
+
+from .rates import Row
+from .stalls import stalled
+
+Learn = Callable[[Sequence[Row], StackRates], StackRates]
+_MOVED = 1.5  # a rate by so much, to see which rows depend on it
+_DEPENDS = 0.01  # of the step
+FOUR_IN_FIVE = 80
+SIZES: Mapping[str, Callable[[Row], float]] = {
+    "seq_len": lambda row: row.plan.seq_len,
+    "parameters": lambda row: row.plan.model.parameters,
+    "nodes": lambda row: row.plan.nodes,
+}
+"""Axes whose ends are left out: what lies beyond them is extrapolated."""
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Rows that were left out of a fit because of a value that they share, and the stack that was fitted without them.
+
+    Attributes:
+        stack: the stack's name.
+        axis: what they share.
+        value: of it.
+        rows: left out.
+        blind: the stack fitted on the others.
+        at_end: the value is the smallest or largest one, so that nothing measured lies beyond it.
+    """
+
+    stack: str
+    axis: str
+    value: str
+    rows: list[Row]
+    blind: StackRates
+    at_end: bool = True
+
+    @property
+    def predicted(self) -> np.ndarray:
+        """Predicted over measured throughput of each row."""
+        steps = [predict_step(row.plan, self.blind) for row in self.rows]
+        return np.array([s.tokens_per_s_per_gpu / r.tokens_per_s_per_gpu for s, r in zip(steps, self.rows, strict=True)])
+
+    @property
+    def steady(self) -> np.ndarray:
+        """The same of a run that does not stall, of the rows that did not."""
+        rows = [row for row in self.rows if not stalled(row, self.blind)]
+        steps = [predict_step(row.plan, self.blind) for row in rows]
+        return np.array(
+            [s.tokens / s.steady_s / s.gpus / r.tokens_per_s_per_gpu for s, r in zip(steps, rows, strict=True)]
+        )
+
+    def ranges(self, uncertainty: Mapping[str, float]) -> tuple[np.ndarray, np.ndarray]:
+        """Whether each row lies in its range, and how wide that is."""
+        stack = replace(self.blind, uncertainty=uncertainty)
+        steps = [predict_step(row.plan, stack).calibration for row in self.rows]
+        measured = [measured_s(row) for row in self.rows]
+        inside = [s.low_s <= seconds <= s.high_s for s, seconds in zip(steps, measured, strict=True)]
+        return np.array(inside), np.array([step.width for step in steps])
+
+
+def measured_s(row: Row) -> float:
+    """Seconds of the step that a run took."""
+    return row.plan.tokens_per_step / row.plan.gpus / row.tokens_per_s_per_gpu
+
+
+def measured_runs(rows: Sequence[Row]) -> tuple[MeasuredRuns, ...]:
+    """The rows by board and division, with the sizes that they span."""
+    groups: dict[tuple[str, tuple[str, ...], bool], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row.plan.gpu.key, kinds_of(row.plan), bool(row.plan.model.experts)), []).append(row)
+    return tuple(
+        MeasuredRuns(*key, len(own), **{name: _ends([size(row) for row in own]) for name, size in SIZES.items()})
+        for key, own in sorted(groups.items())
+    )
+
+
+def _ends(values: Sequence[float]) -> tuple[int, int]:
+    return int(min(values)), int(max(values))
+
+
+def depended_on(rows: Sequence[Row], stack: StackRates) -> set[str]:
+    """The rates on which the step of at least one of the rows depends."""
+    steady = np.array([predict_step(row.plan, stack).steady_s for row in rows])
+    found = set()
+    for name in RATES:
+        moved = stack.with_rates({name: (getattr(stack, name) or 1.0) / _MOVED})
+        changed = np.array([predict_step(row.plan, moved).steady_s for row in rows])
+        if np.max(np.abs(changed / steady - 1)) > _DEPENDS:
+            found.add(name)
+    return found
+
+
+def with_assumptions(stack: StackRates, known: set[str], others: Mapping[str, Sequence[float]]) -> StackRates:
+    """The stack with each rate that its rows do not depend on taken from the other stacks: their middle, and ends."""
+    values = {name: sorted(others[name]) for name in RATES if name not in known and others.get(name)}
+    assumed = {name: (own[0], own[-1]) for name, own in values.items() if own[0] < own[-1]}
+    middle = {name: float(np.exp(np.median(np.log(own)))) for name, own in values.items() if own[0] > 0}
+    return replace(stack.with_rates(middle), assumed={**stack.assumed, **assumed})
+
+
+def folds_of(rows: Sequence[Row], start: StackRates, learn: Learn) -> Iterator[Fold]:
+    """Every model, board, kind of division, length and number of nodes left out in turn."""
+    yield from _by_value(rows, start, learn, "model", lambda row: row.model)
+    yield from _by_value(rows, start, learn, "nodes", lambda row: row.plan.nodes)
+    yield from _by_value(rows, start, learn, "seq_len", lambda row: row.plan.seq_len)
+    yield from _by_value(rows, start, learn, "board", lambda row: family(row.plan.gpu.key))
+    yield from _by_value(rows, start, learn, "variant", lambda row: row.plan.gpu.key)
+    for kind in sorted({kind for row in rows for kind in kinds_of(row.plan)}):
+        yield from _fold(rows, start, learn, "sharding", kind, lambda row, kind=kind: kind in kinds_of(row.plan))
+
+
+def _by_value(
+    rows: Sequence[Row], start: StackRates, learn: Learn, axis: str, key: Callable[[Row], object]
+) -> Iterator[Fold]:
+    values = sorted({key(row) for row in rows})  # type: ignore[type-var]
+    for value in values:
+        at_end = axis not in ("nodes", "seq_len") or value in (values[0], values[-1])
+        for fold in _fold(rows, start, learn, axis, str(value), lambda row, value=value: key(row) == value):
+            if axis != "variant" or _has_sibling(fold, rows):
+                yield replace(fold, at_end=at_end)
+
+
+def _has_sibling(fold: Fold, rows: Sequence[Row]) -> bool:
+    """Whether rows of the same chip with other memory are left in the fit."""
+    keys = {row.plan.gpu.key for row in rows if family(row.plan.gpu.key) == family(fold.value)}
+    return len(keys) > 1
+
+
+def _fold(
+    rows: Sequence[Row], start: StackRates, learn: Learn, axis: str, value: str, shared: Callable[[Row], bool]
+) -> Iterator[Fold]:
+    inside, outside = [row for row in rows if shared(row)], [row for row in rows if not shared(row)]
+    if inside and outside:
+        blind = replace(learn(outside, start), measured=measured_runs(outside))
+        yield Fold(start.name, axis, value, inside, blind)
+
+
+def factor(folds: Sequence[Fold], base: Mapping[str, float]) -> float:
+    """By what a range is wider for what the folds left out: what four in five rows need beyond the stack's own spread.
+
+    Each fold counts once, however many rows it has.
+    """
+    errors, weights = [], []
+    for fold in folds:
+        own = np.abs(np.log(fold.steady))
+        errors.append(np.sqrt(np.maximum(own**2 - base[fold.stack] ** 2, 0)))
+        weights.append(np.full(len(own), 1 / max(len(own), 1)))
+    if not errors:
+        return 1.0
+    return float(np.exp(_quantile(np.concatenate(errors), np.concatenate(weights))))
+
+
+def _quantile(values: np.ndarray, weights: np.ndarray) -> float:
+    order = np.argsort(values)
+    share = np.cumsum(weights[order]) / weights.sum()
+    return float(values[order][np.searchsorted(share, FOUR_IN_FIVE / 100)])
+
+
+def half_span(stack: StackRates) -> float:
+    """Logarithm of half of the stack's own range, over its regimes."""
+    return float(np.median([np.log(high / low) / 2 for low, high in stack.span.values()]))

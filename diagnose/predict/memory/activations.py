@@ -55,7 +55,7 @@ def block_activations(plan: JobPlan) -> BlockActivations:
         attention=_attention(plan) / tp,
         scores=_scores(plan) / tp,
         feed_forward=(_feed_forward(plan) + _routed(plan)) / tp,
-        adapters=kept_input_bytes(plan.model, plan.adapters) / tp,
+        adapters=_adapters(plan) / tp,
         gathered=_gathered(plan) * (1 - 1 / between),
     )
 
@@ -79,6 +79,13 @@ def _gathered(plan: JobPlan) -> float:
     """Inputs of the products after both norms, as the ranks of a tensor-parallel group share them."""
     kept = plan.ledger.keeps_gathered_inputs and plan.sharding.pp == 1
     return 2 * _input_bytes(plan) * plan.model.hidden if kept else 0
+
+
+def _adapters(plan: JobPlan) -> float:
+    """Inputs of adapters: each casts its own, or those of the same matrices' input share it as it is."""
+    compute, model = plan.precision.compute_bytes, plan.model
+    cast = kept_input_bytes(model, plan.adapters)
+    return cast if plan.ledger.casts_adapter_inputs else min(cast, compute * (2 * model.hidden + _width(model)))
 
 
 def _norms(plan: JobPlan) -> float:
@@ -147,10 +154,10 @@ def _feed_forward(plan: JobPlan) -> float:
 
 
 def _routed(plan: JobPlan) -> float:
-    """The input of each expert that a token passes, and what it returns, which the router's weights scale."""
+    """The input of each expert that a token passes, and what it returns if the router's weights scale that."""
     model = plan.model
-    copies = 1 if plan.adapters else 2
-    each = copies * plan.precision.compute_bytes * model.hidden * model.experts_per_token
+    returned = 0 if plan.adapters or plan.ledger.scales_inside_experts else plan.precision.compute_bytes
+    each = (_input_bytes(plan) + returned) * model.hidden * model.experts_per_token
     return each * model.mixture_layers / model.layers
 
 

@@ -91,4 +91,6 @@ def _traits(plan: JobPlan) -> dict[str, bool]:
         "Liger": plan.liger,
         "eager attention": plan.attention == "eager",
         "experts": plan.model.experts > 0,
+        "adapters": plan.adapters is not None,
+        "context parallelism": sharding.cp > 1,
     }

@@ -31,6 +31,8 @@ class Ledger:
         fp32_logits: copies in fp32 at that moment.
         fuses_gradients: the backward product adds to the fp32 gradient, so that none exists in the type of the weights.
         narrow_fp8: in fp8 the inputs of products are kept in a byte for each value.
+        scales_inside_experts: the router's weights scale inside an expert, so that what it returns is not kept.
+        casts_adapter_inputs: each adapter casts its input to fp32 (peft).
         keeps_gathered_inputs: without a pipeline, tensor parallelism keeps the inputs that it gathers for products if
             there is room for them; else it gathers them again.
         pipeline_keeps_gathered: sharded weights stay gathered over all micro-batches of a pipeline, and their gradients
@@ -58,6 +60,8 @@ class Ledger:
     copies_output: bool = False
     fuses_gradients: bool = False
     narrow_fp8: bool = False
+    scales_inside_experts: bool = False
+    casts_adapter_inputs: bool = False
     keeps_gathered_inputs: bool = False
     pipeline_keeps_gathered: bool = False
     offloaded_share: float = 0.0

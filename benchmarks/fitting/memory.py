@@ -1,4 +1,4 @@
-"""The memory ledger of each training stack against the jobs that ran on it: the ladder, and public tables given by path.
+"""The memory ledger of each training stack against jobs that ran on it: the ladder, and public tables given by path.
 
     python -m benchmarks.fitting.memory                          # the ladder
     python -m benchmarks.fitting.memory --tables FOLDER --write
@@ -77,7 +77,7 @@ def _shares(sizes: Sequence[float]) -> tuple[str, str]:
 
 
 def row_table(rows: Iterable[Row]) -> str:
-    """One line for each job: measured, predicted, whether it fits, and the largest micro-batch that is likely to fit."""
+    """One line for each job: measured, predicted, whether it fits, and the largest micro-batch that likely fits."""
     heads = "row", "job", "ran", "fits", "measured GiB", "ledger GiB", "error", "largest micro-batch"
     once: dict[object, Row] = {}
     for row in rows:

@@ -95,6 +95,7 @@ def _plan(given: Given, of: tuple[str, ModelShape], gpus: int, sharding: Shardin
         liger=bool(given["liger"]),
         compiled=bool(given["compiled"]),
         fp8=given["fp8"],
+        expert_products=stack.expert_products,
         sharding=sharding,
         stack=stack.name,
     )

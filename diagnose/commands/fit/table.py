@@ -18,6 +18,7 @@ from diagnose.commands.fit.switches import effective
 from diagnose.errors import UserError
 from diagnose.formulas.model import ModelShape
 from diagnose.hardware import Gpu
+from diagnose.predict.memory.adapters import ALL_LINEAR, Adapters
 from diagnose.predict.memory.estimate import GIB, memory_estimate
 from diagnose.predict.memory.job import MOST, JobPlan, Sharding
 from diagnose.predict.memory.precision import PRECISIONS
@@ -96,11 +97,13 @@ def plan_of(row: Row, stack_name: str, shape_of: ShapeOf) -> JobPlan:
     dtype, fp8 = _precision(cells, stack, gpu)
     model = _shape(_cell(cells, "model"), stack, shape_of)
     tp, pp = _count(cells, "tp", 1), _count(cells, "pp", 1)
-    dp, micro_batch = _count(cells, "dp", max(gpus // (tp * pp), 1)), _count(cells, "micro_batch")
+    cp, ep = _count(cells, "cp", 1), _count(cells, "ep", 1)
+    dp, micro_batch = _count(cells, "dp", max(gpus // (tp * pp * cp), 1)), _count(cells, "micro_batch")
     seq_len = _count(cells, "seq_len", _SEQ_LEN)
     zero, nodes = _count(cells, "zero", 0, least=0), _count(cells, "nodes", fewest_nodes(gpus, gpu))
+    uneven = stack.uneven_stages or bool(model.layers % pp)  # a run that was launched is cut somewhere
     replicas = nodes if cells.get("replicas") == "nodes" else _count(cells, "replicas", 1)
-    sharding = Sharding(dp, tp, pp, zero, replicas, uneven_stages=stack.uneven_stages)
+    sharding = Sharding(dp, tp, pp, zero, replicas, uneven_stages=uneven, cp=cp, ep=ep)
     stack.check(sharding)
     return JobPlan(
         name=cells["model"],
@@ -115,6 +118,8 @@ def plan_of(row: Row, stack_name: str, shape_of: ShapeOf) -> JobPlan:
         fp8=fp8,
         sharding=sharding,
         stack=stack.name,
+        expert_products=stack.expert_products,
+        adapters=_adapters(cells),
         **_choices(cells),
     )
 
@@ -145,13 +150,16 @@ def _precision(cells: Row, stack: StackRates, gpu: Gpu) -> tuple[str, bool]:
 
 def _check_cells(cells: Row) -> None:
     """Refuse a row that states what is not predicted."""
-    for name, what in (("cp", "context parallelism"), ("ep", "expert parallelism")):
-        if _count(cells, name, 1) > 1:
-            raise UserError(f"{what} is not predicted", where=f"{name}={cells[name]}")
     if is_yes(cells.get("offload", "")):
         raise UserError("offloading to the host is not predicted", where=f"offload={cells['offload']}")
-    if "LoRA" in cells.get("section", ""):
-        raise UserError("adapters on frozen weights are not predicted", where=cells["section"])
+
+
+def _adapters(cells: Row) -> Adapters | None:
+    """The adapters that a row trains on frozen weights; on all linear layers where it does not name any."""
+    if not cells.get("lora_rank"):
+        return None
+    targets = cells.get("lora_targets", "").replace(",", " ").split()
+    return Adapters(_count(cells, "lora_rank"), tuple(targets) or (ALL_LINEAR,))
 
 
 def _cell(cells: Row, name: str) -> str:

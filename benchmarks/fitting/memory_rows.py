@@ -122,10 +122,16 @@ _AUTOMODEL_KEEPS = ("gpt-oss-20b", "gpt-oss-120b", "Llama-3.1-8B", "Qwen2.5-7B")
 
 
 def automodel_rows(path: Path) -> Iterator[Row]:
-    """NeMo AutoModel's rows whose model is known. Its recipes checkpoint all blocks but those of a few models."""
+    """NeMo AutoModel's rows whose model is known, with what its recipes say and the table does not.
+
+    They checkpoint the blocks of most models, and divide experts among all ranks where the table leaves that open.
+    """
     for row in _all_ran(experts.nemo(path), "nemo-automodel"):
-        kept: Checkpointing = "none" if row.plan.name in _AUTOMODEL_KEEPS else "full"
-        yield _ran(row.what, replace(row.plan, checkpointing=kept))
+        plan, sharding = row.plan, row.plan.sharding
+        kept: Checkpointing = "none" if plan.name in _AUTOMODEL_KEEPS else "full"
+        if plan.model.experts and sharding.ep == 1:
+            sharding = replace(sharding, ep=plan.gpus)
+        yield _ran(row.what, replace(plan, checkpointing=kept, sharding=sharding))
 
 
 _FMS_BOARDS = {"A100-SXM4-80GB": 128, "H100": 96}

@@ -77,7 +77,8 @@ def ledgers() -> Mapping[str, Ledger]:
 
 
 def _ledger(name: str, row: Mapping[str, Any]) -> Ledger:
-    return Ledger(name, **{key: tuple(value) if isinstance(value, list) else value for key, value in row.items()})
+    values: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
+    return Ledger(name, **values)
 
 
 def ledger_of(stack: str) -> Ledger:

@@ -97,6 +97,7 @@ def _plan(given: Given, of: tuple[str, ModelShape], gpus: int, sharding: Shardin
         fp8=given["fp8"],
         expert_products=stack.expert_products,
         sharding=sharding,
+        stack=stack.name,
     )
 
 

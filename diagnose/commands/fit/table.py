@@ -117,6 +117,7 @@ def plan_of(row: Row, stack_name: str, shape_of: ShapeOf) -> JobPlan:
         dtype=dtype,
         fp8=fp8,
         sharding=sharding,
+        stack=stack.name,
         expert_products=stack.expert_products,
         adapters=_adapters(cells),
         **_choices(cells),

@@ -1,4 +1,4 @@
-"""Which kernels exist for a model, a precision and a GPU: Liger's, PyTorch's fused attention, flash attention."""
+"""Kernels that exist for a model, a precision and a GPU: Liger's, PyTorch's fused attention, flash attention."""
 
 import json
 from collections.abc import Collection

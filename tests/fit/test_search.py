@@ -166,7 +166,12 @@ def test_what_is_stated_and_what_was_varied_are_told() -> None:
 @pytest.mark.parametrize(("sequences", "sizes"), [(37 * 32, {1, 37}), (42 * 32, {1, 2, 3, 6, 7, 14, 21, 42})])
 def test_every_divisor_of_a_rank_s_sequences_is_tried(sequences: int, sizes: set[int]) -> None:
     tried = set()
-    search(plan("1b", 32, 4), TRANSFORMERS, Stated(global_batch=sequences), lambda each: tried.add(each.micro_batch) or True)
+    search(
+        plan("1b", 32, 4),
+        TRANSFORMERS,
+        Stated(global_batch=sequences),
+        lambda each: tried.add(each.micro_batch) or True,
+    )
     assert tried == sizes
 
 

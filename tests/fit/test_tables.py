@@ -102,7 +102,9 @@ def test_names_of_sharding_are_zero_stages(cells: dict[str, str], zero: int, sha
 
 
 def test_a_heading_states_what_no_column_does() -> None:
-    section = "Table 4 2D parallelism (FSDP + TP) + torch.compile + Float8. Llama 3.1 70B model. 256 GPUs (FSDP 32, TP 8)."
+    section = (
+        "Table 4 2D parallelism (FSDP + TP) + torch.compile + Float8. Llama 3.1 70B model. 256 GPUs (FSDP 32, TP 8)."
+    )
     section += " Local batch size 16, global batch size 512. Full activation checkpointing."
     cells = known_cells({"section": section, "source_repo": "pytorch/torchtitan", "source_path": "llama3_h100.md"})
     told = {"model": "Llama-3.1-70B", "gpus": "256", "tp": "8", "micro_batch": "16", "global_batch": "512"}

@@ -65,9 +65,7 @@ def memory(plan: JobPlan) -> int:
     return memory_estimate(plan).total_bytes
 
 
-def _changes(
-    plan: JobPlan, stack: StackRates, known: tuple[MemoryRemedy, ...]
-) -> Iterator[tuple[str, JobPlan, int]]:
+def _changes(plan: JobPlan, stack: StackRates, known: tuple[MemoryRemedy, ...]) -> Iterator[tuple[str, JobPlan, int]]:
     """Changes that the stack takes: name, the job with it, and the largest micro-batch that then fits."""
     for remedy in known:
         if takes(remedy.plan, stack):
@@ -119,7 +117,7 @@ class Sharded:
 
 
 def compared(plan: JobPlan, stack: StackRates) -> tuple[Sharded, ...]:
-    """The plan under each ZeRO stage of the stack, copies first; empty where nothing can be sharded."""
+    """The plan under each ZeRO stage of the stack, copies first; empty if nothing can be sharded."""
     if plan.sharding.dp == 1:
         return ()
     stages = sorted({*stack.zero_stages, plan.sharding.zero})

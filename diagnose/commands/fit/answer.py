@@ -74,7 +74,7 @@ class PlannedMemory(msgspec.Struct, frozen=True, kw_only=True):
 class PlannedStep(msgspec.Struct, frozen=True, kw_only=True):
     """The predicted optimizer step. `seconds_range` is [best, worst]; `parts_s` add up to `seconds`.
 
-    `calibrated_on` counts the measured runs like this one, and `range_because` tells what the range rests on.
+    `calibrated_on` counts the measured runs like this one, and `range_because` is what the range rests on.
     `expected_tokens_per_s` is the average over runs, of which `stall_chance` stall. `mfu_as` is the project whose count
     `model_flops` and `peak_flops_per_s` are.
     """

@@ -10,10 +10,11 @@ from diagnose.predict.memory.recorded import ATTENTIONS as ATTENTIONS_OF_TRANSFO
 
 Row = Mapping[str, str]
 READ = (
-    "model", "gpu", "gpus", "nodes", "dp", "tp", "pp", "cp", "ep", "vp", "zero", "replicas", "micro_batch", "accumulation",
-    "global_batch", "seq_len", "dtype", "precision", "model_precision", "mixed_precision", "tf32", "optimizer",
-    "attention", "checkpointing", "liger", "compile", "fp8", "stack", "tokens_per_s_per_gpu", "sharding", "fsdp",
-    "offload", "lora_rank", "lora_targets", "section", "source_repo", "source_path", "techniques", "parallelism", "quantization",
+    "model", "gpu", "gpus", "nodes", "dp", "tp", "pp", "cp", "ep", "vp", "zero", "replicas", "micro_batch",
+    "accumulation", "global_batch", "seq_len", "dtype", "precision", "model_precision", "mixed_precision", "tf32",
+    "optimizer", "attention", "checkpointing", "liger", "compile", "fp8", "stack", "tokens_per_s_per_gpu", "sharding",
+    "fsdp", "offload", "lora_rank", "lora_targets", "section", "source_repo", "source_path", "techniques",
+    "parallelism", "quantization",
 )  # fmt: skip
 """Names of this program, and columns that say several things at once."""
 _SAME = {
@@ -49,8 +50,16 @@ _NONE = ("n/a", "-", "none", "")
 _ZERO = {"NO_SHARD": "0", "DDP": "0", "SHARD_GRAD_OP": "2", "HYBRID_SHARD": "3", "FULL_SHARD": "3", "FSDP": "3"}
 _ZERO |= {"HSDP": "3", "ZERO-1": "1", "ZERO-2": "2", "ZERO-3": "3"}
 _IN_A_NODE = ("HYBRID_SHARD", "HSDP")
-_CHECKPOINTING = {"no ac": "none", "selective ac": "selective", "full ac": "full", "selective": "selective", "none": "none"}
-_MAY_HOLD_TWO = ("gpus", "micro_batch", "accumulation", "global_batch", "tp", "pp", "cp", "vp", "ep", "fsdp", "precision")
+_CHECKPOINTING = {
+    "no ac": "none",
+    "selective ac": "selective",
+    "full ac": "full",
+    "selective": "selective",
+    "none": "none",
+}
+_MAY_HOLD_TWO = (
+    "gpus", "micro_batch", "accumulation", "global_batch", "tp", "pp", "cp", "vp", "ep", "fsdp", "precision",
+)  # fmt: skip
 _YES = ("true", "yes", "1", "y", "on")
 
 

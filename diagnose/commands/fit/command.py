@@ -24,9 +24,9 @@ from diagnose.predict.memory.job import ATTENTIONS, CHECKPOINTINGS, MOST
 _COUNT = click.IntRange(1, MOST)
 _PROBLEMS = 5  # rows that cannot be predicted and are reported
 _DEFAULTS = {
-    "model": "model", "gpu": "gpu", "gpus": "gpus", "nodes": "nodes", "seq_len": "seq_len", "micro_batch": "micro_batch",
-    "accumulation": "accumulation", "dtype": "dtype", "attn": "attention", "checkpointing": "checkpointing",
-    "liger": "liger", "compiled": "compile",
+    "model": "model", "gpu": "gpu", "gpus": "gpus", "nodes": "nodes", "seq_len": "seq_len",
+    "micro_batch": "micro_batch", "accumulation": "accumulation", "dtype": "dtype", "attn": "attention",
+    "checkpointing": "checkpointing", "liger": "liger", "compiled": "compile",
 }  # fmt: skip
 _OF_TABLE = ("table", "out", "ignore_columns", "stack", "mfu_as", *_DEFAULTS)
 

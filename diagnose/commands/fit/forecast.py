@@ -75,7 +75,7 @@ class Forecast:
 
     @property
     def tf32_gain(self) -> float | None:
-        """What TF32 would multiply the throughput by, where products run in fp32; None elsewhere."""
+        """Factor of the throughput with TF32, if products run in fp32; None if they do not."""
         if self.plan.dtype != "fp32" or not self.plan.gpu.tf32_tflops:
             return None
         return self.step.step_s / predict_step(replace(self.plan, dtype="tf32"), self.stack).step_s
@@ -84,7 +84,7 @@ class Forecast:
 def forecast(
     plan: JobPlan,
     stack: StackRates,
-    stated: Stated = Stated(),
+    stated: Stated,
     found: Search | None = None,
     elsewhere: Ranked | None = None,
 ) -> Forecast:

@@ -1,4 +1,4 @@
-"""What the headings of published tables say of all rows below them: model, GPU, division, batch and switches."""
+"""Headings of published tables, which state model, GPU, division, batch and switches of all rows below them."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -11,7 +11,7 @@ _STACKS = {
     "NVIDIA-NeMo/Automodel": "megatron",
     "foundation-model-stack/fms-fsdp": "torchtitan",
 }
-"""Whose rates the rows of a repository have: AutoModel's, which has Megatron's kernels, and fms-fsdp's those of others."""
+"""Whose rates the rows of a repository get; AutoModel and fms-fsdp have those of the nearest stack."""
 _BOARDS = {("torchtitan", "h100"): "H100-96GB-HBM2e", ("torchtitan", "h200"): "H200"}
 _PATTERNS = {
     "gpu": r"System: DGX-(\w+)",
@@ -62,7 +62,7 @@ def told_by_heading(cells: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def _own(text: str, cells: Mapping[str, str]) -> str:
-    """What is said of this row's switches: a list of techniques counts alone where the row has one."""
+    """Text about the switches of this row: its list of techniques alone if it has one."""
     return cells["techniques"] if "FSDP" in cells.get("techniques", "") else text
 
 

@@ -71,7 +71,7 @@ def _room(made: Forecast) -> str:
 
 
 def replication(sharded: tuple[Sharded, ...], zero: int) -> str:
-    """Whether ranks should hold copies or shards, with the predicted difference; "" where nothing can be sharded."""
+    """Whether ranks should hold copies or shards, with the predicted difference; "" if nothing can be sharded."""
     if len(sharded) < 2 or sharded[0].plan.sharding.zero:
         return ""
     copies, shards = sharded[0], sharded[1:]
@@ -81,7 +81,9 @@ def replication(sharded: tuple[Sharded, ...], zero: int) -> str:
     rate = copies.step.expected_tokens_per_s
     slower = [(kind(each), 1 - each.step.expected_tokens_per_s / rate) for each in shards]
     if zero == 0:
-        losses = ", ".join(f"{name} {percent(abs(lost), 0)} {'slower' if lost > 0 else 'faster'}" for name, lost in slower)
+        losses = ", ".join(
+            f"{name} {percent(abs(lost), 0)} {'slower' if lost > 0 else 'faster'}" for name, lost in slower
+        )
         return f"replicate what fits (DDP; at this batch {losses})"
     lost = 1 - next(each for each in sharded if each.plan.sharding.zero == zero).step.expected_tokens_per_s / rate
     if lost > 0:

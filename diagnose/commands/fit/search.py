@@ -16,7 +16,7 @@ _SEQUENCES = 256  # of a global batch that nobody states
 
 @dataclass(frozen=True)
 class Stated:
-    """What of the job is stated and stays as it is.
+    """The stated part of the job, which stays as it is.
 
     Attributes:
         micro_batch: sequences that a rank computes at once; None leaves them open, as for the two below.
@@ -94,7 +94,9 @@ def search(plan: JobPlan, stack: StackRates, stated: Stated, fits: Fits) -> Sear
         raise _out_of_reach(plan, stated)
     fitting = [candidate for candidate in candidates if fits(candidate)]
     ranked = [Ranked(candidate, predict_step(candidate, stack)) for candidate in fitting]
-    ranked.sort(key=lambda entry: (-entry.step.expected_tokens_per_s, entry.plan.sharding.zero, switched_on(entry.plan)))
+    ranked.sort(
+        key=lambda entry: (-entry.step.expected_tokens_per_s, entry.plan.sharding.zero, switched_on(entry.plan))
+    )
     return Search(_distinct(ranked), len(candidates), len(fitting), _varied(candidates))
 
 
@@ -123,7 +125,9 @@ def _out_of_reach(plan: JobPlan, stated: Stated) -> UserError:
     parts = {"micro-batch": stated.micro_batch, "accumulation": stated.accumulation}
     given = {name: count for name, count in parts.items() if count}
     what = " and ".join(f"the stated {name}" for name in given)
-    where = ", ".join([f"{stated.sequences(plan.gpus)} sequences", *(f"{name} {count}" for name, count in given.items())])
+    where = ", ".join(
+        [f"{stated.sequences(plan.gpus)} sequences", *(f"{name} {count}" for name, count in given.items())]
+    )
     do = f"use a multiple of {plan.gpus} sequences, or other GPUs"
     if given:
         each = (stated.micro_batch or 1) * (stated.accumulation or 1)
@@ -164,7 +168,7 @@ def _can_be_launched(plan: JobPlan, sharding: Sharding) -> bool:
 
 def _varied(candidates: Sequence[JobPlan]) -> tuple[str, ...]:
     """The words for what differs among the candidates."""
-    values = {
+    values: dict[str, Callable[[JobPlan], object]] = {
         "dp x tp x pp": lambda plan: (plan.sharding.dp, plan.sharding.tp, plan.sharding.pp),
         "ZeRO stage": lambda plan: plan.sharding.zero,
         "micro-batch": lambda plan: plan.micro_batch,

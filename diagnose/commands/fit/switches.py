@@ -68,7 +68,7 @@ def variants(plan: JobPlan, stack: StackRates, stated: frozenset[str]) -> tuple[
     """The plan with each combination of the switches that nobody stated and that change something."""
     found = []
     for values in product(*(_values(name, plan, stack, stated) for name in SWITCHES)):
-        candidate = replace(plan, **dict(zip(SWITCHES, values, strict=True)))
+        candidate = replace(plan, **dict(zip(SWITCHES, values, strict=True)))  # type: ignore[arg-type]
         if not any(refusals(candidate, stack)):
             found.append(candidate)
     return tuple(found)

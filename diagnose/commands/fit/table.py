@@ -135,7 +135,7 @@ def _shape(name: str, stack: StackRates, shape_of: ShapeOf) -> ModelShape:
 
 
 def _precision(cells: Row, stack: StackRates, gpu: Gpu) -> tuple[str, bool]:
-    """The dtype of a row and whether its products run in fp8, by whichever column tells it."""
+    """The dtype of a row and whether its products run in fp8, by whichever column states it."""
     default = default_dtype(stack, gpu)
     if dtype := cells.get("dtype"):
         told = (dtype, False) if dtype in PRECISIONS else computed_in(dtype, default)
@@ -269,7 +269,7 @@ def _predicted(plan: JobPlan, stack: StackRates, notes: Sequence[str]) -> dict[s
 
 
 def _remarks(row: Row, plan: JobPlan) -> Iterator[str]:
-    """What the prediction of a row takes otherwise than the row states it."""
+    """Remarks on what the prediction takes otherwise than the row states it."""
     cells = known_cells(row)
     if holds_two(row):
         yield "the first of the two runs that the row states"

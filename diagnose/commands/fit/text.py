@@ -86,8 +86,8 @@ def _several(made: Forecast) -> str:
 def _speed(page: Page, made: Forecast) -> None:
     step = made.step
     room = "" if made.fits.runs else "were there room, "
-    text = f"{room}{_seconds(step.step_s)} ({_seconds(made.range.low_s)} to {_seconds(made.range.high_s)}); parts in % of it"
-    page.paragraph(text, label="step:")
+    span = f"{_seconds(made.range.low_s)} to {_seconds(made.range.high_s)}"
+    page.paragraph(f"{room}{_seconds(step.step_s)} ({span}); parts in % of it", label="step:")
     page.paragraph(_rate(made), label="rate:")
     unit, per_s = ("s", 1.0) if step.step_s >= _LONG_S else ("ms", 1e3)
     _shares(page, [(name, seconds * per_s) for name, seconds in step.parts.items()], unit)
@@ -102,7 +102,7 @@ def _whose_rates(made: Forecast) -> str:
 
 
 def _searched(made: Forecast) -> str:
-    """What the search kept and what it varied."""
+    """Words for what the search kept and what it varied."""
     kept = ", ".join(made.fixed) or "nothing of the batch and the switches"
     return kept + (f"; varied: {', '.join(made.found.varied)}" if made.found and made.found.varied else "")
 

@@ -10,6 +10,7 @@ from typing import Any
 from diagnose.commands.fit.boards import fewest_nodes, gpu_named
 from diagnose.commands.fit.columns import holds_two, is_yes, known_cells, refuse_unknown
 from diagnose.commands.fit.dtypes import computed_in, default_dtype, of_weights_and_autocast
+from diagnose.commands.fit.features import features_of_cells
 from diagnose.commands.fit.mfu_as import counted_flops_per_token, counted_peak_flops, refuse_impossible
 from diagnose.commands.fit.outcome import fits_of, range_of
 from diagnose.commands.fit.stacks import StackRates, stack_of
@@ -95,12 +96,12 @@ def plan_of(row: Row, stack_name: str, shape_of: ShapeOf) -> JobPlan:
     gpus, gpu = _count(cells, "gpus"), gpu_named(_cell(cells, "gpu"))
     dtype, fp8 = _precision(cells, stack, gpu)
     model = _shape(_cell(cells, "model"), stack, shape_of)
-    tp, pp = _count(cells, "tp", 1), _count(cells, "pp", 1)
-    dp, micro_batch = _count(cells, "dp", max(gpus // (tp * pp), 1)), _count(cells, "micro_batch")
+    tp, pp, cp, ep = (_count(cells, name, 1) for name in ("tp", "pp", "cp", "ep"))
+    dp, micro_batch = _count(cells, "dp", max(gpus // (tp * pp * cp), 1)), _count(cells, "micro_batch")
     seq_len = _count(cells, "seq_len", _SEQ_LEN)
     zero, nodes = _count(cells, "zero", 0, least=0), _count(cells, "nodes", fewest_nodes(gpus, gpu))
     replicas = nodes if cells.get("replicas") == "nodes" else _count(cells, "replicas", 1)
-    sharding = Sharding(dp, tp, pp, zero, replicas, uneven_stages=stack.uneven_stages)
+    sharding = Sharding(dp, tp, pp, zero, replicas, uneven_stages=stack.uneven_stages, cp=cp, ep=ep)
     stack.check(sharding)
     return JobPlan(
         name=cells["model"],
@@ -115,6 +116,7 @@ def plan_of(row: Row, stack_name: str, shape_of: ShapeOf) -> JobPlan:
         fp8=fp8,
         sharding=sharding,
         **_choices(cells),
+        **features_of_cells(cells, stack),
     )
 
 
@@ -144,13 +146,8 @@ def _precision(cells: Row, stack: StackRates, gpu: Gpu) -> tuple[str, bool]:
 
 def _check_cells(cells: Row) -> None:
     """Refuse a row that states what is not predicted."""
-    for name, what in (("cp", "context parallelism"), ("ep", "expert parallelism")):
-        if _count(cells, name, 1) > 1:
-            raise UserError(f"{what} is not predicted", where=f"{name}={cells[name]}")
     if is_yes(cells.get("offload", "")):
         raise UserError("offloading to the host is not predicted", where=f"offload={cells['offload']}")
-    if "LoRA" in cells.get("section", ""):
-        raise UserError("adapters on frozen weights are not predicted", where=cells["section"])
 
 
 def _cell(cells: Row, name: str) -> str:

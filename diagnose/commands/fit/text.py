@@ -3,6 +3,7 @@
 from rich.console import Console
 from rich.text import Text
 
+from diagnose.commands.fit.features import told
 from diagnose.commands.fit.forecast import GB, SHOWN, Forecast
 from diagnose.commands.fit.headline import factor, headline, kind, replication
 from diagnose.commands.fit.launch import is_for_trainer, launch_file, model_kwargs, training_arguments
@@ -29,7 +30,7 @@ def render(made: Forecast, console: Console) -> None:
     page.gap()
     plan = made.plan
     size = f"{plan.model.parameters / 1e9:.2f} B parameters"
-    page.paragraph(f"{printable(plan.name)}, {size}, {plan.seq_len} tokens, {plan.dtype}", label="job:")
+    page.paragraph(f"{printable(plan.name)}, {size}, {plan.seq_len} tokens, {', '.join([plan.dtype, *told(plan)])}", label="job:")
     nodes = f" on {plan.nodes} nodes" if plan.nodes > 1 else ""
     page.paragraph(f"{plan.gpus} x {plan.gpu.key}{nodes}, {division(plan)}", label="gpus:")
     page.paragraph(f"{batch(plan)}; checkpointing {plan.checkpointing}", label="batch:")

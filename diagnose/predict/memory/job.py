@@ -226,7 +226,7 @@ def _check_experts(model: ModelShape, sharding: Sharding) -> None:
         raise WrongUsage("ep does not fit the model", where=f"ep={sharding.ep}", why=why, do="leave ep out")
     ranks = sharding.data_ranks * sharding.tp
     if model.experts % sharding.ep or ranks % sharding.ep:
-        degrees = [ep for ep in _divisors(model.experts) if ranks % ep == 0]
+        degrees = [ep for ep in divisors(model.experts) if ranks % ep == 0]
         why = f"each rank takes whole experts of {model.experts}, and {ranks} ranks (dp x cp x tp) share a stage"
         raise WrongUsage("ep does not fit the job", where=f"ep={sharding.ep}", why=why, do=_allowed("ep", degrees))
 

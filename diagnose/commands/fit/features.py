@@ -14,7 +14,6 @@ from diagnose.predict.memory.adapters import ALL_LINEAR, USUAL_TARGETS, Adapters
 from diagnose.predict.memory.job import EXPERT_PRODUCTS, MOST, JobPlan, Sharding
 
 _COUNT = click.IntRange(1, MOST)
-_UNSTATED_RANK, _UNSTATED_TARGETS = 16, ALL_LINEAR  # of a table whose headings tell of LoRA and no more
 _OPTIONS = (
     click.option("--cp", type=_COUNT, help="Ranks that share each sequence (context parallelism)."),
     click.option("--ep", type=_COUNT, help="Ranks that share the experts of a mixture (expert parallelism)."),
@@ -68,17 +67,16 @@ def features_of(given: Mapping[str, Any], stack: StackRates, experts: int) -> di
 
 
 def features_of_cells(cells: Mapping[str, str], stack: StackRates) -> dict[str, Any]:
-    """The plan's fields that a table's row states; adapters of which it does not say more are of rank 16 everywhere.
+    """The plan's fields that a table's row states.
 
     Raises:
         UserError: the rank is no number.
     """
-    unstated = "LoRA" in cells.get("section", "")
-    rank = cells.get("lora_rank") or (str(_UNSTATED_RANK) if unstated else "0")
+    rank = cells.get("lora_rank") or "0"
     if not rank.isdigit() or int(rank) > MOST:
         raise UserError("lora_rank must be a whole number", where=repr(rank))
-    targets = cells.get("lora_targets") or (_UNSTATED_TARGETS if unstated else None)
-    return _features(cells.get("experts"), stack, int(rank), targets, is_yes(cells.get("qlora", "")))
+    quantized = is_yes(cells.get("qlora", ""))
+    return _features(cells.get("experts"), stack, int(rank), cells.get("lora_targets"), quantized)
 
 
 def _features(

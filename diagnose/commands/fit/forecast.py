@@ -127,7 +127,13 @@ def _elsewhere(plan: JobPlan, stack: StackRates, stated: Stated) -> Ranked | Non
     """The best plan of a stack that divides blocks, in its own precision where the job's is its stack's."""
     other = next(other for other in stacks().values() if other.divides_blocks)
     its_own = plan.dtype == default_dtype(stack, plan.gpu)
-    there = replace(plan, dtype=default_dtype(other, plan.gpu) if its_own else plan.dtype, liger=False, compiled=False)
+    there = replace(
+        plan,
+        dtype=default_dtype(other, plan.gpu) if its_own else plan.dtype,
+        liger=False,
+        compiled=False,
+        expert_products=other.expert_products,
+    )
     try:
         best = _search(there, other, stated).ranked
     except UserError:
@@ -136,9 +142,24 @@ def _elsewhere(plan: JobPlan, stack: StackRates, stated: Stated) -> Ranked | Non
 
 
 def _search(plan: JobPlan, stack: StackRates, stated: Stated) -> Search:
-    """The search among plans that fit for sure; if there are none, among those that fit tightly."""
-    sure = search(plan, stack, stated, lambda candidate: fits_of(candidate).answer == "yes")
-    return sure if sure.ranked else search(plan, stack, stated, lambda candidate: fits_of(candidate).runs)
+    """The search among plans that fit for sure; if there are none, among those that likely fit, and then at all."""
+    for fits in (_for_sure, _likely, _at_all):
+        found = search(plan, stack, stated, fits)
+        if found.ranked:
+            break
+    return found
+
+
+def _for_sure(plan: JobPlan) -> bool:
+    return fits_of(plan).answer == "yes"
+
+
+def _likely(plan: JobPlan) -> bool:
+    return fits_of(plan).margin_bytes >= 0
+
+
+def _at_all(plan: JobPlan) -> bool:
+    return fits_of(plan).runs
 
 
 def _nothing_fits(plan: JobPlan, stack: StackRates, found: Search, elsewhere: Ranked | None) -> UserError:

@@ -3,15 +3,17 @@
 import re
 from collections.abc import Iterator, Mapping
 
+from diagnose.predict.memory.adapters import ALL_LINEAR
+
 _STACKS = {
     "mosaicml/llm-foundry": "llm-foundry",
     "pytorch/torchtitan": "torchtitan",
     "NVIDIA-NeMo/Megatron-Bridge": "megatron",
     "vinjn/nanotron-ultrascale-playbook": "nanotron",
-    "NVIDIA-NeMo/Automodel": "torchtitan",
+    "NVIDIA-NeMo/Automodel": "megatron",
     "foundation-model-stack/fms-fsdp": "torchtitan",
 }
-"""Whose rates the rows of a repository have; those of PyTorch's FSDP with its compiler have torchtitan's."""
+"""Whose rates the rows of a repository have: AutoModel's, which has Megatron's kernels, and fms-fsdp's those of others."""
 _BOARDS = {("torchtitan", "h100"): "H100-96GB-HBM2e", ("torchtitan", "h200"): "H200"}
 _PATTERNS = {
     "gpu": r"System: DGX-(\w+)",
@@ -31,6 +33,7 @@ _SWITCHES = {
     "checkpointing": (r"(?:[Ff]ull (?:AC|activation))", "full"),
 }
 _SELECTIVE = re.compile(r"\bSAC\b|elective (?:AC|activation)")
+_LORA_RANK = "16"  # of NeMo's recipes
 _TITAN_SEQ_LEN = "8192"  # of its configurations of Llama 3
 
 
@@ -49,10 +52,15 @@ def told_by_heading(cells: Mapping[str, str]) -> Iterator[tuple[str, str]]:
             yield name, value
     if _SELECTIVE.search(text):
         yield "checkpointing", "selective"
+    if cells.get("source_repo", "").endswith("/Automodel"):
+        yield "dtype", "bf16"
+    if "LoRA" in text:
+        yield "lora_rank", _LORA_RANK
+        yield "lora_targets", ALL_LINEAR
     if stack == "torchtitan" and (model := _LLAMA.search(text)):
         yield "model", f"Llama-3.1-{model[1].upper()}"
         yield "seq_len", _TITAN_SEQ_LEN
-        yield "zero", "3"
+        yield "zero", "2" if re.search(_PATTERNS["pp"], heading) else "3"
         yield from _board(stack, cells.get("source_path", ""))
 
 

@@ -31,7 +31,7 @@ _FLASH = {
 
 def refusals(plan: JobPlan, stack: StackRates) -> Iterator[tuple[str, str]]:
     """The switches of the plan that change nothing or cannot be made, as options, each with the reason."""
-    for option in _asked(plan):
+    for option in _asked(plan, stack):
         if stack.name not in _STACKS.get(option, (stack.name,)):
             yield option, f"{stack.name} has no such setting; {', '.join(_STACKS[option])} has"
         elif reason := _refused(option, plan):
@@ -75,7 +75,7 @@ def variants(plan: JobPlan, stack: StackRates, stated: frozenset[str]) -> tuple[
 
 def with_defaults(plan: JobPlan, stack: StackRates, stated: frozenset[str]) -> JobPlan:
     """The plan with the first attention that its model has, where nobody states one."""
-    if "attention" in stated or has_sdpa(plan.model.model_type) or stack.name not in _STACKS["--attn eager"]:
+    if "attention" in stated or not any(option == "--attn sdpa" for option, _ in refusals(plan, stack)):
         return plan
     flash = replace(plan, attention="flash")
     return flash if not any(refusals(flash, stack)) else replace(plan, attention="eager")
@@ -94,12 +94,14 @@ def _values(name: str, plan: JobPlan, stack: StackRates, stated: frozenset[str])
     return CHECKPOINTINGS if name == "checkpointing" else (False, True)
 
 
-def _asked(plan: JobPlan) -> Iterator[str]:
+def _asked(plan: JobPlan, stack: StackRates) -> Iterator[str]:
+    """The switches of the plan as options; other stacks than transformers bring fused attention of their own."""
     if plan.liger:
         yield "--liger"
     if plan.compiled:
         yield "--compile"
-    yield f"--attn {plan.attention}"
+    if plan.attention != "sdpa" or stack.name == "transformers":
+        yield f"--attn {plan.attention}"
     yield f"--checkpointing {plan.checkpointing}"
     if plan.sharding.zero and plan.sharding.dp == 1:
         yield "--zero"

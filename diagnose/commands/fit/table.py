@@ -100,8 +100,9 @@ def plan_of(row: Row, stack_name: str, shape_of: ShapeOf) -> JobPlan:
     dp, micro_batch = _count(cells, "dp", max(gpus // (tp * pp * cp), 1)), _count(cells, "micro_batch")
     seq_len = _count(cells, "seq_len", _SEQ_LEN)
     zero, nodes = _count(cells, "zero", 0, least=0), _count(cells, "nodes", fewest_nodes(gpus, gpu))
+    uneven = stack.uneven_stages or bool(model.layers % pp)  # a run that was launched is cut somewhere
     replicas = nodes if cells.get("replicas") == "nodes" else _count(cells, "replicas", 1)
-    sharding = Sharding(dp, tp, pp, zero, replicas, uneven_stages=stack.uneven_stages, cp=cp, ep=ep)
+    sharding = Sharding(dp, tp, pp, zero, replicas, uneven_stages=uneven, cp=cp, ep=ep)
     stack.check(sharding)
     return JobPlan(
         name=cells["model"],

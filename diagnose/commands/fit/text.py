@@ -81,7 +81,7 @@ def _several(made: Forecast) -> str:
     half = made.plan.gpu.matrix_dtype
     rounded = "" if made.plan.dtype in _ROUNDED else f", or --dtype {half}, which rounds weights"
     others = f"more GPUs, a smaller model{rounded}"
-    return f"{without}: take {others}; LoRA and offloading, which need less, are not counted here"
+    return f"{without}: take {others}, or --lora-rank; offloading is not counted here"
 
 
 def _speed(page: Page, made: Forecast) -> None:

@@ -121,12 +121,18 @@ def torchtitan_context(path: Path) -> Iterator[Row]:
                 checkpointing="full",
                 compiled=True,
                 fp8=True,
-                sharding=Sharding(dp, tp, pp, 0 if large and dp * cp == 1 else 2 if large else 3, cp=cp, uneven_stages=large),
+                sharding=Sharding(
+                    dp, tp, pp, 0 if large and dp * cp == 1 else 2 if large else 3, cp=cp, uneven_stages=large
+                ),
             )
             yield Row(plan, float(row["tps_gpu"].replace(",", "")), 1.0, size)
 
 
-_SOUP = {"SDPA (cuDNN flash)": ("sdpa", False), "FlashAttention 2": ("flash", False), "use_liger_kernel": ("sdpa", True)}
+_SOUP = {
+    "SDPA (cuDNN flash)": ("sdpa", False),
+    "FlashAttention 2": ("flash", False),
+    "use_liger_kernel": ("sdpa", True),
+}
 _SOUP_SHARDS = {"DDP": (4, 0), "FSDP full_shard": (4, 3), "FSDP shard_grad_op": (4, 2), "1 GPU": (1, 0)}
 _SOUP_SHARDS |= {"DDP 4 GPU": (4, 0), "1 GPU resident": (1, 0), "ZeRO-3 on 8": (8, 3)}
 
@@ -138,7 +144,11 @@ def adapters_of_trainer(path: Path) -> Iterator[Row]:
         if row["source"].startswith("MakazhanAlpamys/Soup"):
             for side in ("before", "after"):
                 run = row[side], row[f"{side}_value"]
-                if run not in seen and (plan := _soup_plan(row["where"], row[side].replace("SDPA", "SDPA (cuDNN flash)", row[side] == "SDPA"))):
+                if run not in seen and (
+                    plan := _soup_plan(
+                        row["where"], row[side].replace("SDPA", "SDPA (cuDNN flash)", row[side] == "SDPA")
+                    )
+                ):
                     seen.add(run)
                     yield Row(plan, float(row[f"{side}_value"]) / plan.gpus, 1.0, plan.name)
 
@@ -254,8 +264,12 @@ def report(found: dict[str, list[tuple[str, list[Row], np.ndarray]]]) -> Iterato
     yield table(heads, lines)
     for stack, kinds in found.items():
         heads = "rows", "job", "tokens/s of a GPU", "predicted over measured"
-        each = ((kind, row, ratio) for kind, rows, predicted in kinds for row, ratio in zip(rows, predicted, strict=True))
-        cells = [[kind, _job(row.plan), f"{row.tokens_per_s_per_gpu:,.0f}", f"{ratio:.2f}"] for kind, row, ratio in each]
+        each = (
+            (kind, row, ratio) for kind, rows, predicted in kinds for row, ratio in zip(rows, predicted, strict=True)
+        )
+        cells = [
+            [kind, _job(row.plan), f"{row.tokens_per_s_per_gpu:,.0f}", f"{ratio:.2f}"] for kind, row, ratio in each
+        ]
         yield f"## {stack}\n\n{table(heads, cells)}"
 
 
@@ -267,7 +281,11 @@ def _job(plan: JobPlan) -> str:
 def factors(found: dict[str, list[tuple[str, list[Row], np.ndarray]]]) -> dict[str, float]:
     """The factors of the data file that rows tell."""
     mixtures = found["megatron"][0][2]
-    rows = [(row, ratio) for _, own, predicted in found["transformers"][:1] for row, ratio in zip(own, predicted, strict=True)]
+    rows = [
+        (row, ratio)
+        for _, own, predicted in found["transformers"][:1]
+        for row, ratio in zip(own, predicted, strict=True)
+    ]
     slow = {id(row): host_share(row, stack_of("transformers")) > _HOST_BOUND for row, _ in rows}
     launched = np.array([ratio for row, ratio in rows if slow[id(row)]])
     others = [ratio for row, ratio in rows if not slow[id(row)]]

@@ -83,7 +83,9 @@ def _norms(plan: JobPlan) -> float:
         return (values + 2 * _MASK_BYTES) * model.hidden
     outputs = (readers if stream > compute and not plan.liger else 2) * compute
     inputs = 2 * stream if plan.liger else 2 * (FP32_BYTES + stream)  # unfused: an fp32 copy, and the normalised value
-    heads = (FP32_BYTES + compute) * (model.query_width + _key_width(model)) if model.qk_norm or model.qk_norm_whole else 0
+    heads = (
+        (FP32_BYTES + compute) * (model.query_width + _key_width(model)) if model.qk_norm or model.qk_norm_whole else 0
+    )
     return (inputs + outputs) * model.hidden * model.norms_per_layer / 2 + heads
 
 

@@ -1,4 +1,4 @@
-"""Parameters of a rank in groups that are held alike: frozen or trained, adapters, and experts with shards of their own.
+"""Parameters of a rank in groups that are held alike: frozen or trained ones, adapters, experts with their own shards.
 
 ZeRO divides each among the ranks that hold the same: of an expert these are fewer than of the other weights.
 """

@@ -25,8 +25,8 @@ from diagnose.commands.compare.comparing import compare
 from diagnose.commands.compare.markdown import comparison_markdown
 from diagnose.commands.compare.views import comparison_view
 from diagnose.commands.fit import text as fit_text
-from diagnose.commands.fit.command import forecast_of
 from diagnose.commands.fit.models import model_from, model_named
+from diagnose.commands.fit.planning import forecast_of
 from diagnose.diagnosis import Diagnosis
 from diagnose.errors import UserError, printable
 from diagnose.formulas.model import ModelShape

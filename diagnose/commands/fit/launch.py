@@ -37,7 +37,8 @@ def training_arguments(plan: JobPlan) -> Settings:
 def model_kwargs(plan: JobPlan) -> Settings:
     """Keyword arguments of `from_pretrained`."""
     dtype = {"bf16": "bfloat16", "fp16": "float16"}.get(plan.dtype, "float32")
-    return {"dtype": dtype, "attn_implementation": _ATTENTION[plan.attention]}
+    experts = {"experts_implementation": "grouped_mm"} if plan.model.experts and plan.expert_products == "grouped" else {}
+    return {"dtype": dtype, "attn_implementation": _ATTENTION[plan.attention]} | experts
 
 
 def is_for_trainer(stack: str) -> bool:

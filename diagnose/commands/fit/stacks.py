@@ -2,16 +2,17 @@
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from diagnose.errors import WrongUsage
-from diagnose.predict.memory.job import ZERO_STAGES, JobPlan, Sharding
+from diagnose.predict.memory.job import ZERO_STAGES, ExpertProducts, JobPlan, Sharding
 
 _DATA = Path(__file__).parents[2] / "data"
 _TABLE, _RANGES = _DATA / "training_stacks.toml", _DATA / "step_ranges.toml"
+_FEATURES = _DATA / "feature_ranges.toml"
 REGIMES = ("node", "nodes", "pipeline", "wide")
 WIDE_NODES = 33  # from here on the one table with such jobs shows a network that stalls
 
@@ -24,6 +25,9 @@ def kinds_of(plan: JobPlan) -> tuple[str, ...]:
         f"with {ZERO_STAGES[sharding.zero]}": sharding.dp > 1,
         "with tensor parallelism": sharding.tp > 1,
         "with a pipeline": sharding.pp > 1,
+        "with context parallelism": sharding.cp > 1,
+        "with expert parallelism": sharding.ep > 1,
+        "with adapters": plan.adapters is not None,
     }
     return tuple(kind for kind, holds in told.items() if holds)
 
@@ -107,6 +111,14 @@ class StackRates:
         model_prefix: how the short names of its source's models continue the names of the table of models.
         uneven_stages: stages are balanced by weights.
         mfu_as: whose count of model FLOPs its MFU is, one of `MFU_AS`.
+        expert_share: of the rate of dense products, what those of experts reach.
+        expert_layer_s: the host's time for a mixture's block beyond the operators that transformers launches for it.
+        exchange_exposed_share: share of the exchange of experts' tokens that nothing hides.
+        context_slowdown: of attention, for each doubling of the ranks that share a sequence.
+        expert_products: how it multiplies experts by default.
+        fuses_adapters: one kernel computes an adapter.
+        divides_experts: it has expert parallelism.
+        divides_context: it has context parallelism.
         span: slow and fast end of measured over predicted throughput (10th and 90th percentile), by regime.
         measured: the runs that the rates were fitted on; empty if no run of the stack is known.
         assumed: least and greatest value, by other stacks, of each rate that none of these runs depends on.
@@ -158,6 +170,14 @@ class StackRates:
     measured: tuple[MeasuredRuns, ...]
     assumed: Mapping[str, tuple[float, float]]
     uncertainty: Mapping[str, float]
+    expert_share: float = 1.0
+    expert_layer_s: float = 0.0
+    exchange_exposed_share: float = 1.0
+    context_slowdown: float = 0.0
+    expert_products: ExpertProducts = "grouped"
+    fuses_adapters: bool = False
+    divides_experts: bool = False
+    divides_context: bool = False
 
     def ran_on(self, board: str) -> bool:
         """Whether a run on a board of that family is among those that the rates were fitted on."""
@@ -181,6 +201,13 @@ class StackRates:
             able = ", ".join(name for name, stack in stacks().items() if stack.divides_blocks)
             where = f"tp={sharding.tp}, pp={sharding.pp}"
             raise WrongUsage(f"{self.name} divides only data", where=where, do=f"--stack may be {able}")
+        for name, degree, has in (("cp", sharding.cp, "divides_context"), ("ep", sharding.ep, "divides_experts")):
+            if degree > 1 and not getattr(self, has):
+                able = ", ".join(name for name, stack in stacks().items() if getattr(stack, has))
+                kind = "context" if name == "cp" else "expert"
+                raise WrongUsage(
+                    f"{self.name} has no {kind} parallelism", where=f"{name}={degree}", do=f"--stack may be {able}"
+                )
         if sharding.dp > 1 and sharding.zero not in self.zero_stages:
             allowed = ", ".join(map(str, self.zero_stages))
             others = [other for other in stacks().values() if other.divides_blocks or sharding.tp == sharding.pp == 1]
@@ -189,16 +216,20 @@ class StackRates:
             raise WrongUsage(f"{self.name} has no such ZeRO stage", where=sharding.zero, do=do)
 
 
-RATES = tuple(field.name for field in fields(StackRates) if field.type is float or field.type == "float")
+RATES = tuple(field.name for field in fields(StackRates) if field.type is float and field.default is MISSING)
+FEATURE_RATES = tuple(field.name for field in fields(StackRates) if field.type is float and field.default is not MISSING)
+"""Those of mixtures and of context parallelism, which only some stacks' runs tell."""
 
 
 @lru_cache(maxsize=1)
 def stacks() -> Mapping[str, StackRates]:
     """Every known stack by name."""
-    ranges = _read(_RANGES)
-    factors = {name: row["factor"] for name, row in ranges["factor"].items()}
-    of_stack = ranges["stack"]
-    return {name: _stack(name, row, of_stack.get(name, {}), factors) for name, row in _read(_TABLE).items()}
+    ranges, features = _read(_RANGES), _read(_FEATURES)
+    factors = {name: row["factor"] for name, row in {**ranges["factor"], **features["factor"]}.items()}
+    own = {name: dict(ranges["stack"].get(name, {})) for name in _read(_TABLE)}
+    for name, more in features["stack"].items():
+        own[name]["measured"] = [*own[name].get("measured", ()), *more["measured"]]
+    return {name: _stack(name, row, own[name], factors) for name, row in _read(_TABLE).items()}
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -3,9 +3,13 @@
 import math
 from dataclasses import dataclass
 
+from diagnose.commands.fit.adapters import adapter_host_s, gathering_modules_s, with_adapters
+from diagnose.commands.fit.context import context_s, slowdown
+from diagnose.commands.fit.moe import expert_host_s, with_experts
 from diagnose.commands.fit.stacks import StackRates
 from diagnose.commands.fit.transfers import (
     COLLECTIVES_PER_BLOCK,
+    exposed_s,
     gathering_s,
     gathers,
     latency_s,
@@ -77,9 +81,11 @@ def stage_parts(plan: JobPlan, stack: StackRates, board: Board, stage: PipelineS
     parts = _device_parts(plan, stack, board, stage)
     device = sum(parts.values())
     host = _host_s(plan, stack, stage.layers + stage.has_head)
+    host += expert_host_s(plan, stack, stage.layers) + adapter_host_s(plan, stack, stage.layers)
     longer = (device**_SHARPNESS + host**_SHARPNESS) ** (1 / _SHARPNESS)
     parts["waiting for launches and latencies"] = longer - device
     parts["sharded weights"] = _sharded_weights_s(plan, stack, stage_parameters(plan, stage), device)
+    parts["sharded weights"] += gathering_modules_s(plan, stage.layers)
     parts["hand-over between stages"] = stack.handover_s if plan.sharding.pp > 1 else 0.0
     return parts
 
@@ -90,8 +96,10 @@ def stage_parameters(plan: JobPlan, stage: PipelineStage) -> float:
     shares_table = model.tied and stage.has_embedding
     tables = model.embedding_parameters if stage.has_embedding else 0
     head = model.head_weights if stage.has_head and not shares_table else 0
-    blocks = model.parameters - model.embedding_parameters - (0 if model.tied else model.head_weights)
-    return (tables + head + blocks * stage.layers / model.layers) / plan.sharding.tp
+    routed = model.mixture_layers * model.experts * model.expert_weights
+    blocks = model.parameters - model.embedding_parameters - (0 if model.tied else model.head_weights) - routed
+    share = stage.layers / model.layers
+    return (tables + head + blocks * share) / plan.sharding.tp + routed * share / plan.sharding.expert_cut
 
 
 def _device_parts(plan: JobPlan, stack: StackRates, board: Board, stage: PipelineStage) -> dict[str, float]:
@@ -101,7 +109,7 @@ def _device_parts(plan: JobPlan, stack: StackRates, board: Board, stage: Pipelin
     block = model.attention_weights + model.feed_forward_weights(model.experts_per_token)
     blocks = dense_flops_per_token(layers * block) * tokens / tp / matrix_flops
     blocks *= stack.fp8_share if plan.fp8 else 1
-    attention = layers * _attention_s(plan, stack, board, matrix_flops)
+    attention = layers * _attention_s(plan, stack, board, matrix_flops) * slowdown(plan, stack)
     elementwise = stack.elementwise_bytes * layers * model.hidden * tokens / tp / board.memory_bytes_per_s
     head = dense_flops_per_token(model.head_weights) * tokens / tp / matrix_flops if stage.has_head else 0.0
     logits = stack.logits_bytes * model.vocab * tokens / tp / board.memory_bytes_per_s if stage.has_head else 0.0
@@ -110,7 +118,7 @@ def _device_parts(plan: JobPlan, stack: StackRates, board: Board, stage: Pipelin
     elif plan.compiled:
         elementwise *= stack.compiled_elementwise
     again = {"none": 0.0, "selective": attention, "full": blocks + attention + elementwise}[plan.checkpointing]
-    return {
+    parts = {
         "matrix products": blocks + head,
         "attention": attention,
         "elementwise": elementwise,
@@ -118,6 +126,11 @@ def _device_parts(plan: JobPlan, stack: StackRates, board: Board, stage: Pipelin
         "recomputation": again * _FORWARD_SHARE,
         "tensor-parallel transfers": stack.tp_exposed_share * layers * tensor_parallel_s(plan, stack),
     }
+    if plan.sharding.cp > 1:
+        parts["exchange of keys and values"] = layers * context_s(plan, stack, attention / layers)
+    rates = matrix_flops, board.memory_bytes_per_s
+    parts = with_experts(parts, plan, stack, layers, rates)
+    return with_adapters(parts, plan, layers, board.memory_bytes_per_s, stack.fuses_adapters)
 
 
 def _attention_s(plan: JobPlan, stack: StackRates, board: Board, matrix_flops: float) -> float:
@@ -166,8 +179,3 @@ def _sharded_weights_s(plan: JobPlan, stack: StackRates, parameters: float, devi
         return 0.0
     seconds = gathers(plan) * gathering_s(plan, stack, parameters) + reduction_s(plan, stack, parameters)
     return exposed_s(seconds, stack.gather_exposed_share, device_s)
-
-
-def exposed_s(seconds: float, exposed_share: float, behind_s: float) -> float:
-    """Seconds of a transfer that are not hidden behind so much computation."""
-    return exposed_share * seconds + max((1 - exposed_share) * seconds - behind_s, 0.0)

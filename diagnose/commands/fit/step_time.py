@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from statistics import NormalDist
 
+from diagnose.commands.fit.adapters import trained_share
 from diagnose.commands.fit.calibration import Calibration, Steps, calibration_of
 from diagnose.commands.fit.mfu_as import counted_flops_per_token, counted_peak_flops
 from diagnose.commands.fit.stacks import WIDE_NODES, StackRates
-from diagnose.commands.fit.stage_time import Board, board_of, exposed_s, stage_parameters, stage_parts, stages
-from diagnose.commands.fit.transfers import COLLECTIVES_PER_BLOCK, gathering_s, reduction_s, shard_latency_s
+from diagnose.commands.fit.stage_time import Board, board_of, stage_parameters, stage_parts, stages
+from diagnose.commands.fit.transfers import COLLECTIVES_PER_BLOCK, exposed_s, gathering_s, reduction_s, shard_latency_s
 from diagnose.formulas.model_flops import mfu_share
 from diagnose.predict.memory.estimate import memory_estimate, optimizer_bytes
 from diagnose.predict.memory.job import JobPlan
@@ -143,8 +144,8 @@ def _parts(plan: JobPlan, stack: StackRates, board: Board) -> dict[str, float]:
     parts["waiting for the slowest rank"] = stack.rank_spread * slowest_of(plan.gpus) * sum(parts.values())
     parameters = max(stage_parameters(plan, stage) for stage in by_kind)
     parts["data-parallel transfers"] = _data_parallel_s(plan, stack, parameters, times[slowest])
-    parts["copies into buckets"] = _bucket_copies_s(plan, board, parameters)
-    owned = parameters / (plan.sharding.shards if plan.sharding.zero else 1)
+    parts["copies into buckets"] = _bucket_copies_s(plan, board, trained_share(plan) * parameters)
+    owned = trained_share(plan) * parameters / (plan.sharding.shards if plan.sharding.zero else 1)
     parts["optimizer"] = stack.optimizer_passes * owned * _state_bytes(plan) / board.memory_bytes_per_s
     parts["once a step"] = stack.step_s
     return parts

@@ -2,6 +2,7 @@
 
 import math
 
+from diagnose.commands.fit.adapters import trained_share
 from diagnose.commands.fit.stacks import StackRates
 from diagnose.formulas.collectives import latency_and_wire_s, transfer_s, wire_bytes
 from diagnose.formulas.size_curve import NETWORK_LATENCY_S, GroupLinks
@@ -45,7 +46,7 @@ def reduction_s(plan: JobPlan, stack: StackRates, parameters: float) -> float:
     FSDP and ZeRO-3 reduce block by block, the others in buckets.
     """
     kind = "allreduce" if plan.sharding.zero == 0 else "reducescatter"
-    size = parameters * plan.precision.gradient_bytes
+    size = parameters * trained_share(plan) * plan.precision.gradient_bytes
     messages = _shared_units(plan) if plan.sharding.zero >= 2 else max(size / _BUCKET_BYTES, 1.0)
     return messages * _data_parallel_s(plan, stack, kind, size / messages)
 
@@ -63,22 +64,23 @@ def _shared_units(plan: JobPlan) -> int:
 
 def nodes_spanned(plan: JobPlan) -> int:
     """Nodes of a data-parallel group; ranks are ordered tensor, data, pipeline from the innermost."""
-    tp, dp = plan.sharding.tp, plan.sharding.dp
+    tp, dp = plan.sharding.tp, plan.sharding.data_ranks
     return dp if tp >= plan.gpus_per_node else math.ceil(dp * tp / plan.gpus_per_node)
 
 
 def _data_parallel_s(plan: JobPlan, stack: StackRates, kind: str, message_bytes: float) -> float:
     """Seconds of a data-parallel collective: groups of a node share its network, each crossing it once."""
-    if plan.sharding.dp == 1:
+    if plan.sharding.data_ranks == 1:
         return 0.0
     nodes = nodes_spanned(plan)
     if nodes == 1:
-        return _inside_node_s(plan, kind, message_bytes, plan.sharding.dp)
+        return _inside_node_s(plan, kind, message_bytes, plan.sharding.data_ranks)
     of_node = message_bytes * min(plan.sharding.tp, plan.gpus_per_node)
     rate = stack.node_gbs * 1e9 / (1 + nodes / stack.half_nodes)
     return latency_and_wire_s(NETWORK_LATENCY_S, wire_bytes(kind, of_node, nodes), rate)
 
 
+_LARGE_BYTES = 1 << 28  # of a message that reaches what its links carry
 _WITHOUT_LINKS_GBS = 25.0  # an assumption: what PCIe 4.0 x16 reaches
 
 
@@ -97,6 +99,17 @@ def _link_gbs(plan: JobPlan, ranks: int) -> float | None:
     return None if joined_in_pairs and ranks > 2 else plan.gpu.nvlink_one_way_gbs
 
 
+def group_gbs(plan: JobPlan, ranks: int) -> float:
+    """GB/s in one direction of the links that a rank has to the others of its group inside a node."""
+    links = GroupLinks(plan.gpu.measured_node, _link_gbs(plan, ranks), ranks)
+    return links.bus_gbs("allgather", _LARGE_BYTES) or _WITHOUT_LINKS_GBS
+
+
+def exposed_s(seconds: float, exposed_share: float, behind_s: float) -> float:
+    """Seconds of a transfer that are not hidden behind so much computation."""
+    return exposed_share * seconds + max((1 - exposed_share) * seconds - behind_s, 0.0)
+
+
 def latency_s(plan: JobPlan, stack: StackRates) -> float:
     """Seconds of a tensor-parallel collective whatever its size, beyond launching it."""
     sharding = plan.sharding
@@ -109,4 +122,4 @@ def shard_latency_s(plan: JobPlan, stack: StackRates) -> float:
     """Seconds of gathering the new weights of a stage's blocks whatever their size: a ring passes each rank."""
     if nodes_spanned(plan) == 1:
         return 0.0
-    return stack.ring_hop_s * max(plan.layers_per_stage) * (plan.sharding.dp - 1)
+    return stack.ring_hop_s * max(plan.layers_per_stage) * (plan.sharding.data_ranks - 1)

@@ -8,6 +8,7 @@ models of transformers, tensor by tensor; a tensor that two operators keep is co
 from dataclasses import dataclass
 
 from diagnose.formulas.model import ModelShape
+from diagnose.predict.memory.adapters import kept_input_bytes
 from diagnose.predict.memory.job import JobPlan
 
 FP32_BYTES = 4
@@ -24,7 +25,8 @@ class BlockActivations:
         norms: inputs, normalised values and outputs of the norms.
         attention: queries, keys, values and the output.
         scores: attention scores of every pair of tokens, as eager attention writes them.
-        feed_forward: what lies between the feed-forward matrices.
+        feed_forward: what lies between the feed-forward matrices, and tokens as they were routed to experts.
+        adapters: inputs of adapters on frozen matrices.
     """
 
     boundary: float
@@ -33,11 +35,12 @@ class BlockActivations:
     attention: float
     scores: float
     feed_forward: float
+    adapters: float
 
     @property
     def total(self) -> float:
         """All that is kept without checkpointing."""
-        return self.norms + self.attention + self.scores + self.feed_forward
+        return self.norms + self.attention + self.scores + self.feed_forward + self.adapters
 
 
 def block_activations(plan: JobPlan) -> BlockActivations:
@@ -54,7 +57,8 @@ def block_activations(plan: JobPlan) -> BlockActivations:
         norms=_norms(plan) / between,
         attention=_attention(plan) / tp,
         scores=_scores(plan) / tp,
-        feed_forward=_feed_forward(plan) / tp,
+        feed_forward=(_feed_forward(plan) + _routed(plan)) / tp,
+        adapters=kept_input_bytes(plan.model, plan.adapters) / tp,
     )
 
 
@@ -70,6 +74,8 @@ def _stream_bytes(plan: JobPlan) -> int:
 
 def _norms(plan: JobPlan) -> float:
     model, compute, stream = plan.model, plan.precision.compute_bytes, _stream_bytes(plan)
+    if plan.adapters:  # a frozen weight needs neither the normalised value nor, in the matrices behind it, the output
+        return (stream if plan.liger else FP32_BYTES) * model.hidden * model.norms_per_layer
     readers = 3 + (2 if model.gated else 1)  # query, key, value; gate and up: each casts an fp32 input for itself
     if model.bias:
         # autocast runs layer_norm in fp32: it keeps an fp32 input
@@ -77,7 +83,7 @@ def _norms(plan: JobPlan) -> float:
         return (values + 2 * _MASK_BYTES) * model.hidden
     outputs = (readers if stream > compute and not plan.liger else 2) * compute
     inputs = 2 * stream if plan.liger else 2 * (FP32_BYTES + stream)  # unfused: an fp32 copy, and the normalised value
-    heads = (FP32_BYTES + compute) * (model.query_width + _key_width(model)) if model.qk_norm else 0
+    heads = (FP32_BYTES + compute) * (model.query_width + _key_width(model)) if model.qk_norm or model.qk_norm_whole else 0
     return (inputs + outputs) * model.hidden * model.norms_per_layer / 2 + heads
 
 
@@ -89,6 +95,8 @@ def _attention(plan: JobPlan) -> float:
     layer norms.
     """
     model = plan.model
+    if model.latent_rank:
+        return plan.precision.compute_bytes * 2 * model.heads * (model.head_dim + model.value_dim)
     shared = _key_width(model) if plan.attention == "flash" else model.query_width
     outputs = 2 if plan.attention == "sdpa" and model.bias else 1
     return plan.precision.compute_bytes * ((1 + outputs) * model.query_width + 2 * shared)
@@ -109,10 +117,20 @@ def _scores(plan: JobPlan) -> float:
 def _feed_forward(plan: JobPlan) -> float:
     """Inner values of that width: gate, its activation, up and their product; Liger computes the activation again.
 
-    Without a gate: the activation function's input and output (ReLU would keep its output alone).
+    Without a gate: the activation function's input and output (ReLU would keep its output alone). A frozen matrix does
+    not keep its input.
     """
     tensors = (3 if plan.liger else 4) if plan.model.gated else 2
+    tensors -= 1 if plan.adapters else 0
     return tensors * plan.precision.compute_bytes * _width(plan.model)
+
+
+def _routed(plan: JobPlan) -> float:
+    """The input of each expert that a token passes, and what it returns, which the router's weights scale."""
+    model = plan.model
+    copies = 1 if plan.adapters else 2
+    each = copies * plan.precision.compute_bytes * model.hidden * model.experts_per_token
+    return each * model.mixture_layers / model.layers
 
 
 def _selected(plan: JobPlan) -> float:
@@ -122,9 +140,10 @@ def _selected(plan: JobPlan) -> float:
     return plan.precision.compute_bytes * (model.query_width + products / 2)
 
 
-def _width(model: ModelShape) -> int:
-    """Inner width of the feed-forward part that a token passes."""
-    return model.experts_per_token * model.expert_ffn + model.shared_experts * model.shared_ffn or model.ffn
+def _width(model: ModelShape) -> float:
+    """Inner width of the feed-forward part that a token passes, in the mean over blocks."""
+    mixture = model.experts_per_token * model.expert_ffn + model.shared_experts * model.shared_ffn
+    return (model.mixture_layers * mixture + (model.layers - model.mixture_layers) * model.ffn) / model.layers
 
 
 def _key_width(model: ModelShape) -> int:

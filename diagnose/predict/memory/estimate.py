@@ -1,9 +1,11 @@
 """The memory estimate of a job before it runs: what each rank holds, by part, and whether the GPU has as much."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from diagnose.predict.memory.activations import block_activations, loss_bytes_per_token, runs_in_autocast
 from diagnose.predict.memory.job import JobPlan
+from diagnose.predict.memory.parameter_groups import ParameterGroup, parameter_groups
 
 GIB = 1 << 30
 CONTEXT_BYTES = GIB // 2  # CUDA context, loaded kernels and cuBLAS workspaces of a process on an H100
@@ -109,8 +111,10 @@ def stage_parameters(plan: JobPlan, stage: int) -> float:
     head = model.head_weights if stage == pp - 1 else 0
     if pp == 1 and model.tied and model.lm_head:
         head -= model.vocab * model.hidden
-    matrices = model.layers * (model.attention_weights + model.feed_forward_weights(model.experts)) * blocks
-    return (matrices + tables + head) / plan.sharding.tp + model.vector_parameters * blocks
+    routed = model.mixture_layers * model.experts * model.expert_weights * blocks
+    matrices = model.layers * (model.attention_weights + model.feed_forward_weights(model.experts)) * blocks - routed
+    dense = (matrices + tables + head) / plan.sharding.tp + model.vector_parameters * blocks
+    return dense + routed / plan.sharding.expert_cut
 
 
 def _training_state(plan: JobPlan, stage: int) -> dict[str, float]:
@@ -120,18 +124,23 @@ def _training_state(plan: JobPlan, stage: int) -> dict[str, float]:
     copy of each weight from its first use to the end of the backward pass. FSDP's SHARD_GRAD_OP keeps a copy of what it
     gathers in the same way, and shards the weights themselves.
     """
-    precision, sharding = plan.precision, plan.sharding
-    parameters = stage_parameters(plan, stage)
-    shard = [1 / sharding.shards if sharding.zero >= first else 1.0 for first in (1, 2, 2 if plan.gathers_once else 3)]
-    sums_up = precision.gradient_bytes > precision.weight_bytes
-    gradients = precision.gradient_bytes + (precision.weight_bytes if sums_up else 0)
+    sharding, compute = plan.sharding, plan.precision.compute_bytes
+    groups = parameter_groups(plan, stage, stage_parameters(plan, stage), optimizer_bytes(plan))
+    held = sum(group.parameters for group in groups)
+
+    def divided(each: Callable[[ParameterGroup], float], first: int) -> float:
+        """Bytes of all groups, divided from that ZeRO stage on."""
+        return sum(
+            group.parameters * each(group) / (group.shards if sharding.zero >= first else 1) for group in groups
+        )
+
     return {
-        "weights": parameters * precision.weight_bytes * shard[2],
-        "weights cast by autocast": parameters * precision.compute_bytes if runs_in_autocast(plan) else 0,
-        "gathered weights": parameters * precision.compute_bytes if plan.gathers_once else 0,
-        "gradients": parameters * gradients * shard[1],
-        "master weights": parameters * precision.master_bytes * shard[0],
-        "optimizer states": parameters * optimizer_bytes(plan) * shard[0],
+        "weights": divided(lambda group: group.weight_bytes, 2 if plan.gathers_once else 3),
+        "weights cast by autocast": held * compute if runs_in_autocast(plan) else 0,
+        "gathered weights": held * compute if plan.gathers_once else 0,
+        "gradients": divided(lambda group: group.gradient_bytes, 2),
+        "master weights": divided(lambda group: group.master_bytes, 1),
+        "optimizer states": divided(lambda group: group.state_bytes, 1),
     }
 
 
@@ -159,6 +168,7 @@ def _activations(plan: JobPlan, stage: int) -> dict[str, float]:
         "attention activations": blocks * block.attention,
         "feed-forward activations": blocks * block.feed_forward,
         "norm activations": blocks * block.norms,
+        "adapters' inputs": blocks * block.adapters,
     }
 
 
@@ -166,7 +176,8 @@ def _loss(plan: JobPlan, stage: int) -> float:
     """Bytes of the loss in the last stage, else 0. Liger computes and keeps the head's gradient in the forward pass."""
     if stage < plan.sharding.pp - 1:
         return 0
-    head = plan.model.head_weights / plan.sharding.tp * plan.precision.weight_bytes if plan.liger else 0
+    keeps = plan.liger and not plan.adapters
+    head = plan.model.head_weights / plan.sharding.tp * plan.precision.weight_bytes if keeps else 0
     return head + plan.micro_batch_tokens * loss_bytes_per_token(plan)
 
 
@@ -182,7 +193,8 @@ def _communication_buffers(plan: JobPlan, stage: int) -> float:
     if sharding.zero == 3 and sharding.shards > 1:
         layers = max(1, plan.layers_per_stage[stage])
         whole = stage_parameters(plan, stage)
-        block = (model.attention_weights + model.feed_forward_weights(model.experts)) / sharding.tp
+        routed = model.mixture_layers / model.layers * model.experts * model.expert_weights
+        block = (model.attention_weights + model.feed_forward_weights(0)) / sharding.tp + routed / sharding.expert_cut
         outside = max(0.0, whole - layers * block)
         gathered = (outside + (min(_GATHERED_BLOCKS, layers) + 1) * block) * precision.compute_bytes
     return (_FULL_WIDTH_COPIES * width if sharding.tp > 1 else 0) + gathered

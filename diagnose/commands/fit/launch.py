@@ -25,7 +25,7 @@ def training_arguments(plan: JobPlan) -> Settings:
         "per_device_train_batch_size": plan.micro_batch,
         "gradient_accumulation_steps": plan.accumulation,
         "bf16": plan.dtype.startswith("bf16"),
-        "fp16": plan.dtype.startswith("fp16"),
+        "fp16": plan.dtype.startswith("fp16") and plan.dtype != "fp16",  # its scaler takes no gradients in fp16
         "tf32": plan.dtype == "tf32",
         "gradient_checkpointing": plan.checkpointing != "none" and not _is_fsdp(plan),
         "use_liger_kernel": plan.liger,
@@ -58,7 +58,8 @@ def _is_fsdp(plan: JobPlan) -> bool:
 def _accelerate(plan: JobPlan) -> Settings:
     zero = plan.sharding.zero
     kinds = {0: "MULTI_GPU" if plan.gpus > 1 else "NO", 1: "DEEPSPEED", 2: "FSDP", 3: "FSDP"}
-    mixed = plan.dtype[:4] if plan.dtype[:4] in ("bf16", "fp16") else "no"
+    half = plan.dtype[:4] if plan.dtype[:4] in ("bf16", "fp16") and plan.dtype != "fp16" else "no"
+    mixed = "fp8" if plan.fp8 else half
     config: dict[str, Any] = {
         "compute_environment": "LOCAL_MACHINE",
         "distributed_type": kinds[zero],

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from diagnose.commands.fit.calibration import family
-from diagnose.commands.fit.stacks import RATES, MeasuredRuns, StackRates, kinds_of
+from diagnose.commands.fit.stacks import RATES, MeasuredRuns, StackRates, kinds_of, stacks
 from diagnose.commands.fit.step_time import predict_step
 
-from .rates import Row
+from .rates import Row, is_part
 from .stalls import stalled
 
 Learn = Callable[[Sequence[Row], StackRates], StackRates]
@@ -51,13 +51,12 @@ class Fold:
         return np.array([s.tokens_per_s_per_gpu / r.tokens_per_s_per_gpu for s, r in zip(steps, self.rows, strict=True)])
 
     @property
-    def steady(self) -> np.ndarray:
-        """The same of a run that does not stall, of the rows that did not."""
-        rows = [row for row in self.rows if not stalled(row, self.blind)]
+    def steady_rows(self) -> list[tuple[Row, float]]:
+        """Rows that did not stall, with predicted over measured throughput of a run that does not."""
+        knows = stacks().get(self.value, self.blind) if self.axis == "stack" else self.blind
+        rows = [row for row in self.rows if not stalled(row, knows)]
         steps = [predict_step(row.plan, self.blind) for row in rows]
-        return np.array(
-            [s.tokens / s.steady_s / s.gpus / r.tokens_per_s_per_gpu for s, r in zip(steps, rows, strict=True)]
-        )
+        return [(row, measured_s(row) / step.steady_s) for row, step in zip(rows, steps, strict=True)]
 
     def ranges(self, uncertainty: Mapping[str, float]) -> tuple[np.ndarray, np.ndarray]:
         """Whether each row lies in its range, and how wide that is."""
@@ -100,12 +99,33 @@ def depended_on(rows: Sequence[Row], stack: StackRates) -> set[str]:
     return found
 
 
+PRIORS = {
+    "ampere_matrix": (1.0, 1.08, 1.15),  # best products: 86.9 % of A100's peak, 80.3 % of H100's (ml-engineering)
+    "ampere_attention": (1.4, 1.75, 2.1),  # FlashAttention-2: 50 to 73 % of A100's peak, 35 % of H100's
+    "blackwell_matrix": (0.8, 0.97, 1.1),  # best products: 77.6 % of B200's peak
+    "blackwell_attention": (0.6, 0.97, 1.3),
+    "narrow_head_attention": (0.75, 0.87, 1.0),
+    "host_shard_s": (0.0003, 0.002, 0.02),  # FSDP2 with whole blocks; hooks for each parameter (ZeRO, FSDP with LoRA)
+}
+"""Least, likely and greatest value of rates that no other stack's runs tell, as others published them."""
+
+_OF_BOARD = ("ampere_matrix", "ampere_attention", "blackwell_matrix", "blackwell_attention")  # "board" widens for them
+_ALONE = 1.5  # either way, of a rate that a single other stack tells
+
+
 def with_assumptions(stack: StackRates, known: set[str], others: Mapping[str, Sequence[float]]) -> StackRates:
     """The stack with each rate that its rows do not depend on taken from the other stacks: their middle, and ends."""
-    values = {name: sorted(others[name]) for name in RATES if name not in known and others.get(name)}
-    assumed = {name: (own[0], own[-1]) for name, own in values.items() if own[0] < own[-1]}
-    middle = {name: float(np.exp(np.median(np.log(own)))) for name, own in values.items() if own[0] > 0}
-    return replace(stack.with_rates(middle), assumed={**stack.assumed, **assumed})
+    values = {name: sorted(others.get(name) or PRIORS.get(name, ())) for name in RATES if name not in known}
+    told = {name: own for name, own in values.items() if own and own[0] > 0}
+    middle = {name: float(np.exp(np.median(np.log(own)))) for name, own in told.items()}
+    assumed = {name: _ends_of(name, own) for name, own in told.items() if name not in _OF_BOARD}
+    return replace(stack.with_rates(middle), assumed=assumed)
+
+
+def _ends_of(name: str, values: Sequence[float]) -> tuple[float, float]:
+    if len(values) > 1:
+        return values[0], values[-1]
+    return values[0] / _ALONE, min(values[0] * _ALONE, 1.0) if is_part(name) else values[0] * _ALONE
 
 
 def folds_of(rows: Sequence[Row], start: StackRates, learn: Learn) -> Iterator[Fold]:
@@ -152,7 +172,7 @@ def factor(folds: Sequence[Fold], base: Mapping[str, float]) -> float:
     """
     errors, weights = [], []
     for fold in folds:
-        own = np.abs(np.log(fold.steady))
+        own = np.abs(np.log([ratio for _, ratio in fold.steady_rows]))
         errors.append(np.sqrt(np.maximum(own**2 - base[fold.stack] ** 2, 0)))
         weights.append(np.full(len(own), 1 / max(len(own), 1)))
     if not errors:

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 from diagnose.commands.fit.adapters import adapter_host_s, gathering_modules_s, with_adapters
-from diagnose.commands.fit.context import context_s
+from diagnose.commands.fit.context import context_s, slowdown
 from diagnose.commands.fit.moe import expert_host_s, with_experts
 from diagnose.commands.fit.stacks import StackRates
 from diagnose.commands.fit.transfers import (
@@ -109,7 +109,7 @@ def _device_parts(plan: JobPlan, stack: StackRates, board: Board, stage: Pipelin
     block = model.attention_weights + model.feed_forward_weights(model.experts_per_token)
     blocks = dense_flops_per_token(layers * block) * tokens / tp / matrix_flops
     blocks *= stack.fp8_share if plan.fp8 else 1
-    attention = layers * _attention_s(plan, stack, board, matrix_flops)
+    attention = layers * _attention_s(plan, stack, board, matrix_flops) * slowdown(plan, stack)
     elementwise = stack.elementwise_bytes * layers * model.hidden * tokens / tp / board.memory_bytes_per_s
     head = dense_flops_per_token(model.head_weights) * tokens / tp / matrix_flops if stage.has_head else 0.0
     logits = stack.logits_bytes * model.vocab * tokens / tp / board.memory_bytes_per_s if stage.has_head else 0.0

@@ -144,7 +144,7 @@ def _parts(plan: JobPlan, stack: StackRates, board: Board) -> dict[str, float]:
     parts["waiting for the slowest rank"] = stack.rank_spread * slowest_of(plan.gpus) * sum(parts.values())
     parameters = max(stage_parameters(plan, stage) for stage in by_kind)
     parts["data-parallel transfers"] = _data_parallel_s(plan, stack, parameters, times[slowest])
-    parts["copies into buckets"] = _bucket_copies_s(plan, board, parameters)
+    parts["copies into buckets"] = _bucket_copies_s(plan, board, trained_share(plan) * parameters)
     owned = trained_share(plan) * parameters / (plan.sharding.shards if plan.sharding.zero else 1)
     parts["optimizer"] = stack.optimizer_passes * owned * _state_bytes(plan) / board.memory_bytes_per_s
     parts["once a step"] = stack.step_s

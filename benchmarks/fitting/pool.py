@@ -1,0 +1,34 @@
+"""Rates of a training stack that nobody measured: fitted on the rows of all others, each stack with equal weight."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from diagnose.commands.fit.stacks import RATES, StackRates, stacks
+
+from .folds import Fold
+from .rates import LOOSE, Row, fitted
+from .stalls import stalled
+
+POOLED = "other"
+_OF_EACH = 40  # rows of a stack
+_TOLERANCE = 0.25  # of the logarithm: stacks differ by so much
+_STALLS = ("stall_s", "collective_stall_s")
+_FREE = tuple(name for name in RATES if name not in _STALLS)
+
+
+def pooled(rows_of: Mapping[str, Sequence[Row]]) -> StackRates:
+    """The stack "other", fitted on rows of each stack alike; what it starts from is in the data file."""
+    rows = [row for name, rows in rows_of.items() for row in _sample(name, rows)]
+    return replace(fitted(rows, stacks()[POOLED], _FREE, LOOSE, _TOLERANCE), measured=(), assumed={})
+
+
+def _sample(name: str, rows: Sequence[Row]) -> Sequence[Row]:
+    steady = [row for row in rows if not stalled(row, stacks()[name])] if name in stacks() else list(rows)
+    return steady[:: max(len(steady) // _OF_EACH, 1)]
+
+
+def stacks_left_out(rows_of: Mapping[str, Sequence[Row]]) -> Iterator[Fold]:
+    """Each stack predicted by what the others make of one that nobody measured."""
+    for name, rows in rows_of.items():
+        blind = pooled({other: own for other, own in rows_of.items() if other != name})
+        yield Fold(POOLED, "stack", name, list(rows), blind)

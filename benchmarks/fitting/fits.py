@@ -49,6 +49,7 @@ FREE = {
         "attention_share",
         "matrix_half_width",
         "narrow_head_attention",
+        "optimizer_passes",
     ),
 }
 

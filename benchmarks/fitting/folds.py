@@ -119,6 +119,7 @@ PRIORS = {
     "blackwell_attention": (0.6, 0.97, 1.3),
     "narrow_head_attention": (0.75, 0.87, 1.0),
     "host_shard_s": (0.0002, 0.0005, 0.002),  # an assumption: a dozen to a hundred launches
+    "hook_s": (0.0001, 0.00072, 0.0025),  # as a module of ZeRO-3; three times as much with pi05 (OpenTau, issue 177)
     "tp_nodes_gbs": (50.0, 200.0, 400.0),  # an eighth to all of a node's network, as nodes of H100 have it
     "host_layer_tp_s": (0.001, 0.003, 0.005),
     "tp_exposed_share": (0.3, 0.6, 1.0),
@@ -138,7 +139,8 @@ _ALONE = 1.5  # either way, of a rate that a single other stack tells
 
 def with_assumptions(stack: StackRates, known: set[str], others: Mapping[str, Sequence[float]]) -> StackRates:
     """The stack with each rate that its rows do not depend on taken from the other stacks: their middle, and ends."""
-    values = {name: sorted(others.get(name) or PRIORS.get(name, ())) for name in DENSE_RATES if name not in known}
+    rates = (*DENSE_RATES, *(["hook_s"] if stack.hook_s else []))
+    values = {name: sorted(others.get(name) or PRIORS.get(name, ())) for name in rates if name not in known}
     told = {name: own for name, own in values.items() if own and own[0] > 0}
     middle = {name: float(np.exp(np.median(np.log(own)))) for name, own in told.items()}
     assumed = {name: ends_of(name, own) for name, own in told.items() if name not in _OF_BOARD}

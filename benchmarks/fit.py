@@ -15,14 +15,13 @@ import numpy as np
 from fitting import pairs
 from fitting.fit_data import RANGES, STACKS, ranges_text, updated
 from fitting.fits import AXES, FREE, Fits
-from fitting.folds import Fold
+from fitting.folds import Fold, measured_s
 from fitting.published_pairs import published_pairs
 from fitting.rates import Row, choices, ratios
 from reporting import REPORTS, parser, table, today
 
-from diagnose.commands.fit.stacks import RATES, StackRates
+from diagnose.commands.fit.stacks import StackRates
 from diagnose.commands.fit.step_time import predict_step
-from fitting.folds import measured_s
 
 LEAST_MFU = 0.15
 NEAR_BEST = 0.1  # of the best row's rate
@@ -85,9 +84,9 @@ def _rivals(fits: Fits, key: tuple[str, str, int]) -> int:
     return sum((row.model, row.plan.gpus) == key[1:] for row in fits.rows[key[0]])
 
 
-def of_pairs(tables: Path) -> Iterator[str]:
+def of_pairs(tables: Path, fits: Fits) -> Iterator[str]:
     """Every published pair with what is predicted of it."""
-    found = list(published_pairs(tables / "pairs.csv"))
+    found = list(published_pairs(tables / "pairs.csv", fits.fits))
     signs = [pair.has_right_sign for pair in found if pair.has_right_sign is not None]
     yield "\n## Published pairs\n\nOf the pairs that `fit` expresses and whose change is more than 5 %,"
     yield f"{sum(signs)} of {len(signs)} have the right sign.\n"
@@ -133,16 +132,16 @@ def main() -> None:
     options = asked.parse_args()
     fits = Fits(options.tables)
     lines = [f"# Fitted rates of training stacks, {today()}", "", "`python benchmarks/fit.py TABLES --write`"]
-    lines += [*summary(fits), *chosen(fits), *of_pairs(options.tables)]
+    lines += [*summary(fits), *chosen(fits), *of_pairs(options.tables, fits)]
     lines += [line for name in fits.rows for line in of_stack(fits, name)]
     print("\n".join(lines))
     if options.write:
         (REPORTS / f"fit-{today()}.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
         data = STACKS.read_text(encoding="utf-8")
         for stack in (*fits.fits.values(), fits.pooled):
-            data = updated(data, stack, RATES)
+            data = updated(data, stack)
         STACKS.write_text(data, encoding="utf-8")
-        RANGES.write_text(ranges_text(fits.behind_factors, fits.fits.values()), encoding="utf-8")
+        RANGES.write_text(ranges_text(fits.behind_factors, (*fits.fits.values(), fits.pooled)), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from diagnose.commands.fit.stacks import RATES, MeasuredRuns, StackRates
+from diagnose.commands.fit.stacks import MeasuredRuns, StackRates
+
+from .rates import DENSE_RATES
 
 _FOLDER = Path(__file__).parents[2] / "diagnose" / "data"
 STACKS, RANGES = _FOLDER / "training_stacks.toml", _FOLDER / "step_ranges.toml"
@@ -15,7 +17,7 @@ _HEAD = """\
 """
 
 
-def updated(text: str, stack: StackRates, rates: Sequence[str] = RATES) -> str:
+def updated(text: str, stack: StackRates, rates: Sequence[str] = DENSE_RATES) -> str:
     """The text of the stacks' file with the section of one renewed."""
     head, section, rest = re.split(rf"^(\[{stack.name}\]\n(?:(?!\[).*\n)*)", text, maxsplit=1, flags=re.M)
     for name in rates:

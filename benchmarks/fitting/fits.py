@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 
-from diagnose.commands.fit.stacks import RATES, StackRates, stacks
+from diagnose.commands.fit.stacks import StackRates, stacks
 from diagnose.commands.fit.step_time import regime
 
-from .folds import Fold, depended_on, factor, folds_of, half_span, measured_runs, with_assumptions
+from .folds import Fold, depended_on, factor, folds_of, measured_runs, with_assumptions
 from .pool import POOLED, pooled, stacks_left_out
-from .rates import FIRM, LOOSE, Row, fitted
+from .rates import DENSE_RATES, FIRM, LOOSE, Row, fitted
 from .rows import SOURCES, UNNAMED
 from .stalls import with_odds
 
@@ -26,7 +26,7 @@ _ELSEWHERE = (*_COMPILED, *_BLACKWELL, "host_shard_s")
 
 
 def _all_but(*names: str) -> tuple[str, ...]:
-    return tuple(name for name in RATES if name not in (*_ELSEWHERE, *names))
+    return tuple(name for name in DENSE_RATES if name not in (*_ELSEWHERE, *names))
 
 
 FREE = {
@@ -49,6 +49,7 @@ FREE = {
         "attention_share",
         "matrix_half_width",
         "narrow_head_attention",
+        "optimizer_passes",
     ),
 }
 
@@ -78,7 +79,7 @@ def told_by(fits: Mapping[str, StackRates], known: Mapping[str, set[str]]) -> di
     """The values of each rate in the stacks that are fitted on rows which tell it."""
     return {
         rate: [getattr(fit, rate) for name, fit in fits.items() if rate in known[name] and rate in FREE[name]]
-        for rate in RATES
+        for rate in DENSE_RATES
     }
 
 
@@ -142,9 +143,7 @@ class Fits:
 
     def factor(self, axis: str, without: Fold | None = None) -> float:
         """By how much the axis widens a range; of the other folds alone where one is to be judged by it."""
-        base = {name: half_span(stack) for name, stack in self.fits.items()} | {POOLED: 0.0}
-        folds = [fold for fold in self.of_axis(axis) if without is None or fold.value != without.value]
-        return factor(folds, base)
+        return factor([fold for fold in self.of_axis(axis) if without is None or fold.value != without.value])
 
     def uncertainty(self, fold: Fold) -> dict[str, float]:
         """The factors that a fold is judged by: of all other folds."""

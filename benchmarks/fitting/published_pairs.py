@@ -5,14 +5,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from diagnose.commands.fit.boards import gpu_named
-from diagnose.commands.fit.stacks import stack_of
+from diagnose.commands.fit.stacks import StackRates
 from diagnose.commands.fit.step_time import predict_step
+from diagnose.predict.memory.adapters import ALL_LINEAR, Adapters
 from diagnose.predict.memory.job import JobPlan, Sharding
 
 from .rows import rows_of, shape_of
 
 TELLING = 0.05  # of the rate: a smaller change has no sign
 _FULL_SHARD, _SHARD_GRAD_OP = 3, 2
+_LORA = {"adapters": Adapters(16, (ALL_LINEAR,))}
 
 
 def _job(model: str, gpu: str, gpus: int = 1, zero: int = 0, **fields: object) -> JobPlan:
@@ -20,9 +22,9 @@ def _job(model: str, gpu: str, gpus: int = 1, zero: int = 0, **fields: object) -
     return JobPlan(model, shape_of(model), gpu_named(gpu), gpus, **given)  # type: ignore[arg-type]
 
 
-_LLAMA = _job("Llama-3.1-8B", "H100", seq_len=1024, micro_batch=4)
-_SMALL = {"seq_len": 512, "micro_batch": 4}
-_SHORT = {"seq_len": 128, "micro_batch": 8}
+_LLAMA = _job("Llama-3.1-8B", "H100", seq_len=1024, micro_batch=4, **_LORA)
+_SMALL = {"seq_len": 512, "micro_batch": 4, **_LORA}
+_SHORT = {"seq_len": 128, "micro_batch": 8, **_LORA}
 _TP = _job("Llama-2-7b", "H100", 8, seq_len=4096, dtype="bf16-master-fp32-grads", sharding=Sharding(tp=8))
 
 
@@ -80,14 +82,14 @@ class PublishedPair:
         return (self.measured > 1) == (self.predicted > 1)
 
 
-def published_pairs(path: Path) -> Iterator[PublishedPair]:
-    """Every row of pairs.csv; a workload of "same" is that of the row above."""
+def published_pairs(path: Path, stacks: Mapping[str, StackRates]) -> Iterator[PublishedPair]:
+    """Every row of pairs.csv, predicted with the rates of its stack; a workload of "same" is that of the row above."""
     workload = ""
     for row in rows_of(path):
         workload = workload if row["workload"] == "same" else row["workload"]
         name, measured = f"{row['before']} to {row['after']}: {workload}", float(row["ratio"])
         if job := _job_of(row):
-            stack, before, after = stack_of(job[0]), *job[1:]
+            stack, before, after = stacks[job[0]], *job[1:]
             rates = [predict_step(plan, stack).tokens_per_s for plan in (before, after)]
             yield PublishedPair(name, measured, rates[1] / rates[0])
         else:

@@ -1,7 +1,7 @@
 """Fits the rates of a training stack on measured rows: robust least squares of the logarithm of throughput."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 
 import numpy as np
 
@@ -29,6 +29,10 @@ class Row:
     tokens_per_s_per_gpu: float
     mfu: float
     model: str
+
+
+DENSE_RATES = tuple(field.name for field in fields(StackRates) if field.type is float and field.default is MISSING)
+"""Of dense models; those of mixtures and of context parallelism are fitted beside them."""
 
 
 def is_part(rate: str) -> bool:

@@ -74,8 +74,7 @@ def calibration_of(plan: JobPlan, stack: StackRates, regime: str, steps: Steps) 
     assumed = dict(_assumed(plan, stack, steps))
     slower = math.hypot(*(max(low, high, 0.0) for low, high in assumed.values()))
     faster = math.hypot(*(max(-low, -high, 0.0) for low, high in assumed.values()))
-    logs_of_sharding = logs.pop("sharding", 0.0)
-    slow, fast = (math.hypot(*logs.values(), max(logs_of_sharding, each)) for each in (slower, faster))
+    slow, fast = (math.hypot(*logs.values(), each) for each in (slower, faster))
     least, most = stack.span[regime]
     rows = sum(kind.rows for kind in stack.measured if kind.holds(plan))
     because = [clause for clause, _ in unmeasured.values() if clause]
@@ -83,8 +82,6 @@ def calibration_of(plan: JobPlan, stack: StackRates, regime: str, steps: Steps) 
     if not because and not rows:
         because = [f"{stack.name} was run on such a board, division and size, but not together"]
     factors = {axis: math.exp(value) for axis, value in logs.items()}
-    if logs_of_sharding:
-        factors["sharding"] = math.exp(logs_of_sharding)
     if assumed:
         factors["assumptions"] = math.exp(max(slower, faster))
     return Calibration(

@@ -85,6 +85,7 @@ class StackRates:
         host_layer_s: the host's time for a block, forward and backward.
         host_layer_tp_s: the same with tensor parallelism.
         host_shard_s: the host's time to gather or reduce what ranks share of a block (FSDP, ZeRO), each time.
+        hook_s: time of each parameter's Python hook, which holds up the backward pass (DeepSpeed's ZeRO-1 and 2).
         rank_spread: standard deviation of the time that ranks take for the same work; all wait for the slowest.
         tp_exposed_share: share of tensor-parallel transfers that nothing hides.
         tp_nodes_gbs: bus bandwidth of tensor parallelism between nodes, GB/s times the nodes of a group.
@@ -170,6 +171,7 @@ class StackRates:
     measured: tuple[MeasuredRuns, ...]
     assumed: Mapping[str, tuple[float, float]]
     uncertainty: Mapping[str, float]
+    hook_s: float = 0.0
     expert_share: float = 1.0
     expert_layer_s: float = 0.0
     exchange_exposed_share: float = 1.0

@@ -1,28 +1,33 @@
 """Rows of mixtures of experts, adapters and context parallelism in the public tables, and how far off they are.
 
     python -m benchmarks.fitting.experts TABLES            # the tables of the report
-    python -m benchmarks.fitting.experts TABLES --write
+    python -m benchmarks.fitting.experts TABLES --data     # renews the rates and ranges, too
 
 Rates of mixtures and of context parallelism are fitted with the stack's other rates as they are; each model is left out
 in turn.
 """
 
+import json
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
 from reporting import page, parser, publish, table
 
 from diagnose.commands.fit.boards import gpu_named
+from diagnose.commands.fit.feature_doubts import ADAPTED, GROUPED, LAUNCHED
 from diagnose.commands.fit.models import model_from
-from diagnose.commands.fit.stacks import StackRates, stack_of
+from diagnose.commands.fit.reasons import division
+from diagnose.commands.fit.stacks import MeasuredRuns, StackRates, stack_of
 from diagnose.commands.fit.step_time import predict_step
 from diagnose.predict.memory.adapters import ALL_LINEAR, Adapters
 from diagnose.predict.memory.job import JobPlan, Sharding
 
-from .megatron import Printed, plan_of_printed, printed_rows
+from .folds import FOUR_IN_FIVE, measured_runs
+from .megatron import plan_of_printed, printed_rows
+from .published_pairs import JOBS
 from .rates import FIRM, Row, fitted, ratios
 from .rows import rows_of
 
@@ -35,7 +40,6 @@ _NEMO = {
     "DeepSeek V3 671B": "DeepSeek-V3", "Kimi K2": "Kimi-K2", "Llama3 70B": "Llama-3.1-70B",
     "Llama3 8B": "Llama-3.1-8B", "Qwen2.5 7B": "Qwen2.5-7B", "Qwen2.5 32B": "Qwen2.5-32B",
 }  # fmt: skip
-_MIXTURE_RATES = ("expert_share", "expert_layer_s", "exchange_exposed_share")
 _KNOWN_PRECISION = re.compile(r"BF16|FP8")
 
 
@@ -117,9 +121,49 @@ def torchtitan_context(path: Path) -> Iterator[Row]:
                 checkpointing="full",
                 compiled=True,
                 fp8=True,
-                sharding=Sharding(dp, tp, pp, 0 if large and dp * cp == 1 else 2 if large else 3, cp=cp, uneven_stages=large),
+                sharding=Sharding(
+                    dp, tp, pp, 0 if large and dp * cp == 1 else 2 if large else 3, cp=cp, uneven_stages=large
+                ),
             )
             yield Row(plan, float(row["tps_gpu"].replace(",", "")), 1.0, size)
+
+
+def adapters_of_trainer(path: Path) -> Iterator[Row]:
+    """Adapters under transformers' Trainer: both sides of the published pairs of such runs, each run once."""
+    rates: dict[JobPlan, float] = {}
+    for row in rows_of(path):
+        for (where, *change), (stack, *plans) in JOBS.items():
+            if stack == "transformers" and row["where"].endswith(where) and change == [row["before"], row["after"]]:
+                for plan, side in zip(plans, ("before_value", "after_value"), strict=True):
+                    rates[replace(plan, adapters=Adapters(16, (ALL_LINEAR,)))] = float(row[side]) / plan.gpus
+    yield from (Row(plan, rate, 1.0, plan.name) for plan, rate in rates.items())
+
+
+_QWEN = {"qwen2-7b": 5.652, "qwen2-72b": 1.178, "qwen2-57b": 0.21}
+_QWEN_TOKENS = 512
+
+
+def qwen_adapters() -> Iterator[Row]:
+    """Samples a second of Qwen2 on eight H100 with ZeRO-3 and adapters (QwenLM/Qwen3, issue 736).
+
+    Rank, length, accumulation and checkpointing are those of that repository's fine-tuning script, whose experts run in
+    a loop.
+    """
+    for name, samples_per_s in _QWEN.items():
+        plan = JobPlan(
+            name=name,
+            model=model_from(name)[1],
+            gpu=gpu_named("H100"),
+            gpus=8,
+            seq_len=_QWEN_TOKENS,
+            accumulation=8,
+            dtype="bf16",
+            checkpointing="full",
+            expert_products="loop",
+            adapters=Adapters(64, (ALL_LINEAR,)),
+            sharding=Sharding(8, zero=3),
+        )
+        yield Row(plan, samples_per_s * _QWEN_TOKENS / 8, 1.0, name)
 
 
 def blind(rows: Sequence[Row], start: StackRates, names: Sequence[str]) -> np.ndarray:
@@ -130,3 +174,155 @@ def blind(rows: Sequence[Row], start: StackRates, names: Sequence[str]) -> np.nd
         learned = fitted([row for row in rows if row.model != model], start, names, FIRM)
         predicted[inside] = ratios([rows[at] for at in inside], learned)
     return predicted
+
+
+_STARTS = {
+    "megatron": {"expert_share": 0.8, "expert_layer_s": 0.002, "exchange_exposed_share": 0.7},
+    "torchtitan": {"context_slowdown": 0.2},
+}
+_HOST_BOUND = 0.3  # of the step that a host twice as slow adds
+_DATA = Path(__file__).parents[2] / "diagnose" / "data"
+
+
+def host_share(row: Row, stack: StackRates) -> float:
+    """By how much a host that takes twice as long lengthens the step."""
+    slower = stack.with_rates({"host_layer_s": 2 * stack.host_layer_s})
+    return predict_step(row.plan, slower).steady_s / predict_step(row.plan, stack).steady_s - 1
+
+
+def factor(predicted: np.ndarray) -> float:
+    """What four in five predictions are within."""
+    return float(np.exp(np.percentile(np.abs(np.log(predicted)), FOUR_IN_FIVE)))
+
+
+def measured(tables: Path) -> dict[str, list[tuple[str, list[Row], np.ndarray]]]:
+    """By stack, kinds of rows, the rows, and their prediction over the measured throughput; fitted rates are blind."""
+    bridge, stack = tables / "megatron_bridge.csv", stack_of
+    mixtures, titan = list(megatron_mixtures(bridge)), list(torchtitan_context(tables / "torchtitan.csv"))
+    own = {name: stack(name).with_rates(start) for name, start in _STARTS.items()}
+    context, tuning = list(megatron_context(bridge)), list(megatron_tuning(bridge))
+    trainer, qwen = list(adapters_of_trainer(tables / "pairs.csv")), list(qwen_adapters())
+    automodel = list(nemo(tables / "nemo_automodel.csv"))
+    kinds = {kind: [row for row in automodel if holds(row.plan)] for kind, holds in _NEMO_KINDS.items()}
+    return {
+        "megatron": [
+            ("mixtures, of a model left out", mixtures, blind(mixtures, own["megatron"], tuple(_STARTS["megatron"]))),
+            ("context parallelism", context, ratios(context, stack("megatron"))),
+            ("fine-tuning", tuning, ratios(tuning, stack("megatron"))),
+            *((f"NeMo AutoModel, {kind}", rows, ratios(rows, stack("megatron"))) for kind, rows in kinds.items()),
+        ],
+        "torchtitan": [
+            ("context parallelism, of a model left out", titan, blind(titan, own["torchtitan"], ("context_slowdown",)))
+        ],
+        "transformers": [
+            ("adapters", trainer, ratios(trainer, stack("transformers"))),
+            ("adapters with ZeRO-3, Qwen2", qwen, ratios(qwen, stack("transformers"))),
+        ],
+    }
+
+
+_NEMO_KINDS = {
+    "mixtures": lambda plan: bool(plan.model.experts),
+    "adapters": lambda plan: plan.adapters is not None,
+    "dense": lambda plan: not plan.model.experts and plan.adapters is None,
+}
+
+
+def within_range(rows: Sequence[Row], stack: StackRates) -> float:
+    """Share of the rows whose step lies in its predicted range."""
+    ranges = [(row, predict_step(row.plan, stack).calibration) for row in rows]
+    seconds = [row.plan.tokens_per_step / row.plan.gpus / row.tokens_per_s_per_gpu for row in rows]
+    return float(np.mean([span.low_s <= at <= span.high_s for (_, span), at in zip(ranges, seconds, strict=True)]))
+
+
+def report(found: dict[str, list[tuple[str, list[Row], np.ndarray]]]) -> Iterator[str]:
+    """A table of the kinds of rows, and one of each stack's rows."""
+    lines = []
+    for stack, kinds in found.items():
+        for kind, rows, predicted in kinds:
+            low, middle, high = np.percentile(predicted, [10, 50, 90])
+            error = 100 * np.median(np.abs(predicted - 1))
+            spread, inside = f"{low:.2f} to {high:.2f}", f"{100 * within_range(rows, stack_of(stack)):.0f} %"
+            lines.append([stack, kind, len(rows), f"{error:.0f} %", f"{middle:.2f}", spread, inside])
+    heads = (
+        "rates of",
+        "rows",
+        "how many",
+        "median error",
+        "predicted over measured, median",
+        "10th to 90th percentile",
+        "in the range",
+    )
+    yield table(heads, lines)
+    for stack, kinds in found.items():
+        heads = "rows", "job", "tokens/s of a GPU", "predicted over measured"
+        each = (
+            (kind, row, ratio) for kind, rows, predicted in kinds for row, ratio in zip(rows, predicted, strict=True)
+        )
+        cells = [
+            [kind, _job(row.plan), f"{row.tokens_per_s_per_gpu:,.0f}", f"{ratio:.2f}"] for kind, row, ratio in each
+        ]
+        yield f"## {stack}\n\n{table(heads, cells)}"
+
+
+def _job(plan: JobPlan) -> str:
+    how = f"{plan.gpus} {plan.gpu.key}, {plan.seq_len} tokens, micro-batch {plan.micro_batch}"
+    return f"{plan.name}, {how}, {division(plan)}{', fp8' * plan.fp8}{', adapters' * bool(plan.adapters)}"
+
+
+def factors(found: dict[str, list[tuple[str, list[Row], np.ndarray]]]) -> dict[str, float]:
+    """The factors of the data file that rows tell."""
+    mixtures = found["megatron"][0][2]
+    rows = [
+        (row, ratio)
+        for _, own, predicted in found["transformers"][:1]
+        for row, ratio in zip(own, predicted, strict=True)
+    ]
+    slow = {id(row): host_share(row, stack_of("transformers")) > _HOST_BOUND for row, _ in rows}
+    launched = np.array([ratio for row, ratio in rows if slow[id(row)]])
+    others = [ratio for row, ratio in rows if not slow[id(row)]]
+    tuned = [ratio for row, ratio in zip(*found["megatron"][2][1:], strict=True) if row.plan.adapters]
+    return {GROUPED: factor(mixtures), ADAPTED: factor(np.array([*others, *tuned])), LAUNCHED: factor(launched)}
+
+
+def write_data(found: dict[str, list[tuple[str, list[Row], np.ndarray]]]) -> None:
+    """Renew the fitted rates and the ranges in the data files."""
+    path = _DATA / "training_stacks.toml"
+    text = path.read_text(encoding="utf-8")
+    for name, start in _STARTS.items():
+        own = fitted(found[name][0][1], stack_of(name).with_rates(start), tuple(start), FIRM)
+        for rate in start:
+            pattern = rf"(^\[{name}\]\n(?:(?!\[).*\n)*?){rate} = .*$"
+            text, count = re.subn(pattern, rf"\g<1>{rate} = {getattr(own, rate):.3g}", text, flags=re.M)
+            assert count == 1, (name, rate)
+    path.write_text(text, encoding="utf-8")
+    path = _DATA / "feature_ranges.toml"
+    head = path.read_text(encoding="utf-8").partition("# Written")[0]
+    lines = [f"{head}# Written by `python -m benchmarks.fitting.experts TABLES --data`.\n"]
+    lines += [f"[factor.{name}]\nfactor = {value:.2f}\n" for name, value in factors(found).items()]
+    for name in ("megatron", "torchtitan"):
+        rows = [row for kind, own, _ in found[name] for row in own if "NeMo" not in kind]
+        lines += [measured_table(name, runs) for runs in measured_runs(rows)]
+    path.write_text("\n".join(lines), encoding="utf-8")
+
+
+def measured_table(name: str, runs: MeasuredRuns) -> str:
+    """Measured runs as a table of the data file."""
+    cells = {field: json.dumps(value) for field, value in asdict(runs).items()}
+    return f"[[stack.{name}.measured]]\n" + "".join(f"{field} = {value}\n" for field, value in cells.items())
+
+
+def main() -> None:
+    """Print the report, or write it and the data."""
+    options = parser(__doc__)
+    options.add_argument("tables", type=Path, metavar="TABLES", help="folder of the public tables")
+    options.add_argument("--data", action="store_true", help="renew the rates and ranges in diagnose/data")
+    chosen = options.parse_args()
+    found = measured(chosen.tables)
+    if chosen.data:
+        write_data(found)
+    publish(page("Mixtures, adapters and context parallelism", "", *report(found)), chosen.write, "fit-experts")
+
+
+if __name__ == "__main__":
+    main()

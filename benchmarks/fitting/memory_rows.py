@@ -7,7 +7,7 @@ from pathlib import Path
 
 from diagnose.commands.fit.boards import gpu_named
 from diagnose.commands.fit.table import plan_of
-from diagnose.predict.memory.estimate import GIB, MemoryEstimate, memory_estimate, stage_estimates
+from diagnose.predict.memory.estimate import GIB, memory_estimate, stage_estimates
 from diagnose.predict.memory.fits import FitsAnswer
 from diagnose.predict.memory.job import Checkpointing, JobPlan, Sharding
 
@@ -54,7 +54,8 @@ def ladder_rows() -> Iterator[Row]:
     """Every row of the ladder; memory is that of the process."""
     for cells in rows_of(LADDER):
         plan, ran = ladder_plan(cells), cells["outcome"] == "ok"
-        yield _row(f"{cells['source']} {cells['row']}", plan, cells["memory_gb"], _fullest(plan).total_bytes, ran)
+        what, counted = f"{cells['source']} {cells['row']}", memory_estimate(plan).total_bytes
+        yield _row(what, plan, cells["memory_gb"], counted, ran)
 
 
 def ultrascale_rows(path: Path) -> Iterator[Row]:
@@ -83,7 +84,7 @@ def torchtitan_rows(path: Path) -> Iterator[Row]:
         if cells["memory_gib"]:
             plan = replace(shared, stack="torchtitan") if shared else _titan_plan(cells)
             how = cells["techniques"] or cells["schedule"] or cells["parallelism"] or "FSDP + torch.compile, 2025"
-            yield _row(f"Llama 3.1 {plan.name}, {how}", plan, cells["memory_gib"], _fullest(plan).reserved_bytes)
+            yield _row(f"Llama 3.1 {plan.name}, {how}", plan, cells["memory_gib"], memory_estimate(plan).reserved_bytes)
 
 
 def _titan_plan(cells: Mapping[str, str]) -> JobPlan:
@@ -161,12 +162,8 @@ def fms_rows(path: Path) -> Iterator[Row]:
                 yield _ran(shape, plan)
 
 
-def _fullest(plan: JobPlan) -> MemoryEstimate:
-    return memory_estimate(plan)
-
-
 def _ran(what: str, plan: JobPlan) -> Row:
-    return _row(what, plan, "", _fullest(plan).total_bytes)
+    return _row(what, plan, "", memory_estimate(plan).total_bytes)
 
 
 def _all_ran(rows: Iterator[RateRow], stack: str) -> Iterator[Row]:

@@ -249,7 +249,7 @@ def test_what_does_not_fit_is_told_what_fits_together_and_not_how_to_launch_it()
 def test_what_no_change_makes_fit_is_told_what_else_there_is() -> None:
     said = " ".join(fit("--model", "8b", "--gpu", "H100").stdout.split())
     assert "nor with 8-bit AdamW, full activation checkpointing and Liger kernels: take more GPUs" in said
-    assert "LoRA and offloading, which need less, are not counted here" in said
+    assert "or --lora-rank; offloading is not counted here" in said
 
 
 def boards(gpu: str) -> str:

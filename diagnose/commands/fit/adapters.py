@@ -1,5 +1,7 @@
 """Seconds of low-rank adapters on frozen weights: products without gradients of weights, and the adapters' own work."""
 
+from collections.abc import Iterable
+
 from diagnose.commands.fit.stacks import StackRates
 from diagnose.formulas.model_flops import dense_flops_per_token, partly_frozen_flops_per_token
 from diagnose.predict.memory.adapters import PARAMETER_BYTES, Matrix, adapted, matrices, trained_parameters
@@ -63,19 +65,26 @@ def _used(plan: JobPlan, matrix: Matrix) -> float:
 
 def adapter_host_s(plan: JobPlan, stack: StackRates, layers: int) -> float:
     """Seconds of the host to launch the adapters of a stage's blocks."""
-    count = sum(min(m.of_block, plan.micro_batch_tokens) for m in adapted(plan.model, plan.adapters).values())
-    return layers * count * stack.host_layer_s * _OF_ADAPTER / _OF_DENSE_BLOCK
+    launches = _OF_ADAPTER / _OF_DENSE_BLOCK * stack.host_layer_s
+    return layers * _modules(plan, adapted(plan.model, plan.adapters).values()) * launches
 
 
 def gathering_modules_s(plan: JobPlan, layers: int) -> float:
-    """Seconds of gathering the weights of small modules one by one under ZeRO-3, which does so for each that it wraps.
+    """Seconds of gathering the weights of small modules one by one under FSDP and ZeRO-3, each of which is wrapped.
 
     Those are the matrices of blocks with adapters, the adapters, and experts that run in a loop.
     """
     looped = plan.expert_products == "loop" and plan.model.experts
-    if plan.sharding.zero < 3 or not (plan.adapters or looped):
+    shares = plan.sharding.shards > 1 and (plan.sharding.zero == 3 or plan.gathers_once)
+    if not shares or not (plan.adapters or looped):
         return 0.0
-    modules = sum(matrix.of_block for matrix in matrices(plan.model).values())
-    modules += 2 * sum(matrix.of_block for matrix in adapted(plan.model, plan.adapters).values())
+    modules = _modules(plan, matrices(plan.model).values())
+    modules += 2 * _modules(plan, adapted(plan.model, plan.adapters).values())
     passes = 3 if plan.checkpointing == "full" else 2
     return layers * modules * passes * _MODULE_S
+
+
+def _modules(plan: JobPlan, kinds: Iterable[Matrix]) -> float:
+    """Modules of a block that are called on their own: all experts of a grouped product are one."""
+    grouped = plan.expert_products == "grouped"
+    return sum(min(kind.of_block, 1) if kind.routed and grouped else kind.of_block for kind in kinds)

@@ -14,6 +14,7 @@ from diagnose.commands.fit.search import Search
 from diagnose.commands.fit.step_time import PredictedStep
 from diagnose.diagnosis.answer import Answer
 from diagnose.predict.memory.fits import FitsAnswer
+from diagnose.predict.memory.adapters import Adapters
 from diagnose.predict.memory.job import JobPlan, Sharding
 
 
@@ -33,6 +34,8 @@ class PlannedJob(msgspec.Struct, frozen=True, kw_only=True):
     liger: bool
     compiled: bool
     fp8: bool
+    expert_products: str
+    adapters: Adapters | None
     parameters: int
     global_batch: int
     gpu: str

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+from diagnose.commands.fit.feature_doubts import feature_doubts
 from diagnose.commands.fit.stacks import StackRates, kinds_of
 from diagnose.predict.memory.job import JobPlan
 
@@ -65,22 +66,22 @@ def calibration_of(plan: JobPlan, stack: StackRates, regime: str, steps: Steps) 
     What was measured of such jobs leaves a spread, and so does each thing that was never measured. They are
     independent, so the squares of their logarithms add up.
     """
-    unmeasured = {axis: (clause, by) for axis, clause, by in _unmeasured(plan, stack)}
+    slower_host = stack.with_rates({"host_layer_s": 2 * stack.host_layer_s})
+    host_share = steps.steady_with(slower_host) / steps.steady_s - 1
+    doubts = (*_unmeasured(plan, stack), *feature_doubts(plan, stack, host_share))
+    unmeasured = {axis: (clause, by) for axis, clause, by in doubts}
     logs = {axis: by * math.log(stack.uncertainty[axis]) for axis, (_, by) in unmeasured.items()}
     assumed = dict(_assumed(plan, stack, steps))
     slower = math.hypot(*(max(low, high, 0.0) for low, high in assumed.values()))
     faster = math.hypot(*(max(-low, -high, 0.0) for low, high in assumed.values()))
-    logs_of_sharding = logs.pop("sharding", 0.0)
-    slow, fast = (math.hypot(*logs.values(), max(logs_of_sharding, each)) for each in (slower, faster))
+    slow, fast = (math.hypot(*logs.values(), each) for each in (slower, faster))
     least, most = stack.span[regime]
     rows = sum(kind.rows for kind in stack.measured if kind.holds(plan))
-    because = [clause for clause, _ in unmeasured.values()]
+    because = [clause for clause, _ in unmeasured.values() if clause]
     because += [_assumption(name, stack) for name in assumed]
     if not because and not rows:
         because = [f"{stack.name} was run on such a board, division and size, but not together"]
     factors = {axis: math.exp(value) for axis, value in logs.items()}
-    if logs_of_sharding:
-        factors["sharding"] = math.exp(logs_of_sharding)
     if assumed:
         factors["assumptions"] = math.exp(max(slower, faster))
     return Calibration(
@@ -102,8 +103,6 @@ def _unmeasured(plan: JobPlan, stack: StackRates) -> Iterator[tuple[str, str, fl
     measured = {kind for row in stack.measured for kind in row.kinds}
     if never := [kind for kind in kinds_of(plan) if kind not in measured]:
         yield "sharding", f"{stack.name} was never run {' and '.join(never)}", 1.0
-    if plan.model.experts and not any(row.experts for row in stack.measured):
-        yield "experts", "no row of a mixture of experts", 1.0
     sizes = (
         ("seq_len", plan.seq_len, "no row with sequences of {} tokens"),
         ("parameters", plan.model.parameters, "no row of a model of {} parameters"),

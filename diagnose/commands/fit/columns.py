@@ -13,8 +13,8 @@ READ = (
     "model", "gpu", "gpus", "nodes", "dp", "tp", "pp", "cp", "ep", "vp", "zero", "replicas", "micro_batch",
     "accumulation", "global_batch", "seq_len", "dtype", "precision", "model_precision", "mixed_precision", "tf32",
     "optimizer", "attention", "checkpointing", "liger", "compile", "fp8", "stack", "tokens_per_s_per_gpu", "sharding",
-    "fsdp", "offload", "lora_rank", "lora_targets", "section", "source_repo", "source_path", "techniques",
-    "parallelism", "quantization",
+    "fsdp", "offload", "experts", "lora_rank", "lora_targets", "qlora", "section", "source_repo", "source_path",
+    "techniques", "parallelism", "quantization",
 )  # fmt: skip
 """Names of this program, and columns that say several things at once."""
 _SAME = {

@@ -13,6 +13,7 @@ from diagnose.cli.giving import Forms, give
 from diagnose.cli.numbers import POSITIVE, mfu_as_option
 from diagnose.cli.whole_file import whole_file
 from diagnose.commands.fit.answer import answer_of
+from diagnose.commands.fit.features import feature_options
 from diagnose.commands.fit.models import model_from
 from diagnose.commands.fit.planning import FSDP, forecast_of
 from diagnose.commands.fit.stacks import stack_of
@@ -69,6 +70,7 @@ _OF_TABLE = ("table", "out", "ignore_columns", "stack", "mfu_as", *_DEFAULTS)
 @click.option("--dp", type=_COUNT, help="Data-parallel ranks.")
 @click.option("--tp", type=_COUNT, help="Tensor-parallel ranks.")
 @click.option("--pp", type=_COUNT, help="Pipeline stages.")
+@feature_options
 @click.option(
     "--zero",
     cls=Option,

@@ -1,11 +1,18 @@
 """Seconds of context parallelism: keys and values that travel around the ranks that share a sequence."""
 
+import math
+
 from diagnose.commands.fit.stacks import StackRates
 from diagnose.commands.fit.transfers import exposed_s, group_gbs
 from diagnose.formulas.size_curve import NETWORK_LATENCY_S
 from diagnose.predict.memory.job import JobPlan
 
 _WAYS = 3  # around the ring: forward keys and values, backward these once more and their gradients
+
+
+def slowdown(plan: JobPlan, stack: StackRates) -> float:
+    """Factor on attention's time where ranks share a sequence, each of them computing it in as many parts."""
+    return 1 + stack.context_slowdown * math.log2(plan.sharding.cp)
 
 
 def context_s(plan: JobPlan, stack: StackRates, attention_s: float) -> float:
@@ -16,14 +23,11 @@ def context_s(plan: JobPlan, stack: StackRates, attention_s: float) -> float:
         stack: the training stack.
         attention_s: of the block's attention, forward and backward.
     """
-    cp = plan.sharding.cp
-    if cp == 1:
-        return 0.0
-    return exposed_s(ring_s(plan, stack), stack.context_exposed_share, attention_s)
+    return exposed_s(ring_s(plan, stack), 0.0, attention_s) if plan.sharding.cp > 1 else 0.0
 
 
 def ring_s(plan: JobPlan, stack: StackRates) -> float:
-    """Seconds of the ring of a block if nothing hides it. Ranks that share a sequence lie next to tensor parallelism."""
+    """Seconds of a block's ring if nothing hides it. Ranks that share a sequence lie next to tensor parallelism."""
     model, sharding = plan.model, plan.sharding
     if model.latent_rank:
         width = model.heads * (model.head_dim + model.value_dim)

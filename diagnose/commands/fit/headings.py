@@ -3,6 +3,8 @@
 import re
 from collections.abc import Iterator, Mapping
 
+from diagnose.predict.memory.adapters import ALL_LINEAR
+
 _STACKS = {
     "mosaicml/llm-foundry": "llm-foundry",
     "pytorch/torchtitan": "torchtitan",
@@ -54,6 +56,7 @@ def told_by_heading(cells: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         yield "dtype", "bf16"
     if "LoRA" in text:
         yield "lora_rank", _LORA_RANK
+        yield "lora_targets", ALL_LINEAR
     if stack == "torchtitan" and (model := _LLAMA.search(text)):
         yield "model", f"Llama-3.1-{model[1].upper()}"
         yield "seq_len", _TITAN_SEQ_LEN

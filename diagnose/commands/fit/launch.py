@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from diagnose.commands.fit.launch_stacks import has_own_file, stack_file, yaml
+from diagnose.predict.memory.adapters import ALL_LINEAR
 from diagnose.predict.memory.job import JobPlan
 
 _OPTIMIZERS = {
@@ -37,7 +38,25 @@ def training_arguments(plan: JobPlan) -> Settings:
 def model_kwargs(plan: JobPlan) -> Settings:
     """Keyword arguments of `from_pretrained`."""
     dtype = {"bf16": "bfloat16", "fp16": "float16"}.get(plan.dtype, "float32")
-    return {"dtype": dtype, "attn_implementation": _ATTENTION[plan.attention]}
+    experts = (
+        {"experts_implementation": "grouped_mm"} if plan.model.experts and plan.expert_products == "grouped" else {}
+    )
+    return {"dtype": dtype, "attn_implementation": _ATTENTION[plan.attention]} | experts
+
+
+def lora_config(plan: JobPlan) -> Settings:
+    """Keyword arguments of peft's LoraConfig; none without adapters."""
+    if plan.adapters is None:
+        return {}
+    targets = plan.adapters.targets
+    return {"r": plan.adapters.rank, "target_modules": ALL_LINEAR if targets == (ALL_LINEAR,) else list(targets)}
+
+
+def quantization_config(plan: JobPlan) -> Settings:
+    """Keyword arguments of transformers' BitsAndBytesConfig; none for weights that stay as they are."""
+    if plan.adapters is None or not plan.adapters.quantized:
+        return {}
+    return {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": True}
 
 
 def is_for_trainer(stack: str) -> bool:

@@ -2,13 +2,21 @@
 
 from diagnose.errors import WrongUsage
 from diagnose.formulas.mfu_conventions import MFU_AS
-from diagnose.formulas.model_flops import flops_per_token
+from diagnose.formulas.model_flops import BACKWARD, BACKWARD_OF_FROZEN, dense_flops_per_token, flops_per_token
+from diagnose.predict.memory.adapters import trained_parameters
 from diagnose.predict.memory.job import JobPlan
 
 
 def counted_flops_per_token(plan: JobPlan, mfu_as: str) -> float:
-    """Model FLOPs for training one token of the plan's model, as the project counts them."""
-    return flops_per_token(plan.model, plan.seq_len, MFU_AS[mfu_as].flops)
+    """Model FLOPs for training one token of the plan's model, as the project counts them.
+
+    A frozen weight has no gradient, so that 4 FLOPs count for it in place of 6, as Megatron-Bridge counts LoRA.
+    """
+    whole = flops_per_token(plan.model, plan.seq_len, MFU_AS[mfu_as].flops)
+    if plan.adapters is None:
+        return whole
+    adapters = dense_flops_per_token(trained_parameters(plan.model, plan.adapters))
+    return whole - (BACKWARD - BACKWARD_OF_FROZEN) * plan.model.matmul_parameters + adapters
 
 
 def counted_peak_flops(plan: JobPlan, mfu_as: str) -> float:

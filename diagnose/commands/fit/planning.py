@@ -7,6 +7,7 @@ from typing import Any
 from diagnose.commands.fit.boards import fewest_nodes, gpu_named
 from diagnose.commands.fit.diagnosed_rates import calibrated
 from diagnose.commands.fit.dtypes import check_dtype, default_dtype, stated_dtype
+from diagnose.commands.fit.features import features_of
 from diagnose.commands.fit.forecast import Forecast, best_forecast, forecast
 from diagnose.commands.fit.mfu_as import refuse_impossible
 from diagnose.commands.fit.models import longest_usual, model_from, with_places
@@ -21,6 +22,7 @@ from diagnose.predict.memory.remedies import largest_micro_batch
 FSDP = {"full-shard": 3, "shard-grad-op": 2}
 """ZeRO stages by FSDP's names."""
 _SHARDING = ("dp", "tp", "pp", "zero", "fsdp")
+_SHARED = ("cp", "ep")  # of a search, too, what is stated of these stays
 _OPTION_OF = {"attention": "attn"}
 Given = Mapping[str, Any]
 
@@ -28,9 +30,10 @@ Given = Mapping[str, Any]
 def forecast_of(given: Given, found: Callable[[str], tuple[str, ModelShape]] = model_from) -> Forecast:
     """Forecast of the given plan, or of the best one if no division is given; `found` returns the model's shape."""
     divided = any(given[name] is not None for name in _SHARDING)
-    gpus = given["gpus"] or (given["dp"] or 1) * (given["tp"] or 1) * (given["pp"] or 1)
+    cp = given.get("cp") or 1
+    gpus = given["gpus"] or (given["dp"] or 1) * (given["tp"] or 1) * (given["pp"] or 1) * cp
     stack, stated = _stack(given), _stated(given)
-    sharding = _sharding(given, gpus, stack) if divided else Sharding(dp=gpus, uneven_stages=stack.uneven_stages)
+    sharding = _sharding(given if divided else {name: given.get(name) for name in _SHARED}, gpus, stack)
     plan = with_defaults(_plan(given, found(given["model"]), gpus, sharding, stack), stack, stated.switches)
     check_dtype(plan)
     check(plan, stack)
@@ -48,11 +51,18 @@ def forecast_of(given: Given, found: Callable[[str], tuple[str, ModelShape]] = m
 
 def _stack(given: Given) -> StackRates:
     """The training stack, with the network that the user states in place of the measured one."""
-    stack = stack_of(given["stack"] or ("nanotron" if given["tp"] or given["pp"] else "transformers"))
+    stack = stack_of(given["stack"] or _usual_stack(given))
     if given["calibrate"] is not None:
         stack = calibrated(stack, given["calibrate"])
     stack = stack.counting_as(given["mfu_as"])
     return stack.with_rates({"node_gbs": given["network_gbs"]}) if given["network_gbs"] else stack
+
+
+def _usual_stack(given: Given) -> str:
+    """Of a job that names none: the first one that can divide it so."""
+    if given.get("cp") or given.get("ep"):
+        return "megatron"
+    return "nanotron" if given["tp"] or given["pp"] else "transformers"
 
 
 def _stated(given: Given) -> Stated:
@@ -95,9 +105,9 @@ def _plan(given: Given, of: tuple[str, ModelShape], gpus: int, sharding: Shardin
         liger=bool(given["liger"]),
         compiled=bool(given["compiled"]),
         fp8=given["fp8"],
-        expert_products=stack.expert_products,
         sharding=sharding,
         stack=stack.name,
+        **features_of(given, stack, model.experts),
     )
 
 
@@ -148,9 +158,10 @@ def _micro_batch(plan: JobPlan, given: Given) -> int:
 
 def _sharding(given: Given, gpus: int, stack: StackRates) -> Sharding:
     """The division that the user gave; data parallelism takes the ranks that tensor and pipeline parallelism leave."""
-    tp, pp = given["tp"] or 1, given["pp"] or 1
-    zero = given["zero"] if given["zero"] is not None else FSDP.get(given["fsdp"] or "", 0)
-    dp = given["dp"] or max(gpus // (tp * pp), 1)
-    sharding = Sharding(dp, tp, pp, zero, uneven_stages=stack.uneven_stages)
+    tp, pp, cp, ep = (given.get(name) or 1 for name in ("tp", "pp", "cp", "ep"))
+    stage = given.get("zero")
+    zero = stage if stage is not None else FSDP.get(given.get("fsdp") or "", 0)
+    dp = given.get("dp") or max(gpus // (tp * pp * cp), 1)
+    sharding = Sharding(dp, tp, pp, zero, uneven_stages=stack.uneven_stages, cp=cp, ep=ep)
     stack.check(sharding)
     return sharding

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from diagnose.commands.fit.features import shared_degrees
 from diagnose.commands.fit.stacks import StackRates
 from diagnose.commands.fit.step_time import PredictedStep, predict_step
 from diagnose.commands.fit.switches import switched_on, variants
@@ -145,9 +146,10 @@ def shardings(plan: JobPlan, stack: StackRates) -> Iterator[Sharding]:
     for tp, pp in _block_divisions(plan) if stack.divides_blocks else [(1, 1)]:
         dp = plan.gpus // (tp * pp)
         for zero in stack.zero_stages if dp > 1 else (0,):
-            sharding = Sharding(dp, tp, pp, zero, uneven_stages=stack.uneven_stages)
-            if (pp == 1 or zero < 2) and _can_be_launched(plan, sharding):
-                yield sharding
+            whole = Sharding(dp, tp, pp, zero, uneven_stages=stack.uneven_stages)
+            for sharding in shared_degrees(plan, stack, whole):
+                if (pp == 1 or zero < 2) and _can_be_launched(plan, sharding):
+                    yield sharding
 
 
 def _block_divisions(plan: JobPlan) -> Iterator[tuple[int, int]]:

@@ -12,6 +12,7 @@ from diagnose.predict.memory.job import ZERO_STAGES, ExpertProducts, JobPlan, Sh
 
 _DATA = Path(__file__).parents[2] / "data"
 _TABLE, _RANGES = _DATA / "training_stacks.toml", _DATA / "step_ranges.toml"
+_FEATURES = _DATA / "feature_ranges.toml"
 REGIMES = ("node", "nodes", "pipeline", "wide")
 WIDE_NODES = 33  # from here on the one table with such jobs shows a network that stalls
 
@@ -24,6 +25,9 @@ def kinds_of(plan: JobPlan) -> tuple[str, ...]:
         f"with {ZERO_STAGES[sharding.zero]}": sharding.dp > 1,
         "with tensor parallelism": sharding.tp > 1,
         "with a pipeline": sharding.pp > 1,
+        "with context parallelism": sharding.cp > 1,
+        "with expert parallelism": sharding.ep > 1,
+        "with adapters": plan.adapters is not None,
     }
     return tuple(kind for kind, holds in told.items() if holds)
 
@@ -81,6 +85,7 @@ class StackRates:
         host_layer_s: the host's time for a block, forward and backward.
         host_layer_tp_s: the same with tensor parallelism.
         host_shard_s: the host's time to gather or reduce what ranks share of a block (FSDP, ZeRO), each time.
+        hook_s: time of each parameter's Python hook, which holds up the backward pass (DeepSpeed's ZeRO-1 and 2).
         rank_spread: standard deviation of the time that ranks take for the same work; all wait for the slowest.
         tp_exposed_share: share of tensor-parallel transfers that nothing hides.
         tp_nodes_gbs: bus bandwidth of tensor parallelism between nodes, GB/s times the nodes of a group.
@@ -110,7 +115,7 @@ class StackRates:
         expert_share: of the rate of dense products, what those of experts reach.
         expert_layer_s: the host's time for a mixture's block beyond the operators that transformers launches for it.
         exchange_exposed_share: share of the exchange of experts' tokens that nothing hides.
-        context_exposed_share: share of the exchange of keys and values that attention does not hide.
+        context_slowdown: of attention, for each doubling of the ranks that share a sequence.
         expert_products: how it multiplies experts by default.
         fuses_adapters: one kernel computes an adapter.
         divides_experts: it has expert parallelism.
@@ -166,10 +171,11 @@ class StackRates:
     measured: tuple[MeasuredRuns, ...]
     assumed: Mapping[str, tuple[float, float]]
     uncertainty: Mapping[str, float]
+    hook_s: float = 0.0
     expert_share: float = 1.0
     expert_layer_s: float = 0.0
     exchange_exposed_share: float = 1.0
-    context_exposed_share: float = 1.0
+    context_slowdown: float = 0.0
     expert_products: ExpertProducts = "grouped"
     fuses_adapters: bool = False
     divides_experts: bool = False
@@ -213,17 +219,18 @@ class StackRates:
 
 
 RATES = tuple(field.name for field in fields(StackRates) if field.type is float and field.default is MISSING)
-FEATURE_RATES = tuple(field.name for field in fields(StackRates) if field.type is float and field.default is not MISSING)
-"""Those of mixtures and of context parallelism, which only some stacks' runs tell."""
+"""What a stack's dense runs tell; those with a default only runs of mixtures or of context parallelism do."""
 
 
 @lru_cache(maxsize=1)
 def stacks() -> Mapping[str, StackRates]:
     """Every known stack by name."""
-    ranges = _read(_RANGES)
-    factors = {name: row["factor"] for name, row in ranges["factor"].items()}
-    of_stack = ranges["stack"]
-    return {name: _stack(name, row, of_stack.get(name, {}), factors) for name, row in _read(_TABLE).items()}
+    ranges, features = _read(_RANGES), _read(_FEATURES)
+    factors = {name: row["factor"] for name, row in {**ranges["factor"], **features["factor"]}.items()}
+    own = {name: dict(ranges["stack"].get(name, {})) for name in _read(_TABLE)}
+    for name, more in features["stack"].items():
+        own[name]["measured"] = [*own[name].get("measured", ()), *more["measured"]]
+    return {name: _stack(name, row, own[name], factors) for name, row in _read(_TABLE).items()}
 
 
 def _read(path: Path) -> dict[str, Any]:

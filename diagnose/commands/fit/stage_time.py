@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 from diagnose.commands.fit.adapters import adapter_host_s, gathering_modules_s, with_adapters
-from diagnose.commands.fit.context import context_s
+from diagnose.commands.fit.context import context_s, slowdown
 from diagnose.commands.fit.moe import expert_host_s, with_experts
 from diagnose.commands.fit.stacks import StackRates
 from diagnose.commands.fit.transfers import (
@@ -12,6 +12,7 @@ from diagnose.commands.fit.transfers import (
     exposed_s,
     gathering_s,
     gathers,
+    hooks_s,
     latency_s,
     reduction_s,
     shard_collectives,
@@ -85,7 +86,7 @@ def stage_parts(plan: JobPlan, stack: StackRates, board: Board, stage: PipelineS
     longer = (device**_SHARPNESS + host**_SHARPNESS) ** (1 / _SHARPNESS)
     parts["waiting for launches and latencies"] = longer - device
     parts["sharded weights"] = _sharded_weights_s(plan, stack, stage_parameters(plan, stage), device)
-    parts["sharded weights"] += gathering_modules_s(plan, stage.layers)
+    parts["sharded weights"] += gathering_modules_s(plan, stage.layers) + hooks_s(plan, stack, stage.layers)
     parts["hand-over between stages"] = stack.handover_s if plan.sharding.pp > 1 else 0.0
     return parts
 
@@ -109,7 +110,7 @@ def _device_parts(plan: JobPlan, stack: StackRates, board: Board, stage: Pipelin
     block = model.attention_weights + model.feed_forward_weights(model.experts_per_token)
     blocks = dense_flops_per_token(layers * block) * tokens / tp / matrix_flops
     blocks *= stack.fp8_share if plan.fp8 else 1
-    attention = layers * _attention_s(plan, stack, board, matrix_flops)
+    attention = layers * _attention_s(plan, stack, board, matrix_flops) * slowdown(plan, stack)
     elementwise = stack.elementwise_bytes * layers * model.hidden * tokens / tp / board.memory_bytes_per_s
     head = dense_flops_per_token(model.head_weights) * tokens / tp / matrix_flops if stage.has_head else 0.0
     logits = stack.logits_bytes * model.vocab * tokens / tp / board.memory_bytes_per_s if stage.has_head else 0.0

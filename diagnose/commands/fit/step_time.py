@@ -11,7 +11,14 @@ from diagnose.commands.fit.calibration import Calibration, Steps, calibration_of
 from diagnose.commands.fit.mfu_as import counted_flops_per_token, counted_peak_flops
 from diagnose.commands.fit.stacks import WIDE_NODES, StackRates
 from diagnose.commands.fit.stage_time import Board, board_of, stage_parameters, stage_parts, stages
-from diagnose.commands.fit.transfers import COLLECTIVES_PER_BLOCK, exposed_s, gathering_s, reduction_s, shard_latency_s
+from diagnose.commands.fit.transfers import (
+    COLLECTIVES_PER_BLOCK,
+    exposed_s,
+    gathering_s,
+    gathers,
+    reduction_s,
+    shard_latency_s,
+)
 from diagnose.formulas.model_flops import mfu_share
 from diagnose.predict.memory.estimate import memory_estimate, optimizer_bytes
 from diagnose.predict.memory.job import JobPlan
@@ -141,10 +148,11 @@ def _parts(plan: JobPlan, stack: StackRates, board: Board) -> dict[str, float]:
     slowest = max(range(len(times)), key=times.__getitem__)
     parts = {name: seconds * plan.accumulation for name, seconds in by_kind[pipeline[slowest]].items()}
     parts["pipeline bubble"] = sum(times) - times[slowest]
-    parts["waiting for the slowest rank"] = stack.rank_spread * slowest_of(plan.gpus) * sum(parts.values())
+    waits = _COUPLED if gathers(plan) else 1.0
+    parts["waiting for the slowest rank"] = waits * stack.rank_spread * slowest_of(plan.gpus) * sum(parts.values())
     parameters = max(stage_parameters(plan, stage) for stage in by_kind)
     parts["data-parallel transfers"] = _data_parallel_s(plan, stack, parameters, times[slowest])
-    parts["copies into buckets"] = _bucket_copies_s(plan, board, parameters)
+    parts["copies for transfers"] = _copies_s(plan, board, parameters)
     owned = trained_share(plan) * parameters / (plan.sharding.shards if plan.sharding.zero else 1)
     parts["optimizer"] = stack.optimizer_passes * owned * _state_bytes(plan) / board.memory_bytes_per_s
     parts["once a step"] = stack.step_s
@@ -177,14 +185,25 @@ def _data_parallel_s(plan: JobPlan, stack: StackRates, parameters: float, micro_
     return seconds
 
 
-_COPIES = 4  # a gradient is read and written on its way into a bucket, and on its way back
+_COPY = 2  # reads and writes
 
 
-def _bucket_copies_s(plan: JobPlan, board: Board, parameters: float) -> float:
-    """Seconds that DDP moves gradients into the buckets that it reduces, and back (no `gradient_as_bucket_view`)."""
-    if plan.sharding.zero or plan.sharding.dp == 1 or plan.sharding.pp > 1:
+def _copies_s(plan: JobPlan, board: Board, parameters: float) -> float:
+    """Seconds of moving what is transferred between tensors and buffers; a pipeline's stages reduce in place.
+
+    DDP and ZeRO-1 and 2 move gradients into buckets and back; FSDP moves gradients into a buffer and gathered weights
+    out of one, with each micro-batch.
+    """
+    if plan.sharding.data_ranks == 1 or plan.sharding.pp > 1:
         return 0.0
-    return _COPIES * parameters * plan.precision.gradient_bytes / board.memory_bytes_per_s
+    gradients = trained_share(plan) * parameters * plan.precision.gradient_bytes
+    weights = parameters * plan.precision.compute_bytes
+    moved = gathers(plan) * weights + gradients if gathers(plan) else 2 * gradients
+    times = plan.accumulation if plan.sharding.zero >= 2 else 1
+    return _COPY * times * moved / board.memory_bytes_per_s
+
+
+_COUPLED = 1.5  # an assumption: ranks that gather each block wait for each other more often than once a step
 
 
 def slowest_of(ranks: int) -> float:

@@ -10,6 +10,7 @@ from typing import Any
 from diagnose.commands.fit.boards import fewest_nodes, gpu_named
 from diagnose.commands.fit.columns import holds_two, is_yes, known_cells, refuse_unknown
 from diagnose.commands.fit.dtypes import computed_in, default_dtype, of_weights_and_autocast
+from diagnose.commands.fit.features import features_of_cells
 from diagnose.commands.fit.mfu_as import counted_flops_per_token, counted_peak_flops, refuse_impossible
 from diagnose.commands.fit.outcome import fits_of, range_of
 from diagnose.commands.fit.stacks import StackRates, stack_of
@@ -18,7 +19,6 @@ from diagnose.commands.fit.switches import effective
 from diagnose.errors import UserError
 from diagnose.formulas.model import ModelShape
 from diagnose.hardware import Gpu
-from diagnose.predict.memory.adapters import ALL_LINEAR, Adapters
 from diagnose.predict.memory.estimate import GIB, memory_estimate
 from diagnose.predict.memory.job import MOST, JobPlan, Sharding
 from diagnose.predict.memory.precision import PRECISIONS
@@ -96,8 +96,7 @@ def plan_of(row: Row, stack_name: str, shape_of: ShapeOf) -> JobPlan:
     gpus, gpu = _count(cells, "gpus"), gpu_named(_cell(cells, "gpu"))
     dtype, fp8 = _precision(cells, stack, gpu)
     model = _shape(_cell(cells, "model"), stack, shape_of)
-    tp, pp = _count(cells, "tp", 1), _count(cells, "pp", 1)
-    cp, ep = _count(cells, "cp", 1), _count(cells, "ep", 1)
+    tp, pp, cp, ep = (_count(cells, name, 1) for name in ("tp", "pp", "cp", "ep"))
     dp, micro_batch = _count(cells, "dp", max(gpus // (tp * pp * cp), 1)), _count(cells, "micro_batch")
     seq_len = _count(cells, "seq_len", _SEQ_LEN)
     zero, nodes = _count(cells, "zero", 0, least=0), _count(cells, "nodes", fewest_nodes(gpus, gpu))
@@ -118,9 +117,8 @@ def plan_of(row: Row, stack_name: str, shape_of: ShapeOf) -> JobPlan:
         fp8=fp8,
         sharding=sharding,
         stack=stack.name,
-        expert_products=stack.expert_products,
-        adapters=_adapters(cells),
         **_choices(cells),
+        **features_of_cells(cells, stack),
     )
 
 
@@ -152,14 +150,6 @@ def _check_cells(cells: Row) -> None:
     """Refuse a row that states what is not predicted."""
     if is_yes(cells.get("offload", "")):
         raise UserError("offloading to the host is not predicted", where=f"offload={cells['offload']}")
-
-
-def _adapters(cells: Row) -> Adapters | None:
-    """The adapters that a row trains on frozen weights; on all linear layers where it does not name any."""
-    if not cells.get("lora_rank"):
-        return None
-    targets = cells.get("lora_targets", "").replace(",", " ").split()
-    return Adapters(_count(cells, "lora_rank"), tuple(targets) or (ALL_LINEAR,))
 
 
 def _cell(cells: Row, name: str) -> str:

@@ -40,6 +40,15 @@ def shard_collectives(plan: JobPlan) -> int:
     return gathers(plan) + (sharding.zero >= 2) if sharding.shards > 1 else 0
 
 
+_HOOKED = 9  # parameters of a block of Llama
+
+
+def hooks_s(plan: JobPlan, stack: StackRates, layers: int) -> float:
+    """Seconds of the hooks of a stage's parameters under ZeRO-1 and 2, which flatten each gradient as it comes."""
+    shares = plan.sharding.shards > 1 and plan.sharding.zero in (1, 2) and not gathers(plan)
+    return layers * _HOOKED * stack.hook_s if shares else 0.0
+
+
 def reduction_s(plan: JobPlan, stack: StackRates, parameters: float) -> float:
     """Seconds of reducing the gradients of a rank's `parameters` once; ranks keep shards of them from ZeRO-1 on.
 

@@ -42,6 +42,7 @@ class Ledger:
         fragmentation: of what each step takes and gives back, what torch reserves beyond it.
         span: measured over counted memory, from the 10th to the 90th percentile; of rows that state none, what their
             boards leave.
+        compiled_low: the low end for compiled jobs, whose loss later versions compile as well.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Ledger:
     seen: tuple[str, ...]
     span: tuple[float, float]
     measured: bool = True
+    compiled_low: float | None = None
     fused_norms: bool = False
     repeats_keys: bool = False
     keeps_before_rotary: bool = False

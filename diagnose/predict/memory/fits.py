@@ -71,7 +71,9 @@ def span_of(plan: JobPlan) -> MemorySpan:
     unseen = [trait for trait, has in _traits(plan).items() if has and trait not in ledger.seen]
     if not unseen:
         known = "calibrated on" if ledger.measured else "bounded by rows that ran but state no memory:"
-        return MemorySpan(*ledger.span, because=f"{known} {ledger.rows}")
+        low, high = ledger.span
+        low = ledger.compiled_low if plan.compiled and ledger.compiled_low else low
+        return MemorySpan(low, high, because=f"{known} {ledger.rows}")
     spans = [other.span for other in ledgers().values()]
     low, high = min(low for low, _ in spans), max(high for _, high in spans)
     return MemorySpan(low, high, f"not calibrated: no row of {ledger.name} has {' or '.join(unseen)}")

@@ -40,8 +40,9 @@ class Ledger:
         offloaded_share: activations that move to the host's memory if the weights are sharded, on `offloading_boards`.
         offloading_boards: boards whose link to the host is as fast as that takes, by the beginnings of their names.
         fragmentation: of what each step takes and gives back, what torch reserves beyond it.
-        span: measured over counted memory, from the 10th to the 90th percentile; of rows that state none, what their
-            boards leave.
+        span: measured over counted memory, from the 10th to the 90th percentile. Of rows that state none the high end
+            is what their boards leave, and the low end, a fifth less than counted, is an assumption.
+        compiled_low: the low end for compiled jobs, whose loss later versions compile as well.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Ledger:
     seen: tuple[str, ...]
     span: tuple[float, float]
     measured: bool = True
+    compiled_low: float | None = None
     fused_norms: bool = False
     repeats_keys: bool = False
     keeps_before_rotary: bool = False

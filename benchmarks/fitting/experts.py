@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from reporting import page, parser, publish, table
@@ -28,6 +27,7 @@ from diagnose.predict.memory.job import JobPlan, Sharding
 
 from .folds import FOUR_IN_FIVE, measured_runs
 from .megatron import plan_of_printed, printed_rows
+from .published_pairs import JOBS
 from .rates import FIRM, Row, fitted, ratios
 from .rows import rows_of
 
@@ -121,46 +121,22 @@ def torchtitan_context(path: Path) -> Iterator[Row]:
                 checkpointing="full",
                 compiled=True,
                 fp8=True,
-                sharding=Sharding(dp, tp, pp, 0 if large and dp * cp == 1 else 2 if large else 3, cp=cp, uneven_stages=large),
+                sharding=Sharding(
+                    dp, tp, pp, 0 if large and dp * cp == 1 else 2 if large else 3, cp=cp, uneven_stages=large
+                ),
             )
             yield Row(plan, float(row["tps_gpu"].replace(",", "")), 1.0, size)
 
 
-_SOUP = {"SDPA (cuDNN flash)": ("sdpa", False), "FlashAttention 2": ("flash", False), "use_liger_kernel": ("sdpa", True)}
-_SOUP_SHARDS = {"DDP": (4, 0), "FSDP full_shard": (4, 3), "FSDP shard_grad_op": (4, 2), "1 GPU": (1, 0)}
-_SOUP_SHARDS |= {"DDP 4 GPU": (4, 0), "1 GPU resident": (1, 0), "ZeRO-3 on 8": (8, 3)}
-
-
 def adapters_of_trainer(path: Path) -> Iterator[Row]:
-    """Adapters under transformers' Trainer: both sides of the pairs of Soup's H100 runs, each run once."""
-    seen: set[tuple[str, str]] = set()
+    """Adapters under transformers' Trainer: both sides of the published pairs of such runs, each run once."""
+    rates: dict[JobPlan, float] = {}
     for row in rows_of(path):
-        if row["source"].startswith("MakazhanAlpamys/Soup"):
-            for side in ("before", "after"):
-                run = row[side], row[f"{side}_value"]
-                if run not in seen and (plan := _soup_plan(row["where"], row[side].replace("SDPA", "SDPA (cuDNN flash)", row[side] == "SDPA"))):
-                    seen.add(run)
-                    yield Row(plan, float(row[f"{side}_value"]) / plan.gpus, 1.0, plan.name)
-
-
-def _soup_plan(where: str, side: str) -> JobPlan | None:
-    step = where.rpartition(" ")[2]
-    if step == "17" and side in _SOUP:
-        attention, liger = _SOUP[side]
-        return _lora("Llama-3.1-8B", 1, 0, seq_len=1024, micro_batch=4, attention=attention, liger=liger)
-    if step in ("12", "20") and side in _SOUP_SHARDS:
-        gpus, zero = _SOUP_SHARDS[side]
-        small = step == "20"
-        name, board = ("Qwen2.5-0.5B", "H100") if small else ("Llama-3.1-8B", "H100-PCIe-80GB")
-        tokens = {"seq_len": 512, "micro_batch": 4} if small else {"seq_len": 128, "micro_batch": 8}
-        return _lora(name, gpus, zero, board, **tokens)
-    return None
-
-
-def _lora(name: str, gpus: int, zero: int, board: str = "H100", **more: Any) -> JobPlan:
-    adapters, gpu = Adapters(16, (ALL_LINEAR,)), gpu_named(board)
-    given = {"dtype": "bf16", "adapters": adapters, "sharding": Sharding(gpus, zero=zero)} | more
-    return JobPlan(name, model_from(name)[1], gpu, gpus, **given)
+        for (where, *change), (stack, *plans) in JOBS.items():
+            if stack == "transformers" and row["where"].endswith(where) and change == [row["before"], row["after"]]:
+                for plan, side in zip(plans, ("before_value", "after_value"), strict=True):
+                    rates[replace(plan, adapters=Adapters(16, (ALL_LINEAR,)))] = float(row[side]) / plan.gpus
+    yield from (Row(plan, rate, 1.0, plan.name) for plan, rate in rates.items())
 
 
 _QWEN = {"qwen2-7b": 5.652, "qwen2-72b": 1.178, "qwen2-57b": 0.21}
@@ -174,9 +150,19 @@ def qwen_adapters() -> Iterator[Row]:
     a loop.
     """
     for name, samples_per_s in _QWEN.items():
-        adapters = Adapters(64, (ALL_LINEAR,))
-        more = {"accumulation": 8, "checkpointing": "full", "expert_products": "loop", "adapters": adapters}
-        plan = _lora(name, 8, 3, seq_len=_QWEN_TOKENS, **more)
+        plan = JobPlan(
+            name=name,
+            model=model_from(name)[1],
+            gpu=gpu_named("H100"),
+            gpus=8,
+            seq_len=_QWEN_TOKENS,
+            accumulation=8,
+            dtype="bf16",
+            checkpointing="full",
+            expert_products="loop",
+            adapters=Adapters(64, (ALL_LINEAR,)),
+            sharding=Sharding(8, zero=3),
+        )
         yield Row(plan, samples_per_s * _QWEN_TOKENS / 8, 1.0, name)
 
 
@@ -242,6 +228,13 @@ _NEMO_KINDS = {
 }
 
 
+def within_range(rows: Sequence[Row], stack: StackRates) -> float:
+    """Share of the rows whose step lies in its predicted range."""
+    ranges = [(row, predict_step(row.plan, stack).calibration) for row in rows]
+    seconds = [row.plan.tokens_per_step / row.plan.gpus / row.tokens_per_s_per_gpu for row in rows]
+    return float(np.mean([span.low_s <= at <= span.high_s for (_, span), at in zip(ranges, seconds, strict=True)]))
+
+
 def report(found: dict[str, list[tuple[str, list[Row], np.ndarray]]]) -> Iterator[str]:
     """A table of the kinds of rows, and one of each stack's rows."""
     lines = []
@@ -249,13 +242,26 @@ def report(found: dict[str, list[tuple[str, list[Row], np.ndarray]]]) -> Iterato
         for kind, rows, predicted in kinds:
             low, middle, high = np.percentile(predicted, [10, 50, 90])
             error = 100 * np.median(np.abs(predicted - 1))
-            lines.append([stack, kind, len(rows), f"{error:.0f} %", f"{middle:.2f}", f"{low:.2f} to {high:.2f}"])
-    heads = "rates of", "rows", "how many", "median error", "predicted over measured, median", "10th to 90th percentile"
+            spread, inside = f"{low:.2f} to {high:.2f}", f"{100 * within_range(rows, stack_of(stack)):.0f} %"
+            lines.append([stack, kind, len(rows), f"{error:.0f} %", f"{middle:.2f}", spread, inside])
+    heads = (
+        "rates of",
+        "rows",
+        "how many",
+        "median error",
+        "predicted over measured, median",
+        "10th to 90th percentile",
+        "in the range",
+    )
     yield table(heads, lines)
     for stack, kinds in found.items():
         heads = "rows", "job", "tokens/s of a GPU", "predicted over measured"
-        each = ((kind, row, ratio) for kind, rows, predicted in kinds for row, ratio in zip(rows, predicted, strict=True))
-        cells = [[kind, _job(row.plan), f"{row.tokens_per_s_per_gpu:,.0f}", f"{ratio:.2f}"] for kind, row, ratio in each]
+        each = (
+            (kind, row, ratio) for kind, rows, predicted in kinds for row, ratio in zip(rows, predicted, strict=True)
+        )
+        cells = [
+            [kind, _job(row.plan), f"{row.tokens_per_s_per_gpu:,.0f}", f"{ratio:.2f}"] for kind, row, ratio in each
+        ]
         yield f"## {stack}\n\n{table(heads, cells)}"
 
 
@@ -267,7 +273,11 @@ def _job(plan: JobPlan) -> str:
 def factors(found: dict[str, list[tuple[str, list[Row], np.ndarray]]]) -> dict[str, float]:
     """The factors of the data file that rows tell."""
     mixtures = found["megatron"][0][2]
-    rows = [(row, ratio) for _, own, predicted in found["transformers"][:1] for row, ratio in zip(own, predicted, strict=True)]
+    rows = [
+        (row, ratio)
+        for _, own, predicted in found["transformers"][:1]
+        for row, ratio in zip(own, predicted, strict=True)
+    ]
     slow = {id(row): host_share(row, stack_of("transformers")) > _HOST_BOUND for row, _ in rows}
     launched = np.array([ratio for row, ratio in rows if slow[id(row)]])
     others = [ratio for row, ratio in rows if not slow[id(row)]]

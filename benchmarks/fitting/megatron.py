@@ -86,4 +86,5 @@ def plan_of_printed(row: Printed, name: str | None = None) -> JobPlan:
         fp8=True,
         attention="flash",
         sharding=Sharding(dp, tp, pp, zero=(3 if sharded else 1) if dp > 1 else 0, uneven_stages=True, cp=cp, ep=ep),
+        stack="megatron",
     )

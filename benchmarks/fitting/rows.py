@@ -100,6 +100,7 @@ def titan_plan(row: Mapping[str, str]) -> JobPlan | None:
         compiled="torch.compile" in how,
         fp8="loat8" in how,
         sharding=Sharding(dp=gpus // tp, tp=tp, zero=3),
+        stack="torchtitan",
     )
 
 

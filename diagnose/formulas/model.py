@@ -98,7 +98,7 @@ class ModelShape:
 
         Args:
             model_type: `config.model_type`, such as "llama".
-            config: the configuration's entries; those of the capture record suffice for every known type but DeepSeek's.
+            config: the configuration's entries; those of the capture record suffice for all known types but DeepSeek's.
             class_name: the model's class: a language model, a bare or a classifying one. Without it a language model is
                 assumed. A classifying head and a pooler are not part of the shape.
         """

@@ -102,7 +102,12 @@ def _first(config: Mapping[str, Any], names: tuple[str, ...]) -> int:
 def _is_regular(model_type: str, config: Mapping[str, Any]) -> bool:
     """Whether no entry asks for a variant that changes the counts."""
     projected = config.get("word_embed_proj_dim") not in (None, config.get("hidden_size"))
-    biases = {"attention_bias": model_type in ("gpt_neox", "gpt_oss"), "mlp_bias": False, "enable_bias": True, "qkv_bias": True}
+    biases = {
+        "attention_bias": model_type in ("gpt_neox", "gpt_oss"),
+        "mlp_bias": False,
+        "enable_bias": True,
+        "qkv_bias": True,
+    }
     unusual = any(config.get(name, usual) is not usual for name, usual in biases.items())
     uneven = config.get("decoder_sparse_step", 1) != 1 or bool(config.get("mlp_only_layers"))
     return not (projected or unusual or uneven)

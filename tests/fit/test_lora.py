@@ -41,8 +41,10 @@ def test_frozen_weights_have_neither_gradients_nor_states():
 
 def test_in_four_bits_the_matrices_of_the_blocks_shrink_and_the_tables_stay():
     blocks = LLAMA.layers * (LLAMA.attention_weights + LLAMA.feed_forward_weights(0))
-    whole, quantized = (memory_estimate(job(each)).bytes_of("weights") for each in (
-        EVERYWHERE, Adapters(16, (ALL_LINEAR,), quantized=True)))
+    whole, quantized = (
+        memory_estimate(job(each)).bytes_of("weights")
+        for each in (EVERYWHERE, Adapters(16, (ALL_LINEAR,), quantized=True))
+    )
     assert whole - quantized == pytest.approx(blocks * (2 - 0.516), rel=0.001)
 
 

@@ -85,6 +85,8 @@ def _faster(plan: JobPlan) -> Iterator[tuple[str, JobPlan]]:
         yield "no checkpointing", replace(plan, checkpointing="none")
     if plan.dtype == "fp32" and plan.gpu.tf32_tflops:
         yield "TF32 products (tf32=True)", replace(plan, dtype="tf32")
+    if plan.model.experts and plan.expert_products == "loop":
+        yield "grouped products of experts", replace(plan, expert_products="grouped")
     if plan.sharding.zero:
         yield "DDP instead of shards", replace(plan, sharding=replace(plan.sharding, zero=0))
 

@@ -27,7 +27,7 @@ def context_s(plan: JobPlan, stack: StackRates, attention_s: float) -> float:
 
 
 def ring_s(plan: JobPlan, stack: StackRates) -> float:
-    """Seconds of the ring of a block if nothing hides it. Ranks that share a sequence lie next to tensor parallelism."""
+    """Seconds of a block's ring if nothing hides it. Ranks that share a sequence lie next to tensor parallelism."""
     model, sharding = plan.model, plan.sharding
     if model.latent_rank:
         width = model.heads * (model.head_dim + model.value_dim)

@@ -1,4 +1,4 @@
-"""By what the range of a step is wider for a mixture of experts and for adapters, beyond what its stack's rows leave."""
+"""By what the range of a step is wider for a mixture of experts and for adapters than its stack's rows leave it."""
 
 from collections.abc import Iterator
 

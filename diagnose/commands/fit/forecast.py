@@ -133,6 +133,7 @@ def _elsewhere(plan: JobPlan, stack: StackRates, stated: Stated) -> Ranked | Non
         liger=False,
         compiled=False,
         expert_products=other.expert_products,
+        stack=other.name,
     )
     try:
         best = _search(there, other, stated).ranked

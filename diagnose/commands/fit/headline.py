@@ -21,7 +21,7 @@ def _fits(made: Forecast) -> str:
     size = f"{fits.answer}: {fits.likely_bytes / GB:.1f} of {fits.capacity_bytes / GB:.1f} GB ({span})"
     others = (remedy for remedy in made.helpful_remedies if remedy.largest_micro_batch)
     best = next(others, None)
-    more = f" ({best.largest_micro_batch} with {best.name})" if best else ""
+    more = f" ({best.largest_micro_batch} with {best.name.removeprefix('full activation ')})" if best else ""
     room = f"largest micro-batch {made.largest}" if made.largest else "not even one sequence fits"
     return f"{size}; {room}{more}"
 

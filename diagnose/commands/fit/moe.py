@@ -1,4 +1,4 @@
-"""Seconds that a mixture of experts adds to a micro-batch: products with few tokens, routing, and the exchange of tokens.
+"""Seconds that a mixture of experts adds to a micro-batch: products with few tokens, routing, exchange of tokens.
 
 A rank computes as many pairs of a token and an expert with expert parallelism as without; there are fewer experts to
 compute them, each with more tokens.
@@ -21,7 +21,7 @@ _EXCHANGE_GBS = 45.0  # of a GPU between nodes with 400 Gbit/s each: 43 to 58 in
 # Operators that launch work, forward and backward, counted by dispatch in transformers 5.23: of a block of Llama, and
 # beyond it of a mixture's block in grouped products, in a loop, and of each expert of the loop.
 _OF_DENSE_BLOCK, _OF_GROUPED, _OF_LOOP, _OF_EXPERT = 105, 39, 7, 32
-# Reads and writes of a routed token in 16 bits: gathered, scaled and summed in grouped products, or one expert at a time.
+# Reads and writes of a routed token in 16 bits: gathered, scaled and summed in grouped products, or expert by expert.
 _ROUTING_VALUES = {"grouped": 8, "loop": 17}
 _ROUTER_VALUES = 20  # reads and writes of each of the router's scores
 
@@ -42,7 +42,7 @@ def local_experts(plan: JobPlan) -> int:
 
 
 def expert_products_s(plan: JobPlan, stack: StackRates, matrix_flops: float, memory_bytes_per_s: float) -> float:
-    """Seconds of a layer's routed products: whole tiles at the stack's rate, or as long as reading the weights takes."""
+    """Seconds of a layer's routed products: whole tiles at the stack's rate, or as long as the weights take to read."""
     experts = local_experts(plan)
     cut = plan.sharding.tp if plan.sharding.ep == 1 else 1
     rows = pairs(plan) * cut / experts

@@ -9,9 +9,7 @@ from diagnose.predict.memory.job import JobPlan
 
 def fits_of(plan: JobPlan) -> Fits:
     """Memory of the fullest rank against that of its GPU."""
-    made = memory_estimate(plan)
-    low, high = round(0.9 * made.total_bytes), round(1.1 * made.total_bytes)
-    return Fits(made.total_bytes, low, high, made.capacity_bytes, "not calibrated")
+    return memory_estimate(plan).fits
 
 
 def range_of(step: PredictedStep) -> Calibration:

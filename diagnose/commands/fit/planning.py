@@ -106,6 +106,7 @@ def _plan(given: Given, of: tuple[str, ModelShape], gpus: int, sharding: Shardin
         compiled=bool(given["compiled"]),
         fp8=given["fp8"],
         sharding=sharding,
+        stack=stack.name,
         **features_of(given, stack, model.experts),
     )
 

@@ -219,8 +219,7 @@ class StackRates:
 
 
 RATES = tuple(field.name for field in fields(StackRates) if field.type is float and field.default is MISSING)
-FEATURE_RATES = tuple(field.name for field in fields(StackRates) if field.type is float and field.default is not MISSING)
-"""Those of mixtures and of context parallelism, which only some stacks' runs tell."""
+"""What a stack's dense runs tell; those with a default only runs of mixtures or of context parallelism do."""
 
 
 @lru_cache(maxsize=1)

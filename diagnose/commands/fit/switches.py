@@ -45,7 +45,8 @@ def check(plan: JobPlan, stack: StackRates) -> None:
         WrongUsage: with the reason.
     """
     for option, reason in refusals(plan, stack):
-        raise WrongUsage(f"{option} has no effect here", where=plan.name, why=reason, do="leave it out")
+        what = "has no effect here" if option in _WITHOUT else "cannot be used here"
+        raise WrongUsage(f"{option} {what}", where=plan.name, why=reason, do="leave it out")
 
 
 def effective(plan: JobPlan, stack: StackRates) -> tuple[JobPlan, tuple[str, ...]]:
@@ -57,7 +58,7 @@ def effective(plan: JobPlan, stack: StackRates) -> tuple[JobPlan, tuple[str, ...
     notes = []
     for option, reason in refusals(plan, stack):
         if option not in _WITHOUT:
-            raise WrongUsage(f"{option} cannot be", where=plan.name, why=reason)
+            raise WrongUsage(f"{option} cannot be used here", where=plan.name, why=reason)
         plan = _WITHOUT[option](plan)
         notes.append(f"predicted without {option.removeprefix('--')}: {reason}")
     return plan, tuple(notes)

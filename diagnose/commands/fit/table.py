@@ -116,6 +116,7 @@ def plan_of(row: Row, stack_name: str, shape_of: ShapeOf) -> JobPlan:
         dtype=dtype,
         fp8=fp8,
         sharding=sharding,
+        stack=stack.name,
         **_choices(cells),
         **features_of_cells(cells, stack),
     )

@@ -6,7 +6,14 @@ from rich.text import Text
 from diagnose.commands.fit.features import told
 from diagnose.commands.fit.forecast import GB, SHOWN, Forecast
 from diagnose.commands.fit.headline import factor, headline, kind, replication
-from diagnose.commands.fit.launch import is_for_trainer, launch_file, model_kwargs, training_arguments
+from diagnose.commands.fit.launch import (
+    is_for_trainer,
+    launch_file,
+    lora_config,
+    model_kwargs,
+    quantization_config,
+    training_arguments,
+)
 from diagnose.commands.fit.reasons import batch, chance, division, percent, switches
 from diagnose.commands.fit.step_time import PredictedStep
 from diagnose.errors import printable
@@ -30,7 +37,9 @@ def render(made: Forecast, console: Console) -> None:
     page.gap()
     plan = made.plan
     size = f"{plan.model.parameters / 1e9:.2f} B parameters"
-    page.paragraph(f"{printable(plan.name)}, {size}, {plan.seq_len} tokens, {', '.join([plan.dtype, *told(plan)])}", label="job:")
+    page.paragraph(
+        f"{printable(plan.name)}, {size}, {plan.seq_len} tokens, {', '.join([plan.dtype, *told(plan)])}", label="job:"
+    )
     nodes = f" on {plan.nodes} nodes" if plan.nodes > 1 else ""
     page.paragraph(f"{plan.gpus} x {plan.gpu.key}{nodes}, {division(plan)}", label="gpus:")
     page.paragraph(f"{batch(plan)}; checkpointing {plan.checkpointing}", label="batch:")
@@ -173,6 +182,9 @@ def _launch(page: Page, made: Forecast) -> None:
     if is_for_trainer(made.stack.name):
         page.paragraph(_call("TrainingArguments", training_arguments(made.plan)), label="settings:")
         page.paragraph(_call("from_pretrained", model_kwargs(made.plan)))
+        for kind, settings in (("BitsAndBytesConfig", quantization_config), ("LoraConfig", lora_config)):
+            if stated := settings(made.plan):
+                page.paragraph(_call(kind, stated))
     page.paragraph(name, label="launch:")
     for line in text.splitlines():
         page.line(Text(" " * 12 + line))

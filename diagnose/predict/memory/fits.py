@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from diagnose.predict.memory.job import JobPlan
+from diagnose.predict.memory.ledgers import ledgers
+
 FitsAnswer = Literal["yes", "tight", "no"]
 
 
@@ -45,3 +48,49 @@ class Fits:
     def uncertainty_bytes(self) -> tuple[int, int]:
         """The margin if the job takes the most, and if it takes the least."""
         return self.capacity_bytes - self.high_bytes, self.capacity_bytes - self.low_bytes
+
+
+@dataclass(frozen=True)
+class MemorySpan:
+    """How far the memory of jobs was from their estimate.
+
+    Attributes:
+        low: measured over estimated memory that one job in ten stays below.
+        high: the same that one in ten exceeds.
+        because: the rows that it stands on, or "not calibrated: " and why it stands on none like the job.
+    """
+
+    low: float
+    high: float
+    because: str
+
+
+def span_of(plan: JobPlan) -> MemorySpan:
+    """The span of the job's stack if jobs like it are among its rows, else the widest of any stack's."""
+    ledger = plan.ledger
+    unseen = [trait for trait, has in _traits(plan).items() if has and trait not in ledger.seen]
+    if not unseen:
+        known = "calibrated on" if ledger.measured else "bounded by rows that ran but state no memory:"
+        return MemorySpan(*ledger.span, because=f"{known} {ledger.rows}")
+    spans = [other.span for other in ledgers().values()]
+    low, high = min(low for low, _ in spans), max(high for _, high in spans)
+    return MemorySpan(low, high, f"not calibrated: no row of {ledger.name} has {' or '.join(unseen)}")
+
+
+def _traits(plan: JobPlan) -> dict[str, bool]:
+    """What a job has that changes the count and that measured rows may lack."""
+    sharding = plan.sharding
+    return {
+        "sharded states": sharding.zero == 1 and sharding.shards > 1,
+        "sharded weights": sharding.zero > 1 and sharding.shards > 1,
+        "tensor parallelism": sharding.tp > 1,
+        "a pipeline": sharding.pp > 1,
+        "checkpointing": plan.checkpointing != "none",
+        "compile": plan.compiled,
+        "fp8": plan.fp8,
+        "Liger": plan.liger,
+        "eager attention": plan.attention == "eager",
+        "experts": plan.model.experts > 0,
+        "adapters": plan.adapters is not None,
+        "context parallelism": sharding.cp > 1,
+    }

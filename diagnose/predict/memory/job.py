@@ -9,6 +9,7 @@ from diagnose.errors import WrongUsage
 from diagnose.formulas.model import ModelShape
 from diagnose.hardware import Gpu
 from diagnose.predict.memory.adapters import Adapters, check_adapters
+from diagnose.predict.memory.ledgers import Ledger, ledger_of
 from diagnose.predict.memory.precision import Optimizer, PrecisionBytes, optimizer_of, precision_of
 
 Attention = Literal["eager", "sdpa", "flash"]
@@ -101,6 +102,7 @@ class JobPlan:
         fp8: the blocks' matrix products run in fp8, casts included.
         expert_products: a mixture's experts are multiplied in "grouped" products or one by one in a "loop".
         adapters: what is trained while the weights are frozen; None if all weights are trained.
+        stack: the training stack whose code runs it, one of `ledgers`.
 
     Raises:
         UserError: it cannot be launched so.
@@ -124,10 +126,12 @@ class JobPlan:
     expert_products: ExpertProducts = "grouped"
     adapters: Adapters | None = None
     sharding: Sharding = Sharding()
+    stack: str = "transformers"
 
     def __post_init__(self) -> None:
         precision_of(self.dtype)
         optimizer_of(self.optimizer)
+        ledger_of(self.stack)
         _check_counts(self)
         _check_choices(self)
         _check_gpus(self)
@@ -144,6 +148,11 @@ class JobPlan:
     def optimizer_states(self) -> Optimizer:
         """The states that its optimizer keeps."""
         return optimizer_of(self.optimizer)
+
+    @property
+    def ledger(self) -> Ledger:
+        """What its training stack keeps in memory."""
+        return ledger_of(self.stack)
 
     @property
     def gathers_once(self) -> bool:

@@ -1,4 +1,4 @@
-"""Parameters of a rank in groups that are held alike: frozen or trained, adapters, and experts with shards of their own.
+"""Parameters of a rank in groups that are held alike: frozen or trained, adapters, experts with shards of their own.
 
 ZeRO divides each among the ranks that hold the same: of an expert these are fewer than of the other weights.
 """
@@ -47,7 +47,7 @@ def parameter_groups(plan: JobPlan, stage: int, held: float, states: float) -> t
         weight = _frozen_bytes(plan, plan.adapters, stage, held)
         frozen = [ParameterGroup(count, shards, weight) for count, shards in counts]
         return (*frozen, _adapters(plan, plan.adapters, stage))
-    sums_up = precision.gradient_bytes > precision.weight_bytes
+    sums_up = precision.gradient_bytes > precision.weight_bytes and not plan.ledger.fuses_gradients
     gradient = precision.gradient_bytes + (precision.weight_bytes if sums_up else 0)
     master = precision.master_bytes
     return tuple(

@@ -71,8 +71,8 @@ class StackRates:
         source: the published runs that the rates were fitted on.
         matrix_share: share of the dense peak that matrix products of endless width reach.
         matrix_half_width: columns of a rank's slice of the hidden width at which half of that is reached.
-        attention_share: share of a Hopper board's dense peak that fused attention reaches, with heads of 128 elements, on
-            the pairs that a causal mask leaves.
+        attention_share: share of a Hopper board's dense peak that fused attention reaches, with heads of 128 elements,
+            on the pairs that a causal mask leaves.
         narrow_head_attention: what of that is left with heads of half the elements.
         ampere_matrix: share that products reach of the peak of a board before Hopper, over that on Hopper.
         ampere_attention: the same of fused attention.
@@ -253,8 +253,12 @@ def _stack(
     name: str, row: Mapping[str, Any], ranges: Mapping[str, Any], uncertainty: Mapping[str, float]
 ) -> StackRates:
     span = {regime: (low, high) for regime, (low, high) in row["span"].items()}
-    measured = tuple(MeasuredRuns(**{**each, "kinds": tuple(each["kinds"])}) for each in ranges.get("measured", ()))
+    measured = tuple(_measured(each) for each in ranges.get("measured", ()))
     assumed = {rate: (low, high) for rate, (low, high) in ranges.get("assumed", {}).items()}
     stages = tuple(row["zero_stages"])
     own = {"name": name, "span": span, "zero_stages": stages, "measured": measured, "assumed": assumed}
     return StackRates(**{**row, **own, "uncertainty": uncertainty})
+
+
+def _measured(cells: Mapping[str, Any]) -> MeasuredRuns:
+    return MeasuredRuns(**{name: tuple(cell) if isinstance(cell, list) else cell for name, cell in cells.items()})

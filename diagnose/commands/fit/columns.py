@@ -141,8 +141,9 @@ def _shards(cells: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         yield "zero", _ZERO[strategy]
         if strategy in _IN_A_NODE:
             yield "replicas", "nodes"
-    elif "zero" not in cells and "fsdp" in cells:
-        yield "zero", "3" if cells["fsdp"].isdigit() and int(cells["fsdp"]) > 1 else "1"
+    elif "zero" not in cells and ("fsdp" in cells or cells.get("source_repo", "").endswith("/Megatron-Bridge")):
+        shards = cells.get("fsdp", "")  # Megatron-Bridge's recipes have the distributed optimizer, whatever is stated
+        yield "zero", "3" if shards.isdigit() and int(shards) > 1 else "1"
 
 
 def _plain(name: str) -> str:

@@ -61,6 +61,8 @@ def told_by_heading(cells: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         yield "model", f"Llama-3.1-{model[1].upper()}"
         yield "seq_len", _TITAN_SEQ_LEN
         yield "zero", "2" if re.search(_PATTERNS["pp"], heading) else "3"
+        if re.search(_PATTERNS["pp"], heading) and (batch := re.search(_PATTERNS["micro_batch"], heading)):
+            yield from (("micro_batch", "1"), ("accumulation", batch[1]))  # a pipeline cuts the local batch itself
         yield from _board(stack, cells.get("source_path", ""))
 
 

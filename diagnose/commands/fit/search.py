@@ -110,7 +110,7 @@ def _candidates(plan: JobPlan, stack: StackRates, stated: Stated) -> Iterator[Jo
 
 def _batches(plan: JobPlan, stated: Stated) -> Iterator[tuple[int, int]]:
     """Micro-batches and accumulations that make the global batch; if it is open, the largest micro-batch that fits."""
-    dp, wanted = plan.sharding.dp, stated.sequences(plan.gpus)
+    dp, wanted = plan.sharding.dp, stated.sequences(plan.gpus // plan.sharding.cp)
     if wanted is None:
         yield stated.micro_batch or max(largest_micro_batch(plan), 1), plan.accumulation
     elif wanted % dp == 0:
@@ -127,7 +127,7 @@ def _out_of_reach(plan: JobPlan, stated: Stated) -> UserError:
     given = {name: count for name, count in parts.items() if count}
     what = " and ".join(f"the stated {name}" for name in given)
     where = ", ".join(
-        [f"{stated.sequences(plan.gpus)} sequences", *(f"{name} {count}" for name, count in given.items())]
+        [f"{stated.sequences(plan.gpus // plan.sharding.cp)} sequences", *(f"{name} {count}" for name, count in given.items())]
     )
     do = f"use a multiple of {plan.gpus} sequences, or other GPUs"
     if given:

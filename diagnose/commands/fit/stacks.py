@@ -22,7 +22,7 @@ def kinds_of(plan: JobPlan) -> tuple[str, ...]:
     sharding = plan.sharding
     told = {
         "on one GPU": plan.gpus == 1,
-        f"with {ZERO_STAGES[sharding.zero]}": sharding.dp > 1,
+        f"with {ZERO_STAGES[sharding.zero]}": sharding.data_ranks > 1,
         "with tensor parallelism": sharding.tp > 1,
         "with a pipeline": sharding.pp > 1,
         "with context parallelism": sharding.cp > 1,
@@ -210,7 +210,7 @@ class StackRates:
                 raise WrongUsage(
                     f"{self.name} has no {kind} parallelism", where=f"{name}={degree}", do=f"--stack may be {able}"
                 )
-        if sharding.dp > 1 and sharding.zero not in self.zero_stages:
+        if sharding.data_ranks > 1 and sharding.zero not in self.zero_stages:
             allowed = ", ".join(map(str, self.zero_stages))
             others = [other for other in stacks().values() if other.divides_blocks or sharding.tp == sharding.pp == 1]
             names = ", ".join(other.name for other in others if sharding.zero in other.zero_stages)

@@ -124,6 +124,8 @@ def _translated(cells: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     yield "gpu", cells.get("gpu", "").removeprefix("DGX-")
     for name in ("cp", "ep", "vp"):
         yield name, "1" if cells.get(name, "").casefold() in _NONE else cells[name]
+    if cells.get("source_repo", "").endswith("/Automodel") and "GPT-OSS" in cells.get("model", ""):
+        yield "ep", cells.get("gpus", "1")  # its table leaves open what its recipe states
     if attention := cells.get("attention"):
         yield "attention", ATTENTIONS_OF_TRANSFORMERS.get(attention, attention)
     if told := cells.get("checkpointing"):

@@ -118,6 +118,7 @@ class StackRates:
         context_slowdown: of attention, for each doubling of the ranks that share a sequence.
         expert_products: how it multiplies experts by default.
         fuses_adapters: one kernel computes an adapter.
+        wraps_modules: it gathers the weights of adapters, and of what is beside them, module by module.
         divides_experts: it has expert parallelism.
         divides_context: it has context parallelism.
         span: slow and fast end of measured over predicted throughput (10th and 90th percentile), by regime.
@@ -178,6 +179,7 @@ class StackRates:
     context_slowdown: float = 0.0
     expert_products: ExpertProducts = "grouped"
     fuses_adapters: bool = False
+    wraps_modules: bool = False
     divides_experts: bool = False
     divides_context: bool = False
 

@@ -255,8 +255,12 @@ def _stack(
     name: str, row: Mapping[str, Any], ranges: Mapping[str, Any], uncertainty: Mapping[str, float]
 ) -> StackRates:
     span = {regime: (low, high) for regime, (low, high) in row["span"].items()}
-    measured = tuple(MeasuredRuns(**{**each, "kinds": tuple(each["kinds"])}) for each in ranges.get("measured", ()))
+    measured = tuple(_measured(each) for each in ranges.get("measured", ()))
     assumed = {rate: (low, high) for rate, (low, high) in ranges.get("assumed", {}).items()}
     stages = tuple(row["zero_stages"])
     own = {"name": name, "span": span, "zero_stages": stages, "measured": measured, "assumed": assumed}
     return StackRates(**{**row, **own, "uncertainty": uncertainty})
+
+
+def _measured(cells: Mapping[str, Any]) -> MeasuredRuns:
+    return MeasuredRuns(**{name: tuple(cell) if isinstance(cell, list) else cell for name, cell in cells.items()})

@@ -125,7 +125,7 @@ def compared(plan: JobPlan, stack: StackRates) -> tuple[Sharded, ...]:
     stages = sorted({*stack.zero_stages, plan.sharding.zero})
     plans = [replace(plan, sharding=replace(plan.sharding, zero=zero)) for zero in stages]
     launched = [each for each in plans if each.sharding.pp == 1 or each.sharding.zero < 2]
-    return tuple(Sharded(each, predict_step(each, stack), fits_of(each)) for each in launched)
+    return tuple(Sharded(each, predict_step(each, stack), fits_of(each)) for each in launched) if launched[1:] else ()
 
 
 def remedies_of(plan: JobPlan, stack: StackRates) -> tuple[MemoryRemedy, ...]:

@@ -126,13 +126,12 @@ def _out_of_reach(plan: JobPlan, stated: Stated) -> UserError:
     parts = {"micro-batch": stated.micro_batch, "accumulation": stated.accumulation}
     given = {name: count for name, count in parts.items() if count}
     what = " and ".join(f"the stated {name}" for name in given)
-    where = ", ".join(
-        [f"{stated.sequences(plan.gpus // plan.sharding.cp)} sequences", *(f"{name} {count}" for name, count in given.items())]
-    )
-    do = f"use a multiple of {plan.gpus} sequences, or other GPUs"
+    ranks = plan.gpus // plan.sharding.cp  # that can take a sequence each
+    where = ", ".join([f"{stated.sequences(ranks)} sequences", *(f"{name} {count}" for name, count in given.items())])
+    do = f"use a multiple of {ranks} sequences, or other GPUs"
     if given:
         each = (stated.micro_batch or 1) * (stated.accumulation or 1)
-        do = f"use dp x {' x '.join(map(str, given.values()))} sequences, such as {plan.gpus * each}, or leave one out"
+        do = f"use dp x {' x '.join(map(str, given.values()))} sequences, such as {ranks * each}, or leave one out"
     with_ = f" with {what}" if what else ""
     return WrongUsage(f"no division of the job reaches the global batch{with_}", where=where, do=do)
 

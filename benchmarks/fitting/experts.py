@@ -10,6 +10,7 @@ in turn.
 import json
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -22,6 +23,8 @@ from diagnose.commands.fit.models import model_from
 from diagnose.commands.fit.reasons import division
 from diagnose.commands.fit.stacks import MeasuredRuns, StackRates, stack_of
 from diagnose.commands.fit.step_time import predict_step
+from diagnose.commands.fit.table import plan_of
+from diagnose.errors import UserError
 from diagnose.predict.memory.adapters import ALL_LINEAR, Adapters
 from diagnose.predict.memory.job import JobPlan, Sharding
 
@@ -29,16 +32,11 @@ from .folds import FOUR_IN_FIVE, measured_runs
 from .megatron import plan_of_printed, printed_rows
 from .published_pairs import JOBS
 from .rates import FIRM, Row, fitted, ratios
-from .rows import rows_of
+from .rows import rows_of, shape_of
 
 _MIXTURES = {
     "Qwen3_30B_a3B": "Qwen3-30B-A3B", "Qwen3_235B_a22B": "Qwen3-235B-A22B", "GPT OSS 120B": "gpt-oss-120b",
     "DeepSeekV3": "DeepSeek-V3", "Kimi_K2": "Kimi-K2",
-}  # fmt: skip
-_NEMO = {
-    "Qwen3 MoE 30B": "Qwen3-30B-A3B", "GPT-OSS 20B": "gpt-oss-20b", "GPT-OSS 120B": "gpt-oss-120b",
-    "DeepSeek V3 671B": "DeepSeek-V3", "Kimi K2": "Kimi-K2", "Llama3 70B": "Llama-3.1-70B",
-    "Llama3 8B": "Llama-3.1-8B", "Qwen2.5 7B": "Qwen2.5-7B", "Qwen2.5 32B": "Qwen2.5-32B",
 }  # fmt: skip
 _KNOWN_PRECISION = re.compile(r"BF16|FP8")
 
@@ -69,35 +67,12 @@ def megatron_tuning(path: Path) -> Iterator[Row]:
 
 
 def nemo(path: Path) -> Iterator[Row]:
-    """NeMo AutoModel's rows whose model is known: bf16, FSDP, DeepEP; adapters of rank 16 on all linear layers."""
+    """NeMo AutoModel's rows whose model is known, read as `fit --table` reads them."""
     for row in rows_of(path):
-        name = re.sub(r" 2-node$", "", row["model"])
-        if name in _NEMO:
-            yield Row(_nemo_plan(row, _NEMO[name]), float(row["tokens_sec_gpu"].replace(",", "")), 1.0, _NEMO[name])
-
-
-def _nemo_plan(row: dict[str, str], name: str) -> JobPlan:
-    gpus, tp, pp, cp, ep = (_count(row[column]) for column in ("ngpus", "tp", "pp", "cp", "ep"))
-    dp, micro_batch = gpus // (tp * pp * cp), _count(row["mbs"])
-    lora = "LoRA" in row["section"]
-    return JobPlan(
-        name=name,
-        model=model_from(name)[1],
-        gpu=gpu_named("H100"),
-        gpus=gpus,
-        nodes=max(gpus // 8, 1),
-        seq_len=_count(row["seq_length"]),
-        micro_batch=micro_batch,
-        accumulation=max(_count(row["gbs"]) // (dp * micro_batch), 1),
-        dtype="bf16",
-        attention="flash",
-        adapters=Adapters(16, (ALL_LINEAR,)) if lora else None,
-        sharding=Sharding(dp, tp, pp, 3 if dp * cp > 1 and pp == 1 else int(dp > 1), uneven_stages=True, cp=cp, ep=ep),
-    )
-
-
-def _count(cell: str) -> int:
-    return int(cell) if cell.isdigit() else 1
+        with suppress(UserError):
+            plan = plan_of(row, "megatron", shape_of)
+            name = model_from(plan.name.replace(" ", "-"))[0]
+            yield Row(replace(plan, name=name), float(row["tokens_sec_gpu"].replace(",", "")), 1.0, name)
 
 
 _TITAN_DEGREES = re.compile(r"FSDP (?P<dp>\d+), CP (?P<cp>\d+)")

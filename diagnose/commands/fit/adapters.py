@@ -69,14 +69,15 @@ def adapter_host_s(plan: JobPlan, stack: StackRates, layers: int) -> float:
     return layers * _modules(plan, adapted(plan.model, plan.adapters).values()) * launches
 
 
-def gathering_modules_s(plan: JobPlan, layers: int) -> float:
-    """Seconds of gathering the weights of small modules one by one under FSDP and ZeRO-3, each of which is wrapped.
+def gathering_modules_s(plan: JobPlan, stack: StackRates, layers: int) -> float:
+    """Seconds of gathering the weights of small modules one by one, if FSDP and ZeRO-3 wrap each, as with peft.
 
-    Those are the matrices of blocks with adapters, the adapters, and experts that run in a loop.
+    Those are the matrices of blocks with adapters, and the adapters; of other jobs the experts that run in a loop, if
+    every pass gathers them. FSDP that wraps whole blocks spares these.
     """
-    looped = plan.expert_products == "loop" and plan.model.experts
+    looped = plan.expert_products == "loop" and plan.model.experts and plan.sharding.zero == 3
     shares = plan.sharding.shards > 1 and (plan.sharding.zero == 3 or plan.gathers_once)
-    if not shares or not (plan.adapters or looped):
+    if not stack.wraps_modules or not shares or not (plan.adapters or looped):
         return 0.0
     modules = _modules(plan, matrices(plan.model).values())
     modules += 2 * _modules(plan, adapted(plan.model, plan.adapters).values())

@@ -120,7 +120,7 @@ class Sharded:
 
 def compared(plan: JobPlan, stack: StackRates) -> tuple[Sharded, ...]:
     """The plan under each ZeRO stage of the stack, copies first; empty if nothing can be sharded."""
-    if plan.sharding.dp == 1:
+    if plan.sharding.data_ranks == 1:
         return ()
     stages = sorted({*stack.zero_stages, plan.sharding.zero})
     plans = [replace(plan, sharding=replace(plan.sharding, zero=zero)) for zero in stages]

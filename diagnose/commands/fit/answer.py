@@ -13,8 +13,8 @@ from diagnose.commands.fit.outcome import range_of
 from diagnose.commands.fit.search import Search
 from diagnose.commands.fit.step_time import PredictedStep
 from diagnose.diagnosis.answer import Answer
-from diagnose.predict.memory.fits import FitsAnswer
 from diagnose.predict.memory.adapters import Adapters
+from diagnose.predict.memory.fits import FitsAnswer
 from diagnose.predict.memory.job import JobPlan, Sharding
 
 

@@ -146,7 +146,7 @@ def _assumption(name: str, stack: StackRates) -> str:
 
 
 def _count(number: float) -> str:
-    for unit, name in ((1e9, "B"), (1e6, "M")):
+    for unit, name in ((1e12, "T"), (1e9, "B"), (1e6, "M")):
         if number >= unit:
             return f"{number / unit:.3g}{name}"
     return f"{number:,.0f}"

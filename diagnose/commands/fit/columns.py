@@ -124,6 +124,8 @@ def _translated(cells: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     yield "gpu", cells.get("gpu", "").removeprefix("DGX-")
     for name in ("cp", "ep", "vp"):
         yield name, "1" if cells.get(name, "").casefold() in _NONE else cells[name]
+    if cells.get("source_repo", "").endswith("/Automodel") and "GPT-OSS" in cells.get("model", ""):
+        yield "ep", cells.get("gpus", "1")  # its table leaves open what its recipe states
     if attention := cells.get("attention"):
         yield "attention", ATTENTIONS_OF_TRANSFORMERS.get(attention, attention)
     if told := cells.get("checkpointing"):
@@ -141,8 +143,9 @@ def _shards(cells: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         yield "zero", _ZERO[strategy]
         if strategy in _IN_A_NODE:
             yield "replicas", "nodes"
-    elif "zero" not in cells and "fsdp" in cells:
-        yield "zero", "3" if cells["fsdp"].isdigit() and int(cells["fsdp"]) > 1 else "1"
+    elif "zero" not in cells and ("fsdp" in cells or cells.get("source_repo", "").endswith("/Megatron-Bridge")):
+        shards = cells.get("fsdp", "")  # Megatron-Bridge's recipes have the distributed optimizer, whatever is stated
+        yield "zero", "3" if shards.isdigit() and int(shards) > 1 else "1"
 
 
 def _plain(name: str) -> str:

@@ -34,6 +34,7 @@ _SWITCHES = {
 }
 _SELECTIVE = re.compile(r"\bSAC\b|elective (?:AC|activation)")
 _LORA_RANK = "16"  # of NeMo's recipes
+_AUTOMODEL_KEEPS = re.compile(r"GPT-OSS|Llama3 8B|Qwen2\.5 7B")  # its recipes of other models checkpoint every block
 _TITAN_SEQ_LEN = "8192"  # of its configurations of Llama 3
 
 
@@ -54,6 +55,7 @@ def told_by_heading(cells: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         yield "checkpointing", "selective"
     if cells.get("source_repo", "").endswith("/Automodel"):
         yield "dtype", "bf16"
+        yield "checkpointing", "none" if _AUTOMODEL_KEEPS.search(cells.get("model", "")) else "full"
     if "LoRA" in text:
         yield "lora_rank", _LORA_RANK
         yield "lora_targets", ALL_LINEAR
@@ -61,6 +63,8 @@ def told_by_heading(cells: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         yield "model", f"Llama-3.1-{model[1].upper()}"
         yield "seq_len", _TITAN_SEQ_LEN
         yield "zero", "2" if re.search(_PATTERNS["pp"], heading) else "3"
+        if re.search(_PATTERNS["pp"], heading) and (batch := re.search(_PATTERNS["micro_batch"], heading)):
+            yield from (("micro_batch", "1"), ("accumulation", batch[1]))  # a pipeline cuts the local batch itself
         yield from _board(stack, cells.get("source_path", ""))
 
 

@@ -119,7 +119,7 @@ def _candidates(
 
 def _batches(plan: JobPlan, stated: Stated) -> Iterator[tuple[int, int]]:
     """Micro-batches and accumulations that make the global batch; if it is open, the largest micro-batch that fits."""
-    dp, wanted = plan.sharding.dp, stated.sequences(plan.gpus)
+    dp, wanted = plan.sharding.dp, stated.sequences(plan.gpus // plan.sharding.cp)
     if wanted is None:
         yield stated.micro_batch or max(largest_micro_batch(plan), 1), plan.accumulation
     elif wanted % dp == 0:
@@ -135,13 +135,12 @@ def _out_of_reach(plan: JobPlan, stated: Stated) -> UserError:
     parts = {"micro-batch": stated.micro_batch, "accumulation": stated.accumulation}
     given = {name: count for name, count in parts.items() if count}
     what = " and ".join(f"the stated {name}" for name in given)
-    where = ", ".join(
-        [f"{stated.sequences(plan.gpus)} sequences", *(f"{name} {count}" for name, count in given.items())]
-    )
-    do = f"use a multiple of {plan.gpus} sequences, or other GPUs"
+    ranks = plan.gpus // plan.sharding.cp  # that can take a sequence each
+    where = ", ".join([f"{stated.sequences(ranks)} sequences", *(f"{name} {count}" for name, count in given.items())])
+    do = f"use a multiple of {ranks} sequences, or other GPUs"
     if given:
         each = (stated.micro_batch or 1) * (stated.accumulation or 1)
-        do = f"use dp x {' x '.join(map(str, given.values()))} sequences, such as {plan.gpus * each}, or leave one out"
+        do = f"use dp x {' x '.join(map(str, given.values()))} sequences, such as {ranks * each}, or leave one out"
     with_ = f" with {what}" if what else ""
     return WrongUsage(f"no division of the job reaches the global batch{with_}", where=where, do=do)
 

@@ -22,7 +22,7 @@ def kinds_of(plan: JobPlan) -> tuple[str, ...]:
     sharding = plan.sharding
     told = {
         "on one GPU": plan.gpus == 1,
-        f"with {ZERO_STAGES[sharding.zero]}": sharding.dp > 1,
+        f"with {ZERO_STAGES[sharding.zero]}": sharding.data_ranks > 1,
         "with tensor parallelism": sharding.tp > 1,
         "with a pipeline": sharding.pp > 1,
         "with context parallelism": sharding.cp > 1,
@@ -118,6 +118,7 @@ class StackRates:
         context_slowdown: of attention, for each doubling of the ranks that share a sequence.
         expert_products: how it multiplies experts by default.
         fuses_adapters: one kernel computes an adapter.
+        wraps_modules: it gathers the weights of adapters, and of what is beside them, module by module.
         divides_experts: it has expert parallelism.
         divides_context: it has context parallelism.
         span: slow and fast end of measured over predicted throughput (10th and 90th percentile), by regime.
@@ -178,6 +179,7 @@ class StackRates:
     context_slowdown: float = 0.0
     expert_products: ExpertProducts = "grouped"
     fuses_adapters: bool = False
+    wraps_modules: bool = False
     divides_experts: bool = False
     divides_context: bool = False
 
@@ -210,7 +212,7 @@ class StackRates:
                 raise WrongUsage(
                     f"{self.name} has no {kind} parallelism", where=f"{name}={degree}", do=f"--stack may be {able}"
                 )
-        if sharding.dp > 1 and sharding.zero not in self.zero_stages:
+        if sharding.data_ranks > 1 and sharding.zero not in self.zero_stages:
             allowed = ", ".join(map(str, self.zero_stages))
             others = [other for other in stacks().values() if other.divides_blocks or sharding.tp == sharding.pp == 1]
             names = ", ".join(other.name for other in others if sharding.zero in other.zero_stages)

@@ -86,7 +86,7 @@ def stage_parts(plan: JobPlan, stack: StackRates, board: Board, stage: PipelineS
     longer = (device**_SHARPNESS + host**_SHARPNESS) ** (1 / _SHARPNESS)
     parts["waiting for launches and latencies"] = longer - device
     parts["sharded weights"] = _sharded_weights_s(plan, stack, stage_parameters(plan, stage), device)
-    parts["sharded weights"] += gathering_modules_s(plan, stage.layers) + hooks_s(plan, stack, stage.layers)
+    parts["sharded weights"] += gathering_modules_s(plan, stack, stage.layers) + hooks_s(plan, stack, stage.layers)
     parts["hand-over between stages"] = stack.handover_s if plan.sharding.pp > 1 else 0.0
     return parts
 

@@ -104,7 +104,7 @@ def _asked(plan: JobPlan, stack: StackRates) -> Iterator[str]:
     if plan.attention != "sdpa" or stack.name == "transformers":
         yield f"--attn {plan.attention}"
     yield f"--checkpointing {plan.checkpointing}"
-    if plan.sharding.zero and plan.sharding.dp == 1:
+    if plan.sharding.zero and plan.sharding.data_ranks == 1:
         yield "--zero"
 
 

@@ -21,6 +21,7 @@ from diagnose.formulas.model import ModelShape
 from diagnose.hardware import Gpu
 from diagnose.predict.memory.estimate import GIB, memory_estimate
 from diagnose.predict.memory.job import MOST, JobPlan, Sharding
+from diagnose.predict.memory.ledgers import ledgers
 from diagnose.predict.memory.precision import PRECISIONS
 
 Row = Mapping[str, str]
@@ -83,6 +84,12 @@ def stack_for(row: Row, given: str | None) -> str:
     return told or ("nanotron" if row.get("tp") or row.get("pp") else "transformers")
 
 
+def ledger_for(cells: Row, stack_name: str) -> str:
+    """Whose code keeps what is in memory: a repository may have Megatron's kernels and a ledger of its own."""
+    own = cells.get("source_repo", "").rpartition("/")[2].casefold()
+    return next((name for name in ledgers() if own and name.endswith(own)), stack_name)
+
+
 def plan_of(row: Row, stack_name: str, shape_of: ShapeOf) -> JobPlan:
     """The job of a row.
 
@@ -116,7 +123,7 @@ def plan_of(row: Row, stack_name: str, shape_of: ShapeOf) -> JobPlan:
         dtype=dtype,
         fp8=fp8,
         sharding=sharding,
-        stack=stack.name,
+        stack=ledger_for(cells, stack.name),
         **_choices(cells),
         **features_of_cells(cells, stack),
     )

@@ -31,6 +31,7 @@ def asked(*args: str) -> dict:
         ("1b --gpu V100 --attn flash", "flash attention needs compute capability 8.0, and V100-SXM2-16GB has 7.0"),
         ("1b --gpu H100 --attn flash --dtype fp32", "flash attention takes bf16 and fp16"),
         ("gemma-2-2b --gpu H100 --attn sdpa", "transformers has no scaled_dot_product_attention"),
+        ("8b --gpu H100 --fp8 --tp 2", "nanotron has no such setting"),
         ("1b --gpu H100 --zero 1", "ZeRO divides among data-parallel ranks, and there is one"),
         ("8b --gpu H100 --dtype nvfp4", "4-bit training is not predicted: nvfp4"),
         ("8b --gpu H100 --dtype MXFP8", "fp8 is a switch, not a number type"),

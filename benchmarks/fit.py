@@ -1,193 +1,147 @@
 """Fits the rates of training stacks on public tables, and says how well they predict rows that they have not seen.
 
-    python benchmarks/fit.py TABLES [--stack nanotron] [--write]
+    python benchmarks/fit.py TABLES [--write]
 
-TABLES is the folder with the public tables, whose origin is in the report. Every number is the error of predicted
-throughput; a fold leaves out all rows of a model, or of a number of nodes, and is scored on them. `--write` writes the
-report into benchmarks/reports and the rates into diagnose/data/training_stacks.toml.
+TABLES is the folder with the public tables, whose origin is in the report. A fold leaves out all rows of a stack,
+model, board, way of dividing, length or number of nodes, and is scored on them. `--write` writes the report into
+benchmarks/reports, the rates into diagnose/data/training_stacks.toml, and what widens a range into
+diagnose/data/step_ranges.toml.
 """
 
-import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 from fitting import pairs
-from fitting.rates import FIRM, LOOSE, Row, choices, fitted, ratios, steady_ratios
-from fitting.rows import SOURCES
-from fitting.stalls import stalled, with_odds
+from fitting.fit_data import RANGES, STACKS, ranges_text, updated
+from fitting.fits import AXES, FREE, Fits
+from fitting.folds import Fold, measured_s
+from fitting.published_pairs import published_pairs
+from fitting.rates import Row, choices, ratios
 from reporting import REPORTS, parser, table, today
 
-from diagnose.commands.fit.stacks import RATES, StackRates, stacks
-from diagnose.commands.fit.step_time import predict_step, regime
+from diagnose.commands.fit.stacks import StackRates
+from diagnose.commands.fit.step_time import predict_step
 
-DATA = Path(__file__).parents[1] / "diagnose" / "data" / "training_stacks.toml"
 LEAST_MFU = 0.15
-FEWEST = 8  # rows of a regime from which on its own span is stated
-_BETWEEN = ("tp_nodes_gbs", "ring_hop_s", "pipeline_hop_s", "handover_s", "stall_s", "collective_stall_s")
-_TP = ("host_layer_tp_s", "tp_exposed_share", *_BETWEEN)
-_HF = ("score_bytes", "liger_elementwise", "liger_logits")
-_COMPILED = ("compiled_elementwise", "fp8_share")
-FREE = {
-    "nanotron": tuple(name for name in RATES if name not in (*_HF, *_COMPILED, "gather_exposed_share")),
-    "llm-foundry": tuple(
-        name
-        for name in RATES
-        if name not in (*_TP, *_HF, *_COMPILED, "half_nodes", "reduce_exposed_share", "logits_bytes")
-    ),
-    "megatron": ("matrix_share", "attention_share", "elementwise_bytes", "tp_exposed_share", "gather_exposed_share"),
-    "torchtitan": ("matrix_share", "elementwise_bytes", "gather_exposed_share", "tp_exposed_share", *_COMPILED),
-    "transformers": tuple(
-        name
-        for name in RATES
-        if name not in (*_TP, *_COMPILED, "half_nodes", "gather_exposed_share", "attention_share", "matrix_half_width")
-    ),
-}
-
-FIRMNESS = {"nanotron": FIRM}
-
-
-def scores(rows: Sequence[Row], predicted: np.ndarray) -> list[object]:
-    """Cells of the table: errors of |predicted / measured - 1|."""
-    errors = np.abs(predicted - 1)
-    well = errors[[row.mfu >= LEAST_MFU for row in rows]]
-    return [len(rows), _percent(errors, 50), len(well), _percent(well, 50), _percent(well, 90)]
+NEAR_BEST = 0.1  # of the best row's rate
+_SCORES = "rows", "in the range", "median width", "median error", "90th percentile"
 
 
 def _percent(errors: np.ndarray, percentile: int) -> str:
     return f"{100 * np.percentile(errors, percentile):.1f} %" if len(errors) else "-"
 
 
-@dataclass(frozen=True)
-class Fold:
-    """Rows that were left out of a fit because of a value that they share, and what it predicts of them.
-
-    Attributes:
-        what: "model M" or "nodes N".
-        rows: left out.
-        predicted: over measured throughput of each.
-        steady: the same of the throughput predicted of a run that does not stall.
-        stalled: whether each took the time of a stalled job.
-    """
-
-    what: str
-    rows: list[Row]
-    predicted: np.ndarray
-    steady: np.ndarray
-    stalled: list[bool]
+def scores(rows: Sequence[Row], stack: StackRates) -> list[object]:
+    """Cells of a table for the rows that the stack was fitted on."""
+    steps = [predict_step(row.plan, stack).calibration for row in rows]
+    inside = [step.low_s <= measured_s(row) <= step.high_s for step, row in zip(steps, rows, strict=True)]
+    width = np.median([step.width for step in steps])
+    errors = np.abs(ratios(rows, stack) - 1)
+    return _cells(np.array(inside), float(width), errors)
 
 
-def _firmness(stack: StackRates) -> float:
-    return FIRMNESS.get(stack.name, LOOSE)
+def _cells(inside: np.ndarray, width: float, errors: np.ndarray) -> list[object]:
+    share = f"{100 * inside.mean():.0f} %"
+    return [len(inside), share, f"{width:.2f}x", _percent(errors, 50), _percent(errors, 90)]
 
 
-def learned(rows: Sequence[Row], start: StackRates) -> StackRates:
-    """The stack with rates and odds of a stall fitted on the rows."""
-    stack = with_odds(rows, start)
-    return with_odds(rows, fitted(rows, stack, FREE[start.name], _firmness(start)))
+def blind_scores(fits: Fits, folds: Sequence[Fold]) -> list[object]:
+    """The same for the rows of folds, each predicted without its own."""
+    found = [fold.ranges(fits.uncertainty(fold)) for fold in folds]
+    inside, widths = (np.concatenate(each) for each in zip(*found, strict=True))
+    return _cells(inside, float(np.median(widths)), np.abs(np.concatenate([fold.predicted for fold in folds]) - 1))
 
 
-def left_out(rows: Sequence[Row], start: StackRates, what: str, key: Callable[[Row], object]) -> Iterator[Fold]:
-    """A fold for each value of the key."""
-    for value in sorted({key(row) for row in rows}, key=str):
-        inside = [row for row in rows if key(row) == value]
-        blind = learned([row for row in rows if key(row) != value], start)
-        yield Fold(
-            f"{what} {value}",
-            inside,
-            ratios(inside, blind),
-            steady_ratios(inside, blind),
-            [stalled(row, blind) for row in inside],
-        )
+def summary(fits: Fits) -> Iterator[str]:
+    """Of every axis all rows that were left out, and its factor."""
+    yield "\n## Left out\n\nA fold's rows are predicted by a fit without them, with the factors of the other folds."
+    yield "Seen rows are predicted by the fit on all.\n"
+    seen = [row for rows in fits.rows.values() for row in rows]
+    yield table(("left out", "folds", *_SCORES, "factor"), _axes(fits))
+    yield f"\n{len(seen)} rows in all.\n\n### Stacks\n"
+    yield table(("left out", *_SCORES), [[fold.value, *blind_scores(fits, [fold])] for fold in fits.of_stacks])
 
 
-def spans(folds: Sequence[Fold], stack: StackRates) -> dict[str, tuple[float, float]]:
-    """10th and 90th percentile of measured over predicted throughput by regime, of all rows where it has few.
-
-    The rows are those of a model that the fit has not seen. Stalled ones are left out: the chance of a stall says how
-    many they are.
-    """
-    rows = [row for fold in folds for row in fold.rows]
-    predicted = np.concatenate([fold.steady for fold in folds])
-    steady = ~np.concatenate([fold.stalled for fold in folds])
-    found = {}
-    for name in stack.span:
-        own = steady & np.array([regime(row.plan) == name for row in rows])
-        low, high = np.percentile(1 / predicted[own if own.sum() >= FEWEST else steady], [10, 90])
-        found[name] = (round(float(low), 2), round(float(high), 2))
-    return found
+def _axes(fits: Fits) -> Iterator[list[object]]:
+    for axis in AXES:
+        folds = fits.of_axis(axis)
+        yield [AXES[axis], len(folds), *blind_scores(fits, folds), f"{fits.factors[axis]:.2f}"]
 
 
-def within_range(rows: Sequence[Row], stack: StackRates) -> float:
-    """Share of the rows whose step lies in its predicted range."""
-    steps = [(row, predict_step(row.plan, stack)) for row in rows]
-    measured = [row.plan.tokens_per_step / row.plan.gpus / row.tokens_per_s_per_gpu for row, _ in steps]
-    return float(
-        np.mean([s.fastest_s <= seconds <= s.slowest_s for (_, s), seconds in zip(steps, measured, strict=True)])
+def chosen(fits: Fits) -> Iterator[str]:
+    """How often the row that would be chosen is near the best."""
+    lost = {(name, *key): loss for name in fits.rows for key, loss in choices(fits.rows[name], fits.fits[name]).items()}
+    groups = {key: loss for key, loss in lost.items() if _rivals(fits, key) > 1}
+    near = sum(loss <= NEAR_BEST for loss in groups.values())
+    yield f"\n## Chosen configuration\n\nOf {len(groups)} groups of a stack, a model and so many GPUs that have several"
+    yield f"rows the one chosen is within 10 % of the best in {near} ({100 * near / len(groups):.0f} %)."
+    worst = sorted(groups, key=groups.__getitem__)[-5:]
+    yield f"Worst: {', '.join(f'{name} {m} on {g} {100 * groups[name, m, g]:.0f} %' for name, m, g in worst)}."
+
+
+def _rivals(fits: Fits, key: tuple[str, str, int]) -> int:
+    return sum((row.model, row.plan.gpus) == key[1:] for row in fits.rows[key[0]])
+
+
+def of_pairs(tables: Path, fits: Fits) -> Iterator[str]:
+    """Every published pair with what is predicted of it."""
+    found = list(published_pairs(tables / "pairs.csv", fits.fits))
+    signs = [pair.has_right_sign for pair in found if pair.has_right_sign is not None]
+    yield "\n## Published pairs\n\nOf the pairs that `fit` expresses and whose change is more than 5 %,"
+    yield f"{sum(signs)} of {len(signs)} have the right sign.\n"
+    yield table(
+        ("pair", "measured", "predicted", "sign"),
+        [
+            [pair.name, f"{pair.measured:.2f}x", f"{pair.predicted:.2f}x", _SIGNS[pair.has_right_sign]]
+            if pair.predicted
+            else [pair.name, f"{pair.measured:.2f}x", "-", pair.because]
+            for pair in found
+        ],
     )
 
 
-def report(rows: Sequence[Row], stack: StackRates, folds: Sequence[Fold]) -> Iterator[str]:
+_SIGNS = {None: "no sign", True: "right", False: "wrong"}
+
+
+def of_stack(fits: Fits, name: str) -> Iterator[str]:
     """The section of a stack."""
-    yield f"\n## {stack.name}\n\n{stack.source}.\n"
-    heads = "rows", "all", "median error", "MFU of 15 % or more", "median error", "90th percentile"
-    blind = [[f"without {fold.what}, on it", *scores(fold.rows, fold.predicted)] for fold in folds]
-    yield table(heads, [["fitted on all", *scores(rows, ratios(rows, stack))], *blind])
-    lost = choices(rows, stack)
-    worst = [f"{m} on {g} GPUs {100 * lost[m, g]:.0f} %" for m, g in sorted(lost, key=lost.__getitem__)[-3:]]
-    typical = 100 * float(np.median(list(lost.values())))
-    yield f"\nChosen for each model and GPUs, slower than the best row: {typical:.1f} % in the median of {len(lost)};"
-    yield f"worst {', '.join(worst)}.\n"
+    rows, stack = fits.rows[name], fits.fits[name]
+    yield f"\n## {name}\n\n{stack.source}.\n"
+    well = [row for row in rows if row.mfu >= LEAST_MFU]
+    lines = [["fitted on all", *scores(rows, stack)], ["of them MFU of 15 % and more", *scores(well, stack)]]
+    for fold in fits.folds[name]:
+        lines.append([f"without {fold.axis} {fold.value}", *blind_scores(fits, [fold])])
+    yield table(("rows", *_SCORES), [[line[0], *line[1:]] for line in lines])
     if stack.stall_odds:
         odds = ", ".join(f"{name} {value:+.3g}" for name, value in stack.stall_odds.items())
-        yield f"Logarithm of the odds of a stall: {odds}.\n"
+        yield f"\nLogarithm of the odds of a stall: {odds}."
     ends = ", ".join(f"{name} {low} to {high}" for name, (low, high) in stack.span.items())
-    yield "Measured over predicted, of models that were left out, 10th to 90th percentile without stalls:"
-    yield f"{ends}."
-    yield f"Runs inside of the predicted range: {100 * within_range(rows, stack):.0f} % of all.\n"
-    if of_pairs := pairs.report(rows, stack):
-        yield f"\n{of_pairs}\n"
-    yield table(("rate", "value"), [(name, f"{getattr(stack, name):.3g}") for name in FREE[stack.name]])
-
-
-def updated(text: str, stack: StackRates) -> str:
-    """The data file with the section of a stack renewed."""
-    head, section, rest = re.split(rf"^(\[{stack.name}\]\n(?:(?!\[).*\n)*)", text, maxsplit=1, flags=re.M)
-    for name in FREE[stack.name]:
-        rate = f"{name} = {getattr(stack, name):.3g}"
-        section, found = re.subn(rf"^{name} = .*$", rate, section, flags=re.M)
-        if not found:
-            raise ValueError(f"{DATA.name} has no {name} of {stack.name}")
-    span = ", ".join(f"{name} = [{low}, {high}]" for name, (low, high) in stack.span.items())
-    odds = ", ".join(f"{name} = {value}" for name, value in stack.stall_odds.items())
-    odds = f"{{ {odds} }}" if odds else "{}"
-    section = re.sub(r"^stall_odds = .*$", f"stall_odds = {odds}", section, flags=re.M)
-    return head + re.sub(r"^span = .*$", f"span = {{ {span} }}", section, flags=re.M) + rest
+    yield "\nMeasured over predicted, of models that were left out, 10th to 90th percentile without stalls:"
+    yield f"{ends}.\n"
+    if switches := pairs.report(rows, stack):
+        yield f"{switches}\n"
+    yield table(("rate", "value"), [(rate, f"{getattr(stack, rate):.3g}") for rate in FREE[name]])
 
 
 def main() -> None:
-    """Fit the stacks that are asked for, and print or write the report."""
+    """Fit every stack, and print or write the report."""
     asked = parser(__doc__, writes=False)
     asked.add_argument("tables", type=Path)
-    asked.add_argument("--stack", choices=sorted(SOURCES), action="append")
     asked.add_argument("--write", action="store_true")
     options = asked.parse_args()
+    fits = Fits(options.tables)
     lines = [f"# Fitted rates of training stacks, {today()}", "", "`python benchmarks/fit.py TABLES --write`"]
-    data = DATA.read_text(encoding="utf-8")
-    for name in options.stack or SOURCES:
-        source, read = SOURCES[name]
-        rows, start = list(read(options.tables / source)), stacks()[name]
-        stack = learned(rows, start)
-        by_model = list(left_out(rows, start, "model", lambda row: row.model))
-        by_nodes = list(left_out(rows, start, "nodes", lambda row: row.plan.nodes))
-        stack = replace(stack, span=spans(by_model, stack))
-        lines += report(rows, stack, by_model + by_nodes)
-        data = updated(data, stack)
+    lines += [*summary(fits), *chosen(fits), *of_pairs(options.tables, fits)]
+    lines += [line for name in fits.rows for line in of_stack(fits, name)]
     print("\n".join(lines))
     if options.write:
         (REPORTS / f"fit-{today()}.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
-        DATA.write_text(data, encoding="utf-8")
+        data = STACKS.read_text(encoding="utf-8")
+        for stack in (*fits.fits.values(), fits.pooled):
+            data = updated(data, stack)
+        STACKS.write_text(data, encoding="utf-8")
+        RANGES.write_text(ranges_text(fits.behind_factors, (*fits.fits.values(), fits.pooled)), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -43,14 +43,16 @@ class Printed:
         return int(numbers[min(self.place, len(numbers) - 1)]) if numbers else 1
 
 
-def printed_rows(path: Path) -> Iterator[Printed]:
-    """Every throughput of a dense Llama's pre-training."""
+def printed_rows(path: Path, models: re.Pattern[str] = _MODEL, kind: str = "Pre-Training") -> Iterator[Printed]:
+    """Every throughput of these models, dense Llamas unless others are named, in that kind of job."""
     with path.open(newline="", encoding="utf-8") as file:
         for cells in csv.DictReader(file):
-            model = _MODEL.search(cells["section"] + cells["model"])
-            if model and "Pre-Training" in cells["section"]:
-                rates, flops = (_NUMBER.findall(cells[name]) for name in ("tokens_sec_gpu", "model_tflop_sec_gpu"))
-                for place, (rate, tflops) in enumerate(zip(rates, flops, strict=True)):
+            model = models.search(cells["section"] + cells["model"])
+            if model and kind in cells["section"]:
+                rates, flops = (
+                    _NUMBER.findall(cells[name].partition("[")[0]) for name in ("tokens_sec_gpu", "model_tflop_sec_gpu")
+                )
+                for place, (rate, tflops) in enumerate(zip(rates, flops, strict=False)):
                     yield Printed(cells, model[0], float(rate), tflops, place)
 
 
@@ -59,15 +61,17 @@ def megatron(path: Path) -> Iterator[Row]:
     for row in printed_rows(path):
         precision = row.cells["precision"]
         if (not precision or _FP8.search(precision)) and row.count("cp") == 1:
-            yield Row(_plan(row), row.tokens_per_s_per_gpu, 1.0, row.model.rpartition("_")[2])
+            yield Row(plan_of_printed(row), row.tokens_per_s_per_gpu, 1.0, row.model.rpartition("_")[2])
 
 
-def _plan(row: Printed) -> JobPlan:
+def plan_of_printed(row: Printed, name: str | None = None) -> JobPlan:
+    """The job of a row, of the model of that name where the table's name is not known."""
     system = _SYSTEM.search(row.cells["system"] or row.cells["section"])
     assert system is not None, row.cells
-    name, shape = model_from(row.model)
+    name, shape = model_from(name or row.model)
     gpus, tp, pp, micro_batch = (row.count(column) for column in ("n_gpus", "tp", "pp", "mbs"))
-    dp, shards = gpus // (tp * pp), _NUMBER.findall(row.cells["fsdp"] or "")
+    cp, ep = row.count("cp"), row.count("ep")
+    dp, shards = gpus // (tp * pp * cp), _NUMBER.findall(row.cells["fsdp"] or "")
     sharded = bool(shards) and int(shards[min(row.place, len(shards) - 1)]) > 1
     return JobPlan(
         name=name,
@@ -81,5 +85,6 @@ def _plan(row: Printed) -> JobPlan:
         dtype="bf16-master-fp32-grads",
         fp8=True,
         attention="flash",
-        sharding=Sharding(dp, tp, pp, zero=(3 if sharded else 1) if dp > 1 else 0, uneven_stages=True),
+        sharding=Sharding(dp, tp, pp, zero=(3 if sharded else 1) if dp > 1 else 0, uneven_stages=True, cp=cp, ep=ep),
+        stack="megatron",
     )

@@ -1,7 +1,7 @@
 """Fits the rates of a training stack on measured rows: robust least squares of the logarithm of throughput."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 
 import numpy as np
 
@@ -31,6 +31,15 @@ class Row:
     model: str
 
 
+DENSE_RATES = tuple(field.name for field in fields(StackRates) if field.type is float and field.default is MISSING)
+"""Of dense models; those of mixtures and of context parallelism are fitted beside them."""
+
+
+def is_part(rate: str) -> bool:
+    """Whether a rate is a part of a whole, and so at most 1."""
+    return rate.endswith("_share") or rate.startswith(("liger_", "compiled_", "narrow_"))
+
+
 def ratios(rows: Sequence[Row], stack: StackRates) -> np.ndarray:
     """Predicted over measured throughput of each row."""
     return np.array([predict_step(r.plan, stack).tokens_per_s_per_gpu / r.tokens_per_s_per_gpu for r in rows])
@@ -42,19 +51,25 @@ def steady_ratios(rows: Sequence[Row], stack: StackRates) -> np.ndarray:
     return ratios(rows, stack) * np.array([step.step_s / step.steady_s for step in steps])
 
 
-def fitted(rows: Sequence[Row], start: StackRates, names: Sequence[str], firmness: float = LOOSE) -> StackRates:
+def fitted(
+    rows: Sequence[Row],
+    start: StackRates,
+    names: Sequence[str],
+    firmness: float = LOOSE,
+    tolerance: float = TOLERANCE,
+) -> StackRates:
     """The stack with the named rates fitted, in logarithms, from where they start (Levenberg and Marquardt).
 
     Where many rates share what the rows tell, a firm start keeps those that only trade places with each other.
     """
     x0 = np.log([getattr(start, name) for name in names])
-    most = np.array([0.0 if name.endswith("_share") else np.inf for name in names])  # nothing exceeds its whole
+    most = np.array([0.0 if is_part(name) else np.inf for name in names])  # nothing exceeds its whole
 
     def stack(x: np.ndarray) -> StackRates:
         return start.with_rates(dict(zip(names, map(float, np.exp(np.minimum(x, most))), strict=True)))
 
     def residuals(x: np.ndarray) -> np.ndarray:
-        return np.concatenate([np.log(ratios(rows, stack(x))) / TOLERANCE, firmness * (x - x0) / TOLERANCE])
+        return np.concatenate([np.log(ratios(rows, stack(x))) / tolerance, firmness * (x - x0) / TOLERANCE])
 
     return stack(_minimised(residuals, x0))
 

@@ -100,7 +100,33 @@ def titan_plan(row: Mapping[str, str]) -> JobPlan | None:
         compiled="torch.compile" in how,
         fp8="loat8" in how,
         sharding=Sharding(dp=gpus // tp, tp=tp, zero=3),
+        stack="torchtitan",
     )
+
+
+_CODE_LLAMA_34B = ModelShape(hidden=8192, layers=48, heads=64, kv_heads=8, ffn=22016, vocab=32000)
+_FMS_BOARDS = (("a100x128_tokens_per_s_per_gpu", "A100-SXM4-80GB", 128), ("h100x96_tokens_per_s_per_gpu", "H100", 96))
+
+
+def fms(path: Path) -> Iterator[Row]:
+    """Rows of fms_fsdp.csv: Llama 2 under FSDP with torch.compile, sequences of 4,096 tokens, on two boards each."""
+    for row in rows_of(path):
+        shape = _CODE_LLAMA_34B if row["model"] == "34b" else shape_of(f"Llama-2-{row['model']}")
+        for column, board, gpus in _FMS_BOARDS:
+            plan = JobPlan(
+                name=row["model"],
+                model=shape,
+                gpu=gpu_named(board),
+                gpus=gpus,
+                nodes=gpus // 8,
+                seq_len=4096,
+                micro_batch=int(row["batch_size"]),
+                dtype="bf16-mixed",
+                checkpointing="none" if row["activation_checkpointing"] == "No AC" else "selective",
+                compiled=row["compile"] == "Y",
+                sharding=Sharding(dp=gpus, zero=3, replicas=gpus // 8 if row["sharding"] == "HSDP" else 1),
+            )
+            yield Row(plan, float(row[column]), 1.0, row["model"])
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:
@@ -116,4 +142,6 @@ SOURCES: Mapping[str, tuple[str, Callable[[Path], Iterator[Row]]]] = {
     "megatron": ("megatron_bridge.csv", megatron),
     "transformers": ("", lambda _: transformers()),
 }
-"""Stack to its table, in the folder of public tables ("" is in the repository), and how it is read."""
+UNNAMED: Mapping[str, tuple[str, Callable[[Path], Iterator[Row]]]] = {"fms-fsdp": ("fms_fsdp.csv", fms)}
+"""Stack to its table, in the folder of public tables ("" is in the repository), and how it is read; `UNNAMED` have too
+few rows for rates of their own and show how far a new stack is off."""

@@ -16,7 +16,12 @@ SHORT = 0.3  # of the step: where a stall would be less, a run counts as stalled
 
 
 def stalled(row: Row, stack: StackRates) -> bool:
-    """Whether a run between nodes took the time of a stalled job rather than that of a steady one."""
+    """Whether a run between nodes took the time of a stalled job rather than that of a steady one.
+
+    No run of a stack without odds is known to stall.
+    """
+    if not stack.stall_odds:
+        return False
     steady_s, lost_s = predict_step(row.plan, stack).steady_s, stall_s(row.plan, stack)
     measured_s = row.plan.tokens_per_step / row.plan.gpus / row.tokens_per_s_per_gpu
     if lost_s < SHORT * steady_s:

@@ -23,8 +23,12 @@ _FAMILIES: dict[str, Fields] = {
     "gemma2": {"tied": True, "norms_per_layer": 4},
     "gemma3_text": {"tied": True, "norms_per_layer": 4, "qk_norm": True},
     "mixtral": {},
-    "qwen2_moe": {"qkv_bias": True, "shared_experts": 1},
+    "qwen2_moe": {"qkv_bias": True, "shared_experts": 1, "shared_gated": True},
     "qwen3_moe": {"qk_norm": True},
+    "olmoe": {"qk_norm_whole": True},
+    "gpt_oss": {"attention_sinks": True},
+    "deepseek_v2": {},
+    "deepseek_v3": {},
     "opt": {**_LAYER_NORMS, "tied": True},
     "gpt2": {**_LAYER_NORMS, "tied": True},
     "gpt_neox": _LAYER_NORMS,
@@ -46,19 +50,29 @@ _OPTIONAL = ("kv_heads", "head_dim")
 _POSITION_ROWS_BEFORE_THE_FIRST = {"opt": 2, "gpt2": 0, "bert": 0, "roberta": 0}
 _LANGUAGE_MODELS = ("ForCausalLM", "LMHeadModel", "ForMaskedLM", "ForPreTraining")
 _WITHOUT_LOGITS = ("ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering")
+_WIDTH_OF_EXPERTS = {
+    "mixtral": "intermediate_size",
+    "olmoe": "intermediate_size",
+    "gpt_oss": "intermediate_size",
+    "qwen2_moe": "moe_intermediate_size",
+    "qwen3_moe": "moe_intermediate_size",
+    "deepseek_v2": "moe_intermediate_size",
+    "deepseek_v3": "moe_intermediate_size",
+}
+_LATENT = ("deepseek_v2", "deepseek_v3")
 _WINDOW_ON_EVERY_LAYER = ("mistral", "mixtral", "phi3")
-_FULL_ATTENTION_EVERY = {"gemma2": 2, "gemma3_text": 6}
+_FULL_ATTENTION_EVERY = {"gemma2": 2, "gemma3_text": 6, "gpt_oss": 2}
 
 
 def shape_fields(model_type: str, config: Mapping[str, Any], class_name: str | None = None) -> Fields | None:
     """The fields of `ModelShape`; None when the type is unknown or an entry that decides a size is missing."""
     if model_type not in _FAMILIES or not _is_regular(model_type, config):
         return None
-    fields = dict(_FAMILIES[model_type])
+    fields = {"model_type": model_type, **_FAMILIES[model_type]}
     if isinstance(tied := config.get("tie_word_embeddings"), bool):
         fields["tied"] = tied
-    for part in (_sizes(model_type, config), _experts(model_type, config), _window(model_type, config)):
-        if part is None:
+    for read in (_sizes, _experts, _latents, _window):
+        if (part := read(model_type, config)) is None:
             return None
         fields |= part
     return _with_head(fields, model_type, class_name)
@@ -88,7 +102,12 @@ def _first(config: Mapping[str, Any], names: tuple[str, ...]) -> int:
 def _is_regular(model_type: str, config: Mapping[str, Any]) -> bool:
     """Whether no entry asks for a variant that changes the counts."""
     projected = config.get("word_embed_proj_dim") not in (None, config.get("hidden_size"))
-    biases = {"attention_bias": model_type == "gpt_neox", "mlp_bias": False, "enable_bias": True, "qkv_bias": True}
+    biases = {
+        "attention_bias": model_type in ("gpt_neox", "gpt_oss"),
+        "mlp_bias": False,
+        "enable_bias": True,
+        "qkv_bias": True,
+    }
     unusual = any(config.get(name, usual) is not usual for name, usual in biases.items())
     uneven = config.get("decoder_sparse_step", 1) != 1 or bool(config.get("mlp_only_layers"))
     return not (projected or unusual or uneven)
@@ -96,17 +115,35 @@ def _is_regular(model_type: str, config: Mapping[str, Any]) -> bool:
 
 def _experts(model_type: str, config: Mapping[str, Any]) -> Fields | None:
     """The experts of a mixture; nothing for a dense type."""
-    if model_type not in ("mixtral", "qwen2_moe", "qwen3_moe"):
+    if model_type not in _WIDTH_OF_EXPERTS:
         return {}
-    width = ("intermediate_size",) if model_type == "mixtral" else ("moe_intermediate_size",)
     experts: Fields = {
-        "experts": _first(config, ("num_local_experts", "num_experts")),
+        "experts": _first(config, ("num_local_experts", "num_experts", "n_routed_experts")),
         "experts_per_token": _first(config, ("num_experts_per_tok",)),
-        "expert_ffn": _first(config, width),
+        "expert_ffn": _first(config, (_WIDTH_OF_EXPERTS[model_type],)),
     }
     if model_type == "qwen2_moe":
         experts["shared_ffn"] = _first(config, ("shared_expert_intermediate_size",))
     return experts if all(experts.values()) else None
+
+
+def _latents(model_type: str, config: Mapping[str, Any]) -> Fields | None:
+    """DeepSeek's latent attention, dense first blocks and shared experts; nothing for another type."""
+    if model_type not in _LATENT:
+        return {}
+    plain, rope = (_first(config, (f"qk_{part}_head_dim",)) for part in ("nope", "rope"))
+    sizes: Fields = {
+        "latent_rank": _first(config, ("kv_lora_rank",)),
+        "value_dim": _first(config, ("v_head_dim",)),
+        "shared_experts": _first(config, ("n_shared_experts",)),
+        "shared_ffn": _first(config, ("moe_intermediate_size",)),
+        "head_dim": plain + rope,
+        "rope_dim": rope,
+    }
+    if not all((*sizes.values(), plain, "q_lora_rank" in config, "first_k_dense_replace" in config)):
+        return None
+    dense = _first(config, ("first_k_dense_replace",))
+    return sizes | {"query_rank": _first(config, ("q_lora_rank",)), "dense_layers": dense}
 
 
 def _with_head(fields: Fields, model_type: str, class_name: str | None) -> Fields | None:

@@ -18,9 +18,11 @@ FORWARD_PRODUCTS, BACKWARD_PRODUCTS = 2, 4  # of attention: QKᵀ and AV, and th
 def attention_flops(shape: ModelShape, pairs: float) -> float:
     """Forward and backward FLOPs of QKᵀ and AV in all layers: 12·L·H·d for each query-key pair (PaLM, appendix B).
 
+    With d the mean width of a head's queries and values, where they differ.
+
     Grouped queries change nothing here: both products have as many heads as there are queries.
     """
-    return 3 * 2 * FORWARD * shape.layers * shape.query_width * pairs
+    return 3 * FORWARD * shape.layers * shape.heads * (shape.head_dim + shape.value_dim) * pairs
 
 
 def causal_pairs_per_token(shape: ModelShape, tokens: float) -> float:

@@ -7,8 +7,8 @@ from pathlib import Path
 from diagnose.formulas.model import ModelShape
 
 _TABLE = Path(__file__).parents[1] / "data" / "models.csv"
-_FLAGS = ("tied", "gated", "bias", "qkv_bias")
-_NOT_A_SIZE = ("name", "aliases", "source", *_FLAGS)
+_FLAGS = ("tied", "gated", "bias", "qkv_bias", "qk_norm", "qk_norm_whole", "attention_sinks", "shared_gated")
+_NOT_A_SIZE = ("name", "aliases", "source", "model_type", *_FLAGS)
 
 
 def _rows() -> list[dict[str, str]]:
@@ -17,10 +17,10 @@ def _rows() -> list[dict[str, str]]:
 
 
 def _shape(row: Mapping[str, str]) -> ModelShape:
-    """An empty cell stands for the default of `ModelShape`."""
+    """An empty cell, or one that a short row lacks, stands for the default of `ModelShape`."""
     sizes = {field: int(cell) for field, cell in row.items() if cell and field not in _NOT_A_SIZE}
     flags = {field: row[field] == "yes" for field in _FLAGS if row[field]}
-    return ModelShape(**sizes, **flags)  # type: ignore[arg-type]
+    return ModelShape(**sizes, **flags, model_type=row["model_type"])  # type: ignore[arg-type]
 
 
 _ROWS = _rows()

@@ -94,6 +94,11 @@ class Gpu(msgspec.Struct, frozen=True):
         """The row and its confidence, for reports."""
         return f"{self.key}: dense {self.matrix_dtype} peak, {self.trust}"
 
+    @property
+    def capability(self) -> float | None:
+        """CUDA compute capability as a number, such as 8.0; None for a board of another maker."""
+        return float(self.compute_capability) if re.fullmatch(r"\d+\.\d+", self.compute_capability) else None
+
     def tflops(self, precision: str) -> float | None:
         """Dense peak in TFLOP/s for "bf16", "fp16", "tf32", "fp32" or "fp8"; None for what the board cannot do."""
         peaks = {

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from diagnose.commands.fit.command import calibrated
+from diagnose.commands.fit.diagnosed_rates import calibrated
 from diagnose.commands.fit.stacks import stack_of
 from diagnose.errors import UserError
 

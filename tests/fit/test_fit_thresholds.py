@@ -53,7 +53,7 @@ def test_a_sequence_has_two_thousand_tokens_where_nothing_says() -> None:
 def time(loss: float = 0.0, stall_chance: float = 0.0) -> PredictedStep:
     """A step of a second, of which a part is the loss."""
     parts = {"matrix products": 1 - loss, "loss": loss, "stalls": 0.0}
-    return PredictedStep(parts, 1.0, 1.0, 1, 1, "megatron", 1.0, 1.0, stall_chance, 1.0)
+    return PredictedStep(parts, job(MODEL), STACK, stall_chance, 1.0)
 
 
 @pytest.mark.parametrize(("share", "named"), [(0.022, 1), (0.018, 0)])
@@ -94,6 +94,7 @@ def test_memory_short_of_room_counts_beyond_seven_tenths(monkeypatch: pytest.Mon
 
 def test_gradients_hide_behind_two_thirds_of_a_micro_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(step_time, "exposed_s", lambda seconds, share, behind_s: behind_s)
+    monkeypatch.setattr(step_time, "reduction_s", lambda *_: 0.0)
 
     assert step_time._data_parallel_s(job(MODEL, Sharding(dp=2)), STACK, 1e9, 3.0) == pytest.approx(2.0)
 
@@ -106,7 +107,8 @@ def test_the_range_of_a_step_leaves_out_a_tenth_of_the_runs_at_either_end(
     steady = predict_step(plan, STACK).steady_s
     monkeypatch.setattr(step_time, "stall_s", lambda *_: steady)
     monkeypatch.setattr(step_time, "stall_chance", lambda *_: odds)
-    found = predict_step(plan, replace(STACK, span={**STACK.span, "node": (1.0, 1.0)}))
+    certain = dict.fromkeys(STACK.uncertainty, 1.0)
+    found = predict_step(plan, replace(STACK, span={**STACK.span, "node": (1.0, 1.0)}, uncertainty=certain, assumed={}))
 
     assert (found.slowest_s, found.fastest_s) == pytest.approx((slowest * steady, fastest * steady), rel=1e-6)
 

@@ -10,10 +10,12 @@ from diagnose.commands.fit.step_time import predict_step
 from diagnose.commands.fit.transfers import gathering_s, nodes_spanned, shard_latency_s, tensor_parallel_s
 from diagnose.errors import UserError
 from diagnose.formulas.model import ModelShape
+from diagnose.formulas.size_curve import NETWORK_LATENCY_S
 from diagnose.predict.memory.job import JobPlan, Sharding
 
 MODEL = ModelShape(hidden=4096, layers=32, heads=32, ffn=14336, vocab=131072)
-NANOTRON, TRANSFORMERS = stack_of("nanotron"), stack_of("transformers")
+NANOTRON = stack_of("nanotron")
+TRANSFORMERS = stack_of("transformers").with_rates({"hook_s": 0.0})
 
 
 def plan(dp=1, tp=1, pp=1, zero=0, nodes=1, **more):
@@ -42,7 +44,9 @@ def test_a_pipeline_of_four_stages_adds_the_time_of_three_to_that_of_its_micro_b
     parts = predict_step(plan(pp=4, accumulation=8), NANOTRON.with_rates({"logits_bytes": 0.0})).parts
     without_head = replace(MODEL, vocab=1)
     even = predict_step(replace(plan(pp=4, accumulation=8), model=without_head), NANOTRON).parts
-    once_a_step = ("pipeline bubble", "data-parallel transfers", "optimizer", "once a step")
+    once_a_step = (
+        "pipeline bubble", "data-parallel transfers", "optimizer", "once a step", "waiting for the slowest rank"
+    )  # fmt: skip
     of_micro_batches = sum(seconds for name, seconds in even.items() if name not in once_a_step)
     assert even["pipeline bubble"] == pytest.approx(of_micro_batches * 3 / 8, rel=0.01)
     assert parts["pipeline bubble"] < sum(parts.values())
@@ -64,7 +68,8 @@ def test_a_data_parallel_group_spans_the_nodes_that_its_ranks_lie_on():
 def test_between_nodes_the_groups_of_a_node_share_its_network():
     # two nodes exchange half of 1e9 parameters of 2 bytes for each of 8 tensor-parallel groups of a node
     rate = NANOTRON.node_gbs * 1e9 / (1 + 2 / NANOTRON.half_nodes)
-    assert gathering_s(plan(dp=2, tp=8, nodes=2), NANOTRON, 1e9) == pytest.approx(8 * 1e9 / rate, rel=0.01)
+    latencies = 33 * NETWORK_LATENCY_S  # of 32 blocks and what is in none
+    assert gathering_s(plan(dp=2, tp=8, nodes=2), NANOTRON, 1e9) == pytest.approx(8 * 1e9 / rate + latencies)
 
 
 def test_gathering_new_weights_passes_every_rank_between_nodes_once_for_each_block():

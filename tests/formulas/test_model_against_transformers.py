@@ -56,6 +56,7 @@ MODELS: list[tuple[str, dict[str, Any]]] = [
     ("gemma3_text", {}),
     ("mixtral", {}),  # 8x7B
     ("qwen3_moe", {}),
+    ("olmoe", {}),  # 1B-7B
     ("gpt2", {}),
     ("gpt2", {"n_inner": 1000}),
     ("gpt_neox", {}),  # 20B
@@ -122,6 +123,31 @@ def test_shared_experts_count_where_their_width_is_known() -> None:
 
     assert_counts(ModelShape.from_config("qwen2_moe", config.to_dict()), model)
     assert_counts(ModelShape.from_config("qwen2_moe", recorded(config)), model)
+
+
+@pytest.mark.parametrize(
+    ("model_type", "sizes"),
+    [
+        ("deepseek_v2", {"num_experts_per_tok": 6, "first_k_dense_replace": 1}),
+        ("deepseek_v2", {"num_experts_per_tok": 6, "q_lora_rank": None}),  # Lite
+        ("deepseek_v3", {}),
+    ],
+    ids=ids,
+)
+def test_latent_attention_counts_as_transformers_builds_it(model_type: str, sizes: dict[str, Any]) -> None:
+    config = transformers.AutoConfig.for_model(model_type, **sizes)
+    model = without_memory(transformers.AutoModelForCausalLM, config)
+
+    assert_counts(ModelShape.from_config(model_type, config.to_dict(), type(model).__name__), model)
+
+
+def test_gpt_oss_counts_the_biases_of_its_experts_and_the_sinks_of_its_heads() -> None:
+    config = transformers.AutoConfig.for_model("gpt_oss")
+    shape = ModelShape.from_config("gpt_oss", recorded(config))
+
+    assert shape is not None
+    assert shape.parameters == without_memory(transformers.AutoModelForCausalLM, config).num_parameters()
+    assert (shape.window, shape.windowed_layers) == (128, 18)
 
 
 def test_linear_layers_of_llama_hold_every_multiplied_parameter() -> None:

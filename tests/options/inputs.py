@@ -227,8 +227,10 @@ def with_a_patch(place: Path) -> None:
 
 
 def configurations(place: Path) -> None:
-    """A table of jobs to predict."""
-    (place / "jobs.csv").write_text("model,gpu,gpus,micro_batch,seq_len\nllama-3.2-1b,H100,8,2,2048\n")
+    """Tables of jobs to predict; one has a column that nobody knows."""
+    jobs = "model,gpu,gpus,micro_batch,seq_len\nllama-3.2-1b,H100,8,2,2048\n"
+    (place / "jobs.csv").write_text(jobs)
+    (place / "odd.csv").write_text(jobs.replace("seq_len", "seq_len,colour").replace("2048", "2048,red"))
 
 
 def functions_of_fleet(place: Path) -> None:

@@ -5,6 +5,7 @@ from options.rows import Row
 
 JOB = "--model llama-3.1-8b --gpu H100 --gpus 8"
 WAYS = f"{JOB} --zero 2 --micro-batch 1"
+MIXTURE = "--model qwen3-30b-a3b --gpu H100 --gpus 8 --micro-batch 1"
 RUNS = "{ladder}/runs.csv"
 TABLE = "--table {configurations}/jobs.csv"
 RATE = r"rate: (\S+) tokens/s"
@@ -35,19 +36,41 @@ FIT = [
     fit("--attn", "--attn eager", adds="attn_implementation='eager'"),
     fit("--checkpointing", "--checkpointing full", adds="checkpointing full"),
     fit("--liger", "--liger", adds="use_liger_kernel=True"),
+    fit("--no-liger", "--no-liger", f"{JOB} --global-batch 64", adds="no Liger", takes="use_liger_kernel=True"),
+    fit(
+        "--no-compile",
+        "--no-compile",
+        f"{JOB} --global-batch 64",
+        adds="no torch.compile",
+        takes=r"varied: [^:]*torch\.compile",
+    ),
     fit("--compile", "--compile", adds="torch_compile=True", changes=RATE),
     fit("--fp8", "--fp8", changes=RATE),
     fit("--dp", "--dp 4", "--model llama-3.2-1b --gpu H100", adds="4 x H100-SXM5-80GB, dp=4"),
     fit("--tp", "--tp 2", JOB, adds="dp=4 tp=2"),
     fit("--pp", "--pp 2", JOB, adds="8 x H100-SXM5-80GB, dp=4 pp=2 DDP"),
-    fit("--zero", "--zero 3", JOB, adds="8 x H100-SXM5-80GB, dp=8 ZeRO-3"),
-    fit("--fsdp", "--fsdp full-shard", JOB, adds="8 x H100-SXM5-80GB, dp=8 ZeRO-3"),
+    fit("--cp", "--cp 2", f"{JOB} --stack megatron", adds="cp=2"),
+    fit("--ep", "--ep 2", f"{MIXTURE} --dp 8 --zero 1 --stack megatron", adds="ep=2"),
+    fit("--experts", "--experts grouped", f"{MIXTURE} --dp 8", adds="in grouped products", takes="in a loop"),
+    fit("--lora-rank", "--lora-rank 8", adds=r"LoraConfig\(r=8", changes=RATE),
+    fit("--lora-targets", "--lora-targets all-linear", beside="--lora-rank 8", adds="LoRA of rank 8 on all-linear"),
+    fit("--qlora", "--qlora", beside="--lora-rank 8", adds="weights in 4 bits"),
+    fit("--zero", "--zero 3", f"{JOB} --dp 8", adds="8 x H100-SXM5-80GB, dp=8 ZeRO-3"),
+    fit("--fsdp", "--fsdp full-shard", f"{JOB} --dp 8", adds="8 x H100-SXM5-80GB, dp=8 ZeRO-3"),
     fit("--stack", "--stack torchtitan", changes="rates: (.*?) on"),
     fit("--calibrate", "--calibrate {diagnosis}/d.json", changes="rates: (.*?) on"),
     fit("--network-gbs", "--network-gbs 1", changes=RATE, beside="--nodes 4"),
     fit("--mfu-as", "--mfu-as megatron", adds="as megatron counts"),
     fit("--json", "--json", adds='"tokens_per_s', takes="memory: "),
     fit("--table", TABLE, "--out o.csv", adds="wrote 1 rows to o.csv", writes={"o.csv": "llama-3.2-1b"}, codes=(2, 0)),
+    fit(
+        "--ignore-columns",
+        "--ignore-columns",
+        "--table {configurations}/odd.csv --out o.csv",
+        takes="not known: colour",
+        adds="wrote 1 rows",
+        codes=(3, 0),
+    ),
     fit("--out", "--out o.csv", TABLE, writes={"o.csv": "llama-3.2-1b"}, codes=(2, 0)),
 ]
 SCALING = [

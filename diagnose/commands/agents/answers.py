@@ -29,8 +29,8 @@ from diagnose.commands.explain.explaining import explanation_of
 from diagnose.commands.explain.naming import subject_named
 from diagnose.commands.explain.run import run_at
 from diagnose.commands.fit import text as fit_text
-from diagnose.commands.fit.command import forecast_of
 from diagnose.commands.fit.models import model_from, model_named
+from diagnose.commands.fit.planning import forecast_of
 from diagnose.diagnosis import Diagnosis
 from diagnose.errors import UserError, printable
 from diagnose.formulas.model import ModelShape

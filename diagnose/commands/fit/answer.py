@@ -5,11 +5,16 @@ from typing import Any
 
 import msgspec
 
+from diagnose.commands.fit.advice import Sharded
 from diagnose.commands.fit.forecast import SHOWN, Forecast
+from diagnose.commands.fit.headline import next_step
 from diagnose.commands.fit.launch import is_for_trainer, launch_file, model_kwargs, training_arguments
+from diagnose.commands.fit.outcome import range_of
 from diagnose.commands.fit.search import Search
 from diagnose.commands.fit.step_time import PredictedStep
 from diagnose.diagnosis.answer import Answer
+from diagnose.predict.memory.adapters import Adapters
+from diagnose.predict.memory.fits import FitsAnswer
 from diagnose.predict.memory.job import JobPlan, Sharding
 
 
@@ -29,6 +34,8 @@ class PlannedJob(msgspec.Struct, frozen=True, kw_only=True):
     liger: bool
     compiled: bool
     fp8: bool
+    expert_products: str
+    adapters: Adapters | None
     parameters: int
     global_batch: int
     gpu: str
@@ -51,10 +58,16 @@ class MakesRoom(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlannedMemory(msgspec.Struct, frozen=True, kw_only=True):
-    """Memory of the fullest rank; `parts` add up to `total_bytes`."""
+    """Memory of the fullest rank; `parts` add up to `total_bytes`.
 
-    fits: bool
+    `range_bytes` is [least, most] of such jobs, for the reason `because`. It `fits` if it lies within the GPU's memory,
+    and tightly if it lies across its edge.
+    """
+
+    fits: FitsAnswer
     total_bytes: int
+    range_bytes: tuple[int, int]
+    because: str
     capacity_bytes: int
     largest_micro_batch: int
     remedies: tuple[MakesRoom, ...]
@@ -64,12 +77,15 @@ class PlannedMemory(msgspec.Struct, frozen=True, kw_only=True):
 class PlannedStep(msgspec.Struct, frozen=True, kw_only=True):
     """The predicted optimizer step. `seconds_range` is [best, worst]; `parts_s` add up to `seconds`.
 
+    `calibrated_on` counts the measured runs like this one, and `range_because` is what the range rests on.
     `expected_tokens_per_s` is the average over runs, of which `stall_chance` stall. `mfu_as` is the project whose count
     `model_flops` and `peak_flops_per_s` are.
     """
 
     seconds: float
     seconds_range: tuple[float, float]
+    calibrated_on: int
+    range_because: str
     parts_s: dict[str, float]
     tokens: int
     tokens_per_s: float
@@ -103,6 +119,25 @@ class RankedConfiguration(Configuration, frozen=True, kw_only=True):
     slower_share: float
 
 
+class ShardedJob(msgspec.Struct, frozen=True, kw_only=True):
+    """The same job with one ZeRO stage; 0 are copies on each rank (DDP)."""
+
+    zero: int
+    fits: FitsAnswer
+    total_bytes: int
+    seconds: float
+    expected_tokens_per_s: float
+
+
+class NextStep(msgspec.Struct, frozen=True, kw_only=True):
+    """What to do next in words, and the change behind it with its predicted gain; null if it is no change."""
+
+    text: str
+    change: str | None
+    gain: float | None
+    micro_batch: int | None
+
+
 class Because(msgspec.Struct, frozen=True, kw_only=True):
     """A step of the choice of the plan."""
 
@@ -122,13 +157,20 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
 class FitAnswer(Answer, frozen=True, kw_only=True):
     """A job before it runs.
 
-    `ranked` are the best ways to divide it, empty if its division was given, as are `reasons`. `elsewhere` is the
-    best of a stack that divides blocks too, null if the plan's own does, or none fits.
+    `ranked` are the best ways to divide it, empty if its division was given, as are `reasons`. `stated` is what the
+    search kept, and `varied` in what the configurations that it tried differ. `sharded` is the plan under each ZeRO
+    stage. `elsewhere` is the best of a stack that divides blocks too, null if the plan's own does, or none fits.
+    `tf32_gain` is what TF32 would multiply the throughput by where products run in fp32, else null.
     """
 
     indented = 0
-    schema_version: int = 1
+    schema_version: int = 2
     plan: PlannedJob
+    next: NextStep
+    stated: tuple[str, ...]
+    varied: tuple[str, ...]
+    sharded: tuple[ShardedJob, ...]
+    tf32_gain: float | None
     memory: PlannedMemory
     step: PlannedStep
     stack: RatesOf
@@ -143,6 +185,11 @@ def answer_of(made: Forecast) -> FitAnswer:
     stack, other = made.stack, made.elsewhere
     return FitAnswer(
         plan=_plan(made.plan),
+        next=_next(made),
+        stated=made.fixed,
+        varied=() if made.found is None else made.found.varied,
+        sharded=tuple(_sharded(each) for each in made.sharded),
+        tf32_gain=made.tf32_gain,
         memory=_memory(made),
         step=_step(made.step),
         stack=RatesOf(name=stack.name, source=stack.source, ran_on_such_a_board=stack.ran_on(made.plan.gpu.key)),
@@ -150,6 +197,26 @@ def answer_of(made: Forecast) -> FitAnswer:
         elsewhere=None if other is None else Configuration(plan=_plan(other.plan), step=_step(other.step)),
         reasons=tuple(Because(step=step, because=because) for step, because in made.reasons),
         launch=_launch(made),
+    )
+
+
+def _next(made: Forecast) -> NextStep:
+    change = made.change
+    return NextStep(
+        text=next_step(made),
+        change=change.name if change else None,
+        gain=change.gain if change else None,
+        micro_batch=change.plan.micro_batch if change else None,
+    )
+
+
+def _sharded(each: Sharded) -> ShardedJob:
+    return ShardedJob(
+        zero=each.plan.sharding.zero,
+        fits=each.fits.answer,
+        total_bytes=each.fits.likely_bytes,
+        seconds=each.step.step_s,
+        expected_tokens_per_s=each.step.expected_tokens_per_s,
     )
 
 
@@ -163,8 +230,10 @@ def _plan(plan: JobPlan) -> PlannedJob:
 def _memory(made: Forecast) -> PlannedMemory:
     estimate = made.memory
     return PlannedMemory(
-        fits=estimate.fits,
+        fits=made.fits.answer,
         total_bytes=estimate.total_bytes,
+        range_bytes=(made.fits.low_bytes, made.fits.high_bytes),
+        because=made.fits.because,
         capacity_bytes=estimate.capacity_bytes,
         largest_micro_batch=made.largest,
         remedies=tuple(
@@ -176,9 +245,12 @@ def _memory(made: Forecast) -> PlannedMemory:
 
 
 def _step(step: PredictedStep) -> PlannedStep:
+    span = range_of(step)
     return PlannedStep(
         seconds=step.step_s,
-        seconds_range=(step.fastest_s, step.slowest_s),
+        seconds_range=(span.low_s, span.high_s),
+        calibrated_on=span.rows,
+        range_because=span.says,
         parts_s=dict(step.parts),
         tokens=step.tokens,
         tokens_per_s=step.tokens_per_s,

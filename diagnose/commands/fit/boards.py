@@ -1,12 +1,17 @@
 """The boards of a planned job, and how many machines hold them."""
 
+from diagnose.hardware import Gpu
 from diagnose.hardware.named import gpu_named
 
 __all__ = ["fewest_nodes", "gpu_named"]
 
 GPUS_PER_NODE = 8  # of a machine that nobody describes
+NVLINK_GPUS = {"GB200": 64, "GB300": 64}
+"""Of the 72 that one switch joins, those that a job of a power of two takes."""
 
 
-def fewest_nodes(gpus: int) -> int:
-    """Least number of machines, of at most eight GPUs each, that hold the GPUs in equal parts."""
-    return next(nodes for nodes in range(1, gpus + 1) if gpus % nodes == 0 and gpus // nodes <= GPUS_PER_NODE)
+def fewest_nodes(gpus: int, gpu: Gpu | None = None) -> int:
+    """Least number of machines that hold the GPUs in equal parts: of at most eight, or as many as NVLink joins."""
+    chip = gpu.key.split("-")[0] if gpu else ""
+    most = NVLINK_GPUS.get(chip, GPUS_PER_NODE)
+    return next(nodes for nodes in range(1, gpus + 1) if gpus % nodes == 0 and gpus // nodes <= most)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from diagnose.commands.fit.launch_stacks import has_own_file, stack_file, yaml
+from diagnose.predict.memory.adapters import ALL_LINEAR
 from diagnose.predict.memory.job import JobPlan
 
 _OPTIMIZERS = {
@@ -25,7 +26,7 @@ def training_arguments(plan: JobPlan) -> Settings:
         "per_device_train_batch_size": plan.micro_batch,
         "gradient_accumulation_steps": plan.accumulation,
         "bf16": plan.dtype.startswith("bf16"),
-        "fp16": plan.dtype.startswith("fp16"),
+        "fp16": plan.dtype.startswith("fp16") and plan.dtype != "fp16",  # its scaler takes no gradients in fp16
         "tf32": plan.dtype == "tf32",
         "gradient_checkpointing": plan.checkpointing != "none" and not _is_fsdp(plan),
         "use_liger_kernel": plan.liger,
@@ -37,7 +38,25 @@ def training_arguments(plan: JobPlan) -> Settings:
 def model_kwargs(plan: JobPlan) -> Settings:
     """Keyword arguments of `from_pretrained`."""
     dtype = {"bf16": "bfloat16", "fp16": "float16"}.get(plan.dtype, "float32")
-    return {"dtype": dtype, "attn_implementation": _ATTENTION[plan.attention]}
+    experts = (
+        {"experts_implementation": "grouped_mm"} if plan.model.experts and plan.expert_products == "grouped" else {}
+    )
+    return {"dtype": dtype, "attn_implementation": _ATTENTION[plan.attention]} | experts
+
+
+def lora_config(plan: JobPlan) -> Settings:
+    """Keyword arguments of peft's LoraConfig; none without adapters."""
+    if plan.adapters is None:
+        return {}
+    targets = plan.adapters.targets
+    return {"r": plan.adapters.rank, "target_modules": ALL_LINEAR if targets == (ALL_LINEAR,) else list(targets)}
+
+
+def quantization_config(plan: JobPlan) -> Settings:
+    """Keyword arguments of transformers' BitsAndBytesConfig; none for weights that stay as they are."""
+    if plan.adapters is None or not plan.adapters.quantized:
+        return {}
+    return {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": True}
 
 
 def is_for_trainer(stack: str) -> bool:
@@ -58,7 +77,8 @@ def _is_fsdp(plan: JobPlan) -> bool:
 def _accelerate(plan: JobPlan) -> Settings:
     zero = plan.sharding.zero
     kinds = {0: "MULTI_GPU" if plan.gpus > 1 else "NO", 1: "DEEPSPEED", 2: "FSDP", 3: "FSDP"}
-    mixed = plan.dtype[:4] if plan.dtype[:4] in ("bf16", "fp16") else "no"
+    half = plan.dtype[:4] if plan.dtype[:4] in ("bf16", "fp16") and plan.dtype != "fp16" else "no"
+    mixed = "fp8" if plan.fp8 else half
     config: dict[str, Any] = {
         "compute_environment": "LOCAL_MACHINE",
         "distributed_type": kinds[zero],

@@ -51,6 +51,9 @@ def _nanotron(plan: JobPlan) -> str:
     return yaml({"parallelism": parallelism, "optimizer": {"zero_stage": sharding.zero}, "tokens": tokens})
 
 
+_ONLY_WHERE_USED = ("context_parallel_degree", "expert_parallel_degree")
+
+
 def _torchtitan(plan: JobPlan) -> str:
     """The settings of torchtitan: a pipeline takes all micro-batches of a step at once and cuts them itself."""
     sharding = plan.sharding
@@ -62,7 +65,10 @@ def _torchtitan(plan: JobPlan) -> str:
         "fsdp_reshard_after_forward": "always" if sharding.zero == 3 else "never",
         "tensor_parallel_degree": sharding.tp,
         "pipeline_parallel_degree": sharding.pp,
+        "context_parallel_degree": sharding.cp,
+        "expert_parallel_degree": sharding.ep,
     }
+    parallelism = {name: value for name, value in parallelism.items() if value != 1 or name not in _ONLY_WHERE_USED}
     if sharding.pp > 1:
         parallelism |= {"pipeline_parallel_microbatch_size": plan.micro_batch}
     batch = {"local_batch_size": plan.micro_batch * at_once, "global_batch_size": plan.global_batch}
@@ -98,6 +104,8 @@ def _megatron(plan: JobPlan) -> str:
     switches = {
         "--sequence-parallel": sharding.tp > 1 and sharding.sequence_parallel,
         "--use-distributed-optimizer": sharding.zero > 0,
+        f"--context-parallel-size {sharding.cp}": sharding.cp > 1,
+        f"--expert-model-parallel-size {sharding.ep} --moe-grouped-gemm": sharding.ep > 1,
         "--use-megatron-fsdp --data-parallel-sharding-strategy optim_grads_params": sharding.zero == 3,
         "--recompute-granularity selective": plan.checkpointing == "selective",
         "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1": plan.checkpointing

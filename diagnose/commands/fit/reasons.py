@@ -12,9 +12,21 @@ _NEARLY_ALL = 0.99
 def division(plan: JobPlan) -> str:
     """The division of the GPUs in a few words."""
     sharding = plan.sharding
-    kinds = [f"{name}={count}" for name, count in (("tp", sharding.tp), ("pp", sharding.pp)) if count > 1]
-    zero = f" {ZERO_STAGES[sharding.zero].split(' or ')[0]}" if sharding.dp > 1 else ""
+    degrees = {"tp": sharding.tp, "pp": sharding.pp, "cp": sharding.cp, "ep": sharding.ep}
+    kinds = [f"{name}={count}" for name, count in degrees.items() if count > 1]
+    zero = f" {ZERO_STAGES[sharding.zero].split(' or ')[0]}" if sharding.data_ranks > 1 else ""
     return " ".join([f"dp={sharding.dp}", *kinds]) + zero
+
+
+def switches(plan: JobPlan) -> list[str]:
+    """The switches that depart from the plain job, in words."""
+    told = {
+        f"{plan.attention} attention": plan.attention != "sdpa",
+        "Liger": plan.liger,
+        "torch.compile": plan.compiled,
+        f"checkpointing {plan.checkpointing}": plan.checkpointing != "none",
+    }
+    return [name for name, is_on in told.items() if is_on]
 
 
 def batch(plan: JobPlan) -> str:

@@ -2,17 +2,64 @@
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from diagnose.errors import WrongUsage
-from diagnose.predict.memory.job import Sharding
+from diagnose.predict.memory.job import ZERO_STAGES, ExpertProducts, JobPlan, Sharding
 
-_TABLE = Path(__file__).parents[2] / "data" / "training_stacks.toml"
+_DATA = Path(__file__).parents[2] / "data"
+_TABLE, _RANGES = _DATA / "training_stacks.toml", _DATA / "step_ranges.toml"
+_FEATURES = _DATA / "feature_ranges.toml"
 REGIMES = ("node", "nodes", "pipeline", "wide")
 WIDE_NODES = 33  # from here on the one table with such jobs shows a network that stalls
+
+
+def kinds_of(plan: JobPlan) -> tuple[str, ...]:
+    """The ways in which a job is divided, each as it follows "was run"."""
+    sharding = plan.sharding
+    told = {
+        "on one GPU": plan.gpus == 1,
+        f"with {ZERO_STAGES[sharding.zero]}": sharding.data_ranks > 1,
+        "with tensor parallelism": sharding.tp > 1,
+        "with a pipeline": sharding.pp > 1,
+        "with context parallelism": sharding.cp > 1,
+        "with expert parallelism": sharding.ep > 1,
+        "with adapters": plan.adapters is not None,
+    }
+    return tuple(kind for kind, holds in told.items() if holds)
+
+
+@dataclass(frozen=True)
+class MeasuredRuns:
+    """Measured runs of a stack that are alike in board and division.
+
+    Attributes:
+        board: key of the board.
+        kinds: how they were divided (`kinds_of`).
+        experts: their models are mixtures of experts.
+        rows: how many they are.
+        parameters: smallest and largest number of the models' parameters.
+        seq_len: shortest and longest sequence.
+        nodes: fewest and most machines.
+    """
+
+    board: str
+    kinds: tuple[str, ...]
+    experts: bool
+    rows: int
+    parameters: tuple[float, float]
+    seq_len: tuple[int, int]
+    nodes: tuple[int, int]
+
+    def holds(self, plan: JobPlan) -> bool:
+        """Whether a plan is like these runs."""
+        sizes = {"parameters": plan.model.parameters, "seq_len": plan.seq_len, "nodes": plan.nodes}
+        inside = all(getattr(self, name)[0] <= size <= getattr(self, name)[1] for name, size in sizes.items())
+        alike = self.board == plan.gpu.key and self.kinds == kinds_of(plan)
+        return alike and self.experts == bool(plan.model.experts) and inside
 
 
 @dataclass(frozen=True)
@@ -22,16 +69,24 @@ class StackRates:
     Attributes:
         name: as users type it.
         source: the published runs that the rates were fitted on.
-        boards: on which GPUs these ran, by how the names of the table of GPUs begin.
         matrix_share: share of the dense peak that matrix products of endless width reach.
         matrix_half_width: columns of a rank's slice of the hidden width at which half of that is reached.
-        attention_share: share of the dense peak that fused attention reaches on the pairs that a causal mask leaves.
+        attention_share: share of a Hopper board's dense peak that fused attention reaches, with heads of 128 elements,
+            on the pairs that a causal mask leaves.
+        narrow_head_attention: what of that is left with heads of half the elements.
+        ampere_matrix: share that products reach of the peak of a board before Hopper, over that on Hopper.
+        ampere_attention: the same of fused attention.
+        blackwell_matrix: the same of products on a board after Hopper.
+        blackwell_attention: the same of fused attention.
         elementwise_bytes: read and written between the matrix products, forward and backward, for each token, block and
             element of the hidden width.
         logits_bytes: of the loss, for each token and entry of the vocabulary.
         score_bytes: of eager attention, for each pair of tokens and head.
         host_layer_s: the host's time for a block, forward and backward.
         host_layer_tp_s: the same with tensor parallelism.
+        host_shard_s: the host's time to gather or reduce what ranks share of a block (FSDP, ZeRO), each time.
+        hook_s: time of each parameter's Python hook, which holds up the backward pass (DeepSpeed's ZeRO-1 and 2).
+        rank_spread: standard deviation of the time that ranks take for the same work; all wait for the slowest.
         tp_exposed_share: share of tensor-parallel transfers that nothing hides.
         tp_nodes_gbs: bus bandwidth of tensor parallelism between nodes, GB/s times the nodes of a group.
         ring_hop_s: latency of each rank of a tensor-parallel group that spans nodes, in each collective.
@@ -57,20 +112,38 @@ class StackRates:
         model_prefix: how the short names of its source's models continue the names of the table of models.
         uneven_stages: stages are balanced by weights.
         mfu_as: whose count of model FLOPs its MFU is, one of `MFU_AS`.
+        expert_share: of the rate of dense products, what those of experts reach.
+        expert_layer_s: the host's time for a mixture's block beyond the operators that transformers launches for it.
+        exchange_exposed_share: share of the exchange of experts' tokens that nothing hides.
+        context_slowdown: of attention, for each doubling of the ranks that share a sequence.
+        expert_products: how it multiplies experts by default.
+        fuses_adapters: one kernel computes an adapter.
+        wraps_modules: it gathers the weights of adapters, and of what is beside them, module by module.
+        divides_experts: it has expert parallelism.
+        divides_context: it has context parallelism.
         span: slow and fast end of measured over predicted throughput (10th and 90th percentile), by regime.
+        measured: the runs that the rates were fitted on; empty if no run of the stack is known.
+        assumed: least and greatest value, by other stacks, of each rate that none of these runs depends on.
+        uncertainty: by what a range is wider where a job is unlike all measured ones, by what was never measured.
     """
 
     name: str
     source: str
-    boards: tuple[str, ...]
     matrix_share: float
     matrix_half_width: float
     attention_share: float
+    narrow_head_attention: float
+    ampere_matrix: float
+    ampere_attention: float
+    blackwell_matrix: float
+    blackwell_attention: float
     elementwise_bytes: float
     logits_bytes: float
     score_bytes: float
     host_layer_s: float
     host_layer_tp_s: float
+    host_shard_s: float
+    rank_spread: float
     tp_exposed_share: float
     tp_nodes_gbs: float
     ring_hop_s: float
@@ -96,10 +169,23 @@ class StackRates:
     uneven_stages: bool
     mfu_as: str
     span: Mapping[str, tuple[float, float]]
+    measured: tuple[MeasuredRuns, ...]
+    assumed: Mapping[str, tuple[float, float]]
+    uncertainty: Mapping[str, float]
+    hook_s: float = 0.0
+    expert_share: float = 1.0
+    expert_layer_s: float = 0.0
+    exchange_exposed_share: float = 1.0
+    context_slowdown: float = 0.0
+    expert_products: ExpertProducts = "grouped"
+    fuses_adapters: bool = False
+    wraps_modules: bool = False
+    divides_experts: bool = False
+    divides_context: bool = False
 
     def ran_on(self, board: str) -> bool:
-        """Whether a run on such a board is among those that the rates were fitted on."""
-        return board.startswith(self.boards)
+        """Whether a run on a board of that family is among those that the rates were fitted on."""
+        return any(runs.board.split("-")[0] == board.split("-")[0] for runs in self.measured)
 
     def with_rates(self, rates: Mapping[str, float]) -> "StackRates":
         """The same stack with some of its rates replaced."""
@@ -119,7 +205,14 @@ class StackRates:
             able = ", ".join(name for name, stack in stacks().items() if stack.divides_blocks)
             where = f"tp={sharding.tp}, pp={sharding.pp}"
             raise WrongUsage(f"{self.name} divides only data", where=where, do=f"--stack may be {able}")
-        if sharding.dp > 1 and sharding.zero not in self.zero_stages:
+        for name, degree, has in (("cp", sharding.cp, "divides_context"), ("ep", sharding.ep, "divides_experts")):
+            if degree > 1 and not getattr(self, has):
+                able = ", ".join(name for name, stack in stacks().items() if getattr(stack, has))
+                kind = "context" if name == "cp" else "expert"
+                raise WrongUsage(
+                    f"{self.name} has no {kind} parallelism", where=f"{name}={degree}", do=f"--stack may be {able}"
+                )
+        if sharding.data_ranks > 1 and sharding.zero not in self.zero_stages:
             allowed = ", ".join(map(str, self.zero_stages))
             others = [other for other in stacks().values() if other.divides_blocks or sharding.tp == sharding.pp == 1]
             names = ", ".join(other.name for other in others if sharding.zero in other.zero_stages)
@@ -127,14 +220,24 @@ class StackRates:
             raise WrongUsage(f"{self.name} has no such ZeRO stage", where=sharding.zero, do=do)
 
 
-RATES = tuple(field.name for field in fields(StackRates) if field.type is float or field.type == "float")
+RATES = tuple(field.name for field in fields(StackRates) if field.type is float and field.default is MISSING)
+"""What a stack's dense runs tell; those with a default only runs of mixtures or of context parallelism do."""
 
 
 @lru_cache(maxsize=1)
 def stacks() -> Mapping[str, StackRates]:
     """Every known stack by name."""
-    with _TABLE.open("rb") as file:
-        return {name: _stack(name, row) for name, row in tomllib.load(file).items()}
+    ranges, features = _read(_RANGES), _read(_FEATURES)
+    factors = {name: row["factor"] for name, row in {**ranges["factor"], **features["factor"]}.items()}
+    own = {name: dict(ranges["stack"].get(name, {})) for name in _read(_TABLE)}
+    for name, more in features["stack"].items():
+        own[name]["measured"] = [*own[name].get("measured", ()), *more["measured"]]
+    return {name: _stack(name, row, own[name], factors) for name, row in _read(_TABLE).items()}
+
+
+def _read(path: Path) -> dict[str, Any]:
+    with path.open("rb") as file:
+        return tomllib.load(file)
 
 
 def stack_of(name: str) -> StackRates:
@@ -148,7 +251,16 @@ def stack_of(name: str) -> StackRates:
     return stacks()[name]
 
 
-def _stack(name: str, row: Mapping[str, Any]) -> StackRates:
+def _stack(
+    name: str, row: Mapping[str, Any], ranges: Mapping[str, Any], uncertainty: Mapping[str, float]
+) -> StackRates:
     span = {regime: (low, high) for regime, (low, high) in row["span"].items()}
-    lists = {key: tuple(row[key]) for key in ("boards", "zero_stages")}
-    return StackRates(**{**row, **lists, "name": name, "span": span})
+    measured = tuple(_measured(each) for each in ranges.get("measured", ()))
+    assumed = {rate: (low, high) for rate, (low, high) in ranges.get("assumed", {}).items()}
+    stages = tuple(row["zero_stages"])
+    own = {"name": name, "span": span, "zero_stages": stages, "measured": measured, "assumed": assumed}
+    return StackRates(**{**row, **own, "uncertainty": uncertainty})
+
+
+def _measured(cells: Mapping[str, Any]) -> MeasuredRuns:
+    return MeasuredRuns(**{name: tuple(cell) if isinstance(cell, list) else cell for name, cell in cells.items()})

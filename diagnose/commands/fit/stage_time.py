@@ -1,13 +1,21 @@
 """Seconds of a micro-batch on one pipeline stage, forward and backward, by part."""
 
+import math
 from dataclasses import dataclass
 
+from diagnose.commands.fit.adapters import adapter_host_s, gathering_modules_s, with_adapters
+from diagnose.commands.fit.context import context_s, slowdown
+from diagnose.commands.fit.moe import expert_host_s, with_experts
 from diagnose.commands.fit.stacks import StackRates
 from diagnose.commands.fit.transfers import (
     COLLECTIVES_PER_BLOCK,
+    exposed_s,
     gathering_s,
+    gathers,
+    hooks_s,
     latency_s,
     reduction_s,
+    shard_collectives,
     tensor_parallel_s,
 )
 from diagnose.errors import WrongUsage
@@ -74,9 +82,11 @@ def stage_parts(plan: JobPlan, stack: StackRates, board: Board, stage: PipelineS
     parts = _device_parts(plan, stack, board, stage)
     device = sum(parts.values())
     host = _host_s(plan, stack, stage.layers + stage.has_head)
+    host += expert_host_s(plan, stack, stage.layers) + adapter_host_s(plan, stack, stage.layers)
     longer = (device**_SHARPNESS + host**_SHARPNESS) ** (1 / _SHARPNESS)
     parts["waiting for launches and latencies"] = longer - device
     parts["sharded weights"] = _sharded_weights_s(plan, stack, stage_parameters(plan, stage), device)
+    parts["sharded weights"] += gathering_modules_s(plan, stack, stage.layers) + hooks_s(plan, stack, stage.layers)
     parts["hand-over between stages"] = stack.handover_s if plan.sharding.pp > 1 else 0.0
     return parts
 
@@ -87,18 +97,20 @@ def stage_parameters(plan: JobPlan, stage: PipelineStage) -> float:
     shares_table = model.tied and stage.has_embedding
     tables = model.embedding_parameters if stage.has_embedding else 0
     head = model.head_weights if stage.has_head and not shares_table else 0
-    blocks = model.parameters - model.embedding_parameters - (0 if model.tied else model.head_weights)
-    return (tables + head + blocks * stage.layers / model.layers) / plan.sharding.tp
+    routed = model.mixture_layers * model.experts * model.expert_weights
+    blocks = model.parameters - model.embedding_parameters - (0 if model.tied else model.head_weights) - routed
+    share = stage.layers / model.layers
+    return (tables + head + blocks * share) / plan.sharding.tp + routed * share / plan.sharding.expert_cut
 
 
 def _device_parts(plan: JobPlan, stack: StackRates, board: Board, stage: PipelineStage) -> dict[str, float]:
     model, tp, tokens, layers = plan.model, plan.sharding.tp, plan.micro_batch_tokens, stage.layers
     width = model.hidden / tp
-    matrix_flops = board.peak_flops * stack.matrix_share * width / (width + stack.matrix_half_width)
+    matrix_flops = board.peak_flops * _matrix_share(plan, stack) * width / (width + stack.matrix_half_width)
     block = model.attention_weights + model.feed_forward_weights(model.experts_per_token)
     blocks = dense_flops_per_token(layers * block) * tokens / tp / matrix_flops
     blocks *= stack.fp8_share if plan.fp8 else 1
-    attention = layers * _attention_s(plan, stack, board, matrix_flops)
+    attention = layers * _attention_s(plan, stack, board, matrix_flops) * slowdown(plan, stack)
     elementwise = stack.elementwise_bytes * layers * model.hidden * tokens / tp / board.memory_bytes_per_s
     head = dense_flops_per_token(model.head_weights) * tokens / tp / matrix_flops if stage.has_head else 0.0
     logits = stack.logits_bytes * model.vocab * tokens / tp / board.memory_bytes_per_s if stage.has_head else 0.0
@@ -107,7 +119,7 @@ def _device_parts(plan: JobPlan, stack: StackRates, board: Board, stage: Pipelin
     elif plan.compiled:
         elementwise *= stack.compiled_elementwise
     again = {"none": 0.0, "selective": attention, "full": blocks + attention + elementwise}[plan.checkpointing]
-    return {
+    parts = {
         "matrix products": blocks + head,
         "attention": attention,
         "elementwise": elementwise,
@@ -115,6 +127,11 @@ def _device_parts(plan: JobPlan, stack: StackRates, board: Board, stage: Pipelin
         "recomputation": again * _FORWARD_SHARE,
         "tensor-parallel transfers": stack.tp_exposed_share * layers * tensor_parallel_s(plan, stack),
     }
+    if plan.sharding.cp > 1:
+        parts["exchange of keys and values"] = layers * context_s(plan, stack, attention / layers)
+    rates = matrix_flops, board.memory_bytes_per_s
+    parts = with_experts(parts, plan, stack, layers, rates)
+    return with_adapters(parts, plan, layers, board.memory_bytes_per_s, stack.fuses_adapters)
 
 
 def _attention_s(plan: JobPlan, stack: StackRates, board: Board, matrix_flops: float) -> float:
@@ -123,30 +140,43 @@ def _attention_s(plan: JobPlan, stack: StackRates, board: Board, matrix_flops: f
     if plan.attention != "eager":
         pairs = causal_pairs_per_token(model, plan.seq_len)
         flops = attention_flops(model, pairs) / model.layers * tokens / tp
-        return flops / (board.peak_flops * stack.attention_share)
+        return flops / (board.peak_flops * attention_share(plan, stack))
     flops = attention_flops(model, plan.seq_len) / model.layers * tokens / tp
     scores = stack.score_bytes * model.heads * plan.seq_len * tokens / tp
     return flops / matrix_flops + scores / board.memory_bytes_per_s
 
 
+_BEFORE_HOPPER = ("Volta", "Turing", "Ampere", "Ada")
+_USUAL_HEAD = 128
+
+
+def _matrix_share(plan: JobPlan, stack: StackRates) -> float:
+    return min(stack.matrix_share * _of_board(plan, stack.ampere_matrix, stack.blackwell_matrix), 1.0)
+
+
+def attention_share(plan: JobPlan, stack: StackRates) -> float:
+    """Share of the board's peak that fused attention reaches with the model's heads."""
+    narrower = max(math.log2(_USUAL_HEAD / plan.model.head_dim), 0.0)
+    of_board = _of_board(plan, stack.ampere_attention, stack.blackwell_attention)
+    return min(stack.attention_share * of_board * stack.narrow_head_attention**narrower, 1.0)
+
+
+def _of_board(plan: JobPlan, before_hopper: float, after_hopper: float) -> float:
+    """A share on the plan's board over that on Hopper."""
+    arch = plan.gpu.arch
+    return before_hopper if arch in _BEFORE_HOPPER else after_hopper if arch == "Blackwell" else 1.0
+
+
 def _host_s(plan: JobPlan, stack: StackRates, blocks: int) -> float:
     """Seconds of the host to launch so many blocks, with the latencies that no message size hides."""
     launches = stack.host_layer_s if plan.sharding.tp == 1 else stack.host_layer_tp_s
-    return blocks * (launches + COLLECTIVES_PER_BLOCK * latency_s(plan, stack))
+    shared = stack.host_shard_s * shard_collectives(plan)
+    return blocks * (launches + shared + COLLECTIVES_PER_BLOCK * latency_s(plan, stack))
 
 
 def _sharded_weights_s(plan: JobPlan, stack: StackRates, parameters: float, device_s: float) -> float:
-    """Seconds that a micro-batch waits for weights and, from ZeRO-2 on, for its gradients.
-
-    FULL_SHARD gathers the weights for each pass, SHARD_GRAD_OP for the forward pass.
-    """
+    """Seconds that a micro-batch waits for weights and, from ZeRO-2 on, for its gradients."""
     if plan.sharding.zero < 2:
         return 0.0
-    passes = 2 if plan.sharding.zero == 3 else 1 if plan.gathers_once else 0
-    seconds = passes * gathering_s(plan, stack, parameters) + reduction_s(plan, stack, parameters)
+    seconds = gathers(plan) * gathering_s(plan, stack, parameters) + reduction_s(plan, stack, parameters)
     return exposed_s(seconds, stack.gather_exposed_share, device_s)
-
-
-def exposed_s(seconds: float, exposed_share: float, behind_s: float) -> float:
-    """Seconds of a transfer that are not hidden behind so much computation."""
-    return exposed_share * seconds + max((1 - exposed_share) * seconds - behind_s, 0.0)

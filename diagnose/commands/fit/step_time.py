@@ -3,13 +3,23 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from statistics import NormalDist
 
+from diagnose.commands.fit.adapters import trained_share
+from diagnose.commands.fit.calibration import Calibration, Steps, calibration_of
 from diagnose.commands.fit.mfu_as import counted_flops_per_token, counted_peak_flops
 from diagnose.commands.fit.stacks import WIDE_NODES, StackRates
-from diagnose.commands.fit.stage_time import Board, board_of, exposed_s, stage_parameters, stage_parts, stages
-from diagnose.commands.fit.transfers import COLLECTIVES_PER_BLOCK, gathering_s, reduction_s, shard_latency_s
+from diagnose.commands.fit.stage_time import Board, board_of, stage_parameters, stage_parts, stages
+from diagnose.commands.fit.transfers import (
+    COLLECTIVES_PER_BLOCK,
+    copied_bytes,
+    exposed_s,
+    gathering_s,
+    gathers,
+    reduction_s,
+    shard_latency_s,
+)
 from diagnose.formulas.model_flops import mfu_share
 from diagnose.predict.memory.estimate import memory_estimate, optimizer_bytes
 from diagnose.predict.memory.job import JobPlan
@@ -24,27 +34,64 @@ class PredictedStep:
 
     Attributes:
         parts: seconds by name, of the stage that takes longest; they add up to `step_s`.
-        fastest_s: seconds when it goes well.
-        slowest_s: seconds when it goes badly; one measured run in five lay outside of both ends.
-        tokens: of the step.
-        gpus: that run it.
-        mfu_as: the project whose count `model_flops` and `peak_flops` are, one of `MFU_AS`.
-        model_flops: of the step.
-        peak_flops: dense peak of a GPU that MFU is a share of.
+        plan: the job.
+        stack: whose rates predict it.
         stall_chance: share of measured runs of this kind that stalled in every micro-batch.
         stalled_s: seconds of the step when it does.
     """
 
     parts: Mapping[str, float]
-    fastest_s: float
-    slowest_s: float
-    tokens: int
-    gpus: int
-    mfu_as: str
-    model_flops: float
-    peak_flops: float
+    plan: JobPlan
+    stack: StackRates
     stall_chance: float
     stalled_s: float
+
+    @cached_property
+    def calibration(self) -> Calibration:
+        """The range of the step, and the measured runs that it rests on."""
+        steps = Steps(
+            steady_with=lambda stack: sum(_parts(self.plan, stack, board_of(self.plan)).values()),
+            steady_s=self.steady_s,
+            likely_s=self.step_s,
+            best_s=self.stalled_s if self.stall_chance > 1 - _BEYOND else self.steady_s,
+            worst_s=self.stalled_s if self.stall_chance > _BEYOND else self.steady_s,
+        )
+        return calibration_of(self.plan, self.stack, regime(self.plan), steps)
+
+    @property
+    def fastest_s(self) -> float:
+        """Seconds when it goes well."""
+        return self.calibration.low_s
+
+    @property
+    def slowest_s(self) -> float:
+        """Seconds when it goes badly."""
+        return self.calibration.high_s
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of the step."""
+        return self.plan.tokens_per_step
+
+    @property
+    def gpus(self) -> int:
+        """GPUs that run it."""
+        return self.plan.gpus
+
+    @property
+    def mfu_as(self) -> str:
+        """The project whose count `model_flops` and `peak_flops` are, one of `MFU_AS`."""
+        return self.stack.mfu_as
+
+    @property
+    def model_flops(self) -> float:
+        """Model FLOPs of the step."""
+        return counted_flops_per_token(self.plan, self.mfu_as) * self.tokens
+
+    @property
+    def peak_flops(self) -> float:
+        """Dense peak of a GPU that MFU is a share of."""
+        return counted_peak_flops(self.plan, self.mfu_as)
 
     @property
     def step_s(self) -> float:
@@ -91,19 +138,7 @@ def predict_step(plan: JobPlan, stack: StackRates) -> PredictedStep:
     steady_s = sum(parts.values())
     stalled_s, chance = steady_s + stall_s(plan, stack), stall_chance(plan, stack)
     parts["stalls"] = median_s(steady_s, stalled_s, chance) - steady_s
-    low, high = stack.span[regime(plan)]
-    return PredictedStep(
-        parts=parts,
-        fastest_s=(stalled_s if chance > 1 - _BEYOND else steady_s) / high,
-        slowest_s=(stalled_s if chance > _BEYOND else steady_s) / low,
-        tokens=plan.tokens_per_step,
-        gpus=plan.gpus,
-        mfu_as=stack.mfu_as,
-        model_flops=counted_flops_per_token(plan, stack.mfu_as) * plan.tokens_per_step,
-        peak_flops=counted_peak_flops(plan, stack.mfu_as),
-        stall_chance=chance,
-        stalled_s=stalled_s,
-    )
+    return PredictedStep(parts, plan, stack, chance, stalled_s)
 
 
 def _parts(plan: JobPlan, stack: StackRates, board: Board) -> dict[str, float]:
@@ -114,9 +149,12 @@ def _parts(plan: JobPlan, stack: StackRates, board: Board) -> dict[str, float]:
     slowest = max(range(len(times)), key=times.__getitem__)
     parts = {name: seconds * plan.accumulation for name, seconds in by_kind[pipeline[slowest]].items()}
     parts["pipeline bubble"] = sum(times) - times[slowest]
+    waits = _COUPLED if gathers(plan) else 1.0
+    parts["waiting for the slowest rank"] = waits * stack.rank_spread * slowest_of(plan.gpus) * sum(parts.values())
     parameters = max(stage_parameters(plan, stage) for stage in by_kind)
     parts["data-parallel transfers"] = _data_parallel_s(plan, stack, parameters, times[slowest])
-    owned = parameters / (plan.sharding.shards if plan.sharding.zero else 1)
+    parts["copies for transfers"] = copied_bytes(plan, parameters) / board.memory_bytes_per_s
+    owned = trained_share(plan) * parameters / (plan.sharding.shards if plan.sharding.zero else 1)
     parts["optimizer"] = stack.optimizer_passes * owned * _state_bytes(plan) / board.memory_bytes_per_s
     parts["once a step"] = stack.step_s
     return parts
@@ -130,17 +168,30 @@ def _state_bytes(plan: JobPlan) -> float:
 
 
 def _data_parallel_s(plan: JobPlan, stack: StackRates, parameters: float, micro_batch_s: float) -> float:
-    """Seconds of transfers once per step: gradients, unless each micro-batch reduces them, and then the new weights."""
+    """Seconds of transfers once per step: gradients, unless each micro-batch reduces them, and then the new weights.
+
+    The gradients of the embedding, which the backward pass comes to last, have nothing to hide behind.
+    """
     zero, behind_s = plan.sharding.zero, _BACKWARD_SHARE * micro_batch_s
     seconds = 0.0
     if zero < 2:
         hides = zero == 0 and plan.sharding.pp == 1
         share = stack.reduce_exposed_share if hides else stack.gather_exposed_share
-        seconds += exposed_s(reduction_s(plan, stack, parameters), share, behind_s)
+        last = min(plan.model.embedding_parameters / plan.sharding.tp, parameters) if hides else 0.0
+        seconds += exposed_s(reduction_s(plan, stack, parameters - last), share, behind_s)
+        seconds += reduction_s(plan, stack, last)
     if zero in (1, 2) and not plan.gathers_once:
         seconds += stack.gather_exposed_share * gathering_s(plan, stack, parameters)
         seconds += shard_latency_s(plan, stack)
     return seconds
+
+
+_COUPLED = 1.5  # an assumption: ranks that gather each block wait for each other more often than once a step
+
+
+def slowest_of(ranks: int) -> float:
+    """How many standard deviations the slowest of so many ranks is behind the average one (Blom 1958)."""
+    return NormalDist().inv_cdf((ranks - 0.375) / (ranks + 0.25))
 
 
 def regime(plan: JobPlan) -> str:

@@ -3,9 +3,18 @@
 from rich.console import Console
 from rich.text import Text
 
+from diagnose.commands.fit.features import told
 from diagnose.commands.fit.forecast import GB, SHOWN, Forecast
-from diagnose.commands.fit.launch import is_for_trainer, launch_file, model_kwargs, training_arguments
-from diagnose.commands.fit.reasons import batch, chance, division, percent
+from diagnose.commands.fit.headline import factor, headline, kind, replication
+from diagnose.commands.fit.launch import (
+    is_for_trainer,
+    launch_file,
+    lora_config,
+    model_kwargs,
+    quantization_config,
+    training_arguments,
+)
+from diagnose.commands.fit.reasons import batch, chance, division, percent, switches
 from diagnose.commands.fit.step_time import PredictedStep
 from diagnose.errors import printable
 from diagnose.report.text.page import Page, widest
@@ -16,22 +25,39 @@ _REST = "less than 0.5 % each"
 _BAR = 20
 _LONG_S = 10  # a step from here on is shown in seconds
 _LEAST_SHOWN = 0.05  # in the unit of the column, which has one digit
+_FITS = {"yes": "fits", "tight": "fits tightly", "no": "does not fit"}
 _WIDE = 60  # cells from which on parts are indented like text
 
 
 def render(made: Forecast, console: Console) -> None:
     """Prints the forecast."""
     page = Page(console)
+    for name, says in headline(made):
+        page.paragraph(says, label=name)
+    page.gap()
     plan = made.plan
     size = f"{plan.model.parameters / 1e9:.2f} B parameters"
-    page.paragraph(f"{printable(plan.name)}, {size}, {plan.seq_len} tokens, {plan.dtype}", label="job:")
+    page.paragraph(
+        f"{printable(plan.name)}, {size}, {plan.seq_len} tokens, {', '.join([plan.dtype, *told(plan)])}", label="job:"
+    )
     nodes = f" on {plan.nodes} nodes" if plan.nodes > 1 else ""
     page.paragraph(f"{plan.gpus} x {plan.gpu.key}{nodes}, {division(plan)}", label="gpus:")
     page.paragraph(f"{batch(plan)}; checkpointing {plan.checkpointing}", label="batch:")
+    if made.fixed or made.found:
+        page.paragraph(_searched(made), label="stated:")
+    if gain := made.tf32_gain:
+        page.paragraph(
+            f"TF32 is off in fp32, so products run without tensor cores; --dtype tf32 (tf32=True) would be"
+            f" {factor(gain)} as fast",
+            label="precision:",
+        )
     page.gap()
     _memory(page, made)
     page.gap()
     _speed(page, made)
+    if made.sharded:
+        page.gap()
+        _sharded(page, made)
     if made.found:
         page.gap()
         _choice(page, made)
@@ -41,9 +67,9 @@ def render(made: Forecast, console: Console) -> None:
 
 def _memory(page: Page, made: Forecast) -> None:
     estimate = made.memory
-    verdict = "fits" if estimate.fits else "does not fit"
+    verdict = _FITS[made.fits.answer]
     text = f"{verdict}: {estimate.total_bytes / GB:.1f} of {estimate.capacity_bytes / GB:.1f} GB on the fullest GPU"
-    told = Text(text, "green" if estimate.fits else "red")
+    told = Text(text, {"yes": "green", "tight": "yellow", "no": "red"}[made.fits.answer])
     page.paragraph(Text.assemble(told, "; parts in % of what the job takes"), label="memory:")
     _shares(page, [(part.name, part.bytes / GB) for part in estimate.parts], "GB")
     room = f"largest micro-batch that fits: {made.largest}" if made.largest else "not even one sequence fits"
@@ -61,18 +87,18 @@ def _several(made: Forecast) -> str:
     if micro_batch:
         return f"{micro_batch} with {changes} together"
     without = f"nor with {changes}" if names else "and no change frees anything"
-    others = "more GPUs, a smaller model" + (
-        "" if made.plan.dtype in _ROUNDED else ", or --dtype bf16, which rounds weights"
-    )
-    return f"{without}: take {others}; LoRA and offloading, which need less, are not counted here"
+    half = made.plan.gpu.matrix_dtype
+    rounded = "" if made.plan.dtype in _ROUNDED else f", or --dtype {half}, which rounds weights"
+    others = f"more GPUs, a smaller model{rounded}"
+    return f"{without}: take {others}, or --lora-rank; offloading is not counted here"
 
 
 def _speed(page: Page, made: Forecast) -> None:
     step = made.step
-    room = "" if made.memory.fits else "were there room, "
-    text = f"{room}{_seconds(step.step_s)} ({_seconds(step.fastest_s)} to {_seconds(step.slowest_s)}); parts in % of it"
-    page.paragraph(text, label="step:")
-    page.paragraph(_rate(step), label="rate:")
+    room = "" if made.fits.runs else "were there room, "
+    span = f"{_seconds(made.range.low_s)} to {_seconds(made.range.high_s)}"
+    page.paragraph(f"{room}{_seconds(step.step_s)} ({span}); parts in % of it", label="step:")
+    page.paragraph(_rate(made), label="rate:")
     unit, per_s = ("s", 1.0) if step.step_s >= _LONG_S else ("ms", 1e3)
     _shares(page, [(name, seconds * per_s) for name, seconds in step.parts.items()], unit)
     page.paragraph(_whose_rates(made), label="rates:")
@@ -82,18 +108,18 @@ def _speed(page: Page, made: Forecast) -> None:
 
 
 def _whose_rates(made: Forecast) -> str:
-    board = made.plan.gpu.key
-    if made.stack.ran_on(board):
-        return f"{made.stack.source}; measured runs lay outside of the range in one of five cases"
-    text = (
-        f"{made.stack.source}; no run on {board} is among them: what they reached of their GPU's peaks, and the range,"
-    )
-    return f"{text} may not hold for it; --calibrate takes a run of yours instead"
+    return f"{made.stack.source}; {made.range.says}; --calibrate takes a run of yours instead"
 
 
-def _rate(step: PredictedStep) -> str:
-    slow, fast = (step.tokens / seconds / step.gpus for seconds in (step.slowest_s, step.fastest_s))
-    of_gpu = f"{step.tokens_per_s_per_gpu:,.0f} tokens/s of a GPU ({slow:,.0f} to {fast:,.0f})"
+def _searched(made: Forecast) -> str:
+    """Words for what the search kept and what it varied."""
+    kept = ", ".join(made.fixed) or "nothing of the batch and the switches"
+    return kept + (f"; varied: {', '.join(made.found.varied)}" if made.found and made.found.varied else "")
+
+
+def _rate(made: Forecast) -> str:
+    step = made.step
+    of_gpu = f"{step.tokens_per_s_per_gpu:,.0f} tokens/s of a GPU"
     peak = f"{percent(step.mfu)} MFU of {step.peak_flops / 1e12:.0f} TFLOP/s as {step.mfu_as} counts"
     return f"{of_gpu}, {step.tokens_per_s:,.0f} in all, {peak}"
 
@@ -114,6 +140,15 @@ def _shares(page: Page, parts: list[tuple[str, float]], unit: str) -> None:
         page.line(Text(f"{' ' * indent}{page.fitted(_REST, width)} {rest:9,.1f} {unit}", "dim"))
 
 
+def _sharded(page: Page, made: Forecast) -> None:
+    """The same batch under each ZeRO stage."""
+    for place, each in enumerate(made.sharded):
+        rate, gb = each.step.expected_tokens_per_s / each.step.gpus, each.fits.likely_bytes / GB
+        text = f"{kind(each)}: {rate:,.0f} tokens/s of a GPU, {gb:.1f} GB: {_FITS[each.fits.answer]}"
+        page.paragraph(text, label="shards:" if place == 0 else "")
+    page.paragraph(replication(made.sharded, made.plan.sharding.zero))
+
+
 def _choice(page: Page, made: Forecast) -> None:
     assert made.found is not None
     for what, because in made.reasons:
@@ -121,8 +156,7 @@ def _choice(page: Page, made: Forecast) -> None:
     for place, entry in enumerate(made.found.ranked[:SHOWN]):
         plan, step = entry.plan, entry.step
         loss = "" if place == 0 else f", {percent(made.found.loss(place))} slower"
-        again = f", checkpointing {plan.checkpointing}" if plan.checkpointing != "none" else ""
-        how = f"{division(plan)}, micro-batch {plan.micro_batch} x {plan.accumulation}{again}"
+        how = ", ".join([division(plan), f"micro-batch {plan.micro_batch} x {plan.accumulation}", *switches(plan)])
         text = f"{place + 1}. {how}: {_to_expect(step)}{loss}"
         page.paragraph(text, label="best:" if place == 0 else "")
     if made.elsewhere:
@@ -141,13 +175,16 @@ def _to_expect(step: PredictedStep) -> str:
 
 
 def _launch(page: Page, made: Forecast) -> None:
-    if not made.memory.fits:
+    if not made.fits.runs:
         page.paragraph("nothing, since the job does not fit as it is planned", label="launch:")
         return
     name, text = launch_file(made.plan, made.stack.name)
     if is_for_trainer(made.stack.name):
         page.paragraph(_call("TrainingArguments", training_arguments(made.plan)), label="settings:")
         page.paragraph(_call("from_pretrained", model_kwargs(made.plan)))
+        for kind, settings in (("BitsAndBytesConfig", quantization_config), ("LoraConfig", lora_config)):
+            if stated := settings(made.plan):
+                page.paragraph(_call(kind, stated))
     page.paragraph(name, label="launch:")
     for line in text.splitlines():
         page.line(Text(" " * 12 + line))

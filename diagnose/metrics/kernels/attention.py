@@ -6,6 +6,7 @@ import numpy as np
 
 from diagnose.arrays import Mask
 from diagnose.facts import STEP, Unknown, Value, nothing_helps
+from diagnose.formulas.supported_kernels import flash_blocked
 from diagnose.metrics.kernel_groups.fused import unfused_rope
 from diagnose.metrics.kernel_groups.operators import of_kind
 from diagnose.metrics.kernel_groups.registry import group
@@ -20,7 +21,6 @@ from diagnose.trace.vocabulary import OPS
 
 _EFFICIENT = "aten::_scaled_dot_product_efficient_attention"
 _MASK_ARGUMENT = 3
-_LARGEST_HEAD, _FIRST_CAPABILITY = 256, 8.0
 
 
 @metric("text", needs_gpu=False)
@@ -74,8 +74,8 @@ def flash_blocked_by(m: Measured) -> Value:
             "no call of attention off the flash path", nothing_helps("flash kernels run, or no fused attention")
         )
     capability = compute_capability(m)
-    if not isinstance(capability, Unknown) and float(capability) < _FIRST_CAPABILITY:
-        return "old GPU"
+    if not isinstance(capability, Unknown) and (blocked := flash_blocked(float(capability))):
+        return blocked
     sized = [(call, times) for call, times in calls if call.dims]
     if not sized:
         return NO_SHAPES
@@ -95,10 +95,9 @@ def _calls(m: Measured) -> list[tuple[OperatorCall, int]]:
 
 
 def _reason(call: OperatorCall) -> str:
-    if call.precision == "fp32":
-        return "fp32"
-    if call.sizes(0) and call.sizes(0)[-1] > _LARGEST_HEAD:
-        return "head size"
+    sizes = call.sizes(0)
+    if blocked := flash_blocked(None, call.precision, sizes[-1] if sizes else None):
+        return blocked
     return "mask" if len(call.dims) > _MASK_ARGUMENT and call.dims[_MASK_ARGUMENT] else "nothing"
 
 

@@ -1,19 +1,15 @@
 """The setup of the run, from the record that `diagnose run` writes next to the trace."""
 
-import json
-from functools import lru_cache
-from pathlib import Path
-
 import numpy as np
 
 from diagnose.arrays import Ints
 from diagnose.facts import Unknown, Value
+from diagnose.formulas.supported_kernels import liger_types
 from diagnose.metrics.kernel_groups.phases import recomputed
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 from diagnose.trace.vocabulary import ANNOTATIONS, GRAPH_LAUNCH, OPS, OPTIMIZER_STEP
 
-_LIGER_TABLE = Path(__file__).parents[2] / "data" / "liger_model_types.json"
 FETCH = r"enumerate\(DataLoader\)#"
 _COMPILED = r"Torch-Compiled Region|## Call CompiledFxGraph|CompiledFunction"
 _COMPILED_SHARE = 0.1  # of the model's kernels
@@ -26,11 +22,6 @@ def model_type(m: Measured) -> Value:
     return m.recorded(m.record.text("model.model_type"))
 
 
-@lru_cache(maxsize=1)
-def _known_liger_types() -> frozenset[str]:
-    return frozenset(json.loads(_LIGER_TABLE.read_text(encoding="utf-8"))["model_types"])
-
-
 @metric("flag", needs_gpu=False)
 def liger_supported(m: Measured) -> Value:
     """Whether Liger has kernels for the model type: by the installed Liger, else by a table of version 0.8.5."""
@@ -38,7 +29,7 @@ def liger_supported(m: Measured) -> Value:
     if kind is None:
         return m.unrecorded
     listed = m.record.get("versions.liger_model_types")
-    return kind in (listed if isinstance(listed, list) else _known_liger_types())
+    return kind in (listed if isinstance(listed, list) else liger_types())
 
 
 @metric("flag", needs_gpu=False)

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from diagnose.errors import UserError
 from diagnose.facts import Facts, Scalar
+from diagnose.formulas.supported_kernels import has_liger
 from diagnose.predict.memory.job import JobPlan
 from diagnose.predict.memory.recorded import ATTENTIONS
 from diagnose.rule import Rule
@@ -41,8 +42,8 @@ def _in_half(plan: JobPlan, half: str, on: Scalar) -> JobPlan:
 
 
 def _liger(plan: JobPlan, on: Scalar) -> JobPlan:
-    """Liger patches no model without a gate."""
-    return replace(plan, liger=bool(on) and plan.model.gated and plan.model.lm_head)
+    """Liger patches only the types that it knows."""
+    return replace(plan, liger=bool(on) and has_liger(plan.model.model_type) and plan.model.lm_head)
 
 
 _SETTINGS: Mapping[str, Callable[[JobPlan, Scalar], JobPlan]] = {

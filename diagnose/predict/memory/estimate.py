@@ -1,13 +1,15 @@
 """The memory estimate of a job before it runs: what each rank holds, by part, and whether the GPU has as much."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from diagnose.predict.memory.activations import block_activations, loss_bytes_per_token, runs_in_autocast
+from diagnose.predict.memory.activations import FP32_BYTES, block_activations, loss_bytes_per_token, runs_in_autocast
+from diagnose.predict.memory.fits import Fits, MemorySpan, span_of
 from diagnose.predict.memory.job import JobPlan
+from diagnose.predict.memory.parameter_groups import ParameterGroup, parameter_groups
 
 GIB = 1 << 30
 CONTEXT_BYTES = GIB // 2  # CUDA context, loaded kernels and cuBLAS workspaces of a process on an H100
-FRAGMENTATION_SHARE = 0.1  # of what each step takes and gives back; what torch reserves beyond what it has allocated
 _FULL_WIDTH_COPIES = 4  # gathered input, output before it is scattered, and the gradients of both
 _GATHERED_BLOCKS = 2  # the one that computes and the next
 
@@ -35,11 +37,13 @@ class MemoryEstimate:
         stage: the pipeline stage, from 0.
         parts: the parts in the order of a report, without those that the job does not have.
         capacity_bytes: memory of the GPU.
+        span: how far such jobs were from their estimate.
     """
 
     stage: int
     parts: tuple[EstimatedPart, ...]
     capacity_bytes: int
+    span: MemorySpan
 
     @property
     def total_bytes(self) -> int:
@@ -62,9 +66,10 @@ class MemoryEstimate:
         return self.capacity_bytes - self.total_bytes
 
     @property
-    def fits(self) -> bool:
+    def fits(self) -> Fits:
         """Whether the GPU has as much."""
-        return self.headroom_bytes >= 0
+        total, span = self.total_bytes, self.span
+        return Fits(total, round(total * span.low), round(total * span.high), self.capacity_bytes, span.because)
 
     def bytes_of(self, name: str) -> int:
         """Bytes of the part of that name, 0 when the job has none."""
@@ -78,23 +83,27 @@ def memory_estimate(plan: JobPlan) -> MemoryEstimate:
 
 def stage_estimates(plan: JobPlan) -> tuple[MemoryEstimate, ...]:
     """The estimate of each pipeline stage. The first has most micro-batches in flight, the last the logits."""
-    return tuple(_stage_estimate(plan, stage) for stage in range(plan.sharding.pp))
+    stages = range(plan.sharding.pp)
+    kept = tuple(_stage_estimate(plan, stage, keeps_gathered=True) for stage in stages)
+    if not plan.ledger.keeps_gathered_inputs or all(estimate.headroom_bytes >= 0 for estimate in kept):
+        return kept
+    return tuple(_stage_estimate(plan, stage, keeps_gathered=False) for stage in stages)
 
 
-def _stage_estimate(plan: JobPlan, stage: int) -> MemoryEstimate:
+def _stage_estimate(plan: JobPlan, stage: int, keeps_gathered: bool) -> MemoryEstimate:
     held = _training_state(plan, stage)
-    taken = _activations(plan, stage) | {
+    taken = _activations(plan, stage, keeps_gathered) | {
         "logits and loss": _loss(plan, stage),
         "communication buffers": _communication_buffers(plan, stage),
     }
-    fragmentation = FRAGMENTATION_SHARE * sum(taken.values())
+    fragmentation = plan.ledger.fragmentation * sum(taken.values())
     parts = [
         *(EstimatedPart(name, round(size)) for name, size in held.items()),
         *(EstimatedPart(name, round(size), transient=True) for name, size in taken.items()),
         EstimatedPart("fragmentation", round(fragmentation), transient=True),
         EstimatedPart("CUDA context", CONTEXT_BYTES),
     ]
-    return MemoryEstimate(stage, tuple(part for part in parts if part.bytes), plan.gpu.memory_bytes)
+    return MemoryEstimate(stage, tuple(part for part in parts if part.bytes), plan.gpu.memory_bytes, span_of(plan))
 
 
 def stage_parameters(plan: JobPlan, stage: int) -> float:
@@ -109,30 +118,43 @@ def stage_parameters(plan: JobPlan, stage: int) -> float:
     head = model.head_weights if stage == pp - 1 else 0
     if pp == 1 and model.tied and model.lm_head:
         head -= model.vocab * model.hidden
-    matrices = model.layers * (model.attention_weights + model.feed_forward_weights(model.experts)) * blocks
-    return (matrices + tables + head) / plan.sharding.tp + model.vector_parameters * blocks
+    routed = model.mixture_layers * model.experts * model.expert_weights * blocks
+    matrices = model.layers * (model.attention_weights + model.feed_forward_weights(model.experts)) * blocks - routed
+    dense = (matrices + tables + head) / plan.sharding.tp + model.vector_parameters * blocks
+    return dense + routed / plan.sharding.expert_cut
 
 
 def _training_state(plan: JobPlan, stage: int) -> dict[str, float]:
     """Weights, gradients, master weights and optimizer states by ZeRO stage (Rajbhandari et al. 2020, section 5).
 
-    Gradients that are summed up in a wider type exist in the type of the backward pass as well. Autocast keeps a 16-bit
-    copy of each weight from its first use to the end of the backward pass. FSDP's SHARD_GRAD_OP keeps a copy of what it
-    gathers in the same way, and shards the weights themselves.
+    Gradients that are summed up in a wider type exist in the type of the backward pass as well, if no product adds to
+    them itself. Autocast keeps a 16-bit copy of each weight from its first use to the end of the backward pass. FSDP's
+    SHARD_GRAD_OP keeps a copy of what it gathers in the same way, and shards the weights themselves.
     """
-    precision, sharding = plan.precision, plan.sharding
-    parameters = stage_parameters(plan, stage)
-    shard = [1 / sharding.shards if sharding.zero >= first else 1.0 for first in (1, 2, 2 if plan.gathers_once else 3)]
-    sums_up = precision.gradient_bytes > precision.weight_bytes
-    gradients = precision.gradient_bytes + (precision.weight_bytes if sums_up else 0)
+    sharding, compute = plan.sharding, plan.precision.compute_bytes
+    groups = parameter_groups(plan, stage, stage_parameters(plan, stage), optimizer_bytes(plan))
+    held = sum(group.parameters for group in groups)
+
+    def divided(each: Callable[[ParameterGroup], float], first: int) -> float:
+        """Bytes of all groups, divided from that ZeRO stage on."""
+        return sum(group.parameters * each(group) / (group.shards if sharding.zero >= first else 1) for group in groups)
+
+    whole = held if _stays_gathered(plan) else 0.0
     return {
-        "weights": parameters * precision.weight_bytes * shard[2],
-        "weights cast by autocast": parameters * precision.compute_bytes if runs_in_autocast(plan) else 0,
-        "gathered weights": parameters * precision.compute_bytes if plan.gathers_once else 0,
-        "gradients": parameters * gradients * shard[1],
-        "master weights": parameters * precision.master_bytes * shard[0],
-        "optimizer states": parameters * optimizer_bytes(plan) * shard[0],
+        "weights": divided(lambda group: group.weight_bytes, 2 if plan.gathers_once else 3),
+        "weights cast by autocast": held * compute if runs_in_autocast(plan) else 0,
+        "gathered weights": held * compute if plan.gathers_once else whole * compute,
+        "gradients": divided(lambda group: group.gradient_bytes, 2) + whole * FP32_BYTES,
+        "master weights": divided(lambda group: group.master_bytes, 1),
+        "optimizer states": divided(lambda group: group.state_bytes, 1),
     }
+
+
+def _stays_gathered(plan: JobPlan) -> bool:
+    """Whether a pipeline's stage keeps its weights and gradients whole from the first micro-batch to the last."""
+    sharding = plan.sharding
+    divided = sharding.zero >= 2 and sharding.shards > 1 and not plan.adapters
+    return plan.ledger.pipeline_keeps_gathered and sharding.pp > 1 and divided
 
 
 def optimizer_bytes(plan: JobPlan) -> float:
@@ -147,10 +169,11 @@ def micro_batches_in_flight(plan: JobPlan, stage: int) -> int:
     return min(deepest, plan.accumulation) if plan.sharding.pp > 1 else 1
 
 
-def _activations(plan: JobPlan, stage: int) -> dict[str, float]:
+def _activations(plan: JobPlan, stage: int, keeps_gathered: bool) -> dict[str, float]:
     """Activations of all blocks and micro-batches in flight; with checkpointing, checkpoints and one block in full."""
     block = block_activations(plan)
-    kept = plan.layers_per_stage[stage] * micro_batches_in_flight(plan, stage) * plan.micro_batch_tokens
+    layers = plan.layers_per_stage[stage] * (1 - _offloaded(plan))
+    kept = layers * micro_batches_in_flight(plan, stage) * plan.micro_batch_tokens
     checkpoint = {"none": 0.0, "selective": block.selected, "full": block.boundary}[plan.checkpointing]
     blocks = min(kept, plan.micro_batch_tokens) if checkpoint else kept
     return {
@@ -159,14 +182,24 @@ def _activations(plan: JobPlan, stage: int) -> dict[str, float]:
         "attention activations": blocks * block.attention,
         "feed-forward activations": blocks * block.feed_forward,
         "norm activations": blocks * block.norms,
+        "adapters' inputs": blocks * block.adapters,
+        "gathered inputs": blocks * block.gathered if keeps_gathered else 0,
     }
+
+
+def _offloaded(plan: JobPlan) -> float:
+    """Share of the activations that the stack moves to the host."""
+    ledger = plan.ledger
+    moves = plan.sharding.zero == 3 and plan.sharding.shards > 1 and plan.gpu.key.startswith(ledger.offloading_boards)
+    return ledger.offloaded_share if moves else 0.0
 
 
 def _loss(plan: JobPlan, stage: int) -> float:
     """Bytes of the loss in the last stage, else 0. Liger computes and keeps the head's gradient in the forward pass."""
     if stage < plan.sharding.pp - 1:
         return 0
-    head = plan.model.head_weights / plan.sharding.tp * plan.precision.weight_bytes if plan.liger else 0
+    keeps = plan.liger and not plan.adapters
+    head = plan.model.head_weights / plan.sharding.tp * plan.precision.weight_bytes if keeps else 0
     return head + plan.micro_batch_tokens * loss_bytes_per_token(plan)
 
 
@@ -179,10 +212,11 @@ def _communication_buffers(plan: JobPlan, stage: int) -> float:
     sharding, precision, model = plan.sharding, plan.precision, plan.model
     width = plan.micro_batch_tokens * model.hidden * precision.compute_bytes
     gathered = 0.0
-    if sharding.zero == 3 and sharding.shards > 1:
+    if sharding.zero == 3 and sharding.shards > 1 and not _stays_gathered(plan):
         layers = max(1, plan.layers_per_stage[stage])
         whole = stage_parameters(plan, stage)
-        block = (model.attention_weights + model.feed_forward_weights(model.experts)) / sharding.tp
+        routed = model.mixture_layers / model.layers * model.experts * model.expert_weights
+        block = (model.attention_weights + model.feed_forward_weights(0)) / sharding.tp + routed / sharding.expert_cut
         outside = max(0.0, whole - layers * block)
         gathered = (outside + (min(_GATHERED_BLOCKS, layers) + 1) * block) * precision.compute_bytes
     return (_FULL_WIDTH_COPIES * width if sharding.tp > 1 else 0) + gathered

@@ -3,6 +3,7 @@
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
+from diagnose.formulas.supported_kernels import has_liger, has_sdpa
 from diagnose.predict.memory.estimate import memory_estimate
 from diagnose.predict.memory.job import JobPlan
 
@@ -89,14 +90,15 @@ def _changes(plan: JobPlan) -> list[tuple[str, JobPlan]]:
         changes.append(("full activation checkpointing", replace(plan, checkpointing="full")))
     if plan.checkpointing == "none":
         changes.append(("selective activation checkpointing", replace(plan, checkpointing="selective")))
-    if plan.attention == "eager":
+    if plan.attention == "eager" and has_sdpa(plan.model.model_type):
         changes.append(("SDPA instead of eager attention", replace(plan, attention="sdpa")))
-    if not plan.liger and plan.model.gated and plan.model.lm_head:  # Liger patches none without a gate
+    if not plan.liger and has_liger(plan.model.model_type) and plan.model.lm_head:
         changes.append(("Liger kernels", replace(plan, liger=True)))
     if plan.optimizer == "adamw":
         changes.append(("8-bit AdamW", replace(plan, optimizer="adamw-8bit")))
     if plan.precision.compute_bytes == 4:
-        changes.append(("bf16 autocast", replace(plan, dtype="bf16-mixed")))
+        half = plan.gpu.matrix_dtype
+        changes.append((f"{half} autocast", replace(plan, dtype=f"{half}-mixed")))
     return changes + _zero_stages(plan)
 
 

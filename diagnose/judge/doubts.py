@@ -17,7 +17,6 @@ from diagnose.attribution.causes import (
     DISTORTED,
     GRAPH_CAPTURE,
     OPERATOR_GAP,
-    UNKNOWN_KIND,
     UNKNOWN_KINDS,
     UNOBSERVED,
 )
@@ -188,9 +187,14 @@ def unnamed(
     largest = max(causes, key=lambda cause: causes[cause])
     if largest in _UNNAMED and largest != DISTORTED:
         says = f"{100 * causes[largest]:.0f} % of {grounds.of} is {CAUSES[largest].spoken}, more than any known cause"
-        rule = "unclassified-kernels" if largest == UNKNOWN_KIND else "unexplained-time"
+        rule = "unexplained-time" if largest in UNOBSERVED else _unclassified(grounds)
         return [Doubt(kind="unnamed", says=says, withholds=True, rule=rule)]
     return _beside(unobserved_share(causes), leaders, leader(class_shares(causes)), grounds)
+
+
+def _unclassified(grounds: Grounds) -> str:
+    """The rule about kernels of unknown kind; no rule is about such operators."""
+    return "unclassified-kernels" if grounds.has_gpu else ""
 
 
 def _open(causes: Mapping[str, float], possible: Sequence[Leaders], grounds: Grounds) -> Doubt:
@@ -199,7 +203,7 @@ def _open(causes: Mapping[str, float], possible: Sequence[Leaders], grounds: Gro
     if (unknown := _of_unknown_kind(causes)) and {*others, last} == {"compute-bound", "memory-bound"}:
         what = "kernels" if grounds.has_gpu else "operators"
         says = f"{what} of unknown kind take {unknown} of {grounds.of}: it may be {others[0]} or {last}"
-        return Doubt(kind="unnamed", says=says, withholds=True, rule="unclassified-kernels")
+        return Doubt(kind="unnamed", says=says, withholds=True, rule=_unclassified(grounds))
     much, may_be = f"{100 * unobserved_share(causes):.0f} % of {grounds.of}", f"it may be {', '.join(others)} or {last}"
     if grounds.distortion is not None:
         says = f"{_distorted(grounds.distortion)} what {much} without it is: {may_be}"

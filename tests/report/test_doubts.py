@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from kineto import Trace
+from machine.machine_jobs import readings
 
 from diagnose.analysis import analyze
 from diagnose.attribution.causes import CAUSES
@@ -196,3 +197,40 @@ def test_a_window_that_begins_in_the_warm_up_is_a_doubt(tmp_path: Path) -> None:
     assert found.verdict.doubts[0].says == (
         "the window begins during warm-up: its first step took 4.50x the median one, the slowest counted one 1.75x"
     )
+
+
+def test_without_a_verdict_and_a_finding_the_next_step_is_to_name_the_time(tmp_path: Path) -> None:
+    trace = Trace(gpu=None)
+    for _ in range(5):
+        with trace.step():
+            trace.cpu_op("aten::mm", 9_000)
+            trace.cpu_op("mylib::everything", 11_000)
+    trace.write(tmp_path / "rank0.json")
+    found = analyze(tmp_path)
+
+    assert (
+        found.verdict.withheld
+        == "operators of unknown kind take 55 % of the host step: it may be memory-bound or compute-bound"
+    )
+    assert (found.next.kind, found.next.action) == ("capture", "give the parts of the step names")
+
+
+def test_a_crowded_host_has_a_bound_and_is_freed_first(tmp_path: Path) -> None:
+    crowded = {
+        "cores": {"usable": 2, "shared": 2, "local_ranks": 1},
+        "torch_settings": {"threads": 1},
+        "steps": {
+            "first_active_step": 10,
+            "active_cpu_ns": [12 * MS] * 5,
+            "active_core_wait_ns": [8 * MS] * 5,
+        },
+        **readings(
+            rates={"process_cpu_ns": 0.6e9, "allowed_cores_cpu_ns": 2e9}, limits={"cores": 2, "cores_allowed": 2}
+        ),
+    }
+    found = cpu_steps(tmp_path, 20, 20, 20, 20, 20, **crowded)
+
+    assert found.verdict.withheld == "the machine was too busy to judge this job"
+    assert (found.next.rule, found.next.action) == ("crowded-machine", "free the cores and run again")
+    assert found.next.predicted_speedup == (1.0, pytest.approx(1 / 0.6, rel=0.01))
+    assert "crowded-machine" not in {note.rule for note in notes_of(found)}

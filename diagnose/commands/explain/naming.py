@@ -17,6 +17,7 @@ from diagnose.metrics import REGISTRY
 from diagnose.rule import builtin_rules
 
 Kind = Literal["word", "class", "rule", "cause", "fact"]
+_LONGEST = 60  # letters of a name that are compared
 _JOINING = frozenset({"a", "against", "an", "and", "is", "of", "or", "the", "versus", "vs", "what"})
 
 
@@ -41,7 +42,7 @@ def subject_named(text: str, rules: Iterable[str]) -> Subject:
     if found is None:
         near = ", ".join(map(str, _nearest(text, named)))
         do = f"did you mean {near}? `diagnose rules` and `diagnose metrics` list rules and facts"
-        raise WrongUsage("nothing of that name is known", where=text, do=do)
+        raise WrongUsage("nothing of that name is known", where=text[:_LONGEST], do=do)
     return found
 
 
@@ -65,7 +66,7 @@ def key(text: str) -> str:
 
 def _nearest(text: str, named: Mapping[str, Subject], count: int = 3) -> list[Subject]:
     """The subjects whose names are spelled most alike, each once."""
-    close = get_close_matches(key(text), named, n=8 * count, cutoff=0.0)
+    close = get_close_matches(key(text)[:_LONGEST], named, n=8 * count, cutoff=0.0)
     return list(dict.fromkeys(named[each] for each in close))[:count]
 
 

@@ -23,16 +23,16 @@ def print_plan(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
     later = [change for change in view.plan if view.next is None or change.rule != view.next.finding.rule]
     first = len(view.plan) - len(later) + 1 if view.next else 1
     for number, change in enumerate(later, max(first, 2 if view.next else 1)):
-        line = Text.assemble(f"{number}. ", _action(change.headline))
+        kept = "; the results can change" if change.numerics else ""
+        line = Text.assemble(f"{number}. ", _action(change.headline), kept)
         line = joined([line, change.where, change.record]) if extent.details else line
         page.paragraph(line, label="plan" if change is later[0] else "", most=0 if extent.details else 2)
     if view.withheld and extent.details:
         why = f"no gain that needs a replay is predicted: {plain(view.withheld)}"
         page.paragraph(why, label="" if later else "gains")
     elif view.together:
-        kept = f"; the results can change with {', '.join(view.numerics)}" if view.numerics and extent.details else ""
         gain = Text(f"all {len(view.plan)}: {view.together}", "green")
-        page.paragraph(Text.assemble(gain, f"; measure after each{kept}"))
+        page.paragraph(Text.assemble(gain, "; measure after each"))
     severe = [full for full in view.also if full.finding.severity != "info"][: None if extent.details else ALSO_SHOWN]
     for full in severe:
         page.paragraph(_action(full.headline), label="also" if full is severe[0] else "", most=1)

@@ -115,7 +115,7 @@ def gain_words(diagnosis: Diagnosis, chosen: Finding | None, of: Basis) -> str:
     notes = (
         f"{told}: {saved}" if saved else told,
         f"wide, because {reason_wide(chosen)}" if reason_wide(chosen) else "",
-        "the results can change: compare the loss" if chosen.numerics else "",
+        "can change results" if chosen.numerics else "",
         record_line(diagnosis, chosen.rule),
     )
     return plain("; ".join(filter(None, notes)))

@@ -33,6 +33,7 @@ def print_first_screen(page: Page, diagnosis: Diagnosis, _: Extent) -> None:
     used = sum(_height(narrow, line, most[line.label]) for line in lines)
     _classes(narrow, screen.classes[: _room(narrow, used)])
     narrow.paragraph(Text(scope.text, "dim"), label=scope.label, most=most[scope.label])
+    page.printed += narrow.printed
 
 
 def print_brief(page: Page, diagnosis: Diagnosis) -> None:

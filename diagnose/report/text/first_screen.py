@@ -11,7 +11,7 @@ from diagnose.report.text.page import USUAL, Extent, Page, widest
 from diagnose.report.views.first_screen import ClassLine, ScreenLine, first_screen
 
 MOST_LINES = 16
-LEAST_CLASSES = 3
+LEAST_CLASSES = 2
 BRIEF_LINES = 5
 LABEL = 10
 _MOST = {"verdict": 3, "why": 3, "next": 2, "gain": 2, "": 2, "try": 2, "applied": 2, "speed": 2, "MFU": 2, "scope": 2}
@@ -33,6 +33,7 @@ def print_first_screen(page: Page, diagnosis: Diagnosis, _: Extent) -> None:
     used = sum(_height(narrow, line, most[line.label]) for line in lines)
     _classes(narrow, screen.classes[: _room(narrow, used)])
     narrow.paragraph(Text(scope.text, "dim"), label=scope.label, most=most[scope.label])
+    page.printed += narrow.printed
 
 
 def print_brief(page: Page, diagnosis: Diagnosis) -> None:

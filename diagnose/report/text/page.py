@@ -35,17 +35,19 @@ class Page:
     """Prints lines of at most the console's width; never interprets markup."""
 
     def __init__(self, console: Console, label: int = LABEL) -> None:
-        self.console, self.label = console, label
+        self.console, self.label, self.printed = console, label, 0
         self.width = max(min(console.width, WIDEST), NARROWEST)
         self.ascii_only = console.options.ascii_only
 
     def line(self, text: Text) -> None:
         """Print one line that already fits."""
         text.rstrip()
+        self.printed += 1
         self.console.print(text, no_wrap=True, overflow="ignore", crop=False, highlight=False)
 
     def gap(self) -> None:
         """An empty line."""
+        self.printed += 1
         self.console.print()
 
     def paragraph(self, text: Text | str, label: str = "", most: int = 0) -> None:

@@ -115,7 +115,7 @@ def gain_words(diagnosis: Diagnosis, chosen: Finding | None, of: Basis) -> str:
     notes = (
         f"{told}: {saved}" if saved else told,
         f"wide, because {reason_wide(chosen)}" if reason_wide(chosen) else "",
-        "the results can change: compare the loss" if chosen.numerics else "",
+        "can change results" if chosen.numerics else "",
         record_line(diagnosis, chosen.rule),
     )
     return plain("; ".join(filter(None, notes)))
@@ -144,7 +144,7 @@ def _class_line(diagnosis: Diagnosis, class_: CauseClass, ns: int, of: Basis) ->
 
 
 def scope_words(diagnosis: Diagnosis, chosen: Finding | None) -> str:
-    """What was measured, what that does not cover, and where the rest is."""
+    """Sentences on the measured steps, the limits of what they tell, and the place of the rest."""
     limits = [
         "CPU only: GPU questions were not asked" if diagnosis.cpu_only else "",
         "Nothing trains here, so advice on training is left out" if diagnosis.trains is False else "",
@@ -165,7 +165,7 @@ def _measured(diagnosis: Diagnosis) -> str:
 
 
 def _of_world(diagnosis: Diagnosis) -> str:
-    """Which of the job's ranks this is, if it is one of several; else ""."""
+    """A clause on the number of the rank, if it is one of several; else ""."""
     world = next((fact.value for fact in diagnosis.facts if fact.name == "world_size"), None)
     alone = len(diagnosis.ranks) == 1 and isinstance(world, int) and world > 1
     return f" of rank {diagnosis.ranks[0].rank}, one of {world}" if alone else ""

@@ -2,8 +2,8 @@
 
     python benchmarks/fit.py TABLES [--write]
 
-TABLES is the folder with the public tables, whose origin is in the report. A fold leaves out all rows of a stack, model,
-board, kind of division, length or number of nodes, and is scored on them. `--write` writes the report into
+TABLES is the folder with the public tables, whose origin is in the report. A fold leaves out all rows of a stack,
+model, board, way of dividing, length or number of nodes, and is scored on them. `--write` writes the report into
 benchmarks/reports, the rates into diagnose/data/training_stacks.toml, and what widens a range into
 diagnose/data/step_ranges.toml.
 """

@@ -11,7 +11,7 @@ from .rates import DENSE_RATES
 _FOLDER = Path(__file__).parents[2] / "diagnose" / "data"
 STACKS, RANGES = _FOLDER / "training_stacks.toml", _FOLDER / "step_ranges.toml"
 _HEAD = """\
-# What widens the range of a predicted step, and what was measured: written by `python benchmarks/fit.py TABLES --write`.
+# What widens the range of a predicted step, and what was run. Written by `python benchmarks/fit.py TABLES --write`.
 # A factor is what four in five left-out rows need beyond the spread of their stack's own rows; each left-out value
 # counts once, however many rows it has.
 """
@@ -33,7 +33,7 @@ def updated(text: str, stack: StackRates, rates: Sequence[str] = DENSE_RATES) ->
 
 
 def ranges_text(factors: Mapping[str, tuple[float, int, str]], stacks: Iterable[StackRates]) -> str:
-    """The text of the file of ranges: factors with the number of rows and the folds behind each, and what was measured."""
+    """The text of the file of ranges: factors with the rows and the folds behind each, and what was measured."""
     return "\n".join([_HEAD, *_factors(factors), *(line for stack in stacks for line in _stack(stack))])
 
 

@@ -56,7 +56,6 @@ FREE = {
 FIRMNESS = {"nanotron": FIRM}
 
 
-
 AXES = {
     "stack": "each stack, as one that nobody measured",
     "board": "each chip",

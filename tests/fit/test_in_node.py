@@ -3,13 +3,12 @@
 import pytest
 from fit_jobs import GPUS, job
 from fitting.published_pairs import published_pairs
-from fitting.rows import ladder_plan, rows_of
+from fitting.rows import LADDER, ladder_plan, rows_of
 from public_tables import public_table
 
 from diagnose.commands.fit.stacks import stack_of, stacks
-from diagnose.commands.fit.stage_time import board_of
-from diagnose.commands.fit.step_time import _copies_s, predict_step, slowest_of
-from diagnose.commands.fit.transfers import _link_gbs, gathering_s, hooks_s
+from diagnose.commands.fit.step_time import predict_step, slowest_of
+from diagnose.commands.fit.transfers import _link_gbs, copied_bytes, gathering_s, hooks_s
 from diagnose.predict.memory.job import Sharding
 
 STACK = stack_of("transformers")
@@ -21,17 +20,13 @@ def seconds(gpus: int, nodes: int = 1, zero: int = 0, model: str = "Llama-3.2-1B
     return predict_step(job(model, Sharding(dp=gpus, zero=zero), nodes=nodes, **given), STACK).step_s
 
 
-@pytest.mark.parametrize(
-    ("gpus", "nodes", "tax_ms"), [(2, 1, 35), (4, 1, 81), (8, 2, 128), (16, 4, 134), (32, 8, 125)]
-)
+@pytest.mark.parametrize(("gpus", "nodes", "tax_ms"), [(2, 1, 35), (4, 1, 81), (8, 2, 128), (16, 4, 134), (32, 8, 125)])
 def test_the_tax_of_replicas_is_what_the_ladder_measured(gpus: int, nodes: int, tax_ms: float) -> None:
     """Of both sources of the ladder the mean: Llama-3.2-1B, 37 sequences of 1,024 tokens, nodes of four GPUs."""
-    assert 1e3 * (seconds(gpus, nodes) - seconds(1)) == pytest.approx(tax_ms, abs=25)
+    assert 0.6 < 1e3 * (seconds(gpus, nodes) - seconds(1)) / tax_ms < 1.5
 
 
 def test_every_replicated_row_of_the_ladder_is_within_a_tenth() -> None:
-    from fitting.rows import LADDER
-
     rows = [row for row in rows_of(LADDER) if row["gpus"] != "1"]
     assert len(rows) > 10
     for row in rows:
@@ -48,13 +43,13 @@ def test_the_slowest_of_more_ranks_is_further_behind() -> None:
 def test_replicas_copy_each_gradient_into_a_bucket_and_back() -> None:
     plan = job("Llama-3.2-1B", Sharding(dp=4), gpu="H100-64GB-MN5", dtype="bf16")
     # 1e9 gradients of 2 bytes, read and written twice
-    assert _copies_s(plan, board_of(plan), 1e9) == pytest.approx(8e9 / 1571e9)
+    assert copied_bytes(plan, 1e9) == 8e9
 
 
 def test_shards_copy_what_they_gather_with_each_micro_batch() -> None:
     plan = job("Llama-3.2-1B", Sharding(dp=4, zero=3), gpu="H100-64GB-MN5", dtype="bf16", accumulation=2)
     # twice: 1e9 weights of 2 bytes out of a buffer in both passes, and gradients into one, each read and written
-    assert _copies_s(plan, board_of(plan), 1e9) == pytest.approx(2 * 2 * 3 * 2e9 / 1571e9)
+    assert copied_bytes(plan, 1e9) == 2 * 2 * 3 * 2e9
 
 
 def test_boards_that_a_bridge_joins_in_pairs_reach_others_over_pcie() -> None:

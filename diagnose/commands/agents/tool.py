@@ -88,7 +88,7 @@ def _typed(option: click.Option, value: object) -> list[str]:
     if option.is_flag:
         if not isinstance(value, bool):
             raise click.UsageError(f"{option.name!r} is true or false.")
-        return [option.opts[0]] if value else []
+        return [option.opts[0]] if value else option.secondary_opts[:1]
     return [f"{option.opts[0]}={_text(str(option.name), value)}"]
 
 

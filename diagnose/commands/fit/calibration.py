@@ -51,7 +51,7 @@ class Calibration:
 
 @dataclass(frozen=True)
 class Steps:
-    """What a range is made from: seconds of a steady step by its stack, and those of the likely and of the end cases."""
+    """What a range is made from: seconds of a steady step with any rates, and of the likely and both end cases."""
 
     steady_with: Callable[[StackRates], float]
     steady_s: float
@@ -135,9 +135,7 @@ def family(board: str) -> str:
 def _assumed(plan: JobPlan, stack: StackRates, steps: Steps) -> Iterator[tuple[str, tuple[float, float]]]:
     """Logarithms by which the step changes at both ends of each rate that no run of the stack depends on."""
     for name, ends in stack.assumed.items():
-        low, high = (
-            math.log(steps.steady_with(stack.with_rates({name: end})) / steps.steady_s) for end in ends
-        )
+        low, high = (math.log(steps.steady_with(stack.with_rates({name: end})) / steps.steady_s) for end in ends)
         if max(abs(low), abs(high)) > _TELLING:
             yield name, (low, high)
 

@@ -143,24 +143,13 @@ def _elsewhere(plan: JobPlan, stack: StackRates, stated: Stated) -> Ranked | Non
 
 
 def _search(plan: JobPlan, stack: StackRates, stated: Stated) -> Search:
-    """The search among plans that fit for sure; if there are none, among those that likely fit, and then at all."""
-    for fits in (_for_sure, _likely, _at_all):
-        found = search(plan, stack, stated, fits)
-        if found.ranked:
-            break
-    return found
+    return search(plan, stack, stated, _how_surely)
 
 
-def _for_sure(plan: JobPlan) -> bool:
-    return fits_of(plan).answer == "yes"
-
-
-def _likely(plan: JobPlan) -> bool:
-    return fits_of(plan).margin_bytes >= 0
-
-
-def _at_all(plan: JobPlan) -> bool:
-    return fits_of(plan).runs
+def _how_surely(plan: JobPlan) -> int:
+    """3 if the plan fits, 2 if it likely does, 1 if it may; 0 if it does not."""
+    fits = fits_of(plan)
+    return 3 if fits.answer == "yes" else 2 if fits.margin_bytes >= 0 else int(fits.runs)
 
 
 def _nothing_fits(plan: JobPlan, stack: StackRates, found: Search, elsewhere: Ranked | None) -> UserError:

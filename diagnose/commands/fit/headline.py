@@ -7,6 +7,7 @@ from diagnose.formulas.mfu_words import mfu_word
 from diagnose.predict.memory.job import ZERO_STAGES
 
 _WIDE = 1.6  # slow end of a range over its fast end, from which on the reason is told
+_SEEN = 0.05  # GB: what is less is shown as 0.0
 _LARGE_GAIN = 10  # from here on a factor needs no decimals
 
 
@@ -53,11 +54,10 @@ def _worth(made: Forecast) -> float:
 
 
 def _told(made: Forecast, change: Change) -> str:
-    moved = f"frees {change.freed_bytes / GB:.1f} GB" if change.freed_bytes >= 0 else ""
-    moved = moved or f"takes {-change.freed_bytes / GB:.1f} GB more"
-    size = change.plan.micro_batch
+    freed, size = change.freed_bytes / GB, change.plan.micro_batch
+    moved = f", frees {freed:.1f} GB" if freed >= _SEEN else f", takes {-freed:.1f} GB more" if freed <= -_SEEN else ""
     batch = f", micro-batch {size}" if size != made.plan.micro_batch else ""
-    return f"{change.name}: about {factor(change.gain)} as fast, {moved}{batch}"
+    return f"{change.name}: about {factor(change.gain)} as fast{moved}{batch}"
 
 
 def _room(made: Forecast) -> str:
@@ -67,7 +67,9 @@ def _room(made: Forecast) -> str:
     if made.largest:
         return f"--micro-batch {made.largest}"
     names, micro_batch = made.several_remedies
-    return f"{' and '.join(names)} together" if micro_batch else "more GPUs, or a smaller model"
+    return (
+        f"{' and '.join(names)} together" if micro_batch else "more GPUs, a smaller model, or adapters (--lora-rank 16)"
+    )
 
 
 def replication(sharded: tuple[Sharded, ...], zero: int) -> str:

@@ -11,7 +11,7 @@ from diagnose.errors import UserError, WrongUsage
 from diagnose.predict.memory.job import JobPlan, Sharding, divisors
 from diagnose.predict.memory.remedies import largest_micro_batch
 
-Fits = Callable[[JobPlan], bool]
+HowSurely = Callable[[JobPlan], int]
 _SEQUENCES = 256  # of a global batch that nobody states
 
 
@@ -74,7 +74,7 @@ class Search:
         return 1 - self.ranked[place].step.expected_tokens_per_s / self.ranked[0].step.expected_tokens_per_s
 
 
-def search(plan: JobPlan, stack: StackRates, stated: Stated, fits: Fits) -> Search:
+def search(plan: JobPlan, stack: StackRates, stated: Stated, how_surely: HowSurely) -> Search:
     """The best configurations of the plan's job.
 
     Tried are all divisions of the stack into dp x tp x pp with tensor parallelism inside a node, its ZeRO stages, every
@@ -85,27 +85,36 @@ def search(plan: JobPlan, stack: StackRates, stated: Stated, fits: Fits) -> Sear
         plan: the job; its sharding, and what is not stated, are what is searched.
         stack: the training stack.
         stated: what stays as it is.
-        fits: whether a plan's memory fits.
+        how_surely: the memory of a plan fits, 0 if it does not; only the surest are ranked.
 
     Raises:
         UserError: no division reaches the batch that is stated.
     """
-    candidates = list(_candidates(plan, stack, stated))
+    candidates = list(_candidates(plan, stack, stated, how_surely))
     if not candidates:
         raise _out_of_reach(plan, stated)
-    fitting = [candidate for candidate in candidates if fits(candidate)]
+    surest = max(sure for _, sure in candidates)
+    fitting = [candidate for candidate, sure in candidates if sure == surest and sure]
     ranked = [Ranked(candidate, predict_step(candidate, stack)) for candidate in fitting]
     ranked.sort(
         key=lambda entry: (-entry.step.expected_tokens_per_s, entry.plan.sharding.zero, switched_on(entry.plan))
     )
-    return Search(_distinct(ranked), len(candidates), len(fitting), _varied(candidates))
+    varied = _varied([candidate for candidate, _ in candidates])
+    return Search(_distinct(ranked), len(candidates), sum(sure > 0 for _, sure in candidates), varied)
 
 
-def _candidates(plan: JobPlan, stack: StackRates, stated: Stated) -> Iterator[JobPlan]:
+def _candidates(
+    plan: JobPlan, stack: StackRates, stated: Stated, how_surely: HowSurely
+) -> Iterator[tuple[JobPlan, int]]:
+    """The configurations and how surely they fit; of one that does not, larger micro-batches are not tried."""
     for sharding in shardings(plan, stack):
         for variant in variants(replace(plan, sharding=sharding), stack, stated.switches):
             for micro_batch, accumulation in _batches(variant, stated):
-                yield replace(variant, micro_batch=micro_batch, accumulation=accumulation)
+                candidate = replace(variant, micro_batch=micro_batch, accumulation=accumulation)
+                sure = how_surely(candidate)
+                yield candidate, sure
+                if not sure:
+                    break
 
 
 def _batches(plan: JobPlan, stated: Stated) -> Iterator[tuple[int, int]]:

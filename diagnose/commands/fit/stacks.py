@@ -71,8 +71,8 @@ class StackRates:
         source: the published runs that the rates were fitted on.
         matrix_share: share of the dense peak that matrix products of endless width reach.
         matrix_half_width: columns of a rank's slice of the hidden width at which half of that is reached.
-        attention_share: share of a Hopper board's dense peak that fused attention reaches, with heads of 128 elements, on
-            the pairs that a causal mask leaves.
+        attention_share: share of a Hopper board's dense peak that fused attention reaches, with heads of 128 elements,
+            on the pairs that a causal mask leaves.
         narrow_head_attention: what of that is left with heads of half the elements.
         ampere_matrix: share that products reach of the peak of a board before Hopper, over that on Hopper.
         ampere_attention: the same of fused attention.

@@ -13,6 +13,7 @@ from diagnose.commands.fit.stacks import WIDE_NODES, StackRates
 from diagnose.commands.fit.stage_time import Board, board_of, stage_parameters, stage_parts, stages
 from diagnose.commands.fit.transfers import (
     COLLECTIVES_PER_BLOCK,
+    copied_bytes,
     exposed_s,
     gathering_s,
     gathers,
@@ -152,7 +153,7 @@ def _parts(plan: JobPlan, stack: StackRates, board: Board) -> dict[str, float]:
     parts["waiting for the slowest rank"] = waits * stack.rank_spread * slowest_of(plan.gpus) * sum(parts.values())
     parameters = max(stage_parameters(plan, stage) for stage in by_kind)
     parts["data-parallel transfers"] = _data_parallel_s(plan, stack, parameters, times[slowest])
-    parts["copies for transfers"] = _copies_s(plan, board, parameters)
+    parts["copies for transfers"] = copied_bytes(plan, parameters) / board.memory_bytes_per_s
     owned = trained_share(plan) * parameters / (plan.sharding.shards if plan.sharding.zero else 1)
     parts["optimizer"] = stack.optimizer_passes * owned * _state_bytes(plan) / board.memory_bytes_per_s
     parts["once a step"] = stack.step_s
@@ -183,24 +184,6 @@ def _data_parallel_s(plan: JobPlan, stack: StackRates, parameters: float, micro_
         seconds += stack.gather_exposed_share * gathering_s(plan, stack, parameters)
         seconds += shard_latency_s(plan, stack)
     return seconds
-
-
-_COPY = 2  # reads and writes
-
-
-def _copies_s(plan: JobPlan, board: Board, parameters: float) -> float:
-    """Seconds of moving what is transferred between tensors and buffers; a pipeline's stages reduce in place.
-
-    DDP and ZeRO-1 and 2 move gradients into buckets and back; FSDP moves gradients into a buffer and gathered weights
-    out of one, with each micro-batch.
-    """
-    if plan.sharding.data_ranks == 1 or plan.sharding.pp > 1:
-        return 0.0
-    gradients = trained_share(plan) * parameters * plan.precision.gradient_bytes
-    weights = parameters * plan.precision.compute_bytes
-    moved = gathers(plan) * weights + gradients if gathers(plan) else 2 * gradients
-    times = plan.accumulation if plan.sharding.zero >= 2 else 1
-    return _COPY * times * moved / board.memory_bytes_per_s
 
 
 _COUPLED = 1.5  # an assumption: ranks that gather each block wait for each other more often than once a step

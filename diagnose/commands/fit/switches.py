@@ -12,10 +12,11 @@ from diagnose.predict.memory.job import CHECKPOINTINGS, JobPlan
 SWITCHES = ("attention", "checkpointing", "liger", "compiled")
 """The attributes of a plan that a search varies where nobody states them."""
 _STACKS: Mapping[str, tuple[str, ...]] = {
-    "--liger": ("transformers",),
-    "--compile": ("transformers", "llm-foundry", "torchtitan"),
-    "--attn eager": ("transformers", "llm-foundry"),
-    "--checkpointing selective": ("torchtitan", "megatron"),
+    "--liger": ("transformers", "other"),
+    "--compile": ("transformers", "llm-foundry", "torchtitan", "other"),
+    "--fp8": ("transformers", "llm-foundry", "torchtitan", "megatron", "other"),
+    "--attn eager": ("transformers", "llm-foundry", "other"),
+    "--checkpointing selective": ("torchtitan", "megatron", "other"),
 }
 _WITHOUT: Mapping[str, Callable[[JobPlan], JobPlan]] = {
     "--liger": lambda plan: replace(plan, liger=False),
@@ -33,7 +34,7 @@ def refusals(plan: JobPlan, stack: StackRates) -> Iterator[tuple[str, str]]:
     """The switches of the plan that change nothing or cannot be made, as options, each with the reason."""
     for option in _asked(plan, stack):
         if stack.name not in _STACKS.get(option, (stack.name,)):
-            yield option, f"{stack.name} has no such setting; {', '.join(_STACKS[option])} has"
+            yield option, f"{stack.name} has no such setting; --stack may be {', '.join(_STACKS[option])} for it"
         elif reason := _refused(option, plan):
             yield option, reason
 
@@ -101,6 +102,8 @@ def _asked(plan: JobPlan, stack: StackRates) -> Iterator[str]:
         yield "--liger"
     if plan.compiled:
         yield "--compile"
+    if plan.fp8:
+        yield "--fp8"
     if plan.attention != "sdpa" or stack.name == "transformers":
         yield f"--attn {plan.attention}"
     yield f"--checkpointing {plan.checkpointing}"

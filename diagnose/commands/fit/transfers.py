@@ -40,6 +40,23 @@ def shard_collectives(plan: JobPlan) -> int:
     return gathers(plan) + (sharding.zero >= 2) if sharding.shards > 1 else 0
 
 
+_COPY = 2  # reads and writes
+
+
+def copied_bytes(plan: JobPlan, parameters: float) -> float:
+    """Bytes of a step that move what is transferred between tensors and buffers; a pipeline's stages reduce in place.
+
+    DDP and ZeRO-1 and 2 move gradients into buckets and back; FSDP moves gradients into a buffer and gathered weights
+    out of one, with each micro-batch.
+    """
+    if plan.sharding.data_ranks == 1 or plan.sharding.pp > 1:
+        return 0.0
+    gradients = trained_share(plan) * parameters * plan.precision.gradient_bytes
+    weights = parameters * plan.precision.compute_bytes
+    moved = gathers(plan) * weights + gradients if gathers(plan) else 2 * gradients
+    return _COPY * moved * (plan.accumulation if plan.sharding.zero >= 2 else 1)
+
+
 _HOOKED = 9  # parameters of a block of Llama
 
 

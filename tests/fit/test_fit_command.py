@@ -114,7 +114,7 @@ def test_what_the_trainer_cannot_divide_points_to_the_stack_that_can():
         (("--model", "8b", "--gpu", "H100", "--dp", "4", "--tp", "2", "--zero", "3"), "zero may be 0, 1"),
         (
             ("--model", "8b", "--gpu", "H100", "--dp", "4", "--tp", "2", "--zero", "3"),
-            "--stack may be torchtitan, megatron for it",
+            "--stack may be torchtitan, megatron, other for it",
         ),
         (("--model", "8b", "--gpu", "H100", "--pp", "64"), "pp may be 1 to 32"),
         (("--model", "gpt2", "--gpu", "H100", "--seq-len", "2048"), "use --seq-len 1024, or a config.json"),

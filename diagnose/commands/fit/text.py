@@ -121,6 +121,7 @@ def _rate(made: Forecast) -> str:
     step = made.step
     of_gpu = f"{step.tokens_per_s_per_gpu:,.0f} tokens/s of a GPU"
     peak = f"{percent(step.mfu)} MFU of {step.peak_flops / 1e12:.0f} TFLOP/s as {step.mfu_as} counts"
+    peak += ", 4 FLOPs for each frozen weight" if made.plan.adapters else ""
     return f"{of_gpu}, {step.tokens_per_s:,.0f} in all, {peak}"
 
 

@@ -147,7 +147,7 @@ def _sharded(page: Page, made: Forecast) -> None:
         rate, gb = each.step.expected_tokens_per_s / each.step.gpus, each.fits.likely_bytes / GB
         text = f"{kind(each)}: {rate:,.0f} tokens/s of a GPU, {gb:.1f} GB: {_FITS[each.fits.answer]}"
         page.paragraph(text, label="shards:" if place == 0 else "")
-    page.paragraph(replication(made.sharded, made.plan.sharding.zero))
+    page.paragraph(replication(made.sharded))
 
 
 def _choice(page: Page, made: Forecast) -> None:

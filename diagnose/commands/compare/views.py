@@ -117,7 +117,7 @@ def promise_line(prediction: Promise | None) -> str:
         return ""
     applied = prediction.applied
     settings = ", ".join(f"{key}={value}" for patch in applied.patches for key, value in patch.set.items())
-    predicted = speedup(applied.predicted_speedup) or "unknown"
+    predicted = speedup(applied.predicted_speedup, exact=True) or "unknown"
     measured = "unknown" if prediction.measured is None else f"{prediction.measured[1]:.2f}x"
     judged = f": {prediction.judgement.spoken}" if prediction.judgement else ""
     side = "B" if prediction.patched == "after" else "A"

@@ -87,14 +87,16 @@ def test_what_cannot_be_divided_so_is_refused_with_the_reason(options, says):
 
 def test_the_range_of_a_loop_is_wide_and_says_why():
     loop, grouped = (predict_step(job(expert_products=how), TRANSFORMERS).calibration for how in ("loop", "grouped"))
-    assert loop.width > grouped.width > 1.3
+    assert min(loop.width, grouped.width) > 2
     assert "experts in a loop" in loop.says
     assert "no row of a mixture of experts with transformers" in grouped.says
 
 
-def test_a_mixture_like_the_measured_ones_is_calibrated_on_their_rows():
+def test_a_mixture_like_the_measured_ones_rests_on_their_rows():
     plan = replace(job(ep=16, fp8=True, dtype="bf16-master-fp32-grads"), attention="flash")
-    assert predict_step(plan, MEGATRON).calibration.says.startswith("calibrated on")
+    calibration = predict_step(plan, MEGATRON).calibration
+    assert calibration.rows > 0
+    assert "mixture" not in calibration.says
 
 
 def test_the_search_divides_experts_where_runs_tell_what_it_costs():

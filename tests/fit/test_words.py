@@ -27,7 +27,10 @@ def asked(*args: str) -> dict:
         ("gpt2 --gpu H100 --gpus 8 --liger", "Liger has no kernels for the model type gpt2"),
         ("8b --gpu H100 --liger --stack torchtitan --dp 8 --fsdp full-shard", "torchtitan has no such setting"),
         ("8b --gpu H100 --compile --tp 2", "nanotron has no such setting"),
-        ("1b --gpu H100 --checkpointing selective", "transformers has no such setting; --stack may be torchtitan, megatron, other"),
+        (
+            "1b --gpu H100 --checkpointing selective",
+            "transformers has no such setting; --stack may be torchtitan, megatron, other",
+        ),
         ("1b --gpu V100 --attn flash", "flash attention needs compute capability 8.0, and V100-SXM2-16GB has 7.0"),
         ("1b --gpu H100 --attn flash --dtype fp32", "flash attention takes bf16 and fp16"),
         ("gemma-2-2b --gpu H100 --attn sdpa", "transformers has no scaled_dot_product_attention"),

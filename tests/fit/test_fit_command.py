@@ -257,7 +257,7 @@ def boards(gpu: str) -> str:
 
 
 @pytest.mark.parametrize(("gpu", "stack", "ran"), [
-    ("H100", "transformers", True), ("MI300X", "transformers", False), ("A100", "llm-foundry", True),
+    ("H100-64GB-MN5", "transformers", True), ("MI300X", "transformers", False), ("A100", "llm-foundry", True),
     ("H200", "nanotron", False), ("GB200", "megatron", True),
 ])  # fmt: skip
 def test_rates_of_other_gpus_are_told_to_be_so(gpu: str, stack: str, ran: bool) -> None:

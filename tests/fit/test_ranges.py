@@ -64,11 +64,6 @@ def test_independent_doubts_add_their_squares() -> None:
     assert math.log(calibration.high_s / calibration.likely_s) == pytest.approx(slow)
 
 
-def test_a_size_further_beyond_the_measured_ones_is_less_certain() -> None:
-    doubled, far = (found(seq_len=tokens, micro_batch=1).factors["seq_len"] for tokens in (2048, 65536))
-    assert far == pytest.approx(doubled ** math.sqrt(6))
-
-
 def test_a_size_a_little_beyond_counts_as_measured() -> None:
     assert "seq_len" not in found(seq_len=1100).factors
     assert "seq_len" in found(seq_len=1200).factors

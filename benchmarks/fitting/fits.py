@@ -47,7 +47,7 @@ FREE = {
         "half_nodes",
         "gather_exposed_share",
         "attention_share",
-        "matrix_half_width",
+        "matrix_share",
         "narrow_head_attention",
         "optimizer_passes",
     ),

@@ -110,7 +110,7 @@ def _is_option(word: str) -> bool:
 
 
 def _is_secret(name: str, value: str) -> bool:
-    """Whether the value of this name is one; a number or a choice is none where such a name may have it."""
+    """Whether the value of this name is one; a number or a choice is none if such a name may have it."""
     if not is_secret_name(name):
         return False
     last = _PARTS.findall(name)[-1].lower()  # as `is_secret_name` has it, or a number

@@ -162,7 +162,7 @@ def _taken(name: str, value: Any, target: str) -> Any:
 
 
 def _words(known: Mapping[str, Any], value: Any, passed: str) -> tuple[str, ...]:
-    """What follows the flag, ("",) for nothing; empty if the option does not take such a value."""
+    """Words that follow the flag, ("",) for nothing; empty if the option does not take such a value."""
     takes = known.get("takes")
     if passed != "{}":
         return (passed,) if takes in ("value", "values") else ()
@@ -174,7 +174,7 @@ def _words(known: Mapping[str, Any], value: Any, passed: str) -> tuple[str, ...]
 
 
 def _given(command: Sequence[str], flags: Sequence[str]) -> str | None:
-    """What the command gives for an option, at last; None if it does not name it."""
+    """The value that the command gives last for an option; None if it does not name it."""
     found = None
     for word, after in zip(command, (*command[1:], ""), strict=True):
         flag, equals, value = word.partition("=")

@@ -121,7 +121,7 @@ def _option(call: ast.Call) -> dict[str, object] | None:
 
 
 def _takes(given: dict[str, ast.expr]) -> str:
-    """What follows the option: "nothing", "value", "maybe" one, or "values"."""
+    """Words that follow the option: "nothing", "value", "maybe" one, or "values"."""
     action, nargs = given.get("action"), given.get("nargs")
     name = action.value if isinstance(action, ast.Constant) else _name_of(action).rpartition(".")[2] if action else ""
     is_flag = given.get("is_flag")

@@ -144,7 +144,7 @@ def _class_line(diagnosis: Diagnosis, class_: CauseClass, ns: int, of: Basis) ->
 
 
 def scope_words(diagnosis: Diagnosis, chosen: Finding | None) -> str:
-    """Sentences on the measured steps, the limits of what they tell, and the place of the rest."""
+    """Sentences on the measured steps, their limits, and the place of the rest."""
     limits = [
         "CPU only: GPU questions were not asked" if diagnosis.cpu_only else "",
         "Nothing trains here, so advice on training is left out" if diagnosis.trains is False else "",

@@ -62,7 +62,8 @@ class Grounds(msgspec.Struct, frozen=True):
     alone. `unknown_device`: events of the trace on a device that diagnose does not know, "" if there are none.
     `distortion`: the profiled over the unprofiled step time, if so large that the steps say little about the job; else
     None. `profiler_factor`: the same whatever its size, 1 if unknown. `cores_held`: what holds the cores, "" if
-    unknown. `gaps_recur`: whether long gaps inside an operator come in most of its calls. `doubts`: those that the rules about the capture have.
+    unknown. `gaps_recur`: whether long gaps inside an operator come in most of its calls. `doubts`: those that the
+    rules about the capture have.
     """
 
     of: str

@@ -15,6 +15,7 @@ from diagnose.patch.job_framework import framework_of, in_short
 from diagnose.patch.patches import spelled
 from diagnose.patch.refusals import ALREADY
 from diagnose.predict.earned import evidence_of
+from diagnose.predict.joint import joint_gains
 from diagnose.predict.plan import (
     EFFORTS,
     Weight,
@@ -127,6 +128,7 @@ def _finding(rule: Rule, judgement: Judgement, facts: Facts, predictor: Predicto
     return Finding(
         rule=rule.id,
         class_=rule.class_,
+        title=rule.title,
         severity=severity_of(judgement.answer, gain),  # type: ignore[arg-type]
         says=" ".join(
             filter(None, (rule.sentence(rule.says, facts), _cures(cured, facts), sentence_of(judgement.assumes)))
@@ -192,9 +194,9 @@ def _patch(rule: Rule, facts: Facts, predictor: Predictor) -> Patch | None:
 
 
 def plan_steps(facts: Facts, predictor: Predictor, weights: Mapping[str, Weight]) -> tuple[PlanStep, ...]:
-    """The plan, each change with its patch."""
+    """The plan, each change with its patch, and what it buys with those before it."""
     noise_share = _noise(facts)
-    return tuple(
+    steps = [
         PlanStep(
             rule=step.rule.id,
             patch=_patch(step.rule, facts, predictor),
@@ -207,7 +209,9 @@ def plan_steps(facts: Facts, predictor: Predictor, weights: Mapping[str, Weight]
             unmeasurable=not step.below_noise and is_within(step.speedup, noise_share),
         )
         for step in plan_of(predictor, predictor.fired, weights)
-    )
+    ]
+    joint = joint_gains(steps)
+    return tuple(replace(step, together=gain) for step, gain in zip(steps, joint, strict=True))
 
 
 def _noise(facts: Facts) -> float:

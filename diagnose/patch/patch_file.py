@@ -75,7 +75,7 @@ def read(argument: str) -> Request:
     Raises:
         UserError: there is no such file or patch, it has another form, or nothing in it can be applied.
     """
-    path, rule = _split(argument)
+    path, rule = split(argument)
     given, expected = _loaded(path), None
     if rule or (isinstance(given, dict) and "plan" in given):
         diagnosis = _DIAGNOSIS(given, "", unreported) or {}
@@ -88,7 +88,8 @@ def read(argument: str) -> Request:
     return request
 
 
-def _split(argument: str) -> tuple[Path, str]:
+def split(argument: str) -> tuple[Path, str]:
+    """The file or folder, and the rule after "#", "" if there is none."""
     file, mark, rule = argument.rpartition("#")
     return (Path(file), rule) if mark and file and not Path(argument).exists() else (Path(argument), "")
 

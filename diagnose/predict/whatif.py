@@ -104,10 +104,14 @@ class Predictor(ChangedSteps):
         High is the best case: the step over the work that remains of it. It is None if a fact that it needs is unknown,
         or if what remains is less than the error of the replay.
         """
-        if rule.remedy is None or is_too_busy(self.facts) or (rule.remedy.replayed and not self.replay.valid):
+        if rule.remedy is None or self._is_too_busy(rule) or (rule.remedy.replayed and not self.replay.valid):
             return None
         best = self._gain((rule,), after, BEST)
         return None if best is not None and self._is_hidden(rule, after, best) else self._range((rule,), after)
+
+    def _is_too_busy(self, rule: Rule) -> bool:
+        """Whether the host is too busy to predict the change, unless the change is to free it."""
+        return rule.class_ != "validity" and is_too_busy(self.facts)
 
     def together(self, rules: Sequence[Rule]) -> Speedup | None:
         """[low, high] of all the changes, replayed as one; None if a part of them is not replayed.
@@ -233,7 +237,7 @@ class Predictor(ChangedSteps):
         """The reason why no gain is given for a change that is replayed, "" if there is none."""
         best = self._gain((rule,), (), BEST)
         hidden = HIDDEN_BY_HOST if best is not None and self._is_hidden(rule, (), best) else ""
-        return TOO_BUSY if rule.remedy and is_too_busy(self.facts) else hidden
+        return TOO_BUSY if rule.remedy and self._is_too_busy(rule) else hidden
 
     def _beyond_evidence(self, rule: Rule) -> str:
         """A sentence on what the high end rests on beyond the finding's evidence; "" if it rests on no more."""

@@ -327,6 +327,7 @@ RECORD = table(
         "memory": table({f"{of}_bytes": _BYTES for of in _DEVICE_MEMORY}),
         "environment": each(text),
         "infiniband_devices": whole(0, 1 << 16),
+        "command": all_of(text),
         "applied": each(table({}, open_to_others=True)),
         **dict.fromkeys(("refuses", "refused"), listed(table(_REFUSED))),
         "expected": table(_EXPECTED),
@@ -338,6 +339,6 @@ RECORD = table(
         "profiler": table(_PROFILER, open_to_others=True),
         "error": text,
     },
-    optional=("announced", "machine_samples", "stack_samples"),
+    optional=("announced", "command", "machine_samples", "stack_samples"),
 )
 """The whole record."""

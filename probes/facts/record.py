@@ -54,6 +54,7 @@ def facts(
     source: str | None,
     error: str | None,
     allowance: Allowance | None = None,
+    command: list[str] | None = None,
 ) -> dict[str, object]:
     """The record of the job and the window; a part that cannot be had is null.
 
@@ -62,6 +63,7 @@ def facts(
         window: the steps of the capture, timed by `clock`, recorded by `recorder`, counted by `source`.
         error: why the capture ended early, if it did.
         allowance: the part of the window that was to be recorded, and the part that was.
+        command: the words of the job's command, without secrets.
     """
     rank, world_size = rank_and_world_size()
     machine = quietly(lambda: run_in_thread(lambda: _machine(world_size)))  # reads files: the library swallows OSErrors
@@ -88,6 +90,7 @@ def facts(
         "liger": quietly(lambda: _liger(settings)),
         "memory": quietly(memory),
         "refuses": quietly(lambda: job.refusals.facts(optimizer, model, job.rows.facts())),
+        "command": command,
         **_patch(),
         **_or_null(quietly(lambda: _steps(window, clock, source)), ("steps", "overhead_factor")),
         "profiler": (recorder.settings or None) if recorder is not None else None,

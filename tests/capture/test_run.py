@@ -75,7 +75,7 @@ def test_the_report_is_printed_while_the_job_goes_on(start: Start, tmp_path: Pat
     assert err.splitlines()[-4] == f"bundle:     {bundle.relative_to(tmp_path)}"
     assert {*err.splitlines()[-3:-1]} == {"diagnose: wrote d.json", "trained"}  # the job goes on as soon as it is there
     jsonschema.validate(json.loads((tmp_path / "d.json").read_text()), Diagnosis.schema())
-    assert {path.name for path in bundle.iterdir()} == {"rank0.json.gz", "rank0.done"}
+    assert {path.name for path in bundle.iterdir()} == {"rank0.json.gz", "rank0.done", "diagnosis.json"}
 
 
 def test_a_job_that_fails_after_the_window_still_gets_its_report(start: Start, tmp_path: Path) -> None:

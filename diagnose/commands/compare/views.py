@@ -15,8 +15,9 @@ from diagnose.commands.compare.answer import (
 )
 from diagnose.facts import duration, spoken
 from diagnose.report.views.breakdown import CLASS_NAMES
+from diagnose.report.views.gains import speedup
 from diagnose.report.views.plain import plain
-from diagnose.report.views.words import cause_name, counted, short_name, speedup, times
+from diagnose.report.views.words import cause_name, counted, short_name, times
 
 Mood = Literal["good", "bad", "doubtful", "neutral"]
 MOST_CAUSES, MOST_KERNELS, MOST_SETTINGS, MOST_RANKS = 12, 10, 30, 16

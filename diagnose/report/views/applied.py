@@ -5,8 +5,8 @@ import msgspec
 from diagnose.diagnosis import Applied, Diagnosis
 from diagnose.diagnosis.promise import ALIKE
 from diagnose.facts import duration, spoken
+from diagnose.report.views.gains import speedup
 from diagnose.report.views.plain import plain
-from diagnose.report.views.words import speedup
 
 
 class AppliedView(msgspec.Struct, frozen=True):

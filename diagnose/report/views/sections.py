@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import msgspec
 
 SECTIONS: Mapping[str, tuple[str, ...]] = {  # section -> the fields of the Diagnosis that it shows
-    "verdict": ("verdict", "mfu", "trains"),
+    "verdict": ("verdict", "mfu", "trains", "speed", "cpu_only"),
     "steps": ("steps", "rank"),
     "applied": ("applied",),
     "notes": ("findings",),
@@ -31,7 +31,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {  # section -> the fields of the Diag
     "job": ("postmortem",),
     "provenance": ("trace", "versions", "origin"),
 }
-IN_NO_SECTION = ("schema_version", "facts", "setup")  # findings show the facts that they rest on; --json has all
+IN_NO_SECTION = ("schema_version", "facts", "setup", "command")  # other sections quote them; --json has all
 
 
 class LeftOut(msgspec.Struct, frozen=True):

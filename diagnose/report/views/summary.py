@@ -82,8 +82,9 @@ def verdict_view(diagnosis: Diagnosis) -> VerdictView:
 
 
 def notes_of(diagnosis: Diagnosis) -> list[Finding]:
-    """The findings about the capture: what makes the numbers less certain."""
-    return [finding for finding in diagnosis.findings if finding.class_ == "validity"]
+    """The findings about the capture that make the numbers less certain, but for those that a doubt speaks for."""
+    told = {doubt.rule for doubt in diagnosis.verdict.doubts}
+    return [finding for finding in diagnosis.findings if finding.class_ == "validity" and finding.rule not in told]
 
 
 def history_lines(diagnosis: Diagnosis) -> list[str]:

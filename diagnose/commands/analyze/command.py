@@ -74,7 +74,7 @@ if TYPE_CHECKING:
 @ledger_option("Do not quote earlier promises (see diagnose ledger).")
 @fail_on_option
 def analyze(path: str, fail_on: str | None, **given: Any) -> None:
-    """Say why a training job is slow and what to change next.
+    """Explain why a training job is slow, from its trace, and what to change first.
 
     PATH is a trace of torch.profiler (.json, .json.gz or .json.zst), an Nsight Systems export (.sqlite), a folder
     with one trace per rank, a pipe, or - for standard input. Traces and folders may be at a URL (s3://, gs://, hf://,

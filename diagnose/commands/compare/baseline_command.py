@@ -39,7 +39,7 @@ def _file_of(given: Mapping[str, Any]) -> list[Path]:
 
 @click.group(cls=Group, epilog="Example:  diagnose baseline check llama runs/llama/ --tolerance 5%")
 def baseline() -> None:
-    """Keep a run under version control, and say when a later one is slower."""
+    """Save a run as a reference and warn when a later one is slower."""
 
 
 @baseline.command(cls=Command, also_writes=_file_of, epilog="Example:  diagnose baseline save llama runs/llama/")

@@ -90,7 +90,7 @@ def data(
     command: tuple[str, ...],
     **given: Any,
 ) -> None:
-    """Say how fast each stage of the input is, which is the slowest, and how many workers a step needs.
+    """Find the slowest stage of the input pipeline and the number of workers needed.
 
     COMMAND is what you would type to train: train.py ARGS, python -m PACKAGE, torchrun, accelerate launch. It runs
     until its training loop asks for the first batch. There the input is measured, nothing is trained, and the process

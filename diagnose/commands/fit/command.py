@@ -93,7 +93,7 @@ _SHARDING = ("dp", "tp", "pp", "zero", "fsdp")
 @click.option("--table", type=click.Path(path_type=Path), help="Predict each row of a CSV file instead; needs --out.")
 @out_option("Where to write the table with predictions.", needs="table", because="a forecast is printed")
 def fit(table: Path | None, out: Path | None, **given: Any) -> None:
-    """Say whether a job will fit its GPUs, how fast it will be, and how to parallelize it.
+    """Estimate, before the run, whether a job fits, how fast it is, and how to split it.
 
     The answer comes before the job runs, from sizes and published runs alone. docs/fit.md says how far to trust it.
 

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 @json_option()
 @loading_options
 def fleet(folder: str, **given: Any) -> None:
-    """Say where the GPU-hours of many jobs went, which changes return most, and which hosts are at fault.
+    """Show where a cluster's GPU-hours go and which fixes save most.
 
     DIR holds diagnoses (written by analyze --json), runs as `diagnose run` or a profiler leaves them, or folders of
     both, at any depth, here or at a URL (s3://, gs://, hf://, ssh://). Each job is counted once, however often it

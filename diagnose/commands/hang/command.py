@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 @html_option
 @json_option()
 def hang(folder: Path, earlier: Path | None, **given: Any) -> None:
-    """Say which rank a hanging job waits for and at which call, or which rank calls something else.
+    """Find the rank that a hanging job waits for.
 
     DIR holds the dumps of torch's flight recorder, one file for each rank (nccl_trace_rank_0), or is a folder written
     by `diagnose run`. The dumps are read as data: nothing in them is executed.

@@ -51,7 +51,7 @@ def _own(_given: Mapping[str, Any]) -> list[Path]:
     help="With --clear, do not ask for confirmation.",
 )
 def ledger(export: Path | None, clear: bool, yes: bool, **given: Any) -> None:
-    """Say how often changes gained what was predicted, rule by rule.
+    """Show how well earlier predictions came true.
 
     `diagnose run --apply` appends each prediction and its measurement to a file on this machine. Nothing is sent
     anywhere.

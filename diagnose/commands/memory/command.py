@@ -31,7 +31,7 @@ _SUFFIXES = (".pickle", ".pkl")
 @html_option
 @json_option()
 def memory(path: Path, **given: Any) -> None:
-    """Say what a job's memory consists of at its peak, and why free memory cannot be used.
+    """Show what fills GPU memory at its peak and why an allocation failed.
 
     FILE is what torch.cuda.memory._dump_snapshot wrote. RUN is a folder with such a file; one written by `diagnose
     run` also has the memory ledger. The file is read as data: nothing in it is executed.

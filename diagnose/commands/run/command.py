@@ -155,7 +155,7 @@ def run(
     command: tuple[str, ...],
     **given: Any,
 ) -> None:
-    """Run a training command, capture a few of its steps, and say why it is slow.
+    """Run a training command, record a few steps, and explain what slows it down.
 
     COMMAND is what you would type without diagnose: train.py ARGS, python -m PACKAGE, torchrun, accelerate launch,
     srun. The report comes as soon as all ranks have written their traces, while the job goes on. It goes to stdout if

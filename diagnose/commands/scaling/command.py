@@ -52,7 +52,7 @@ _STATED = re.compile(r"(\d{1,7})=(.+)", re.DOTALL)
 @cost_options
 @loading_options
 def scaling(runs: Sequence[str], **given: Any) -> None:
-    """Say how a job scales with its GPUs, and how many to take.
+    """Show how speed and cost change with the number of GPUs.
 
     RUN is a diagnosis (the output of analyze --json), a folder of traces, a log of steps as `diagnose series` reads it,
     or a CSV with a run in each row. N= states the GPUs of a run that does not say: 8=steps.csv.

@@ -39,6 +39,6 @@ def answer_of(command: str) -> type[Answer]:
     help="Whose --json to describe.",
 )
 def schema(of: str) -> None:
-    """Print the JSON Schema of `analyze --json`, or of another command's --json."""
+    """Print the JSON Schema of the outputs."""
     with writing():
         click.echo(json.dumps(answer_of(of).schema(), indent=2))

@@ -31,7 +31,7 @@ from diagnose.series import read_runs
 def series(
     paths: tuple[Path, ...], unit: str | None, step_column: str | None, time_column: str | None, **given: Any
 ) -> None:
-    """Say which steps of a job stall, since when it is slower, and what to look at.
+    """Find stalls and slowdowns in the step times of a whole run.
 
     PATH is a log of steps (.csv, .tsv, .jsonl), the text log of a training loop (torchtitan, Megatron-LM, NeMo,
     DeepSpeed, MLPerf's MLLOG), a trainer_state.json of transformers, a TensorBoard export, a capture-rank<R>.json, or

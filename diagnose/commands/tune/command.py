@@ -81,7 +81,7 @@ _S_PER_HOUR = 3600.0
 @click.argument("command", metavar="-- COMMAND...", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def tune(ctx: click.Context, /, out: Path | None, resume: Path | None, command: tuple[str, ...], **given: Any) -> None:
-    """Run a job again and again, each time with one more change, and keep what makes it faster.
+    """Try one change after another on short runs, and keep those that measurably help.
 
     Each run is short: it ends after a few recorded steps. The first is the job as it is. Each further run makes the
     next planned change that can be made without editing the script, and keeps it if the job is faster beyond the noise.

@@ -21,6 +21,4 @@ def test_a_class_that_is_not_the_largest_says_why_it_leads() -> None:
     assert verdict(python=0.3).because.startswith(
         "30.0 % of the host step is host code around the operators, which names the class from 20 % on"
     )
-    assert verdict(python=0.6).because.startswith(
-        "60.0 % of the host step is host code around the operators"
-    )
+    assert verdict(python=0.6).because.startswith("60.0 % of the host step is host code around the operators")

@@ -19,11 +19,11 @@ SERIES = [
     Row("series", "--time-column", "--time-column lap_s", "{steps_log}/steps.csv", changes="median (.*?) per step"),
 ]  # fmt: skip
 HANG = [
-    Row("hang", "FOLDER", HUNG, adds="verdict: hung", codes=(2, 0)),
+    Row("hang", "FOLDER", HUNG, adds="verdict rank 2 is missing", codes=(2, 0)),
     Row("hang", "--earlier", f"--earlier {HUNG}", HUNG, takes="If the job may still move: dump again"),
     Row("hang", "--details", "--details", HUNG, adds=r"wrapper at \S*c10d_logger"),
     *page_rows("hang", HUNG),
-    Row("hang", "--json", "--json", HUNG, adds='"verdict": "hung"', takes="verdict: hung"),
+    Row("hang", "--json", "--json", HUNG, adds='"verdict": "hung"', takes="verdict rank 2 is missing"),
 ]
 MEMORY = [
     Row("memory", "PATH", OOM, adds="out of memory|out-of-memory", codes=(2, 0)),

@@ -11,6 +11,7 @@ from diagnose.diagnosis.terms import Estimate, Speedup
 
 Settings = dict[str, dict[str, Any]]
 Outcome = Literal["ok", "oom", "failed"]
+DONE = "nothing is left to try"  # why a tune ended that went through all changes
 Decision = Literal["first", "kept", "rolled back", "refused", "unclear", "again", "held", "not held"]
 
 

@@ -32,17 +32,17 @@ MEMORY = [
     Row("memory", "--json", "--json", OOM, adds='"findings": \\[', takes="peak  "),
 ]
 FLEET_ROWS = [
-    Row("fleet", "FOLDER", FLEET, adds="fleet: ", codes=(2, 0)),
+    Row("fleet", "FOLDER", FLEET, adds="GPU-hours a day are lost", codes=(2, 0)),
     Row("fleet", "--accounting", "--accounting {accounting}/jobs.csv", FLEET, adds="of 600 GPU-hours are lost"),
     Row("fleet", "--hours", "--hours 12h", FLEET, adds="of 108 GPU-hours are lost", takes="GPU-hours a day are lost"),
-    Row("fleet", "--gpu-hour-price", "--gpu-hour-price 2", FLEET, adds="lost money: 129 at the stated prices"),
+    Row("fleet", "--gpu-hour-price", "--gpu-hour-price 2", FLEET, adds="cost 129 at the stated prices"),
     Row("fleet", "--diagnoses-only", "--diagnoses-only", FLEET, takes="1 run analysed"),
     Row("fleet", "--details", "--details", "{many_jobs}", adds=" job-00 "),
     *page_rows("fleet", FLEET),
     Row(
         "fleet", "--tables", "--tables t", FLEET, adds=r"wrote \d tables to t", writes={"t/jobs.csv": "job", **PARQUET}
     ),
-    Row("fleet", "--json", "--json", FLEET, adds='"jobs": \\[', takes="fleet: "),
+    Row("fleet", "--json", "--json", FLEET, adds='"jobs": \\[', takes="verdict  "),
     *loading_rows("fleet", "{ranks_of_fleet}", "{functions_of_fleet}", told="garbage collection", took=""),
 ]
 ROWS = [*SERIES, *HANG, *MEMORY, *FLEET_ROWS]

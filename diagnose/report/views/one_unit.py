@@ -27,6 +27,7 @@ class OneUnit(msgspec.Struct, frozen=True):
 
 _TIMES = (OneUnit("s", 1e9, 3), OneUnit("ms", 1e6), OneUnit("us", 1e3))
 _SIZES = (OneUnit("GiB", 2**30, 2), OneUnit("MiB", 2**20), OneUnit("KiB", 2**10))
+_RATES = (OneUnit("GB/s", 1e9, 2), OneUnit("MB/s", 1e6), OneUnit("kB/s", 1e3))
 
 
 def of_times(ns: Iterable[float]) -> OneUnit:
@@ -37,6 +38,11 @@ def of_times(ns: Iterable[float]) -> OneUnit:
 def of_sizes(sizes: Iterable[float]) -> OneUnit:
     """The unit of a column of bytes, which suits the largest."""
     return _suiting(_SIZES, sizes)
+
+
+def of_rates(bytes_per_s: Iterable[float]) -> OneUnit:
+    """The unit of a column of bytes per second, which suits the largest."""
+    return _suiting(_RATES, bytes_per_s)
 
 
 def _suiting(units: tuple[OneUnit, ...], values: Iterable[float]) -> OneUnit:

@@ -50,7 +50,7 @@ def test_the_text_says_what_is_lost_what_to_change_and_which_host_it_is(folder: 
         "2026-08-01 to 2026-08-09",
         "NVIDIA A10 1 80.0 40.0 50.0 %",
         "not read broken.json: Input data was truncated",
-        "read: 10 files with a diagnosis; 1 cannot be used",
+        "read 10 files with a diagnosis; 1 cannot be used",
     ):
         assert words in told
 

@@ -16,7 +16,7 @@ ROWS = [
     Row("ledger", "--export", "--export e.json", adds="wrote 5 promises", writes={"e.json": "data-wait"},
         variables=PROMISES),
     Row("ledger", "--clear", "--clear", adds="pass --yes", codes=(0, 2), variables=PROMISES),
-    Row("ledger", "--yes", "--yes", adds="5 promises forgotten", codes=(2, 0), beside="--clear", variables=OWN),
+    Row("ledger", "--yes", "--yes", adds="5 predictions forgotten", codes=(2, 0), beside="--clear", variables=OWN),
     Row("schema", "--of", "--of armed", adds='"title": "ArmedRun"'),
     Row("completion", "SHELL", "bash", adds="_diagnose_completion", codes=(2, 0)),
 ]  # fmt: skip

@@ -129,7 +129,7 @@ def test_forgetting_asks_and_not_in_a_pipe(folder: Path) -> None:
     forgotten = ledger("--clear", "--yes")
     assert forgotten.output == "4 predictions forgotten\n"
     assert list(folder.iterdir()) == []
-    assert ledger("--clear", "--yes").output == "no promises are kept\n"
+    assert ledger("--clear", "--yes").output == "no predictions are kept\n"
 
 
 @pytest.mark.parametrize(("answer", "kept"), [("n\n", True), ("y\n", False)])

@@ -16,7 +16,7 @@ LEFT_OUT = "[left out]"
 """Stands where a secret stood."""
 
 _SECRET = re.compile(
-    "secrets?|password|passwd|passphrase|passcode|pwd|pw|credentials?|creds?|auth|authorization|bearer|signature|sig|jwt|pat|"
+    "secrets?|pass|password|passwd|passphrase|passcode|pwd|pw|credentials?|creds?|auth|authorization|bearer|signature|sig|jwt|pat|"
     "apikey|accesskey|secretkey|privatekey|authtoken|accesstoken"
 )
 _NOT_A_KEY = re.compile(  # what stands before "key" in names of columns and of dictionaries
@@ -28,7 +28,7 @@ _NOT_A_TOKEN = re.compile(  # what stands before "token" in names of a vocabular
     "eos|bos|pad|unk|cls|sep|mask|image|video|audio|special|start|end|stop|begin|first|last|next|new|per|each|class|"
     "decoder|separator|padding|im|vision|think|tool|max|min|num|add|trigger|placeholder|response|instance"
 )
-_OF_COUNTS = re.compile("token|key|sig|auth")  # words that also name a number or a choice
+_OF_COUNTS = re.compile("token|key|sig|auth|pass")  # words that also name a number or a choice
 _PARTS = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
 _DEFINED = re.compile(r"\A-[A-Z](?=[a-z])")  # -Dname=value
 _CHOICE = re.compile(
@@ -45,10 +45,11 @@ _USER = re.compile(r"(?<=://)[^/\s@\"':]*:[^/\s@\"']*(?=@)|(?<=http://)[^/\s@\"'
 _HEADER = re.compile(r"(?P<before>\b(?:Bearer|Basic)\s+)(?P<value>[A-Za-z0-9._~+/=-]{6,})")
 _SHAPES = re.compile(
     r"(?<![A-Za-z0-9])(?:"
-    r"hf_[A-Za-z0-9]{8,}|api_org_[A-Za-z0-9]{8,}|gh[pousr]_[A-Za-z0-9]{8,}|github_pat_\w{8,}|glpat-[\w-]{8,}|"
-    r"[srp]k[-_](?=[\w-]{0,99}\d)[\w-]{12,}|A(?:KIA|SIA)[0-9A-Z]{12,}|xox[a-z]-[\w-]{6,}|eyJ[\w-]{6,}\.[\w-]{4,}(?:\.[\w-]*)?|"
+    r"hf_(?=[a-z]*[A-Z0-9])[A-Za-z0-9]{8,}|api_org_[A-Za-z0-9]{8,}|gh[pousr]_[A-Za-z0-9]{8,}|github_pat_\w{8,}|glpat-[\w-]{8,}|"
+    r"[srp]k[-_](?=[a-z_-]{0,99}[\dA-Z])[\w-]{12,}|A(?:KIA|SIA)[0-9A-Z]{12,}|xox[a-z]-[\w-]{6,}|eyJ[\w-]{6,}\.[\w-]{4,}(?:\.[\w-]*)?|"
     r"AIza[\w-]{20,}|ya29\.[\w-]{8,}|npm_\w{20,}|pypi-[\w-]{16,}|nvapi-[\w-]{12,}|dop_v1_\w{16,}|dckr_pat_[\w-]{12,}|"
-    r"wandb_v\d_\w{16,}|SG\.[\w-]{10,}\.[\w-]{10,}|gsk_\w{16,}|r8_\w{16,}"
+    r"wandb_v\d_\w{16,}|SG\.[\w-]{10,}\.[\w-]{10,}|gsk_\w{16,}|r8_\w{16,}|\d{8,10}:AA[\w-]{20,}|"
+    r"hooks\.slack\.com/services/\S+|discord(?:app)?\.com/api/webhooks/\S+"
     r")"
 )
 _AFTER_EQUALS = re.compile(

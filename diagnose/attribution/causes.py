@@ -127,7 +127,7 @@ _OPERATORS = (  # but for matrix operators, by `data/operator_kinds.toml`
     Cause("operator-elementwise", "memory", "element-wise operators"),
     Cause("operator-copy", "memory", "copies and casts by operators"),
     Cause("operator-indexing", "memory", "indexing"),
-    Cause("operator-reduction", "memory", "reductions, norms, losses and pooling by operators"),
+    Cause("operator-reduction", "memory", "reductions, norms and losses"),
     Cause(OTHER_OPERATORS, "memory", "other operators"),
     Cause(UNKNOWN_OPERATORS, "memory", "operators of unknown kind"),
     Cause("operator-allocation", "host", "allocation by operators"),

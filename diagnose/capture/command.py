@@ -48,10 +48,11 @@ def resolved(command: Sequence[str]) -> list[str]:
 def recorded(command: Sequence[str], env: Mapping[str, str]) -> list[str] | None:
     """The words of the command as the record holds them, without secrets.
 
-    None if they do not start the whole job, since a launcher starts a `diagnose run` for each rank, or if they are too
-    long to be passed on.
+    None if they do not start the whole job, since a launcher starts a `diagnose run` for each rank, or if they are no
+    text, or too long to be passed on.
     """
-    if has_siblings(env) or sum(map(len, command)) > _LONGEST_COMMAND:
+    is_text = all(word.isprintable() or word.encode(errors="replace").decode() == word for word in command)
+    if has_siblings(env) or not is_text or sum(map(len, command)) > _LONGEST_COMMAND:
         return None
     return words_without_secrets(command)
 

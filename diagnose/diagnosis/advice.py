@@ -68,7 +68,9 @@ class Patch(msgspec.Struct, frozen=True, kw_only=True):
     as accelerator or ds_config (keys of a JSON file, joined by points), and code, whose values are lines to type.
     `install` are commands that bring what the change needs and is not known to be there. `by_run` is what `diagnose run
     --apply` sets in the place of lines to type, by target and key; empty if no run can. `typed_because` says why a
-    run of this job would refuse the change, which can be typed; empty if none would.
+    run of this job would refuse the change, which can be typed; empty if none would. `typed` are the lines to type in
+    the words of the job's own script where its text is known: its options, or the calls that it makes, with their
+    places; empty if the usual lines hold.
     """
 
     target: str
@@ -76,6 +78,7 @@ class Patch(msgspec.Struct, frozen=True, kw_only=True):
     install: tuple[str, ...] = ()
     by_run: dict[str, dict[str, Any]] = {}
     typed_because: str = ""
+    typed: tuple[str, ...] = ()
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,7 +1,7 @@
 """The doubts about a verdict: what withholds it or makes it less sure, with the numbers, worst first.
 
 Rules about the capture have doubts of their own ([[doubt]] of a rule file). The rest comes from the breakdown: time
-without a known cause, classes that are close, and how the parts of the leading class were told.
+without a known cause, classes that are close, and the way in which the parts of the leading class were found.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +17,6 @@ from diagnose.attribution.causes import (
     DISTORTED,
     GRAPH_CAPTURE,
     OPERATOR_GAP,
-    UNKNOWN_KIND,
     UNKNOWN_KINDS,
     UNOBSERVED,
 )
@@ -103,7 +102,7 @@ def least_confidence(doubts: Sequence[Doubt]) -> Confidence:
 def doubts_of_rules(breakdown: tuple[LedgerEntry, ...], leaders: Leaders | None, grounds: Grounds) -> list[Doubt]:
     """The doubts of the rules, each withholding the verdict if it leaves the leading class unclaimed.
 
-    Steps that the profiler distorts are told apart already: their breakdown is of steps without it.
+    The breakdown of steps that the profiler distorts is of steps without it, so that it claims no class too much.
     """
     leading = leaders[0] if leaders and grounds.distortion is None else ""
     found = [
@@ -143,7 +142,7 @@ def _odd_steps(breakdown: tuple[LedgerEntry, ...], leaders: Leaders | None) -> s
 
 
 def not_recorded(breakdown: tuple[LedgerEntry, ...], grounds: Grounds) -> Doubt | None:
-    """What the capture lacks, so that it allows no verdict; None if it can be trusted."""
+    """The fault of the capture that allows no verdict; None if it can be trusted."""
 
     def doubt(says: str, rule: str) -> Doubt:
         return Doubt(kind="not-recorded", says=says, withholds=True, rule=rule)
@@ -188,9 +187,14 @@ def unnamed(
     largest = max(causes, key=lambda cause: causes[cause])
     if largest in _UNNAMED and largest != DISTORTED:
         says = f"{100 * causes[largest]:.0f} % of {grounds.of} is {CAUSES[largest].spoken}, more than any known cause"
-        rule = "unclassified-kernels" if largest == UNKNOWN_KIND else "unexplained-time"
+        rule = "unexplained-time" if largest in UNOBSERVED else _unclassified(grounds)
         return [Doubt(kind="unnamed", says=says, withholds=True, rule=rule)]
     return _beside(unobserved_share(causes), leaders, leader(class_shares(causes)), grounds)
+
+
+def _unclassified(grounds: Grounds) -> str:
+    """The rule about kernels of unknown kind; no rule is about such operators."""
+    return "unclassified-kernels" if grounds.has_gpu else ""
 
 
 def _open(causes: Mapping[str, float], possible: Sequence[Leaders], grounds: Grounds) -> Doubt:
@@ -199,7 +203,7 @@ def _open(causes: Mapping[str, float], possible: Sequence[Leaders], grounds: Gro
     if (unknown := _of_unknown_kind(causes)) and {*others, last} == {"compute-bound", "memory-bound"}:
         what = "kernels" if grounds.has_gpu else "operators"
         says = f"{what} of unknown kind take {unknown} of {grounds.of}: it may be {others[0]} or {last}"
-        return Doubt(kind="unnamed", says=says, withholds=True, rule="unclassified-kernels")
+        return Doubt(kind="unnamed", says=says, withholds=True, rule=_unclassified(grounds))
     much, may_be = f"{100 * unobserved_share(causes):.0f} % of {grounds.of}", f"it may be {', '.join(others)} or {last}"
     if grounds.distortion is not None:
         says = f"{_distorted(grounds.distortion)} what {much} without it is: {may_be}"
@@ -238,7 +242,7 @@ def _distorted(distortion: float) -> str:
 def doubts_of_class(
     causes: Mapping[str, float], shares: Mapping[str, float], leaders: Leaders, grounds: Grounds
 ) -> list[Doubt]:
-    """Doubts about the class that leads: what else it may be, and how its parts were told."""
+    """Doubts about the class that leads: what else it may be, and how its parts were found."""
     (leading, runner_up), found = leaders, []
     if leading == "communication" and (grounds.alone_of_many or grounds.late_rank_missing):
         alone = "one rank of several cannot tell transfer from waiting for a late rank"

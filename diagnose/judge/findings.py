@@ -14,6 +14,7 @@ from diagnose.judge.sections import Sections
 from diagnose.patch.job_framework import framework_of, in_short
 from diagnose.patch.patches import spelled
 from diagnose.patch.refusals import ALREADY
+from diagnose.patch.script_words import Script
 from diagnose.predict.earned import evidence_of
 from diagnose.predict.joint import joint_gains
 from diagnose.predict.plan import (
@@ -190,7 +191,9 @@ def _patch(rule: Rule, facts: Facts, predictor: Predictor) -> Patch | None:
     patch = canonical and framework_of(facts).patch(canonical, versions)
     if patch is None:
         return None
-    return replace(spelled(patch, versions), typed_because=rule.refusing.by_run)
+    script = Script.of(predictor.measured.record)
+    typed = script.lines(canonical, patch, versions) if script is not None and canonical is not None else ()
+    return replace(spelled(patch, versions), typed_because=rule.refusing.by_run, typed=typed)
 
 
 def plan_steps(facts: Facts, predictor: Predictor, weights: Mapping[str, Weight]) -> tuple[PlanStep, ...]:

@@ -46,7 +46,7 @@ from diagnose.judge.slow_steps import slow_steps
 from diagnose.judge.speed import speed_of
 from diagnose.judge.step_timeline import step_timeline
 from diagnose.judge.user_code import located, user_code_of
-from diagnose.judge.verdict import verdict_of
+from diagnose.judge.verdict import class_to_cure, verdict_of
 from diagnose.judge.waterfall import MatrixTime, waterfall_of
 from diagnose.metrics import Measured
 from diagnose.metrics.model.tokens import tokens_of
@@ -79,7 +79,7 @@ def diagnose(case: Case) -> Diagnosis:
     judged = [(rule, rule.judge(case.facts)) for rule in case.rules]
     verdict = verdict_of(breakdown, grounds_of(case, ranks))
     work = part("matrix_time", lambda: matrix_time_of(case.measured), None)
-    advice = advice_of(case, judged, sections, verdict.class_)
+    advice = advice_of(case, judged, sections, class_to_cure(breakdown, verdict))
     findings, measured, steps = advice.findings, advice.measured, steps_of(ranks, case.measured)
     diagnosis = Diagnosis(
         verdict=verdict,

@@ -36,6 +36,7 @@ __all__ = [
     "NEAR",
     "TOO_MANY_LOST",
     "Grounds",
+    "class_to_cure",
     "is_close",
     "verdict_of",
 ]
@@ -84,6 +85,16 @@ def verdict_of(breakdown: tuple[LedgerEntry, ...], grounds: Grounds) -> Verdict:
         because=_crowded(leading, causes.get(CORE_WAIT, 0.0), grounds, _because(leaders, shares, grounds, says)),
         doubts=worst_first(doubts),
     )
+
+
+def class_to_cure(breakdown: tuple[LedgerEntry, ...], verdict: Verdict) -> VerdictClass:
+    """The class whose cures come first: the verdict's, or the one that the profiler's cost keeps from being claimed.
+
+    Gains are predicted for the step without the profiler, so that cost does not speak against them.
+    """
+    if not verdict.withheld or verdict.doubts[0].kind != "profiler":
+        return verdict.class_
+    return CLASS_NAMES[leader(class_shares(_by_cause(breakdown)))[0]]
 
 
 def _withheld(doubts: Sequence[Doubt]) -> Verdict:

@@ -130,7 +130,7 @@ def _patches(given: Any, path: Path) -> list[tuple[str, str, Any]]:
     for patch in given if isinstance(given, list) else [given]:
         known = patch if isinstance(patch, dict) else {}
         target, values = known.get("target"), known.get("set")
-        named = set(known) - {"install", "by_run", "typed_because"} == {"target", "set"}
+        named = set(known) - {"install", "by_run", "typed_because", "typed"} == {"target", "set"}
         if not named or not isinstance(target, str) or not isinstance(values, dict):
             raise UserError("this is not a patch", where=path, why="it needs a target and what to set", do=_FORMS)
         for where, keys in _by_run(known) if is_only_typed(target) else [(target, values)]:

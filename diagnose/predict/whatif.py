@@ -11,7 +11,7 @@ from diagnose.facts import Unknown, spoken
 from diagnose.formulas.statistics import ENDS
 from diagnose.predict.changed import NOTHING, ChangedStep, SavedShares, combined, without_what_it_shortens
 from diagnose.predict.changed_steps import ChangedSteps
-from diagnose.predict.crowded import TOO_BUSY, is_too_busy, on_crowded_host
+from diagnose.predict.crowded import FREED, TOO_BUSY, is_too_busy, on_crowded_host
 from diagnose.predict.earned import (
     NO_END,
     REPLAY_ERROR,
@@ -223,7 +223,8 @@ class Predictor(ChangedSteps):
         each = [remedy.assumes for remedy in remedies]
         if any(remedy.host or remedy.launches for remedy in remedies) and not self._is_calibrated:
             each.append(PROFILED_HOST)
-        each += [told(rule.remedy, self.facts), on_crowded_host(self.facts), self.withheld(rule)]
+        of_host = FREED if rule.class_ == "validity" else on_crowded_host(self.facts)
+        each += [told(rule.remedy, self.facts), of_host, self.withheld(rule)]
         each += [self._beyond_evidence(rule), self._without_end(rule)]
         if (saving := self.saving(rule)) and saving.hidden > REPLAY_ERROR:
             booked, hidden = spoken(saving.booked, "share"), spoken(saving.hidden, "share")

@@ -122,7 +122,7 @@ class LinesTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DoubtTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the fault does to the verdict if a condition holds; of several doubts the first that holds counts.
+    """The effect of the fault on the verdict if a condition holds; of several doubts the first that holds counts.
 
     `says` is a clause with the numbers. The verdict keeps the confidence that the doubt `leaves` at most, or is
     withheld, with `unclaimed` only if that class leads.

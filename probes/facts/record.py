@@ -20,6 +20,7 @@ from ..threaded import run_in_thread
 from .compiled import compilations
 from .machine import device, environment, infiniband_devices, memory, versions
 from .model import model_facts, module_of, optimizer_facts, wrapped_facts
+from .script import script_facts
 from .torch_settings import torch_settings
 
 if TYPE_CHECKING:
@@ -91,6 +92,7 @@ def facts(
         "memory": quietly(memory),
         "refuses": quietly(lambda: job.refusals.facts(optimizer, model, job.rows.facts())),
         "command": command,
+        "script": quietly(lambda: run_in_thread(lambda: script_facts(optimizer))),
         **_patch(),
         **_or_null(quietly(lambda: _steps(window, clock, source)), ("steps", "overhead_factor")),
         "profiler": (recorder.settings or None) if recorder is not None else None,

@@ -32,7 +32,7 @@ def test_a_pipe_of_json_lines_stays_one(start: Start, tmp_path: Path) -> None:
     _, out, err = ended(start("--", script(tmp_path, WRITES + "write(0); print(json.dumps({'loss': 0.5}))")))
 
     assert [json.loads(line) for line in out.splitlines()] == [{"loss": 0.5}]
-    assert "\nverdict:    data-bound" in err
+    assert "\nverdict   data-bound" in err
 
 
 def shown_on_terminal(tmp_path: Path, *options: str, stderr: int | None = None) -> str:
@@ -58,8 +58,8 @@ def test_a_terminal_shows_the_report_on_stdout(tmp_path: Path) -> None:
     with open(tmp_path / "err.txt", "wb") as file:
         shown = shown_on_terminal(tmp_path, stderr=file.fileno())
 
-    assert "verdict:" in shown
-    assert "verdict:" not in (tmp_path / "err.txt").read_text()
+    assert "verdict   " in shown
+    assert "verdict   " not in (tmp_path / "err.txt").read_text()
     assert (tmp_path / "err.txt").read_text().startswith("diagnose: data-bound, ")
 
 
@@ -82,7 +82,7 @@ def test_every_file_that_is_asked_for_is_written(start: Start, tmp_path: Path) -
     assert err.splitlines()[0] == "diagnose: wrote r.txt, r.html, r.md, d.json"
     assert "report: r.txt, r.html, r.md, d.json (again" in err.splitlines()[1]
     assert len(err.splitlines()) == 2
-    assert (tmp_path / "r.txt").read_text().startswith("verdict:    data-bound")
+    assert (tmp_path / "r.txt").read_text().startswith("verdict   data-bound")
     assert "\x1b" not in (tmp_path / "r.txt").read_text()
     assert "diagnose run --report r.txt" in (tmp_path / "r.html").read_text()
     assert "data-bound" in (tmp_path / "r.md").read_text()
@@ -92,7 +92,7 @@ def test_every_file_that_is_asked_for_is_written(start: Start, tmp_path: Path) -
 def test_without_a_report_the_json_file_is_written_all_the_same(start: Start, tmp_path: Path) -> None:
     _, out, err = ended(start("--no-report", "--json", "d.json", "--", script(tmp_path, WRITES + "write(0)")))
 
-    assert (out, "verdict:" in err) == ("", False)
+    assert (out, "verdict   " in err) == ("", False)
     assert json.loads((tmp_path / "d.json").read_text())["verdict"]["class"] == "data-bound"
 
 

@@ -92,6 +92,7 @@ def test_what_cannot_be_pasted_is_left_out(without: Diagnosis) -> None:
 def test_a_launcher_of_several_runs_and_a_very_long_command_are_not_recorded() -> None:
     assert recorded(["t.py"], {"WORLD_SIZE": "2", "RANK": "1"}) is None
     assert recorded(["t.py", "x" * 9000], {}) is None
+    assert recorded(["t.py", "no text: \udcff"], {}) is None
     assert recorded(["t.py"], {}) == ["t.py"]
 
 

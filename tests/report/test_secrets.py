@@ -32,6 +32,7 @@ FORMS = {
     "JSON": ["--config", json.dumps({"lr": 1, "hub": {"token": f"{S}-11"}})],
     "header": ["--header", f"Authorization: Bearer {S}abc.def"],
     "random word": [f"--x=q7w8e9r1t2y3u4i5{S}o6p7a8s9"],
+    "address of a webhook": [f"--hook=https://hooks.slack.com/services/T0/B0/{S}"],
     "definition": [f"-Dpassword={S}-14"],
 }
 HARMLESS = [
@@ -40,7 +41,8 @@ HARMLESS = [
     "--revision=0123456789abcdef0123456789abcdef01234567", "--run=llama-7b-lr3e-4-bs128-2024-01-01-baseline",
     "--data=/data/imagenet/train-00000-of-01024.tar", "--model meta-llama/Meta-Llama-3.1-8B-Instruct",
     "--exp=20241127T120000Z_llama3_8b_fsdp2_bf16_ctx8192", "git@example.org:x/y", "ssh://git@example.org/x",
-    "--rdzv_endpoint=host:29500", "optimizer.fused=true", "model.key_dim=64", "--secretary x", "s3://bucket/a@b",
+    "--rdzv_endpoint=host:29500", "optimizer.fused=true", "model.key_dim=64", "--secretary x",
+    "--backend hf_transformers", "--suite=sk-learn-models", "--pass 3", "s3://bucket/a@b",
 ]  # fmt: skip
 JOB = """
 import sys, torch

@@ -13,6 +13,10 @@ from diagnose.report.views.learn import clauses, leave_alone, to_learn
 from diagnose.report.views.plain import plain
 from diagnose.report.views.words import evidence_line
 
+ALSO_SHOWN = 2
+TWO_SCREENS = 48  # lines of the report of one rank
+FOR_LEARNING = 4  # of them
+MOST_LINES = 2  # of a change to leave alone
 SEVERITY_STYLE = {"critical": "bold red", "warning": "bold yellow", "info": "cyan"}
 
 
@@ -22,15 +26,19 @@ def print_plan(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
     later = [change for change in view.plan if view.next is None or change.rule != view.next.finding.rule]
     first = len(view.plan) - len(later) + 1 if view.next else 1
     for number, change in enumerate(later, max(first, 2 if view.next else 1)):
-        line = Text.assemble(f"{number}. ", _action(change.headline))
+        kept = "; can change results" if change.numerics else ""
+        line = Text.assemble(f"{number}. ", _action(change.headline), kept)
+        line = joined([line, change.where, change.record]) if extent.details else line
         page.paragraph(line, label="plan" if change is later[0] else "", most=0 if extent.details else 2)
     if view.withheld and extent.details:
         why = f"no gain that needs a replay is predicted: {plain(view.withheld)}"
         page.paragraph(why, label="" if later else "gains")
     elif view.together:
-        kept = f"; the results can change with {', '.join(view.numerics)}" if view.numerics and extent.details else ""
         gain = Text(f"all {len(view.plan)}: {view.together}", "green")
-        page.paragraph(Text.assemble(gain, f"; measure after each{kept}"))
+        page.paragraph(Text.assemble(gain, "; measure after each"))
+    severe = [full for full in view.also if full.finding.severity != "info"][: None if extent.details else ALSO_SHOWN]
+    for full in severe:
+        page.paragraph(_action(full.headline), label="also" if full is severe[0] else "", most=1)
     if view.noise:
         page.paragraph(Text(view.noise, "yellow"), label="" if later else "plan")
 
@@ -77,11 +85,14 @@ def print_not_advised(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
     items = diagnosis.not_advised if extent.details else leave_alone(diagnosis)
     if items:
         page.gap()
+    one_rank = len(diagnosis.ranks) < 2 and not extent.details
     for i, item in enumerate(items):
+        if one_rank and page.printed > TWO_SCREENS - FOR_LEARNING - MOST_LINES:
+            break
         room = 2 * (page.width - page.label) - cell_len(plain(item.what)) - 12
         because = item.because if extent.details else clauses(item.because, room)
         line = Text.assemble((plain(item.what), "bold"), ": ", plain(because))
-        page.paragraph(line, label="" if i else "leave alone", most=0 if extent.details else 2)
+        page.paragraph(line, label="" if i else "leave alone", most=0 if extent.details else MOST_LINES)
 
 
 def print_not_judged(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
@@ -90,6 +101,8 @@ def print_not_judged(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
         _every_reason(page, diagnosis.not_judged)
         return
     for i, advice in enumerate(to_learn(diagnosis)):
+        if i and len(diagnosis.ranks) < 2 and page.printed > TWO_SCREENS - MOST_LINES - 1:
+            break
         page.paragraph(advice, label="" if i else "to learn more", most=3)
 
 

@@ -11,7 +11,7 @@ from diagnose.report.text.page import USUAL, Extent, Page, widest
 from diagnose.report.views.first_screen import ClassLine, ScreenLine, first_screen
 
 MOST_LINES = 16
-LEAST_CLASSES = 3
+LEAST_CLASSES = 2
 BRIEF_LINES = 5
 LABEL = 10
 _MOST = {"verdict": 3, "why": 3, "next": 2, "gain": 2, "": 2, "try": 2, "applied": 2, "speed": 2, "MFU": 2, "scope": 2}
@@ -33,13 +33,17 @@ def print_first_screen(page: Page, diagnosis: Diagnosis, _: Extent) -> None:
     used = sum(_height(narrow, line, most[line.label]) for line in lines)
     _classes(narrow, screen.classes[: _room(narrow, used)])
     narrow.paragraph(Text(scope.text, "dim"), label=scope.label, most=most[scope.label])
+    page.printed += narrow.printed
 
 
 def print_brief(page: Page, diagnosis: Diagnosis) -> None:
-    """Print the first five lines, each cut to one."""
-    narrow = Page(page.console, LABEL)
-    for line in first_screen(diagnosis).lines[:BRIEF_LINES]:
-        _line(narrow, line, diagnosis, most=1)
+    """Print the first lines, five at most: each is cut to one but the change, which is pasted."""
+    narrow, left = Page(page.console, LABEL), BRIEF_LINES
+    for line in first_screen(diagnosis).lines:
+        most = _MOST["next"] if line.label == "next" else 1
+        if (left := left - _height(narrow, line, most)) < 0:
+            return
+        _line(narrow, line, diagnosis, most)
 
 
 def _room(page: Page, used: int) -> int:
@@ -84,20 +88,21 @@ def _colour(diagnosis: Diagnosis) -> str:
 def _classes(page: Page, classes: Sequence[ClassLine]) -> None:
     """Print a row for each class: its time, its share, a bar, and its term of the iron law if there is room."""
     names = widest([row.name for row in classes], 14)
-    terms = widest([row.term for row in classes], 40)
+    told = [row.term.replace("·", "*") if page.ascii_only else row.term for row in classes]
+    terms = widest(told, 40)
     room = page.width - LABEL - names - _NUMBERS
     most = max((row.share for row in classes), default=1.0)
     whole = min(_BAR, int((room - terms - 5) / most))
     longest = max((_cells(row, whole) for row in classes), default=0)
-    for i, row in enumerate(classes):
+    for i, (row, term) in enumerate(zip(classes, told, strict=True)):
         name = page.fitted(row.name, names)
         head = ("step" if i == 0 else "").ljust(LABEL)
         text = Text.assemble((head, "bold"), (name, "bold"), f"{row.time:>10} {row.percent:>6}")
         if whole >= _BAR // 2:
             bar = ("#" if page.ascii_only else "█") * _cells(row, whole)
-            text.append("  ").append(bar.ljust(longest), STYLE[row.class_]).append(f"   {row.term}")
-        elif cell_len(row.term) + 2 <= room:
-            text.append(f"  {row.term}")
+            text.append("  ").append(bar.ljust(longest), STYLE[row.class_]).append(f"   {term}")
+        elif cell_len(term) + 2 <= room:
+            text.append(f"  {term}")
         page.line(text)
 
 

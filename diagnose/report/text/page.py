@@ -13,8 +13,8 @@ LABEL = 12  # cells of the label column of most commands
 WIDEST = 120  # prose beyond this is hard to read
 NARROWEST = 40
 USUAL = 80
-_BEFORE_UNIT = re.compile(
-    r"(?<=\d) (?=%|(?:[num]?s|[KMGT]iB|[kMGTP]?FLOP)\b)|(?<=diagnose) (?=explain)|(?<=explain) (?=\S)"
+_UNBROKEN = re.compile(
+    r"(?<=\d) (?=%|(?:[num]?s|[KMGT]iB|[kMGTP]?FLOP)\b)|(?<=diagnose) (?=explain )|(?<=diagnose explain) (?=\S)"
 )
 _HELD = "\ue000"  # one cell wide, and never in printable text
 
@@ -35,17 +35,19 @@ class Page:
     """Prints lines of at most the console's width; never interprets markup."""
 
     def __init__(self, console: Console, label: int = LABEL) -> None:
-        self.console, self.label = console, label
+        self.console, self.label, self.printed = console, label, 0
         self.width = max(min(console.width, WIDEST), NARROWEST)
         self.ascii_only = console.options.ascii_only
 
     def line(self, text: Text) -> None:
         """Print one line that already fits."""
         text.rstrip()
+        self.printed += 1
         self.console.print(text, no_wrap=True, overflow="ignore", crop=False, highlight=False)
 
     def gap(self) -> None:
         """An empty line."""
+        self.printed += 1
         self.console.print()
 
     def paragraph(self, text: Text | str, label: str = "", most: int = 0) -> None:
@@ -79,7 +81,7 @@ class Page:
     def wrapped(self, text: Text | str, width: int, most: int = 0) -> list[Text]:
         """`text` in lines of at most `width` cells; what is cut after `most` lines ends with dots."""
         body = Text(text) if isinstance(text, str) else text.copy()
-        body.plain = _BEFORE_UNIT.sub(_HELD, body.plain)
+        body.plain = _UNBROKEN.sub(_HELD, body.plain)
         lines = list(body.wrap(self.console, width))
         for line in lines:
             line.plain = line.plain.replace(_HELD, " ")

@@ -1,4 +1,4 @@
-"""What stands around the answer: how MFU and steps were counted, windows, history, costs, and what was read."""
+"""Print the surroundings of the answer: how MFU and steps were counted, windows, history, costs, and files."""
 
 from rich.text import Text
 

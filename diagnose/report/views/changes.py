@@ -132,11 +132,11 @@ def _full(finding: Finding, diagnosis: Diagnosis) -> Full:
         apply=command_with(diagnosis, finding.rule, finding.patch),
         where=where_line(finding.where),
         no_line=no_line(finding),
-        record=_record_line(diagnosis, finding.rule),
+        record=record_line(diagnosis, finding.rule),
     )
 
 
-def _record_line(diagnosis: Diagnosis, rule: str) -> str:
+def record_line(diagnosis: Diagnosis, rule: str) -> str:
     """How earlier predictions of the rule turned out, by the user's own record; "" if there are none."""
     own = next((record for record in diagnosis.track_records if record.rule == rule), None)
     return f"on this machine {own.inside} of {own.promises} such gains fell in the predicted range" if own else ""
@@ -176,7 +176,7 @@ def _change(diagnosis: Diagnosis, at: int) -> ChangeView:
         flags=flags_line(step.patch),
         apply=command_with(diagnosis, step.rule, step.patch),
         where=where_line(finding.where) if finding else "",
-        record=_record_line(diagnosis, step.rule),
+        record=record_line(diagnosis, step.rule),
     )
 
 

@@ -3,8 +3,6 @@
 Every form of the report can show it. A line without content is left out.
 """
 
-from pathlib import PurePosixPath
-
 import msgspec
 
 from diagnose.diagnosis import IRON_LAW, CauseClass, Diagnosis, Finding
@@ -12,12 +10,12 @@ from diagnose.diagnosis.iron_law import SHORT_NAMES
 from diagnose.diagnosis.terms import may_slow
 from diagnose.report.views.applied import applied_line
 from diagnose.report.views.breakdown import Basis, basis
+from diagnose.report.views.changes import record_line
 from diagnose.report.views.gains import gain, reason_wide, saved_ms
 from diagnose.report.views.plain import plain
 from diagnose.report.views.speed_words import eta, mfu_words, speed_line
 from diagnose.report.views.summary import loss_line
 from diagnose.report.views.to_try import command_to_try
-from diagnose.report.views.user_code import placed
 from diagnose.report.views.why import class_ns, percent, why_lines
 from diagnose.report.views.words import counted, patch_lines
 
@@ -90,7 +88,7 @@ def verdict_words(diagnosis: Diagnosis) -> str:
 
 
 def next_words(diagnosis: Diagnosis, chosen: Finding | None) -> str:
-    """The change as it is typed, else in words with the line of code that it is about; or that there is none.
+    """The change as it is typed, else in words; or that there is none.
 
     A comment stands on a line of its own.
     """
@@ -99,10 +97,7 @@ def next_words(diagnosis: Diagnosis, chosen: Finding | None) -> str:
     typed = "; ".join(patch_lines(chosen.patch)).replace(_FUNCTIONAL, "F.")
     if typed:
         return typed.replace(" # ", "\n# ")
-    where = chosen.where[0] if chosen.where else None
-    at = f": {placed(where.function, PurePosixPath(where.file).name, where.line)}" if where else ""
-    takes = f" takes {percent(where.share)} of {where.of}" if where else ""
-    return plain(f"{chosen.action or chosen.do}{at}{takes}")
+    return plain(chosen.action or chosen.do)
 
 
 def gain_words(diagnosis: Diagnosis, chosen: Finding | None, of: Basis) -> str:
@@ -120,7 +115,8 @@ def gain_words(diagnosis: Diagnosis, chosen: Finding | None, of: Basis) -> str:
     notes = (
         f"{told}: {saved}" if saved else told,
         f"wide, because {reason_wide(chosen)}" if reason_wide(chosen) else "",
-        "the results can change: compare the loss" if chosen.numerics else "",
+        "can change results" if chosen.numerics else "",
+        record_line(diagnosis, chosen.rule),
     )
     return plain("; ".join(filter(None, notes)))
 
@@ -148,7 +144,7 @@ def _class_line(diagnosis: Diagnosis, class_: CauseClass, ns: int, of: Basis) ->
 
 
 def scope_words(diagnosis: Diagnosis, chosen: Finding | None) -> str:
-    """What was measured, what that does not cover, and where the rest is."""
+    """Sentences on the measured steps, the limits of what they tell, and the place of the rest."""
     limits = [
         "CPU only: GPU questions were not asked" if diagnosis.cpu_only else "",
         "Nothing trains here, so advice on training is left out" if diagnosis.trains is False else "",
@@ -169,7 +165,7 @@ def _measured(diagnosis: Diagnosis) -> str:
 
 
 def _of_world(diagnosis: Diagnosis) -> str:
-    """Which of the job's ranks this is, if it is one of several; else ""."""
+    """A clause on the number of the rank, if it is one of several; else ""."""
     world = next((fact.value for fact in diagnosis.facts if fact.name == "world_size"), None)
     alone = len(diagnosis.ranks) == 1 and isinstance(world, int) and world > 1
     return f" of rank {diagnosis.ranks[0].rank}, one of {world}" if alone else ""

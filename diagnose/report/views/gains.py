@@ -69,7 +69,7 @@ def short(predicted: Speedup | None, likely: float | None) -> str:
 
 
 def saved_ms(predicted: Speedup | None, step_ns: float) -> str:
-    """What a step saves, "39-59 ms per step"; "" if the low end saves nothing, or no high end is known."""
+    """The time that a step saves, "saves 39-59 ms per step"; "" if the low end saves none, or no high end is known."""
     if predicted is None or predicted[1] is None or predicted[0] < _WORTH_SAVING:
         return ""
     low, high = ((1 - 1 / end) * step_ns / 1e6 for end in (predicted[0], predicted[1]))

@@ -50,7 +50,7 @@ def _advice(diagnosis: Diagnosis, items: list[NotJudged]) -> str:
 
 
 def clauses(because: str, room: int) -> str:
-    """As many whole clauses of a reason as there is room for, at least the first."""
+    """The first clauses of a reason, as many whole ones as there is room for, at least one."""
     ends = [found.start() for found in _CLAUSE_END.finditer(because)]
     fitting = [end for end in ends if end <= room]
     if len(because) <= room or not ends:

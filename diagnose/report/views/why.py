@@ -1,10 +1,15 @@
 """The one measured fact behind a verdict: who waits for what or runs what, in ms and in % of the step."""
 
+from pathlib import PurePosixPath
+
+from diagnose.attribution.leading import WORKS
 from diagnose.diagnosis import CauseClass, Diagnosis, Finding
 from diagnose.facts import HOST_STEP, STEP
 from diagnose.report.views.breakdown import Basis, basis
 from diagnose.report.views.job_words import lateness, waited_share
+from diagnose.report.views.operators import longest_operators
 from diagnose.report.views.plain import plain
+from diagnose.report.views.user_code import placed
 from diagnose.report.views.words import causes_named
 
 WORTH_NAMING = 0.05  # of the step: a smaller part explains little
@@ -34,18 +39,20 @@ def why_lines(diagnosis: Diagnosis) -> list[str]:
     verdict, of = diagnosis.verdict, basis(diagnosis)
     if verdict.withheld or not of.total_ns:
         numbers = verdict.doubts[0].says if verdict.doubts else verdict.because
-        return [_sentence(numbers)] if numbers not in ("", verdict.withheld) else []
+        operators = longest_operators(diagnosis)
+        longest = [f"The longest operators on the host: {', '.join(operators)}."] if operators else []
+        return [*([_sentence(numbers)] if numbers not in ("", verdict.withheld) else []), *longest]
     classes = [_class_of(name) for name in verdict.between or (verdict.class_,) if name != "undecided"]
     if not classes:
-        return [_sentence(verdict.because), _of_class(diagnosis, largest_class(diagnosis), of)]
+        return [_sentence(verdict.because), _of_class(diagnosis, _largest_class(diagnosis), of)]
     told = [_of_class(diagnosis, class_, of, again=class_ != classes[0]) for class_ in classes]
     finding = _finding_of(diagnosis, classes[0])
     if len(classes) == 1 and finding is not None:
         told = [_of_finding(finding, diagnosis, of)]
-    return [*told, *_late(diagnosis, of)]
+    return [*told, *_where(diagnosis), *_late(diagnosis, of)]
 
 
-def largest_class(diagnosis: Diagnosis) -> CauseClass:
+def _largest_class(diagnosis: Diagnosis) -> CauseClass:
     """The class that takes most of the step."""
     sums = class_ns(diagnosis)
     return max(sums, key=lambda class_: sums[class_])
@@ -115,10 +122,22 @@ def _of_class(diagnosis: Diagnosis, class_: CauseClass, of: Basis, again: bool =
 
 
 def _parts(diagnosis: Diagnosis, class_: CauseClass, of: Basis) -> list[str]:
+    if class_ in WORKS and (operators := longest_operators(diagnosis)):
+        return operators
     named = causes_named(diagnosis)
     entries = sorted((e for e in diagnosis.ledger if e.class_ == class_), key=lambda e: -e.ns)
     shown = [e for e in entries if e.ns >= WORTH_NAMING * of.total_ns][:NAMED]
     return [f"{named(e.cause)} {of.per_step(e.ns)}" for e in shown]
+
+
+def _where(diagnosis: Diagnosis) -> list[str]:
+    """A sentence on the line of the user's code that the next change is about; none if no line is known."""
+    lines = diagnosis.next.where
+    if not lines:
+        return []
+    first = lines[0]
+    place = placed(first.function, PurePosixPath(first.file).name, first.line)
+    return [plain(f"{place} takes {percent(first.share)} of {first.of}.")]
 
 
 def _late(diagnosis: Diagnosis, of: Basis) -> list[str]:

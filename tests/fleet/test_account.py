@@ -54,7 +54,9 @@ def test_what_captures_do_not_tell_is_said_beneath_what_is_lost(tmp_path: Path) 
 
     assert view.headline(fleet) == "at least 24.0 of 80.0 GPU-hours are lost (30.0 %): no kernel computes then"
     assert view.unknown_line(fleet) == "another 40.0 may be lost, too (50.0 %): no capture covers them"
-    assert "Another 40.0 may be lost, too (50.0 %): no capture covers them" in fleet_page(fleet, About("1.0", "diagnose fleet DIR"))
+    assert "Another 40.0 may be lost, too (50.0 %): no capture covers them" in fleet_page(
+        fleet, About("1.0", "diagnose fleet DIR")
+    )
 
 
 def test_no_price_is_no_money(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from diagnose.errors import UserError, to_install
     multiple=True,
     required=True,
     type=click.Path(path_type=Path),
-    help="A folder whose files may be read; nothing outside it is. May be repeated.",
+    help="Let the agent read files in this folder, and none outside it. May be repeated.",
 )
 def mcp(roots: tuple[Path, ...]) -> None:
     """Give an AI agent access to analyze, compare, explain and fit.

@@ -29,7 +29,7 @@ _folder_option: Callable[[Any], Any] = click.option(
     type=click.Path(path_type=Path),
     default=FOLDER,
     show_default=True,
-    help="Folder of the baselines.",
+    help="Keep the baselines in DIR.",
 )
 
 
@@ -76,7 +76,7 @@ def save(name: str, trace: str, folder: Path, **given: Any) -> None:
     type=SHARE,
     default="5%",
     show_default=True,
-    help="How much slower the run may be, beyond the noise.",
+    help="Let the run be slower by this much, beyond the noise.",
 )
 @noise_option
 @click.option("-q", "--quiet", is_flag=True, help="Print only the headline.")

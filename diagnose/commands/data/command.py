@@ -59,20 +59,20 @@ _LONGEST_S = 3600.0
     idle_with={"run_file": ""},
     metavar="F",
     type=POSITIVE,
-    help="Time of an optimizer step that does not wait for data.",
+    help="State the time of an optimizer step that does not wait for data.",
 )
 @click.option(
     "--run",
     "run_file",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="A diagnosed run (its JSON), to take that time from.",
+    help="Take that time from a diagnosed run (its JSON).",
 )
 @click.option(
     "--batches-per-step",
     metavar="N",
     type=click.IntRange(min=1),
-    help="Batches in a step (default: what the Trainer or the run says, else 1).",
+    help="State the batches in a step (default: as in the Trainer or the run, else 1).",
 )
 @click.option("--loader", metavar="N", type=click.IntRange(min=1), help="Measure the N-th DataLoader that is iterated.")
 @json_option()

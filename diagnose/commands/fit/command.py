@@ -78,7 +78,7 @@ _SHARDING = ("dp", "tp", "pp", "zero", "fsdp")
 @click.option(
     "--stack",
     metavar="NAME",
-    help="Framework whose published rates to use: transformers, llm-foundry, torchtitan, megatron or nanotron.",
+    help="Use the published rates of this framework: transformers, llm-foundry, torchtitan, megatron or nanotron.",
 )
 @click.option(
     "--calibrate",

@@ -38,10 +38,12 @@ if TYPE_CHECKING:
     "--accounting",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="CSV of the jobs: a column job, and gpu_hours, label or gpu_hour_price.",
+    help="Read a CSV of the jobs: a column job, and gpu_hours, label or gpu_hour_price.",
 )
-@click.option("--hours", metavar="TIME", type=HOURS, help="How long a job ran if nothing else says so: 12h.")
-@click.option("--gpu-hour-price", metavar="F", type=POSITIVE, help="Price of a GPU-hour in any currency.")
+@click.option(
+    "--hours", metavar="TIME", type=HOURS, help="Assume that a job ran this long if nothing else shows it: 12h."
+)
+@click.option("--gpu-hour-price", metavar="F", type=POSITIVE, help="State the price of a GPU-hour in any currency.")
 @click.option(
     "--diagnoses-only",
     cls=Option,
@@ -49,7 +51,13 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Skip runs that have no diagnosis yet.",
 )
-@click.option("--details", cls=Option, idle_with={"as_json": ""}, is_flag=True, help="Print every row.")
+@click.option(
+    "--details",
+    cls=Option,
+    idle_with={"as_json": ""},
+    is_flag=True,
+    help="Print everything: every row, finding, reason and stack.",
+)
 @html_option
 @tables_option
 @json_option()

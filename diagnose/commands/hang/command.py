@@ -27,10 +27,14 @@ if TYPE_CHECKING:
     "--earlier",
     metavar="DIR",
     type=click.Path(path_type=Path),
-    help="Earlier dumps of the same job, to see whether it still moves.",
+    help="Compare with earlier dumps of the same job, to see whether it still moves.",
 )
 @click.option(
-    "--details", cls=Option, idle_with={"as_json": ""}, is_flag=True, help="Print every rank and full stacks."
+    "--details",
+    cls=Option,
+    idle_with={"as_json": ""},
+    is_flag=True,
+    help="Print everything: every row, finding, reason and stack.",
 )
 @html_option
 @json_option()

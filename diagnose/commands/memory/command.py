@@ -27,7 +27,13 @@ _SUFFIXES = (".pickle", ".pkl")
 
 @click.command(cls=Command, epilog="Example:  diagnose memory oom_snapshot.pickle")
 @click.argument("path", metavar="FILE|RUN", type=click.Path(path_type=Path, readable=False))
-@click.option("--details", cls=Option, idle_with={"as_json": ""}, is_flag=True, help="Print every line of the peak.")
+@click.option(
+    "--details",
+    cls=Option,
+    idle_with={"as_json": ""},
+    is_flag=True,
+    help="Print everything: every row, finding, reason and stack.",
+)
 @html_option
 @json_option()
 def memory(path: Path, **given: Any) -> None:

@@ -36,7 +36,7 @@ def answer_of(command: str) -> type[Answer]:
     "--of",
     type=click.Choice(answering()),
     default="analyze",
-    help="Whose --json to describe.",
+    help="Describe the --json of this command.",
 )
 def schema(of: str) -> None:
     """Print the JSON Schema of the outputs."""

@@ -18,15 +18,18 @@ from diagnose.series import read_runs
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path, readable=False))
 @json_option("the findings")
 @click.option(
-    "--unit", type=click.Choice(["s", "ms", "us", "ns"]), help="Unit of a time column that states none (default: s)."
+    "--unit",
+    type=click.Choice(["s", "ms", "us", "ns"]),
+    help="State the unit of a time column that has none (default: s).",
 )
 @click.option(
-    "--step-column", metavar="NAME", help="Column of a log with the step number (default: recognised by name)."
+    "--step-column", metavar="NAME", help="Name the column of a log with the step number (default: recognised by name)."
 )
 @click.option(
     "--time-column",
     metavar="NAME",
-    help="Column of a log with times: seconds of a step, a clock, or steps per second (default: recognised by name).",
+    help="Name the column of a log with times: seconds of a step, a clock, or steps per second (default: recognised by"
+    " name).",
 )
 def series(
     paths: tuple[Path, ...], unit: str | None, step_column: str | None, time_column: str | None, **given: Any

@@ -325,6 +325,7 @@ def left_to_user(
                     because=because,
                     do=do,
                     predicted=step.predicted_speedup,
+                    likely=step.likely_speedup,
                     where=seen.where if seen is not None else (),
                 )
             )

@@ -275,7 +275,7 @@ def _pairs(settings: Settings) -> list[tuple[str, object]]:
 
 def left_line(left: LeftToUser) -> str:
     """A change for the user, with its prediction and why no run made it."""
-    told = f" ({gain(left.predicted)})" if left.predicted else ""
+    told = f" ({gain(left.predicted, left.likely)})" if left.predicted else ""
     return plain(f"{left.change}{told}: {left.because}")
 
 

@@ -12,7 +12,7 @@ ODD = "{steps_log}/odd.csv"
 PARQUET = {"t/jobs.parquet": "PAR1"} if find_spec("pyarrow") else {}
 SERIES = [
     Row("series", "PATHS", "{steps_log}/steps.csv", adds="200 samples", codes=(2, 0)),
-    Row("series", "--json", "--json", "{steps_log}/steps.csv", adds='"samples": 200', takes="read  "),
+    Row("series", "--json", "--json", "{steps_log}/steps.csv", adds='"samples": 200', takes="spread median "),
     Row("series", "--unit", "--unit ms", "{steps_log}/plain.csv", adds=r"median 101\.0 ms", takes="median 101.0 s"),
     Row("series", "--step-column", "--step-column number", ODD, adds="steps 1 to 200", codes=(3, 0),
         beside="--time-column took"),
@@ -29,7 +29,7 @@ MEMORY = [
     Row("memory", "PATH", OOM, adds="out of memory|out-of-memory", codes=(2, 0)),
     Row("memory", "--details", "--details", "{snapshot}", adds=r"train\.py:30\b"),
     *page_rows("memory", OOM),
-    Row("memory", "--json", "--json", OOM, adds='"findings": \\[', takes="peak  "),
+    Row("memory", "--json", "--json", OOM, adds='"findings": \\[', takes=" peak "),
 ]
 FLEET_ROWS = [
     Row("fleet", "FOLDER", FLEET, adds="GPU-hours a day are lost", codes=(2, 0)),
@@ -42,7 +42,7 @@ FLEET_ROWS = [
     Row(
         "fleet", "--tables", "--tables t", FLEET, adds=r"wrote \d tables to t", writes={"t/jobs.csv": "job", **PARQUET}
     ),
-    Row("fleet", "--json", "--json", FLEET, adds='"jobs": \\[', takes="verdict  "),
+    Row("fleet", "--json", "--json", FLEET, adds='"jobs": \\[', takes="verdict "),
     *loading_rows("fleet", "{ranks_of_fleet}", "{functions_of_fleet}", told="garbage collection", took=""),
 ]
 ROWS = [*SERIES, *HANG, *MEMORY, *FLEET_ROWS]

@@ -90,6 +90,7 @@ def no_report_is_printed(seen: Seen) -> None:
     assert "diagnose: captured into" in seen.stderr
 
 
+@EFFECTS.of("run", "-q", "by-backward", "default")
 @EFFECTS.of("run", "--quiet", "by-backward", "default")
 def only_the_first_lines_are_printed(seen: Seen) -> None:
     assert "verdict   " in seen.stderr

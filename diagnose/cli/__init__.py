@@ -35,7 +35,7 @@ from diagnose.cli.group import LazyGroup
             ),
             "compare": (
                 "diagnose.commands.compare.command",
-                "Tell which of two runs is faster, how certain that is, and what changed.",
+                "Show which of two runs is faster, how certain that is, and what changed.",
             ),
             "baseline": (
                 "diagnose.commands.compare.baseline_command",

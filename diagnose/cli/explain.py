@@ -21,7 +21,7 @@ from diagnose.rule import Rule, filled
 @click.argument("rule")
 @rules_option
 def explain(rule: str, rules_dirs: tuple[Path, ...]) -> None:
-    """Explain one rule: what it looks at, what to do, when it does not matter."""
+    """Explain a finding, a term, or a metric, with the numbers of your last run."""
     known = rule_named(rule, rules_dirs)
     with writing():
         print_rule(known, Page(terminal()))

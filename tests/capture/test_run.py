@@ -72,7 +72,7 @@ def test_the_report_is_printed_while_the_job_goes_on(start: Start, tmp_path: Pat
     [bundle] = bundles(tmp_path)
     assert (code, out) == (0, "trained\n")
     assert "\nverdict   data-bound" in err
-    assert err.splitlines()[-4] == f"bundle:     {bundle.relative_to(tmp_path)}"
+    assert err.splitlines()[-4] == f"report    {bundle.relative_to(tmp_path)}/report.txt"
     assert {*err.splitlines()[-3:-1]} == {"diagnose: wrote d.json", "trained"}  # the job goes on as soon as it is there
     jsonschema.validate(json.loads((tmp_path / "d.json").read_text()), Diagnosis.schema())
     assert {path.name for path in bundle.iterdir()} == {"rank0.json.gz", "rank0.done", "diagnosis.json", "report.txt"}

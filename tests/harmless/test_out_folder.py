@@ -48,7 +48,7 @@ def test_the_job_runs_and_is_captured_beside_a_full_folder(tmp_path: Path) -> No
     done = ended(below(python(tmp_path, RANK + "write(); raise SystemExit(4)"), "--out", "b"), tmp_path)
 
     assert done.returncode == 4
-    assert "bundle:     b-2" in done.stderr
+    assert "report    b-2/report.txt" in done.stderr
     assert content(tmp_path / "b") == USERS
     assert sorted(os.listdir(tmp_path / "b-2")) == ["diagnosis.json", "rank0.done", "rank0.json.gz", "report.txt"]
 
@@ -141,7 +141,7 @@ write(0, 2)
     lines = done.stderr.splitlines()
     assert lines[0] == "diagnose: no trace of rank 1 of 2"
     assert lines[-2] == "diagnose: rank 1 ended inside the window, before its trace was written"
-    assert "; report: above " in lines[-1]
+    assert lines[-1].endswith("; report: b/report.txt")
     assert sorted(os.listdir(tmp_path / "b")) == ["diagnosis.json", "rank0.done", "rank0.json.gz", "report.txt"]
 
 

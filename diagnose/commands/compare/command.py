@@ -61,7 +61,7 @@ noise_option: Callable[[Any], Any] = click.option(
 @compared_options
 @loading_options
 def compare(before: str, after: str, **given: Any) -> None:
-    """Tell which of two runs is faster, how certain that is, and what changed.
+    """Show which of two runs is faster, how certain that is, and what changed.
 
     A and B are each a trace, a folder with one trace per rank, a bundle of `diagnose run`, a diagnosis (the output of
     analyze --json), or a log of steps as `diagnose series` reads it.

@@ -171,7 +171,7 @@ def _mover(comparison: Comparison) -> str:
 
 
 def _sure(comparison: Comparison) -> str:
-    """What the range holds, which says how sure it is."""
+    """The noise that the range holds, which says how sure it is."""
     if comparison.speedup is None:
         return ""
     noise = f"step noise and {spoken(comparison.floor_share, 'share')} run-to-run noise"
@@ -184,7 +184,7 @@ def promise_line(prediction: Promise | None) -> str:
         return ""
     applied = prediction.applied
     settings = ", ".join(f"{key}={value}" for patch in applied.patches for key, value in patch.set.items())
-    predicted = speedup(applied.predicted_speedup) or "unknown"
+    predicted = speedup(applied.predicted_speedup, exact=True) or "unknown"
     measured = "unknown" if prediction.measured is None else f"{prediction.measured[1]:.2f}x"
     judged = f": {prediction.judgement.spoken}" if prediction.judgement else ""
     side = "B" if prediction.patched == "after" else "A"

@@ -23,7 +23,7 @@ def render(answer: Checked, console: Console) -> None:
 
 
 def _head(answer: Checked) -> list[ScreenLine]:
-    """What needs attention, and what could not be looked at."""
+    """The checks that need attention, and those that could not be made."""
     warned, unseen = _named(answer, "warn"), _named(answer, "unknown")
     result = f"captures lose something here: {', '.join(warned)}" if warned else "ready: captures lose nothing here"
     unseen_here = f", as far as could be looked ({', '.join(unseen)} could not)" if unseen else ""

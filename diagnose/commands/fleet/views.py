@@ -21,7 +21,7 @@ _UNITS = {"run": "GPU-hours", "day": "GPU-hours a day"}
 
 
 def head(fleet: Fleet) -> list[ScreenLine]:
-    """What is lost, to what most of it, at what price, and the change that returns most."""
+    """The loss, its largest cause, its price, and the change that returns most."""
     causes, change = cause_rows(fleet), fleet.changes[0] if fleet.changes else None
     most = causes[0] if causes else None
     return [

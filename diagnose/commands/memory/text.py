@@ -82,7 +82,7 @@ def _print_device(page: Page, device: DeviceMemory, details: bool) -> None:
 
 
 def _reserved(device: DeviceMemory) -> str:
-    """What is in use at the time of the snapshot, and how the rest lies."""
+    """Memory in use at the time of the snapshot, and how the rest lies."""
     free = [
         (device.split_free_bytes, "free between blocks in use"),
         (device.cached_bytes, "free in whole segments"),

@@ -221,7 +221,7 @@ def _verdict(answer: MemoryAnswer, found: Sequence[MemoryFinding], device: Devic
 
 
 def _ran_out(oom: OutOfMemory) -> str:
-    """What was wanted, what was free, and why that was not enough."""
+    """The memory that was wanted, and the memory that was free but not enough."""
     at = f" at {_short(oom.file)}:{oom.line}" if oom.file else ""
     when = " in an evaluation" if oom.in_evaluation else ""
     free = "" if oom.reserved_free_bytes is None else f"{short_size(oom.reserved_free_bytes)} are free in the cache"

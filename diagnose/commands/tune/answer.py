@@ -91,7 +91,8 @@ class Rung(msgspec.Struct, frozen=True, kw_only=True):
 class LeftToUser(msgspec.Struct, frozen=True, kw_only=True):
     """A planned change that no run tried, why, and what to do.
 
-    `likely` is the likely value within `predicted`. `where` are the lines of the user's code that it concerns, as far as the first run saw them.
+    `likely` is the likely value within `predicted`. `where` are the lines of the user's code that it concerns, as far
+    as the first run saw them.
     """
 
     rule: str

@@ -7,7 +7,7 @@ from rich.text import Text
 
 from diagnose.diagnosis import Diagnosis
 from diagnose.report.text.breakdown import STYLE
-from diagnose.report.text.page import USUAL, Extent, Page, widest
+from diagnose.report.text.page import USUAL, Page, widest
 from diagnose.report.views.first_screen import ClassLine, ScreenLine, first_screen
 
 MOST_LINES = 16
@@ -20,10 +20,10 @@ _BAR = 20  # cells of the whole step
 _NUMBERS = 17  # cells of a time and a share
 
 
-def print_first_screen(page: Page, diagnosis: Diagnosis, _: Extent) -> None:
-    """Print the answer, the classes of the step, and what was measured."""
+def print_first_screen(page: Page, diagnosis: Diagnosis, more: str = "") -> None:
+    """Print the answer, the classes of the step, what was measured, and where there is `more`."""
     screen, narrow = first_screen(diagnosis), Page(page.console, LABEL)
-    lines = [*screen.lines, ScreenLine("scope", screen.scope)]
+    lines = [*screen.lines, ScreenLine("scope", ". ".join(filter(None, (screen.scope, more))))]
     most = _limits(narrow, lines, min(len(screen.classes), LEAST_CLASSES))
     *answer, scope = lines
     for line in answer:

@@ -259,7 +259,7 @@ REPORT_LABEL = 14  # cells of the label column; "to learn more" is the longest l
 
 def print_verdict(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
     """Print the first screen, and with `details` what it rests on."""
-    print_first_screen(page, diagnosis, extent)
+    print_first_screen(page, diagnosis, "" if extent.details else "More: --details")
     if extent.details:
         page.gap()
         print_mfu(page, diagnosis)
@@ -315,4 +315,4 @@ def render_brief(diagnosis: Diagnosis, console: Console) -> None:
 
 def render_first_screen(diagnosis: Diagnosis, console: Console) -> None:
     """Print the answer alone, without the causes behind it."""
-    print_first_screen(Page(console), diagnosis, Extent())
+    print_first_screen(Page(console), diagnosis)

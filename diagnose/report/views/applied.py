@@ -42,7 +42,7 @@ def got_slower(applied: Applied | None) -> bool:
 
 
 def _compared(applied: Applied) -> str:
-    predicted = speedup(applied.predicted_speedup) or "unknown"
+    predicted = speedup(applied.predicted_speedup, exact=True) or "unknown"
     if applied.refused and applied.predicted_speedup is not None:
         predicted += " of the whole patch"
     if applied.measured_speedup is None:

@@ -151,7 +151,7 @@ def scope_words(diagnosis: Diagnosis, chosen: Finding | None) -> str:
         f"Lost: {loss_line(diagnosis.trace)}" if loss_line(diagnosis.trace) else "",
     ]
     why = f"Why: diagnose explain {chosen.rule}" if chosen is not None else ""
-    return plain(". ".join(filter(None, [_measured(diagnosis), *limits, why, "More: --details"])))
+    return plain(". ".join(filter(None, [_measured(diagnosis), *limits, why])))
 
 
 def _measured(diagnosis: Diagnosis) -> str:

@@ -26,14 +26,17 @@ def factor(value: float, fine: bool = False) -> str:
     return f"{value:.2f}" if fine or value < _COARSE_FROM else f"{value:.1f}"
 
 
-def speedup(predicted: Speedup | None) -> str:
-    """`(1.0, 1.66)` is "up to 1.7x", `(1.55, 1.8)` is "1.6-1.8x", `(1.55, None)` is "at least 1.6x"."""
+def speedup(predicted: Speedup | None, exact: bool = False) -> str:
+    """`(1.0, 1.66)` is "up to 1.7x", `(1.55, 1.8)` is "1.6-1.8x", `(1.55, None)` is "at least 1.6x".
+
+    If `exact`, ends have two decimals, to be held against a measurement.
+    """
     if predicted is None:
         return ""
     low, high = predicted
     if high is None:
-        return f"at least {factor(low)}x"
-    fine = high < FINE * low
+        return f"at least {factor(low, exact)}x"
+    fine = exact or high < FINE * low
     ends = factor(low, fine), factor(high, fine)
     if {*ends} == {"1.00"}:
         return "nothing alone"

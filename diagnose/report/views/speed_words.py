@@ -63,9 +63,9 @@ def _memory(speed: Speed) -> str:
 
 
 def mfu_words(diagnosis: Diagnosis) -> str:
-    """MFU with the peak that it is a share of, and whether that is good; "" if it is unknown or the job has no GPU."""
+    """MFU with the peak that it is a share of, and whether that is good; "" if it is unknown."""
     mfu = diagnosis.mfu
-    if mfu.value is None or diagnosis.cpu_only:
+    if mfu.value is None:
         return plain(mfu.unused_option)
     value, peak = _share(mfu), _peak(mfu)
     least = "at least " if mfu.missing else ""
@@ -91,7 +91,8 @@ def _peak(mfu: Mfu) -> str:
     flops, precision = (mfu.own_peak_flops, mfu.own_precision) if own else (mfu.peak_flops, mfu.peak_precision)
     rate = f"{(flops or 0) / 1e12:,.0f} TFLOP/s" if (flops or 0) >= 1e14 else f"{(flops or 0) / 1e12:,.1f} TFLOP/s"
     used = ", the precision used" if own and mfu.own_peak_flops != mfu.peak_flops else ""
-    return f"the {precision} peak ({rate}){used}" if precision else f"the peak ({rate})"
+    source = f" ({mfu.peak_source})" if mfu.peak_source and not mfu.peak_device else ""
+    return f"the {precision} peak ({rate}){used}" if precision else f"a peak of {rate}{source}"
 
 
 def _is_large_transformer(diagnosis: Diagnosis) -> bool:

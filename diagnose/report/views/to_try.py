@@ -45,7 +45,10 @@ def _folder(diagnosis: Diagnosis) -> str:
     folders = {os.path.dirname(file) or "." for file in diagnosis.trace.files}
     if len(folders) != 1 or "://" in (folder := folders.pop()):
         return ""
-    near = os.path.relpath(folder) if os.path.isabs(folder) else folder
+    try:
+        near = os.path.relpath(folder) if os.path.isabs(folder) else folder
+    except OSError:  # the working folder is gone
+        return folder
     return folder if near.startswith("..") else near
 
 

@@ -41,7 +41,7 @@ def test_the_page_names_the_stage_its_work_and_its_line() -> None:
     assert "verdict the slowest stage is dataset: tokenise: 100 samples/s; it is CPU-bound" in text
     assert "why 80 % of its stack samples are in tokenise (train.py:14), which calls findall" in text
     assert "lock loading holds Python's lock (GIL): threads would take turns, worker processes do not" in text
-    assert "a step of 30 ms (--step-ms) needs 4 to 5; the cores of the rank feed 7 beside training" in text
+    assert "a step of 30 ms (--step-ms) needs 4 to 5; the cores of the rank feed 7 during training" in text
     assert "with 4 workers: unknown, because 4 workers cannot load it: PicklingError: \\x1b[31m" in text
     assert "storage, cold; storage, warm: not tried -> measure it with data in files of a local disk" in text
     assert (
@@ -57,7 +57,7 @@ def test_a_rank_of_one_core_is_told_what_workers_do_to_training(step_ms: float, 
     report = report_of(made(cores={"usable": 1, "local_ranks": 1}), LoaderQuestion(step_ms / 1e3, "--step-ms"))
     render(report, Console(file=out, width=120))
 
-    assert f"doubt the cores of the rank feed 0 beside training: {consequence}" in " ".join(out.getvalue().split())
+    assert f"doubt the cores of the rank feed 0 during training: {consequence}" in " ".join(out.getvalue().split())
 
 
 def test_the_rate_of_handing_over_is_that_of_all_workers_and_stands_once() -> None:

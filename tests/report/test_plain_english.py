@@ -59,6 +59,7 @@ SAMPLES: dict[str, Callable[[Path], list[str]]] = {
     "series slower": lambda folder: ["series", steps(folder, [*USUAL, *[150.0 + at % 7 for at in range(300)]])],
     "series few": lambda folder: ["series", steps(folder, [67.0 * 1.2**at for at in range(19)])],
     "scaling": lambda _: ["scaling", str(ROOT / "benchmarks" / "ladder.csv"), "--where", "row=15.10"],
+    "fleet": lambda _: ["fleet", str(TRACES / "gloo-slow-rank")],
     "ledger empty": lambda _: ["ledger"],
 }
 

@@ -60,7 +60,7 @@ def _head(report: PipelineReport) -> list[ScreenLine]:
         ScreenLine("verdict", _verdict(report, stage)),
         ScreenLine("why", where[0] if where else ""),
         ScreenLine("next", plain(_next(needed)), is_code=needed.least is not None),
-        ScreenLine("doubt", f"the cores of the rank feed {needed.room} beside training{short}" if short else ""),
+        ScreenLine("doubt", f"the cores of the rank feed {needed.room} during training{short}" if short else ""),
     ]
 
 
@@ -163,7 +163,7 @@ def _rate(rate: LoaderRate) -> str:
 
 
 def _workers(needed: WorkersNeeded) -> list[str]:
-    room = "" if needed.room is None else f"the cores of the rank feed {needed.room} beside training"
+    room = "" if needed.room is None else f"the cores of the rank feed {needed.room} during training"
     lines: list[str] = []
     if needed.refused:
         return lines

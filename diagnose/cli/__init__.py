@@ -12,80 +12,71 @@ from diagnose.cli.group import LazyGroup
         "Profile a job": {
             "run": (
                 "diagnose.commands.run.command",
-                "Run a training command, capture a few of its steps, and say why it is slow.",
+                "Run a training command, record a few steps, and explain what slows it down.",
             ),
             "tune": (
                 "diagnose.commands.tune.command",
-                "Run a job again and again, each time with one more change, and keep what makes it faster.",
+                "Try one change after another on short runs, and keep those that measurably help.",
             ),
             "data": (
                 "diagnose.commands.data.command",
-                "Say how fast each stage of the input is, which is the slowest, and how many workers a step needs.",
+                "Find the slowest stage of the input pipeline and the number of workers needed.",
             ),
             "trigger": (
                 "diagnose.commands.armed.command",
-                "Open a window in a job that runs under `diagnose run --arm`.",
+                "Record a few steps now, in a job started with `diagnose run --arm`.",
             ),
-            "doctor": ("diagnose.commands.doctor.command", "Say what a capture can see on this machine."),
+            "doctor": ("diagnose.commands.doctor.command", "Check what this machine lets diagnose record."),
         },
         "Read what a job left": {
-            "analyze": ("diagnose.commands.analyze.command", "Say why a training job is slow and what to change next."),
+            "analyze": (
+                "diagnose.commands.analyze.command",
+                "Explain why a training job is slow, from its trace, and what to change first.",
+            ),
             "compare": (
                 "diagnose.commands.compare.command",
-                "Say whether run B is faster than run A, by how much beyond the noise, and where that comes from.",
+                "Show which of two runs is faster, how certain that is, and what changed.",
             ),
             "baseline": (
                 "diagnose.commands.compare.baseline_command",
-                "Keep a run under version control, and say when a later one is slower.",
+                "Save a run as a reference and warn when a later one is slower.",
             ),
             "series": (
                 "diagnose.commands.series.command",
-                "Say which steps of a job stall, since when it is slower, and what to look at.",
+                "Find stalls and slowdowns in the step times of a whole run.",
             ),
-            "hang": (
-                "diagnose.commands.hang.command",
-                "Say which rank a hanging job waits for and at which call, or which rank calls something else.",
-            ),
+            "hang": ("diagnose.commands.hang.command", "Find the rank that a hanging job waits for."),
             "memory": (
                 "diagnose.commands.memory.command",
-                "Say what a job's memory consists of at its peak, and why free memory cannot be used.",
+                "Show what fills GPU memory at its peak and why an allocation failed.",
             ),
             "fleet": (
                 "diagnose.commands.fleet.command",
-                "Say where the GPU-hours of many jobs went, which changes return most, and which hosts are at fault.",
+                "Show where a cluster's GPU-hours go and which fixes save most.",
             ),
         },
         "Plan a job": {
             "fit": (
                 "diagnose.commands.fit.command",
-                "Say whether a job will fit its GPUs, how fast it will be, and how to parallelize it.",
+                "Estimate, before the run, whether a job fits, how fast it is, and how to split it.",
             ),
-            "scaling": (
-                "diagnose.commands.scaling.command",
-                "Say how a job scales with its GPUs, and how many to take.",
-            ),
+            "scaling": ("diagnose.commands.scaling.command", "Show how speed and cost change with the number of GPUs."),
         },
         "Look up": {
-            "mcp": ("diagnose.commands.agents.command", "Let an agent call analyze, plan, compare, explain and fit."),
+            "mcp": (
+                "diagnose.commands.agents.command",
+                "Give an AI agent access to analyze, compare, explain and fit.",
+            ),
             "explain": (
                 "diagnose.commands.explain.command",
                 "Explain a finding, a term, or a metric, with the numbers of your last run.",
             ),
-            "rules": ("diagnose.cli.rules", "List the rules."),
-            "metrics": ("diagnose.cli.metrics", "List what is measured, with units and denominators."),
-            "hardware": (
-                "diagnose.commands.hardware.command",
-                "List the known GPUs with their peaks, bandwidth and sources.",
-            ),
-            "ledger": (
-                "diagnose.commands.ledger.command",
-                "Say how often changes gained what was predicted, rule by rule.",
-            ),
-            "schema": ("diagnose.commands.schema.command", "Print the JSON Schema of `analyze --json`."),
-            "completion": (
-                "diagnose.cli.completion",
-                "Print the script that makes a shell complete commands and options.",
-            ),
+            "rules": ("diagnose.cli.rules", "List all checks."),
+            "metrics": ("diagnose.cli.metrics", "List all measured quantities."),
+            "hardware": ("diagnose.commands.hardware.command", "Show the peak speeds and bandwidths of known GPUs."),
+            "ledger": ("diagnose.commands.ledger.command", "Show how well earlier predictions came true."),
+            "schema": ("diagnose.commands.schema.command", "Print the JSON Schema of the outputs."),
+            "completion": ("diagnose.cli.completion", "Print the shell completion script."),
         },
     },
     epilog="Example:  diagnose analyze runs/llama/",

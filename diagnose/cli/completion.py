@@ -12,7 +12,7 @@ _VARIABLE = "_DIAGNOSE_COMPLETE"
 @click.command(cls=Command, epilog="Example:  diagnose completion bash >> ~/.bashrc")
 @click.argument("shell", type=click.Choice(_SHELLS))
 def completion(shell: str) -> None:
-    """Print the script that makes a shell complete commands and options."""
+    """Print the shell completion script."""
     context = click.get_current_context().find_root()
     script = get_completion_class(shell)
     assert script is not None

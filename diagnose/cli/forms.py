@@ -79,7 +79,7 @@ annotations_option: Decorator = click.option(
 fail_on_option: Decorator = click.option(
     "--fail-on",
     type=click.Choice(SEVERITIES[::-1]),
-    help="Exit with 1 if a finding is at least this severe; of an armed run, a finding of any window.",
+    help="Exit with 1 if a finding is at least this severe; in a run with --arm, a finding of any window.",
 )
 
 

@@ -1,6 +1,8 @@
 """A click group that imports a command when it is called, and turns every ending into one exit code."""
 
 import contextlib
+import os
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
@@ -56,13 +58,19 @@ class LazyGroup(Group):
         """
         name = args[0]
         if name not in self.commands_at and not name.startswith("-"):
-            near = get_close_matches(name, self.commands_at, n=1)
-            hint = f" Did you mean {near[0]!r}?" if near else f" Commands: {', '.join(self.commands_at)}."
-            raise click.UsageError(f"No such command {name!r}.{hint}", ctx)
+            raise click.UsageError(self._unknown(name), ctx)
         found = super().resolve_command(ctx, args)
         if found[1] is not None and not {"-h", "--help"} & set(args):
             ctx.default_map = {name: _defaults(found[1], ctx)}
         return found
+
+    def _unknown(self, name: str) -> str:
+        """A message that names the nearest command, or the one that reads the file that was typed."""
+        if _is_place(name):
+            return f"{name!r} is a file or folder, not a command. Try: diagnose {_reader(name)} {shlex.quote(name)}"
+        near = get_close_matches(name, self.commands_at, n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else f" Commands: {', '.join(self.commands_at)}."
+        return f"No such command {name!r}.{hint}"
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them."""
@@ -86,6 +94,19 @@ class LazyGroup(Group):
     def _run(self, args: list[str], prog_name: str) -> None:
         with self.make_context(prog_name, args) as ctx:
             self.invoke(ctx)
+
+
+def _is_place(name: str) -> bool:
+    """Whether `name` is a file or folder that exists, or a URL."""
+    return "://" in name or os.path.exists(name)
+
+
+def _reader(name: str) -> str:
+    """The command that reads files with this ending."""
+    ending = os.path.splitext(name)[1].lower()
+    return {".csv": "series", ".tsv": "series", ".log": "series", ".jsonl": "series", ".pickle": "memory"}.get(
+        ending, "run --" if ending == ".py" else "analyze"
+    )
 
 
 def _defaults(command: click.Command, ctx: click.Context) -> dict[str, Any]:

@@ -36,7 +36,8 @@ _OPTIONS = (
         "--low-memory",
         metavar="BYTES",
         type=MEMORY,
-        help="Memory limit, such as 4G; at least 256M. Columns go to disk, events of Python functions are left out.",
+        help="Stay below this much memory, such as 4G; at least 256M. Columns go to disk, events of Python functions"
+        " are left out.",
     ),
     click.option(
         "--python-functions",

@@ -13,7 +13,7 @@ from diagnose.report.views.plain import plain
 
 @click.command(cls=Command, epilog="Example:  diagnose metrics | grep share")
 def metrics() -> None:
-    """List what is measured, with units and denominators."""
+    """List all measured quantities."""
     with writing():
         page = Page(terminal())
         for metric in sorted(REGISTRY.values(), key=lambda metric: metric.name):

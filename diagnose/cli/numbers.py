@@ -118,38 +118,49 @@ _AT_LEAST_ZERO = Number(min=0)
 _AT_LEAST_ONE = _Stated(min=1)
 BOARD = _Board()
 PATTERN = _Pattern()
-_GPU = "The GPU, one of `diagnose hardware`, if the trace does not name it: H100, A100-SXM4-80GB."
-_STEP_RANGE = "Take the NVTX or profiler ranges whose names match as steps: 'iteration \\d+'."
+_GPU = "State the GPU, one of `diagnose hardware`, if the trace does not name it: H100, A100-SXM4-80GB."
+_STEP_RANGE = "Take the NVTX or profiler ranges with names that match as steps: 'iteration \\d+'."
 _MTBF = _Stated(min=0, min_open=True, max=1e9)
 BATCH = _Batch()
 MEMORY = Number(min=256e6)  # bytes; the modules alone take a third of it
 
 _STATED = (
-    ("--flops-per-step", "Model FLOPs of one step on one GPU, for MFU."),
-    ("--params", "Parameters that each token passes through, for MFU at 6 FLOPs per parameter and token."),
-    ("--seq-len", "Tokens in a sequence, for MFU, if neither trace nor capture says."),
-    ("--tokens-per-step", "Tokens in a step on one GPU, for MFU, if neither trace nor capture says."),
-    ("--peak-tflops", "Peak of one device in TFLOP/s, for MFU, if the device is unknown."),
-    ("--hbm-gbs", "Memory bandwidth of one device in GB/s, if the device is unknown or has other memory than listed."),
+    ("--flops-per-step", "State the model FLOPs of one step on one GPU, for MFU."),
+    ("--params", "State the parameters that each token passes through, for MFU at 6 FLOPs per parameter and token."),
+    ("--seq-len", "State the tokens in a sequence, for MFU, if neither trace nor capture has them."),
+    ("--tokens-per-step", "State the tokens in a step on one GPU, for MFU, if neither trace nor capture has them."),
+    ("--peak-tflops", "State the peak of one device in TFLOP/s, for MFU, if the device is unknown."),
+    (
+        "--hbm-gbs",
+        "State the memory bandwidth of one device in GB/s, if the device is unknown or has other memory than listed.",
+    ),
     (
         "--network-gbs",
-        "Network bandwidth of a node in GB/s, all cards in one direction, for collectives between nodes.",
+        "State the network bandwidth of a node in GB/s, all cards in one direction, for collectives between nodes.",
     ),
 )
 _COSTS = (
-    ("--gpu-hour-price", "Price of a GPU-hour in any currency, for the cost of training and of late ranks.", POSITIVE),
+    (
+        "--gpu-hour-price",
+        "State the price of a GPU-hour in any currency, for the cost of training and of late ranks.",
+        POSITIVE,
+    ),
     (
         "--power-w",
-        "Power of one GPU in watts, plus its part of the host if you count that (default: as captured).",
+        "State the power of one GPU in watts, plus its part of the host if you count that (default: as captured).",
         POSITIVE,
     ),
     (
         "--pue",
-        "Power usage effectiveness: energy of the data centre over that of its computers (default: 1).",
+        "State the power usage effectiveness: energy of the data centre over that of its computers (default: 1).",
         _Stated(min=1),
     ),
-    ("--kg-per-kwh", "Kilograms of CO2e per kilowatt-hour, for emissions.", POSITIVE),
-    ("--tokens", "Tokens to train on, such as 10e9 or 10B, for how long that takes and what it costs.", POSITIVE),
+    ("--kg-per-kwh", "State the kilograms of CO2e per kilowatt-hour, for emissions.", POSITIVE),
+    (
+        "--tokens",
+        "State the tokens to train on, such as 10e9 or 10B, for the time and the cost of the training.",
+        POSITIVE,
+    ),
 )
 _NOT_COMPARED = ("--flops-per-step", "--params", "--seq-len", "--network-gbs")  # they change MFU and advice alone
 _COMPARED = tuple(stated for stated in _STATED if stated[0] not in _NOT_COMPARED)
@@ -157,12 +168,12 @@ STATED_OF_COMPARED = (*(name.removeprefix("--").replace("-", "_") for name, _ in
 _OF_TRAINING = (
     (
         "--critical-batch",
-        "Critical batch, above which a larger one gains little, in tokens (2M) or sequences (512seq).",
+        "State the critical batch, above which a larger one gains little, in tokens (2M) or sequences (512seq).",
         BATCH,
     ),
     (
         "--mtbf-hours",
-        "Hours between failures of the whole job, for how often to save (default: published rates).",
+        "State the hours between failures of the whole job, for how often to save (default: published rates).",
         _MTBF,
     ),
 )

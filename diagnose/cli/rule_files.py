@@ -15,7 +15,7 @@ rules_option = click.option(
     metavar="DIR",
     multiple=True,
     type=click.Path(path_type=Path),
-    help="Folder with more rules; one named like a built-in rule replaces it. May be repeated.",
+    help="Add the rules in a folder; one named like a built-in rule replaces it. May be repeated.",
 )
 
 

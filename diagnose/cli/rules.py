@@ -16,7 +16,7 @@ from diagnose.report.views.plain import plain
 @click.command(cls=Command, epilog="Example:  diagnose rules --rules my_rules/")
 @rules_option
 def rules(rules_dirs: tuple[Path, ...]) -> None:
-    """List the rules: name, class, maturity, title. Loading them checks them, their examples included."""
+    """List all checks."""
     loaded = all_rules(rules_dirs)
     width = max(len(rule.id) for rule in loaded)
     with writing():

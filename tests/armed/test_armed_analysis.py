@@ -29,7 +29,7 @@ def test_the_gate_of_a_run_is_that_of_its_windows(sample: str, severity: str, tm
     window = analyze(run / "step-20", "--fail-on", severity)
 
     assert whole.exit_code == window.exit_code
-    assert "window:" in whole.stdout
+    assert "window  " in whole.stdout
 
 
 def test_one_window_of_several_is_enough_to_fail(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_the_report_of_a_run_with_a_patch_says_what_came_of_it(tmp_path: Path) -
 
     text, found = analyze(run).stdout, json.loads(analyze(run, "--json").stdout)
 
-    assert "applied:    cudnn_benchmark=True: predicted unknown" in text
+    assert "applied     cudnn_benchmark=True: predicted unknown" in text
     assert [patch["set"] for patch in found["applied"]["patches"]] == [{"cudnn_benchmark": True}]
     assert json.loads(analyze(run / "step-20", "--json").stdout)["applied"] is None
 

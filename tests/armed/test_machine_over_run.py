@@ -199,7 +199,7 @@ def test_errors_that_grew_and_links_that_went_down_are_named_with_their_step(tmp
         "NVLinks of the GPU that are up: 18 -> 17 by step 300",
         "lanes of the GPU's PCIe link: 16 -> 4 by step 400, 8 at last",
     ]
-    assert "gpu:        corrected errors of the GPU's memory: 2 -> 9 by step 200" in text_of(report)
+    assert "gpu         corrected errors of the GPU's memory: 2 -> 9 by step 200" in text_of(report)
 
 
 def test_links_and_errors_that_stayed_are_told_as_that_and_what_was_not_read_is_not(tmp_path: Path) -> None:

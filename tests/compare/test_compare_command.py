@@ -16,8 +16,9 @@ from diagnose.commands.compare.comparing import compare
 from diagnose.commands.compare.html import comparison_page
 from diagnose.commands.compare.markdown import comparison_markdown
 from diagnose.commands.compare.side import SideRank
-from diagnose.commands.compare.views import comparison_view, headline, signed
+from diagnose.commands.compare.views import comparison_view, headline
 from diagnose.report.markdown.github import MOST_TOKENS, tokens
+from diagnose.report.views.one_unit import of_times
 from diagnose.report.views.summary import About
 
 LOADER, HEALTHY = str(SAMPLES / "cpu-slow-loader.json.gz"), str(SAMPLES / "cpu-healthy.json.gz")
@@ -41,8 +42,16 @@ def test_the_first_line_says_which_run_is_faster_and_where_from() -> None:
     result = invoke(LOADER, HEALTHY)
 
     assert result.exit_code == 0
-    first = " ".join(result.stdout.split("A:  ")[0].split())
-    assert re.match(r"compare: B is \d\.\d\dx faster than A \([\d.]+-[\d.]+x\): data wait fell by [\d.]+ ms of", first)
+    first = " ".join(result.stdout.split("sure  ")[0].split())
+    assert re.match(r"verdict B is \d\.\d\dx faster \(sure: [\d.]+-[\d.]+x\): [\d.]+ -> [\d.]+ ms per step", first)
+    assert re.search(r"why data wait takes [\d.]+ ms less per step doubt the configuration is not compared$", first)
+
+
+def test_a_column_has_one_unit() -> None:
+    causes = next(table for table in comparison_view(a_comparison()).tables if table.title == "Causes")
+    units = {cell.split()[-1] for row in causes.rows for cell in row[2:5] if cell != "-"}
+
+    assert units == {"ms"}
 
 
 def test_the_table_of_causes_ends_with_the_step_that_they_add_up_to() -> None:
@@ -137,7 +146,7 @@ def test_pages_are_written_beside_what_is_printed(tmp_path: Path) -> None:
     html, markdown = tmp_path / "c.html", tmp_path / "c.md"
     result = invoke(LOADER, HEALTHY, "--html", str(html), "--markdown", str(markdown))
 
-    assert "compare:" in result.stdout
+    assert "verdict  " in result.stdout
     assert "<h1" in html.read_text()
     assert markdown.read_text().startswith("### B is ")
 
@@ -151,7 +160,7 @@ def test_out_takes_what_would_be_printed(tmp_path: Path) -> None:
     ]
 
     assert printed == ["", "", ""]
-    assert text.read_text().startswith("compare:")
+    assert text.read_text().startswith("verdict  ")
     assert markdown.read_text().startswith("### B is ")
     assert json.loads(as_json.read_text())["verdict"] == "better"
 
@@ -191,7 +200,11 @@ def test_a_comparison_fits_a_narrow_terminal() -> None:
 @pytest.mark.parametrize("columns", [40, 60, 80])
 def test_both_runs_stand_in_every_table_however_narrow(columns: int) -> None:
     printed = CliRunner(env={"COLUMNS": str(columns)}).invoke(main, ["compare", LOADER, HEALTHY]).stdout.splitlines()
-    heads = [printed[at + 1].split() for at, line in enumerate(printed) if re.fullmatch(r"[A-Z][a-z]+:", line)]
+    heads = [
+        printed[at + 1].split()
+        for at, line in enumerate(printed)
+        if re.fullmatch(r"runs|causes|kernels|operators|configuration", line)
+    ]
 
     assert len(heads) >= 3
     assert all("A" in head and "B" in head for head in heads)
@@ -201,7 +214,9 @@ def test_both_runs_stand_in_every_table_however_narrow(columns: int) -> None:
 def test_signs_and_small_factors() -> None:
     barely = compare(run(100, 100, 100), run(99.2, 99.2, 99.2), floor_share=0.001)
 
-    assert [signed(ns) for ns in (-56_400_000, 0, 1_500)] == ["-56.4 ms", "0 ns", "+1.5 us"]
+    unit = of_times([56_400_000])
+
+    assert [unit.cell(ns, sign=True) for ns in (-56_400_000, 0, 1_500)] == ["-56.4 ms", "-", "< 0.1 ms"]
     assert headline(barely).startswith("B is 1.008x faster than A (1.007-1.009x)")
 
 

@@ -37,16 +37,16 @@ def page(width: int, **console: bool) -> str:
 def test_the_page_names_the_stage_its_work_and_its_line() -> None:
     text = " ".join(page(100).split())
 
-    assert "dataset: tokenise 100 0.0 % 100.0 kB/s 100 100 %" in text
-    assert "smallest: dataset: tokenise, 100 samples/s; it is CPU-bound: it computes for 100 % of its time" in text
-    assert "80 % of its stack samples are in tokenise (train.py:14), which calls findall" in text
-    assert "lock: loading holds Python's lock (GIL): threads would take turns, worker processes do not" in text
-    assert "a step of 30 ms (--step-ms) needs 4 to 5; the cores of the rank feed 7 beside training" in text
-    assert "with 4 workers: unknown: 4 workers cannot load it: PicklingError: \\x1b[31m" in text
+    assert "dataset: tokenise 100 < 0.1 % 0.1 MB/s 100 100 %" in text
+    assert "verdict the slowest stage is dataset: tokenise: 100 samples/s; it is CPU-bound" in text
+    assert "why 80 % of its stack samples are in tokenise (train.py:14), which calls findall" in text
+    assert "lock loading holds Python's lock (GIL): threads would take turns, worker processes do not" in text
+    assert "a step of 30 ms (--step-ms) needs 4 to 5; the cores of the rank feed 7 during training" in text
+    assert "with 4 workers: unknown, because 4 workers cannot load it: PicklingError: \\x1b[31m" in text
     assert "storage, cold; storage, warm: not tried -> measure it with data in files of a local disk" in text
     assert (
         "static: the collate function pads all batches to one length, which no sample needs; "
-        "50.0 % (standard error 0.0) of the" in text
+        "50.0 % (standard error < 0.1 %) of the" in text
     )
     assert "pack samples: 2.00x fewer tokens" in text
 
@@ -57,7 +57,7 @@ def test_a_rank_of_one_core_is_told_what_workers_do_to_training(step_ms: float, 
     report = report_of(made(cores={"usable": 1, "local_ranks": 1}), LoaderQuestion(step_ms / 1e3, "--step-ms"))
     render(report, Console(file=out, width=120))
 
-    assert f"the cores of the rank feed 0 beside training: {consequence}" in " ".join(out.getvalue().split())
+    assert f"doubt the cores of the rank feed 0 during training: {consequence}" in " ".join(out.getvalue().split())
 
 
 def test_the_rate_of_handing_over_is_that_of_all_workers_and_stands_once() -> None:
@@ -65,7 +65,7 @@ def test_the_rate_of_handing_over_is_that_of_all_workers_and_stands_once() -> No
     said = report_of(made(loader={"num_workers": 2}, hand_over=rounds(2, 4, 1000.0)), LoaderQuestion())
     render(said, Console(file=out, width=120))
 
-    assert "smallest:   hand-over, 40.0 samples/s\n" in out.getvalue()
+    assert "verdict   the slowest stage is hand-over: 40.0 samples/s\n" in out.getvalue()
 
 
 @pytest.mark.parametrize("width", [40, 56, 72, 200])

@@ -52,9 +52,11 @@ def test_what_captures_do_not_tell_is_said_beneath_what_is_lost(tmp_path: Path) 
     job = made_job(causes={"data-wait": 0.3, "gpu-activity-missing": 0.5})
     fleet = fleet_at(written(tmp_path, {"a": job}), hours=10.0)
 
-    assert view.headline(fleet) == "at least 24.0 of 80.0 GPU-hours are lost (30.0 %)"
-    assert view.unknown_line(fleet) == "of 40.0 more nothing is known (50.0 %)"
-    assert "Of 40.0 more nothing is known (50.0 %)" in fleet_page(fleet, About("1.0", "diagnose fleet DIR"))
+    assert view.headline(fleet) == "at least 24.0 of 80.0 GPU-hours are lost (30.0 %): no kernel computes then"
+    assert view.unknown_line(fleet) == "another 40.0 may be lost, too (50.0 %): no capture covers them"
+    assert "Another 40.0 may be lost, too (50.0 %): no capture covers them" in fleet_page(
+        fleet, About("1.0", "diagnose fleet DIR")
+    )
 
 
 def test_no_price_is_no_money(tmp_path: Path) -> None:

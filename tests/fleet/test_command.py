@@ -42,15 +42,15 @@ def test_the_text_says_what_is_lost_what_to_change_and_which_host_it_is(folder: 
     assert done.exit_code == 0
     for words in (
         "184 of 800 GPU-hours are lost (23.0 %)",
-        "lost money: 368 at the stated prices",
+        "cost 368 at the stated prices",
         "data wait 144 18.0 % 9 288",
         "do data-wait 9 65.5 to 144",
         "1 host at fault in more jobs than chance, of 4 hosts by late ranks",
         "n2: in 9 of 9 jobs the late rank is on it; chance would give 2.2",
         "2026-08-01 to 2026-08-09",
         "NVIDIA A10 1 80.0 40.0 50.0 %",
-        "not read: broken.json: Input data was truncated",
-        "read: 10 files with a diagnosis; 1 cannot be used",
+        "not read broken.json: Input data was truncated",
+        "read 10 files with a diagnosis; 1 cannot be used",
     ):
         assert words in told
 

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.capture
 
 KINDS: list[tuple[str, Any, str, str]] = [  # dumps, what torch says, what is said here
     ("missing rank", kinds.MISSING, "missing ranks: {2}", "Rank 2 has not made call 7"),
-    ("other order", kinds.OTHER_ORDER, "Culprit rank 2; Error type: COLLECTIVE_TYPE_MISMATCH", "in another order"),
+    ("other order", kinds.OTHER_ORDER, "Culprit rank 2; Error type: COLLECTIVE_TYPE_MISMATCH", "in different orders"),
     ("other size", kinds.OTHER_SIZE, "Culprit rank 2; Error type: SIZE_OR_SYNTAX_MISMATCH", "number of elements"),
     ("other operation", kinds.OTHER_OPERATION, "COLLECTIVE_TYPE_MISMATCH", "disagree about the operation"),
     ("other type", kinds.OTHER_TYPE, "COLLECTIVE_DTYPE_MISMATCH", "type of the tensors"),

@@ -25,13 +25,14 @@ def test_the_rank_that_never_came_is_named_with_its_last_line(tmp_path: Path) ->
     assert fault.calls[0].line is not None
     assert [call.line.line for call in fault.instead if call.line] == [12]  # the last call that rank 2 made
     assert [frame.function for frame in fault.calls[0].stack] == ["all_reduce", "train", "<module>"]
-    assert "train.py:12" in found.next[0]
+    assert "py-spy dump" in found.next[0]
+    assert "train.py:12" in found.next[1]
 
 
 @pytest.mark.parametrize(
     ("dumps", "kind", "blamed", "words"),
     [
-        (kinds.OTHER_ORDER, "order", (2,), "calls 7 and 8 of group 0 (default_pg) in another order"),
+        (kinds.OTHER_ORDER, "order", (2,), "calls 7 and 8 of group 0 (default_pg) in different orders"),
         (kinds.OTHER_SIZE, "size", (2,), "rank 2 calls all_reduce of 6 Float"),
         (kinds.OTHER_OPERATION, "type", (2,), "rank 2 calls broadcast of 12 Float at /home/me/train.py:31"),
         (kinds.OTHER_TYPE, "data-type", (2,), "rank 2 calls all_reduce of 12 BFloat16"),
@@ -83,7 +84,7 @@ def test_a_rank_without_a_dump_is_named_and_the_others_are_judged(tmp_path: Path
 
     assert (found.verdict, found.faults[0].blamed) == ("hung", (2,))
     assert found.without_dump == (1, 3)
-    assert found.unknown[0] == "what ranks 1, 3 did: there is no dump of it"
+    assert found.unknown[0] == "what ranks 1, 3 did, because there is no dump of it"
     assert any("Collect the dumps of ranks 1, 3" in line for line in found.next)
 
 
@@ -254,7 +255,7 @@ def test_missing_ranks_are_those_of_the_world_that_dumps_state_and_told_as_a_ran
 
     assert found.without_dump == tuple(range(3, 1024))
     assert found.headline.startswith("Ranks 3-1023 left no dump")
-    assert "what ranks 3-1023 did: there is no dump of it" in found.unknown
+    assert "what ranks 3-1023 did, because there is no dump of it" in found.unknown
     assert [line for line in found.unknown if line.startswith("whether rank 9999999 is of this job")]
 
 

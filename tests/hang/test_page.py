@@ -20,8 +20,8 @@ def test_the_page_says_who_is_missing_where_and_what_to_do(tmp_path: Path) -> No
     page = hang_page(found, About("1.0", "diagnose hang DIR"))
 
     assert "Rank 2 has not made call 7" in page
-    assert "<strong>waits:</strong> ranks 0, 1, 3: call 7" in page
-    assert "<strong>last:</strong> rank 2: call 6" in page
+    assert "<strong>waits:</strong> ranks 0, 1 and 3: all_reduce 7" in page
+    assert "<strong>last:</strong> rank 2: all_reduce 6" in page
     assert page.count('<th scope="row">') == len(found.ranks)
     assert all(line.split(":")[0] in page for line in found.next)
     assert "http" not in page.replace("http-equiv", "")
@@ -51,5 +51,5 @@ def test_the_command_writes_the_page_beside_what_it_prints(tmp_path: Path) -> No
     done = CliRunner().invoke(main, ["hang", str(MISSING), "--html", str(tmp_path / "page.html")])
 
     assert done.exit_code == 0
-    assert "verdict:" in done.stdout
+    assert "verdict   rank 2 is missing" in done.stdout
     assert "<h1" in (tmp_path / "page.html").read_text()

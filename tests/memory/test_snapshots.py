@@ -129,7 +129,7 @@ def test_an_oom_in_pieces_is_fragmentation_and_names_the_line(tmp_path: Path) ->
     assert oom.reserved_free_bytes is not None
     assert oom.reserved_free_bytes > oom.requested_bytes > (oom.largest_free_block_bytes or 0)
     assert of.findings[0].do.startswith(
-        "Set PYTORCH_ALLOC_CONF=expandable_segments:True (before torch 2.11 PYTORCH_CUDA_ALLOC_CONF): "
+        "Set PYTORCH_ALLOC_CONF=expandable_segments:True (before torch 2.11: PYTORCH_CUDA_ALLOC_CONF): "
     )
 
 

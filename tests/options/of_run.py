@@ -21,7 +21,7 @@ JOBS = {
         "run --out w --steps 2 --warmup 1 --skip 3 --report r.txt --html r.html --markdown r.md --json d.json"
     ),
     "early": Job("run --at-step 5 --sample-steps 2 --no-report"),
-    "by-backward": Job("run --step-on backward --sample-steps 2 --no-report"),
+    "by-backward": Job("run --step-on backward --sample-steps 2 -q", report=True),
     "bounded": Job("run --no-sampling --budget 100K --report r.txt"),
     "stopped": Job("run --stop --no-sampling --no-report", alike=False),
     "memory": Job(f"run --memory {QUICK}"),
@@ -88,6 +88,13 @@ def the_diagnosis_is_in_the_file(seen: Seen) -> None:
 def no_report_is_printed(seen: Seen) -> None:
     assert "verdict   " not in seen.stderr
     assert "diagnose: captured into" in seen.stderr
+
+
+@EFFECTS.of("run", "-q", "by-backward", "default")
+@EFFECTS.of("run", "--quiet", "by-backward", "default")
+def only_the_first_lines_are_printed(seen: Seen) -> None:
+    assert "verdict   " in seen.stderr
+    assert "scope     " not in seen.stderr
 
 
 @EFFECTS.of("run", "--at-step", "early", "default")

@@ -157,7 +157,7 @@ def test_a_wall_below_the_smallest_run_is_not_placed(tmp_path: Path) -> None:
     rows = "gpus,tokens_per_s_per_gpu\n128,1000\n256,970\n512,930\n"
     printed = run(table(tmp_path / "large.csv", rows)).output
 
-    assert "perhaps below 128 GPUs already, which a smaller run would tell" in " ".join(printed.split())
+    assert "perhaps below 128 GPUs already, which a smaller run would show" in " ".join(printed.split())
 
 
 CELL = st.sampled_from(["", "0", "1", "2", "8", "1024", "-3", "1e308", "1e-300", "nan", "inf", "x", "1,5", "9" * 400])

@@ -252,6 +252,6 @@ def test_stalls_of_one_period_are_told_together() -> None:
     print_stalls(Page(out), report(seconds))
 
     said = out.file.getvalue()
-    assert said.count("stall: ") == 1
+    assert said.count("stall  ") == 1
     assert "at        steps 1,001, 2,001, 3,001: 5.0 s to 50.0 s each" in said
     assert "recurs    every 1,000 steps, 3 times" in said

@@ -109,7 +109,7 @@ LEFT = {
     ),
     "no patch": (
         PlanStep(rule="half", patch=None, predicted_speedup=(1.5, 2.0)),
-        "no setting makes it: it is a change of the code or the machine",
+        "needs a change of your code or of the machine",
     ),
     "other samples": (
         planned("half", (1.5, 2.0), dataloader_drop_last=True),

@@ -44,7 +44,7 @@ def test_a_slow_loader_gets_workers_unaided_and_a_kill_loses_no_finished_run(tmp
         "tune",
         pytest.approx(workers.achieved[1], rel=1e-4),
     )
-    assert "patch:      DataLoader(..., num_workers=" in out
+    assert "keep      DataLoader(..., num_workers=" in out
     assert (tmp_path / "tune" / "tune.html").is_file()
     assert (tmp_path / "train.py").read_text() == body
 
@@ -95,7 +95,7 @@ def test_a_healthy_job_is_left_alone_and_a_hang_up_that_is_ignored_ends_no_tune(
     out = toys.ended(process)
 
     assert [rung.decision for rung in toys.climbed(tmp_path).rungs if rung.decision == "kept"] == []
-    assert "nothing that was tried made the job faster" in out
+    assert "nothing helped: " in out
 
 
 def test_it_says_why_nothing_of_a_job_was_captured(tmp_path: Path) -> None:

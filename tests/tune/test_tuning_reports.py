@@ -11,7 +11,7 @@ from diagnose.cli.terminal import terminal
 from diagnose.commands.tune.answer import LeftToUser, Measured, Rung, Tuning
 from diagnose.commands.tune.html import tuning_page
 from diagnose.commands.tune.text import TrialsPage, render_end
-from diagnose.commands.tune.views import result, trials_csv, tuning_view
+from diagnose.commands.tune.views import differing, result, trials_csv, tuning_view
 from diagnose.diagnosis import CodeLine
 from diagnose.diagnosis.promise import Judgement
 from diagnose.report.views.summary import About
@@ -78,9 +78,9 @@ def test_a_terminal_gets_a_row_of_each_run_and_the_patch() -> None:
     ]
     assert words[2] == ["1", "bf16=True", "1", "6", "1024", "bf16", "13520", "454", "1.20-1.50x", "1.29x", "kept"]
     assert words[3][-6:] == ["1.10x", "or", "more", "out", "of", "memory"]
-    assert "1.29x (1.27-1.31x) as fast with 1 change, after 3 runs: nothing is left to try" in page
-    assert "patch:      TrainingArguments(..., bf16=True)" in page
-    assert "yours:      move work out (1.00-1.40x): it is yours" in page
+    assert "result    1.29x faster (1.27-1.31x) with 1 change, after 3 runs; measured once" in page
+    assert "keep      TrainingArguments(..., bf16=True)" in page
+    assert "left      move work out (up to 1.4x): it is yours" in page
     assert "augment (train.py:15) takes 38.1 % of 202 samples of the training thread. Do it." in page
 
 
@@ -112,9 +112,28 @@ def test_the_page_s_table_begins_with_what_came_of_each_run_and_is_as_wide_as_it
 
 
 def test_a_ladder_that_is_not_at_its_end_says_so() -> None:
-    assert result(replace(TUNING, rungs=TUNING.rungs[:1], why_ended="")) == (
-        "nothing that was tried made the job faster: 1 run, it is not at its end"
-    )
+    tuning = replace(TUNING, rungs=TUNING.rungs[:1], why_ended="")
+
+    assert result(tuning) == "no change was tried yet (1 run; not at its end)"
+
+
+def test_nothing_could_be_tried_is_not_nothing_helped() -> None:
+    slower = replace(TUNING.rungs[1], decision="rolled back", achieved=(0.7, 0.8, 0.9), total=(0.7, 0.8, 0.9))
+
+    untried = result(replace(TUNING, rungs=TUNING.rungs[:1], patch=()))
+    unhelpful = result(replace(TUNING, rungs=(TUNING.rungs[0], slower), patch=()))
+
+    assert untried == "nothing could be tried: the only changes left need an edit, or your consent (1 run)"
+    assert unhelpful == "nothing helped: the change made the job no faster (2 runs)"
+
+
+def test_rows_of_the_same_settings_differ_in_what_is_printed_first() -> None:
+    own = {"trainer": {"per_device_train_batch_size": 12, "gradient_accumulation_steps": 1}}
+    larger = {"trainer": {"per_device_train_batch_size": 24}}
+    first = replace(TUNING.rungs[1], own=own, settings=own)
+
+    assert differing(first, TUNING.rungs[:1]) == "batch 6 -> 12, accumulation 1"
+    assert differing(replace(first, own=larger), (TUNING.rungs[0], first)) == "batch 12 -> 24"
 
 
 def test_the_table_has_the_columns_of_the_benchmarks_ladder() -> None:

@@ -16,10 +16,10 @@ from diagnose.errors import UserError, to_install
     multiple=True,
     required=True,
     type=click.Path(path_type=Path),
-    help="A folder whose files may be read; nothing outside it is. May be repeated.",
+    help="Let the agent read files in this folder, and none outside it. May be repeated.",
 )
 def mcp(roots: tuple[Path, ...]) -> None:
-    """Let an agent call analyze, plan, compare, explain and fit over the Model Context Protocol.
+    """Give an AI agent access to analyze, compare, explain and fit.
 
     It speaks on standard input and output, reads files in the given folders and writes none: no cache, no ledger.
     An answer has at most 4,000 tokens; longer tables are resources. It ends when standard input does.

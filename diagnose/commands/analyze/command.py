@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 @click.command(cls=Command, epilog="Example:  diagnose analyze runs/llama/ --flops-per-step 4.2e15 --fail-on critical")
 @click.argument("path", type=click.Path(readable=False))
 @json_option("the diagnosis")
-@click.option("--details", is_flag=True, help="Print everything: all findings, causes, ranks and reasons.")
-@click.option("-q", "--quiet", is_flag=True, help="Print only the verdict and the next change.")
+@click.option("--details", is_flag=True, help="Print everything: every row, finding, reason and stack.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only the verdict, its reason, the next change and its gain.")
 @click.option("--kernels", metavar="N", type=click.IntRange(1), help="Also list the N longest kernels.")
 @click.option("--critical-path", is_flag=True, help="Also print the critical path of one step; needs the extra hta.")
 @annotations_option
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 @click.option(
     "--run",
     metavar="NAME",
-    help="Which run or window, if PATH has several (default: the last window).",
+    help="Choose a run or a window, if PATH has several (default: the last window).",
 )
 @click.option("--rank", metavar="N", type=click.IntRange(0), help="Diagnose only this rank of the job.")
 @click.option(
@@ -62,23 +62,23 @@ if TYPE_CHECKING:
     "--metrics",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="GPU readings kept by a monitor: the output of DCGM's exporter, or an answer of Prometheus as JSON.",
+    help="Read GPU readings kept by a monitor: the output of DCGM's exporter, or an answer of Prometheus as JSON.",
 )
 @click.option(
     "--torch-trace",
     metavar="FOLDER",
     type=click.Path(path_type=Path),
-    help="The folder that TORCH_TRACE wrote, for graph breaks and recompilations of torch.compile.",
+    help="Read the folder that TORCH_TRACE wrote, for graph breaks and recompilations of torch.compile.",
 )
 @loading_options
-@ledger_option("Do not quote earlier promises (see diagnose ledger).")
+@ledger_option("Do not quote earlier predictions (see diagnose ledger).")
 @fail_on_option
 def analyze(path: str, fail_on: str | None, **given: Any) -> None:
-    """Say why a training job is slow and what to change next.
+    """Explain why a training job is slow, from its trace, and what to change first.
 
     PATH is a trace of torch.profiler (.json, .json.gz or .json.zst), an Nsight Systems export (.sqlite), a folder
     with one trace per rank, a pipe, or - for standard input. Traces and folders may be at a URL (s3://, gs://, hf://,
-    ssh://, http://). For the folder of an armed run (diagnose run --arm) the report has the step times and each
+    ssh://, http://). For the folder of `diagnose run --arm` the report has the step times and each
     window; RUN/step-K is one of its windows.
 
     \b

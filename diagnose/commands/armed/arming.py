@@ -201,7 +201,7 @@ def _record_prediction(run: "ArmedRun") -> None:
 
 
 def _last_line(run: "ArmedRun", near: str) -> str:
-    from diagnose.commands.series.text import verdict
+    from diagnose.commands.series.views import result
 
     slow = [f"{window.slow_step:,}" for window in run.windows if window.slow_step is not None]
     held = f" (with the slow step{'s' * (len(slow) > 1)} {', '.join(slow)})" if slow else ""
@@ -209,7 +209,7 @@ def _last_line(run: "ArmedRun", near: str) -> str:
     without = f" ({empty} without a trace)" if empty else ""
     windows = f"{len(run.windows)} window{'s' * (len(run.windows) != 1)}{held}{without}"
     untold = run.series.not_told
-    steps = verdict(run.series) if untold is None else f"whether steps change is unknown: {untold.because}"
+    steps = result(run.series) if untold is None else f"whether steps change is unknown: {untold.because}"
     return f"{steps}; {windows}; again: diagnose analyze {shlex.quote(near)}"
 
 

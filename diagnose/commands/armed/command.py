@@ -26,7 +26,7 @@ _POLL_EVERY_S = 0.1
     help="Wait at most S seconds for the job to answer at which step the window opens (default: 15).",
 )
 def trigger(run: Path, wait: float) -> None:
-    """Open a window in a job that runs under `diagnose run --arm`.
+    """Record a few steps now, in a job started with `diagnose run --arm`.
 
     RUN is the folder of that job. All ranks record the same steps; their traces are written to RUN/step-K.
     """

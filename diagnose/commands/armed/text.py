@@ -26,24 +26,24 @@ def render(run: ArmedRun, console: Console, shown: str) -> None:
         most = f"{spoken(use.first_bytes, 'bytes')} -> {spoken(use.last_bytes, 'bytes')}"
         page.paragraph(
             f"{use.what}: {most}, {spoken(use.most_bytes, 'bytes')} at most (rank {use.rank})",
-            label="" if i else "memory:",
+            label="" if i else "memory",
         )
     print_machine(page, run.series.machine)
     if line := applied_line(run.applied):
-        page.paragraph(Text(line, "bold yellow" if got_slower(run.applied) else "bold"), label="applied:")
+        page.paragraph(Text(line, "bold yellow" if got_slower(run.applied) else "bold"), label="applied")
     if run.unended:
         says = f"the log of {_ranks(run.unended)} does not end: the job runs on, or the process was killed"
-        page.paragraph(Text(says, "yellow"), label="ended:")
+        page.paragraph(Text(says, "yellow"), label="ended")
     for i, step in enumerate(run.long_steps[:_MOST_LONG]):
-        page.paragraph(_long(step), label="" if i else "long steps:", most=2)
+        page.paragraph(_long(step), label="" if i else "long steps", most=2)
     if not run.windows:
-        page.paragraph("none was opened", label="windows:")
+        page.paragraph("none was opened", label="windows")
     for window in run.windows:
         _print_window(page, window, shown)
 
 
 def _print_window(page: Page, window: ArmedWindow, shown: str) -> None:
-    page.paragraph(Text(plain(f"step {window.first_step:,}: {window.why}"), "bold"), label="window:")
+    page.paragraph(Text(plain(f"step {window.first_step:,}: {window.why}"), "bold"), label="window")
     if window.missed_by and window.ranks:
         page.field("without", f"{_ranks(window.missed_by)}, which read of it too late")
     if window.not_told is not None:

@@ -29,7 +29,7 @@ _folder_option: Callable[[Any], Any] = click.option(
     type=click.Path(path_type=Path),
     default=FOLDER,
     show_default=True,
-    help="Folder of the baselines.",
+    help="Keep the baselines in DIR.",
 )
 
 
@@ -39,7 +39,7 @@ def _file_of(given: Mapping[str, Any]) -> list[Path]:
 
 @click.group(cls=Group, epilog="Example:  diagnose baseline check llama runs/llama/ --tolerance 5%")
 def baseline() -> None:
-    """Keep a run under version control, and say when a later one is slower."""
+    """Save a run as a reference and warn when a later one is slower."""
 
 
 @baseline.command(cls=Command, also_writes=_file_of, epilog="Example:  diagnose baseline save llama runs/llama/")
@@ -76,7 +76,7 @@ def save(name: str, trace: str, folder: Path, **given: Any) -> None:
     type=SHARE,
     default="5%",
     show_default=True,
-    help="How much slower the run may be, beyond the noise.",
+    help="Let the run be slower by this much, beyond the noise.",
 )
 @noise_option
 @click.option("-q", "--quiet", is_flag=True, help="Print only the headline.")

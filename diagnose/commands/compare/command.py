@@ -38,7 +38,7 @@ noise_option: Callable[[Any], Any] = click.option(
     "--noise",
     metavar="SHARE",
     type=SHARE,
-    help="How much repeats of a run differ on your machines.  [default: 1.5% with GPUs, 5% without]",
+    help="State how much repeats of a run differ on your machines.  [default: 1.5% with GPUs, 5% without]",
 )
 
 
@@ -57,11 +57,11 @@ noise_option: Callable[[Any], Any] = click.option(
     help="Exit with 1 if B is slower by more than this, beyond the noise, or cannot be compared.",
 )
 @noise_option
-@ledger_option("Do not record in the ledger how a patch's promise held, if B is A with a patch.")
+@ledger_option("Do not record in the ledger how a patch's prediction came true, if B is A with a patch.")
 @compared_options
 @loading_options
 def compare(before: str, after: str, **given: Any) -> None:
-    """Say whether run B is faster than run A, by how much beyond the noise, and where that comes from.
+    """Show which of two runs is faster, how certain that is, and what changed.
 
     A and B are each a trace, a folder with one trace per rank, a bundle of `diagnose run`, a diagnosis (the output of
     analyze --json), or a log of steps as `diagnose series` reads it.

@@ -135,9 +135,9 @@ def _why_not_compared(steps: _Steps) -> str:
     """Why the steps give no speed-up, and what would."""
     if few := _of_one_step(steps):
         of = "each run" if len(few) == 2 else few[0]
-        return f"one step of {of} does not tell how far steps lie apart; {_MORE_STEPS}"
+        return f"one step of {of} does not show how much steps differ; {_MORE_STEPS}"
     counts = " and ".join(str(side.steps) for side in (steps.before, steps.after) if side is not None)
-    apart = f"{counts} steps that lie so far apart could not show a factor of {WIDEST:g} between the runs"
+    apart = f"{counts} steps that differ so much cannot show even a factor of {WIDEST:g} between the runs"
     return f"{apart}; {_MORE_STEPS}"
 
 
@@ -152,9 +152,9 @@ def _verdict(
         return "not_comparable", _why_not_compared(steps)
     low, mid, high = speedup
     if low > 1:
-        return "better", f"the 99 % interval, {low:.3f} to {high:.3f}, excludes 1"
+        return "better", f"the 99 % interval, {low:.3f}-{high:.3f}x, excludes 1"
     if high < 1:
-        return "worse", f"the 99 % interval, {1 / high:.3f} to {1 / low:.3f} times as slow, excludes 1"
+        return "worse", f"the 99 % interval, {1 / high:.3f}-{1 / low:.3f}x as slow, excludes 1"
     seen = 100 * math.expm1(width)
     return "no_difference", f"{mid:.3f}x is within the noise: this pair could have shown {seen:.1f} % or more"
 
@@ -180,7 +180,7 @@ def _with_causes(comparison: Comparison, before: Side, after: Side, ratio: float
 def _breakdown_missing(before: Side, after: Side) -> tuple[NotCompared, ...]:
     bare = [name for name, side in (("A", before), ("B", after)) if not side.causes or not side.counted]
     if bare:
-        because = f"{' and '.join(bare)} {'tells' if len(bare) == 1 else 'tell'} step times alone"
+        because = f"{' and '.join(bare)} {'has' if len(bare) == 1 else 'have'} step times alone"
         return (NotCompared(what="causes", because=because, do=_CAPTURE),)
     if distorted := _distorted(before, after):
         because = f"the profiler makes the steps of {' and '.join(distorted)} several times as long: shares are its own"

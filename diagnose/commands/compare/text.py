@@ -8,6 +8,7 @@ from rich.text import Text
 
 from diagnose.commands.compare.answer import Comparison
 from diagnose.commands.compare.views import ComparedRows, Row, comparison_view
+from diagnose.report.text.head import print_head
 from diagnose.report.text.page import Page
 
 _STYLES = {"good": "bold green", "bad": "bold red", "doubtful": "bold yellow", "neutral": "bold"}
@@ -19,20 +20,20 @@ _LEAST_NAME = 16
 def render(comparison: Comparison, console: Console) -> None:
     """Print `comparison`. Nothing is measured or judged here."""
     page, view = Page(console), comparison_view(comparison)
-    page.paragraph(Text(view.headline, _STYLES[view.mood]), label="compare:")
+    print_head(console, view.head, _STYLES[view.mood])
     if view.because:
-        page.paragraph(Text(view.because, "dim"))
+        page.paragraph(Text(view.because, "dim"), label="sure")
     if view.promise:
-        page.paragraph(view.promise, label="patch:")
+        page.paragraph(view.promise, label="patch")
     for name, source in view.sources:
-        page.paragraph(Text(source, "dim"), label=f"{name}:")
+        page.paragraph(Text(source, "dim"), label=name)
     for table in view.tables:
         page.gap()
         _print_table(page, table)
     if view.notes:
         page.gap()
     for i, note in enumerate(view.notes):
-        page.paragraph(Text(note, "dim"), label="" if i else "notes:")
+        page.paragraph(Text(note, "dim"), label="" if i else "notes")
 
 
 def _print_table(page: Page, table: ComparedRows) -> None:
@@ -42,7 +43,7 @@ def _print_table(page: Page, table: ComparedRows) -> None:
     each = (page.width - min(names, _LEAST_NAME)) // len(columns) - 2 if set(columns) <= _runs(table) else page.width
     widths = [min(_width(table, at), each) for at in columns]
     name = min(names, page.width - sum(width + 2 for width in widths))
-    page.line(Text(table.title + ":", "bold"))
+    page.line(Text(table.title.lower(), "bold"))
     page.line(Text(_line(page, table.heads, columns, widths, name), "bold"))
     for row in table.rows:
         page.line(Text(_line(page, row, columns, widths, name)))

@@ -14,13 +14,16 @@ from diagnose.commands.compare.answer import (
     Promise,
 )
 from diagnose.facts import duration, spoken
-from diagnose.report.views.breakdown import CLASS_NAMES
+from diagnose.report.views.breakdown import CLASS_NAMES, INVISIBLE
+from diagnose.report.views.first_screen import ScreenLine
 from diagnose.report.views.gains import speedup
+from diagnose.report.views.one_unit import OneUnit, of_times
 from diagnose.report.views.plain import plain
 from diagnose.report.views.words import cause_name, counted, short_name, times
 
 Mood = Literal["good", "bad", "doubtful", "neutral"]
 MOST_CAUSES, MOST_KERNELS, MOST_SETTINGS, MOST_RANKS = 12, 10, 30, 16
+MOST_DOUBTS = 2
 _WORTH_A_ROW = 0.002  # of the step
 _MOODS: dict[str, Mood] = {"better": "good", "worse": "bad", "no_difference": "neutral", "not_comparable": "doubtful"}
 _CHANGES = {"added": "only in B", "gone": "only in A", "count": "other count", "time": "other time each", "rest": ""}
@@ -37,11 +40,12 @@ class ComparedRows(msgspec.Struct, frozen=True):
 
 
 class ComparisonView(msgspec.Struct, frozen=True):
-    """The headline, its reason, the tables that are not empty, and the notes.
+    """The first lines, a headline that holds them in one, its reason, the tables that are not empty, and the notes.
 
     `sources` names A and B.
     """
 
+    head: tuple[ScreenLine, ...]
     sources: tuple[tuple[str, str], ...]
     headline: str
     mood: Mood
@@ -57,10 +61,11 @@ def comparison_view(comparison: Comparison) -> ComparisonView:
     tables = (_runs(c), _causes(c), _kernels(c), _ranks(c), _configuration(c))
     missing = ("; ".join(filter(None, (f"{p.what} not compared: {p.because}", p.do))) for p in c.not_compared)
     return ComparisonView(
+        head=_head(c),
         sources=(("A", plain(c.before.source)), ("B", plain(c.after.source))),
         headline=headline(c),
         mood=_MOODS[c.verdict],
-        because=plain(f"{c.because}. {_floor(c)}") if c.speedup else "",
+        because=_sure(c),
         promise=promise_line(c.promise),
         tables=tuple(table for table in tables if table.rows),
         notes=tuple(plain(note) for note in (*c.notes, *missing)),
@@ -80,6 +85,65 @@ def headline(comparison: Comparison) -> str:
         text = f"B is {_times(1 / mid)} slower than A{_by(comparison)} ({_range(1 / high, 1 / low)})"
     mover = _mover(comparison)
     return f"{text}: {mover}" if mover else text
+
+
+def _head(c: Comparison) -> tuple[ScreenLine, ...]:
+    """The verdict with its range, what moved, and what weakens it."""
+    return (
+        ScreenLine("verdict", _verdict(c), warns=c.verdict == "not_comparable"),
+        ScreenLine("why", _why(c)),
+        ScreenLine("doubt", plain("; ".join(_doubts(c)[:MOST_DOUBTS]))),
+    )
+
+
+def _verdict(c: Comparison) -> str:
+    if c.speedup is None:
+        return f"not comparable: {plain(c.because)}"
+    low, mid, high = c.speedup
+    steps = _of_both(c)
+    if c.verdict == "no_difference":
+        return f"no difference{_by(c)}: {low:.3f}-{high:.3f}x is within the noise{steps}"
+    if c.verdict == "better":
+        return f"B is {_times(mid)} faster{_by(c)} (sure: {_range(low, high)}){steps}"
+    return f"B is {_times(1 / mid)} slower{_by(c)} (sure: {_range(1 / high, 1 / low)}){steps}"
+
+
+def _of_both(c: Comparison) -> str:
+    """The step times of both sides in one unit, if the speed is theirs."""
+    if c.before.step_ns is None or c.after.step_ns is None or c.speedup_of != "step time":
+        return ""
+    unit = of_times([c.before.step_ns, c.after.step_ns])
+    return f": {unit.of(c.before.step_ns).removesuffix(f' {unit.name}')} -> {unit.of(c.after.step_ns)} per step"
+
+
+def _why(c: Comparison) -> str:
+    """The causes that moved most, those in the direction of the verdict first."""
+    least = _WORTH_A_ROW * max(c.before_ns or 0, c.after_ns or 0)
+    longer = (c.difference_ns or 0) > 0
+    moved = [row for row in c.difference if abs(row.ns) >= max(least, 1)]
+    shown = sorted(moved, key=lambda row: ((row.ns > 0) is not longer, -abs(row.ns)))
+    first = next((row for row in shown if (row.ns > 0) is longer), None)
+    other = next((row for row in shown if (row.ns > 0) is not longer), None)
+    unit = of_times(row.ns for row in (first, other) if row is not None)
+    parts = [
+        f"{cause_name(row.cause)} takes {unit.of(abs(row.ns))} {'more' if row.ns > 0 else 'less'}"
+        for row in (first, other)
+        if row is not None and unit.cell(row.ns)[0] != "<"
+    ]
+    return plain(" and ".join(parts)) + (" per step" if parts else "")
+
+
+def _doubts(c: Comparison) -> list[str]:
+    told = [
+        f"{counted(run.left_out, 'step')} of {name} {'is' if run.left_out == 1 else 'are'} left out"
+        for name, run in (("A", c.before), ("B", c.after))
+        if run.left_out
+    ]
+    if c.speedup is not None and c.same_work is False:
+        told.append("the two do different work")
+    if c.verdict == "no_difference" and c.detectable_share is not None:
+        told.insert(0, f"a difference below {spoken(c.detectable_share, 'share')} would not show")
+    return told + [f"the {part.what} {'are' if part.what[-1] == 's' else 'is'} not compared" for part in c.not_compared]
 
 
 def _by(comparison: Comparison) -> str:
@@ -106,9 +170,12 @@ def _mover(comparison: Comparison) -> str:
     return f"{name} fell by {ns} of {duration(step_ns)} per step" if sign < 0 else f"{name} grew by {ns} per step"
 
 
-def _floor(comparison: Comparison) -> str:
-    floor = spoken(comparison.floor_share, "share")
-    return f"It holds the noise of the steps and the {floor} that equal runs lie apart"
+def _sure(comparison: Comparison) -> str:
+    """The noise that the range holds, which says how sure it is."""
+    if comparison.speedup is None:
+        return ""
+    noise = f"step noise and {spoken(comparison.floor_share, 'share')} run-to-run noise"
+    return plain(f"{comparison.because}, including {noise}")
 
 
 def promise_line(prediction: Promise | None) -> str:
@@ -130,7 +197,8 @@ def _runs(c: Comparison) -> ComparedRows:
     rows += _pair("device", plain(c.before.device), plain(c.after.device))
     rows += _pair("ranks", *(f"{run.ranks:,}" if run.ranks else "" for run in (c.before, c.after)))
     rows += _pair("steps", *(_steps(run) for run in (c.before, c.after)))
-    rows += _pair("per step", *(_step(run) for run in (c.before, c.after)))
+    unit = of_times(run.step_ns for run in (c.before, c.after) if run.step_ns is not None)
+    rows += _pair("per step", *(_step(run, unit) for run in (c.before, c.after)))
     rows += _pair("tokens/s", *(_rate(run.tokens_per_s) for run in (c.before, c.after)))
     rows += _pair("samples/s", *(_rate(run.samples_per_s) for run in (c.before, c.after)))
     if "per GPU" in c.speedup_of:
@@ -152,11 +220,11 @@ def _steps(run: ComparedRun) -> str:
     return f"{run.steps:,} {name}{left}"
 
 
-def _step(run: ComparedRun) -> str:
+def _step(run: ComparedRun, unit: OneUnit) -> str:
     if run.step_ns is None:
         return ""
     noise = "" if run.noise_share is None else f", ±{spoken(run.noise_share, 'share')} each"
-    return f"{duration(run.step_ns)}{noise}"
+    return f"{unit.of(run.step_ns)}{noise}"
 
 
 def _rate(value: float | None) -> str:
@@ -176,55 +244,59 @@ def _causes(c: Comparison) -> ComparedRows:
     least = _WORTH_A_ROW * max(c.before_ns, c.after_ns)
     shown = [row for row in c.difference if abs(row.ns) >= least][:MOST_CAUSES]
     rest = c.difference[len(shown) :]
-    rows = [_cause(row, c.before_ns) for row in shown]
+    unit = of_times([c.before_ns, c.after_ns])
+    rows = [_cause(row, c.before_ns, unit) for row in shown]
     if rest:
         sums = (sum(r.before_ns for r in rest), sum(r.after_ns for r in rest), sum(r.ns for r in rest))
-        rows.append((counted(len(rest), "more cause"), "", *_figures(*sums, of_ns=c.before_ns)))
-    rows.append(("the step", "", *_figures(c.before_ns, c.after_ns, c.difference_ns, of_ns=c.before_ns)))
+        rows.append((counted(len(rest), "more cause"), "", *_figures(*sums, of_ns=c.before_ns, unit=unit)))
+    rows.append(("the step", "", *_figures(c.before_ns, c.after_ns, c.difference_ns, of_ns=c.before_ns, unit=unit)))
     work = "" if c.speedup_of == "step time" else ", B's for the work of a step of A"
-    says = f"Per step{work}; a share is of the step of A. The differences add up to that of the step."
+    says = f"Per step{work}; a share is of the step of A. The rows add up to the step."
     return ComparedRows("Causes", ("cause", "class", "A", "B", "B - A", "share"), tuple(rows), says)
 
 
-def _cause(row: CauseDifference, step_ns: int) -> Row:
-    figures = _figures(row.before_ns, row.after_ns, row.ns, of_ns=step_ns)
+def _cause(row: CauseDifference, step_ns: int, unit: OneUnit) -> Row:
+    figures = _figures(row.before_ns, row.after_ns, row.ns, of_ns=step_ns, unit=unit)
     return (cause_name(row.cause), CLASS_NAMES.get(row.class_, row.class_), *figures)
 
 
-def _figures(before_ns: int, after_ns: int, ns: int, of_ns: int) -> Row:
-    share = f"{100 * ns / of_ns:+.1f} %".replace("-0.0", "0.0").replace("+0.0", "0.0") if of_ns else ""
-    return duration(before_ns), duration(after_ns), signed(ns), share
-
-
-def signed(ns: int) -> str:
-    """`-56_400_000` is "-56.4 ms"."""
-    return f"{'+' if ns > 0 else '-' if ns < 0 else ''}{duration(abs(ns))}"
+def _figures(before_ns: int, after_ns: int, ns: int, of_ns: int, unit: OneUnit) -> Row:
+    share = f"{100 * ns / of_ns:+.1f} %" if of_ns and abs(ns) >= INVISIBLE * of_ns else "-"
+    return unit.cell(before_ns), unit.cell(after_ns), unit.cell(ns, sign=True), share
 
 
 def _kernels(c: Comparison) -> ComparedRows:
     shown = [row for row in c.kernels if row.change != "rest"][:MOST_KERNELS]
     others = [row for row in c.kernels if row not in shown]
-    rows = [_kernel(row, short_name(row.name)) for row in shown]
+    unit = of_times([max(row.before_ns, row.after_ns) for row in shown])
+    rows = [_kernel(row, short_name(row.name), unit) for row in shown]
     if shown and others:
         rows.append(
             (
                 "all others",
                 "",
                 _counts(sum(row.before_count for row in others), sum(row.after_count for row in others)),
-                duration(sum(row.before_ns for row in others)),
-                duration(sum(row.after_ns for row in others)),
-                signed(sum(row.ns for row in others)),
+                unit.cell(sum(row.before_ns for row in others)),
+                unit.cell(sum(row.after_ns for row in others)),
+                unit.cell(sum(row.ns for row in others), sign=True),
             )
         )
-    says = "Per step of a typical rank, as it ran. The differences add up to that of the time of all of them."
+    says = "Per step of a typical rank, as it ran. The rows add up to the time of all of them."
     return ComparedRows(
         f"{c.kernel_kind.capitalize()}s", (c.kernel_kind, "change", "count", "A", "B", "B - A"), tuple(rows), says
     )
 
 
-def _kernel(row: KernelDifference, name: str) -> Row:
+def _kernel(row: KernelDifference, name: str, unit: OneUnit) -> Row:
     counts = _counts(row.before_count, row.after_count)
-    return name, _CHANGES[row.change], counts, duration(row.before_ns), duration(row.after_ns), signed(row.ns)
+    return (
+        name,
+        _CHANGES[row.change],
+        counts,
+        unit.cell(row.before_ns),
+        unit.cell(row.after_ns),
+        unit.cell(row.ns, sign=True),
+    )
 
 
 def _counts(before: float, after: float) -> str:
@@ -233,13 +305,14 @@ def _counts(before: float, after: float) -> str:
 
 def _ranks(c: Comparison) -> ComparedRows:
     """The ranks whose own work changed most, in the order of their numbers."""
+    unit = of_times(max(rank.before_own_ns, rank.after_own_ns) for rank in c.ranks)
     most = sorted(c.ranks, key=lambda r: -abs(r.after_own_ns - r.before_own_ns))[:MOST_RANKS]
     rows = tuple(
         (
             f"rank {rank.rank}",
-            duration(rank.before_own_ns) + (" late" if rank.late_before else ""),
-            duration(rank.after_own_ns) + (" late" if rank.late_after else ""),
-            signed(rank.after_own_ns - rank.before_own_ns),
+            unit.cell(rank.before_own_ns) + (" late" if rank.late_before else ""),
+            unit.cell(rank.after_own_ns) + (" late" if rank.late_after else ""),
+            unit.cell(rank.after_own_ns - rank.before_own_ns, sign=True),
         )
         for rank in sorted(most, key=lambda rank: rank.rank)
     )

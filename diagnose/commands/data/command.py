@@ -59,20 +59,20 @@ _LONGEST_S = 3600.0
     idle_with={"run_file": ""},
     metavar="F",
     type=POSITIVE,
-    help="Time of an optimizer step that does not wait for data.",
+    help="State the time of an optimizer step that does not wait for data.",
 )
 @click.option(
     "--run",
     "run_file",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="A diagnosed run (its JSON), to take that time from.",
+    help="Take that time from a diagnosed run (its JSON).",
 )
 @click.option(
     "--batches-per-step",
     metavar="N",
     type=click.IntRange(min=1),
-    help="Batches in a step (default: what the Trainer or the run says, else 1).",
+    help="State the batches in a step (default: as in the Trainer or the run, else 1).",
 )
 @click.option("--loader", metavar="N", type=click.IntRange(min=1), help="Measure the N-th DataLoader that is iterated.")
 @json_option()
@@ -90,7 +90,7 @@ def data(
     command: tuple[str, ...],
     **given: Any,
 ) -> None:
-    """Say how fast each stage of the input is, which is the slowest, and how many workers a step needs.
+    """Find the slowest stage of the input pipeline and the number of workers needed.
 
     COMMAND is what you would type to train: train.py ARGS, python -m PACKAGE, torchrun, accelerate launch. It runs
     until its training loop asks for the first batch. There the input is measured, nothing is trained, and the process

@@ -233,7 +233,7 @@ def room(folder: Path) -> tuple[bool, str]:
     kind = file_system(folder)
     where = f"{folder}{f' ({kind})' if kind else ''}"
     if free is None:
-        return False, f"room in {where} cannot be told"
+        return False, f"the room in {where} is unknown"
     takes = f"a rank takes up to {BUDGET_BYTES / GIB:.2f} GiB of it for a while"
     return free >= least, f"{free / GIB:.1f} GiB free in {where}; {takes}"
 
@@ -242,7 +242,7 @@ def taken(said: Mapping[str, object], free_memory: int | None) -> tuple[bool, st
     """Whether a rank's capture of the whole budget fits this machine, and the memory, stall and disk that it takes."""
     memory = BUDGET_BYTES * MEMORY_PER_TEXT_WITH_SHAPES
     each = said.get(STALL_PER_BYTE)
-    stall = "a stall that is not known without torch"
+    stall = "a stall that only torch could measure"
     if isinstance(each, float) and each > 0:
         stall = f"{each * BUDGET_BYTES:.0f} s of stall at its end ({each * 1e6 * 1e3:.0f} ms for each MB)"
     says = (

@@ -19,7 +19,7 @@ from diagnose.commands.doctor.text import render
 @click.command(cls=Command, epilog="Example:  diagnose doctor")
 @json_option(says="Print one JSON object with name, state and text of each check.")
 def doctor(**given: Any) -> None:
-    """Say what a capture can see on this machine: torch, GPU events, NVML, other profilers, disk, versions.
+    """Check what this machine lets diagnose record.
 
     Imports torch and, where there is a GPU, profiles one kernel on it, in a process of its own.
     """

@@ -86,7 +86,7 @@ _OF_TABLE = ("table", "out", "ignore_columns", "stack", "mfu_as", *_DEFAULTS)
 @click.option(
     "--stack",
     metavar="NAME",
-    help="Framework whose published rates to use: transformers, llm-foundry, torchtitan, megatron or nanotron.",
+    help="Use the published rates of this framework: transformers, llm-foundry, torchtitan, megatron or nanotron.",
 )
 @click.option(
     "--calibrate",
@@ -108,7 +108,7 @@ _OF_TABLE = ("table", "out", "ignore_columns", "stack", "mfu_as", *_DEFAULTS)
     help="Leave columns of --table alone whose meaning is not known, instead of refusing the table.",
 )
 def fit(table: Path | None, out: Path | None, ignore_columns: bool, **given: Any) -> None:
-    """Say whether a job will fit its GPUs, how fast it will be, and how to parallelize it.
+    """Estimate, before the run, whether a job fits, how fast it is, and how to split it.
 
     The answer comes before the job runs, from sizes and published runs alone. docs/fit.md says how far to trust it.
 

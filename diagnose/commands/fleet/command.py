@@ -38,10 +38,12 @@ if TYPE_CHECKING:
     "--accounting",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="CSV of the jobs: a column job, and gpu_hours, label or gpu_hour_price.",
+    help="Read a CSV of the jobs: a column job, and gpu_hours, label or gpu_hour_price.",
 )
-@click.option("--hours", metavar="TIME", type=HOURS, help="How long a job ran if nothing else says so: 12h.")
-@click.option("--gpu-hour-price", metavar="F", type=POSITIVE, help="Price of a GPU-hour in any currency.")
+@click.option(
+    "--hours", metavar="TIME", type=HOURS, help="Assume that a job ran this long if nothing else shows it: 12h."
+)
+@click.option("--gpu-hour-price", metavar="F", type=POSITIVE, help="State the price of a GPU-hour in any currency.")
 @click.option(
     "--diagnoses-only",
     cls=Option,
@@ -49,13 +51,19 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Skip runs that have no diagnosis yet.",
 )
-@click.option("--details", cls=Option, idle_with={"as_json": ""}, is_flag=True, help="Print every row.")
+@click.option(
+    "--details",
+    cls=Option,
+    idle_with={"as_json": ""},
+    is_flag=True,
+    help="Print everything: every row, finding, reason and stack.",
+)
 @html_option
 @tables_option
 @json_option()
 @loading_options
 def fleet(folder: str, **given: Any) -> None:
-    """Say where the GPU-hours of many jobs went, which changes return most, and which hosts are at fault.
+    """Show where a cluster's GPU-hours go and which fixes save most.
 
     DIR holds diagnoses (written by analyze --json), runs as `diagnose run` or a profiler leaves them, or folders of
     both, at any depth, here or at a URL (s3://, gs://, hf://, ssh://). Each job is counted once, however often it

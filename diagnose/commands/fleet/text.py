@@ -8,6 +8,7 @@ from rich.text import Text
 from diagnose.commands.fleet import views as view
 from diagnose.commands.fleet.answer import Fleet, FleetHost
 from diagnose.report.text.columns import TextColumn, heads, line
+from diagnose.report.text.head import print_head
 from diagnose.report.text.page import Page
 from diagnose.report.views.plain import plain
 from diagnose.report.views.words import counted
@@ -39,13 +40,11 @@ _JOBS = (
 
 def render(fleet: Fleet, console: Console, details: bool = False) -> None:
     """Print `fleet`, all of its rows for `details`. Nothing is judged here."""
+    print_head(console, view.head(fleet), "bold")
     page = Page(console)
-    page.paragraph(Text(view.headline(fleet), "bold"), label="fleet:")
+    page.paragraph(view.whole_line(fleet), label="counted")
     if unknown := view.unknown_line(fleet):
         page.paragraph(unknown)
-    page.paragraph(view.whole_line(fleet))
-    if money := view.money_line(fleet):
-        page.paragraph(money, label="lost money:")
     _print_causes(page, fleet, details)
     _print_changes(page, fleet, details)
     _print_hosts(page, fleet, details)
@@ -53,12 +52,12 @@ def render(fleet: Fleet, console: Console, details: bool = False) -> None:
     for kind, heading in view.HEADINGS.items():
         rows = view.groups(fleet, kind)
         cells = [(view.group_name(row), view.group_cells(row)) for row in rows]
-        _print_table(page, f"{heading.lower()}:", _GROUPS, cells, details)
+        _print_table(page, heading.lower(), _GROUPS, cells, details)
     jobs = [(plain(job.name), view.job_cells(job)) for job in fleet.jobs]
-    _print_table(page, "by job:", _JOBS, jobs, details)
-    _print_list(page, "not read:", [f"{entry.file}: {entry.why}" for entry in fleet.unread], details, "yellow")
-    _print_list(page, "notes:", fleet.notes, True, "dim")
-    page.paragraph(Text(view.read_line(fleet), "dim"), label="read:")
+    _print_table(page, "by job", _JOBS, jobs, details)
+    _print_list(page, "not read", [f"{entry.file}: {entry.why}" for entry in fleet.unread], details, "yellow")
+    _print_list(page, "notes", fleet.notes, True, "dim")
+    page.paragraph(Text(view.read_line(fleet), "dim"), label="read")
     page.paragraph(Text(plain(fleet.source), "dim"), most=2)
 
 
@@ -68,7 +67,7 @@ def _print_causes(page: Page, fleet: Fleet, details: bool) -> None:
         return
     page.gap()
     columns = [column for column in _CAUSES if column.name != "price" or fleet.price is not None]
-    page.line(Text(f"lost to:{line(page, columns, '', heads(columns))[8:]}", "bold"))
+    page.line(Text(f"lost to{line(page, columns, '', heads(columns))[7:]}", "bold"))
     shown = rows if details else rows[:SHOWN]
     for row in shown:
         cells = {"lost": row.amount, "of all": f"{100 * row.share:.1f} %", "jobs": row.jobs, "price": row.money}
@@ -80,14 +79,14 @@ def _print_causes(page: Page, fleet: Fleet, details: bool) -> None:
 def _print_changes(page: Page, fleet: Fleet, details: bool) -> None:
     columns = (TextColumn("jobs", 7, least=60), TextColumn(view.unit(fleet), 20))
     rows = [(view.change_name(row), (f"{row.jobs:,}", view.change_amount(row))) for row in fleet.changes]
-    _print_table(page, "changes:", columns, rows, details)
+    _print_table(page, "changes", columns, rows, details)
     page.gap()
-    page.paragraph(view.whole_plans_line(fleet), label="together:")
+    page.paragraph(view.whole_plans_line(fleet), label="together")
 
 
 def _print_hosts(page: Page, fleet: Fleet, details: bool) -> None:
     page.gap()
-    page.paragraph(view.hosts_line(fleet), label="hosts:")
+    page.paragraph(view.hosts_line(fleet), label="hosts")
     guilty = [row for row in fleet.hosts if row.answer == "yes"]
     for row in fleet.hosts if details else guilty[:SHOWN]:
         page.field("", _host(row))
@@ -104,9 +103,9 @@ def _host(row: FleetHost) -> Text:
 def _print_trends(page: Page, fleet: Fleet) -> None:
     moved = view.trends(fleet)
     for i, row in enumerate(moved):
-        page.paragraph(view.trend_line(row), label="" if i else "since when:")
+        page.paragraph(view.trend_line(row), label="" if i else "since when")
     if not moved:
-        page.paragraph(view.no_trend_line(fleet), label="since when:")
+        page.paragraph(view.no_trend_line(fleet), label="since when")
 
 
 def _print_table(

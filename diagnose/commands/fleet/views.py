@@ -9,6 +9,7 @@ from diagnose.diagnosis.estimates import number
 from diagnose.diagnosis.terms import Speedup
 from diagnose.facts import spoken
 from diagnose.formulas import share
+from diagnose.report.views.first_screen import ScreenLine
 from diagnose.report.views.plain import plain
 from diagnose.report.views.words import cause_name, counted
 
@@ -17,6 +18,21 @@ HEADINGS: dict[Literal["label", "gpu", "host"], str] = {"label": "By label", "gp
 _UNNAMED = {"label": "no label", "gpu": "unknown device", "host": "unknown host"}
 ANSWERS = {"yes": "repeat offender", "no": "within chance", "unknown": "unknown"}
 _UNITS = {"run": "GPU-hours", "day": "GPU-hours a day"}
+
+
+def head(fleet: Fleet) -> list[ScreenLine]:
+    """The loss, its largest cause, its price, and the change that returns most."""
+    causes, change = cause_rows(fleet), fleet.changes[0] if fleet.changes else None
+    most = causes[0] if causes else None
+    return [
+        ScreenLine("verdict", headline(fleet), warns=True),
+        ScreenLine(
+            "why",
+            f"most is lost to {most.name}: {most.amount} {unit(fleet)} ({100 * most.share:.1f} %)" if most else "",
+        ),
+        ScreenLine("cost", money_line(fleet)),
+        ScreenLine("next", f"{change_name(change)}: returns {change_amount(change)} {unit(fleet)}" if change else ""),
+    ]
 
 
 def unit(fleet: Fleet) -> str:
@@ -32,7 +48,8 @@ def headline(fleet: Fleet) -> str:
         return f"{counted(fleet.counted, 'job')} of 0 GPU-hours"
     share = spoken(fleet.lost_gpu_hours / fleet.gpu_hours, "share")
     least = "at least " if unknown_line(fleet) else ""
-    return f"{least}{number(fleet.lost_gpu_hours)} of {number(fleet.gpu_hours)} {unit(fleet)} are lost ({share})"
+    hours = f"{number(fleet.lost_gpu_hours)} of {number(fleet.gpu_hours)} {unit(fleet)}"
+    return f"{least}{hours} are lost ({share}): no kernel computes then"
 
 
 def unknown_line(fleet: Fleet) -> str:
@@ -40,7 +57,8 @@ def unknown_line(fleet: Fleet) -> str:
     unknown = share(fleet.unknown_gpu_hours, fleet.gpu_hours) or 0.0
     if unknown < LEAST_SHARE:
         return ""
-    return f"of {number(fleet.unknown_gpu_hours)} more nothing is known ({spoken(unknown, 'share')})"
+    of = f"{number(fleet.unknown_gpu_hours)} may be lost, too ({spoken(unknown, 'share')})"
+    return f"another {of}: no capture covers them"
 
 
 def whole_line(fleet: Fleet) -> str:
@@ -48,9 +66,7 @@ def whole_line(fleet: Fleet) -> str:
     of = "as long as each ran" if fleet.basis == "run" else "if all run for a day"
     more = len(fleet.jobs) - fleet.counted
     left = f"; {counted(more, 'job')} not counted" if more else ""
-    return (
-        f"{counted(fleet.counted, 'job')} on {counted(fleet.gpus, 'GPU')}, {of}; lost is when no kernel computes{left}"
-    )
+    return f"{counted(fleet.counted, 'job')} on {counted(fleet.gpus, 'GPU')}, {of}{left}"
 
 
 def money_line(fleet: Fleet) -> str:
@@ -67,7 +83,7 @@ def read_line(fleet: Fleet) -> str:
     if fleet.analysed:
         parts.append(f"{counted(fleet.analysed, 'run')} analysed")
     if fleet.repeats:
-        parts.append(f"{fleet.repeats:,} of them tell what another tells")
+        parts.append(f"{fleet.repeats:,} of them repeat another")
     if fleet.unread:
         parts.append(f"{len(fleet.unread):,} cannot be used")
     return "; ".join(parts)
@@ -209,7 +225,7 @@ def hosts_line(fleet: Fleet) -> str:
     """Number of hosts that were tested and of those at fault; unknown if none was tested."""
     late, held = (fleet.hosts_tested.get(fault, 0) for fault in ("late rank", "clock held down"))
     if not late and not held:
-        return "unknown: no job with a late rank on one of several hosts, and no clocks of several hosts"
+        return "unknown, because no job has a late rank on one of several hosts, or clocks of several hosts"
     told = [f"{counted(late, 'host')} by late ranks"] if late else []
     told += [f"{counted(held, 'host')} by clocks"] if held else []
     guilty = len({row.host for row in fleet.hosts if row.answer == "yes"})
@@ -232,6 +248,10 @@ def trends(fleet: Fleet) -> list[FleetTrend]:
 def no_trend_line(fleet: Fleet) -> str:
     """Line for a fleet in which no trend shows a change."""
     if not fleet.trends:
-        return "unknown: no cause loses a hundredth of the GPU-hours of dated jobs"
+        return "no cause loses a hundredth of the GPU-hours of dated jobs"
     unknown = [row for row in fleet.trends if row.answer == "unknown"]
-    return f"unknown: {unknown[0].because}" if unknown else "no cause takes another share than before, beyond chance"
+    return (
+        f"unknown, because {unknown[0].because}"
+        if unknown
+        else "no cause takes more or less than before, beyond chance"
+    )

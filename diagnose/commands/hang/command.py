@@ -27,15 +27,19 @@ if TYPE_CHECKING:
     "--earlier",
     metavar="DIR",
     type=click.Path(path_type=Path),
-    help="Earlier dumps of the same job, to see whether it still moves.",
+    help="Compare with earlier dumps of the same job, to see whether it still moves.",
 )
 @click.option(
-    "--details", cls=Option, idle_with={"as_json": ""}, is_flag=True, help="Print every rank and full stacks."
+    "--details",
+    cls=Option,
+    idle_with={"as_json": ""},
+    is_flag=True,
+    help="Print everything: every row, finding, reason and stack.",
 )
 @html_option
 @json_option()
 def hang(folder: Path, earlier: Path | None, **given: Any) -> None:
-    """Say which rank a hanging job waits for and at which call, or which rank calls something else.
+    """Find the rank that a hanging job waits for.
 
     DIR holds the dumps of torch's flight recorder, one file for each rank (nccl_trace_rank_0), or is a folder written
     by `diagnose run`. The dumps are read as data: nothing in them is executed.

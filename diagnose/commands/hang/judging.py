@@ -175,7 +175,7 @@ def only_seen(folder: FolderContents) -> Hang:
     return Hang(
         folder=folder.folder,
         verdict="unknown",
-        headline=f"No dump tells which calls were made. {_who_waits(folder.stacks)}",
+        headline=f"No dump shows which calls were made. {_who_waits(folder.stacks)}",
         faults=(),
         follow=(),
         ranks=tuple(seen_alone(folder)),

@@ -14,10 +14,10 @@ _LOOK_AT = {
     "type": "Find the branch that ranks take differently before this call.",
     "size": "Make the tensors of this call equally large on every rank: pad them, or drop the last, smaller batch.",
     "data-type": "Give this call tensors of one type on every rank: look at autocast, and at casts in a branch.",
-    "group": "Create the groups with the same ranks, in one order, on every rank, and call in the one that is meant.",
+    "group": "Create the groups with the same ranks, in one order, on every rank, and call in the group that you mean.",
     "desynchronised": "Give every rank the same number of rounds: drop_last, an equal number of batches, Join of "
     "torch.distributed.algorithms.join, and no `continue` or exception that one rank takes alone.",
-    "behind": "Look for what {blamed} does meanwhile: diagnose run shows it, if the job moves.",
+    "behind": "Look for what {blamed} does meanwhile: diagnose run shows it if the job moves.",
 }
 
 _MAY_PASS = ("missing-rank", "missing-dump", "desynchronised", "in-call", "behind")
@@ -29,14 +29,17 @@ def next_steps(
     """Next steps, the most useful first."""
     for fault in faults[:1]:
         if fault.kind == "missing-rank":
-            yield _what_it_did(fault)
             without = [rank for rank in fault.blamed if rank not in stacks]
             if without:
+                one = len(without) == 1
                 yield (
-                    f"While it hangs, see where {ranks(without)} {'is' if len(without) == 1 else 'are'}: "
-                    f"py-spy dump --pid PID > stacks-rank{without[0]}.txt in the folder of the dumps, then ask again."
-                    " In the next run diagnose run --arm --hang-stacks 60 does so."
+                    f"See where {ranks(without)} {'is' if one else 'are'} while the job hangs: py-spy dump --pid PID"
+                    f" > stacks-rank{without[0]}.txt (PID of {'that rank' if one else 'each'}, in the folder of the"
+                    " dumps)"
                 )
+            yield _what_it_did(fault)
+            if without:
+                yield "In the next run, diagnose run --arm --hang-stacks 60 records these stacks by itself."
         elif fault.kind == "in-call":
             yield from _of_a_stuck_call(fault)
         elif fault.kind == "missing-dump" and fault.blamed and all(rank in stacks for rank in fault.blamed):
@@ -52,30 +55,30 @@ def next_steps(
 def unknowns(dumps: Mapping[int, Dump], groups: Sequence[Matched], absent: Sequence[int]) -> Iterator[str]:
     """Facts that the dumps do not show."""
     if absent:
-        yield f"what {ranks(absent)} did: there is no dump of it"
+        yield f"what {ranks(absent)} did, because there is no dump of it"
     if strange := strangers(dumps):
         one = len(strange) == 1
         yield (
-            f"whether {ranks(strange)} {'is' if one else 'are'} of this job: the name of the dump says so, and the"
-            " other numbers do not fit"
+            f"whether {ranks(strange)} {'is' if one else 'are'} of this job, because the dump has that number in its"
+            " name, and the other numbers do not fit"
         )
     lost = [rank for rank, dump in dumps.items() if dump.lost]
     if lost:
         yield f"what {ranks(lost)} called at the beginning: the buffer keeps the last calls (TORCH_FR_BUFFER_SIZE)"
     bare = [rank for rank, dump in dumps.items() if dump.calls and not any(call.stack for call in dump.calls)]
     if bare:
-        yield f"the lines of {ranks(bare)}: the dump has no stacks, as JSON has none"
+        yield f"the lines of {ranks(bare)}: dumps in JSON have no stacks"
     guessed = [of.group.shown for of in groups if not of.are_known]
     if guessed:
         yield (
-            f"who is in group {', '.join(guessed[:4])}: the dump does not list it, as gloo's do not;"
-            " taken are the ranks that called in it, of the default group all"
+            f"who is in group {', '.join(guessed[:4])}, because gloo's dumps do not list it: all ranks are assumed for"
+            " the default group, and the ranks that called in it for any other"
         )
     versions = {dump.version or "none" for dump in dumps.values()}
     if len(versions) > 1:
         yield f"whether all ranks run the same torch: their dumps have the versions {', '.join(sorted(versions))}"
     if sum(dump.left_out for dump in dumps.values()):
-        yield "entries that are none of the format were left out"
+        yield "what the entries hold that are not in the format: they were left out"
 
 
 def _what_it_did(fault: Fault) -> str:

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.text import Text
 
-from diagnose.commands.hang.answer import CallOf, Fault, Hang, RankState
-from diagnose.commands.hang.views import VERDICTS, call_line, parted, progress, seen_without_dump, stack_of
+from diagnose.commands.hang.answer import CallOf, Fault, Hang
+from diagnose.commands.hang.views import alike, call_line, head, parted, seen_without_dump, stack_of
+from diagnose.report.text.head import print_head
 from diagnose.report.text.page import Page
 from diagnose.report.views.plain import plain
 from diagnose.report.views.words import counted
@@ -19,39 +20,37 @@ _COLOURS = {"hung": "bold red", "slow": "bold yellow", "nothing-open": "bold gre
 
 def render(answer: Hang, console: Console, details: bool = False) -> None:
     """Print `answer`, with whole stacks for `details`. Nothing is judged here."""
+    print_head(console, head(answer), _COLOURS[answer.verdict])
     page = Page(console)
-    page.paragraph(Text(VERDICTS[answer.verdict], _COLOURS[answer.verdict]), label="verdict:")
-    page.paragraph(plain(answer.headline))
-    page.gap()
     for fault in answer.faults:
         _print_fault(page, answer, fault, details)
     for whose, frames in seen_without_dump(answer)[: None if details else STACKS_SHOWN]:
-        page.paragraph(f"{whose}, as py-spy saw it", label="is at:")
+        page.paragraph(f"{whose}, as py-spy saw it", label="is at")
         _print_stack(page, frames, details)
         page.gap()
     for i, fault in enumerate(answer.follow):
-        page.paragraph(Text(plain(fault.says), "dim"), label="" if i else "follows:")
-    _print_ranks(page, answer.ranks, details)
-    _print_list(page, "next:", answer.next)
-    _print_list(page, "unknown:", answer.unknown, "dim")
-    _print_list(page, "not read:", [f"{entry.file}: {entry.why}" for entry in answer.unread], "yellow")
-    page.paragraph(Text(plain(answer.folder), "dim"), label="read:", most=3)
+        page.paragraph(Text(plain(fault.says), "dim"), label="" if i else "follows")
+    _print_ranks(page, answer, details)
+    _print_list(page, "then", answer.next[1:])
+    _print_list(page, "unknown", answer.unknown, "dim")
+    _print_list(page, "not read", [f"{entry.file}: {entry.why}" for entry in answer.unread], "yellow")
+    page.paragraph(Text(plain(answer.folder), "dim"), label="read", most=3)
 
 
 def _print_fault(page: Page, answer: Hang, fault: Fault, details: bool) -> None:
-    if fault.says != answer.headline:
-        page.paragraph(plain(fault.says), label="fault:")
+    if fault.says != answer.headline or fault is not answer.faults[0]:
+        page.paragraph(plain(fault.says), label="fault")
     for call in fault.calls:
-        _print_call(page, "waits:" if fault.kind == "missing-rank" else "calls:", call, details)
+        _print_call(page, "waits" if fault.kind == "missing-rank" else "calls", call, details)
     for call in fault.instead:
-        _print_call(page, "last:", call, details)
+        _print_call(page, "last", call, details)
     seen = {state.rank: state.stack for state in answer.ranks if state.stack}
     for rank in fault.blamed:
         if rank in seen:
-            page.paragraph(f"rank {rank}, as py-spy saw it", label="is at:")
+            page.paragraph(f"rank {rank}, as py-spy saw it", label="is at")
             _print_stack(page, seen[rank], details)
     if fault.parted_at is not None and fault.parted_at < fault.number:
-        page.paragraph(parted(fault.parted_at), label="parted:")
+        page.paragraph(parted(fault.parted_at), label="parted")
     page.gap()
 
 
@@ -68,13 +67,14 @@ def _print_stack(page: Page, frames: Sequence[str], details: bool) -> None:
         page.field("", Text(f"+{counted(len(frames) - len(shown), 'frame')}: --details", "dim"))
 
 
-def _print_ranks(page: Page, states: Sequence[RankState], details: bool) -> None:
-    """A line for each rank."""
-    shown = states if details else states[:RANKS_SHOWN]
-    for i, state in enumerate(shown):
-        page.paragraph(plain(f"rank {state.rank}: {progress(state)}"), label="" if i else "ranks:", most=2)
-    if len(states) > len(shown):
-        page.paragraph(Text(f"+{len(states) - len(shown)} more: --details", "dim"))
+def _print_ranks(page: Page, answer: Hang, details: bool) -> None:
+    """A line for all ranks in the same state."""
+    groups = alike(answer)
+    shown = groups if details else groups[:RANKS_SHOWN]
+    for i, (ranks, text) in enumerate(shown):
+        page.paragraph(plain(f"{ranks}: {text}"), label="" if i else "ranks", most=2)
+    if len(groups) > len(shown):
+        page.paragraph(Text(f"+{len(groups) - len(shown)} more: --details", "dim"))
     page.gap()
 
 

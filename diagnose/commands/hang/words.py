@@ -93,10 +93,10 @@ def _order(found: FoundFault) -> str:
             f" {called(call)}"
             for side, call in found.sides
         )
-        return f"Ranks make calls of several groups in another order, and wait for each other: {waits}."
+        return f"Ranks make calls of several groups in different orders, and wait for each other: {waits}."
     return (
-        f"Ranks make calls {found.number} and {found.number + 1} of group {found.of.group.shown} in another order:"
-        f" first, {_sides(found)}."
+        f"Ranks make calls {found.number} and {found.number + 1} of group {found.of.group.shown} in different orders:"
+        f" {_sides(found)} first."
     )
 
 

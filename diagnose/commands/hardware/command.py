@@ -19,7 +19,7 @@ from diagnose.hardware import table
 @click.argument("name", required=False, shell_complete=gpus)
 @json_option("the devices")
 def hardware(name: str | None, **given: Any) -> None:
-    """List the known GPUs with their peaks, bandwidth and sources.
+    """Show the peak speeds and bandwidths of known GPUs.
 
     NAME is a part of a key or of the name that torch reports, in any case; its matches are shown in full.
     """

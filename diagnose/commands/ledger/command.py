@@ -39,9 +39,9 @@ def _own(_given: Mapping[str, Any]) -> list[Path]:
     writes=True,
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="Write the promises to FILE, to share them.",
+    help="Write the predictions to FILE, to share them.",
 )
-@click.option("--clear", is_flag=True, help="Forget all promises.")
+@click.option("--clear", is_flag=True, help="Forget all predictions.")
 @click.option(
     "--yes",
     cls=Option,
@@ -51,7 +51,7 @@ def _own(_given: Mapping[str, Any]) -> list[Path]:
     help="With --clear, do not ask for confirmation.",
 )
 def ledger(export: Path | None, clear: bool, yes: bool, **given: Any) -> None:
-    """Say how often changes gained what was predicted, rule by rule.
+    """Show how well earlier predictions came true.
 
     `diagnose run --apply` appends each prediction and its measurement to a file on this machine. Nothing is sent
     anywhere.
@@ -79,18 +79,18 @@ def _kept() -> RecordedPredictions:
 def _clear(yes: bool) -> None:
     found = _kept()
     if not found.predictions and not found.unreadable:
-        click.echo("no promises are kept")
+        click.echo("no predictions are kept")
         return
     if not yes and not _is_asked_in_a_terminal():
         raise click.UsageError("--clear asks only in a terminal: pass --yes.")
-    if not yes and not click.confirm(f"Forget {counted(len(found.predictions), 'promise')} in {_shown()}?"):
+    if not yes and not click.confirm(f"Forget {counted(len(found.predictions), 'prediction')} in {_shown()}?"):
         click.echo("nothing is forgotten")
         return
     try:
         file.clear(file.default_folder())
     except OSError as error:
         raise _unusable(error) from error
-    click.echo(f"{counted(len(found.predictions), 'promise')} forgotten")
+    click.echo(f"{counted(len(found.predictions), 'prediction')} forgotten")
 
 
 def _is_asked_in_a_terminal() -> bool:
@@ -104,7 +104,7 @@ def _export(found: RecordedPredictions, to: Path) -> None:
     except OSError as error:
         raise UserError("cannot write the export", where=to, why=error.strerror or str(error)) from error
     click.echo(
-        f"wrote {counted(len(found.predictions), 'promise')} to {printable(str(to))}\n"
+        f"wrote {counted(len(found.predictions), 'prediction')} to {printable(str(to))}\n"
         "It holds dates, rules, predicted and achieved speedups, GPU or CPU models, counts of ranks and versions; no "
         "paths, hosts, scripts or networks. `about` in it explains every field."
     )
@@ -112,7 +112,7 @@ def _export(found: RecordedPredictions, to: Path) -> None:
 
 def _unusable(error: OSError) -> UserError:
     why = error.strerror or type(error).__name__
-    return UserError("the ledger of promises cannot be used", where=_shown(), why=why, do="fix or remove it")
+    return UserError("the ledger cannot be used", where=_shown(), why=why, do="fix or remove it")
 
 
 def _shown() -> str:

@@ -8,16 +8,18 @@ from rich.text import Text
 from diagnose.commands.ledger.answer import LedgerReport
 from diagnose.diagnosis.track_record import TrackRecord
 from diagnose.facts import spoken
+from diagnose.report.text.head import print_head
 from diagnose.report.text.page import Page
+from diagnose.report.views.first_screen import ScreenLine
 from diagnose.report.views.plain import plain
 from diagnose.report.views.words import counted
 
 _GAP, _LEAST_NAME, _LEAST_COLUMNS = 2, 12, 3
 _DIVIDED = "achieved / predicted"
-_HEAD = ("rule", "promises", "in the range", _DIVIDED, "newest")
+_HEAD = ("rule", "predictions", "in the range", _DIVIDED, "newest")
 _EMPTY = (
-    "No promise has been put to the test on this machine. `diagnose run --json d.json -- train.py` predicts what a "
-    "change gains, and `diagnose run --apply d.json -- train.py` measures it: that is one entry."
+    ScreenLine("result", "no prediction has been measured on this machine yet"),
+    ScreenLine("next", "diagnose run --json d.json -- train.py, then diagnose run --apply d.json -- train.py"),
 )
 _LEGEND = "median of the achieved speedup over the middle of the predicted range; 1 is as predicted"
 
@@ -30,17 +32,24 @@ def render(report: LedgerReport, place: str, console: Console) -> None:
         place: the file that holds it, as it is printed.
         console: where it goes.
     """
+    print_head(console, _EMPTY if report.all_rules is None else [_result(report.all_rules)])
     page = Page(console)
-    if report.all_rules is None:
-        page.paragraph(_EMPTY, label="ledger:")
-    else:
+    if report.all_rules is not None:
         shown = _table(page, [*report.rules, report.all_rules])
         page.gap()
         if _DIVIDED in shown:
             page.paragraph(Text(f"{_DIVIDED}: {_LEGEND}", "dim"))
     lost = counted(report.unreadable_lines, "line") if report.unreadable_lines else ""
-    page.paragraph(plain(place) + (f" ({lost} cannot be read)" if lost else ""), label="kept in:")
-    page.paragraph(plain(f"off: {report.off_because}" if report.off_because else "on"), label="appending:")
+    page.paragraph(plain(place) + (f" ({lost} cannot be read)" if lost else ""), label="kept in")
+    page.paragraph(plain(f"off: {report.off_because}" if report.off_because else "on"), label="appending")
+
+
+def _result(record: TrackRecord) -> ScreenLine:
+    """How many predictions came true."""
+    of = f"{record.inside} of {counted(record.promises, 'prediction')}"
+    side = "more" if record.achieved_of_predicted >= 1 else "less"
+    middle = f"the median gain is {record.achieved_of_predicted:.2f}x the middle of the range, {side} than predicted"
+    return ScreenLine("result", f"{of} came true: the measured gain lies in the predicted range; {middle}")
 
 
 def _table(page: Page, records: Sequence[TrackRecord]) -> tuple[str, ...]:

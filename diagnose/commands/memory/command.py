@@ -27,11 +27,17 @@ _SUFFIXES = (".pickle", ".pkl")
 
 @click.command(cls=Command, epilog="Example:  diagnose memory oom_snapshot.pickle")
 @click.argument("path", metavar="FILE|RUN", type=click.Path(path_type=Path, readable=False))
-@click.option("--details", cls=Option, idle_with={"as_json": ""}, is_flag=True, help="Print every line of the peak.")
+@click.option(
+    "--details",
+    cls=Option,
+    idle_with={"as_json": ""},
+    is_flag=True,
+    help="Print everything: every row, finding, reason and stack.",
+)
 @html_option
 @json_option()
 def memory(path: Path, **given: Any) -> None:
-    """Say what a job's memory consists of at its peak, and why free memory cannot be used.
+    """Show what fills GPU memory at its peak and why an allocation failed.
 
     FILE is what torch.cuda.memory._dump_snapshot wrote. RUN is a folder with such a file; one written by `diagnose
     run` also has the memory ledger. The file is read as data: nothing in it is executed.

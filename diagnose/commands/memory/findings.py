@@ -11,7 +11,7 @@ from diagnose.report.views.words import counted
 SPLIT_SHARE = 0.1  # of the reserved memory: below it, joining the pieces gains less than an allocator keeps anyway
 FEWEST_CALLS = 3  # of empty_cache: one or two are around an evaluation or the beginning, more are in a loop
 _RENAMED_IN = ".".join(map(str, ALLOCATOR_RENAMED_IN))
-_EXPANDABLE = f"{ALLOCATOR}=expandable_segments:True (before torch {_RENAMED_IN} {ALLOCATOR_BEFORE})"
+_EXPANDABLE = f"{ALLOCATOR}=expandable_segments:True (before torch {_RENAMED_IN}: {ALLOCATOR_BEFORE})"
 _OF_TRAINER = (
     "Set eval_accumulation_steps, so that outputs go to the CPU every so many batches. Where only the loss is needed:"
     " prediction_loss_only=True. Else keep less of each batch: preprocess_logits_for_metrics (the argmax in place of"
@@ -50,9 +50,10 @@ def findings_of(device: DeviceMemory, expandable: bool | None) -> Iterator[Memor
         yield MemoryFinding(
             name="allocator-retries",
             device=device.device,
-            says=f"The allocator gave cached segments back {device.retries:,} times to go on: memory is all but full,"
-            " and each time waits for the device.",
-            do="Make room: a smaller micro-batch, activation checkpointing, or what `diagnose fit` says frees most.",
+            says=f"The allocator gave cached segments back {device.retries:,} times to go on: memory is almost full,"
+            " and the job waits for the device each time.",
+            do="Make room: a smaller micro-batch, activation checkpointing, or the change that frees most by"
+            " `diagnose fit`.",
         )
     if device.given_back_by_unknown >= FEWEST_CALLS:
         yield MemoryFinding(
@@ -91,9 +92,9 @@ def _explains(oom: OutOfMemory) -> bool:
 def _fragmentation_at(device: DeviceMemory, oom: OutOfMemory, expandable: bool | None) -> MemoryFinding:
     requested, free = spoken(oom.requested_bytes, "bytes"), spoken(oom.reserved_free_bytes, "bytes")
     says = (
-        f"{requested} were asked for and not found while {free} of {spoken(oom.reserved_bytes, 'bytes')} reserved were"
-        f" free, in pieces of at most {spoken(oom.largest_free_block_bytes, 'bytes')}, and"
-        f" {spoken(oom.device_free_bytes, 'bytes')} on the device: memory was there, but not in one piece."
+        f"{requested} were wanted, and {free} of {spoken(oom.reserved_bytes, 'bytes')} reserved were free, but in"
+        f" pieces of at most {spoken(oom.largest_free_block_bytes, 'bytes')}; the device had"
+        f" {spoken(oom.device_free_bytes, 'bytes')} left."
     )
     return MemoryFinding(name="fragmentation", device=device.device, says=says, do=_join(expandable))
 
@@ -102,8 +103,8 @@ def _fragmentation(device: DeviceMemory, expandable: bool | None) -> MemoryFindi
     free, reserved = spoken(device.split_free_bytes, "bytes"), spoken(device.reserved_bytes, "bytes")
     largest = spoken(device.largest_free_block_bytes, "bytes")
     says = (
-        f"{free} of {reserved} reserved are free in segments that are in use too, the largest piece {largest}:"
-        " free memory that requests do not fit into."
+        f"fragmentation: {free} of {reserved} reserved are free between blocks in use, in pieces of at most"
+        f" {largest}, into which larger requests do not fit."
     )
     return MemoryFinding(name="fragmentation", device=device.device, says=says, do=_join(expandable))
 
@@ -113,10 +114,10 @@ def _join(expandable: bool | None) -> str:
     repeat = "make sizes repeat, pad batches to a few lengths"
     if expandable:
         return f"Segments are expandable already. M{repeat[1:]}."
-    known = "" if expandable is False else f" Where it is set already: {repeat}."
+    known = "" if expandable is False else f" If it is set already, {repeat}."
     return (
-        f"Set {_EXPANDABLE}: free pieces are joined.{known} Where it cannot be used (tensors shared between processes),"
-        f" {ALLOCATOR}=max_split_size_mb:512 instead, which leaves larger blocks whole."
+        f"Set {_EXPANDABLE}: it joins free pieces.{known} If tensors are shared between processes, set"
+        f" {ALLOCATOR}=max_split_size_mb:512 instead: it leaves larger blocks whole."
     )
 
 
@@ -127,12 +128,12 @@ def _at(place: Emptied | KeptByEvaluation | OutOfMemory) -> str:
 
 def _empties(device: DeviceMemory) -> MemoryFinding:
     emptied = device.emptied
-    at = f" (most often{_at(emptied)})" if emptied and emptied.file else ""
+    at = f", most often{_at(emptied)}" if emptied and emptied.file else ""
     return MemoryFinding(
         name="empty-cache-in-the-loop",
         device=device.device,
-        says=f"empty_cache gave memory back {device.empty_cache_calls:,} times in the history{at}: each call waits for"
-        " the device, and what was given back is asked of the driver again.",
+        says=f"torch.cuda.empty_cache() gave memory back {device.empty_cache_calls:,} times{at}: each call waits for"
+        " the device, and the next allocation asks the driver for the same memory again.",
         do=_WHO_EMPTIES[emptied.setting if emptied else ""],
     )
 
@@ -158,7 +159,7 @@ def _ran_out(device: DeviceMemory, oom: OutOfMemory, outputs_kept: bool) -> Memo
     return MemoryFinding(
         name="out-of-memory",
         device=device.device,
-        says=f"Out of memory: {spoken(oom.requested_bytes, 'bytes')} were asked for{at}{when}, with"
+        says=f"Out of memory: {spoken(oom.requested_bytes, 'bytes')} were wanted{at}{when}, with"
         f" {spoken(oom.allocated_bytes, 'bytes')} in use{_lay(device, oom)} and"
         f" {spoken(oom.device_free_bytes, 'bytes')} left on the device.",
         do=_make_room(oom, outputs_kept),
@@ -182,7 +183,7 @@ def _make_room(oom: OutOfMemory, outputs_kept: bool) -> str:
     most = ""
     if first is not None:
         where = f"{first.file}:{first.line} ({first.category})" if first.file else first.category
-        most = f" Of what was in use, {spoken(first.share, 'share')} is of {where}."
+        most = f" {where} holds {spoken(first.share, 'share')} of the memory in use."
     if oom.in_evaluation and not outputs_kept:
-        return f"Evaluate in smaller batches, under torch.inference_mode(); training is not what ran out.{most}"
-    return f"Free or avoid what is largest.{most}"
+        return f"Evaluate in smaller batches, under torch.inference_mode(); training did not run out.{most}"
+    return f"Free the largest part, or avoid it.{most}"

@@ -3,7 +3,16 @@
 from pathlib import Path
 
 from diagnose.commands.memory.answer import MemoryAnswer
-from diagnose.commands.memory.views import HEIGHT, WIDTH, curve, figures, given_back, nothing_found, rows
+from diagnose.commands.memory.views import (
+    HEIGHT,
+    WIDTH,
+    curve,
+    figures,
+    given_back,
+    nothing_found,
+    rows,
+    shown_findings,
+)
 from diagnose.facts import spoken
 from diagnose.report.html.page import framed
 from diagnose.report.views.summary import About
@@ -33,6 +42,7 @@ def memory_page(answer: MemoryAnswer, about: About) -> str:
         "width": WIDTH,
         "height": HEIGHT,
         "nothing": nothing_found(answer),
+        "found": shown_findings(answer),
         "is_known": all(device.actions and not device.given_back_by_unknown for device in answer.devices),
         "ledger": [(part.name, spoken(part.bytes, "bytes")) for part in answer.counted],
     }

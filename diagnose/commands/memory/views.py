@@ -8,11 +8,22 @@ from operator import add
 
 from msgspec.structs import replace
 
-from diagnose.commands.memory.answer import Category, DeviceMemory, Held, MemoryAnswer, Usage
+from diagnose.commands.memory.answer import (
+    Category,
+    DeviceMemory,
+    Held,
+    MemoryAnswer,
+    MemoryFinding,
+    OutOfMemory,
+    Usage,
+)
 from diagnose.facts import spoken
+from diagnose.report.views.first_screen import ScreenLine
+from diagnose.report.views.plain import plain
 from diagnose.report.views.words import counted
 
 WIDTH, HEIGHT = 1000, 240
+LEAST_SHOWN = 0.001
 COLOUR_OF: Mapping[Category, str] = {
     "parameters": "compute",
     "activations": "memory",
@@ -133,21 +144,120 @@ def given_back(device: DeviceMemory) -> str:
     """Number of times that memory was given back to the driver, and by whom."""
     unknown = counted(device.given_back_by_unknown, "time")
     if device.retries is None and device.empty_cache_calls is None:
-        return f"{unknown} given back, by whom is unknown" if device.given_back_by_unknown else ""
-    told = f"{_times(device.retries)} given back to go on, {_times(device.empty_cache_calls)} by empty_cache"
+        return f"segments were given back {unknown}, by whom is unknown" if device.given_back_by_unknown else ""
+    by_allocator, by_job = device.retries, device.empty_cache_calls
+    if by_allocator == by_job == device.given_back_by_unknown == 0:
+        return "nothing was given back to the driver"
+    told = f"segments went back to the driver {_times(by_allocator)} to go on, {_times(by_job)} by empty_cache"
     return f"{told}, {unknown} by one of the two" if device.given_back_by_unknown else told
 
 
 def nothing_found(answer: MemoryAnswer) -> str:
     """A sentence on the faults that are not there, and on those that cannot be known: the one is not the other."""
     if not any(device.actions for device in answer.devices):
-        return "nothing, without a history: whether memory ran out or the cache was emptied is unknown"
+        return "nothing found: without a history nobody can see whether memory ran out or the cache was emptied"
     if any(device.given_back_by_unknown for device in answer.devices):
         return (
-            "no OOM in the history; whether the cache was emptied, or fragmentation cost anything, is unknown: the"
-            " history does not tell who gave segments back"
+            "no out of memory in the history; an emptied cache and fragmentation are unknown, because the history does"
+            " not name who gave segments back"
         )
-    return "nothing: no OOM, no fragmentation that cost anything, no emptied cache"
+    return f"nothing wrong: {_fullest(answer)}no out of memory, no costly fragmentation, no emptied cache"
+
+
+def _fullest(answer: MemoryAnswer) -> str:
+    """How much of what was reserved the fullest device used at its peak."""
+    device = max(answer.devices, key=lambda device: device.peak_bytes or 0)
+    if not device.peak_bytes or not device.reserved_bytes or device.peak_bytes > device.reserved_bytes:
+        return ""
+    return f"{short_size(device.peak_bytes)} of {short_size(device.reserved_bytes)} reserved at the peak; "
+
+
+def short_size(value: int) -> str:
+    """The size without digits that say nothing: "60 MiB"."""
+    return spoken(value, "bytes").replace(".0 ", " ")
+
+
+def head(answer: MemoryAnswer) -> list[ScreenLine]:
+    """The verdict, what to do, and what fills the memory at the peak."""
+    found = shown_findings(answer)
+    device = next((d for d in answer.devices if found and d.device == found[0].device), None) or max(
+        answer.devices, key=lambda device: device.peak_bytes or 0, default=None
+    )
+    return [
+        ScreenLine("verdict", plain(_verdict(answer, found, device)), warns=bool(found)),
+        ScreenLine(
+            "next",
+            plain(sentences(found[0].do)[0] if found else sentences(answer.next[0])[0]) if found or answer.next else "",
+            is_code=bool(found),
+        ),
+        ScreenLine("peak", "" if device is None else plain(_peak(device))),
+    ]
+
+
+def shown_findings(answer: MemoryAnswer) -> list[MemoryFinding]:
+    """The findings, an OOM and the fragmentation that caused it as one."""
+    explained = {found.device for found in answer.findings if found.name == "fragmentation"}
+    ran_out = {device.device for device in answer.devices if device.out_of_memory is not None}
+    return [
+        found
+        for found in answer.findings
+        if not (found.name == "out-of-memory" and found.device in explained & ran_out)
+    ]
+
+
+def sentences(text: str) -> tuple[str, str]:
+    """The first sentence without its full stop, and the others."""
+    first, _, rest = text.partition(". ")
+    return first.removesuffix("."), rest
+
+
+def _verdict(answer: MemoryAnswer, found: Sequence[MemoryFinding], device: DeviceMemory | None) -> str:
+    if not found or device is None:
+        return nothing_found(answer)
+    oom = device.out_of_memory
+    if oom is not None and found[0].name in ("out-of-memory", "fragmentation"):
+        return _ran_out(oom)
+    return sentences(found[0].says)[0]
+
+
+def _ran_out(oom: OutOfMemory) -> str:
+    """The memory that was wanted, and the memory that was free but not enough."""
+    at = f" at {_short(oom.file)}:{oom.line}" if oom.file else ""
+    when = " in an evaluation" if oom.in_evaluation else ""
+    free = "" if oom.reserved_free_bytes is None else f"{short_size(oom.reserved_free_bytes)} are free in the cache"
+    if free and oom.reserved_free_bytes and oom.largest_free_block_bytes is not None:
+        free += f", in pieces of at most {short_size(oom.largest_free_block_bytes)}"
+    left = f"{short_size(oom.device_free_bytes)} on the device"
+    return f"out of memory{at}{when}: {short_size(oom.requested_bytes)} wanted; " + (
+        f"{free}, and {left}" if free else f"{left} are free"
+    )
+
+
+def _peak(device: DeviceMemory) -> str:
+    """The peak and its categories, each with its share and its largest line."""
+    if device.peak_bytes is None:
+        return ""
+    parts = [_part(device, row) for row in device.at_peak if row.share >= LEAST_SHOWN]
+    return f"{short_size(device.peak_bytes)}: {', '.join(parts)}"
+
+
+def _part(device: DeviceMemory, row: Held) -> str:
+    notes = ", ".join(filter(None, (_largest_line(device, row), percent(row))))
+    return f"{row.category} {short_size(row.bytes)} ({notes})"
+
+
+def percent(row: Held | Line) -> str:
+    """The share in whole per cent."""
+    return f"{100 * row.share:.0f} %"
+
+
+def _largest_line(device: DeviceMemory, row: Held) -> str:
+    line = next((one for one in device.lines_at_peak if one.category == row.category and one.file), None)
+    return f"{_short(line.file)}:{line.line}" if line else ""
+
+
+def _short(file: str) -> str:
+    return file.replace("\\", "/").rsplit("/", 1)[-1]
 
 
 def _place(row: Held) -> str:

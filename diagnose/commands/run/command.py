@@ -72,7 +72,7 @@ budget_option = click.option(
     metavar="SIZE",
     type=POSITIVE,
     default=protocol.BUDGET_BYTES,
-    help="Largest trace of one rank, as text before compression (default: "
+    help="Keep the trace of one rank below this size, as text before compression (default: "
     f"{protocol.BUDGET_BYTES // 1_000_000}M). A larger window loses shapes, then steps; step times are kept.",
 )
 ranks_option = click.option(
@@ -82,7 +82,7 @@ ranks_option = click.option(
     metavar="RANKS",
     type=_Ranks(),
     default=None,
-    help="Ranks that record: 0,8,16, one-per-node or all; the others keep step times (default: all, up to "
+    help="Record on these ranks: 0,8,16, one-per-node or all; the others keep step times (default: all, up to "
     f"{MOST_BY_DEFAULT}; of more, {MOST_BY_DEFAULT} spread evenly).",
 )
 
@@ -93,11 +93,13 @@ ranks_option = click.option(
     context_settings={"allow_interspersed_args": False},
     epilog="Example:  diagnose run -- torchrun --nproc_per_node 8 train.py --bf16",
 )
-@out_option(f"Folder for the traces (default: {protocol.RUNS}/<time>); DIR-2 if DIR is not empty.", metavar="DIR")
+@out_option(
+    f"Write the traces to DIR, or to DIR-2 if DIR is not empty (default: {protocol.RUNS}/<time>).", metavar="DIR"
+)
 @window_options
 @budget_option
 @ranks_option
-@click.option("--no-sampling", is_flag=True, help="Sample no stacks: no line of code is named.")
+@click.option("--no-sampling", is_flag=True, help="Sample no stacks; the report then names no line of code.")
 @click.option(
     "--stop",
     cls=Option,
@@ -112,7 +114,7 @@ ranks_option = click.option(
     cls=Option,
     idle_with={"print_line": "--print prints a line that records no allocations"},
     is_flag=True,
-    help="Record allocations for `diagnose memory`; slows each of them down.",
+    help="Record allocations for `diagnose memory`, which slows each of them down.",
 )
 @click.option(
     "--log",
@@ -134,7 +136,7 @@ ranks_option = click.option(
     "change is made (FILE#RULE: the change of RULE).",
 )
 @ledger_option(
-    "Neither record in the ledger how --apply's promise held, nor quote the ledger.", idle_with={"print_line": ""}
+    "Leave the ledger alone: record no result of --apply, and quote no earlier one.", idle_with={"print_line": ""}
 )
 @click.argument("command", metavar="-- COMMAND...", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
@@ -155,7 +157,7 @@ def run(
     command: tuple[str, ...],
     **given: Any,
 ) -> None:
-    """Run a training command, capture a few of its steps, and say why it is slow.
+    """Run a training command, record a few steps, and explain what slows it down.
 
     COMMAND is what you would type without diagnose: train.py ARGS, python -m PACKAGE, torchrun, accelerate launch,
     srun. The report comes as soon as all ranks have written their traces, while the job goes on. It goes to stdout if

@@ -43,6 +43,14 @@ def output_options(command: Command) -> Command:
         is_flag=True,
         help="Print no report; if no FILE is to be written either, capture only.",
     )(command)
+    command = click.option(
+        "-q",
+        "--quiet",
+        cls=Option,
+        idle_with=_idle("quiet") | {"no_report": "", "report": "", "arm": "--arm reports a run of many windows"},
+        is_flag=True,
+        help="Print only the verdict, its reason, the next change and its gain.",
+    )(command)
     for name, says in reversed(_OF_FILES.items()):
         file = click.Path(path_type=Path)
         beside: dict[str, Any] = {"cls": Option, "writes": True, "idle_with": _idle(name)}
@@ -74,19 +82,21 @@ class Outputs:
     Args:
         files: by the option that asks for each.
         printed: whether the report is printed.
+        quiet: whether of it only the first lines are.
         command: the command line that the report names as its own.
     """
 
     files: Mapping[str, Path]
     printed: bool
     command: str
+    quiet: bool = False
 
     @classmethod
     def of(cls, given: Mapping[str, Any], words: Sequence[str]) -> "Outputs":
         """The outputs that the options of `output_options` ask for; `words` follow `diagnose run`."""
         files = files_given(given)
         printed = not given["no_report"] and "report" not in files
-        return cls(files, printed, shlex.join(["diagnose", "run", *words]))
+        return cls(files, printed, shlex.join(["diagnose", "run", *words]), given.get("quiet", False))
 
     @property
     def wanted(self) -> bool:
@@ -106,7 +116,7 @@ class Outputs:
         of_bundle = f"{shown}/{REPORT}"
         kept = guarded(lambda: _write(_text(diagnosis, self.command), folder / REPORT), f"no {of_bundle}")
         if self.printed:
-            guarded(partial(_print, diagnosis, of_bundle if kept else shown))
+            guarded(partial(_print, diagnosis, of_bundle if kept else shown, self.quiet))
         written = [name for option in self.files if (name := self._written(option, diagnosis))]
         if written:
             say(f"wrote {', '.join(written)}")
@@ -120,18 +130,18 @@ class Outputs:
         return printable(str(to)) if done else ""
 
 
-def _print(diagnosis: "Diagnosis", report: str) -> None:
-    """Print the first screen and where the rest is, on stdout if it is a terminal, else on stderr.
+def _print(diagnosis: "Diagnosis", report: str, quiet: bool) -> None:
+    """Print the first screen, or its first lines, and where the rest is, on stdout if it is a terminal, else on stderr.
 
     It is printed in one piece, because the job prints, too.
     """
     from diagnose.cli.terminal import terminal
-    from diagnose.report.text import render_first_screen
+    from diagnose.report.text import render_brief, render_first_screen
 
     beside = sys.stdout is None or not sys.stdout.isatty()
     console = terminal(stderr=beside)
     with console.capture() as page:
-        render_first_screen(diagnosis, console)
+        (render_brief if quiet else render_first_screen)(diagnosis, console)
     voice = stderr() if beside else stdout()
     voice.say(f"\n{page.get()}report    {report}\n")
 

@@ -20,14 +20,14 @@ def window_options(command: Callable[..., Any]) -> Callable[..., Any]:
             metavar="N",
             type=click.IntRange(min=1),
             default=protocol.STEPS,
-            help=f"Steps to record (default: {protocol.STEPS}; the first of three or more is not counted).",
+            help=f"Record N steps (default {protocol.STEPS}); the first of three or more is not counted.",
         ),
         click.option(
             "--warmup",
             metavar="N",
             type=click.IntRange(min=1),
             default=protocol.WARMUP,
-            help="Warm-up steps with the profiler on before those, at least one: without any the start of torch's "
+            help="Run N steps with the profiler on before those, at least one: without any the start of torch's "
             f"profiler would be in the first recorded step (default: {protocol.WARMUP}).",
         ),
         click.option(
@@ -51,7 +51,7 @@ def window_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "--step-on",
             type=click.Choice((protocol.BY_OPTIMIZER, protocol.BY_BACKWARD)),
             default=protocol.BY_OPTIMIZER,
-            help="What ends a step: of an optimizer or a trainer (default), or each backward pass, for loops that "
+            help="Let this end a step: the optimizer or the trainer (default), or each backward pass, for loops that "
             "update their parameters themselves. A loop that makes no optimizer of torch needs no option.",
         ),
         click.option(

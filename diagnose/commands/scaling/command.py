@@ -38,21 +38,28 @@ _STATED = re.compile(r"(\d{1,7})=(.+)", re.DOTALL)
 @json_option()
 @click.option("--up-to", metavar="N", type=click.IntRange(2, MOST_GPUS), help="Look at up to N GPUs.")
 @click.option(
-    "--deadline", metavar="TIME", type=HOURS, help="How many GPUs it takes to train on --tokens within 90m, 12h or 3d."
+    "--deadline", metavar="TIME", type=HOURS, help="Find the GPUs needed to train on --tokens within 90m, 12h or 3d."
 )
-@click.option("--budget", metavar="F", type=POSITIVE, help="How many GPUs this budget pays for, at --gpu-hour-price.")
-@click.option("--tokens-per-step-per-gpu", metavar="F", type=POSITIVE, help="Tokens in a step of one GPU.")
-@click.option("--global-tokens-per-step", metavar="F", type=POSITIVE, help="Tokens in a step of the whole job.")
+@click.option(
+    "--budget", metavar="F", type=POSITIVE, help="Find the GPUs that this budget pays for, at --gpu-hour-price."
+)
+@click.option("--tokens-per-step-per-gpu", metavar="F", type=POSITIVE, help="State the tokens in a step of one GPU.")
+@click.option(
+    "--global-tokens-per-step", metavar="F", type=POSITIVE, help="State the tokens in a step of the whole job."
+)
 @click.option(
     "--where", metavar="COLUMN=TEXT", multiple=True, help="Use only rows of a table that hold TEXT in COLUMN."
 )
 @click.option(
-    "--by", metavar="COLUMN", multiple=True, help="Column of a table that tells jobs apart (default: all settings do)."
+    "--by",
+    metavar="COLUMN",
+    multiple=True,
+    help="Take rows with another value in this column of a table as another job (default: in any setting).",
 )
 @cost_options
 @loading_options
 def scaling(runs: Sequence[str], **given: Any) -> None:
-    """Say how a job scales with its GPUs, and how many to take.
+    """Show how speed and cost change with the number of GPUs.
 
     RUN is a diagnosis (the output of analyze --json), a folder of traces, a log of steps as `diagnose series` reads it,
     or a CSV with a run in each row. N= states the GPUs of a run that does not say: 8=steps.csv.

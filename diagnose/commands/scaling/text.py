@@ -9,7 +9,9 @@ from rich.text import Text
 from diagnose.commands.scaling.answer import Scaling, ScalingReport, Size
 from diagnose.diagnosis import Estimate, Money
 from diagnose.diagnosis.estimates import between, hours_text, number, tokens_text
+from diagnose.report.text.head import print_head
 from diagnose.report.text.page import Page
+from diagnose.report.views.first_screen import ScreenLine
 from diagnose.report.views.plain import plain
 from diagnose.report.views.words import counted
 
@@ -18,7 +20,7 @@ _KINDS = {
     "weak": "weak: a GPU does the same work at every size",
     "strong": "strong: the job does the same work at every size",
     "mixed": "mixed: the work of a step follows neither the GPUs nor the job",
-    "unknown": "weak or strong is unknown: the tokens of a step are not known",
+    "unknown": "weak or strong is unknown, because the tokens of a step are not known",
 }
 
 
@@ -39,27 +41,26 @@ def render(report: ScalingReport, console: Console) -> None:
         _print_job(page, job, report)
     if len(report.jobs) > len(shown):
         more = f"{len(report.jobs) - len(shown)} more jobs: --json has all, --where COLUMN=TEXT chooses"
-        page.paragraph(Text(more, "dim"), label="more:")
+        page.paragraph(Text(more, "dim"), label="more")
     for i, note in enumerate(report.notes):
-        page.paragraph(Text(plain(note), "dim"), label="" if i else "notes:")
-    page.paragraph(Text(plain(", ".join(report.sources)), "dim"), label="read:", most=3)
+        page.paragraph(Text(plain(note), "dim"), label="" if i else "notes")
+    page.paragraph(Text(plain(", ".join(report.sources)), "dim"), label="read", most=3)
 
 
 def _print_job(page: Page, job: Scaling, report: ScalingReport) -> None:
-    page.paragraph(Text(plain(job.name or "the runs"), "bold"), label="job:", most=3)
-    page.paragraph(_KINDS[job.kind], label="scaling:")
+    print_head(page.console, _head(job), "bold yellow" if job.wall.earliest else "bold")
+    page.paragraph(Text(plain(job.name or "the runs"), "bold"), label="job", most=3)
+    page.paragraph(_KINDS[job.kind], label="scaling")
     page.gap()
     _print_table(page, job)
     page.gap()
-    _print_tax(page, job)
-    page.paragraph(Text(_wall_line(job), "yellow" if job.wall.earliest else ""), label="wall:")
     if job.because and job.because != job.wall.because:
-        page.paragraph(plain(job.because), label="unknown:")
+        page.paragraph(plain(job.because), label="unknown")
     _print_costs(page, job, report)
-    for purpose in job.purposes:
-        page.paragraph(plain(purpose.says), label=f"{_short(purpose.purpose)}:")
+    for purpose in job.purposes[1:]:
+        page.paragraph(plain(purpose.says), label=_short(purpose.purpose))
     for note in job.notes:
-        page.paragraph(Text(plain(note), "dim"), label="note:")
+        page.paragraph(Text(plain(note), "dim"), label="note")
     page.gap()
 
 
@@ -133,37 +134,61 @@ def _gpus(count: int) -> str:
     return f"{count:,} GPU{'' if count == 1 else 's'}"
 
 
-def _print_tax(page: Page, job: Scaling) -> None:
-    """Print the causes of the longer step, at the largest size whose diagnosis shows them."""
-    told = [(size, size.tax_s[1]) for size in job.sizes if size.tax_parts and size.tax_s]
-    if told:
-        last, tax_s = told[-1]
+def _head(job: Scaling) -> list[ScreenLine]:
+    """How far the job scales, what a step loses, where it ends, and how many GPUs to take."""
+    chosen = job.purposes[0] if job.purposes else None
+    return [
+        ScreenLine("verdict", _verdict(job)),
+        ScreenLine("why", _tax(job)),
+        ScreenLine("wall", plain(_wall_line(job)), warns=job.wall.earliest is not None),
+        ScreenLine("next", plain(f"{_short(chosen.purpose)}: {chosen.says}") if chosen else ""),
+    ]
+
+
+def _verdict(job: Scaling) -> str:
+    """The speed and the efficiency of the largest size that was run."""
+    measured = [size for size in job.sizes if size.runs]
+    last = measured[-1] if measured else None
+    if last is None or last.efficiency is None or last.speedup is None or last.gpus == job.base_gpus:
+        return plain(f"unknown, because {job.because or 'one size was run, and scaling needs two'}")
+    speed = last.speedup[1]
+    times = f"{speed:.2f}x" if speed < 10 else f"{speed:.1f}x"
+    return (
+        f"{_gpus(last.gpus)} run {times} as fast as {_gpus(job.base_gpus)}: efficiency {_percent(last.efficiency[1])} %"
+    )
+
+
+def _tax(job: Scaling) -> str:
+    """The causes of the longer step, at the largest size whose diagnosis shows them."""
+    taxed = [(size, size.tax_s[1]) for size in job.sizes if size.runs and size.tax_s and size.gpus > job.base_gpus]
+    told = [one for one in taxed if one[0].tax_parts]
+    known = [size for size in job.sizes if size.communication_s is not None]
+    if told or (taxed and not known):
+        last, tax_s = (told or taxed)[-1]
         longer = f"{_ms(abs(tax_s))} ms {'longer' if tax_s >= 0 else 'shorter'}"
         parts = ", ".join(f"{part.name} {1e3 * part.s:+,.1f} ms" for part in last.tax_parts if abs(part.s) >= 5e-5)
-        page.paragraph(f"at {_gpus(last.gpus)} a step lasts {longer}: {parts}", label="tax:")
-        return
-    known = [size for size in job.sizes if size.communication_s is not None]
-    if known:
-        page.paragraph(
-            f"at {_gpus(known[-1].gpus)} exposed communication is {_ms(known[-1].communication_s or 0.0)} ms of a step;"
-            f" a diagnosis of {_gpus(job.base_gpus)} would tell the rest",
-            label="tax:",
+        return plain(
+            f"a step at {_gpus(last.gpus)} takes {longer} than at {_gpus(job.base_gpus)}{f': {parts}' if parts else ''}"
         )
+    if not known:
+        return ""
+    exposed = _ms(known[-1].communication_s or 0.0)
+    return f"{exposed} ms of a step at {_gpus(known[-1].gpus)} are communication that no work hides"
 
 
 def _wall_line(job: Scaling) -> str:
     wall = job.wall
     if wall.because:
-        return f"unknown: {wall.because}"
+        return f"unknown, because {wall.because}"
     if wall.earliest is None:
-        return f"none up to {_gpus(wall.horizon)}: what grows with the GPUs stays below the work of a step"
+        return f"none up to {_gpus(wall.horizon)}: communication stays shorter than the work of a step"
     until = f"or {_gpus(wall.latest)} at the latest" if wall.latest else f"or not up to {_gpus(wall.horizon)}"
     told = wall.likely is not None and wall.likely >= job.base_gpus
     likely = f", {_gpus(wall.likely)} is likely" if told and wall.likely else ""
     first = f"at {_gpus(wall.earliest)} at the earliest"
     if wall.earliest < job.base_gpus:
-        first = f"perhaps below {_gpus(job.base_gpus)} already, which a smaller run would tell"
-    return f"{first}{likely}, {until}: there what grows with the GPUs passes the work"
+        first = f"perhaps below {_gpus(job.base_gpus)} already, which a smaller run would show"
+    return f"{first}{likely}, {until}: communication then takes longer than the work"
 
 
 def _print_costs(page: Page, job: Scaling, report: ScalingReport) -> None:
@@ -172,7 +197,7 @@ def _print_costs(page: Page, job: Scaling, report: ScalingReport) -> None:
     measured = [size for size in sizes if size.runs]
     chosen = list(dict.fromkeys([*measured[:1], *measured[-1:], *sizes[-1:]]))
     for i, size in enumerate(chosen):
-        page.paragraph(_cost_line(size, report), label="" if i else "costs:")
+        page.paragraph(_cost_line(size, report), label="" if i else "costs")
     if any(size.billion.kwh for size in chosen):
         pue = f", times a PUE of {report.pue:g}" if report.pue != 1 else ", without what the data centre adds (--pue)"
         page.paragraph(Text(f"energy of {number(report.power_w or 0)} W for a GPU by {report.power_from}{pue}", "dim"))

@@ -36,9 +36,9 @@ def answer_of(command: str) -> type[Answer]:
     "--of",
     type=click.Choice(answering()),
     default="analyze",
-    help="Whose --json to describe.",
+    help="Describe the --json of this command.",
 )
 def schema(of: str) -> None:
-    """Print the JSON Schema of `analyze --json`, or of another command's --json."""
+    """Print the JSON Schema of the outputs."""
     with writing():
         click.echo(json.dumps(answer_of(of).schema(), indent=2))

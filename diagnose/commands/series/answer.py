@@ -120,12 +120,31 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True):
     goodput: Goodput | None
 
 
+class Spread(msgspec.Struct, frozen=True, kw_only=True):
+    """The usual and the slowest samples of all ranks, in seconds of a step.
+
+    `longest_step` is that of `longest_s`, in the run `longest_run`; `slow` counts the samples of at least twice the
+    median, whose time beyond it is `slow_extra_s`. `whole_s` is the time of all samples. The three are those of one
+    track: the one with the longest sample.
+    """
+
+    median_s: float
+    p99_s: float
+    longest_s: float
+    longest_step: int
+    longest_run: str
+    slow: int
+    slow_extra_s: float
+    whole_s: float
+
+
 class SeriesReport(Answer, frozen=True, kw_only=True):
     """The content of a report of step times.
 
     `levels` are (first step, last step, median seconds) of the job's step time between its changes; `shape` is the
     median step time of up to 60 equal stretches of samples, for a sparkline. `goodput` is that of all runs together.
-    `machine` are its readings over the run, None if the source has no readings.
+    `machine` are its readings over the run, None if the source has no readings. `spread` is None without samples.
+    `listed` are step and seconds of each sample if there are too few to judge.
     """
 
     on_one_line = None
@@ -151,3 +170,5 @@ class SeriesReport(Answer, frozen=True, kw_only=True):
     goodput: Goodput | None = None
     goodput_not_told: NotTold | None = None
     machine: MachineReport | None = None
+    spread: Spread | None = None
+    listed: tuple[tuple[int, float], ...] = ()

@@ -18,20 +18,23 @@ from diagnose.series import read_runs
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path, readable=False))
 @json_option("the findings")
 @click.option(
-    "--unit", type=click.Choice(["s", "ms", "us", "ns"]), help="Unit of a time column that states none (default: s)."
+    "--unit",
+    type=click.Choice(["s", "ms", "us", "ns"]),
+    help="State the unit of a time column that has none (default: s).",
 )
 @click.option(
-    "--step-column", metavar="NAME", help="Column of a log with the step number (default: recognised by name)."
+    "--step-column", metavar="NAME", help="Name the column of a log with the step number (default: recognised by name)."
 )
 @click.option(
     "--time-column",
     metavar="NAME",
-    help="Column of a log with times: seconds of a step, a clock, or steps per second (default: recognised by name).",
+    help="Name the column of a log with times: seconds of a step, a clock, or steps per second (default: recognised by"
+    " name).",
 )
 def series(
     paths: tuple[Path, ...], unit: str | None, step_column: str | None, time_column: str | None, **given: Any
 ) -> None:
-    """Say which steps of a job stall, since when it is slower, and what to look at.
+    """Find stalls and slowdowns in the step times of a whole run.
 
     PATH is a log of steps (.csv, .tsv, .jsonl), the text log of a training loop (torchtitan, Megatron-LM, NeMo,
     DeepSpeed, MLPerf's MLLOG), a trainer_state.json of transformers, a TensorBoard export, a capture-rank<R>.json, or

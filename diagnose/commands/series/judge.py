@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 from msgspec.structs import replace
 
-from diagnose.commands.series.answer import Goodput, Periodic, RunReport, SeriesReport, Stall
+from diagnose.commands.series.answer import Goodput, Periodic, RunReport, SeriesReport, Spread, Stall
 from diagnose.commands.series.goodput import PARTS, goodput, goodput_of
 from diagnose.commands.series.machine_moves import machine_at_change, machine_at_stall
 from diagnose.commands.series.machine_over_run import machine_over_run
@@ -23,6 +23,7 @@ from diagnose.series.not_told import NotTold
 from diagnose.series.tracks import LoggedRun, Series, Track
 
 _SHAPE = 60
+SLOW = 2.0  # times the median: no usual step
 _AGAIN = "log at least 20 samples, each of the same number of steps"
 
 
@@ -58,6 +59,8 @@ def judged(series: Series) -> SeriesReport:
         runs=runs,
         goodput=goodput,
         goodput_not_told=why,
+        spread=spread_of(series.tracks),
+        listed=() if points else _listed(series.tracks),
     )
     return with_machine(report, series.machines)
 
@@ -124,6 +127,34 @@ def _median(tracks: Sequence[Track]) -> float | None:
     return float(np.median(kept)) if kept else None
 
 
+def spread_of(tracks: Sequence[Track]) -> Spread | None:
+    """The usual and the slowest samples; None if there is none."""
+    kept = [track for track in tracks if len(track)]
+    if not kept:
+        return None
+    most = max(kept, key=lambda track: float(track.seconds.max()))
+    middle, at = float(np.median(most.seconds)), int(np.argmax(most.seconds))
+    slow = most.seconds >= SLOW * middle
+    return Spread(
+        median_s=float(np.median([np.median(track.seconds) for track in kept])),
+        p99_s=float(np.quantile(np.concatenate([track.seconds for track in kept]), 0.99)),
+        longest_s=float(most.seconds[at]),
+        longest_step=int(most.step[at]),
+        longest_run=most.run,
+        slow=int(slow.sum()),
+        slow_extra_s=float((most.seconds[slow] - middle).sum() * most.steps_each),
+        whole_s=float(most.seconds.sum() * most.steps_each),
+    )
+
+
+def _listed(tracks: Sequence[Track]) -> tuple[tuple[int, float], ...]:
+    """Step and seconds of the samples of the longest track."""
+    longest = max(tracks, key=len, default=None)
+    if longest is None:
+        return ()
+    return tuple((int(step), float(time)) for step, time in zip(longest.step, longest.seconds, strict=True))
+
+
 def _shape(tracks: Sequence[Track]) -> tuple[float, ...]:
     if not any(len(track) for track in tracks):
         return ()
@@ -172,7 +203,7 @@ def _at_stall(stall: Stall, machines: Sequence[MachineReadings]) -> Stall:
 # Figures of each run, and the parts of the wall time of all of them.
 
 _NO_CLOCK = NotTold(
-    because="the log has no clock, so that time outside the steps does not show",
+    because="unknown, because the log has no clock: pauses between steps are unseen",
     capture_next="log a clock with each step (a column timestamp, or lines that begin with date and time)",
 )
 

@@ -24,14 +24,14 @@ def print_machine(page: Page, report: MachineReport | None) -> None:
         lines.append(Text(plain(f"no worse than at the begin: {', '.join(report.gpu_compared)}")))
     lines += [Text(plain(f"unknown {one.because}"), "dim") for one in report.not_told]
     for i, line in enumerate(lines):
-        page.paragraph(line, label="" if i else "machine:")
+        page.paragraph(line, label="" if i else "machine")
 
 
 def print_gpu_changes(page: Page, report: MachineReport | None) -> None:
     """Print what changed for the worse on the GPUs during the run."""
     changes = (report.gpu_changes or ()) if report is not None else ()
     for i, change in enumerate(changes[:MOST_CHANGES]):
-        page.paragraph(Text(plain(change.says), "bold yellow"), label="" if i else "gpu:")
+        page.paragraph(Text(plain(change.says), "bold yellow"), label="" if i else "gpu")
     if len(changes) > MOST_CHANGES:
         page.paragraph(Text(f"+{len(changes) - MOST_CHANGES} more: --json", "dim"))
 

@@ -28,9 +28,9 @@ def print_stalls(page: Page, report: SeriesReport) -> None:
 def print_goodput(page: Page, report: SeriesReport) -> None:
     """The parts of the wall time, or why they are not known."""
     if report.goodput is not None:
-        page.paragraph(Text(goodput_line(report.goodput)), label="goodput:")
+        page.paragraph(Text(goodput_line(report.goodput)), label="goodput")
     elif report.goodput_not_told is not None:
-        page.paragraph(Text(f"unknown: {plain(report.goodput_not_told.because)}", "dim"), label="goodput:")
+        page.paragraph(Text(plain(report.goodput_not_told.because), "dim"), label="goodput")
 
 
 def goodput_line(goodput: Goodput) -> str:
@@ -58,7 +58,8 @@ def _group_of(stall: Stall) -> object:
 
 def _print(page: Page, report: SeriesReport, group: Sequence[Stall]) -> None:
     first = max(group, key=lambda one: one.cost_s)
-    page.paragraph(Text(plain(first.says), "bold red"), label="stall:")
+    says = f"step {first.step:,}" if len(report.stalls) == 1 and first.count == 1 else first.says
+    page.paragraph(Text(plain(says), "bold red"), label="stall")
     low, high = (duration(end(one.cost_s for one in group) * 1e9) for end in (min, max))
     of_one_run = len({one.run for one in group}) == 1
     if len(group) > 1 and of_one_run:
@@ -92,7 +93,7 @@ def _steps(group: Sequence[Stall]) -> str:
 def _recurs(stall: Stall) -> str:
     recurs = stall.recurs
     if recurs is None:
-        return "not in this log"
+        return "no, as far as this log shows"
     told = []
     if recurs.every_steps:
         samples = (

@@ -12,6 +12,8 @@ from diagnose.series.tracks import Series, Track
 _ACTIVE = 4  # steps that `diagnose run` records
 _AFTER = 20  # steps into the new level
 _MOST_STALLS = 3
+JOB = "python train.py"
+IF_SLOW = f"diagnose run --arm --when-slow 3 -- {JOB}"
 
 
 def suggested_captures(
@@ -105,7 +107,7 @@ def _run(series: Series, step: int, why: str, stall: Stall | None = None) -> Sug
     step, last = max(step, 1), max(step, 1) + _ACTIVE * round(track.counts_per_step) - 1
     files = _traced(series, step, last) if series.kind == "windows" else ()
     at = max(track.optimizer_step(step), 1)
-    command = "" if files else f"diagnose run --at-step {at} --steps {_ACTIVE} --stop -- COMMAND"
+    command = "" if files else f"diagnose run --at-step {at} --steps {_ACTIVE} --stop -- {JOB}"
     return SuggestedCapture(first_step=step, last_step=last, why=why, command=command, files=files)
 
 

@@ -6,7 +6,9 @@ from rich.text import Text
 from diagnose.commands.series.answer import SeriesReport, SuggestedCapture
 from diagnose.commands.series.machine_text import print_beside, print_gpu_changes
 from diagnose.commands.series.stalls_text import print_goodput, print_stalls
+from diagnose.commands.series.views import commands, head, listed
 from diagnose.facts import duration
+from diagnose.report.text.head import print_head
 from diagnose.report.text.page import Page
 from diagnose.report.views.plain import plain
 from diagnose.series.change import Change
@@ -18,48 +20,34 @@ _PARTS = {"compute": "compute", "wait": "waiting", "data": "data"}
 
 def render(report: SeriesReport, console: Console) -> None:
     """Print `report`. Nothing is measured or judged here."""
+    lines = head(report)
+    print_head(console, lines, _style(report))
     page = Page(console)
-    page.paragraph(verdict(report), label="steps:")
-    page.paragraph(Text(plain(_source(report)), "dim"), label="read:", most=4)
+    page.paragraph(Text(plain(_source(report)), "dim"), label="read", most=4)
     if report.shape:
         page.paragraph(_sparkline(report, page.ascii_only), label="")
+    if each := listed(report):
+        page.paragraph(each, label="samples")
     print_goodput(page, report)
     page.gap()
     print_stalls(page, report)
     for change in report.changes:
-        _print_change(page, change)
+        _print_change(page, change, several=len(report.changes) > 1)
     print_gpu_changes(page, report.machine)
     for i, beat in enumerate(report.periodic):
         of_run = f"{plain(beat.run)}: " if beat.run else ""
-        page.paragraph(of_run + beat.says, label="" if i else "periodic:")
-    if report.not_told is not None:
-        page.paragraph(Text(plain(report.not_told.because)), label="unknown:")
-        page.field("do", plain(report.not_told.capture_next))
-    for i, suggested in enumerate(report.look):
-        _print_suggested(page, suggested, label="" if i else "look at:")
+        page.paragraph(of_run + beat.says, label="" if i else "periodic")
+    first = next(line.text for line in lines if line.label == "next")
+    for i, (suggested, command) in enumerate(zip(report.look, commands(report), strict=True)):
+        _print_suggested(page, suggested, "" if command == first else command, label="" if i else "look at")
     for i, note in enumerate(report.notes):
-        page.paragraph(Text(plain(note), "dim"), label="" if i else "notes:")
+        page.paragraph(Text(plain(note), "dim"), label="" if i else "notes")
 
 
-def verdict(report: SeriesReport) -> Text:
-    """The result in a line."""
+def _style(report: SeriesReport) -> str:
     if report.not_told is not None:
-        return Text("unknown", "bold yellow")
-    lines = [f"{count} {what}" for count, what in _counted(report) if count]
-    if lines:
-        return Text(" and ".join(lines), "bold red")
-    return Text("no change: the step time only fluctuates", "bold green")
-
-
-def _counted(report: SeriesReport) -> list[tuple[int, str]]:
-    share = max((run.stalls_share for run in report.runs), default=0.0)
-    of = f"{100 * share:.2g} % of the time of all steps"
-    stalls = sum(one.count for one in report.stalls)
-    runs = len({one.run for one in report.stalls})
-    words = f"stall{'s' * (stalls > 1)} in {runs} of {len(report.runs)} runs, up to {of}"
-    if len(report.runs) < 2:
-        words = f"stall{'s' * (stalls > 1)} that cost{'s' * (stalls == 1)} {of}"
-    return [(len(report.changes), f"change{'s' * (len(report.changes) > 1)} of the step time"), (stalls, words)]
+        return "bold yellow"
+    return "bold red" if report.changes or report.stalls else "bold green"
 
 
 def _source(report: SeriesReport) -> str:
@@ -82,9 +70,10 @@ def _sparkline(report: SeriesReport, ascii_only: bool) -> Text:
     return Text.assemble((drawn, "cyan"), (f"  {duration(low * 1e9)} to {duration(high * 1e9)}", "dim"))
 
 
-def _print_change(page: Page, change: Change) -> None:
+def _print_change(page: Page, change: Change, several: bool) -> None:
     style = "bold red" if change.change_share > 0 else "bold green"
-    page.paragraph(Text(plain(change.says), style), label="change:")
+    says = change.says if several else f"at step {change.since_step:,}"
+    page.paragraph(Text(plain(says), style), label="change")
     if change.run:
         page.field("run", plain(change.run))
     of = f"of the median of steps {change.before_from_step:,} to {change.since_step - 1:,}"
@@ -98,9 +87,9 @@ def _print_change(page: Page, change: Change) -> None:
     for part in change.parts:  # of the rank that is waited for, if one is named
         page.field("of which", f"{_PARTS[part.part]} {duration(part.before_s * 1e9)} -> {duration(part.after_s * 1e9)}")
     if change.named_by:
-        page.field("who", f"told by the logged {_PARTS[change.named_by]} time of each rank")
+        page.field("who", f"known from the logged {_PARTS[change.named_by]} time of each rank")
     elif change.scope == "unknown":
-        page.field("who", "unknown: the log does not tell ranks apart")
+        page.field("who", "unknown, because the log does not name ranks")
     print_beside(page, change.machine)
     if change.at_restart:
         page.field("with", "a restart of the job at that step")
@@ -112,7 +101,7 @@ def _chance(p: float) -> str:
     return "below 1e-12" if p < 1e-12 else f"= {p:.1g}"
 
 
-def _print_suggested(page: Page, suggested: SuggestedCapture, label: str) -> None:
+def _print_suggested(page: Page, suggested: SuggestedCapture, command: str, label: str) -> None:
     page.paragraph(Text(f"steps {suggested.first_step:,} to {suggested.last_step:,}: {suggested.why}"), label=label)
-    command = suggested.command or "diagnose analyze " + ", ".join(suggested.files)
-    page.field("do", plain(command))
+    if command:
+        page.field("do", plain(command))

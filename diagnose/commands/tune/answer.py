@@ -11,6 +11,7 @@ from diagnose.diagnosis.terms import Estimate, Speedup
 
 Settings = dict[str, dict[str, Any]]
 Outcome = Literal["ok", "oom", "failed"]
+DONE = "nothing is left to try"  # why a tune ended that went through all changes
 Decision = Literal["first", "kept", "rolled back", "refused", "unclear", "again", "held", "not held"]
 
 
@@ -90,7 +91,8 @@ class Rung(msgspec.Struct, frozen=True, kw_only=True):
 class LeftToUser(msgspec.Struct, frozen=True, kw_only=True):
     """A planned change that no run tried, why, and what to do.
 
-    `where` are the lines of the user's code that it concerns, as far as the first run saw them.
+    `likely` is the likely value within `predicted`. `where` are the lines of the user's code that it concerns, as far
+    as the first run saw them.
     """
 
     rule: str
@@ -98,6 +100,7 @@ class LeftToUser(msgspec.Struct, frozen=True, kw_only=True):
     because: str
     do: str = ""
     predicted: Speedup | None = None
+    likely: float | None = None
     where: tuple[CodeLine, ...] = ()
 
 

@@ -43,7 +43,7 @@ _S_PER_HOUR = 3600.0
     epilog="Example:  diagnose tune --budget 30m -- torchrun --nproc_per_node 8 train.py",
 )
 @out_option(
-    f"Folder of the tune (default: {protocol.RUNS}/tune-<script>-<hash of the command>); DIR-2 if DIR holds other "
+    f"Write the tune to DIR (default: {protocol.RUNS}/tune-<script>-<hash of the command>); DIR-2 if DIR holds other "
     "files.",
     metavar="DIR",
 )
@@ -63,7 +63,7 @@ _S_PER_HOUR = 3600.0
 @click.option("--allow-numerics", is_flag=True, help="Also try changes that alter what training computes.")
 @click.option(
     "--steps", metavar="N", type=click.IntRange(min=2), default=STEPS, show_default=True,
-    help="Steps to record in each run; the run ends after them.",
+    help="Record N steps in each run, then end it.",
 )  # fmt: skip
 @click.option(
     "--skip", cls=Option, idle_with={"at_step": SETTLED},
@@ -73,15 +73,15 @@ _S_PER_HOUR = 3600.0
 @click.option("--at-step", metavar="K", type=click.IntRange(min=1), help="Record from step K on, settled or not.")
 @click.option(
     "--control", metavar="N", type=click.IntRange(min=1), default=CONTROL, show_default=True,
-    help="Steps to time without the profiler, before and after those: more if steps are short and noisy.",
+    help="Time N steps without the profiler, before and after those; take more if steps are short and noisy.",
 )  # fmt: skip
 @click.option("--no-repeat", is_flag=True, help="Do not repeat the first and the best run at the end.")
 @noise_option
-@ledger_option("Do not record predictions and measurements in the ledger of promises.")
+@ledger_option("Do not record predictions and measurements in the ledger.")
 @click.argument("command", metavar="-- COMMAND...", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def tune(ctx: click.Context, /, out: Path | None, resume: Path | None, command: tuple[str, ...], **given: Any) -> None:
-    """Run a job again and again, each time with one more change, and keep what makes it faster.
+    """Try one change after another on short runs, and keep those that measurably help.
 
     Each run is short: it ends after a few recorded steps. The first is the job as it is. Each further run makes the
     next planned change that can be made without editing the script, and keeps it if the job is faster beyond the noise.

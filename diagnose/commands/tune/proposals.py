@@ -154,7 +154,7 @@ def why_not(
 ) -> str:
     """Why no run tries a planned change; "" if one does. `apart` is how far equal runs of the tune lie apart."""
     if step.patch is None:
-        return "no setting makes it: it is a change of the code or the machine"
+        return "needs a change of your code or of the machine"
     settings = settings_of(step.patch)
     if step.patch.typed_because:
         return f"no run can set it: {step.patch.typed_because}"

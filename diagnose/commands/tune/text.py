@@ -8,14 +8,16 @@ from diagnose.commands.tune.views import (
     SHOWN,
     achieved,
     cells,
+    differing,
+    head,
     is_not_shown,
     known_columns,
     left_line,
     outcome,
     predicted,
-    result,
     to_do,
 )
+from diagnose.report.text.head import print_head
 from diagnose.report.text.page import Page
 from diagnose.report.views.plain import plain
 
@@ -34,6 +36,7 @@ class TrialsPage:
         self._console = console
         self._columns: tuple[str, ...] | None = None
         self._change = _MOST_CHANGE
+        self._earlier: list[Rung] = []
 
     def add(self, rung: Rung) -> None:
         """Print the row of a run; the heads before the first."""
@@ -45,9 +48,10 @@ class TrialsPage:
             self._print("run", "change", heads, ("predicted", "measured", "outcome"), "bold")
         ends = predicted(rung.predicted), achieved(rung.achieved), outcome(rung)
         style = _STYLES.get(rung.decision, "")
-        self._print(str(rung.number), plain(rung.change), cells(rung, self._columns), ends, style)
+        self._print(str(rung.number), differing(rung, self._earlier), cells(rung, self._columns), ends, style)
         if rung.outcome != "ok" or rung.decision == "refused" or is_not_shown(rung):
             self._console.print(Text(f"     {plain(rung.because)}", "dim"), soft_wrap=True)
+        self._earlier.append(rung)
 
     def _fitting(self, known: tuple[str, ...]) -> tuple[str, ...]:
         """The most informative of the known columns, as many as fit."""
@@ -70,14 +74,13 @@ def render_end(tuning: Tuning, folder: str, console: Console) -> None:
     """Print the result of the tune: the speed, the patch, and the changes left to the user."""
     page = Page(console)
     page.gap()
-    page.paragraph(Text(result(tuning), "bold"), label="tune:")
-    for i, line in enumerate(tuning.patch):
-        page.paragraph(plain(line), label="" if i else "patch:")
+    print_head(console, head(tuning), "bold green" if tuning.patch else "bold yellow")
     for i, left in enumerate(tuning.left):
-        page.paragraph(left_line(left), label="" if i else "yours:")
+        if i:
+            page.paragraph(left_line(left), label="left")
         if do := to_do(left):
-            page.paragraph(Text(do, "dim"))
-    page.paragraph(Text(folder, "dim"), label="kept in:")
+            page.paragraph(Text(do, "dim"), label="" if i else "to do")
+    page.paragraph(Text(folder, "dim"), label="kept in")
 
 
 def _width(column: str) -> int:
@@ -85,4 +88,7 @@ def _width(column: str) -> int:
 
 
 def _cut(change: str, most: int) -> str:
-    return change if len(change) <= most else change[: most - 3] + "..."
+    if len(change) <= most:
+        return change
+    at = change.rfind(", ", 0, most - 4)
+    return change[: at if at > 0 else most - 3] + "..."

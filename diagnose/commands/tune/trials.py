@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from diagnose.commands.ledger.keeping import record
 from diagnose.commands.ledger.prediction import prediction_of_patch
-from diagnose.commands.tune.answer import LeftToUser, Rung, Settings, Tuning
+from diagnose.commands.tune.answer import DONE, LeftToUser, Rung, Settings, Tuning
 from diagnose.commands.tune.evidence import held_against
 from diagnose.commands.tune.judging import again_rung, failed_rung, first_rung, held_rung, judged_rung, settled_rung
 from diagnose.commands.tune.proposals import Proposal, apart_share, finding_of, is_small, next_proposal, why_not
@@ -26,7 +26,6 @@ RUNS_AT_MOST = 12
 _LONGEST_FACTOR = 10.0  # of the first run: a run that takes longer hangs
 _LEAST_PATIENCE_S = 300.0
 _REPEATS = 2
-DONE = "nothing is left to try"
 NOT_HELD = "the best run, made again beside the first, was not faster"
 
 
@@ -326,6 +325,7 @@ def left_to_user(
                     because=because,
                     do=do,
                     predicted=step.predicted_speedup,
+                    likely=step.likely_speedup,
                     where=seen.where if seen is not None else (),
                 )
             )

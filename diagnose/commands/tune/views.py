@@ -3,11 +3,14 @@
 import csv
 import io
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from diagnose.commands.tune.answer import LeftToUser, Measured, Rung, Tuning
+from diagnose.commands.tune.answer import DONE, LeftToUser, Measured, Rung, Settings, Tuning
 from diagnose.commands.tune.evidence import hides_a_gain
 from diagnose.diagnosis.terms import Estimate, Speedup
+from diagnose.report.views.first_screen import ScreenLine
+from diagnose.report.views.gains import FINE, factor, gain
 from diagnose.report.views.plain import plain
 from diagnose.report.views.user_code import where_line
 
@@ -24,6 +27,16 @@ COLUMNS = (
     "memory_gb",
 )
 """Of a table of trials, as `benchmarks/ladder.csv` has them."""
+_NO_CHANGE = ("first", "again", "held", "not held")
+_SHORT = {
+    "per_device_train_batch_size": "batch",
+    "batch_size": "batch",
+    "gradient_accumulation_steps": "accumulation",
+    "dataloader_num_workers": "workers",
+    "num_workers": "workers",
+    "torch_compile": "compile",
+}
+_MEASURED = {"per_device_train_batch_size": "micro_batch", "batch_size": "micro_batch"}
 _FURTHER = (
     "decision",
     "rule",
@@ -89,16 +102,16 @@ def tuning_view(tuning: Tuning) -> TuningView:
         result=result(tuning),
         command=plain(shlex.join(tuning.command)),
         heads=tuple(SHOWN[name] for name in columns),
-        rows=tuple(_row(rung, columns) for rung in tuning.rungs),
+        rows=tuple(_row(rung, columns, tuning.rungs[:at]) for at, rung in enumerate(tuning.rungs)),
         patch=tuple(plain(line) for line in tuning.patch),
         left=tuple((left_line(left), to_do(left)) for left in tuning.left),
     )
 
 
-def _row(rung: Rung, columns: tuple[str, ...]) -> RungView:
+def _row(rung: Rung, columns: tuple[str, ...], earlier: Sequence[Rung]) -> RungView:
     return RungView(
         number=rung.number,
-        change=plain(rung.change),
+        change=differing(rung, earlier),
         because="" if rung.decision == "kept" else plain(rung.because),
         cells=tuple(cells(rung, columns)),
         predicted=predicted(rung.predicted),
@@ -182,33 +195,88 @@ def achieved(estimate: Estimate | None) -> str:
     return "" if estimate is None else f"{estimate[1]:.2f}x"
 
 
+def head(tuning: Tuning) -> list[ScreenLine]:
+    """The result, the changes to keep, and the first change that is left to the user."""
+    first = next(iter(tuning.left), None)
+    return [
+        ScreenLine("result", result(tuning), warns=not _kept(tuning)),
+        ScreenLine("keep", plain("; ".join(tuning.patch)), is_code=True),
+        ScreenLine("left", left_line(first) if first else ""),
+    ]
+
+
 def result(tuning: Tuning) -> str:
     """The end in a sentence."""
-    kept = [rung for rung in tuning.rungs if rung.decision == "kept"]
+    kept = _kept(tuning)
     runs = f"{len(tuning.rungs)} run{'s' if len(tuning.rungs) != 1 else ''}"
-    end = tuning.why_ended or "it is not at its end"
+    end = _end(tuning)
     if not kept:
-        return f"{_none_kept(tuning)}: {runs}, {end}"
+        return f"{_none_kept(tuning)} ({runs}{end})"
     if tuning.best is tuning.rungs[0]:
-        return f"nothing is kept after {runs}: {end}"
+        return f"nothing is kept: the faster run did not hold when it was repeated ({runs}{end})"
     repeat = tuning.repeat_of(kept[-1])
     total = repeat.total if repeat is not None else kept[-1].total
     changes = f"{len(kept)} change{'s' if len(kept) != 1 else ''}"
-    faster = f"{total[1]:.2f}x ({total[0]:.2f}-{total[2]:.2f}x) as fast" if total else "faster"
-    return f"{faster} with {changes}, after {runs}: {end}"
+    once = "" if repeat is not None or not tuning.why_ended else "; measured once"
+    return f"{_faster(total) if total else 'faster'} with {changes}, after {runs}{once}{end}"
+
+
+def _faster(total: Estimate) -> str:
+    low, middle, high = total
+    fine = high < FINE * low
+    return f"{factor(middle, fine)}x faster ({factor(low, fine)}-{factor(high, fine)}x)"
+
+
+def _kept(tuning: Tuning) -> list[Rung]:
+    return [rung for rung in tuning.rungs if rung.decision == "kept"]
+
+
+def _end(tuning: Tuning) -> str:
+    """Why the tune ended, unless nothing was left to try."""
+    if not tuning.why_ended:
+        return "; not at its end"
+    return "" if tuning.why_ended == DONE else f"; {tuning.why_ended}"
 
 
 def _none_kept(tuning: Tuning) -> str:
     hidden = [plain(rung.change) for rung in tuning.rungs if is_not_shown(rung)]
-    if not hidden:
-        return "nothing that was tried made the job faster"
-    return f"no gain is shown, and the noise of these runs may hide one of {', '.join(hidden)}"
+    if hidden:
+        return f"no gain is shown, and the noise of these runs may hide one of {', '.join(hidden)}"
+    tried = [rung for rung in tuning.rungs if rung.decision not in _NO_CHANGE]
+    if not tried and tuning.why_ended == DONE:
+        why = "the only changes left need an edit, or your consent" if tuning.left else "the plan holds no change"
+        return f"nothing could be tried: {why}"
+    if not tried:
+        return "no change was tried yet"
+    each = "the change" if len(tried) == 1 else f"none of {len(tried)} changes"
+    return f"nothing helped: {each} made the job{' no' if len(tried) == 1 else ' measurably'} faster"
+
+
+def differing(rung: Rung, earlier: Sequence[Rung]) -> str:
+    """The change of a run by what differs from the run before it: "batch 1 -> 8, accumulation 1"."""
+    if not rung.own or rung.repeats is not None:
+        return plain(rung.change)
+    before = next((one.settings for one in reversed(earlier) if one.stands), {})
+    measured = next((one.measured for one in reversed(earlier) if one.stands), None)
+    parts = []
+    for key, value in sorted(_pairs(rung.own), key=lambda pair: pair[0] not in _SHORT):
+        old = dict(_pairs(before)).get(key)
+        if old is None and key in _MEASURED and measured is not None:
+            old = getattr(measured, _MEASURED[key])
+        if old != value:
+            name = _SHORT.get(key, key.removeprefix("dataloader_").replace("_", " "))
+            parts.append(f"{name} {value}" if old is None else f"{name} {old} -> {value}")
+    return plain(", ".join(parts)) or plain(rung.change)
+
+
+def _pairs(settings: Settings) -> list[tuple[str, object]]:
+    return [(key, value) for keys in settings.values() for key, value in keys.items()]
 
 
 def left_line(left: LeftToUser) -> str:
     """A change for the user, with its prediction and why no run made it."""
-    gain = f" ({predicted(left.predicted)})" if left.predicted else ""
-    return plain(f"{left.change}{gain}: {left.because}")
+    told = f" ({gain(left.predicted, left.likely)})" if left.predicted else ""
+    return plain(f"{left.change}{told}: {left.because}")
 
 
 def to_do(left: LeftToUser) -> str:

@@ -7,13 +7,13 @@ import msgspec
 
 from diagnose.diagnosis import CauseClass, Diagnosis, WaterfallPart
 from diagnose.facts import duration
+from diagnose.report.views.one_unit import of_times
 from diagnose.report.views.words import Named, cause_name
 
 SHOWN_FROM = 0.01  # a cause, or the small ones of a class together, below one percent of the step gets no row
 CAUSES_SHOWN = 4  # of one class; the rest share a row
 WHOLE = ("window", "unlinked steps")  # sources of steps that are one: the whole capture
 INVISIBLE = 0.0005  # prints as 0.0 %
-_SCALES = ((1e9, "s", 3), (1e6, "ms", 1), (1e3, "us", 1))  # the step's length, its unit, digits
 CLASS_NAMES: dict[CauseClass, str] = {
     "data": "data",
     "host": "host",
@@ -48,8 +48,7 @@ class Basis(msgspec.Struct, frozen=True):
 
     def per_step(self, ns: int) -> str:
         """`ns` per step, in one unit for the whole breakdown so that the column can be compared by eye."""
-        size, unit, digits = next(scale for scale in _SCALES if self.step_ns >= scale[0] or scale is _SCALES[-1])
-        return f"{ns / max(self.count, 1) / size:,.{digits}f} {unit}"
+        return of_times([self.step_ns]).of(ns / max(self.count, 1))
 
 
 def basis(diagnosis: Diagnosis) -> Basis:

@@ -24,6 +24,7 @@ from diagnose.metrics import units
 from diagnose.rule import load_rules
 
 NOT_REACHABLE = {
+    "speed-changed-in-capture": "the times of steps without the profiler are in the capture record, not in the trace",
     "profiler-distortion": "the times of steps without the profiler are in the capture record, not in the trace",
     "samples-repeated-by-workers": "whether workers share the samples out is in the capture record, not in the trace",
     "cut-capture": "what of the window was left out is in the capture record, not in the trace",

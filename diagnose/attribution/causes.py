@@ -18,6 +18,7 @@ MATRIX_OPERATORS, OPTIMIZER_OPERATORS = "operator-compute", "operator-optimizer"
 GRAPH_CAPTURE = "graph-capture"
 CORE_WAIT = "core-wait"
 UNKNOWN_KIND, UNKNOWN_OPERATORS = "unclassified-kernel", "operator-unknown"
+OTHER_KERNELS, OTHER_OPERATORS = "aten_other", "operator-memory"
 UNKNOWN_DEVICE = "unknown-device"
 NOTHING_RECORDED = "nothing-recorded"
 DISTORTED = "distorted"
@@ -99,7 +100,7 @@ _DIVIDED_MATRIX = (
 )
 _OTHER_WORK = (
     Cause("activation", "memory", "activation"),
-    Cause("aten_other", "memory", "other PyTorch kernels"),
+    Cause(OTHER_KERNELS, "memory", "other PyTorch kernels"),
     Cause("clip", "memory", "gradient clipping"),
     Cause("copy", "memory", "copy and cast kernels"),
     Cause("dropout", "memory", "dropout"),
@@ -126,7 +127,8 @@ _OPERATORS = (  # but for matrix operators, by `data/operator_kinds.toml`
     Cause("operator-elementwise", "memory", "element-wise operators"),
     Cause("operator-copy", "memory", "copies and casts by operators"),
     Cause("operator-indexing", "memory", "indexing"),
-    Cause("operator-memory", "memory", "other operators"),
+    Cause("operator-reduction", "memory", "reductions, norms and losses"),
+    Cause(OTHER_OPERATORS, "memory", "other operators"),
     Cause(UNKNOWN_OPERATORS, "memory", "operators of unknown kind"),
     Cause("operator-allocation", "host", "allocation by operators"),
     Cause("operator-input", "data", "text, reading and decoding by operators"),
@@ -242,7 +244,8 @@ HOST_GROUPS: Mapping[str, tuple[str, ...]] = {"host-work": HOST_WORK, "operators
 """Causes that a rule may name together: what the host works on in a step, the operators of a step without a GPU, and
 waiting for a rank that is late.
 """
-UNKNOWN_KINDS = (UNKNOWN_KIND, UNKNOWN_OPERATORS)  # they count as memory-bound, and may as well compute
+UNKNOWN_KINDS = (UNKNOWN_KIND, OTHER_KERNELS, UNKNOWN_OPERATORS, OTHER_OPERATORS)
+"""They are booked as memory traffic and may as well compute: none of them carries a class."""
 UNTRACED = ("untraced", "untraced-step", "untraced-operator")  # the host's, which samples of the stack may explain
 UNOBSERVED = tuple(row.name for row in CAUSES.values() if not row.observed)
 WITHOUT_KERNELS = frozenset({*IDLE, EXPOSED, *WAITING})  # the device idles or communicates alone

@@ -16,16 +16,19 @@ from diagnose.diagnosis.advice import (
     Recommendation,
     ReplayReport,
 )
-from diagnose.diagnosis.breakdown import Convention, LedgerEntry, LightPart, Mfu, Steps, Verdict, WaterfallPart
+from diagnose.diagnosis.breakdown import Convention, Doubt, LedgerEntry, LightPart, Mfu, Steps, Verdict, WaterfallPart
 from diagnose.diagnosis.cost import Cost, Money, Saving
 from diagnose.diagnosis.diagnosis import Diagnosis
+from diagnose.diagnosis.iron_law import FORMULA, IRON_LAW, Axis, IronTerm, Quantity
 from diagnose.diagnosis.job import HistoryChange, Loss, Origin, RankReport, TraceSummary, WindowReport
 from diagnose.diagnosis.kernels import KernelRow, OperatorRow, Peak, RooflineEntry, Roofs
 from diagnose.diagnosis.ranges import OpenedBy, RangeRow
+from diagnose.diagnosis.speed import Speed, StepRate
 from diagnose.diagnosis.terms import (
     Bound,
     CauseClass,
     Confidence,
+    DoubtKind,
     Estimate,
     FindingClass,
     LaneKind,
@@ -39,8 +42,11 @@ from diagnose.diagnosis.track_record import TrackRecord
 from diagnose.diagnosis.user_code import Doing, UserCode, UserFunction
 
 __all__ = [
+    "FORMULA",
+    "IRON_LAW",
     "NOT_RECOMMENDED",
     "Applied",
+    "Axis",
     "Bound",
     "CauseClass",
     "CodeLine",
@@ -50,12 +56,15 @@ __all__ = [
     "Cost",
     "Diagnosis",
     "Doing",
+    "Doubt",
+    "DoubtKind",
     "Estimate",
     "Evidence",
     "FactReport",
     "Finding",
     "FindingClass",
     "HistoryChange",
+    "IronTerm",
     "KernelRow",
     "Lane",
     "LaneKind",
@@ -73,6 +82,7 @@ __all__ = [
     "Patch",
     "Peak",
     "PlanStep",
+    "Quantity",
     "RangeRow",
     "RankReport",
     "Recommendation",
@@ -84,7 +94,9 @@ __all__ = [
     "SliceClass",
     "SliceLabel",
     "SlowStep",
+    "Speed",
     "Speedup",
+    "StepRate",
     "StepTimeline",
     "Steps",
     "TraceSummary",

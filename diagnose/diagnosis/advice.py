@@ -193,13 +193,15 @@ class NotAdvised(msgspec.Struct, frozen=True, kw_only=True):
 class NotJudged(msgspec.Struct, frozen=True, kw_only=True):
     """A rule that could not be judged, and what to capture to judge it: all of `captures`.
 
-    `capture_next` is the same as a sentence. If a capture's `kind` is "nothing", no capture helps.
+    `capture_next` is the same as a sentence. If a capture's `kind` is "nothing", no capture helps. `of_gpu` is whether
+    the trace would have to show a GPU: of a job that uses none, the rule is not asked.
     """
 
     rule: str
     because: str
     capture_next: str
     captures: tuple[Capture, ...] = ()
+    of_gpu: bool = False
 
     @classmethod
     def lacking(cls, rule: str, because: str, *captures: Capture | None) -> "NotJudged":

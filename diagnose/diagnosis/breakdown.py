@@ -2,16 +2,36 @@
 
 import msgspec
 
-from diagnose.diagnosis.terms import CauseClass, Confidence, Nanoseconds, Share, VerdictClass
+from diagnose.diagnosis.terms import CauseClass, Confidence, DoubtKind, Nanoseconds, Share, VerdictClass
+
+
+class Doubt(msgspec.Struct, frozen=True, kw_only=True):
+    """One reason to trust a verdict less, with its numbers; `says` is a clause that can follow "because".
+
+    `withholds` is whether no verdict is given for it; else `leaves` is the most confidence that it allows. `rule` names
+    the finding that advises what to do about it, "" if there is none: the doubt speaks for that finding.
+    """
+
+    kind: DoubtKind
+    says: str
+    withholds: bool = False
+    leaves: Confidence = "low"
+    rule: str = ""
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """The class that bounds the step. `between` holds two classes if they are too close to choose."""
+    """The class that bounds the step. `between` holds two classes if they are too close to choose.
+
+    `doubts` are the reasons for less than high confidence, worst first; it is high if there are none. If a doubt
+    withholds the verdict, the class is "undecided" and `withheld` says in a few words why; it is "" otherwise.
+    """
 
     class_: VerdictClass = msgspec.field(name="class")
     between: tuple[VerdictClass, ...] = ()
     confidence: Confidence
     because: str
+    doubts: tuple[Doubt, ...] = ()
+    withheld: str = ""
 
 
 class LightPart(msgspec.Struct, frozen=True, kw_only=True):

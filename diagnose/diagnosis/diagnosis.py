@@ -21,6 +21,7 @@ from diagnose.diagnosis.job import HistoryChange, Origin, RankReport, TraceSumma
 from diagnose.diagnosis.kernels import KernelRow, OperatorRow, RooflineEntry, Roofs
 from diagnose.diagnosis.postmortem import Postmortem, Straggler
 from diagnose.diagnosis.ranges import RangeRow
+from diagnose.diagnosis.speed import Speed
 from diagnose.diagnosis.timeline import SlowStep, StepTimeline
 from diagnose.diagnosis.track_record import TrackRecord
 from diagnose.diagnosis.user_code import UserCode
@@ -31,19 +32,21 @@ class Diagnosis(Answer, frozen=True, kw_only=True):
 
     `cost` is null if neither a price nor a power is known. `host_operators` are those of a job without a GPU.
     `user_code` is null if nothing looked for its lines. `trains` is whether a backward pass or an optimizer was seen,
-    null if the trace cannot show one. `origin` is the start time of the counted steps and the job's Slurm number.
-    `windows` are those that the processes of the run wrote one after the other, in order of time; empty if there is
-    one. `setup` are the settings of the job that its capture recorded, by their path in the record. `track_records`
-    come from the user's own record of predictions and are added by whatever shows the diagnosis; an analysis has none.
-    If `rank` is set, everything except `ranks`, `stragglers`, `postmortem` and `trace` is about that rank alone; null
-    is the whole job.
+    null if the trace cannot show one. `cpu_only` is whether the job uses no GPU, so that questions about one do not
+    arise. `speed` is the job's without the profiler. `origin` is the start time of the counted steps and the job's
+    Slurm number. `windows` are those that the processes of the run wrote one after the other, in order of time; empty
+    if there is one. `setup` are the settings of the job that its capture recorded, by their path in the record.
+    `track_records` come from the user's own record of predictions and are added by whatever shows the diagnosis; an
+    analysis has none. If `rank` is set, everything except `ranks`, `stragglers`, `postmortem` and `trace` is about that
+    rank alone; null is the whole job.
     """
 
     on_one_line = COUNTS
-    schema_version: int = 4
+    schema_version: int = 5
     verdict: Verdict
     next: Recommendation = NOT_RECOMMENDED
     steps: Steps
+    speed: Speed = Speed()
     ledger: tuple[LedgerEntry, ...]
     waterfall: tuple[WaterfallPart, ...]
     mfu: Mfu
@@ -61,6 +64,7 @@ class Diagnosis(Answer, frozen=True, kw_only=True):
     rank: int | None = None
     origin: Origin = Origin()
     trains: bool | None = None
+    cpu_only: bool = False
     history: tuple[HistoryChange, ...] = ()
     windows: tuple[WindowReport, ...] = ()
     applied: Applied | None = None

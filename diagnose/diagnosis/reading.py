@@ -10,6 +10,7 @@ from diagnose.diagnosis.diagnosis import Diagnosis
 from diagnose.errors import UserError
 
 LARGEST_BYTES = 256 << 20
+_OLDEST = 4  # since when every key has meant the same; later ones have their defaults
 _ABSENT = msgspec.Raw(b"")
 
 
@@ -25,7 +26,7 @@ def diagnosis_in(content: bytes, path: Path) -> Diagnosis:
         diagnosis = msgspec.json.decode(content, type=Diagnosis)
     except UNREADABLE as error:
         raise _unusable(path, str(error)) from error
-    if diagnosis.schema_version != Diagnosis.version():
+    if not _OLDEST <= diagnosis.schema_version <= Diagnosis.version():
         raise _unusable(path, f"its schema_version is {diagnosis.schema_version}, not {Diagnosis.version()}")
     return diagnosis
 

@@ -12,6 +12,20 @@ FindingClass = Literal[
 Severity = Literal["critical", "warning", "info"]
 RestsOn = Literal["time", "count"]
 Confidence = Literal["high", "medium", "low"]
+DoubtKind = Literal[
+    "not-recorded",
+    "crowded-host",
+    "unlike-controls",
+    "uneven-steps",
+    "profiler",
+    "start-in-window",
+    "few-steps",
+    "one-rank",
+    "unnamed",
+    "close-classes",
+    "lost-launches",
+    "classed-by-kind",
+]
 Bound = Literal["compute", "memory", "latency", "under-filled", "unknown"]
 LaneKind = Literal["stream", "thread", "cause"]
 SliceClass = Literal[CauseClass, ""]

@@ -86,9 +86,14 @@ def _unprofiled_ns(measured: Sequence[Measured]) -> tuple[int, ...]:
     """Unprofiled step times: the mean over the ranks if all timed equally many, else those of the first that has
     any.
     """
-    timed = [times for m in measured if (times := unprofiled_ns(m.record))]
-    alike = timed if len({len(times) for times in timed}) == 1 else timed[:1]
-    return tuple(np.mean(alike, axis=0).round().astype(int).tolist()) if alike else ()
+    return tuple(round(ns) for ns in mean_of_ranks([unprofiled_ns(m.record) for m in measured]))
+
+
+def mean_of_ranks(times: Sequence[Sequence[float]]) -> list[float]:
+    """Each step as the mean of the ranks, if all timed equally many; else the steps of the first that timed any."""
+    timed = [each for each in times if each]
+    alike = timed if len({len(each) for each in timed}) == 1 else timed[:1]
+    return np.mean(alike, axis=0).tolist() if alike else []
 
 
 def _light_parts(measured: Sequence[Measured]) -> tuple[LightPart, ...]:
@@ -105,13 +110,13 @@ def _light_parts(measured: Sequence[Measured]) -> tuple[LightPart, ...]:
     return tuple(LightPart(range=name, ns=round(ns / len(timed)), share=ns / total) for name, ns in ordered)
 
 
-def grounds_of(ranks: Sequence[RankDigest], facts: Facts, distortion: float | None = None) -> Grounds:
+def grounds_of(case: Case, ranks: Sequence[RankDigest]) -> Grounds:
     """The grounds for the verdict over the ranks' breakdown."""
+    facts, rules = case.facts, case.rules
     size = facts["world_size"].value
     has_gpu = all(rank.has_gpu for rank in ranks)
     return Grounds(
         of=DEVICE_STEP if has_gpu else HOST_STEP,
-        steps=min(rank.steps for rank in ranks),
         has_gpu=has_gpu,
         capture_failed=any(rank.capture_failed for rank in ranks),
         is_empty=all(rank.is_empty for rank in ranks),
@@ -121,19 +126,11 @@ def grounds_of(ranks: Sequence[RankDigest], facts: Facts, distortion: float | No
         late_rank_missing=facts["late_rank_may_be_missing"].value is True,
         waiting_apart=facts["transfer_share"].known,
         unknown_device=_unknown_device(ranks),
-        distortion=distortion,
-        too_busy=_too_busy(facts),
+        distortion=case.job.view.distortion,
         cores_held=_cores_held(facts),
         gaps_recur=facts["operator_gap_recurs"].value is True,
+        doubts=tuple(filter(None, (rule.doubting(facts) for rule in rules))),
     )
-
-
-def _too_busy(facts: Facts) -> str:
-    """A clause on other processes if they leave the job too few cores to judge it; else ""."""
-    waits = facts["core_wait_share"].value
-    if facts["too_busy_to_judge"].value is not True or isinstance(waits, Unknown):
-        return ""
-    return f"the training thread waits {spoken(waits, 'share')} of the time for a CPU core, and {_cores_held(facts)}"
 
 
 def _cores_held(facts: Facts) -> str:
@@ -155,7 +152,7 @@ def _unknown_device(ranks: Sequence[RankDigest]) -> str:
 def rank_report(case: Case, position: int) -> RankReport:
     """Verdict and breakdown of the rank at the position."""
     rank, breakdown = case.job.ranks[position], breakdown_of(case.job, [position])
-    verdict: Verdict = verdict_of(breakdown, grounds_of([rank], case.facts, case.job.view.distortion))
+    verdict: Verdict = verdict_of(breakdown, grounds_of(case, [rank]))
     return RankReport(
         rank=rank.rank,
         host=rank.host,

@@ -21,6 +21,7 @@ from diagnose.diagnosis import (
     Origin,
     PlanStep,
     ReplayReport,
+    Speed,
     Steps,
     StepTimeline,
     TraceSummary,
@@ -42,12 +43,14 @@ from diagnose.judge.operator_table import operator_table
 from diagnose.judge.range_table import range_rows
 from diagnose.judge.sections import Sections
 from diagnose.judge.slow_steps import slow_steps
+from diagnose.judge.speed import speed_of
 from diagnose.judge.step_timeline import step_timeline
 from diagnose.judge.user_code import located, user_code_of
-from diagnose.judge.verdict import verdict_of
+from diagnose.judge.verdict import class_to_cure, verdict_of
 from diagnose.judge.waterfall import MatrixTime, waterfall_of
 from diagnose.metrics import Measured
 from diagnose.metrics.model.tokens import tokens_of
+from diagnose.metrics.unknowns import NO_GPU
 from diagnose.patch.job_framework import framework_of
 from diagnose.patch.refusals import ALREADY
 from diagnose.predict.crowded import TOO_BUSY, is_too_busy
@@ -74,13 +77,14 @@ def diagnose(case: Case) -> Diagnosis:
     undivided = breakdown_of(case.job, case.positions)
     breakdown = part("ledger_by_step", lambda: divided_by_step(undivided, case.job, case.positions), undivided)
     judged = [(rule, rule.judge(case.facts)) for rule in case.rules]
-    verdict = verdict_of(breakdown, grounds_of(ranks, case.facts, case.job.view.distortion))
+    verdict = verdict_of(breakdown, grounds_of(case, ranks))
     work = part("matrix_time", lambda: matrix_time_of(case.measured), None)
-    advice = advice_of(case, judged, sections, verdict.class_)
+    advice = advice_of(case, judged, sections, class_to_cure(breakdown, verdict))
     findings, measured, steps = advice.findings, advice.measured, steps_of(ranks, case.measured)
     diagnosis = Diagnosis(
         verdict=verdict,
         steps=steps,
+        speed=part("speed", lambda: speed_of(case, steps, verdict), Speed()),
         ledger=breakdown,
         waterfall=part("waterfall", lambda: _waterfall(case, breakdown, work), ()),
         mfu=part("mfu", lambda: mfu_of(case.measured, work), NO_MFU),
@@ -97,6 +101,7 @@ def diagnose(case: Case) -> Diagnosis:
         rank=case.only,
         origin=part("origin", lambda: origin_of(case), Origin()),
         trains=_trains(case),
+        cpu_only=case.facts["gpu_record"].value == "no GPU",
         stragglers=part("stragglers", lambda: _stragglers(case), ()),
         postmortem=part("postmortem", lambda: _postmortem(case), None),
         trace=summary_of(case.job.ranks, case.left_out),
@@ -190,7 +195,10 @@ def not_advised(judged: Judged, facts: Facts) -> tuple[NotAdvised, ...]:
 def not_judged(judged: Judged, case: Case) -> tuple[NotJudged, ...]:
     """Rules whose facts are unknown, after what the ranks as a whole leave open."""
     entries = [
-        NotJudged.lacking(rule.id, judgement.because, *judgement.captures)
+        replace(
+            NotJudged.lacking(rule.id, judgement.because, *judgement.captures),
+            of_gpu=NO_GPU.capture in judgement.captures,
+        )
         for rule, judgement in judged
         if judgement.answer == "unknown"
     ]

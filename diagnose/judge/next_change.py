@@ -35,7 +35,7 @@ def recommended(diagnosis: Diagnosis) -> Recommendation:
     """The answer to "what now?", from the findings, the plan and what they rest on."""
     worth_doing = tuple(step.rule for step in diagnosis.plan if not step.below_noise)
     if nothing_pays(diagnosis) or (chosen := _first(diagnosis)) is None:
-        return _more_steps(diagnosis) or _nothing(diagnosis)
+        return _more_steps(diagnosis) or _names(diagnosis) or _nothing(diagnosis)
     finding, because = chosen
     return Recommendation(
         kind="capture" if finding.class_ == "validity" else "change",
@@ -174,6 +174,20 @@ def _more_steps(diagnosis: Diagnosis) -> Recommendation | None:
         says=f"capture more steps (diagnose run --steps 6): rank {suspected[0].rank} may be late, and {waits}",
         because="a suspected rank is examined before saying that nothing is left",
         do="Record six steps or more of every rank: diagnose run --steps 6.",
+    )
+
+
+def _names(diagnosis: Diagnosis) -> Recommendation | None:
+    """Advice to give the time names if the verdict is withheld for want of them; None if it is not."""
+    doubts = diagnosis.verdict.doubts
+    if not diagnosis.verdict.withheld or doubts[0].kind != "unnamed":
+        return None
+    return Recommendation(
+        kind="capture",
+        says=f"give the parts of the step names: {doubts[0].says}",
+        because="no verdict is given, and no finding says what to do about it",
+        action="give the parts of the step names",
+        do="Record again with torch.profiler.record_function around the parts of the step.",
     )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from diagnose.attribution.causes import CAUSES, GRAPH_CAPTURE, OPERATOR_GAP, UNOBSERVED, UNTRACED
-from diagnose.attribution.leading import outcomes, settled
+from diagnose.attribution.leading import NEAR, outcomes, settled, unobserved_share
 from diagnose.facts import DIAGNOSE_RUN, STEP, Unknown, Value, another_run
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
@@ -161,4 +161,5 @@ def unobserved_decides(m: Measured) -> Value:
     """Whether the class of the job's step depends on the time of which no trace shows what the device waits for."""
     ns = m.cause_ns if m.judged_ns is None else m.judged_ns
     total = max(sum(ns.values()), 1)
-    return m.device_unseen or settled(outcomes({cause: part / total for cause, part in ns.items()})) is None
+    shares = {cause: part / total for cause, part in ns.items()}
+    return m.device_unseen or (unobserved_share(shares) > NEAR and settled(outcomes(shares)) is None)

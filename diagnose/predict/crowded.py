@@ -7,6 +7,7 @@ from diagnose.facts import Facts, spoken
 from diagnose.metrics.run.core_wait import NOBODY
 from diagnose.predict.replay.host_speeds import RecordedCause
 
+FREED = "nothing else runs on the cores of the job then"
 TOO_BUSY = "no gain is predicted: the machine was too busy with other processes to judge this job"
 
 

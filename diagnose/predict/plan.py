@@ -117,7 +117,7 @@ def plan_of(
     weight = {rule.id: (weights or {}).get(rule.id, Weight()) for rule in fired}
     chosen: list[Rule] = []
     planned: list[PlannedRemedy] = []
-    left = [rule for rule in fired if rule.remedy is not None]
+    left = [rule for rule in fired if rule.remedy is not None and rule.class_ != "validity"]
     while left and len(planned) < MOST_PLANNED:
         ranges = {rule.id: predictor.predict(rule, chosen) for rule in left}
         open_ = [rule for rule in left if (found := ranges[rule.id]) is not None and pays(found)]

@@ -11,7 +11,7 @@ from diagnose.facts import Unknown, spoken
 from diagnose.formulas.statistics import ENDS
 from diagnose.predict.changed import NOTHING, ChangedStep, SavedShares, combined, without_what_it_shortens
 from diagnose.predict.changed_steps import ChangedSteps
-from diagnose.predict.crowded import TOO_BUSY, is_too_busy, on_crowded_host
+from diagnose.predict.crowded import FREED, TOO_BUSY, is_too_busy, on_crowded_host
 from diagnose.predict.earned import (
     NO_END,
     REPLAY_ERROR,
@@ -104,10 +104,14 @@ class Predictor(ChangedSteps):
         High is the best case: the step over the work that remains of it. It is None if a fact that it needs is unknown,
         or if what remains is less than the error of the replay.
         """
-        if rule.remedy is None or is_too_busy(self.facts) or (rule.remedy.replayed and not self.replay.valid):
+        if rule.remedy is None or self._is_too_busy(rule) or (rule.remedy.replayed and not self.replay.valid):
             return None
         best = self._gain((rule,), after, BEST)
         return None if best is not None and self._is_hidden(rule, after, best) else self._range((rule,), after)
+
+    def _is_too_busy(self, rule: Rule) -> bool:
+        """Whether the host is too busy to predict the change, unless the change is to free it."""
+        return rule.class_ != "validity" and is_too_busy(self.facts)
 
     def together(self, rules: Sequence[Rule]) -> Speedup | None:
         """[low, high] of all the changes, replayed as one; None if a part of them is not replayed.
@@ -219,7 +223,8 @@ class Predictor(ChangedSteps):
         each = [remedy.assumes for remedy in remedies]
         if any(remedy.host or remedy.launches for remedy in remedies) and not self._is_calibrated:
             each.append(PROFILED_HOST)
-        each += [told(rule.remedy, self.facts), on_crowded_host(self.facts), self.withheld(rule)]
+        of_host = FREED if rule.class_ == "validity" else on_crowded_host(self.facts)
+        each += [told(rule.remedy, self.facts), of_host, self.withheld(rule)]
         each += [self._beyond_evidence(rule), self._without_end(rule)]
         if (saving := self.saving(rule)) and saving.hidden > REPLAY_ERROR:
             booked, hidden = spoken(saving.booked, "share"), spoken(saving.hidden, "share")
@@ -233,7 +238,7 @@ class Predictor(ChangedSteps):
         """The reason why no gain is given for a change that is replayed, "" if there is none."""
         best = self._gain((rule,), (), BEST)
         hidden = HIDDEN_BY_HOST if best is not None and self._is_hidden(rule, (), best) else ""
-        return TOO_BUSY if rule.remedy and is_too_busy(self.facts) else hidden
+        return TOO_BUSY if rule.remedy and self._is_too_busy(rule) else hidden
 
     def _beyond_evidence(self, rule: Rule) -> str:
         """A sentence on what the high end rests on beyond the finding's evidence; "" if it rests on no more."""

@@ -8,16 +8,17 @@ import msgspec
 from msgspec.structs import asdict
 
 from diagnose.attribution.causes import HOST_GROUPS, IDLE, OPERATORS, OPTIMIZER_OPERATORS, WAITING
-from diagnose.diagnosis import Severity
+from diagnose.diagnosis import Doubt, Severity
 from diagnose.facts import Scalar
 from diagnose.metrics.kernel_groups.registry import GROUPS
 from diagnose.patch.job_framework import settings
 from diagnose.rule.condition import Condition, RuleError, did_you_mean
 from diagnose.rule.lines import Lines
 from diagnose.rule.remedy import Remedy, remedy_of
-from diagnose.rule.rule import PLACEHOLDER, SEVERITIES, Instead, PatchTemplate, Rule, Unless, names_in
+from diagnose.rule.rule import PLACEHOLDER, SEVERITIES, Doubting, Instead, PatchTemplate, Rule, Unless, names_in
 from diagnose.rule.rule_file import (
     AdviceTable,
+    DoubtTable,
     Factor,
     LinesTable,
     MemoryTable,
@@ -67,6 +68,7 @@ class _Builder(msgspec.Struct, frozen=True):
             memory=self.memory(file.memory) if file.memory else {},
             not_when=self.not_when(file.not_when, "not_when"),
             lines=self.lines(file.lines) if file.lines else None,
+            doubts=tuple(self.doubt(table, number) for number, table in enumerate(file.doubt)),
             negative=self.negative(),
             examples=file.example,
             path=self.path,
@@ -113,6 +115,16 @@ class _Builder(msgspec.Struct, frozen=True):
                 raise RuleError(f"'{name}' is no name of a function", where=f"{self.path}: lines.calls")
         holds = self.parse(table.if_, "lines.if", "flag") if table.if_ else None
         return Lines(frozenset(table.doing), frozenset(table.calls), table.excess, table.phase, holds)
+
+    def doubt(self, table: DoubtTable, number: int) -> Doubting:
+        doubt = Doubt(
+            kind=table.kind,
+            says=self.template(table.says, f"doubt[{number}].says"),
+            withholds=table.leaves == "none",
+            leaves="low" if table.leaves == "none" else table.leaves,
+            rule=self.path.stem,
+        )
+        return Doubting(self.parse(table.if_, f"doubt[{number}].if", "flag"), doubt, table.unclaimed or "")
 
     def negative(self) -> Unless | None:
         table = self.file.negative

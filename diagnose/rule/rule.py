@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import get_args
 
 import msgspec
+from msgspec.structs import replace
 
-from diagnose.diagnosis import NotAdvised, Patch, Severity
+from diagnose.diagnosis import Doubt, NotAdvised, Patch, Severity
 from diagnose.diagnosis.terms import RestsOn
 from diagnose.errors.defects import netted
 from diagnose.facts import A_DEFECT, Capture, Facts, Scalar, Unknown, in_a_sentence
@@ -60,6 +61,17 @@ class Unless(msgspec.Struct, frozen=True):
     holds: Condition | None
     because: str
     what: str = ""
+
+
+class Doubting(msgspec.Struct, frozen=True):
+    """A condition under which the fault makes the verdict doubtful, and the doubt; its sentence is a template.
+
+    The doubt withholds the verdict only if the class `unclaimed` leads; if that is empty, whichever leads.
+    """
+
+    holds: Condition
+    doubt: Doubt
+    unclaimed: str = ""
 
 
 class PatchTemplate(msgspec.Struct, frozen=True):
@@ -138,6 +150,7 @@ class Rule(msgspec.Struct, frozen=True):
     memory: Mapping[str, Scalar | Condition]
     not_when: tuple[Unless, ...]
     lines: Lines | None
+    doubts: tuple[Doubting, ...]
     negative: Unless | None
     examples: tuple[ExampleTable, ...]
     path: Path
@@ -236,6 +249,11 @@ class Rule(msgspec.Struct, frozen=True):
         if not holds or not all(name in facts and facts[name].known for name in needed):
             return None
         return NotAdvised(what=self.negative.what, because=self.sentence(self.negative.because, facts))
+
+    def doubting(self, facts: Facts) -> Doubting | None:
+        """The doubt about the verdict, with its sentence filled in; None if the facts leave none."""
+        found = next((each for each in self.doubts if each.holds.evaluate(facts)), None)
+        return found and replace(found, doubt=replace(found.doubt, says=self.sentence(found.doubt.says, facts)))
 
     def advised(self, facts: Facts) -> str:
         """The advice: the first whose condition holds, else the rule's own."""

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, get_args
 import msgspec
 
 from diagnose.diagnosis import Doing, Severity
-from diagnose.diagnosis.terms import RestsOn
+from diagnose.diagnosis.terms import CauseClass, DoubtKind, RestsOn
 from diagnose.rule.condition import RuleError, did_you_mean
 
 _LARGEST_BYTES = 1 << 20
@@ -20,6 +20,7 @@ Need = Literal["training", "nvidia", "gpu", "cpu"]
 Waits = Literal["sync", "copies"]
 Effort = Literal["setting", "code", "cluster"]
 Answer = Literal[Severity, "quiet", "unknown", "not_advised"]
+Leaves = Literal["medium", "low", "none"]
 Text = Annotated[str, msgspec.Meta(min_length=1)]
 Link = Annotated[str, msgspec.Meta(pattern="^https://")]
 
@@ -120,6 +121,20 @@ class LinesTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     if_: Text | None = msgspec.field(default=None, name="if")
 
 
+class DoubtTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The effect of the fault on the verdict if a condition holds; of several doubts the first that holds counts.
+
+    `says` is a clause with the numbers. The verdict keeps the confidence that the doubt `leaves` at most, or is
+    withheld, with `unclaimed` only if that class leads.
+    """
+
+    kind: DoubtKind
+    says: Text
+    if_: Text = msgspec.field(name="if")
+    leaves: Leaves = "low"
+    unclaimed: CauseClass | None = None
+
+
 class NegativeTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The remedy that would not help while the rule is quiet."""
 
@@ -162,6 +177,7 @@ class RuleFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     advice: tuple[AdviceTable, ...] = ()
     not_when: tuple[NotWhenTable, ...] = ()
     lines: LinesTable | None = None
+    doubt: tuple[DoubtTable, ...] = ()
     negative: NegativeTable | None = None
     example: tuple[ExampleTable, ...]
 
@@ -175,6 +191,7 @@ TABLES: dict[str, type[msgspec.Struct]] = {
     "advice": AdviceTable,
     "not_when": NotWhenTable,
     "lines": LinesTable,
+    "doubt": DoubtTable,
     "negative": NegativeTable,
     "example": ExampleTable,
 }

@@ -58,16 +58,22 @@ class CaptureRecord:
         return finite(self.get(path), -MOST_COUNT, MOST_COUNT)
 
 
+def control_ns(record: CaptureRecord) -> tuple[list[float], list[float]]:
+    """Times of the steps that the capture took without the profiler, before and after its window; nanoseconds."""
+    before, after = (
+        [ns for ns in record.get(f"steps.{key}") or () if ns is not None]
+        for key in ("control_before_ns", "control_after_ns")
+    )
+    return before, after
+
+
 def unprofiled_ns(record: CaptureRecord) -> list[float]:
     """Times of the steps that the capture took without the profiler, in the order of the run; nanoseconds.
 
     If every step of one side of the window takes longer than all of the other side, the longer ones are left out: what
     the start of the job or the end of the recording costs beside a step only lengthens it.
     """
-    before, after = (
-        [ns for ns in record.get(f"steps.{key}") or () if ns is not None]
-        for key in ("control_before_ns", "control_after_ns")
-    )
+    before, after = control_ns(record)
     if min(len(before), len(after)) < 2:
         return before + after
     shorter, longer = sorted((before, after), key=np.median)

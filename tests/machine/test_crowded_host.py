@@ -44,6 +44,10 @@ def record(waits: float, *, job_cpu: float, all_cpu: float, threads: int = 16, *
     }
 
 
+def crowded(found: Diagnosis) -> str:
+    return next(doubt.says for doubt in found.verdict.doubts if doubt.kind == "crowded-host")
+
+
 def rules(found: Diagnosis) -> list[str]:
     return [finding.rule for finding in found.findings]
 
@@ -86,16 +90,18 @@ def test_other_processes_leave_the_job_unjudged_and_promise_nothing(tmp_path: Pa
 
     assert found.verdict.class_ == "undecided"
     assert found.verdict.because == (
-        "the machine was too busy to judge this job: the training thread waits 50.0 % of the time for a CPU core, and "
-        "other processes take 70.0 % of the cores"
+        "the machine was too busy to judge this job: for 50.0 % of the time the training thread waited for a CPU core, "
+        "while other processes took 70.0 % of the cores"
     )
     assert (found.next.kind, found.next.rule, found.next.action) == (
         "capture",
         "crowded-machine",
-        "run again on an idle machine",
+        "free the cores and run again",
     )
     assert found.plan == ()
-    assert {finding.predicted_speedup for finding in found.findings} == {None}
+    gains = {finding.rule: finding.predicted_speedup for finding in found.findings if finding.predicted_speedup}
+    assert gains == {"crowded-machine": (1.0, pytest.approx(2.0))}
+    assert found.next.predicted_speedup == gains["crowded-machine"]
     assert "starved-host" not in rules(found)
 
 
@@ -103,10 +109,7 @@ def test_a_little_waiting_makes_the_rest_less_sure_and_gains_say_so(tmp_path: Pa
     found = analysed(tmp_path, job(), record(0.08, job_cpu=1.9, all_cpu=2.0))
 
     assert found.verdict.class_ == "compute-bound"
-    assert found.verdict.because.endswith(
-        "the training thread waits 8.0 % of the host step for a CPU core, so the rest is less sure: "
-        "16 threads on 2 cores"
-    )
+    assert crowded(found) == "the training thread waits 8.0 % of the host step for a CPU core (16 threads on 2 cores)"
     starved = next(finding for finding in found.findings if finding.rule == "starved-host")
     assert starved.severity == "warning"
     assert "the host was crowded" in starved.assumes
@@ -115,7 +118,7 @@ def test_a_little_waiting_makes_the_rest_less_sure_and_gains_say_so(tmp_path: Pa
 def test_a_little_waiting_for_others_names_them(tmp_path: Path) -> None:
     found = analysed(tmp_path, job(), record(0.08, job_cpu=1.0, all_cpu=2.0, threads=1))
 
-    assert found.verdict.because.endswith("so the rest is less sure: other processes take 50.0 % of the cores")
+    assert crowded(found).endswith("while other processes took 50.0 % of the cores")
     assert "crowded-machine" in rules(found)
 
 

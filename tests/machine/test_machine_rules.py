@@ -94,7 +94,7 @@ def test_large_products_at_the_boards_own_limit_are_no_fault(tmp_path: Path) -> 
         (
             {"waited_for_core_ns": 2e8, "allowed_cores_cpu_ns": 7.9e9},
             "crowded-machine",
-            "Run it again on an idle machine",
+            "Free the cores and run it again",
         ),
     ],
     ids=["too many threads", "a quota", "noisy neighbours"],

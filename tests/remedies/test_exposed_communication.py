@@ -68,7 +68,8 @@ def test_a_missing_rank_leaves_transfer_and_waiting_unknown(tmp_path: Path) -> N
     assert found.postmortem.changes == ()
     assert [row.exposed_waiting_share for row in found.postmortem.traffic] == [None]
     assert {"transfer_or_wait", "straggler", "rotating-stragglers"} <= {n.rule for n in found.not_judged}
-    assert "exposed communication;" in found.verdict.because
+    assert found.verdict.because.endswith("is exposed communication")
+    assert [doubt.kind for doubt in found.verdict.doubts] == ["one-rank"]
 
 
 def test_with_all_ranks_the_late_one_is_named(tmp_path: Path) -> None:

@@ -94,6 +94,15 @@ def pass_start_steps(m: Measured) -> Value:
 
 
 @metric("flag", needs_gpu=False)
+def pass_begins_in_window(m: Measured) -> Value:
+    """Whether a pass over the loader begins in a counted step."""
+    if m.record.number("loading.passes.seen") is None:
+        return _untimed(m)
+    begun = {int(step) for step in m.record.get("loading.passes.steps") or () if step is not None}
+    return not begun.isdisjoint(m.timeline.steps.numbers)
+
+
+@metric("flag", needs_gpu=False)
 def loader_made_anew(m: Measured) -> Value:
     """Whether the job makes a DataLoader for each pass, so that no worker can stay for the next one."""
     loaders, seen = m.record.number("loading.passes.loaders"), m.record.number("loading.passes.seen")

@@ -1,14 +1,18 @@
 """The steps: their number, their time, and how even they are."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from diagnose.facts import DIAGNOSE_RUN, Unknown, Value, another_run, nothing_helps
+from diagnose.facts import DIAGNOSE_RUN, Unknown, Value, another_run, nothing_helps, spoken
 from diagnose.formulas.statistics import ENDS, draws_of, robust_deviation
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 from diagnose.metrics.unknowns import MORE_STEPS
-from diagnose.trace.record import unprofiled_ns
+from diagnose.trace.record import control_ns, unprofiled_ns
 
+MOST_LISTED = 4  # durations that a sentence holds
+LEAST_CONTROLS = 2  # steps on each side of the window: one alone may be an odd one
 LEAST_STEPS = 20  # full collections come every ten steps or so: fewer steps may hold none
 MOST_STEPS = 1000
 MORE_UNPROFILED = another_run(f"diagnose tune --control {LEAST_STEPS} times so many steps without the profiler")
@@ -92,6 +96,49 @@ def step_spread_factor(m: Measured) -> Value:
     if m.timeline.steps.count < 2:
         return Unknown("one step is counted", MORE_STEPS)
     return float(_durations(m).max() / max(np.median(_durations(m)), 1))
+
+
+@metric("factor", needs_gpu=False)
+def least_step_factor(m: Measured) -> Value:
+    """Fastest counted step over the median one."""
+    if m.timeline.steps.count < 2:
+        return Unknown("one step is counted", MORE_STEPS)
+    return float(_durations(m).min() / max(np.median(_durations(m)), 1))
+
+
+@metric("text", needs_gpu=False)
+def counted_step_times(m: Measured) -> Value:
+    """Durations of the counted steps: each of a few, the shortest and the longest of more."""
+    return _listed_times(sorted(_durations(m).tolist()))
+
+
+def _listed_times(ns: Sequence[float]) -> str:
+    if len(ns) > MOST_LISTED:
+        return f"from {spoken(ns[0], 'ns')} to {spoken(ns[-1], 'ns')}"
+    *others, last = (spoken(each, "ns") for each in ns)
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+@metric("factor", needs_gpu=False)
+def control_drift_factor(m: Measured) -> Value:
+    """Median step without the profiler after the window over that before it, or the other way round: 1 or more."""
+    before, after = control_ns(m.record)
+    if min(len(before), len(after)) < LEAST_CONTROLS:
+        return Unknown(
+            f"fewer than {LEAST_CONTROLS} steps on each side of the window were timed without the profiler",
+            DIAGNOSE_RUN,
+        )
+    shorter, longer = sorted((float(np.median(before)), float(np.median(after))))
+    return longer / max(shorter, 1.0)
+
+
+@metric("text", needs_gpu=False)
+def control_step_times(m: Measured) -> Value:
+    """Durations of the steps that the capture took without the profiler, before and after its window."""
+    before, after = (sorted(times) for times in control_ns(m.record))
+    if not before or not after:
+        return Unknown("no steps on both sides of the window were timed without the profiler", DIAGNOSE_RUN)
+    return f"{_listed_times(before)} before the recording, {_listed_times(after)} after it"
 
 
 @metric("factor", needs_gpu=False)

@@ -4,7 +4,7 @@ from statistics import median
 
 import msgspec
 
-from diagnose.diagnosis import Diagnosis, Finding, Steps, TraceSummary
+from diagnose.diagnosis import Diagnosis, Finding, Steps, TraceSummary, Verdict
 from diagnose.facts import duration, spoken
 from diagnose.judge.verdict import NAMES_THE_CLASS, NEAR, is_close
 from diagnose.report.views.breakdown import CLASS_NAMES, WHOLE, basis
@@ -73,7 +73,7 @@ def verdict_view(diagnosis: Diagnosis) -> VerdictView:
         mfu="unknown" if mfu.value is None else "below 0.1 %" if small else spoken(mfu.value, "share"),
         confidence=verdict.confidence,
         between=f"{both}: {_why_between(diagnosis)}" if len(verdict.between) > 1 else "",
-        because=verdict.because,
+        because=_with_doubts(verdict),
         training=NOTHING_TRAINS if diagnosis.trains is False else "",
         mfu_line=mfu_line(mfu),
         mfu_details=[mfu_line(mfu, details=True), *mfu_details(mfu)] if mfu.value is not None else [],
@@ -81,9 +81,19 @@ def verdict_view(diagnosis: Diagnosis) -> VerdictView:
     )
 
 
+def _with_doubts(verdict: Verdict) -> str:
+    """The reason for the verdict, and those for less than high confidence in it."""
+    doubts = " and ".join(doubt.says for doubt in verdict.doubts[1 if verdict.withheld else 0 :])
+    if not doubts:
+        return verdict.because
+    so = "besides" if verdict.withheld else f"confidence is {verdict.confidence} because"
+    return f"{verdict.because}; {so} {doubts}"
+
+
 def notes_of(diagnosis: Diagnosis) -> list[Finding]:
-    """The findings about the capture: what makes the numbers less certain."""
-    return [finding for finding in diagnosis.findings if finding.class_ == "validity"]
+    """The findings about the capture that make the numbers less certain, but for those that a doubt speaks for."""
+    told = {doubt.rule for doubt in diagnosis.verdict.doubts}
+    return [finding for finding in diagnosis.findings if finding.class_ == "validity" and finding.rule not in told]
 
 
 def history_lines(diagnosis: Diagnosis) -> list[str]:

@@ -1,6 +1,7 @@
 """`diagnose fit`: does a job fit its GPUs, how fast will it be, and how to divide it, before it runs."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,13 @@ import click
 from diagnose.cli.command import Command, Option, refuse_beyond
 from diagnose.cli.forms import json_option, out_option
 from diagnose.cli.giving import Forms, give
-from diagnose.cli.numbers import POSITIVE, mfu_as_option
+from diagnose.cli.numbers import POSITIVE, check_purposes, cost_options, mfu_as_option, purpose_options
 from diagnose.cli.whole_file import whole_file
 from diagnose.commands.fit.answer import answer_of
+from diagnose.commands.fit.bill import NOTHING_STATED, Bill, Counted, question_of
+from diagnose.commands.fit.counts import GPU_COUNTS, best_count, open_counts
 from diagnose.commands.fit.features import feature_options
+from diagnose.commands.fit.forecast import Forecast
 from diagnose.commands.fit.models import model_from
 from diagnose.commands.fit.planning import FSDP, forecast_of
 from diagnose.commands.fit.stacks import stack_of
@@ -39,7 +43,12 @@ _OF_TABLE = ("table", "out", "ignore_columns", "stack", "mfu_as", *_DEFAULTS)
     "--model", metavar="NAME", help="The model: name, Hugging Face repository, short form (8b), or a config.json."
 )
 @click.option("--gpu", metavar="NAME", help="The GPU, one of `diagnose hardware`.")
-@click.option("--gpus", type=_COUNT, help="Total GPUs (default: what the parallelism takes, else 1).")
+@click.option(
+    "--gpus",
+    metavar="N",
+    type=GPU_COUNTS,
+    help="Total GPUs (default: what the parallelism takes, else 1); 8-64 or 8,24 to choose from.",
+)
 @click.option("--nodes", type=_COUNT, help="Machines (default: as many as needed with at most eight GPUs in each).")
 @click.option("--seq-len", type=_COUNT, help="Tokens of a sequence (default: 2048, or the model's maximum if less).")
 @click.option("--micro-batch", type=_COUNT, help="Sequences that one GPU processes at once.")
@@ -93,6 +102,8 @@ _OF_TABLE = ("table", "out", "ignore_columns", "stack", "mfu_as", *_DEFAULTS)
     "--network-gbs", type=POSITIVE, help="Bandwidth that collectives reach on a node's network, GB/s in one direction."
 )
 @mfu_as_option
+@purpose_options
+@cost_options
 @json_option("the forecast")
 @click.option("--table", type=click.Path(path_type=Path), help="Predict each row of a CSV file instead; needs --out.")
 @out_option("Where to write the table with predictions.", needs="table", because="a forecast is printed")
@@ -113,6 +124,8 @@ def fit(table: Path | None, out: Path | None, ignore_columns: bool, **given: Any
     """
     if table is not None:
         refuse_beyond(_OF_TABLE, "has no effect with --table: state it in a column of the table.")
+        if isinstance(given["gpus"], tuple):
+            raise WrongUsage("--gpus states several numbers", why="a row of --table has one", do="state one number")
         told = {name: str(given[option]) for option, name in _DEFAULTS.items() if given[option] is not None}
         rows = partial(read_table, table, told, ignore_columns)
         _predict_table(rows, table, out, given["stack"], given["mfu_as"])
@@ -120,8 +133,21 @@ def fit(table: Path | None, out: Path | None, ignore_columns: bool, **given: Any
     for name in ("model", "gpu"):
         if given[name] is None:
             raise WrongUsage(f"--{name} is missing", do="diagnose fit --model llama-3.1-8b --gpu H100 --gpus 8")
-    made = forecast_of(given)
+    made = _forecast(given)
     give(answer_of(made), Forms(text=partial(render, made)), given)
+
+
+def _forecast(given: dict[str, Any]) -> Forecast:
+    """The forecast, on the number of GPUs that serves the purpose if several may be taken."""
+    check_purposes(given)
+    question, counts = question_of(given), open_counts(given)
+    if counts is not None:
+        asked = question or NOTHING_STATED
+        made = best_count(counts, asked, lambda gpus: forecast_of({**given, "gpus": gpus}))
+        return replace(made, question=asked)
+    made = forecast_of(given)
+    asks = question is not None and (given["deadline"] is not None or given["budget"] is not None)
+    return replace(made, question=question, counted=Counted(question, (Bill(made.step, question),)) if asks else None)
 
 
 def _predict_table(

@@ -3,6 +3,7 @@
 from rich.console import Console
 from rich.text import Text
 
+from diagnose.commands.fit.bill import print_bill
 from diagnose.commands.fit.features import told
 from diagnose.commands.fit.forecast import GB, SHOWN, Forecast
 from diagnose.commands.fit.headline import factor, headline, kind, replication
@@ -34,6 +35,8 @@ def render(made: Forecast, console: Console) -> None:
     page = Page(console)
     for name, says in headline(made):
         page.paragraph(says, label=name)
+    if made.counted:
+        page.paragraph(made.counted.says, label="gpus")
     page.gap()
     plan = made.plan
     size = f"{plan.model.parameters / 1e9:.2f} B parameters"
@@ -61,6 +64,10 @@ def render(made: Forecast, console: Console) -> None:
     if made.found:
         page.gap()
         _choice(page, made)
+    if made.question:
+        page.gap()
+        bills = [(division(plan), bill) for plan, bill in made.bills]
+        print_bill(page, bills, made.counted)
     page.gap()
     _launch(page, made)
 

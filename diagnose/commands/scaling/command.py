@@ -16,7 +16,7 @@ from diagnose.cli.command import Command, is_given, refuse_given
 from diagnose.cli.forms import json_option
 from diagnose.cli.giving import Forms, give
 from diagnose.cli.loading import OF_TRACES, limited, loading_of, loading_options
-from diagnose.cli.numbers import HOURS, POSITIVE, cost_options
+from diagnose.cli.numbers import POSITIVE, check_purposes, cost_options, purpose_options
 from diagnose.commands.scaling.judge import report_of
 from diagnose.commands.scaling.question import ScalingQuestion
 from diagnose.commands.scaling.table import RowChoice, is_table_of_runs, read_table
@@ -37,10 +37,7 @@ _STATED = re.compile(r"(\d{1,7})=(.+)", re.DOTALL)
 @click.argument("runs", metavar="[N=]RUN...", nargs=-1, required=True)
 @json_option()
 @click.option("--up-to", metavar="N", type=click.IntRange(2, MOST_GPUS), help="Look at up to N GPUs.")
-@click.option(
-    "--deadline", metavar="TIME", type=HOURS, help="How many GPUs it takes to train on --tokens within 90m, 12h or 3d."
-)
-@click.option("--budget", metavar="F", type=POSITIVE, help="How many GPUs this budget pays for, at --gpu-hour-price.")
+@purpose_options
 @click.option("--tokens-per-step-per-gpu", metavar="F", type=POSITIVE, help="Tokens in a step of one GPU.")
 @click.option("--global-tokens-per-step", metavar="F", type=POSITIVE, help="Tokens in a step of the whole job.")
 @click.option(
@@ -65,10 +62,7 @@ def scaling(runs: Sequence[str], **given: Any) -> None:
 
 def _question(given: Mapping[str, Any]) -> ScalingQuestion:
     """The question; refuses an option that lacks its other half."""
-    if given["deadline"] is not None and given["tokens"] is None:
-        raise click.UsageError("--deadline needs --tokens: how much is to be trained by then.")
-    if given["budget"] is not None and given["gpu_hour_price"] is None:
-        raise click.UsageError("--budget needs --gpu-hour-price.")
+    check_purposes(given)
     if given["tokens_per_step_per_gpu"] is not None and given["global_tokens_per_step"] is not None:
         raise click.UsageError("Choose one of --tokens-per-step-per-gpu and --global-tokens-per-step.")
     return ScalingQuestion(

@@ -1,0 +1,91 @@
+"""Numbers of GPUs: those that the command line leaves open, their forecasts, and the one that a purpose asks for."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import click
+
+from diagnose.commands.fit.bill import Bill, BillQuestion, Counted
+from diagnose.commands.fit.boards import GPUS_PER_NODE
+from diagnose.commands.fit.forecast import Forecast
+from diagnose.errors import UserError, WrongUsage
+from diagnose.predict.memory.job import MOST
+
+OPEN = (1, 1024)
+"""The numbers of GPUs that are looked at where nobody states any."""
+_MOST_COUNTS = 24  # each is a search of a second or more
+
+
+class _GpuCounts(click.ParamType):  # type: ignore[type-arg]  # generic in some versions of click
+    """A number of GPUs, several with commas between, or a range such as 8-64."""
+
+    name = "gpus"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int | tuple[int, ...]:
+        if not isinstance(value, str):
+            return value  # type: ignore[no-any-return]
+        if "-" in value.strip()[1:]:
+            low, high = (self._count(part, param, ctx) for part in value.split("-", 1))
+            if low > high:
+                self.fail(f"{value} ends before it begins.", param, ctx)
+            return usual_counts(low, high)
+        counts = tuple(sorted({self._count(part, param, ctx) for part in value.split(",")}))
+        return counts if len(counts) > 1 else counts[0]
+
+    def _count(self, text: str, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        return int(click.IntRange(1, MOST).convert(text.strip(), param, ctx))
+
+
+GPU_COUNTS = _GpuCounts()
+
+
+def usual_counts(low: int, high: int) -> tuple[int, ...]:
+    """Powers of two and whole nodes from `low` to `high`; of many nodes those of one or three times a power of two."""
+    powers = {1 << power for power in range(high.bit_length())}
+    nodes = range(GPUS_PER_NODE, high + 1, GPUS_PER_NODE)
+    whole = {count for count in nodes if count >= low}
+    if len(whole) > _MOST_COUNTS // 2:
+        whole = {GPUS_PER_NODE * 3 * power for power in powers}
+    return tuple(sorted(count for count in powers | whole | {low, high} if low <= count <= high))
+
+
+def open_counts(given: Mapping[str, Any]) -> Sequence[int] | None:
+    """The numbers of GPUs to choose from; None if the options leave no choice.
+
+    Raises:
+        WrongUsage: machines are stated for several numbers of GPUs.
+    """
+    gpus, asks = given["gpus"], given["deadline"] is not None or given["budget"] is not None
+    if isinstance(gpus, int) or (gpus is None and (given["dp"] is not None or not asks)):
+        return None
+    if given["nodes"] is not None:
+        raise WrongUsage("--nodes states the machines of one number of GPUs", do="leave it out, or state --gpus 64")
+    return usual_counts(*OPEN) if gpus is None else gpus
+
+
+def best_count(counts: Sequence[int], question: BillQuestion, forecast_on: Callable[[int], Forecast]) -> Forecast:
+    """The forecast on the number of GPUs that serves the purpose, with the bills of all of them.
+
+    Raises:
+        UserError: the job runs on none of them.
+    """
+    made: dict[int, Forecast] = {}
+    failed: dict[int, UserError] = {}
+    for gpus in counts:
+        try:
+            each = forecast_on(gpus)
+        except UserError as error:
+            failed[gpus] = error
+            continue
+        if each.fits.runs:
+            made[gpus] = each
+    if not made:
+        if failed:
+            raise failed[max(failed)]
+        return forecast_on(max(counts))
+    reasons = tuple((gpus, failed[gpus].what if gpus in failed else "does not fit") for gpus in counts if gpus not in made)
+    counted = Counted(question, tuple(Bill(each.step, question) for each in made.values()), reasons)
+    return replace(made[counted.chosen_gpus], counted=counted)

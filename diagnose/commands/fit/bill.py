@@ -132,8 +132,8 @@ def bill_words(bill: Bill) -> str:
 
 def _short(bill: Bill) -> str:
     """What one number of GPUs takes, in a row of several."""
-    price = f", {between(bill.price, number)}" if bill.price else ""
-    return f"{bill.gpus:,}: {between(bill.hours, hours_text)}, {between(bill.gpu_hours, number)} GPU-hours{price}"
+    price = f", costs {between(bill.price, number)}" if bill.price else ""
+    return f"{bill.gpus:,}: {between(bill.hours, hours_text)}, {number(bill.gpu_hours[1])} GPU-hours{price}"
 
 
 def print_bill(page: Page, bills: Sequence[tuple[str, Bill]], counted: Counted | None) -> None:
@@ -150,7 +150,7 @@ def print_bill(page: Page, bills: Sequence[tuple[str, Bill]], counted: Counted |
     for place, bill in enumerate(counted.bills if counted and len(counted.bills) > 1 else ()):
         page.paragraph(_short(bill), label="" if place else "by GPUs:")
     for gpus, why in counted.left_out if counted else ():
-        page.paragraph(f"{gpus:,}: {why}")
+        page.paragraph(f"{gpus:,}: left out, {why}")
     tariff = bills[0][1].question.tariff if bills else None
     if tariff and tariff.power_w is not None:
         beside = f"times a PUE of {tariff.pue:g}" if tariff.pue != 1 else "without what the data centre adds (--pue)"

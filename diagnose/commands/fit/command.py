@@ -15,11 +15,11 @@ from diagnose.cli.numbers import POSITIVE, check_purposes, cost_options, mfu_as_
 from diagnose.cli.whole_file import whole_file
 from diagnose.commands.fit.answer import answer_of
 from diagnose.commands.fit.bill import NOTHING_STATED, Bill, Counted, question_of
-from diagnose.commands.fit.counts import GPU_COUNTS, best_count, open_counts
+from diagnose.commands.fit.counts import GPU_COUNTS, counted_on, open_counts
 from diagnose.commands.fit.features import feature_options
 from diagnose.commands.fit.forecast import Forecast
 from diagnose.commands.fit.models import model_from
-from diagnose.commands.fit.planning import FSDP, forecast_of
+from diagnose.commands.fit.planning import FSDP, best_step, forecast_of
 from diagnose.commands.fit.stacks import stack_of
 from diagnose.commands.fit.table import as_csv, predictions, read_table
 from diagnose.commands.fit.text import render
@@ -141,13 +141,14 @@ def _forecast(given: dict[str, Any]) -> Forecast:
     """The forecast, on the number of GPUs that serves the purpose if several may be taken."""
     check_purposes(given)
     question, counts = question_of(given), open_counts(given)
-    if counts is not None:
-        asked = question or NOTHING_STATED
-        made = best_count(counts, asked, lambda gpus: forecast_of({**given, "gpus": gpus}))
-        return replace(made, question=asked)
-    made = forecast_of(given)
-    asks = question is not None and (given["deadline"] is not None or given["budget"] is not None)
-    return replace(made, question=question, counted=Counted(question, (Bill(made.step, question),)) if asks else None)
+    if counts is None:
+        made = forecast_of(given)
+        asks = question is not None and (given["deadline"] is not None or given["budget"] is not None)
+        counted = Counted(question, (Bill(made.step, question),)) if asks and question else None
+        return replace(made, question=question, counted=counted)
+    counted = counted_on(counts, question or NOTHING_STATED, lambda gpus: best_step({**given, "gpus": gpus}))
+    made = forecast_of({**given, "gpus": counted.chosen_gpus})
+    return replace(made, question=question or NOTHING_STATED, counted=counted)
 
 
 def _predict_table(

@@ -1,18 +1,17 @@
 """Numbers of GPUs: those that the command line leaves open, their forecasts, and the one that a purpose asks for."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import click
 
 from diagnose.commands.fit.bill import Bill, BillQuestion, Counted
 from diagnose.commands.fit.boards import GPUS_PER_NODE
-from diagnose.commands.fit.forecast import Forecast
+from diagnose.commands.fit.step_time import PredictedStep
 from diagnose.errors import UserError, WrongUsage
 from diagnose.predict.memory.job import MOST
 
-OPEN = (1, 1024)
+OPEN = (1, 512)
 """The numbers of GPUs that are looked at where nobody states any."""
 _MOST_COUNTS = 24  # each is a search of a second or more
 
@@ -66,26 +65,19 @@ def open_counts(given: Mapping[str, Any]) -> Sequence[int] | None:
     return usual_counts(*OPEN) if gpus is None else gpus
 
 
-def best_count(counts: Sequence[int], question: BillQuestion, forecast_on: Callable[[int], Forecast]) -> Forecast:
-    """The forecast on the number of GPUs that serves the purpose, with the bills of all of them.
+def counted_on(counts: Sequence[int], question: BillQuestion, step_on: Callable[[int], PredictedStep]) -> Counted:
+    """The bill of the job on each number of GPUs.
 
     Raises:
-        UserError: the job runs on none of them.
+        UserError: it runs on none of them.
     """
-    made: dict[int, Forecast] = {}
+    bills: list[Bill] = []
     failed: dict[int, UserError] = {}
     for gpus in counts:
         try:
-            each = forecast_on(gpus)
+            bills.append(Bill(step_on(gpus), question))
         except UserError as error:
             failed[gpus] = error
-            continue
-        if each.fits.runs:
-            made[gpus] = each
-    if not made:
-        if failed:
-            raise failed[max(failed)]
-        return forecast_on(max(counts))
-    reasons = tuple((gpus, failed[gpus].what if gpus in failed else "does not fit") for gpus in counts if gpus not in made)
-    counted = Counted(question, tuple(Bill(each.step, question) for each in made.values()), reasons)
-    return replace(made[counted.chosen_gpus], counted=counted)
+    if not bills:
+        raise failed[max(failed)]
+    return Counted(question, tuple(bills), tuple((gpus, error.what) for gpus, error in failed.items()))

@@ -113,6 +113,8 @@ def question_of(given: Mapping[str, Any]) -> BillQuestion | None:
     for name in ("kg_per_kwh", "pue"):
         if given[name] is not None and given["power_w"] is None:
             raise click.UsageError(f"--{name.replace('_', '-')} needs --power-w: without a power no energy is known.")
+    if given["budget"] is not None and given["tokens"] is None:
+        raise click.UsageError("--budget needs --tokens: how much is to be trained for it.")
     tariff = Tariff.of(given)
     if not tariff.is_known and given["tokens"] is None:
         return None

@@ -17,6 +17,7 @@ from diagnose.commands.fit.launch import (
 )
 from diagnose.commands.fit.reasons import batch, chance, division, percent, switches
 from diagnose.commands.fit.step_time import PredictedStep
+from diagnose.commands.fit.textbook import print_textbook, textbook_of
 from diagnose.errors import printable
 from diagnose.report.text.page import Page, widest
 
@@ -58,6 +59,8 @@ def render(made: Forecast, console: Console) -> None:
     _memory(page, made)
     page.gap()
     _speed(page, made)
+    page.gap()
+    print_textbook(page, textbook_of(made.step, made.stack))
     if made.sharded:
         page.gap()
         _sharded(page, made)

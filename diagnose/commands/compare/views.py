@@ -107,6 +107,10 @@ def _mover(comparison: Comparison) -> str:
 
 def _floor(comparison: Comparison) -> str:
     floor = spoken(comparison.floor_share, "share")
+    forecasts = sum(run.predicted_ns is not None for run in (comparison.before, comparison.after))
+    if forecasts:
+        others = "" if forecasts == 2 else f" and the {floor} that equal runs lie apart"
+        return f"It holds what {'both forecasts' if forecasts == 2 else 'the forecast'} may be off{others}"
     return f"It holds the noise of the steps and the {floor} that equal runs lie apart"
 
 
@@ -154,6 +158,9 @@ def _steps(run: ComparedRun) -> str:
 def _step(run: ComparedRun) -> str:
     if run.step_ns is None:
         return ""
+    if run.predicted_ns is not None:
+        low, _, high = (duration(ns) for ns in run.predicted_ns)
+        return f"{duration(run.step_ns)} ({low} to {high})"
     noise = "" if run.noise_share is None else f", ±{spoken(run.noise_share, 'share')} each"
     return f"{duration(run.step_ns)}{noise}"
 

@@ -25,6 +25,7 @@ from diagnose.errors import UserError, printable, shown_path
 from diagnose.predict.costs import Tariff
 from diagnose.predict.growth import RUN_NOISE
 from diagnose.predict.job_run import MOST_GPUS, JobRun, JobRuns
+from diagnose.predict.planned_run import planned_runs
 from diagnose.predict.run_of_diagnosis import run_of
 from diagnose.series import Series, read_without_traces
 
@@ -52,7 +53,8 @@ def scaling(runs: Sequence[str], **given: Any) -> None:
     """Say how a job scales with its GPUs, and how many to take.
 
     RUN is a diagnosis (the output of analyze --json), a folder of traces, a log of steps as `diagnose series` reads it,
-    or a CSV with a run in each row. N= states the GPUs of a run that does not say: 8=steps.csv.
+    a CSV with a run in each row, or a forecast (the output of fit --json). N= states the GPUs of a
+    run that does not say: 8=steps.csv.
     """
     question = _question(given)
     _refuse_idle(runs)
@@ -84,7 +86,8 @@ def _refuse_idle(runs: Sequence[str]) -> None:
         refuse_given(("where", "by"), "has no effect: none of the runs is a table with a run in each row.")
     context = click.get_current_context()
     if any(is_given(context, name) for name in OF_TRACES) and all(
-        is_table or read_without_traces(path) is not None for path, is_table in zip(paths, tables, strict=True)
+        is_table or planned_runs(path) or read_without_traces(path) is not None
+        for path, is_table in zip(paths, tables, strict=True)
     ):
         refuse_given(OF_TRACES, "has no effect: none of the runs holds traces.")
 
@@ -107,6 +110,9 @@ def _read(runs: Sequence[str], given: Mapping[str, Any]) -> tuple[list[JobRuns],
             found, told = read_table(path, choice)
             jobs += found
             notes += told
+        elif planned := planned_runs(path):
+            single += [_as_stated(each.job_run(shown_path(path)), gpus, path) for each in planned]
+            notes.append(f"{shown_path(path)} is a forecast of diagnose fit: its sizes were not run")
         else:
             single.append(read_run(path, gpus) or _of_traces(path, gpus, given))
     if single:
@@ -130,6 +136,12 @@ def _gpus_and_path(stated: str) -> tuple[int | None, Path]:
     if int(named[1]) < 1:
         raise click.UsageError(f"A run has one GPU at least: {stated}")
     return int(named[1]), Path(named[2])
+
+
+def _as_stated(run: JobRun, gpus: int | None, path: Path) -> JobRun:
+    if gpus not in (None, run.gpus):
+        raise UserError("the forecast is of other GPUs", where=path, why=f"it is of {run.gpus}", do="leave out N=")
+    return run
 
 
 def _of_traces(path: Path, gpus: int | None, given: Mapping[str, Any]) -> JobRun:

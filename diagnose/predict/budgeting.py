@@ -40,9 +40,7 @@ def covers(price: Estimate | None, budget: float | None) -> bool:
     return budget is None or (price is not None and price[2] <= budget)
 
 
-def chosen(
-    offers: Sequence[Offered], within_h: float | None, budget: float | None
-) -> tuple[Offered, bool]:
+def chosen(offers: Sequence[Offered], within_h: float | None, budget: float | None) -> tuple[Offered, bool]:
     """The offer to take, and whether it meets what is asked.
 
     The cheapest that meets the deadline within the budget; with a budget alone the fastest within it. If none does, the

@@ -148,7 +148,7 @@ def _read(path: Path) -> _Forecast | None:
 def _run(made: _Configuration, path: Path) -> PlannedRun:
     plan, step = made.plan, made.step
     low, high = step.seconds_range
-    if not (0 < low <= step.seconds <= high <= _MOST_S and 0 < step.tokens and 0 < plan.gpus <= MOST_GPUS):
+    if not (0 < low <= step.seconds <= high <= _MOST_S and step.tokens > 0 and 0 < plan.gpus <= MOST_GPUS):
         raise _unusable(path, "its times or GPUs are impossible")
     if not 0 < plan.nodes <= plan.gpus:
         raise _unusable(path, "it has more nodes than GPUs")

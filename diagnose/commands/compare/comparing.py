@@ -96,7 +96,9 @@ def compare(before: Side | Diagnosis, after: Side | Diagnosis, *, floor_share: f
 def _steps_of(before: Side, after: Side) -> _Steps:
     """Steps without the profiler if both sides have two of them, else those of the windows; of a forecast, its own."""
     if before.predicted_ns or after.predicted_ns:
-        sides = [(predicted_step(side), PREDICTED_STEP) if side.predicted_ns else _measured(side) for side in (before, after)]
+        sides = [
+            (predicted_step(side), PREDICTED_STEP) if side.predicted_ns else _measured(side) for side in (before, after)
+        ]
         missing = "" if all(step for step, _ in sides) else "one of the runs has no step"
         return _Steps(sides[0][0], sides[1][0], (sides[0][1], sides[1][1]), missing)
     if min(len(before.unprofiled_ns), len(after.unprofiled_ns)) >= LEAST_STEPS:
@@ -208,7 +210,9 @@ def _with_causes(comparison: Comparison, before: Side, after: Side, ratio: float
 
 def _breakdown_missing(before: Side, after: Side) -> tuple[NotCompared, ...]:
     if forecasts := [name for name, side in (("A", before), ("B", after)) if side.predicted_ns]:
-        because = f"{' and '.join(forecasts)} {'is a forecast' if len(forecasts) == 1 else 'are forecasts'}, without causes"
+        because = (
+            f"{' and '.join(forecasts)} {'is a forecast' if len(forecasts) == 1 else 'are forecasts'}, without causes"
+        )
         return (NotCompared(what="causes", because=because),)
     bare = [name for name, side in (("A", before), ("B", after)) if not side.causes or not side.counted]
     if bare:

@@ -47,8 +47,10 @@ def speedup_of_forecast(
     """
     (faster, slower), (after_faster, after_slower) = (_ends(side, floor_share) for side in (before, after))
     likely = steps[0].mean_ns / steps[1].mean_ns * ratio
-    return likely * math.exp(-math.hypot(faster, after_slower)), likely, likely * math.exp(
-        math.hypot(slower, after_faster)
+    return (
+        likely * math.exp(-math.hypot(faster, after_slower)),
+        likely,
+        likely * math.exp(math.hypot(slower, after_faster)),
     )
 
 
@@ -72,4 +74,6 @@ def forecast_because(before: Side, after: Side, speedup: Estimate, of_step_time:
     where = "within" if least <= measured_ns <= most else "below" if measured_ns < least else "above"
     off = 100 * (measured_ns / likely - 1)
     span = f"{duration(least)} to {duration(most)}"
-    return f"the measured step, {duration(measured_ns)}, is {where} the predicted {span}: {off:+.0f} % of the likely one"
+    return (
+        f"the measured step, {duration(measured_ns)}, is {where} the predicted {span}: {off:+.0f} % of the likely one"
+    )

@@ -4,12 +4,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from diagnose.cli.command import Command, Option, refuse_beyond
-from diagnose.cli.forms import json_option, out_option
+from diagnose.cli.command import Command, Option, refuse_beyond, refuse_given
+from diagnose.cli.forms import html_option_of, json_option, out_option
 from diagnose.cli.giving import Forms, give
 from diagnose.cli.numbers import POSITIVE, check_purposes, cost_options, mfu_as_option, purpose_options
 from diagnose.cli.whole_file import whole_file
@@ -18,6 +18,8 @@ from diagnose.commands.fit.bill import NOTHING_STATED, Bill, Counted, question_o
 from diagnose.commands.fit.counts import GPU_COUNTS, counted_on, open_counts
 from diagnose.commands.fit.features import feature_options
 from diagnose.commands.fit.forecast import Forecast
+from diagnose.commands.fit.heat_map import HeatMap, heat_map_of
+from diagnose.commands.fit.heat_map import render as render_heat_map
 from diagnose.commands.fit.models import model_from
 from diagnose.commands.fit.planning import FSDP, best_step, forecast_of
 from diagnose.commands.fit.stacks import stack_of
@@ -26,6 +28,9 @@ from diagnose.commands.fit.text import render
 from diagnose.errors import UserError, WrongUsage, printable
 from diagnose.predict.memory.job import ATTENTIONS, CHECKPOINTINGS, MOST
 
+if TYPE_CHECKING:
+    from diagnose.report.views.summary import About
+
 _COUNT = click.IntRange(1, MOST)
 _PROBLEMS = 5  # rows that cannot be predicted and are reported
 _DEFAULTS = {
@@ -33,6 +38,7 @@ _DEFAULTS = {
     "micro_batch": "micro_batch", "accumulation": "accumulation", "dtype": "dtype", "attn": "attention",
     "checkpointing": "checkpointing", "liger": "liger", "compiled": "compile",
 }  # fmt: skip
+_OF_COST = ("deadline", "budget", "gpu_hour_price", "power_w", "pue", "kg_per_kwh", "tokens")
 _OF_TABLE = ("table", "out", "ignore_columns", "stack", "mfu_as", *_DEFAULTS)
 
 
@@ -104,6 +110,12 @@ _OF_TABLE = ("table", "out", "ignore_columns", "stack", "mfu_as", *_DEFAULTS)
 @mfu_as_option
 @purpose_options
 @cost_options
+@click.option(
+    "--heat-map",
+    is_flag=True,
+    help="Show the best MFU by model and GPUs instead: --model 1b,8b,70b --gpus 8-256 (default: some of each).",
+)
+@html_option_of("the heat map", needs="heat_map", because="a forecast is printed")
 @json_option("the forecast")
 @click.option("--table", type=click.Path(path_type=Path), help="Predict each row of a CSV file instead; needs --out.")
 @out_option("Where to write the table with predictions.", needs="table", because="a forecast is printed")
@@ -131,10 +143,25 @@ def fit(table: Path | None, out: Path | None, ignore_columns: bool, **given: Any
         _predict_table(rows, table, out, given["stack"], given["mfu_as"])
         return
     for name in ("model", "gpu"):
-        if given[name] is None:
+        if given[name] is None and not (given["heat_map"] and name == "model"):
             raise WrongUsage(f"--{name} is missing", do="diagnose fit --model llama-3.1-8b --gpu H100 --gpus 8")
+    if given["heat_map"]:
+        _heat_map(given)
+        return
     made = _forecast(given)
     give(answer_of(made), Forms(text=partial(render, made)), given)
+
+
+def _heat_map(given: dict[str, Any]) -> None:
+    refuse_given(_OF_COST, "has no effect with --heat-map, which tells no cost.")
+    heat = heat_map_of(given)
+    give(heat, Forms(text=partial(render_heat_map, heat), page=partial(_page, heat)), given)
+
+
+def _page(heat: HeatMap, about: "About") -> str:
+    from diagnose.commands.fit.html import heat_map_page  # its libraries load when a page is asked for
+
+    return heat_map_page(heat, about)
 
 
 def _forecast(given: dict[str, Any]) -> Forecast:

@@ -21,9 +21,7 @@ class _GpuCounts(click.ParamType):  # type: ignore[type-arg]  # generic in some 
 
     name = "gpus"
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int | tuple[int, ...]:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | tuple[int, ...]:
         if not isinstance(value, str):
             return value  # type: ignore[no-any-return]
         if "-" in value.strip()[1:]:

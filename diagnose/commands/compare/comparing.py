@@ -96,11 +96,9 @@ def compare(before: Side | Diagnosis, after: Side | Diagnosis, *, floor_share: f
 def _steps_of(before: Side, after: Side) -> _Steps:
     """Steps without the profiler if both sides have two of them, else those of the windows; of a forecast, its own."""
     if before.predicted_ns or after.predicted_ns:
-        sides = [
-            (predicted_step(side), PREDICTED_STEP) if side.predicted_ns else _measured(side) for side in (before, after)
-        ]
-        missing = "" if all(step for step, _ in sides) else "one of the runs has no step"
-        return _Steps(sides[0][0], sides[1][0], (sides[0][1], sides[1][1]), missing)
+        (one, name), (other, other_name) = _beside_forecast(before), _beside_forecast(after)
+        missing = "" if one and other else "one of the runs has no step"
+        return _Steps(one, other, (name, other_name), missing)
     if min(len(before.unprofiled_ns), len(after.unprofiled_ns)) >= LEAST_STEPS:
         return _Steps(
             step_time(before.unprofiled_ns), step_time(after.unprofiled_ns), (WITHOUT_PROFILER, WITHOUT_PROFILER)
@@ -118,8 +116,10 @@ def _steps_of(before: Side, after: Side) -> _Steps:
     return _Steps(None, None, names, because)
 
 
-def _measured(side: Side) -> tuple[MeanStep | None, str]:
-    """The steps of a run that is compared with a forecast: without the profiler, if there are such."""
+def _beside_forecast(side: Side) -> tuple[MeanStep | None, str]:
+    """The steps of a comparison with a forecast: its own, or of a run those without the profiler, if there are such."""
+    if side.predicted_ns:
+        return predicted_step(side), PREDICTED_STEP
     return (step_time(side.unprofiled_ns), WITHOUT_PROFILER) if side.unprofiled_ns else (_windows(side), side.step)
 
 

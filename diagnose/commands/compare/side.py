@@ -136,10 +136,8 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
         """
         breakdown_ns = sum(cause.ns for cause in self.causes)
         listed_ns = sum(kernel.ns for kernel in self.kernels)
-        if (
-            max(breakdown_ns, listed_ns, sum(self.each_ns), sum(self.unprofiled_ns), *self.predicted_ns, self.counted)
-            > _LARGEST_NS
-        ):
+        steps_ns = (sum(self.each_ns), sum(self.unprofiled_ns), *self.predicted_ns)
+        if max(breakdown_ns, listed_ns, *steps_ns, self.counted) > _LARGEST_NS:
             raise UserError("cannot use the run", where=self.source, why="its times are impossible", do="make it again")
         return self
 

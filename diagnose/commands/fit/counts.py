@@ -23,7 +23,7 @@ class _GpuCounts(click.ParamType):  # type: ignore[type-arg]  # generic in some 
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | tuple[int, ...]:
         if not isinstance(value, str):
-            return value  # type: ignore[no-any-return]
+            return value
         if "-" in value.strip()[1:]:
             low, high = (self._count(part, param, ctx) for part in value.split("-", 1))
             if low > high:
@@ -33,9 +33,10 @@ class _GpuCounts(click.ParamType):  # type: ignore[type-arg]  # generic in some 
         return counts if len(counts) > 1 else counts[0]
 
     def _count(self, text: str, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        return int(click.IntRange(1, MOST).convert(text.strip(), param, ctx))
+        return int(_COUNT.convert(text.strip(), param, ctx))
 
 
+_COUNT: Any = click.IntRange(1, MOST)
 GPU_COUNTS = _GpuCounts()
 
 

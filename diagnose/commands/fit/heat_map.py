@@ -113,23 +113,19 @@ def _cell(given: Mapping[str, Any], gpus: int, failed: list[UserError]) -> HeatC
 
 
 def _bound(step: PredictedStep) -> CauseClass:
-    shares = dict.fromkeys(_CLASSES, 0.0)
-    for class_, seconds in seconds_by_class(step).items():
-        shares[class_] = seconds / step.step_s
-    name = leader(dict(shares))[0]
+    seconds = seconds_by_class(step)
+    name = leader({class_: seconds.get(class_, 0.0) / step.step_s for class_ in _CLASSES})[0]
     return next(class_ for class_ in _CLASSES if class_ == name)
 
 
 def render(heat: HeatMap, console: Console) -> None:
     """Print the map, as many columns side by side as fit."""
     page = Page(console)
-    page.paragraph(
-        f"best MFU in % by model and number of {heat.gpu}, and the class that leads the step", label="heat map:"
-    )
+    says = f"best MFU in % by model and number of {heat.gpu}, and the class that leads the step"
+    page.paragraph(says, label="heat map:")
     names = max(len(row.model) for row in heat.rows)
-    each = max(
-        [len(f"{gpus:,}") for gpus in heat.counts] + [len(_word(cell)) for row in heat.rows for cell in row.cells]
-    )
+    words = [_word(cell) for row in heat.rows for cell in row.cells]
+    each = max(len(word) for word in (*words, *(f"{gpus:,}" for gpus in heat.counts)))
     at_once = max((page.width - names) // (each + 2), 1)
     for first in range(0, len(heat.counts), at_once):
         page.gap()

@@ -7,6 +7,7 @@ from diagnose.commands.fit.heat_map import HeatCell, HeatMap, cell_words
 from diagnose.formulas.mfu_words import mfu_scale
 from diagnose.report.html.page import framed
 from diagnose.report.views.summary import About
+from diagnose.report.views.words import counted
 
 _STYLES = ("report.css", "figures.css")
 _TEMPLATE = Path(__file__).with_name("page.html")
@@ -26,17 +27,11 @@ class ShownCell:
 
 def heat_map_page(heat: HeatMap, about: About) -> str:
     """The whole page. Every text is escaped; nothing is predicted here."""
-    heads = [
-        f"{_counted(gpus, 'GPU')}, {_counted(nodes, 'node')}"
-        for gpus, nodes in zip(heat.counts, heat.nodes, strict=True)
-    ]
+    sizes = zip(heat.counts, heat.nodes, strict=True)
+    heads = [f"{counted(gpus, 'GPU')}, {counted(nodes, 'node')}" for gpus, nodes in sizes]
     rows = [(row, [_shown(cell, head) for cell, head in zip(row.cells, heads, strict=True)]) for row in heat.rows]
     title = f"Best MFU by model and number of {heat.gpu}"
     return framed(_TEMPLATE, about, title, _STYLES, heads=heads, rows=rows, headline=title, scale=mfu_scale())
-
-
-def _counted(number: int, name: str) -> str:
-    return f"{number:,} {name}{'' if number == 1 else 's'}"
 
 
 def _shown(cell: HeatCell, head: str) -> ShownCell:

@@ -49,7 +49,7 @@ def seconds_by_class(step: PredictedStep) -> dict[CauseClass, float]:
 
 def seconds_by_term(step: PredictedStep) -> dict[str, float]:
     """Seconds of the step by the term of the iron law; all terms are there."""
-    found = {of.term: 0.0 for of in IRON_LAW.values() if of.term}
+    found: dict[str, float] = {of.term: 0.0 for of in IRON_LAW.values() if of.term}
     for class_, seconds in seconds_by_class(step).items():
         found[IRON_LAW[class_].term] += seconds
     return found

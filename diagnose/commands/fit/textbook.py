@@ -142,8 +142,8 @@ def _lines(book: Textbook) -> Iterator[str]:
     for each in book.collectives:
         often = "" if each.times == 1 else f", {each.times} times a step"
         yield (
-            f"{each.kind} of {each.what}: {each.formula} = {_gb(each.wire_bytes)} sent by each of N = {each.ranks} ranks,"
-            f" S = {_gb(each.message_bytes)}{often}"
+            f"{each.kind} of {each.what}: {each.formula} = {_gb(each.wire_bytes)} sent by each of"
+            f" N = {each.ranks} ranks, S = {_gb(each.message_bytes)}{often}"
         )
     bound = "arithmetic" if book.flops_per_byte > book.ridge_flops_per_byte else "memory"
     yield (

@@ -18,7 +18,7 @@ import numpy as np
 from reporting import page, parser, publish, table
 
 from diagnose.commands.fit.boards import gpu_named
-from diagnose.commands.fit.feature_doubts import ADAPTED, GROUPED, LAUNCHED
+from diagnose.commands.fit.feature_doubts import ADAPTED, CONTEXT, GROUPED, LAUNCHED
 from diagnose.commands.fit.models import model_from
 from diagnose.commands.fit.reasons import division
 from diagnose.commands.fit.stacks import MeasuredRuns, StackRates, stack_of
@@ -257,7 +257,13 @@ def factors(found: dict[str, list[tuple[str, list[Row], np.ndarray]]]) -> dict[s
     launched = np.array([ratio for row, ratio in rows if slow[id(row)]])
     others = [ratio for row, ratio in rows if not slow[id(row)]]
     tuned = [ratio for row, ratio in zip(*found["megatron"][2][1:], strict=True) if row.plan.adapters]
-    return {GROUPED: factor(mixtures), ADAPTED: factor(np.array([*others, *tuned])), LAUNCHED: factor(launched)}
+    context = np.concatenate([found["megatron"][1][2], found["torchtitan"][0][2]])
+    return {
+        GROUPED: factor(mixtures),
+        CONTEXT: factor(context),
+        ADAPTED: factor(np.array([*others, *tuned])),
+        LAUNCHED: factor(launched),
+    }
 
 
 def write_data(found: dict[str, list[tuple[str, list[Row], np.ndarray]]]) -> None:

@@ -10,9 +10,11 @@ from click.testing import CliRunner
 
 from diagnose.cli import main
 from diagnose.commands.fit.boards import gpu_named
+from diagnose.commands.fit.models import model_from
 from diagnose.commands.fit.moe import exchange_s, expert_products_s
 from diagnose.commands.fit.stacks import stack_of
 from diagnose.commands.fit.step_time import predict_step
+from diagnose.commands.fit.table import plan_of, read_table
 from diagnose.formulas.named_models import NAMED_MODELS
 from diagnose.predict.memory.adapters import ALL_LINEAR, Adapters
 from diagnose.predict.memory.estimate import memory_estimate
@@ -85,14 +87,16 @@ def test_what_cannot_be_divided_so_is_refused_with_the_reason(options, says):
 
 def test_the_range_of_a_loop_is_wide_and_says_why():
     loop, grouped = (predict_step(job(expert_products=how), TRANSFORMERS).calibration for how in ("loop", "grouped"))
-    assert loop.width > grouped.width > 1.3
+    assert min(loop.width, grouped.width) > 2
     assert "experts in a loop" in loop.says
     assert "no row of a mixture of experts with transformers" in grouped.says
 
 
-def test_a_mixture_like_the_measured_ones_is_calibrated_on_their_rows():
+def test_a_mixture_like_the_measured_ones_rests_on_their_rows():
     plan = replace(job(ep=16, fp8=True, dtype="bf16-master-fp32-grads"), attention="flash")
-    assert predict_step(plan, MEGATRON).calibration.says.startswith("calibrated on")
+    calibration = predict_step(plan, MEGATRON).calibration
+    assert calibration.rows > 0
+    assert "mixture" not in calibration.says
 
 
 def test_the_search_divides_experts_where_runs_tell_what_it_costs():
@@ -110,3 +114,19 @@ def test_published_mixtures_are_met_within_a_third_in_the_median():
     found = ratios(list(megatron_mixtures(public_table("megatron_bridge.csv"))), MEGATRON)
     assert len(found) > 30
     assert np.median(np.abs(found - 1)) < 1 / 3
+
+
+BRIDGE = """source_repo,section,system,n_gpus,precision,gbs,mbs,sequence_length,tp,pp,cp,vp,ep,fsdp
+NVIDIA-NeMo/Megatron-Bridge,Pre-Training > Model: Qwen3_30B_a3B,DGX-H100,16,FP8,1024,1,4096,1,1,1,n/a,16,
+NVIDIA-NeMo/Megatron-Bridge,Pre-Training > Model: LLAMA3.1_405B,DGX-H100,1024,FP8,1536,1,8192,8,8,2,8,n/a,
+NVIDIA-NeMo/Megatron-Bridge,LoRA > Model: LLAMA3_70B,DGX-GB200,8,MXFP8,32,1,4096,1,4,1,20,n/a,
+"""
+
+
+def test_a_published_table_s_degrees_and_adapters_are_understood(tmp_path):
+    table = tmp_path / "bridge.csv"
+    table.write_text(BRIDGE)
+    plans = [plan_of(row, "megatron", lambda name: model_from(name)[1]) for row in read_table(table)]
+    degrees = [(plan.sharding.dp, plan.sharding.cp, plan.sharding.ep, plan.sharding.zero) for plan in plans]
+    assert degrees == [(16, 1, 16, 1), (8, 2, 1, 1), (2, 1, 1, 1)]
+    assert [plan.adapters for plan in plans] == [None, None, Adapters(16, (ALL_LINEAR,))]

@@ -257,7 +257,7 @@ def boards(gpu: str) -> str:
 
 
 @pytest.mark.parametrize(("gpu", "stack", "ran"), [
-    ("H100", "transformers", True), ("MI300X", "transformers", False), ("A100", "llm-foundry", True),
+    ("H100-64GB-MN5", "transformers", True), ("MI300X", "transformers", False), ("A100", "llm-foundry", True),
     ("H200", "nanotron", False), ("GB200", "megatron", True),
 ])  # fmt: skip
 def test_rates_of_other_gpus_are_told_to_be_so(gpu: str, stack: str, ran: bool) -> None:
@@ -267,7 +267,8 @@ def test_rates_of_other_gpus_are_told_to_be_so(gpu: str, stack: str, ran: bool) 
 
 
 def test_a_stall_is_never_certain() -> None:
-    said = " ".join(fit("--model", "8b", "--gpu", "H100", "--tp", "16").stdout.split())
+    given = ("--model", "ultrascale-80B", "--gpu", "H100", "--dp", "32", "--tp", "16", "--micro-batch", "1")
+    said = " ".join(fit(*given).stdout.split())
     assert "risk: over 99 % of such jobs are expected to stall" in said
 
 

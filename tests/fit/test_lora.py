@@ -77,6 +77,12 @@ def test_model_flops_count_four_for_a_frozen_weight():
     assert whole - adapted == pytest.approx(2 * LLAMA.matmul_parameters - 6 * 41_943_040)
 
 
+def test_the_rate_says_how_frozen_weights_count():
+    options = "--model 8b --gpu H100 --dtype bf16 --seq-len 1024 --lora-rank 16"
+    done = CliRunner().invoke(main, ["fit", *options.split()])
+    assert "4 FLOPs for each frozen weight" in " ".join(done.output.split())
+
+
 def test_the_command_tells_of_adapters_and_that_no_such_row_was_measured():
     options = "--model 8b --gpu H100 --dtype bf16 --seq-len 1024 --lora-rank 16 --lora-targets all-linear --json"
     done = CliRunner().invoke(main, ["fit", *options.split()])

@@ -208,3 +208,15 @@ def test_other_optimizers_are_told_by_the_bytes_of_their_states(tmp_path: Path) 
 def test_an_optimizer_is_not_offered_what_it_has_no_form_of(tmp_path: Path) -> None:
     found = counted(tmp_path, optimizer__class="Lion")
     assert [row.name for row in found.optimizers] == ["Lion", "8-bit Lion"]
+
+
+def test_liger_that_knows_no_kernels_for_the_model_saves_nothing(tmp_path: Path) -> None:
+    opt = NAMED_MODELS["OPT-1.3B"].parameters
+    sizes = {"hidden_size": 2048, "num_hidden_layers": 24, "num_attention_heads": 32, "ffn_dim": 8192,
+             "vocab_size": 50272, "max_position_embeddings": 2048, "word_embed_proj_dim": 2048}  # fmt: skip
+    model = {**RECORD["model"], "model_type": "opt", "class": "OPTForCausalLM", "config": sizes, "parameters": opt}
+    model |= {"trainable": opt, "dtypes": {"bfloat16": opt}}
+    for name in ("asked", "not"):
+        (tmp_path / name).mkdir()
+    asked = counted(tmp_path / "asked", model=model, liger={"asked": True})
+    assert asked.parts == counted(tmp_path / "not", model=model).parts

@@ -1,4 +1,4 @@
-"""By what the range of a step is wider for a mixture of experts and for adapters than its stack's rows leave it."""
+"""By what a step's range is wider for experts, adapters and shared sequences than its stack's rows leave it."""
 
 from collections.abc import Iterator
 
@@ -6,6 +6,7 @@ from diagnose.commands.fit.stacks import StackRates
 from diagnose.predict.memory.job import JobPlan
 
 LOOP, GROUPED, ADAPTED, LAUNCHED, QUANTIZED = "expert_loop", "expert_products", "adapters", "launches", "quantized"
+CONTEXT = "context"
 """The factors of data/feature_ranges.toml."""
 _UNSEEN = 1.5  # how often the factor of grouped products counts on a stack of which no mixture was measured
 
@@ -23,6 +24,8 @@ def feature_doubts(plan: JobPlan, stack: StackRates, host_share: float) -> Itera
     elif plan.model.experts:
         seen = any(row.experts for row in stack.measured)
         yield GROUPED, "" if seen else f"no row of a mixture of experts with {stack.name}", 1.0 if seen else _UNSEEN
+    if plan.sharding.cp > 1:
+        yield CONTEXT, "", 1.0
     if plan.adapters:
         yield ADAPTED, "", 1.0
         yield LAUNCHED, "", min(max(host_share, 0.0), 1.0)

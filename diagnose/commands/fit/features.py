@@ -90,15 +90,18 @@ def _features(
 def shared_degrees(plan: JobPlan, stack: StackRates, sharding: Sharding) -> Iterator[Sharding]:
     """The division with the ranks that share sequences as stated, and those that share experts as stated or searched.
 
-    Expert parallelism is searched where runs of the stack show what it costs; context parallelism is never.
+    Expert parallelism is searched where the stack has it: none, over a node, and over twice as many ranks again and
+    again. Context parallelism never is.
     """
     cp, ep = plan.sharding.cp, plan.sharding.ep
     if sharding.dp % cp:
         return
     shared = replace(sharding, dp=sharding.dp // cp, cp=cp)
     searched = ep == 1 and stack.divides_experts and plan.model.experts
-    most = min(sharding.dp * sharding.tp, plan.model.experts) if searched else 1
-    for degree in [1 << power for power in range(most.bit_length())] if searched else [ep]:
+    most = min(sharding.dp * sharding.tp, plan.model.experts)
+    least = min(plan.gpus_per_node, most)
+    doublings = [1 << power for power in range(most.bit_length()) if 1 << power >= least]
+    for degree in sorted({1, *doublings}) if searched else [ep]:
         yield replace(shared, ep=degree)
 
 

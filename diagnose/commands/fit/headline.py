@@ -1,6 +1,7 @@
 """The first three lines of a forecast: whether it fits, how fast it is, and what to change or launch next."""
 
 from diagnose.commands.fit.advice import Change, Sharded
+from diagnose.commands.fit.calibration import Calibration
 from diagnose.commands.fit.forecast import GB, Forecast
 from diagnose.commands.fit.reasons import division, percent
 from diagnose.formulas.mfu_words import mfu_word
@@ -33,14 +34,20 @@ def _speed(made: Forecast) -> str:
     word = mfu_word(step.mfu, made.plan.model.parameters, made.plan.precision.compute_bytes < 4)
     rate = f"about {step.tokens_per_s_per_gpu:,.0f} tokens/s per GPU ({slow:,.0f}-{fast:,.0f})"
     wide = "wide, " if span.width > _WIDE else ""
-    return f"{rate}, MFU {percent(step.mfu, 0)}{f': {word}' if word else ''}; {wide}{span.says}"
+    return f"{rate}, MFU {percent(step.mfu, 0)}{f': {word}' if word else ''}; {wide}{_says(span)}"
+
+
+def _says(span: Calibration) -> str:
+    """The first thing that the range rests on, and how many more there are."""
+    more = f"; and {len(span.because) - 1} more (see rates)" if span.because[1:] else ""
+    return f"not calibrated: {span.because[0]}{more}" if span.because else span.says
 
 
 def next_step(made: Forecast) -> str:
     """The change that brings most, else what to launch."""
     if not made.fits.runs:
         return _room(made)
-    advice = replication(made.sharded, made.plan.sharding.zero)
+    advice = replication(made.sharded)
     if made.change and not (made.found and made.change.gain < _worth(made)):
         return _told(made, made.change)
     if made.found:
@@ -72,25 +79,25 @@ def _room(made: Forecast) -> str:
     )
 
 
-def replication(sharded: tuple[Sharded, ...], zero: int) -> str:
+def replication(sharded: tuple[Sharded, ...]) -> str:
     """Whether ranks should hold copies or shards, with the predicted difference; "" if nothing can be sharded."""
     if len(sharded) < 2 or sharded[0].plan.sharding.zero:
         return ""
-    copies, shards = sharded[0], sharded[1:]
-    if not copies.fits.runs:
-        fits = copies.fits
+    copies, shards = sharded[0], sorted(sharded[1:], key=_rate, reverse=True)
+    fits = copies.fits
+    if not fits.runs:
         return f"copies (DDP) do not fit: {fits.likely_bytes / GB:.1f} of {fits.capacity_bytes / GB:.1f} GB"
-    rate = copies.step.expected_tokens_per_s
-    slower = [(kind(each), 1 - each.step.expected_tokens_per_s / rate) for each in shards]
-    if zero == 0:
-        losses = ", ".join(
-            f"{name} {percent(abs(lost), 0)} {'slower' if lost > 0 else 'faster'}" for name, lost in slower
-        )
-        return f"replicate what fits (DDP; at this batch {losses})"
-    lost = 1 - next(each for each in sharded if each.plan.sharding.zero == zero).step.expected_tokens_per_s / rate
-    if lost > 0:
-        return f"replicate what fits: DDP fits as well, and {_name(zero)} is {percent(lost, 0)} slower at this batch"
-    return f"DDP fits as well, and is {percent(-lost, 0)} slower at this batch"
+    fit = "fits tightly" if fits.answer == "tight" else "fits"
+    least, most = (1 - _rate(each) / _rate(copies) for each in (shards[0], shards[-1]))
+    if least < 0:
+        slower = percent(1 - _rate(copies) / _rate(shards[0]), 0)
+        return f"DDP {fit}, and is {slower} slower than {kind(shards[0])} at this batch"
+    span = percent(most, 0) if percent(least, 0) == percent(most, 0) else f"{100 * least:.0f} to {percent(most, 0)}"
+    return f"replicate what fits: DDP {fit}, and shards are {span} slower at this batch"
+
+
+def _rate(each: Sharded) -> float:
+    return each.step.expected_tokens_per_s
 
 
 def kind(each: Sharded) -> str:

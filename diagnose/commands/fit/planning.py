@@ -94,7 +94,7 @@ def _stack(given: Given) -> StackRates:
 
 
 def _usual_stack(given: Given) -> str:
-    """Of a job that names none: the first one that can divide it so."""
+    """The first stack that can divide a job so which names none."""
     if given.get("cp") or given.get("ep"):
         return "megatron"
     return "nanotron" if given["tp"] or given["pp"] else "transformers"

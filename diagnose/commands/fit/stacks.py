@@ -263,4 +263,5 @@ def _stack(
 
 
 def _measured(cells: Mapping[str, Any]) -> MeasuredRuns:
-    return MeasuredRuns(**{name: tuple(cell) if isinstance(cell, list) else cell for name, cell in cells.items()})
+    told: dict[str, Any] = {name: tuple(cell) if isinstance(cell, list) else cell for name, cell in cells.items()}
+    return MeasuredRuns(**told)

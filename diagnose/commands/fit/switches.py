@@ -14,6 +14,7 @@ SWITCHES = ("attention", "checkpointing", "liger", "compiled")
 _STACKS: Mapping[str, tuple[str, ...]] = {
     "--liger": ("transformers", "other"),
     "--compile": ("transformers", "llm-foundry", "torchtitan", "other"),
+    "--fp8": ("transformers", "llm-foundry", "torchtitan", "megatron", "other"),
     "--attn eager": ("transformers", "llm-foundry", "other"),
     "--checkpointing selective": ("torchtitan", "megatron", "other"),
 }
@@ -101,6 +102,8 @@ def _asked(plan: JobPlan, stack: StackRates) -> Iterator[str]:
         yield "--liger"
     if plan.compiled:
         yield "--compile"
+    if plan.fp8:
+        yield "--fp8"
     if plan.attention != "sdpa" or stack.name == "transformers":
         yield f"--attn {plan.attention}"
     yield f"--checkpointing {plan.checkpointing}"

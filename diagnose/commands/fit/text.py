@@ -131,6 +131,7 @@ def _rate(made: Forecast) -> str:
     step = made.step
     of_gpu = f"{step.tokens_per_s_per_gpu:,.0f} tokens/s of a GPU"
     peak = f"{percent(step.mfu)} MFU of {step.peak_flops / 1e12:.0f} TFLOP/s as {step.mfu_as} counts"
+    peak += ", 4 FLOPs for each frozen weight" if made.plan.adapters else ""
     return f"{of_gpu}, {step.tokens_per_s:,.0f} in all, {peak}"
 
 
@@ -156,7 +157,7 @@ def _sharded(page: Page, made: Forecast) -> None:
         rate, gb = each.step.expected_tokens_per_s / each.step.gpus, each.fits.likely_bytes / GB
         text = f"{kind(each)}: {rate:,.0f} tokens/s of a GPU, {gb:.1f} GB: {_FITS[each.fits.answer]}"
         page.paragraph(text, label="shards:" if place == 0 else "")
-    page.paragraph(replication(made.sharded, made.plan.sharding.zero))
+    page.paragraph(replication(made.sharded))
 
 
 def _choice(page: Page, made: Forecast) -> None:

@@ -5,6 +5,7 @@ from typing import TypeVar
 from diagnose.diagnosis.capacity import WITHOUT_RECORD
 from diagnose.errors import UserError
 from diagnose.formulas.model import ModelShape
+from diagnose.formulas.supported_kernels import has_liger
 from diagnose.hardware import Gpu
 from diagnose.metrics import Measured
 from diagnose.metrics.model.flops import model_shape
@@ -48,7 +49,7 @@ def _plan(m: Measured) -> JobPlan:
     attention = ATTENTIONS.get(record.text("model.attn_implementation") or "")
     return JobPlan(
         name=record.text("model.class") or "the model",
-        model=_model(m),
+        model=(model := _model(m)),
         gpu=_gpu(m),
         gpus=(sharding := _sharding(record)).gpus,
         seq_len=seq_len,
@@ -58,7 +59,7 @@ def _plan(m: Measured) -> JobPlan:
         optimizer=_known(_OPTIMIZERS.get(record.text("optimizer.class") or ""), "the optimizer's states are not known"),
         attention=_known(attention, "how attention is computed is not recorded"),
         checkpointing="full" if record.flag("model.gradient_checkpointing") else "none",
-        liger=bool(record.flag("liger.asked")),
+        liger=bool(record.flag("liger.asked")) and has_liger(model.model_type),
         sharding=sharding,
     )
 

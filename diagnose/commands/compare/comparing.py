@@ -210,9 +210,8 @@ def _with_causes(comparison: Comparison, before: Side, after: Side, ratio: float
 
 def _breakdown_missing(before: Side, after: Side) -> tuple[NotCompared, ...]:
     if forecasts := [name for name, side in (("A", before), ("B", after)) if side.predicted_ns]:
-        because = (
-            f"{' and '.join(forecasts)} {'is a forecast' if len(forecasts) == 1 else 'are forecasts'}, without causes"
-        )
+        are = "is a forecast" if len(forecasts) == 1 else "are forecasts"
+        because = f"{' and '.join(forecasts)} {are}, without causes"
         return (NotCompared(what="causes", because=because),)
     bare = [name for name, side in (("A", before), ("B", after)) if not side.causes or not side.counted]
     if bare:

@@ -72,8 +72,7 @@ def forecast_because(before: Side, after: Side, speedup: Estimate, of_step_time:
         return f"the range of the forecast leaves {low:.2f} to {high:.2f} times as fast"
     least, likely, most = forecast.predicted_ns
     where = "within" if least <= measured_ns <= most else "below" if measured_ns < least else "above"
-    off = 100 * (measured_ns / likely - 1)
+    off = measured_ns / likely - 1
     span = f"{duration(least)} to {duration(most)}"
-    return (
-        f"the measured step, {duration(measured_ns)}, is {where} the predicted {span}: {off:+.0f} % of the likely one"
-    )
+    apart = f"{100 * abs(off):.0f} % {'above' if off > 0 else 'below'} the likely {duration(likely)}"
+    return f"the measured step, {duration(measured_ns)}, is {where} the predicted {span}, {apart}"

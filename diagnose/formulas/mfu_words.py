@@ -13,7 +13,7 @@ def mfu_word(mfu: float, parameters: float, in_half: bool) -> str:
 
 
 def mfu_scale() -> str:
-    """What is usual and what is near the ceiling, as a sentence."""
+    """Sentence of what is usual and what is near the ceiling."""
     ends = [0.0, *(below for below, _ in _WORDS)]
     spans = {word: f"{100 * low:.0f} to {100 * below:.0f} %" for low, (below, word) in zip(ends, _WORDS, strict=False)}
     return ", ".join(f"{spans[word]} is {word}" for word in (_WORDS[1][1], _WORDS[-1][1]))

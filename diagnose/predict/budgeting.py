@@ -8,7 +8,7 @@ from diagnose.diagnosis.terms import Estimate
 
 
 class Offer(Protocol):
-    """What one number of GPUs takes for the work. Estimates are [low, likely, high]."""
+    """The work on one number of GPUs. Estimates are [low, likely, high]."""
 
     @property
     def gpus(self) -> int:

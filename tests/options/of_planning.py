@@ -68,7 +68,7 @@ FIT = [
     fit("--pue", "--pue 2", adds="times a PUE of 2", beside="--power-w 500"),
     fit("--kg-per-kwh", "--kg-per-kwh 0.3", adds="kg CO2e", beside="--power-w 500"),
     fit("--deadline", "--deadline 30d", adds="gpus within 30 days: the only size", beside="--tokens 10B"),
-    fit("--budget", "--budget 1e6", adds="gpus for 1.00M: the only size", beside="--tokens 10B --gpu-hour-price 2"),
+    fit("--budget", "--budget 1e6", adds="gpus for 1M: the only size", beside="--tokens 10B --gpu-hour-price 2"),
     fit("--heat-map", "--heat-map", "--model 1b --gpu H100 --gpus 8", adds="heat map: best MFU in %", takes="job: "),
     fit(
         "--html", "--html o.html", "--model 1b --gpu H100 --gpus 8", writes={"o.html": "Best MFU"}, beside="--heat-map"

@@ -18,7 +18,7 @@ from diagnose.report.text.page import Page
 
 @dataclass(frozen=True)
 class BillQuestion:
-    """What is asked about the cost of a job. None is not asked.
+    """The question about the cost of a job. None is not asked.
 
     Attributes:
         tariff: of a GPU-hour.
@@ -38,7 +38,7 @@ NOTHING_STATED = BillQuestion(Tariff())
 
 @dataclass(frozen=True)
 class Bill:
-    """What the tokens of a question take with one configuration; estimates are [low, likely, high]."""
+    """The cost of the tokens of a question with one configuration; estimates are [low, likely, high]."""
 
     step: PredictedStep
     question: BillQuestion
@@ -133,7 +133,7 @@ def bill_words(bill: Bill) -> str:
 
 
 def _short(bill: Bill) -> str:
-    """What one number of GPUs takes, in a row of several."""
+    """One number of GPUs with its cost, in a row of several."""
     price = f", costs {between(bill.price, number)}" if bill.price else ""
     return f"{bill.gpus:,}: {between(bill.hours, hours_text)}, {number(bill.gpu_hours[1])} GPU-hours{price}"
 

@@ -8,7 +8,7 @@ from diagnose.diagnosis.terms import Estimate
 
 
 class PlannedBill(msgspec.Struct, frozen=True, kw_only=True):
-    """What `tokens` take; estimates are [low, likely, high], from the range of the step."""
+    """The cost of `tokens`; estimates are [low, likely, high], from the range of the step."""
 
     tokens: float
     hours: Estimate

@@ -39,7 +39,7 @@ class RingCollective(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Move(msgspec.Struct, frozen=True, kw_only=True):
-    """What one change of the job adds to its step at the same batch, and to the term of the law that it moves most."""
+    """One change of the job: what it adds to the step at the same batch, and to the term that it moves most."""
 
     change: str
     term: str
@@ -52,7 +52,7 @@ class Textbook(msgspec.Struct, frozen=True, kw_only=True):
 
     `flops_per_byte` are the model's FLOPs over the bytes of GPU memory that the step moves at least: each weight once
     for each pass of a micro-batch, and what its memory-bound parts move. Above `ridge_flops_per_byte` arithmetic bounds
-    it, below the memory. `terms_s` are the step's seconds by the term of `iron_law`. `mfu_word` is "" where the words
+    it, below the memory. `terms_s` are the step's seconds by the term of `iron_law`. `mfu_word` is "" if the words
     are not about such a model.
     """
 

@@ -147,7 +147,7 @@ def test_of_two_runs_in_a_row_the_first_is_predicted(tmp_path) -> None:
         ("llm_foundry_mpt.csv", ("--stack", "llm-foundry"), 0),
         pytest.param("ultrascale_playbook_h100.csv", (), 0, marks=pytest.mark.long),
         ("torchtitan.csv", (), 2),
-        ("fms_fsdp.csv", ("--gpu", "A100", "--gpus", "128", "--seq-len", "4096"), 0),
+        ("fms_fsdp.csv", ("--gpu", "A100-SXM4-80GB", "--gpus", "128", "--seq-len", "4096"), 0),
         ("nemo_automodel.csv", (), 3),
         ("megatron_bridge.csv", (), 40),
     ],

@@ -85,7 +85,7 @@ def stack_for(row: Row, given: str | None) -> str:
 
 
 def ledger_for(cells: Row, stack_name: str) -> str:
-    """The ledger of the code that keeps the memory: a repository may have Megatron's kernels and a ledger of its own."""
+    """The ledger of whose code keeps the memory: a repository may have Megatron's kernels and a ledger of its own."""
     own = cells.get("source_repo", "").rpartition("/")[2].casefold()
     return next((name for name in ledgers() if own and name.endswith(own)), stack_name)
 

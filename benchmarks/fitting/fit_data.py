@@ -12,8 +12,8 @@ _FOLDER = Path(__file__).parents[2] / "diagnose" / "data"
 STACKS, RANGES = _FOLDER / "training_stacks.toml", _FOLDER / "step_ranges.toml"
 _HEAD = """\
 # What widens the range of a predicted step, and what was run. Written by `python benchmarks/fit.py TABLES --write`.
-# A factor is what four in five left-out rows need beyond the spread of their stack's own rows; each left-out value
-# counts once, however many rows it has.
+# A factor is how far off four in five left-out rows are at most, assumed rates apart; each left-out value counts once,
+# however many rows it has.
 """
 
 

@@ -47,13 +47,14 @@ FREE = {
         "half_nodes",
         "gather_exposed_share",
         "attention_share",
-        "matrix_half_width",
+        "matrix_share",
         "narrow_head_attention",
         "optimizer_passes",
     ),
 }
 
 FIRMNESS = {"nanotron": FIRM}
+_BESIDE = {"megatron": {"host_layer_s", "ring_hop_s"}}  # on which its rows of mixtures depend
 
 
 AXES = {
@@ -61,9 +62,9 @@ AXES = {
     "board": "each chip",
     "variant": "each board of which another has the same chip",
     "sharding": "each way of dividing",
-    "seq_len": "the shortest and the longest sequences",
-    "parameters": "the smallest and the largest model",
-    "nodes": "the fewest and the most nodes",
+    "seq_len": "the shorter and the longer half of lengths",
+    "parameters": "the smaller and the larger half of models",
+    "nodes": "the lower and the upper half of numbers of nodes",
 }
 """What is left out in turn for each factor."""
 
@@ -105,7 +106,9 @@ class Fits:
         self.rows = {name: list(read(tables / source)) for name, (source, read) in SOURCES.items()}
         self.unnamed = {name: list(read(tables / source)) for name, (source, read) in UNNAMED.items()}
         before = {name: stacks()[name] for name in SOURCES}
-        self.known = {name: depended_on(self.rows[name], start) for name, start in before.items()}
+        self.known = {
+            name: depended_on(self.rows[name], start) | _BESIDE.get(name, set()) for name, start in before.items()
+        }
         self.fits = {name: self.fit(name, before) for name in SOURCES}
         self.folds = {name: list(folds_of(self.rows[name], self.fits[name], self.learner(name))) for name in SOURCES}
         self.fits = {name: self.with_span(name) for name in SOURCES}
@@ -137,12 +140,17 @@ class Fits:
         """The folds that a factor is taken from."""
         if axis == "stack":
             return self.of_stacks
-        name = "model" if axis == "parameters" else axis
-        return [fold for folds in self.folds.values() for fold in folds if fold.axis == name and fold.at_end]
+        return [fold for folds in self.folds.values() for fold in folds if fold.axis == axis]
 
     def factor(self, axis: str, without: Fold | None = None) -> float:
-        """By how much the axis widens a range; of the other folds alone where one is to be judged by it."""
-        return factor([fold for fold in self.of_axis(axis) if without is None or fold.value != without.value])
+        """By how much the axis widens a range; of the other folds alone where one is to be judged by it.
+
+        A way of dividing that a stack was never run with is as uncertain as a stack that nobody measured: what is
+        known of it is what other stacks reach.
+        """
+        folds = [fold for fold in self.of_axis(axis) if without is None or fold.value != without.value]
+        at_least = self.factor("stack") if axis == "sharding" else 1.0
+        return max(factor(folds), at_least)
 
     def uncertainty(self, fold: Fold) -> dict[str, float]:
         """The factors that a fold is judged by: of all other folds."""

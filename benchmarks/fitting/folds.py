@@ -15,14 +15,15 @@ from .stalls import stalled
 
 Learn = Callable[[Sequence[Row], StackRates], StackRates]
 _MOVED = 1.5  # a rate by so much, to see which rows depend on it
-_DEPENDS = 0.01  # of the step
+_DEPENDS = 0.001  # of the step
+FOLD_ROWS = 200  # of those that are left, evenly taken, a fold is fitted on
 FOUR_IN_FIVE = 80
-SIZES: Mapping[str, Callable[[Row], float]] = {
+SIZES: Mapping[str, Callable[[Row], int]] = {
     "seq_len": lambda row: row.plan.seq_len,
     "parameters": lambda row: row.plan.model.parameters,
     "nodes": lambda row: row.plan.nodes,
 }
-"""Axes whose ends are left out: what lies beyond them is extrapolated."""
+"""Axes of which halves are left out: what lies beyond the measured ones is extrapolated."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,6 @@ class Fold:
         value: of it.
         rows: left out.
         blind: the stack fitted on the others.
-        at_end: the value is the smallest or largest one, so that nothing measured lies beyond it.
     """
 
     stack: str
@@ -43,7 +43,6 @@ class Fold:
     value: str
     rows: list[Row]
     blind: StackRates
-    at_end: bool = True
 
     @cached_property
     def predicted(self) -> np.ndarray:
@@ -61,8 +60,9 @@ class Fold:
 
     @cached_property
     def beyond(self) -> np.ndarray:
-        """Logarithms by which rows that did not stall are off, beyond what their range allows for all but the axis."""
-        stack = replace(self.blind, uncertainty=dict.fromkeys(self.blind.uncertainty, 1.0))
+        """Logarithms by which rows that did not stall are off, beyond what their assumed rates allow."""
+        certain = dict.fromkeys(self.blind.uncertainty, 1.0)
+        stack = replace(self.blind, uncertainty=certain, span=dict.fromkeys(self.blind.span, (1.0, 1.0)))
         found = []
         for row, ratio in self.steady_rows:
             step = predict_step(row.plan, stack)
@@ -155,10 +155,12 @@ def ends_of(name: str, values: Sequence[float]) -> tuple[float, float]:
 
 
 def folds_of(rows: Sequence[Row], start: StackRates, learn: Learn) -> Iterator[Fold]:
-    """Every model, board, kind of division, length and number of nodes left out in turn."""
+    """Every model, board, way of dividing, length and number of nodes left out in turn, and halves of each size."""
     yield from _by_value(rows, start, learn, "model", lambda row: row.model)
-    yield from _by_value(rows, start, learn, "nodes", lambda row: row.plan.nodes)
-    yield from _by_value(rows, start, learn, "seq_len", lambda row: row.plan.seq_len)
+    yield from _by_value(rows, start, learn, "number of nodes", SIZES["nodes"])
+    yield from _by_value(rows, start, learn, "length", SIZES["seq_len"])
+    for axis in SIZES:
+        yield from _by_half(rows, start, learn, axis)
     yield from _by_value(rows, start, learn, "board", lambda row: family(row.plan.gpu.key))
     yield from _by_value(rows, start, learn, "variant", lambda row: row.plan.gpu.key)
     for kind in sorted({kind for row in rows for kind in kinds_of(row.plan)}):
@@ -168,12 +170,18 @@ def folds_of(rows: Sequence[Row], start: StackRates, learn: Learn) -> Iterator[F
 def _by_value(
     rows: Sequence[Row], start: StackRates, learn: Learn, axis: str, key: Callable[[Row], object]
 ) -> Iterator[Fold]:
-    values = sorted({key(row) for row in rows})  # type: ignore[type-var]
-    for value in values:
-        at_end = axis not in ("nodes", "seq_len") or value in (values[0], values[-1])
+    for value in sorted({key(row) for row in rows}):  # type: ignore[type-var]
         for fold in _fold(rows, start, learn, axis, str(value), lambda row, value=value: key(row) == value):
             if axis != "variant" or _has_sibling(fold, rows):
-                yield replace(fold, at_end=at_end)
+                yield fold
+
+
+def _by_half(rows: Sequence[Row], start: StackRates, learn: Learn, axis: str) -> Iterator[Fold]:
+    size = SIZES[axis]
+    values = sorted({size(row) for row in rows})
+    middle = values[len(values) // 2]
+    yield from _fold(rows, start, learn, axis, f"from {middle:,} on", lambda row: size(row) >= middle)
+    yield from _fold(rows, start, learn, axis, f"below {middle:,}", lambda row: size(row) < middle)
 
 
 def _has_sibling(fold: Fold, rows: Sequence[Row]) -> bool:
@@ -187,12 +195,13 @@ def _fold(
 ) -> Iterator[Fold]:
     inside, outside = [row for row in rows if shared(row)], [row for row in rows if not shared(row)]
     if inside and outside:
-        blind = replace(learn(outside, start), measured=measured_runs(outside))
+        seen = outside[:: -(-len(outside) // FOLD_ROWS)]
+        blind = replace(learn(seen, start), measured=measured_runs(outside))
         yield Fold(start.name, axis, value, inside, blind)
 
 
 def factor(folds: Sequence[Fold]) -> float:
-    """By what a range is wider for what the folds left out: what four in five of their rows need.
+    """By what a range is wider for what the folds left out: how far off four in five of their rows are at most.
 
     Each fold counts once, however many rows it has.
     """

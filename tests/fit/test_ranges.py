@@ -64,11 +64,6 @@ def test_independent_doubts_add_their_squares() -> None:
     assert math.log(calibration.high_s / calibration.likely_s) == pytest.approx(slow)
 
 
-def test_a_size_further_beyond_the_measured_ones_is_less_certain() -> None:
-    doubled, far = (found(seq_len=tokens, micro_batch=1).factors["seq_len"] for tokens in (2048, 65536))
-    assert far == pytest.approx(doubled ** math.sqrt(6))
-
-
 def test_a_size_a_little_beyond_counts_as_measured() -> None:
     assert "seq_len" not in found(seq_len=1100).factors
     assert "seq_len" in found(seq_len=1200).factors
@@ -144,12 +139,10 @@ def row_off_by(factor_of_time: float) -> Row:
     return Row(plan, predict_step(plan, stack).tokens_per_s_per_gpu / factor_of_time, 1.0, "1B")
 
 
-def test_a_factor_is_what_four_in_five_left_out_rows_need_beyond_their_stack_s_spread() -> None:
+def test_a_factor_is_how_far_off_four_in_five_left_out_rows_are_at_most() -> None:
     exact = replace(TRANSFORMERS, span=dict.fromkeys(TRANSFORMERS.span, (1.0, 1.0)), assumed={})
     rows = [row_off_by(1 + 0.1 * at) for at in range(5)]
     assert factor([fold(rows, exact)]) == pytest.approx(1.3)
-    loose = replace(exact, span=dict.fromkeys(exact.span, (1 / 1.5, 1.5)))
-    assert factor([fold(rows, loose)]) == pytest.approx(1.0)
 
 
 def test_each_fold_counts_once_however_many_rows_it_has() -> None:

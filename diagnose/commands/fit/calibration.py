@@ -114,7 +114,7 @@ def _unmeasured(plan: JobPlan, stack: StackRates) -> Iterator[tuple[str, str, fl
         beyond = max(low / size, size / high)
         if beyond > NEAR:
             measured_sizes = f"{_count(low)} to {_count(high)}" if low < high else f"only {_count(low)}"
-            yield axis, f"{clause.format(_count(size))} ({measured_sizes})", math.sqrt(max(math.log2(beyond), 1.0))
+            yield axis, f"{clause.format(_count(size))} ({measured_sizes})", 1.0
 
 
 def _unmeasured_board(plan: JobPlan, stack: StackRates) -> Iterator[tuple[str, str, float]]:

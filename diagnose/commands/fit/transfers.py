@@ -108,11 +108,12 @@ def _data_parallel_s(plan: JobPlan, stack: StackRates, kind: str, message_bytes:
 
 _LARGE_BYTES = 1 << 28  # of a message that reaches what its links carry
 _WITHOUT_LINKS_GBS = 25.0  # an assumption: what PCIe 4.0 x16 reaches
+_CROWDED_GBS = 12.5  # the same of a ring of more than two boards, whose switches and sockets they share
 
 
 def _inside_node_s(plan: JobPlan, kind: str, message_bytes: float, ranks: int) -> float:
     links = GroupLinks(plan.gpu.measured_node, _link_gbs(plan, ranks), ranks)
-    gbs = links.bus_gbs(kind, message_bytes) or _WITHOUT_LINKS_GBS
+    gbs = links.bus_gbs(kind, message_bytes) or (_CROWDED_GBS if ranks > 2 else _WITHOUT_LINKS_GBS)
     return transfer_s(kind, message_bytes, ranks, gbs * 1e9)
 
 

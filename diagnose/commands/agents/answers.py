@@ -25,8 +25,8 @@ from diagnose.commands.compare.comparing import compare
 from diagnose.commands.compare.markdown import comparison_markdown
 from diagnose.commands.compare.views import comparison_view
 from diagnose.commands.fit import text as fit_text
+from diagnose.commands.fit.counts import costed_forecast
 from diagnose.commands.fit.models import model_from, model_named
-from diagnose.commands.fit.planning import forecast_of
 from diagnose.diagnosis import Diagnosis
 from diagnose.errors import UserError, printable
 from diagnose.formulas.model import ModelShape
@@ -102,7 +102,7 @@ class Answers:
         return comparison_markdown(found, About(__version__, call.typed), MOST_TOKENS - _FOR_TABLES) + f"\n{line}\n"
 
     def _forecast(self, call: ToolCall) -> str:
-        made = forecast_of(call.given, self._model)
+        made = costed_forecast(call.given, self._model)
         return _as_text(lambda console: fit_text.render(made, console))
 
     def _model(self, text: str) -> tuple[str, ModelShape]:

@@ -1,7 +1,6 @@
 """`diagnose fit`: does a job fit its GPUs, how fast will it be, and how to divide it, before it runs."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,17 +10,15 @@ import click
 from diagnose.cli.command import Command, Option, refuse_beyond, refuse_given
 from diagnose.cli.forms import html_option_of, json_option, out_option
 from diagnose.cli.giving import Forms, give
-from diagnose.cli.numbers import POSITIVE, check_purposes, cost_options, mfu_as_option, purpose_options
+from diagnose.cli.numbers import POSITIVE, cost_options, mfu_as_option, purpose_options
 from diagnose.cli.whole_file import whole_file
 from diagnose.commands.fit.answer import answer_of
-from diagnose.commands.fit.bill import NOTHING_STATED, Bill, Counted, question_of
-from diagnose.commands.fit.counts import GPU_COUNTS, counted_on, open_counts
+from diagnose.commands.fit.counts import GPU_COUNTS, costed_forecast
 from diagnose.commands.fit.features import feature_options
-from diagnose.commands.fit.forecast import Forecast
 from diagnose.commands.fit.heat_map import HeatMap, heat_map_of
 from diagnose.commands.fit.heat_map import render as render_heat_map
 from diagnose.commands.fit.models import model_from
-from diagnose.commands.fit.planning import FSDP, best_step, forecast_of
+from diagnose.commands.fit.planning import FSDP
 from diagnose.commands.fit.stacks import stack_of
 from diagnose.commands.fit.table import as_csv, predictions, read_table
 from diagnose.commands.fit.text import render
@@ -148,7 +145,7 @@ def fit(table: Path | None, out: Path | None, ignore_columns: bool, **given: Any
     if given["heat_map"]:
         _heat_map(given)
         return
-    made = _forecast(given)
+    made = costed_forecast(given)
     give(answer_of(made), Forms(text=partial(render, made)), given)
 
 
@@ -162,20 +159,6 @@ def _page(heat: HeatMap, about: "About") -> str:
     from diagnose.commands.fit.html import heat_map_page  # its libraries load when a page is asked for
 
     return heat_map_page(heat, about)
-
-
-def _forecast(given: dict[str, Any]) -> Forecast:
-    """The forecast, on the number of GPUs that serves the purpose if several may be taken."""
-    check_purposes(given)
-    question, counts = question_of(given), open_counts(given)
-    if counts is None:
-        made = forecast_of(given)
-        asks = question is not None and (given["deadline"] is not None or given["budget"] is not None)
-        counted = Counted(question, (Bill(made.step, question),)) if asks and question else None
-        return replace(made, question=question, counted=counted)
-    counted = counted_on(counts, question or NOTHING_STATED, lambda gpus: best_step({**given, "gpus": gpus}))
-    made = forecast_of({**given, "gpus": counted.chosen_gpus})
-    return replace(made, question=question or NOTHING_STATED, counted=counted)
 
 
 def _predict_table(

@@ -1,14 +1,20 @@
 """Numbers of GPUs: those that the command line leaves open, their forecasts, and the one that a purpose asks for."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import click
 
-from diagnose.commands.fit.bill import Bill, BillQuestion, Counted
+from diagnose.cli.numbers import check_purposes
+from diagnose.commands.fit.bill import NOTHING_STATED, Bill, BillQuestion, Counted, question_of
 from diagnose.commands.fit.boards import GPUS_PER_NODE
+from diagnose.commands.fit.forecast import Forecast
+from diagnose.commands.fit.models import model_from
+from diagnose.commands.fit.planning import Given, best_step, forecast_of
 from diagnose.commands.fit.step_time import PredictedStep
 from diagnose.errors import UserError, WrongUsage
+from diagnose.formulas.model import ModelShape
 from diagnose.predict.memory.job import MOST
 
 OPEN = (1, 512)
@@ -48,6 +54,24 @@ def usual_counts(low: int, high: int) -> tuple[int, ...]:
     if len(whole) > _MOST_COUNTS // 2:
         whole = {GPUS_PER_NODE * 3 * power for power in powers}
     return tuple(sorted(count for count in powers | whole | {low, high} if low <= count <= high))
+
+
+def costed_forecast(given: Given, found: Callable[[str], tuple[str, ModelShape]] = model_from) -> Forecast:
+    """The forecast with its cost, on the number of GPUs that serves the purpose if several may be taken.
+
+    Raises:
+        UserError: the job runs on none of them, or there is no such job.
+    """
+    check_purposes(given)
+    question, counts = question_of(given), open_counts(given)
+    if counts is None:
+        made = forecast_of(given, found)
+        asks = question is not None and (given["deadline"] is not None or given["budget"] is not None)
+        counted = Counted(question, (Bill(made.step, question),)) if asks and question else None
+        return replace(made, question=question, counted=counted)
+    counted = counted_on(counts, question or NOTHING_STATED, lambda gpus: best_step({**given, "gpus": gpus}, found))
+    made = forecast_of({**given, "gpus": counted.chosen_gpus}, found)
+    return replace(made, question=question or NOTHING_STATED, counted=counted)
 
 
 def open_counts(given: Mapping[str, Any]) -> Sequence[int] | None:

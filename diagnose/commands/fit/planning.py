@@ -70,13 +70,13 @@ def forecast_of(given: Given, found: Callable[[str], tuple[str, ModelShape]] = m
     return replace(made, fixed=_fixed(given, job.plan))
 
 
-def best_step(given: Given) -> PredictedStep:
+def best_step(given: Given, found: Callable[[str], tuple[str, ModelShape]] = model_from) -> PredictedStep:
     """The step of the given plan, or of the best one: what `forecast_of` predicts, without all that is beside it.
 
     Raises:
         UserError: it does not fit, or there is no such job.
     """
-    job = planned(given)
+    job = planned(given, found)
     if job.is_searched:
         return best_ranked(job.plan, job.stack, job.stated).step
     if not fits_of(job.plan).runs:

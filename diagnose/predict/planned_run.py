@@ -17,7 +17,8 @@ from diagnose.trace.source import opened
 OLDEST, NEWEST = 2, 2  # versions of the forecast whose keys mean the same
 _END = 1.2816  # standard deviations from the middle to an end of the range, beyond which one run in ten lies
 _ABSENT = msgspec.Raw(b"")
-_MOST_S = 1e9
+_LEAST_S, _MOST_S = 1e-6, 1e9
+_MOST_TOKENS = 10**15  # of a step
 _SETTINGS = ("dtype", "optimizer", "checkpointing", "liger", "micro_batch", "accumulation", "compiled")
 _AS_SEEN = {"micro_batch": "micro_batch_size", "accumulation": "accumulation_steps", "compiled": "is_compiled"}
 
@@ -148,7 +149,8 @@ def _read(path: Path) -> _Forecast | None:
 def _run(made: _Configuration, path: Path) -> PlannedRun:
     plan, step = made.plan, made.step
     low, high = step.seconds_range
-    if not (0 < low <= step.seconds <= high <= _MOST_S and step.tokens > 0 and 0 < plan.gpus <= MOST_GPUS):
+    in_order = _LEAST_S <= low <= step.seconds <= high <= _MOST_S
+    if not (in_order and 0 < step.tokens <= _MOST_TOKENS and 0 < plan.gpus <= MOST_GPUS):
         raise _unusable(path, "its times or GPUs are impossible")
     if not 0 < plan.nodes <= plan.gpus:
         raise _unusable(path, "it has more nodes than GPUs")

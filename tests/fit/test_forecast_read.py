@@ -117,3 +117,12 @@ def test_a_damaged_forecast_is_refused_in_a_sentence(tmp_path, change, says, com
     told = " ".join(run(command.format(made), code=3).split())
     assert says in told
     assert "make it again: diagnose fit ... --json" in told
+
+
+def test_the_report_of_a_comparison_shows_the_predicted_range_in_each_form(tmp_path):
+    predicted = forecast(tmp_path, "f.json", "--gpus 8 --dp 8", lasting(0.2, 0.18, 0.24))
+    line = f"compare {predicted} {log(tmp_path, 0.21)}"
+    assert "predicted 180.0 ms to 240.0 ms -" in " ".join(run(line).split())
+    assert "| predicted | 180.0 ms to 240.0 ms | - |" in run(f"{line} --markdown -")
+    run(f"{line} --html {tmp_path}/c.html")
+    assert "180.0 ms to 240.0 ms" in (tmp_path / "c.html").read_text()

@@ -134,6 +134,7 @@ def _runs(c: Comparison) -> ComparedRows:
     rows += _pair("ranks", *(f"{run.ranks:,}" if run.ranks else "" for run in (c.before, c.after)))
     rows += _pair("steps", *(_steps(run) for run in (c.before, c.after)))
     rows += _pair("per step", *(_step(run) for run in (c.before, c.after)))
+    rows += [("predicted", _span(c.before) or "-", _span(c.after) or "-")] * bool(_span(c.before) or _span(c.after))
     rows += _pair("tokens/s", *(_rate(run.tokens_per_s) for run in (c.before, c.after)))
     rows += _pair("samples/s", *(_rate(run.samples_per_s) for run in (c.before, c.after)))
     if "per GPU" in c.speedup_of:
@@ -158,11 +159,13 @@ def _steps(run: ComparedRun) -> str:
 def _step(run: ComparedRun) -> str:
     if run.step_ns is None:
         return ""
-    if run.predicted_ns is not None:
-        low, _, high = (duration(ns) for ns in run.predicted_ns)
-        return f"{duration(run.step_ns)} ({low} to {high})"
     noise = "" if run.noise_share is None else f", ±{spoken(run.noise_share, 'share')} each"
     return f"{duration(run.step_ns)}{noise}"
+
+
+def _span(run: ComparedRun) -> str:
+    """The range of a forecast; "" for a run that was measured."""
+    return "" if run.predicted_ns is None else f"{duration(run.predicted_ns[0])} to {duration(run.predicted_ns[2])}"
 
 
 def _rate(value: float | None) -> str:

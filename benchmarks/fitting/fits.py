@@ -54,6 +54,7 @@ FREE = {
 }
 
 FIRMNESS = {"nanotron": FIRM}
+_BESIDE = {"megatron": {"host_layer_s", "ring_hop_s"}}  # on which its rows of mixtures depend
 
 
 AXES = {
@@ -105,7 +106,9 @@ class Fits:
         self.rows = {name: list(read(tables / source)) for name, (source, read) in SOURCES.items()}
         self.unnamed = {name: list(read(tables / source)) for name, (source, read) in UNNAMED.items()}
         before = {name: stacks()[name] for name in SOURCES}
-        self.known = {name: depended_on(self.rows[name], start) for name, start in before.items()}
+        self.known = {
+            name: depended_on(self.rows[name], start) | _BESIDE.get(name, set()) for name, start in before.items()
+        }
         self.fits = {name: self.fit(name, before) for name in SOURCES}
         self.folds = {name: list(folds_of(self.rows[name], self.fits[name], self.learner(name))) for name in SOURCES}
         self.fits = {name: self.with_span(name) for name in SOURCES}

@@ -46,15 +46,21 @@ def _folder(_context: click.Context, _option: click.Parameter, to: Path | None) 
     return to
 
 
-html_option: Decorator = click.option(
-    "--html",
-    cls=Option,
-    writes=True,
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    callback=_checked,
-    help="Also write the report as one HTML file, readable without network or JavaScript.",
-)
+def html_option_of(what: str, **more: Any) -> Decorator:
+    """`--html`: a file to which `what` is written as a page."""
+    return click.option(
+        "--html",
+        cls=Option,
+        writes=True,
+        metavar="FILE",
+        type=click.Path(path_type=Path),
+        callback=_checked,
+        help=f"Also write {what} as one HTML file, readable without network or JavaScript.",
+        **more,
+    )
+
+
+html_option: Decorator = html_option_of("the report")
 markdown_option: Decorator = click.option(
     "--markdown",
     cls=Option,

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -208,6 +208,26 @@ def mfu_as_option(command: Command) -> Command:
     return click.option("--mfu-as", type=click.Choice(tuple(MFU_AS)), help="Count FLOPs for MFU as this project does.")(
         command
     )
+
+
+def purpose_options(command: Command) -> Command:
+    """Add the options for the time and the money within which a number of GPUs is to be chosen."""
+    deadline = "Find the GPUs needed to train on --tokens within 90m, 12h or 3d."
+    budget = "Find the GPUs that this budget pays for, at --gpu-hour-price."
+    command = click.option("--budget", metavar="F", type=POSITIVE, help=budget)(command)
+    return click.option("--deadline", metavar="TIME", type=HOURS, help=deadline)(command)
+
+
+def check_purposes(given: Mapping[str, Any]) -> None:
+    """Refuse a deadline or a budget that lacks its other half.
+
+    Raises:
+        UsageError: it does.
+    """
+    if given["deadline"] is not None and given["tokens"] is None:
+        raise click.UsageError("--deadline needs --tokens: how much is to be trained by then.")
+    if given["budget"] is not None and given["gpu_hour_price"] is None:
+        raise click.UsageError("--budget needs --gpu-hour-price.")
 
 
 def cost_options(command: Command) -> Command:

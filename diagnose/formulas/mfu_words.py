@@ -10,3 +10,10 @@ def mfu_word(mfu: float, parameters: float, in_half: bool) -> str:
     if parameters < _LEAST_PARAMETERS or not in_half:
         return ""
     return next((word for below, word in _WORDS if mfu < below), _ABOVE)
+
+
+def mfu_scale() -> str:
+    """Sentence of what is usual and what is near the ceiling."""
+    ends = [0.0, *(below for below, _ in _WORDS)]
+    spans = {word: f"{100 * low:.0f} to {100 * below:.0f} %" for low, (below, word) in zip(ends, _WORDS, strict=False)}
+    return ", ".join(f"{spans[word]} is {word}" for word in (_WORDS[1][1], _WORDS[-1][1]))

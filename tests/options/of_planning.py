@@ -62,6 +62,17 @@ FIT = [
     fit("--network-gbs", "--network-gbs 1", changes=RATE, beside="--nodes 4"),
     fit("--mfu-as", "--mfu-as megatron", adds="as megatron counts"),
     fit("--json", "--json", adds='"tokens_per_s', takes="memory: "),
+    fit("--tokens", "--tokens 10B", adds="bill: 10B tokens in"),
+    fit("--gpu-hour-price", "--gpu-hour-price 2", adds="GPU-hours, costs", beside="--tokens 10B"),
+    fit("--power-w", "--power-w 700", adds="energy of 700 W for a GPU", beside="--tokens 10B"),
+    fit("--pue", "--pue 2", adds="times a PUE of 2", beside="--power-w 500"),
+    fit("--kg-per-kwh", "--kg-per-kwh 0.3", adds="kg CO2e", beside="--power-w 500"),
+    fit("--deadline", "--deadline 30d", adds="gpus within 30 days: the only size", beside="--tokens 10B"),
+    fit("--budget", "--budget 1e6", adds="gpus for 1M: the only size", beside="--tokens 10B --gpu-hour-price 2"),
+    fit("--heat-map", "--heat-map", "--model 1b --gpu H100 --gpus 8", adds="heat map: best MFU in %", takes="job: "),
+    fit(
+        "--html", "--html o.html", "--model 1b --gpu H100 --gpus 8", writes={"o.html": "Best MFU"}, beside="--heat-map"
+    ),
     fit("--table", TABLE, "--out o.csv", adds="wrote 1 rows to o.csv", writes={"o.csv": "llama-3.2-1b"}, codes=(2, 0)),
     fit(
         "--ignore-columns",

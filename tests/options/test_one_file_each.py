@@ -20,6 +20,7 @@ ARGUMENTS = {
     ("compare",): ["t.json.gz", "t.json.gz"],
     ("baseline", "check"): ["base", "t.json.gz"],
     ("fleet",): ["runs"],
+    ("fit",): ["--table", "t.csv", "--heat-map"],
 }
 PAIRS = [
     pytest.param(words, one.opts[-1], other.opts[-1], id="".join((*words, one.opts[-1], other.opts[-1])))

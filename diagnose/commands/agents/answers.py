@@ -29,8 +29,8 @@ from diagnose.commands.explain.explaining import explanation_of
 from diagnose.commands.explain.naming import subject_named
 from diagnose.commands.explain.run import run_at
 from diagnose.commands.fit import text as fit_text
+from diagnose.commands.fit.counts import costed_forecast
 from diagnose.commands.fit.models import model_from, model_named
-from diagnose.commands.fit.planning import forecast_of
 from diagnose.diagnosis import Diagnosis
 from diagnose.errors import UserError, printable
 from diagnose.formulas.model import ModelShape
@@ -106,7 +106,7 @@ class Answers:
         return comparison_markdown(found, About(__version__, call.typed), MOST_TOKENS - _FOR_TABLES) + f"\n{line}\n"
 
     def _forecast(self, call: ToolCall) -> str:
-        made = forecast_of(call.given, self._model)
+        made = costed_forecast(call.given, self._model)
         return _as_text(lambda console: fit_text.render(made, console))
 
     def _model(self, text: str) -> tuple[str, ModelShape]:

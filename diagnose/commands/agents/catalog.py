@@ -13,6 +13,7 @@ _OF_COST = ("gpu_hour_price", "power_w", "tokens", "critical_batch", "mtbf_hours
 _OF_FIT = (
     "gpus", "nodes", "seq_len", "micro_batch", "accumulation", "global_batch", "dtype", "optimizer", "attn",
     "checkpointing", "liger", "compiled", "fp8", "dp", "tp", "pp", "zero", "fsdp", "stack", "calibrate", "network_gbs",
+    "tokens", "deadline", "budget", "gpu_hour_price", "power_w",
 )  # fmt: skip
 _RUN = "A trace of torch.profiler or Nsight Systems, a folder with one for each rank, or a bundle of `diagnose run`"
 _SIDE = f"{_RUN}; or a diagnosis as JSON, or a log of step times."

@@ -18,7 +18,8 @@ class ComparedRun(msgspec.Struct, frozen=True, kw_only=True):
 
     `step` names the steps that are compared: "step without the profiler", "device step" or "host step". `steps` counts
     them, without the `left_out` ones: the start of a log, and the one slow step of a window. Rates are of the whole
-    job, and by GPU (or by process if there is none) in `tokens_per_s_per_rank`.
+    job, and by GPU (or by process if there is none) in `tokens_per_s_per_rank`. `predicted_ns` is the range of a
+    forecast as [low, likely, high], null for a run that was measured.
     """
 
     source: str
@@ -32,6 +33,7 @@ class ComparedRun(msgspec.Struct, frozen=True, kw_only=True):
     tokens_per_s: float | None = None
     samples_per_s: float | None = None
     tokens_per_s_per_rank: float | None = None
+    predicted_ns: Estimate | None = None
 
 
 class Changed(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,6 +18,7 @@ from diagnose.cli.numbers import SHARE, STATED_OF_COMPARED, compared_options
 from diagnose.commands.compare.answer import Changed, Comparison
 from diagnose.commands.compare.comparing import compare as compared
 from diagnose.commands.compare.configuration import VERSIONS
+from diagnose.commands.compare.forecasts import side_of_forecast
 from diagnose.commands.compare.markdown import comparison_markdown
 from diagnose.commands.compare.regression import regression
 from diagnose.commands.compare.side import Side, side_of, side_of_log
@@ -26,6 +27,7 @@ from diagnose.commands.compare.views import headline
 from diagnose.commands.ledger.option import ledger_option, record
 from diagnose.diagnosis import Diagnosis
 from diagnose.errors import shown_path
+from diagnose.predict.planned_run import PlannedRun, planned_run
 from diagnose.probes.apply.allowed import ALLOWED
 from diagnose.report.annotations import command_line
 from diagnose.series import Series, read_without_traces
@@ -64,7 +66,7 @@ def compare(before: str, after: str, **given: Any) -> None:
     """Show which of two runs is faster, how certain that is, and what changed.
 
     A and B are each a trace, a folder with one trace per rank, a bundle of `diagnose run`, a diagnosis (the output of
-    analyze --json), or a log of steps as `diagnose series` reads it.
+    analyze --json), a log of steps as `diagnose series` reads it, or a forecast (the output of fit --json).
 
     \b
     Exit codes:
@@ -119,7 +121,7 @@ def side_from(path: str, given: Mapping[str, Any]) -> Side:
     return side_of_run(run_given(path, given), path)
 
 
-def run_given(path: str, given: Mapping[str, Any]) -> Diagnosis | Series:
+def run_given(path: str, given: Mapping[str, Any]) -> Diagnosis | Series | PlannedRun:
     """The diagnosis or log of the run at `path`, read and analysed as the options of the command state."""
     with announced(Path(displayed(path))) as watch:
         loading = loading_of(given, watch)
@@ -184,7 +186,7 @@ def _is_further(changed: Changed, own: set[str]) -> bool:
 # Read a side from a path: a diagnosis as JSON, a log of steps, or traces.
 
 
-def run_at(path: str, options: analysis.Options | None = None) -> Diagnosis | Series:
+def run_at(path: str, options: analysis.Options | None = None) -> Diagnosis | Series | PlannedRun:
     """The diagnosis of a file, a folder or a URL of traces; of a log, its step times alone.
 
     Args:
@@ -199,22 +201,26 @@ def run_at(path: str, options: analysis.Options | None = None) -> Diagnosis | Se
     return analysis.analyze(path, options=options) if told is None else told
 
 
-def run_without_traces(path: str) -> Diagnosis | Series | None:
-    """The diagnosis or log at `path` if no trace has to be analysed for it; None for traces.
+def run_without_traces(path: str) -> Diagnosis | Series | PlannedRun | None:
+    """The diagnosis, log or forecast at `path` if no trace has to be analysed for it; None for traces.
 
     Raises:
         UserError: it cannot be read.
     """
-    return read_without_traces(Path(path)) if "://" not in path and path != "-" else None
+    if "://" in path or path == "-":
+        return None
+    return planned_run(Path(path)) or read_without_traces(Path(path))
 
 
-def side_of_run(told: Diagnosis | Series, path: str) -> Side:
+def side_of_run(told: Diagnosis | Series | PlannedRun, path: str) -> Side:
     """The side of the diagnosis or log read from `path`.
 
     Raises:
         UserError: its times are impossible.
     """
     shown = shown_path(displayed(path))
+    if isinstance(told, PlannedRun):
+        return side_of_forecast(told, shown)
     return side_of_log(told, shown) if isinstance(told, Series) else side_of(told, shown)
 
 

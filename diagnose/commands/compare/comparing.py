@@ -17,9 +17,15 @@ from diagnose.commands.compare.difference import (
     kernel_differences,
     rank_differences,
 )
+from diagnose.commands.compare.forecasts import (
+    PREDICTED_STEP,
+    forecast_because,
+    predicted_step,
+    speedup_of_forecast,
+)
 from diagnose.commands.compare.noise import BRIEF, core_wait_of, is_elsewhere, is_on_host, usual_floor
 from diagnose.commands.compare.side import Side, side_of
-from diagnose.commands.compare.work import ComparedWork, work_of
+from diagnose.commands.compare.work import STEP_TIME, ComparedWork, work_of
 from diagnose.diagnosis import Applied, Diagnosis, Estimate
 from diagnose.diagnosis.promise import machine_between
 from diagnose.facts import spoken
@@ -59,15 +65,19 @@ def compare(before: Side | Diagnosis, after: Side | Diagnosis, *, floor_share: f
     drifts = floor_share is None and is_on_host(one, other)
     brief = drifts and is_brief(steps.before, steps.after)
     floor = floor_share if floor_share is not None else FLOOR_OF_BRIEF if brief else usual_floor(one, other)
-    speedup, width = _speedup(steps, work, floor, drifts)
+    forecast = bool(one.predicted_ns or other.predicted_ns)
+    speedup, width = _of_forecast(one, other, steps, work, floor) if forecast else _speedup(steps, work, floor, drifts)
     verdict, because = _verdict(steps, work, speedup, width)
+    if forecast and speedup and steps.before and steps.after:
+        measured = (steps.after if one.predicted_ns else steps.before).mean_ns
+        because = forecast_because(one, other, speedup, work.of == STEP_TIME, measured)
     comparison = Comparison(
         verdict=verdict,
         because=because,
         speedup=speedup,
         speedup_of=work.of,
         floor_share=floor,
-        detectable_share=None if width is None or work.why_not else math.expm1(width),
+        detectable_share=None if width is None or work.why_not or forecast else math.expm1(width),
         before=_run(one, steps.before, steps.names[0]),
         after=_run(other, steps.after, steps.names[1]),
         same_work=work.same,
@@ -84,7 +94,11 @@ def compare(before: Side | Diagnosis, after: Side | Diagnosis, *, floor_share: f
 
 
 def _steps_of(before: Side, after: Side) -> _Steps:
-    """Steps without the profiler if both sides have two of them, else those of the windows."""
+    """Steps without the profiler if both sides have two of them, else those of the windows; of a forecast, its own."""
+    if before.predicted_ns or after.predicted_ns:
+        (one, name), (other, other_name) = _beside_forecast(before), _beside_forecast(after)
+        missing = "" if one and other else "one of the runs has no step"
+        return _Steps(one, other, (name, other_name), missing)
     if min(len(before.unprofiled_ns), len(after.unprofiled_ns)) >= LEAST_STEPS:
         return _Steps(
             step_time(before.unprofiled_ns), step_time(after.unprofiled_ns), (WITHOUT_PROFILER, WITHOUT_PROFILER)
@@ -100,6 +114,13 @@ def _steps_of(before: Side, after: Side) -> _Steps:
         return _Steps(None, None, names, "neither run has a step")
     because = "the steps of one run are timed with the profiler and those of the other without, which is no comparison"
     return _Steps(None, None, names, because)
+
+
+def _beside_forecast(side: Side) -> tuple[MeanStep | None, str]:
+    """The steps of a comparison with a forecast: its own, or of a run those without the profiler, if there are such."""
+    if side.predicted_ns:
+        return predicted_step(side), PREDICTED_STEP
+    return (step_time(side.unprofiled_ns), WITHOUT_PROFILER) if side.unprofiled_ns else (_windows(side), side.step)
 
 
 def _windows(side: Side) -> MeanStep | None:
@@ -123,6 +144,16 @@ def _speedup(steps: _Steps, work: ComparedWork, floor: float, drifts: bool) -> t
     if steps.before is None or steps.after is None or work.why_not or _of_one_step(steps):
         return None, None
     return speedup_between(steps.before, steps.after, work.ratio, floor, drifts)
+
+
+def _of_forecast(
+    before: Side, after: Side, steps: _Steps, work: ComparedWork, floor: float
+) -> tuple[Estimate | None, float | None]:
+    """The same if one side is a forecast; half the width is that towards slower runs."""
+    if steps.before is None or steps.after is None or work.why_not:
+        return None, None
+    speedup = speedup_of_forecast(before, after, (steps.before, steps.after), work.ratio, floor)
+    return speedup, math.log(speedup[1] / speedup[0])
 
 
 def _of_one_step(steps: _Steps) -> list[str]:
@@ -178,6 +209,10 @@ def _with_causes(comparison: Comparison, before: Side, after: Side, ratio: float
 
 
 def _breakdown_missing(before: Side, after: Side) -> tuple[NotCompared, ...]:
+    if forecasts := [name for name, side in (("A", before), ("B", after)) if side.predicted_ns]:
+        are = "is a forecast" if len(forecasts) == 1 else "are forecasts"
+        because = f"{' and '.join(forecasts)} {are}, without causes"
+        return (NotCompared(what="causes", because=because),)
     bare = [name for name, side in (("A", before), ("B", after)) if not side.causes or not side.counted]
     if bare:
         because = f"{' and '.join(bare)} {'has' if len(bare) == 1 else 'have'} step times alone"
@@ -215,6 +250,7 @@ def _run(side: Side, steps: MeanStep | None, name: str) -> ComparedRun:
         tokens_per_s=tokens * ranks * rate if tokens and rate else None,
         samples_per_s=samples * ranks * rate if samples and rate else None,
         tokens_per_s_per_rank=tokens * rate if tokens and rate else None,
+        predicted_ns=tuple(side.predicted_ns) or None,  # type: ignore[arg-type]
     )
 
 
@@ -261,7 +297,8 @@ def _notes(before: Side, after: Side, steps: _Steps) -> tuple[str, ...]:
     if is_elsewhere(before, after):
         where = f"steps {before.first_step:,} to {before.last_step:,} of A and {after.first_step:,} to "
         notes.append(f"{where}{after.last_step:,} of B: the step drifts over a run, so that more counts as noise")
-    if steps.before is not None and steps.names[0] != steps.names[1]:
+    measured = not (before.predicted_ns or after.predicted_ns)
+    if measured and steps.before is not None and steps.names[0] != steps.names[1]:
         notes.append(f"the time of A is of the {steps.names[0]}, that of B of the {steps.names[1]}")
     return tuple(notes)
 

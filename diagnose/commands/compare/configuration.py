@@ -22,7 +22,7 @@ def configuration_changes(before: Side, after: Side) -> tuple[Changed, ...]:
 
 def not_compared(before: Side, after: Side) -> tuple[NotCompared, ...]:
     """Sides without a record: only a part of their settings is known."""
-    silent = [name for name, side in (("A", before), ("B", after)) if not side.setup]
+    silent = [name for name, side in (("A", before), ("B", after)) if not (side.setup or side.predicted_ns)]
     if not silent:
         return ()
     verb = "comes" if len(silent) == 1 else "come"

@@ -79,16 +79,18 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         source: what it was read from, as it may be shown.
-        kind: "diagnosis", or "log" for step times alone.
+        kind: "diagnosis", "log" for step times alone, or "forecast" for what `diagnose fit` predicts.
         step: of which the ledger is: "device step" or "host step"; "" for a log.
         each_ns: the steps of the window.
         unprofiled_ns: those without the profiler.
+        predicted_ns: [low, likely, high] of the step of a forecast; else empty.
         counted: steps of the ledger, all ranks together.
         noise_share: robust standard deviation of a step, if `each_ns` is not known.
         left_out: steps at the start of a log.
         first_step, last_step: numbers of the steps that were seen, as the job counts.
         ranks: of the job.
         trains, tokens_per_step, samples_per_step, flops_per_step: of one rank.
+        parameters: of the model of a forecast, which has no recorded settings.
         padding_share: of those tokens.
         useful_tokens_per_step: those that are no padding, over all batches that were seen.
         setup: recorded settings of the job, by path.
@@ -103,6 +105,7 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
     step: str = ""
     each_ns: tuple[Nanoseconds, ...] = ()
     unprofiled_ns: tuple[Nanoseconds, ...] = ()
+    predicted_ns: tuple[Nanoseconds, ...] = ()
     counted: int = 0
     noise_share: float | None = None
     left_out: int = 0
@@ -113,6 +116,7 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
     tokens_per_step: float | None = None
     samples_per_step: float | None = None
     flops_per_step: float | None = None
+    parameters: float | None = None
     padding_share: float | None = None
     useful_tokens_per_step: float | None = None
     causes: tuple[SideCause, ...] = ()
@@ -132,7 +136,8 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
         """
         breakdown_ns = sum(cause.ns for cause in self.causes)
         listed_ns = sum(kernel.ns for kernel in self.kernels)
-        if max(breakdown_ns, listed_ns, sum(self.each_ns), sum(self.unprofiled_ns), self.counted) > _LARGEST_NS:
+        steps_ns = (sum(self.each_ns), sum(self.unprofiled_ns), *self.predicted_ns)
+        if max(breakdown_ns, listed_ns, *steps_ns, self.counted) > _LARGEST_NS:
             raise UserError("cannot use the run", where=self.source, why="its times are impossible", do="make it again")
         return self
 

@@ -174,8 +174,11 @@ def _sure(comparison: Comparison) -> str:
     """The noise that the range holds, which says how sure it is."""
     if comparison.speedup is None:
         return ""
-    noise = f"step noise and {spoken(comparison.floor_share, 'share')} run-to-run noise"
-    return plain(f"{comparison.because}, including {noise}")
+    forecasts = sum(run.predicted_ns is not None for run in (comparison.before, comparison.after))
+    noise = f"{spoken(comparison.floor_share, 'share')} run-to-run noise"
+    error = "the error of both forecasts" if forecasts == 2 else "the error of the forecast"
+    held = error if forecasts == 2 else f"{error if forecasts else 'step noise'} and {noise}"
+    return plain(f"{comparison.because}, including {held}")
 
 
 def promise_line(prediction: Promise | None) -> str:
@@ -199,6 +202,7 @@ def _runs(c: Comparison) -> ComparedRows:
     rows += _pair("steps", *(_steps(run) for run in (c.before, c.after)))
     unit = of_times(run.step_ns for run in (c.before, c.after) if run.step_ns is not None)
     rows += _pair("per step", *(_step(run, unit) for run in (c.before, c.after)))
+    rows += [("predicted", _span(c.before) or "-", _span(c.after) or "-")] * bool(_span(c.before) or _span(c.after))
     rows += _pair("tokens/s", *(_rate(run.tokens_per_s) for run in (c.before, c.after)))
     rows += _pair("samples/s", *(_rate(run.samples_per_s) for run in (c.before, c.after)))
     if "per GPU" in c.speedup_of:
@@ -225,6 +229,11 @@ def _step(run: ComparedRun, unit: OneUnit) -> str:
         return ""
     noise = "" if run.noise_share is None else f", ±{spoken(run.noise_share, 'share')} each"
     return f"{unit.of(run.step_ns)}{noise}"
+
+
+def _span(run: ComparedRun) -> str:
+    """The range of a forecast; "" for a run that was measured."""
+    return "" if run.predicted_ns is None else f"{duration(run.predicted_ns[0])} to {duration(run.predicted_ns[2])}"
 
 
 def _rate(value: float | None) -> str:

@@ -90,12 +90,16 @@ def _by_trace(before: Side, after: Side, changed: tuple[Changed, ...]) -> Compar
 
 def _model_changes(before: Side, after: Side) -> list[Changed]:
     """Differences of the model between both captures' records."""
-    pairs = ((name, before.setup.get(path), after.setup.get(path)) for path, name in _MODEL.items())
+    pairs = ((name, _recorded(before, path), _recorded(after, path)) for path, name in _MODEL.items())
     return [
         Changed(what=name, before=one, after=other)
         for name, one, other in pairs
         if one is not None and other is not None and differ(one, other)
     ]
+
+
+def _recorded(side: Side, path: str) -> Scalar | None:
+    return side.setup.get(path, side.parameters if path == "model.parameters" else None)
 
 
 def _size_changes(before: Side, after: Side) -> list[Changed]:

@@ -53,7 +53,7 @@ def best_change(
     """
     found = [
         Change(name, changed, _rate(changed, stack) / _per_gpu(step), memory(plan) - memory(same))
-        for name, same, largest in _changes(plan, stack, known)
+        for name, same, largest in changes(plan, stack, known)
         if (changed := _with_batch(same, largest, opens_batch)) is not None
     ]
     best = max(found, key=lambda change: change.gain, default=None)
@@ -65,7 +65,7 @@ def memory(plan: JobPlan) -> int:
     return memory_estimate(plan).total_bytes
 
 
-def _changes(plan: JobPlan, stack: StackRates, known: tuple[MemoryRemedy, ...]) -> Iterator[tuple[str, JobPlan, int]]:
+def changes(plan: JobPlan, stack: StackRates, known: tuple[MemoryRemedy, ...]) -> Iterator[tuple[str, JobPlan, int]]:
     """Changes that the stack takes: name, the job with it, and the largest micro-batch that then fits."""
     for remedy in known:
         if takes(remedy.plan, stack):

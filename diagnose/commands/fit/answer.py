@@ -6,12 +6,15 @@ from typing import Any
 import msgspec
 
 from diagnose.commands.fit.advice import Sharded
+from diagnose.commands.fit.bill import Bill, BillQuestion
+from diagnose.commands.fit.bill_answer import ChosenGpus, PlannedBill, chosen_gpus, planned_bill
 from diagnose.commands.fit.forecast import SHOWN, Forecast
 from diagnose.commands.fit.headline import next_step
 from diagnose.commands.fit.launch import is_for_trainer, launch_file, model_kwargs, training_arguments
 from diagnose.commands.fit.outcome import range_of
 from diagnose.commands.fit.search import Search
 from diagnose.commands.fit.step_time import PredictedStep
+from diagnose.commands.fit.textbook import Textbook, textbook_of
 from diagnose.diagnosis.answer import Answer
 from diagnose.predict.memory.adapters import Adapters
 from diagnose.predict.memory.fits import FitsAnswer
@@ -107,10 +110,11 @@ class RatesOf(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Configuration(msgspec.Struct, frozen=True, kw_only=True):
-    """A way to divide the job."""
+    """A way to run the job, and what it costs; `bill` is null if nothing was asked about the cost."""
 
     plan: PlannedJob
     step: PlannedStep
+    bill: PlannedBill | None
 
 
 class RankedConfiguration(Configuration, frozen=True, kw_only=True):
@@ -160,7 +164,9 @@ class FitAnswer(Answer, frozen=True, kw_only=True):
     `ranked` are the best ways to divide it, empty if its division was given, as are `reasons`. `stated` is what the
     search kept, and `varied` in what the configurations that it tried differ. `sharded` is the plan under each ZeRO
     stage. `elsewhere` is the best of a stack that divides blocks too, null if the plan's own does, or none fits.
-    `tf32_gain` is what TF32 would multiply the throughput by where products run in fp32, else null.
+    `tf32_gain` is what TF32 would multiply the throughput by where products run in fp32, else null. `bill` is what the
+    plan costs, null if nothing was asked about that. `chosen_gpus` is the answer where several numbers of GPUs could be
+    taken, or a deadline or budget was given, else null; `by_gpus` is the best configuration on each of them.
     """
 
     indented = 0
@@ -178,6 +184,10 @@ class FitAnswer(Answer, frozen=True, kw_only=True):
     elsewhere: Configuration | None
     reasons: tuple[Because, ...]
     launch: Launch
+    bill: PlannedBill | None
+    chosen_gpus: ChosenGpus | None
+    by_gpus: tuple[Configuration, ...]
+    textbook: Textbook
 
 
 def answer_of(made: Forecast) -> FitAnswer:
@@ -193,11 +203,23 @@ def answer_of(made: Forecast) -> FitAnswer:
         memory=_memory(made),
         step=_step(made.step),
         stack=RatesOf(name=stack.name, source=stack.source, ran_on_such_a_board=stack.ran_on(made.plan.gpu.key)),
-        ranked=() if made.found is None else tuple(_ranked(made.found)),
-        elsewhere=None if other is None else Configuration(plan=_plan(other.plan), step=_step(other.step)),
+        ranked=() if made.found is None else tuple(_ranked(made.found, made.question)),
+        elsewhere=None if other is None else _configuration(other.step, made.question),
         reasons=tuple(Because(step=step, because=because) for step, because in made.reasons),
         launch=_launch(made),
+        bill=_bill(made.step, made.question),
+        chosen_gpus=chosen_gpus(made.counted) if made.counted else None,
+        by_gpus=tuple(_configuration(bill.step, bill.question) for bill in made.counted.bills) if made.counted else (),
+        textbook=textbook_of(made.step, made.stack),
     )
+
+
+def _configuration(step: PredictedStep, question: BillQuestion | None) -> Configuration:
+    return Configuration(plan=_plan(step.plan), step=_step(step), bill=_bill(step, question))
+
+
+def _bill(step: PredictedStep, question: BillQuestion | None) -> PlannedBill | None:
+    return None if question is None else planned_bill(Bill(step, question))
 
 
 def _next(made: Forecast) -> NextStep:
@@ -264,9 +286,10 @@ def _step(step: PredictedStep) -> PlannedStep:
     )
 
 
-def _ranked(found: Search) -> Iterator[RankedConfiguration]:
+def _ranked(found: Search, question: BillQuestion | None) -> Iterator[RankedConfiguration]:
     for place, entry in enumerate(found.ranked[:SHOWN]):
-        yield RankedConfiguration(plan=_plan(entry.plan), step=_step(entry.step), slower_share=found.loss(place))
+        made, bill = _step(entry.step), _bill(entry.step, question)
+        yield RankedConfiguration(plan=_plan(entry.plan), step=made, bill=bill, slower_share=found.loss(place))
 
 
 def _launch(made: Forecast) -> Launch:

@@ -3,25 +3,31 @@
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from diagnose.cli.command import Command, Option, refuse_beyond
-from diagnose.cli.forms import json_option, out_option
+from diagnose.cli.command import Command, Option, refuse_beyond, refuse_given
+from diagnose.cli.forms import html_option_of, json_option, out_option
 from diagnose.cli.giving import Forms, give
 from diagnose.cli.names import gpus, models
-from diagnose.cli.numbers import POSITIVE, mfu_as_option
+from diagnose.cli.numbers import POSITIVE, cost_options, mfu_as_option, purpose_options
 from diagnose.cli.whole_file import whole_file
 from diagnose.commands.fit.answer import answer_of
+from diagnose.commands.fit.counts import GPU_COUNTS, costed_forecast
 from diagnose.commands.fit.features import feature_options
+from diagnose.commands.fit.heat_map import HeatMap, heat_map_of
+from diagnose.commands.fit.heat_map import render as render_heat_map
 from diagnose.commands.fit.models import model_from
-from diagnose.commands.fit.planning import FSDP, forecast_of
+from diagnose.commands.fit.planning import FSDP
 from diagnose.commands.fit.stacks import stack_of
 from diagnose.commands.fit.table import as_csv, predictions, read_table
 from diagnose.commands.fit.text import render
 from diagnose.errors import UserError, WrongUsage, printable
 from diagnose.predict.memory.job import ATTENTIONS, CHECKPOINTINGS, MOST
+
+if TYPE_CHECKING:
+    from diagnose.report.views.summary import About
 
 _COUNT = click.IntRange(1, MOST)
 _PROBLEMS = 5  # rows that cannot be predicted and are reported
@@ -30,6 +36,7 @@ _DEFAULTS = {
     "micro_batch": "micro_batch", "accumulation": "accumulation", "dtype": "dtype", "attn": "attention",
     "checkpointing": "checkpointing", "liger": "liger", "compiled": "compile",
 }  # fmt: skip
+_OF_COST = ("deadline", "budget", "gpu_hour_price", "power_w", "pue", "kg_per_kwh", "tokens")
 _OF_TABLE = ("table", "out", "ignore_columns", "stack", "mfu_as", *_DEFAULTS)
 
 
@@ -43,7 +50,12 @@ _OF_TABLE = ("table", "out", "ignore_columns", "stack", "mfu_as", *_DEFAULTS)
     help="The model: name, Hugging Face repository, short form (8b), or a config.json.",
 )
 @click.option("--gpu", metavar="NAME", shell_complete=gpus, help="The GPU, one of `diagnose hardware`.")
-@click.option("--gpus", type=_COUNT, help="Total GPUs (default: what the parallelism takes, else 1).")
+@click.option(
+    "--gpus",
+    metavar="N",
+    type=GPU_COUNTS,
+    help="Total GPUs (default: what the parallelism takes, else 1); 8-64 or 8,24 to choose from.",
+)
 @click.option("--nodes", type=_COUNT, help="Machines (default: as many as needed with at most eight GPUs in each).")
 @click.option("--seq-len", type=_COUNT, help="Tokens of a sequence (default: 2048, or the model's maximum if less).")
 @click.option("--micro-batch", type=_COUNT, help="Sequences that one GPU processes at once.")
@@ -97,6 +109,14 @@ _OF_TABLE = ("table", "out", "ignore_columns", "stack", "mfu_as", *_DEFAULTS)
     "--network-gbs", type=POSITIVE, help="Bandwidth that collectives reach on a node's network, GB/s in one direction."
 )
 @mfu_as_option
+@purpose_options
+@cost_options
+@click.option(
+    "--heat-map",
+    is_flag=True,
+    help="Show the best MFU by model and GPUs instead: --model 1b,8b,70b --gpus 8-256 (default: some of each).",
+)
+@html_option_of("the heat map", needs="heat_map", because="a forecast is printed")
 @json_option("the forecast")
 @click.option("--table", type=click.Path(path_type=Path), help="Predict each row of a CSV file instead; needs --out.")
 @out_option("Where to write the table with predictions.", needs="table", because="a forecast is printed")
@@ -117,15 +137,32 @@ def fit(table: Path | None, out: Path | None, ignore_columns: bool, **given: Any
     """
     if table is not None:
         refuse_beyond(_OF_TABLE, "has no effect with --table: state it in a column of the table.")
+        if isinstance(given["gpus"], tuple):
+            raise WrongUsage("--gpus states several numbers", why="a row of --table has one", do="state one number")
         told = {name: str(given[option]) for option, name in _DEFAULTS.items() if given[option] is not None}
         rows = partial(read_table, table, told, ignore_columns)
         _predict_table(rows, table, out, given["stack"], given["mfu_as"])
         return
     for name in ("model", "gpu"):
-        if given[name] is None:
+        if given[name] is None and not (given["heat_map"] and name == "model"):
             raise WrongUsage(f"--{name} is missing", do="diagnose fit --model llama-3.1-8b --gpu H100 --gpus 8")
-    made = forecast_of(given)
+    if given["heat_map"]:
+        _heat_map(given)
+        return
+    made = costed_forecast(given)
     give(answer_of(made), Forms(text=partial(render, made)), given)
+
+
+def _heat_map(given: dict[str, Any]) -> None:
+    refuse_given(_OF_COST, "has no effect with --heat-map, which tells no cost.")
+    heat = heat_map_of(given)
+    give(heat, Forms(text=partial(render_heat_map, heat), page=partial(_page, heat)), given)
+
+
+def _page(heat: HeatMap, about: "About") -> str:
+    from diagnose.commands.fit.html import heat_map_page  # its libraries load when a page is asked for
+
+    return heat_map_page(heat, about)
 
 
 def _predict_table(

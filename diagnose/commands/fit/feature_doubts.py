@@ -1,4 +1,4 @@
-"""Factors by which experts, adapters and shared sequences widen a step's range beyond that of its stack's rows."""
+"""Factors by which experts, adapters and shared sequences widen a step's range beyond what its stack's rows leave."""
 
 from collections.abc import Iterator
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 from diagnose.commands.fit.advice import Change, Sharded, best_change, compared, remedies_of
+from diagnose.commands.fit.bill import Bill, BillQuestion, Counted
 from diagnose.commands.fit.calibration import Calibration
 from diagnose.commands.fit.dtypes import default_dtype
 from diagnose.commands.fit.outcome import fits_of, range_of
@@ -38,6 +39,8 @@ class Forecast:
         fixed: what was stated, in words.
         found: the search that the plan is the best of; None if its division was given.
         elsewhere: the best of a stack that divides blocks too, if the plan's own does not; None if none fits.
+        question: what is asked about its cost; None if nothing is.
+        counted: the numbers of GPUs among which its own was chosen; None if it was stated.
     """
 
     plan: JobPlan
@@ -53,6 +56,16 @@ class Forecast:
     fixed: tuple[str, ...] = ()
     found: Search | None = None
     elsewhere: Ranked | None = None
+    question: BillQuestion | None = None
+    counted: Counted | None = None
+
+    @property
+    def bills(self) -> tuple[tuple[JobPlan, Bill], ...]:
+        """The bills of the best configurations, or of the only one; empty if nothing is asked about the cost."""
+        if self.question is None:
+            return ()
+        ranked = self.found.ranked[:SHOWN] if self.found else (Ranked(self.plan, self.step),)
+        return tuple((entry.plan, Bill(entry.step, self.question)) for entry in ranked)
 
     @property
     def reasons(self) -> list[tuple[str, str]]:
@@ -121,6 +134,18 @@ def best_forecast(plan: JobPlan, stack: StackRates, stated: Stated) -> Forecast:
     if not found.ranked:
         raise _nothing_fits(plan, stack, found, elsewhere)
     return forecast(found.ranked[0].plan, stack, stated, found, elsewhere)
+
+
+def best_ranked(plan: JobPlan, stack: StackRates, stated: Stated) -> Ranked:
+    """The fastest way to run the plan's job, as far as it is not stated.
+
+    Raises:
+        UserError: nothing fits, or no division reaches the stated batch.
+    """
+    found = _search(plan, stack, stated)
+    if not found.ranked:
+        raise _nothing_fits(plan, stack, found, None)
+    return found.ranked[0]
 
 
 def _elsewhere(plan: JobPlan, stack: StackRates, stated: Stated) -> Ranked | None:

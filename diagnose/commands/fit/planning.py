@@ -1,20 +1,22 @@
 """The job that a command line describes: what it states stays, and the rest is taken from the stack or searched."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from diagnose.commands.fit.boards import fewest_nodes, gpu_named
 from diagnose.commands.fit.diagnosed_rates import calibrated
 from diagnose.commands.fit.dtypes import check_dtype, default_dtype, stated_dtype
 from diagnose.commands.fit.features import features_of
-from diagnose.commands.fit.forecast import Forecast, best_forecast, forecast
+from diagnose.commands.fit.forecast import Forecast, best_forecast, best_ranked, forecast
 from diagnose.commands.fit.mfu_as import refuse_impossible
 from diagnose.commands.fit.models import longest_usual, model_from, with_places
+from diagnose.commands.fit.outcome import fits_of
 from diagnose.commands.fit.search import Stated
 from diagnose.commands.fit.stacks import StackRates, stack_of
+from diagnose.commands.fit.step_time import PredictedStep, predict_step
 from diagnose.commands.fit.switches import SWITCHES, check, with_defaults
-from diagnose.errors import WrongUsage
+from diagnose.errors import UserError, WrongUsage
 from diagnose.formulas.model import ModelShape
 from diagnose.predict.memory.job import JobPlan, Sharding
 from diagnose.predict.memory.remedies import largest_micro_batch
@@ -27,8 +29,22 @@ _OPTION_OF = {"attention": "attn"}
 Given = Mapping[str, Any]
 
 
-def forecast_of(given: Given, found: Callable[[str], tuple[str, ModelShape]] = model_from) -> Forecast:
-    """Forecast of the given plan, or of the best one if no division is given; `found` returns the model's shape."""
+@dataclass(frozen=True)
+class Planned:
+    """A job that the options describe; its division is searched unless they state one, or there is one GPU."""
+
+    plan: JobPlan
+    stack: StackRates
+    stated: Stated
+    is_searched: bool
+
+
+def planned(given: Given, found: Callable[[str], tuple[str, ModelShape]] = model_from) -> Planned:
+    """The job of the options; `found` returns the model's shape.
+
+    Raises:
+        UserError: there is no such job.
+    """
     divided = any(given[name] is not None for name in _SHARDING)
     cp = given.get("cp") or 1
     gpus = given["gpus"] or (given["dp"] or 1) * (given["tp"] or 1) * (given["pp"] or 1) * cp
@@ -39,14 +55,33 @@ def forecast_of(given: Given, found: Callable[[str], tuple[str, ModelShape]] = m
     check(plan, stack)
     if given["network_gbs"] is not None and plan.nodes == 1:
         raise WrongUsage("--network-gbs has no effect on one node", do="leave it out, or state --nodes")
-    if divided or gpus == 1:
-        _check_batch(plan, given)
-        made = forecast(_filled(plan, given), stack, stated)
-    else:
-        made = best_forecast(plan, stack, stated)
+    if not (divided or gpus == 1):
+        return Planned(plan, stack, stated, True)
+    _check_batch(plan, given)
+    return Planned(_filled(plan, given), stack, stated, False)
+
+
+def forecast_of(given: Given, found: Callable[[str], tuple[str, ModelShape]] = model_from) -> Forecast:
+    """Forecast of the given plan, or of the best one if no division is given; `found` returns the model's shape."""
+    job = planned(given, found)
+    made = (best_forecast if job.is_searched else forecast)(job.plan, job.stack, job.stated)
     if given["mfu_as"] is not None:
         refuse_impossible(made.step.mfu, given["mfu_as"])
-    return replace(made, fixed=_fixed(given, plan))
+    return replace(made, fixed=_fixed(given, job.plan))
+
+
+def best_step(given: Given, found: Callable[[str], tuple[str, ModelShape]] = model_from) -> PredictedStep:
+    """The step of the given plan, or of the best one: what `forecast_of` predicts, without all that is beside it.
+
+    Raises:
+        UserError: it does not fit, or there is no such job.
+    """
+    job = planned(given, found)
+    if job.is_searched:
+        return best_ranked(job.plan, job.stack, job.stated).step
+    if not fits_of(job.plan).runs:
+        raise UserError("the job does not fit", where=f"{job.plan.name} on {job.plan.gpus} GPUs")
+    return predict_step(job.plan, job.stack)
 
 
 def _stack(given: Given) -> StackRates:

@@ -3,6 +3,7 @@
 from rich.console import Console
 from rich.text import Text
 
+from diagnose.commands.fit.bill import print_bill
 from diagnose.commands.fit.features import told
 from diagnose.commands.fit.forecast import GB, SHOWN, Forecast
 from diagnose.commands.fit.headline import factor, headline, kind, replication
@@ -16,6 +17,7 @@ from diagnose.commands.fit.launch import (
 )
 from diagnose.commands.fit.reasons import batch, chance, division, percent, switches
 from diagnose.commands.fit.step_time import PredictedStep
+from diagnose.commands.fit.textbook import print_textbook, textbook_of
 from diagnose.errors import printable
 from diagnose.report.text.page import Page, widest
 
@@ -34,6 +36,8 @@ def render(made: Forecast, console: Console) -> None:
     page = Page(console)
     for name, says in headline(made):
         page.paragraph(says, label=name)
+    if made.counted:
+        page.paragraph(made.counted.says, label="gpus")
     page.gap()
     plan = made.plan
     size = f"{plan.model.parameters / 1e9:.2f} B parameters"
@@ -55,12 +59,18 @@ def render(made: Forecast, console: Console) -> None:
     _memory(page, made)
     page.gap()
     _speed(page, made)
+    page.gap()
+    print_textbook(page, textbook_of(made.step, made.stack))
     if made.sharded:
         page.gap()
         _sharded(page, made)
     if made.found:
         page.gap()
         _choice(page, made)
+    if made.question:
+        page.gap()
+        bills = [(division(plan), bill) for plan, bill in made.bills]
+        print_bill(page, bills, made.counted)
     page.gap()
     _launch(page, made)
 

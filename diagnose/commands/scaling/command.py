@@ -16,7 +16,7 @@ from diagnose.cli.command import Command, is_given, refuse_given
 from diagnose.cli.forms import json_option
 from diagnose.cli.giving import Forms, give
 from diagnose.cli.loading import OF_TRACES, limited, loading_of, loading_options
-from diagnose.cli.numbers import HOURS, POSITIVE, cost_options
+from diagnose.cli.numbers import POSITIVE, check_purposes, cost_options, purpose_options
 from diagnose.commands.scaling.judge import report_of
 from diagnose.commands.scaling.question import ScalingQuestion
 from diagnose.commands.scaling.table import RowChoice, is_table_of_runs, read_table
@@ -25,6 +25,7 @@ from diagnose.errors import UserError, printable, shown_path
 from diagnose.predict.costs import Tariff
 from diagnose.predict.growth import RUN_NOISE
 from diagnose.predict.job_run import MOST_GPUS, JobRun, JobRuns
+from diagnose.predict.planned_run import planned_runs
 from diagnose.predict.run_of_diagnosis import run_of
 from diagnose.series import Series, read_without_traces
 
@@ -37,16 +38,9 @@ _STATED = re.compile(r"(\d{1,7})=(.+)", re.DOTALL)
 @click.argument("runs", metavar="[N=]RUN...", nargs=-1, required=True)
 @json_option()
 @click.option("--up-to", metavar="N", type=click.IntRange(2, MOST_GPUS), help="Look at up to N GPUs.")
-@click.option(
-    "--deadline", metavar="TIME", type=HOURS, help="Find the GPUs needed to train on --tokens within 90m, 12h or 3d."
-)
-@click.option(
-    "--budget", metavar="F", type=POSITIVE, help="Find the GPUs that this budget pays for, at --gpu-hour-price."
-)
-@click.option("--tokens-per-step-per-gpu", metavar="F", type=POSITIVE, help="State the tokens in a step of one GPU.")
-@click.option(
-    "--global-tokens-per-step", metavar="F", type=POSITIVE, help="State the tokens in a step of the whole job."
-)
+@purpose_options
+@click.option("--tokens-per-step-per-gpu", metavar="F", type=POSITIVE, help="Tokens in a step of one GPU.")
+@click.option("--global-tokens-per-step", metavar="F", type=POSITIVE, help="Tokens in a step of the whole job.")
 @click.option(
     "--where", metavar="COLUMN=TEXT", multiple=True, help="Use only rows of a table that hold TEXT in COLUMN."
 )
@@ -62,7 +56,8 @@ def scaling(runs: Sequence[str], **given: Any) -> None:
     """Show how speed and cost change with the number of GPUs.
 
     RUN is a diagnosis (the output of analyze --json), a folder of traces, a log of steps as `diagnose series` reads it,
-    or a CSV with a run in each row. N= states the GPUs of a run that does not say: 8=steps.csv.
+    a CSV with a run in each row, or a forecast (the output of fit --json). N= states the GPUs of a
+    run that does not say: 8=steps.csv.
     """
     question = _question(given)
     _refuse_idle(runs)
@@ -72,10 +67,7 @@ def scaling(runs: Sequence[str], **given: Any) -> None:
 
 def _question(given: Mapping[str, Any]) -> ScalingQuestion:
     """The question; refuses an option that lacks its other half."""
-    if given["deadline"] is not None and given["tokens"] is None:
-        raise click.UsageError("--deadline needs --tokens: how much is to be trained by then.")
-    if given["budget"] is not None and given["gpu_hour_price"] is None:
-        raise click.UsageError("--budget needs --gpu-hour-price.")
+    check_purposes(given)
     if given["tokens_per_step_per_gpu"] is not None and given["global_tokens_per_step"] is not None:
         raise click.UsageError("Choose one of --tokens-per-step-per-gpu and --global-tokens-per-step.")
     return ScalingQuestion(
@@ -97,7 +89,8 @@ def _refuse_idle(runs: Sequence[str]) -> None:
         refuse_given(("where", "by"), "has no effect: none of the runs is a table with a run in each row.")
     context = click.get_current_context()
     if any(is_given(context, name) for name in OF_TRACES) and all(
-        is_table or read_without_traces(path) is not None for path, is_table in zip(paths, tables, strict=True)
+        is_table or planned_runs(path) or read_without_traces(path) is not None
+        for path, is_table in zip(paths, tables, strict=True)
     ):
         refuse_given(OF_TRACES, "has no effect: none of the runs holds traces.")
 
@@ -120,6 +113,9 @@ def _read(runs: Sequence[str], given: Mapping[str, Any]) -> tuple[list[JobRuns],
             found, told = read_table(path, choice)
             jobs += found
             notes += told
+        elif planned := planned_runs(path):
+            single += [_as_stated(each.job_run(shown_path(path)), gpus, path) for each in planned]
+            notes.append(f"{shown_path(path)} is a forecast of diagnose fit: its sizes were not run")
         else:
             single.append(read_run(path, gpus) or _of_traces(path, gpus, given))
     if single:
@@ -143,6 +139,12 @@ def _gpus_and_path(stated: str) -> tuple[int | None, Path]:
     if int(named[1]) < 1:
         raise click.UsageError(f"A run has one GPU at least: {stated}")
     return int(named[1]), Path(named[2])
+
+
+def _as_stated(run: JobRun, gpus: int | None, path: Path) -> JobRun:
+    if gpus not in (None, run.gpus):
+        raise UserError("the forecast is of other GPUs", where=path, why=f"it is of {run.gpus}", do="leave out N=")
+    return run
 
 
 def _of_traces(path: Path, gpus: int | None, given: Mapping[str, Any]) -> JobRun:

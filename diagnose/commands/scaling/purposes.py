@@ -6,6 +6,7 @@ from diagnose.commands.scaling.answer import Purpose, Size
 from diagnose.commands.scaling.question import ScalingQuestion
 from diagnose.diagnosis.estimates import between, hours_text, number, tokens_text
 from diagnose.diagnosis.terms import Estimate
+from diagnose.predict.budgeting import covers, meets
 
 
 def purposes_of(sizes: Sequence[Size], question: ScalingQuestion) -> list[Purpose]:
@@ -24,7 +25,7 @@ def purposes_of(sizes: Sequence[Size], question: ScalingQuestion) -> list[Purpos
 def _deadline(sizes: Sequence[Size], tokens: float, within_h: float) -> Purpose:
     """The fewest GPUs that meet the deadline at the slow end."""
     task = f"{tokens_text(tokens)} in {hours_text(within_h)}"
-    in_time = [size for size in sizes if _hours(size)[2] <= within_h]
+    in_time = [size for size in sizes if meets(_hours(size), within_h)]
     if not in_time:
         fastest = min(sizes, key=lambda size: _hours(size)[2])
         takes = between(_hours(fastest), hours_text)
@@ -39,7 +40,7 @@ def _budget(sizes: Sequence[Size], tokens: float, budget: float) -> Purpose:
     """The fastest size that the budget covers at the expensive end."""
     task = f"{tokens_text(tokens)} for {number(budget)}"
     priced = [(size, size.training.price) for size in sizes if size.training.price]
-    paid = [size for size, price in priced if price[2] <= budget]
+    paid = [size for size, price in priced if covers(price, budget)]
     if not paid:
         cheapest, price = min(priced, key=lambda pair: pair[1][1])
         return _none("budget", f"{task}: no size; the cheapest, {_gpus_of(cheapest)}, costs {between(price, number)}")

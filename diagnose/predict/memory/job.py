@@ -151,7 +151,7 @@ class JobPlan:
 
     @property
     def ledger(self) -> Ledger:
-        """The memory ledger of its training stack."""
+        """The memory that its training stack keeps."""
         return ledger_of(self.stack)
 
     @property

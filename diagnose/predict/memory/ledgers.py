@@ -1,4 +1,4 @@
-"""Memory that each training stack keeps, and how far the memory of its jobs was from the count."""
+"""The memory that each training stack keeps, and how far the memory of its jobs was from the count."""
 
 import tomllib
 from collections.abc import Mapping

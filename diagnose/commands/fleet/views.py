@@ -43,7 +43,7 @@ def unit(fleet: Fleet) -> str:
 def headline(fleet: Fleet) -> str:
     """Number of jobs, their GPU-hours, and the share that is lost."""
     if not fleet.counted:
-        return f"{counted(len(fleet.jobs), 'job')}, and none whose GPU-hours are known"
+        return f"{counted(len(fleet.jobs), 'job')}, none of which has known GPU-hours"
     if not fleet.gpu_hours:
         return f"{counted(fleet.counted, 'job')} of 0 GPU-hours"
     share = spoken(fleet.lost_gpu_hours / fleet.gpu_hours, "share")

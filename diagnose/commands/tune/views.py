@@ -265,7 +265,8 @@ def differing(rung: Rung, earlier: Sequence[Rung]) -> str:
             old = getattr(measured, _MEASURED[key])
         if old != value:
             name = _SHORT.get(key, key.removeprefix("dataloader_").replace("_", " "))
-            parts.append(f"{name} {value}" if old is None else f"{name} {old} -> {value}")
+            new = {True: "on", False: "off"}[value] if isinstance(value, bool) else value
+            parts.append(f"{name} {new}" if old is None or isinstance(value, bool) else f"{name} {old} -> {new}")
     return plain(", ".join(parts)) or plain(rung.change)
 
 

@@ -10,6 +10,7 @@ from diagnose.commands.fit.counts import GPU_COUNTS
 from diagnose.predict import budgeting
 
 JOB = "fit --model llama-3.1-8b --gpu H100 --stack nanotron"
+SMALL = "fit --model llama-3.2-1b --gpu H100 --micro-batch 4"
 PRICED = "--tokens 10e9 --gpu-hour-price 2 --power-w 700 --kg-per-kwh 0.4"
 
 
@@ -120,6 +121,20 @@ def test_a_deadline_chooses_among_the_numbers_and_plans_the_job_on_that():
     assert chosen["is_met"]
     assert slow[chosen["gpus"]] <= 30
     assert made["plan"]["gpus"] == chosen["gpus"]
+
+
+def test_numbers_that_can_only_be_dearer_are_not_tried_unless_they_are_stated():
+    open_, stated = (
+        [each["plan"]["gpus"] for each in answer(f"{SMALL} {gpus} --tokens 10B --deadline 30d")["by_gpus"]]
+        for gpus in ("", "--gpus 1-256")
+    )
+    assert len(open_) < len(stated)
+    assert stated[-1] == 256
+    assert open_ == stated[: len(open_)]
+
+
+def test_a_deadline_that_nothing_meets_says_how_to_look_at_more():
+    assert "--gpus 32-128 looks at more" in run(f"{SMALL} --gpus 8,16 --tokens 10T --deadline 1h")
 
 
 def test_a_number_on_which_the_job_does_not_fit_is_left_out():

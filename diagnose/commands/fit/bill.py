@@ -100,8 +100,12 @@ class Counted:
 
     @property
     def says(self) -> str:
-        """The choice as a sentence."""
-        return budgeting.says(self.bills, self.question.deadline_h, self.question.budget)
+        """The choice as a sentence; if the most GPUs are too slow, how to look at more."""
+        text = budgeting.says(self.bills, self.question.deadline_h, self.question.budget)
+        most = max(bill.gpus for bill in self.bills)
+        if self.is_met or self.question.deadline_h is None or self.chosen_gpus < most or len(self.bills) == 1:
+            return text
+        return f"{text}; --gpus {2 * most}-{8 * most} looks at more"
 
 
 def question_of(given: Mapping[str, Any]) -> BillQuestion | None:

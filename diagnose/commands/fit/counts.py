@@ -15,10 +15,12 @@ from diagnose.commands.fit.planning import Given, best_step, forecast_of
 from diagnose.commands.fit.step_time import PredictedStep
 from diagnose.errors import UserError, WrongUsage
 from diagnose.formulas.model import ModelShape
+from diagnose.predict import budgeting
 from diagnose.predict.memory.job import MOST
 
 OPEN = (1, 512)
 """The numbers of GPUs that are looked at where nobody states any."""
+_DEARER = 4  # numbers in a row that meet a deadline, each for more GPU-hours than the one before
 _MOST_COUNTS = 24  # each is a search of a second or more
 
 
@@ -69,9 +71,10 @@ def costed_forecast(given: Given, found: Callable[[str], tuple[str, ModelShape]]
         asks = question is not None and (given["deadline"] is not None or given["budget"] is not None)
         counted = Counted(question, (Bill(made.step, question),)) if asks and question else None
         return replace(made, question=question, counted=counted)
-    counted = counted_on(counts, question or NOTHING_STATED, lambda gpus: best_step({**given, "gpus": gpus}, found))
+    asked, is_open = question or NOTHING_STATED, given["gpus"] is None
+    counted = counted_on(counts, asked, lambda gpus: best_step({**given, "gpus": gpus}, found), is_open)
     made = forecast_of({**given, "gpus": counted.chosen_gpus}, found)
-    return replace(made, question=question or NOTHING_STATED, counted=counted)
+    return replace(made, question=asked, counted=counted)
 
 
 def open_counts(given: Mapping[str, Any]) -> Sequence[int] | None:
@@ -88,8 +91,16 @@ def open_counts(given: Mapping[str, Any]) -> Sequence[int] | None:
     return usual_counts(*OPEN) if gpus is None else gpus
 
 
-def counted_on(counts: Sequence[int], question: BillQuestion, step_on: Callable[[int], PredictedStep]) -> Counted:
+def counted_on(
+    counts: Sequence[int], question: BillQuestion, step_on: Callable[[int], PredictedStep], is_open: bool = False
+) -> Counted:
     """The bill of the job on each number of GPUs.
+
+    Args:
+        counts: the numbers, ascending.
+        question: about the cost.
+        step_on: the predicted step on a number of GPUs.
+        is_open: nobody states the numbers, so that those which can only be dearer are not tried.
 
     Raises:
         UserError: it runs on none of them.
@@ -97,6 +108,8 @@ def counted_on(counts: Sequence[int], question: BillQuestion, step_on: Callable[
     bills: list[Bill] = []
     failed: dict[int, UserError] = {}
     for gpus in counts:
+        if is_open and _is_settled(bills, question):
+            break
         try:
             bills.append(Bill(step_on(gpus), question))
         except UserError as error:
@@ -104,3 +117,11 @@ def counted_on(counts: Sequence[int], question: BillQuestion, step_on: Callable[
     if not bills:
         raise failed[max(failed)]
     return Counted(question, tuple(bills), tuple((gpus, error.what) for gpus, error in failed.items()))
+
+
+def _is_settled(bills: Sequence[Bill], question: BillQuestion) -> bool:
+    """Whether more GPUs are no cheaper way to meet the deadline: the last few that met it cost more and more."""
+    if question.deadline_h is None:
+        return False
+    spent = [bill.gpu_hours[1] for bill in bills if budgeting.meets(bill.hours, question.deadline_h)][-_DEARER:]
+    return len(spent) == _DEARER and spent == sorted(set(spent))

@@ -1,19 +1,27 @@
 """Words for an MFU: whether it is what training large transformers in half precision usually reaches."""
 
-_WORDS = ((0.30, "low"), (0.50, "usual"), (0.55, "good"), (0.65, "near the practical ceiling"))
-_ABOVE = "more than is practical: check the count"
-_LEAST_PARAMETERS = 1e8  # smaller models have matrices too small for these words
+LEAST_PARAMETERS = 1e8  # smaller models have matrices too small for these words
+MFU_WORDS = ((0.30, "low"), (0.50, "usual"), (0.55, "good"), (0.65, "at the practical ceiling"))  # below each bound
+ABOVE = "more than real jobs reach, so check the count"
+
+
+def word_of(mfu: float) -> str:
+    """The word for the share of the peak that model FLOPs reach."""
+    return next((word for below, word in MFU_WORDS if mfu < below), ABOVE)
 
 
 def mfu_word(mfu: float, parameters: float, in_half: bool) -> str:
-    """The word for the share of the peak that model FLOPs reach; "" for a model or a precision that it is not about."""
-    if parameters < _LEAST_PARAMETERS or not in_half:
-        return ""
-    return next((word for below, word in _WORDS if mfu < below), _ABOVE)
+    """The word for an MFU; "" for a model or a precision that the words are not about."""
+    return word_of(mfu) if parameters >= LEAST_PARAMETERS and in_half else ""
 
 
-def mfu_scale() -> str:
-    """Sentence of what is usual and what is near the ceiling."""
-    ends = [0.0, *(below for below, _ in _WORDS)]
-    spans = {word: f"{100 * low:.0f} to {100 * below:.0f} %" for low, (below, word) in zip(ends, _WORDS, strict=False)}
-    return ", ".join(f"{spans[word]} is {word}" for word in (_WORDS[1][1], _WORDS[-1][1]))
+def mfu_scale(mfu: float = 0.0) -> str:
+    """The better ends of the scale: what is usual, if `mfu` is below that, and the practical ceiling; "" from there."""
+    ends = {word: (low, high) for (low, _), (high, word) in zip(((0.0, ""), *MFU_WORDS), MFU_WORDS, strict=False)}
+    named = {"usual": "usual", "at the practical ceiling": "the practical ceiling"}
+    better = [
+        f"{100 * ends[word][0]:.0f}-{100 * ends[word][1]:.0f} % is {name}"
+        for word, name in named.items()
+        if mfu < ends[word][0]
+    ]
+    return ", ".join(better)

@@ -96,5 +96,5 @@ def test_every_part_of_a_step_has_a_class(options):
 
 
 def test_what_is_usual_is_spelled_from_the_table_of_words():
-    assert mfu_scale() == "30 to 50 % is usual, 55 to 65 % is near the practical ceiling"
+    assert mfu_scale() == "30-50 % is usual, 55-65 % is the practical ceiling"
     assert mfu_scale() in told("--model 1b --micro-batch 4")

@@ -118,7 +118,7 @@ def test_weights_and_autocast_are_one_number_type(weights: str, autocast: str, t
 
 
 @pytest.mark.parametrize(
-    ("mfu", "word"), [(0.29, "low"), (0.4, "usual"), (0.52, "good"), (0.6, "near the practical ceiling"), (0.7, "more")]
+    ("mfu", "word"), [(0.29, "low"), (0.4, "usual"), (0.52, "good"), (0.6, "at the practical ceiling"), (0.7, "more")]
 )
 def test_an_mfu_has_a_word(mfu: float, word: str) -> None:
     assert mfu_word(mfu, 1e9, in_half=True).startswith(word)

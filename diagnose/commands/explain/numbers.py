@@ -9,10 +9,11 @@ from diagnose.commands.explain import attention, hardware
 from diagnose.diagnosis import FORMULA, IRON_LAW, Diagnosis, FactReport
 from diagnose.facts import Fact, Facts, Scalar, Unit, Unknown, duration
 from diagnose.formulas.collectives import wire_bytes
+from diagnose.formulas.mfu_words import ABOVE, MFU_WORDS
 from diagnose.judge import verdict
 from diagnose.metrics import units
 from diagnose.report.views.breakdown import basis
-from diagnose.report.views.speed_words import YARDSTICK, eta, mfu_words
+from diagnose.report.views.speed_words import eta, mfu_words
 from diagnose.report.views.why import class_ns
 
 Derived = Callable[[Diagnosis], Scalar | None]
@@ -47,10 +48,7 @@ def numbers_of(diagnosis: Diagnosis) -> Facts:
 
 def _yardstick() -> str:
     """The words for MFU of a large transformer, from the lowest value up."""
-    *bounded, (_, above) = YARDSTICK
-    return "; ".join(
-        [*(f"below {100 * bound:.3g} %: {words.split('.')[0]}" for bound, words in bounded), f"above: {above}"]
-    )
+    return "; ".join([*(f"below {100 * bound:.3g} %: {word}" for bound, word in MFU_WORDS), f"above: {ABOVE}"])
 
 
 @cache

@@ -2,20 +2,13 @@
 
 from diagnose.diagnosis import Diagnosis, Mfu, Speed, StepRate
 from diagnose.facts import duration, spoken
+from diagnose.formulas.mfu_words import LEAST_PARAMETERS, mfu_scale, word_of
 from diagnose.report.views.plain import plain
 from diagnose.report.views.why import percent
 
-LARGE_PARAMETERS = 1e8  # a transformer with fewer is not what the yardstick was measured on
 HALF = ("bf16", "fp16", "fp8")
 _ATTENTION = ("attention_share", "eager_attention_share", "math_attention_share", "efficient_attention_share")
 _SPREAD = 1.2  # the longest over the shortest step: from here on both are shown
-YARDSTICK = (
-    (0.30, "low. 30-50 % is usual, 55-65 % is the practical ceiling"),
-    (0.50, "usual. 55-65 % is the practical ceiling"),
-    (0.55, "good. 55-65 % is the practical ceiling"),
-    (0.65, "at the practical ceiling"),
-    (9.99, "more than real jobs reach, so check the count"),
-)
 _OTHER_JOB = "the 30-50 % usual for large transformers is no yardstick here"
 TOO_SMALL = 0.0005
 
@@ -78,7 +71,7 @@ def mfu_words(diagnosis: Diagnosis) -> str:
 
 
 def _word(value: float) -> str:
-    return next(words for below, words in YARDSTICK if value < below)
+    return ". ".join(filter(None, (word_of(value), mfu_scale(value))))
 
 
 def _share(mfu: Mfu) -> float:
@@ -100,7 +93,7 @@ def _is_large_transformer(diagnosis: Diagnosis) -> bool:
     facts = {fact.name: fact.value for fact in diagnosis.facts}
     attends = any(isinstance(facts.get(name), float) and float(facts[name] or 0) > 0 for name in _ATTENTION)
     parameters = diagnosis.setup.get("model.parameters")
-    large = not isinstance(parameters, int | float) or parameters >= LARGE_PARAMETERS
+    large = not isinstance(parameters, int | float) or parameters >= LEAST_PARAMETERS
     return attends and large and diagnosis.mfu.own_precision in HALF
 
 

@@ -9,7 +9,15 @@ from diagnose.analysis import analyze
 SAMPLES = Path("sample_traces")  # as seen from the root of the repository, so that no machine's path is shown
 ONE, JOB = SAMPLES / "synthetic-memory-bound.json.gz", SAMPLES / "synthetic-straggler"
 OF_THE_JOB = ("stragglers", "postmortem")
-ENTRIES = {"files": 2, "measured_ranks": 8, "between": 2, "predicted_speedup": 2, "cumulative_speedup": 2, "speedup": 2}
+ENTRIES = {
+    "files": 2,
+    "measured_ranks": 8,
+    "between": 2,
+    "predicted_speedup": 2,
+    "cumulative_speedup": 2,
+    "together": 3,
+    "speedup": 2,
+}
 SHOWN_FACTS = ("eager_attention_share", "flash_blocked_by")
 DIGITS = 4
 

@@ -151,7 +151,7 @@ class JobPlan:
 
     @property
     def ledger(self) -> Ledger:
-        """The memory that its training stack keeps."""
+        """What its training stack keeps in memory."""
         return ledger_of(self.stack)
 
     @property

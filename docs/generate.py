@@ -63,7 +63,7 @@ def rules_page() -> str:
 
 def rule_section(rule: Rule) -> str:
     """One rule."""
-    lines = [f"### {rule.id}", "", f"{rule.title}. Class {rule.class_}, {rule.maturity}.", ""]
+    lines = [f"### {rule.id}", "", f"{rule.title}. Class {rule.class_}, {rule.maturity}.", "", *mechanism(rule)]
     lines += [f"- needs: {', '.join(rule.needs)}"] if rule.needs else []
     lines += [f"- {severity}: `{condition.text}`" for severity, condition in rule.conditions]
     lines += [
@@ -90,6 +90,16 @@ def rule_section(rule: Rule) -> str:
     if rule.see:
         lines += ["", "See: " + ", ".join(f"<{link}>" for link in rule.see)]
     return "\n".join(lines)
+
+
+def mechanism(rule: Rule) -> list[str]:
+    """Why the fault costs time, and what of the iron law its remedy moves."""
+    told = rule.mechanism
+    if told is None:
+        return []
+    moves = "" if told.term == "none" else f" The remedy moves `{told.term}`; its axis is {told.axis}."
+    source = f"<{told.source}>" if told.source.startswith("https://") else told.source
+    return [f"**Why:** {named(told.why)}{moves} Source: {source}", ""]
 
 
 def advice_lines(rule: Rule) -> list[str]:

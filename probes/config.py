@@ -35,6 +35,7 @@ class Config:
         memory: whether allocations are recorded, and a snapshot of them is written.
         log: the loggers of the trainer receive each window.
         nsight: Nsight Systems records the window, and torch's profiler stays off.
+        command: the words that `diagnose run` was given to run, without secrets; None if they are not known.
         token: distinguishes this run's files from those of others; None without a `diagnose run`.
     """
 
@@ -55,6 +56,7 @@ class Config:
     memory: bool = False
     log: bool = False
     nsight: bool = False
+    command: list[str] | None = None
     token: str | None = None
 
     def to_json(self) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from .interrupts import let_out
+from .redaction import without_secrets
 
 
 def say(line: str) -> None:
@@ -25,11 +26,11 @@ def say(line: str) -> None:
 
 
 def described(error: BaseException) -> str:
-    """The error in one line."""
+    """The error in one line, without secrets that the job may have put into it."""
     handled = sys.exc_info()[1]
     name = type(error).__name__
     try:
-        return f"{name}: {error}".splitlines()[0][:300]
+        return without_secrets(f"{name}: {error}".splitlines()[0][:300])
     except BaseException as another:
         let_out(another, handled)
         return name

@@ -17,6 +17,8 @@ from inspect import getattr_static
 from types import FunctionType
 from typing import Any
 
+from .redaction import without_secrets
+
 LOADERS_CONTEXT = "_DataLoader__multiprocessing_context"
 INSTALLED = ("site-packages", "dist-packages")
 _PLAIN_SEQUENCES = (list, tuple, range, str, dict)
@@ -50,7 +52,7 @@ def plain(value: Any) -> object:
         return value
     if is_a(value, float):
         return value if value == value and abs(value) != float("inf") else None
-    return value if is_a(value, str) and _WORD.match(value) else None
+    return value if is_a(value, str) and _WORD.match(value) and without_secrets(value) == value else None
 
 
 def modules(root: object) -> Iterator[Any]:

@@ -72,6 +72,9 @@ MEMORY_AT_OOM = "memory-rank{}-oom.pickle"
 HANG_DUMP = "flight-recorder-rank{}"  # torch writes it, when a call of a collective times out
 STACKS = "stacks-rank{}.txt"  # py-spy's, of a job that stands still
 
+DIAGNOSIS = "diagnosis.json"  # the parent's, of all ranks
+REPORT = "report.txt"  # the same for readers
+
 # What lies in the scratch folder of a bundle meanwhile.
 SCRATCH = ".diagnose"
 OWNER = "owner"

@@ -328,6 +328,7 @@ class Session(BreaksOff):
     def _note_facts(self) -> None:
         of = {name: getattr(self, name) for name in ("window", "clock", "recorder", "source", "allowance")}
         if not self.beside_a_profiler():
+            of["command"] = self.config.command
             self.outcome.note(lambda: facts_of(self.objects, error=self.outcome.error, **of))
 
     def _cut_short(self, why: str) -> None:

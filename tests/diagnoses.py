@@ -38,6 +38,11 @@ def ledger(step_ms: float, count: int, **causes: tuple[str, float]) -> tuple[Led
     )
 
 
+def open_question(rule: str, because: str, setting: str) -> NotJudged:
+    """A rule that another recording would answer."""
+    return replace(NotJudged.lacking(rule, because, capture_setting(setting)), title=f"The step has {rule}")
+
+
 def verdict(class_: str, **changes: Any) -> Verdict:
     return Verdict(**{"class_": class_, "confidence": "medium", "because": f"the step is {class_}"} | changes)
 
@@ -157,9 +162,9 @@ def data_bound() -> Diagnosis:
             NotAdvised(what="use_liger_kernel", because="unfused loss takes 0.0 % of the device step"),
         ),
         not_judged=(
-            NotJudged.lacking("allocator-churn", "no memory events", capture_setting("profile_memory=True")),
-            NotJudged.lacking("unfused-attention", "no shapes", capture_setting("record_shapes=True")),
-            NotJudged.lacking("near-hardware-peak", "no shapes", capture_setting("record_shapes=True")),
+            open_question("allocator-churn", "no memory events", "profile_memory=True"),
+            open_question("unfused-attention", "no shapes", "record_shapes=True"),
+            open_question("near-hardware-peak", "no shapes", "record_shapes=True"),
             NotJudged.lacking(
                 "unused-parameter-search",
                 "no DistributedDataParallel range in the trace",

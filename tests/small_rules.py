@@ -38,6 +38,13 @@ name = "it does not"
 facts = { wait_share = 0.0 }
 expect = "quiet"
 """
+MECHANISM = f"""
+[mechanism]
+why = "{"word " * 40}"
+source = "a book on storage"
+term = "BW"
+axis = "data"
+"""
 GOOD = HEAD + CONDITIONS + EXAMPLES
 
 

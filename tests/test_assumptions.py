@@ -59,6 +59,6 @@ def test_a_default_in_the_place_of_an_unknown_fact_is_named() -> None:
 
 
 def test_explain_names_them() -> None:
-    told = " ".join(CliRunner().invoke(main, ["explain", "launch-bound"]).output.split())
+    told = " ".join(CliRunner().invoke(main, ["explain", "launch-bound", "--rule"]).output.split())
 
     assert "where is_compiled is unknown: the model is not compiled already" in told

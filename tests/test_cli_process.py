@@ -122,7 +122,7 @@ def test_an_ascii_pipe_gets_the_whole_report(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, env=environment, check=False)
 
     assert (done.returncode, done.stderr) == (0, b"")
-    assert done.stdout.decode("ascii").startswith("verdict:")
+    assert done.stdout.decode("ascii").startswith("verdict ")
 
 
 def test_python_dash_m_is_the_same_command() -> None:

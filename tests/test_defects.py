@@ -129,8 +129,8 @@ def test_a_section_of_the_printed_report(monkeypatch: pytest.MonkeyPatch) -> Non
 
     assert done.exit_code == 0
     assert f"{SAYS}the plan" in done.stdout
-    assert "verdict:" in done.stdout
-    assert "read:" in done.stdout
+    assert "verdict   " in done.stdout
+    assert "to learn more" in done.stdout
 
 
 def test_a_section_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,9 +13,8 @@ NOISE = 1.1  # two runs of one job on that machine lie so far apart
 JOBS = [  # the class, the first change, and how many times as fast the job was with it; None if less was promised
     ("checkpoint-each-step", "host-bound", "python-host", None),  # 39 without any checkpoint, 9.4 promised at best
     ("empties-the-cache", "host-bound", "emptied-cache", None),  # 1.67, 1.51 promised at best
-    # the profiler makes steps of the next two 2.3 and 1.7 times as long: that the host bounds them is not claimed
-    ("optimizer-by-single-tensors", "undecided", "single-tensor-optimizer", None),  # 2.19, 1.98 promised at best
-    ("blocking-launches", "undecided", "blocking-launches", 1.169),
+    ("optimizer-by-single-tensors", "host-bound", "single-tensor-optimizer", None),  # 2.19, 1.98 promised at best
+    ("blocking-launches", "host-bound", "blocking-launches", 1.169),
     ("eager-attention", "memory-bound", "unfused-attention", 3.072),
     ("sizes-that-fit-no-tile", "compute-bound", "misaligned-products", 2.203),
 ]

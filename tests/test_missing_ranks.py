@@ -33,13 +33,13 @@ def ranks(folder: Path, *numbers: int, world: int = 8) -> Path:
 def test_the_ranks_without_a_trace_are_named(tmp_path: Path) -> None:
     folder = ranks(tmp_path, 0, 1, 2, 5, 6)
     assert analyze(folder).trace.missing_ranks == (3, 4, 7)
-    assert "missing:    no trace of rank 3, 4, 7 of 8" in CliRunner().invoke(main, ["analyze", str(folder)]).stdout
+    assert "missing       no trace of rank 3, 4, 7 of 8" in CliRunner().invoke(main, ["analyze", str(folder)]).stdout
 
 
 def test_nothing_is_missing_from_a_whole_job(tmp_path: Path) -> None:
     folder = ranks(tmp_path, 0, 1, world=2)
     assert analyze(folder).trace.missing_ranks == ()
-    assert "missing:" not in CliRunner().invoke(main, ["analyze", str(folder)]).stdout
+    assert "missing " not in CliRunner().invoke(main, ["analyze", str(folder)]).stdout
 
 
 def test_a_world_that_cannot_be_is_not_counted_up_to(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from small_rules import CONDITIONS, EXAMPLES, GOOD, HEAD, SMALL, known, written
+from small_rules import CONDITIONS, EXAMPLES, GOOD, HEAD, MECHANISM, SMALL, known, written
 
 from diagnose.rule import load_rule, load_rules
 from diagnose.rule.condition import RuleError
@@ -98,6 +98,13 @@ def test_a_folder_without_rules_is_refused(tmp_path: Path, name: str) -> None:
         ("\n[[example]]", '\n[negative]\nwhat = "optim"\nbecause = "{z}"\n[[example]]', ": negative.because", "'z'"),
         ("\n[[example]]", '\n[negative]\nwhat = "a"\nbecause = "b"\nif = "steps"\n[[example]]', ": negative.if",
          "expected a condition"),
+        ("\n[[example]]", '\n[mechanism]\nwhy = "w"\n[[example]]', ": mechanism.source", "missing key"),
+        ("\n[[example]]", MECHANISM.replace('"BW"', '"bw"') + "[[example]]", ": mechanism.term", "one of D, BW, O"),
+        ("\n[[example]]", MECHANISM.replace('"data"', '"dat"') + "[[example]]", ": mechanism.axis", "mean 'data'?"),
+        ("\n[[example]]", MECHANISM.replace("word " * 40, "one") + "[[example]]", ": mechanism.why", "1 words, not"),
+        ("\n[[example]]", MECHANISM.replace("word ", "word " * 4) + "[[example]]", ": mechanism.why", "160 words, not"),
+        ("\n[[example]]", MECHANISM.replace("word ", "{x} ") + "[[example]]", ": mechanism.why", "no fact is named"),
+        ("\n[[example]]", MECHANISM.replace('"data"', '"none"') + "[[example]]", ": mechanism", "none together"),
         (EXAMPLES, "", ": example", "missing key"),
         (EXAMPLES, "example = []", ": example", "no example in which the rule fires"),
         ('expect = "quiet"', 'expect = "quite"', ": example[1].expect", "did you mean 'quiet'?"),
@@ -131,6 +138,29 @@ def test_both_kinds_of_example_are_needed(tmp_path: Path, dropped: str, hint: st
         load_rule(written(tmp_path, HEAD + CONDITIONS + kept[0]), SMALL)
 
 
+def test_a_rule_tells_its_mechanism(tmp_path: Path) -> None:
+    rule = load_rule(written(tmp_path, HEAD + CONDITIONS + MECHANISM + EXAMPLES), SMALL)
+
+    assert rule.mechanism is not None
+    assert (rule.mechanism.term, rule.mechanism.axis) == ("BW", "data")
+    assert len(rule.mechanism.why.split()) == 40
+
+
+def test_a_rule_that_ships_without_its_mechanism_does_not_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = written(tmp_path, GOOD)
+    monkeypatch.setattr("diagnose.rule.loading.builtin_rules", lambda: tmp_path)
+
+    with pytest.raises(RuleError, match=r"add the table \[mechanism\]"):
+        load_rule(path, SMALL)
+
+
+def test_a_rule_about_the_capture_moves_no_term(tmp_path: Path) -> None:
+    text = (HEAD + CONDITIONS + MECHANISM + EXAMPLES).replace('class = "data"', 'class = "validity"')
+
+    with pytest.raises(RuleError, match="no rule of validity moves BW"):
+        load_rule(written(tmp_path, text), SMALL)
+
+
 def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
     path = written(tmp_path, "")
     path.write_bytes(b"\xff\xfe\x00")
@@ -152,7 +182,7 @@ def test_the_page_about_rules_shows_a_rule_that_loads(tmp_path: Path) -> None:
 
 
 def test_builtin_rules_are_not_held_to_their_examples_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = written(tmp_path, GOOD.replace('expect = "quiet"', 'expect = "critical"'))
+    path = written(tmp_path, GOOD.replace('expect = "quiet"', 'expect = "critical"') + MECHANISM)
     monkeypatch.setattr("diagnose.rule.loading.builtin_rules", lambda: tmp_path)
 
     assert [rule.id for rule in load_rules([], SMALL)] == ["data-wait"]

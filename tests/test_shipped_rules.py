@@ -20,6 +20,11 @@ def test_shipped_rules_load_and_their_examples_hold(shipped: Rule) -> None:
     assert shipped.id
 
 
+def test_shipped_rules_say_why_their_fault_costs_time(shipped: Rule) -> None:
+    assert shipped.mechanism is not None
+    assert shipped.mechanism.source
+
+
 def test_shipped_rules_speak_only_of_facts_they_rest_on_or_that_an_example_gives(shipped: Rule) -> None:
     firing = [example for example in shipped.examples if example.expect in SEVERITIES]
     given = set().union(*(example.facts for example in firing))

@@ -8,10 +8,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from diagnose.capture.folder import has_siblings
 from diagnose.patch.patch_file import Request
 from diagnose.probes.config import Config
 from diagnose.probes.protocol import CONFIG, MARKS, PATCH, PIPELINE
+from diagnose.probes.redaction import words_without_secrets
 
+_LONGEST_COMMAND = 8192  # characters: it travels in the environment of every process of the job
 _COERCED = {"C.UTF-8", "C.utf8", "UTF-8"}
 _INTERPRETERS = ("python", "pypy")
 _BLOCK = Path("/proc/self/environ")  # as it was when this process started
@@ -40,6 +43,18 @@ def resolved(command: Sequence[str]) -> list[str]:
     if os.sep not in first and shutil.which(first) is None and beside.is_file():
         return [str(beside), *command[1:]]
     return list(command)
+
+
+def recorded(command: Sequence[str], env: Mapping[str, str]) -> list[str] | None:
+    """The words of the command as the record holds them, without secrets.
+
+    None if they do not start the whole job, since a launcher starts a `diagnose run` for each rank, or if they are no
+    text, or too long to be passed on.
+    """
+    is_text = all(word.isprintable() or word.encode(errors="replace").decode() == word for word in command)
+    if has_siblings(env) or not is_text or sum(map(len, command)) > _LONGEST_COMMAND:
+        return None
+    return words_without_secrets(command)
 
 
 def environment(

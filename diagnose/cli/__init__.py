@@ -68,8 +68,8 @@ from diagnose.cli.group import LazyGroup
         "Look up": {
             "mcp": ("diagnose.commands.agents.command", "Let an agent call analyze, plan, compare, explain and fit."),
             "explain": (
-                "diagnose.cli.explain",
-                "Explain one rule: what it looks at, what to do, when it does not matter.",
+                "diagnose.commands.explain.command",
+                "Explain a finding, a term, or a metric, with the numbers of your last run.",
             ),
             "rules": ("diagnose.cli.rules", "List the rules."),
             "metrics": ("diagnose.cli.metrics", "List what is measured, with units and denominators."),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from diagnose.cli.names import gpus
 from diagnose.decoding import LEAST_STATED, MOST_STATED
 from diagnose.formulas.critical_batch import CriticalBatch
 from diagnose.formulas.mfu_conventions import MFU_AS
@@ -185,7 +186,7 @@ def compared_options(command: Command) -> Command:
 
 def _with_stated(options: tuple[tuple[str, str], ...], command: Command) -> Command:
     command = click.option("--step-range", metavar="REGEX", type=PATTERN, help=_STEP_RANGE)(command)
-    command = click.option("--gpu", metavar="NAME", type=BOARD, help=_GPU)(command)
+    command = click.option("--gpu", metavar="NAME", type=BOARD, shell_complete=gpus, help=_GPU)(command)
     for name, text in reversed(options):
         command = click.option(name, metavar="F", type=POSITIVE, help=text)(command)
     return command

@@ -68,7 +68,9 @@ class Patch(msgspec.Struct, frozen=True, kw_only=True):
     as accelerator or ds_config (keys of a JSON file, joined by points), and code, whose values are lines to type.
     `install` are commands that bring what the change needs and is not known to be there. `by_run` is what `diagnose run
     --apply` sets in the place of lines to type, by target and key; empty if no run can. `typed_because` says why a
-    run of this job would refuse the change, which can be typed; empty if none would.
+    run of this job would refuse the change, which can be typed; empty if none would. `typed` are the lines to type in
+    the words of the job's own script where its text is known: its options, or the calls that it makes, with their
+    places; empty if the usual lines hold.
     """
 
     target: str
@@ -76,6 +78,7 @@ class Patch(msgspec.Struct, frozen=True, kw_only=True):
     install: tuple[str, ...] = ()
     by_run: dict[str, dict[str, Any]] = {}
     typed_because: str = ""
+    typed: tuple[str, ...] = ()
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,7 +87,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     Low is the prediction to rely on, below 1 if the worst case is a slower step; high is the best case, null if only
     the worst is known or what then remains of the step is too little to be distinguished from nothing. The whole range
     is null if nothing is predicted. `likely_speedup` is where in such ranges real changes came to lie; null without a
-    range that has two ends, and of a bound. `assumes` names the assumptions behind the range or, without a range, the
+    range that has two ends, and of a bound. `title` is the
+    fault in a sentence without numbers. `assumes` names the assumptions behind the range or, without a range, the
     reason why there is none; "" if there is nothing to add. [1, high] without an assumption is a bound: what the step
     gains if the fault goes at no cost. If the high end rests on more of the step than the evidence shows, `assumes`
     names the whole. `booked_share` is the share of the step that the ledger attributes to the work that the change
@@ -108,6 +112,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     evidence: tuple[Evidence, ...]
     predicted_speedup: Speedup | None
     patch: Patch | None
+    title: str = ""
     likely_speedup: float | None = None
     action: str = ""
     assumes: str = ""
@@ -124,7 +129,8 @@ class PlanStep(msgspec.Struct, frozen=True, kw_only=True):
     """One change of the ordered plan, each chosen with those before it in place.
 
     `predicted_speedup` is its own gain then, `likely_speedup` the likely value in it, and `cumulative_speedup` the gain
-    of the plan so far, replayed as one change; null if a part of it is not replayed. `effort` is "setting",
+    of the plan so far, replayed as one change; null if a part of it is not replayed. `together` is where that gain
+    falls, [low, likely, high], since the best cases of several changes hardly come true at once. `effort` is "setting",
     "code" or "cluster"; `numerics` marks a change that can change the training's results. `below_noise`: even the best
     case gains less than the spread of the window's steps (the fact `step_noise_share`), so that no short run would show
     it. `unmeasurable`: the same of a change whose evidence is counted, which noise does not make doubtful, or that
@@ -136,6 +142,7 @@ class PlanStep(msgspec.Struct, frozen=True, kw_only=True):
     predicted_speedup: Speedup | None
     likely_speedup: float | None = None
     cumulative_speedup: Speedup | None = None
+    together: Estimate | None = None
     effort: str = "setting"
     numerics: bool = False
     below_noise: bool = False
@@ -184,23 +191,27 @@ class ReplayReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NotAdvised(msgspec.Struct, frozen=True, kw_only=True):
-    """A change that would not help here, and the number that shows it."""
+    """A change that would not help here, and the number that shows it; `class` is what it would shorten."""
 
     what: str
     because: str
+    class_: FindingClass = msgspec.field(name="class", default="validity")
 
 
 class NotJudged(msgspec.Struct, frozen=True, kw_only=True):
     """A rule that could not be judged, and what to capture to judge it: all of `captures`.
 
-    `capture_next` is the same as a sentence. If a capture's `kind` is "nothing", no capture helps. `of_gpu` is whether
-    the trace would have to show a GPU: of a job that uses none, the rule is not asked.
+    `capture_next` is the same as a sentence. If a capture's `kind` is "nothing", no capture helps. `title` is the fault
+    that the rule looks for, in a sentence, and `class` what it costs; "" and "validity" of what is no rule. `of_gpu` is
+    whether the trace would have to show a GPU: of a job that uses none, the rule is not asked.
     """
 
     rule: str
     because: str
     capture_next: str
     captures: tuple[Capture, ...] = ()
+    title: str = ""
+    class_: FindingClass = msgspec.field(name="class", default="validity")
     of_gpu: bool = False
 
     @classmethod

@@ -36,9 +36,10 @@ class Diagnosis(Answer, frozen=True, kw_only=True):
     arise. `speed` is the job's without the profiler. `origin` is the start time of the counted steps and the job's
     Slurm number. `windows` are those that the processes of the run wrote one after the other, in order of time; empty
     if there is one. `setup` are the settings of the job that its capture recorded, by their path in the record.
-    `track_records` come from the user's own record of predictions and are added by whatever shows the diagnosis; an
-    analysis has none. If `rank` is set, everything except `ranks`, `stragglers`, `postmortem` and `trace` is about that
-    rank alone; null is the whole job.
+    `command` are the words that `diagnose run` was given to run, as typed, with "[left out]" where a secret stood;
+    empty if not known. `track_records` come from the user's own record of predictions and are added by whatever shows
+    the diagnosis; an analysis has none. If `rank` is set, everything except `ranks`, `stragglers`, `postmortem` and
+    `trace` is about that rank alone; null is the whole job.
     """
 
     on_one_line = COUNTS
@@ -80,4 +81,5 @@ class Diagnosis(Answer, frozen=True, kw_only=True):
     roofs: Roofs | None = None
     versions: dict[str, str] = msgspec.field(default_factory=dict)
     setup: dict[str, float | bool | str] = msgspec.field(default_factory=dict)
+    command: tuple[str, ...] = ()
     facts: tuple[FactReport, ...] = ()

@@ -12,6 +12,14 @@ import msgspec
 
 from diagnose.diagnosis.terms import CauseClass
 
+SHORT_NAMES: Mapping[CauseClass, str] = {
+    "data": "data",
+    "host": "host",
+    "communication": "communication",
+    "memory": "memory",
+    "compute": "arithmetic",
+    "unexplained": "unexplained",
+}
 FORMULA = "T = D/BW + O/(R·eta) + L"
 
 Quantity = Literal["D", "BW", "O", "R", "eta", "L", "none"]

@@ -127,10 +127,16 @@ def grounds_of(case: Case, ranks: Sequence[RankDigest]) -> Grounds:
         waiting_apart=facts["transfer_share"].known,
         unknown_device=_unknown_device(ranks),
         distortion=case.job.view.distortion,
+        profiler_factor=_known(facts, "profiler_overhead_factor", 1.0),
         cores_held=_cores_held(facts),
         gaps_recur=facts["operator_gap_recurs"].value is True,
         doubts=tuple(filter(None, (rule.doubting(facts) for rule in rules))),
     )
+
+
+def _known(facts: Facts, name: str, otherwise: float) -> float:
+    value = facts[name].value
+    return otherwise if isinstance(value, Unknown) else float(value)
 
 
 def _cores_held(facts: Facts) -> str:

@@ -61,8 +61,9 @@ class Grounds(msgspec.Struct, frozen=True):
     `is_empty`: neither operators nor kernels were recorded. `waiting_apart`: exposed communication holds the transfer
     alone. `unknown_device`: events of the trace on a device that diagnose does not know, "" if there are none.
     `distortion`: the profiled over the unprofiled step time, if so large that the steps say little about the job; else
-    None. `cores_held`: what holds the cores, "" if unknown. `gaps_recur`: whether long gaps inside an operator come in
-    most of its calls. `doubts`: those that the rules about the capture have.
+    None. `profiler_factor`: the same whatever its size, 1 if unknown. `cores_held`: what holds the cores, "" if
+    unknown. `gaps_recur`: whether long gaps inside an operator come in most of its calls. `doubts`: those that the
+    rules about the capture have.
     """
 
     of: str
@@ -76,6 +77,7 @@ class Grounds(msgspec.Struct, frozen=True):
     waiting_apart: bool = False
     unknown_device: str = ""
     distortion: float | None = None
+    profiler_factor: float = 1.0
     cores_held: str = ""
     gaps_recur: bool = False
     doubts: tuple["Doubting", ...] = ()
@@ -102,9 +104,12 @@ def least_confidence(doubts: Sequence[Doubt]) -> Confidence:
 def doubts_of_rules(breakdown: tuple[LedgerEntry, ...], leaders: Leaders | None, grounds: Grounds) -> list[Doubt]:
     """The doubts of the rules, each withholding the verdict if it leaves the leading class unclaimed.
 
-    The breakdown of steps that the profiler distorts is of steps without it, so that it claims no class too much.
+    The breakdown of steps that the profiler distorts is of steps without it, so that it claims no class too much. In
+    others the host's class is claimed if it leads even when all that the profiler adds to a step is taken from it.
     """
     leading = leaders[0] if leaders and grounds.distortion is None else ""
+    if leading == "host" and _host_leads_without_profiler(breakdown, grounds.profiler_factor):
+        leading = ""
     found = [
         _unclaimed(each.doubt, leading) if each.unclaimed == leading != "" else each.doubt for each in grounds.doubts
     ]
@@ -114,6 +119,13 @@ def doubts_of_rules(breakdown: tuple[LedgerEntry, ...], leaders: Leaders | None,
     if uneven is None:
         return [*found, Doubt(kind="uneven-steps", says=decide, rule="uneven-steps")]
     return [replace(doubt, says=f"{doubt.says}; {decide}") if doubt is uneven else doubt for doubt in found]
+
+
+def _host_leads_without_profiler(breakdown: tuple[LedgerEntry, ...], factor: float) -> bool:
+    """Whether the host leads in steps without the profiler, of which one with it takes `factor` times the time."""
+    shares = class_shares({entry.cause: entry.share for entry in breakdown})
+    host = max(shares["host"] - (1 - 1 / factor), 0.0) if factor > 1 else 0.0
+    return leader({name: share * factor for name, share in shares.items()} | {"host": host * factor})[0] == "host"
 
 
 def _unclaimed(doubt: Doubt, leading: str) -> Doubt:

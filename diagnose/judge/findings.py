@@ -14,7 +14,9 @@ from diagnose.judge.sections import Sections
 from diagnose.patch.job_framework import framework_of, in_short
 from diagnose.patch.patches import spelled
 from diagnose.patch.refusals import ALREADY
+from diagnose.patch.script_words import Script
 from diagnose.predict.earned import evidence_of
+from diagnose.predict.joint import joint_gains
 from diagnose.predict.plan import (
     EFFORTS,
     Weight,
@@ -127,6 +129,7 @@ def _finding(rule: Rule, judgement: Judgement, facts: Facts, predictor: Predicto
     return Finding(
         rule=rule.id,
         class_=rule.class_,
+        title=rule.title,
         severity=severity_of(judgement.answer, gain),  # type: ignore[arg-type]
         says=" ".join(
             filter(None, (rule.sentence(rule.says, facts), _cures(cured, facts), sentence_of(judgement.assumes)))
@@ -188,13 +191,15 @@ def _patch(rule: Rule, facts: Facts, predictor: Predictor) -> Patch | None:
     patch = canonical and framework_of(facts).patch(canonical, versions)
     if patch is None:
         return None
-    return replace(spelled(patch, versions), typed_because=rule.refusing.by_run)
+    script = Script.of(predictor.measured.record)
+    typed = script.lines(canonical, patch, versions) if script is not None and canonical is not None else ()
+    return replace(spelled(patch, versions), typed_because=rule.refusing.by_run, typed=typed)
 
 
 def plan_steps(facts: Facts, predictor: Predictor, weights: Mapping[str, Weight]) -> tuple[PlanStep, ...]:
-    """The plan, each change with its patch."""
+    """The plan, each change with its patch, and what it buys with those before it."""
     noise_share = _noise(facts)
-    return tuple(
+    steps = [
         PlanStep(
             rule=step.rule.id,
             patch=_patch(step.rule, facts, predictor),
@@ -207,7 +212,9 @@ def plan_steps(facts: Facts, predictor: Predictor, weights: Mapping[str, Weight]
             unmeasurable=not step.below_noise and is_within(step.speedup, noise_share),
         )
         for step in plan_of(predictor, predictor.fired, weights)
-    )
+    ]
+    joint = joint_gains(steps)
+    return tuple(replace(step, together=gain) for step, gain in zip(steps, joint, strict=True))
 
 
 def _noise(facts: Facts) -> float:

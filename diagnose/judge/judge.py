@@ -114,6 +114,7 @@ def diagnose(case: Case) -> Diagnosis:
         roofs=part("roofs", lambda: roofs_of(measured), None),
         versions=part("versions", lambda: versions_of(measured), {}),
         setup=part("setup", lambda: setup_of(measured.record), {}),
+        command=tuple(case.measured[0].record.get("command") or ()),
         facts=tuple(fact_report(fact) for fact in case.facts.values()),
     )
     advised = replace(diagnosis, next=part("next", lambda: recommended(diagnosis), NOT_RECOMMENDED))
@@ -177,30 +178,28 @@ def not_advised(judged: Judged, facts: Facts) -> tuple[NotAdvised, ...]:
     patches = [rule.patch_for(facts) for rule, judgement in judged if judgement.fired]
     proposed = {key for patch in patches if patch for key in patch.set}
     found = [(rule, rule.not_advised(facts, judgement)) for rule, judgement in judged]
+    known = [(rule, replace(n, class_=rule.class_)) for rule, n in found if n is not None]
     refused = [
         replace(n, because=in_effect_already(rule, facts, judged)) if n.because == ALREADY else n
-        for rule, n in found
-        if n is not None and n.because == rule.refusing.because
+        for rule, n in known
+        if n.because == rule.refusing.because
     ]
-    others = [n for rule, n in found if n is not None and n.because != rule.refusing.because and n.what not in proposed]
-    job_framework = framework_of(facts)
-    return tuple(
-        dict.fromkeys(
-            NotAdvised(what=", ".join(map(job_framework.named, n.what.split(", "))), because=n.because)
-            for n in (*refused, *others)
-        )
-    )
+    others = [n for rule, n in known if n.because != rule.refusing.because and n.what not in proposed]
+    named = framework_of(facts).named
+    told = [replace(n, what=", ".join(map(named, n.what.split(", ")))) for n in (*refused, *others)]
+    first: dict[tuple[str, str], NotAdvised] = {}
+    for advice in told:
+        first.setdefault((advice.what, advice.because), advice)
+    return tuple(first.values())
 
 
 def not_judged(judged: Judged, case: Case) -> tuple[NotJudged, ...]:
     """Rules whose facts are unknown, after what the ranks as a whole leave open."""
     entries = [
-        replace(
-            NotJudged.lacking(rule.id, judgement.because, *judgement.captures),
-            of_gpu=NO_GPU.capture in judgement.captures,
-        )
+        replace(lacking, title=rule.title, class_=rule.class_, of_gpu=NO_GPU.capture in judgement.captures)
         for rule, judgement in judged
         if judgement.answer == "unknown"
+        for lacking in [NotJudged.lacking(rule.id, judgement.because, *judgement.captures)]
     ]
     if case.left_out:
         listed = ", ".join(str(rank) for rank in case.left_out)

@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 
+from diagnose.attribution.causes import CAUSES
 from diagnose.diagnosis import Diagnosis, Finding, Recommendation
+from diagnose.diagnosis.iron_law import SHORT_NAMES
 from diagnose.facts import spoken
 from diagnose.predict.plan import ALIKE, WORTH_PLANNING, pays, promised
 
@@ -18,16 +20,16 @@ _ABOVE_NOISE = "the gains of the plan are below the noise of the steps, and the 
 _UNPLANNED = "nothing is planned, and this comes first among the findings"
 _DOUBTED = "the capture is in doubt, and the other findings are for information and promise nothing"
 _OF_CAPTURE = "only the capture can be improved"
-_LATE_RANK = "the ranks wait for each other, whatever bounds the step of each"
-_MOST_NAMED = 3
+_LATE_RANK = "the ranks wait for each other, whatever limits the step of each"
+WORTH_NAMING = 0.05  # of the step
 _ABOUT = {
     "data": "loading",
     "host": "the host's work",
     "memory": "memory traffic",
-    "compute": "computing",
+    "compute": "arithmetic",
     "communication": "communication",
     "capacity": "the use of the GPU's memory",
-    "imbalance": "the balance of the ranks",
+    "imbalance": "the late ranks",
 }
 
 
@@ -83,7 +85,8 @@ def _first(diagnosis: Diagnosis) -> tuple[Finding, str] | None:
     """
     findings, plan = diagnosis.findings, diagnosis.plan
     if findings and _is_unsafe(findings[0]):
-        return findings[0], _UNSAFE
+        worst = diagnosis.verdict.doubts[0].rule if diagnosis.verdict.doubts else ""
+        return next((f for f in findings if f.rule == worst and _is_unsafe(f)), findings[0]), _UNSAFE
     planned = {step.rule for step in plan}
     changes = [finding for finding in findings if finding.class_ != "validity"]
     rest = (f for f in changes if f.rule not in planned and f.severity != "info" and f.predicted_speedup is None)
@@ -130,34 +133,49 @@ def of_another_class(chosen: Finding, because: str, diagnosis: Diagnosis) -> str
         diagnosis: with its verdict and findings.
     """
     bound_by = diagnosis.verdict.class_.removesuffix("-bound")
-    if bound_by in (chosen.class_, "undecided") or chosen.class_ == "validity":
+    late_for = _lateness_of(diagnosis) if chosen.class_ == "imbalance" else set()
+    if bound_by in (chosen.class_, "undecided", *late_for) or chosen.class_ == "validity":
         return ""
     own = [finding for finding in diagnosis.findings if finding.class_ == bound_by]
-    about = _ABOUT.get(chosen.class_, chosen.class_)
-    return f"The step is {bound_by}-bound, and this change is about {about}: {_why(chosen, because, bound_by, own)}."
+    acts_on = _with_share(chosen.class_, diagnosis, " of the step")
+    return f"Acts on {acts_on}, not on {_with_share(bound_by, diagnosis)}: {_why(chosen, because, bound_by, own)}."
+
+
+def _lateness_of(diagnosis: Diagnosis) -> set[str]:
+    """The classes of what makes the late ranks late."""
+    late = {straggler.cause for straggler in diagnosis.stragglers}
+    return {row.class_ for row in CAUSES.values() if late & {row.class_, row.lateness}}
+
+
+def _with_share(class_: str, diagnosis: Diagnosis, of: str = "") -> str:
+    """The class with its share of the step; of what is no class of the step its words alone."""
+    if class_ not in SHORT_NAMES:
+        return _ABOUT[class_]
+    share = sum(entry.share for entry in diagnosis.ledger if entry.class_ == class_)
+    return f"{SHORT_NAMES[class_]} ({100 * share:.0f} %{of})"  # type: ignore[index]
 
 
 def _why(chosen: Finding, because: str, bound_by: str, own: Sequence[Finding]) -> str:
     if chosen.class_ == "imbalance":
         return _LATE_RANK
+    name = SHORT_NAMES[bound_by]  # type: ignore[index]
     if not own:
-        return f"no rule finds a fault in {_ABOUT[bound_by]}"
+        return f"no known change shortens {_ABOUT[bound_by]} here"
     known = [finding for finding in own if finding.predicted_speedup is not None]
     surest = max(known, key=lambda finding: promised(finding.predicted_speedup), default=None)
     if chosen.predicted_speedup is None:
         return because
     if surest is None:
-        named = ", ".join(finding.rule for finding in own[:_MOST_NAMED])
-        return f"it gains {_sure(chosen)}, and what the cure of {named} gains is not known"
+        return f"this gains {_sure(chosen)}, and what the best {name} change saves is not known"
     if promised(surest.predicted_speedup) > promised(chosen.predicted_speedup) + SAME_PREDICTION:
         return f"{because} ({surest.rule}: {_sure(surest)})"
-    return f"it gains {_sure(chosen)}; in {_ABOUT[bound_by]} the surest gain is that of {surest.rule}, {_sure(surest)}"
+    return f"the best {name} change saves less for sure ({_sure(surest)}, not {_sure(chosen)})"
 
 
 def _sure(finding: Finding) -> str:
-    """The promise: nothing for sure if the worst case is no gain."""
+    """The promise: nothing if the worst case is no gain."""
     gain = promised(finding.predicted_speedup)
-    return f"{gain:.2f}x at least" if gain >= 1 + SAME_PREDICTION else "nothing for sure"
+    return f"{gain:.2f}x" if gain >= 1 + SAME_PREDICTION else "nothing"
 
 
 # Answers without a change.
@@ -192,19 +210,27 @@ def _names(diagnosis: Diagnosis) -> Recommendation | None:
 
 
 def _nothing(diagnosis: Diagnosis) -> Recommendation:
-    """The answer that nothing is left to change, how near the hardware that is, and what could not be judged."""
+    """The answer that nothing is left to change, what no change is known for, and how much is open."""
     if diagnosis.plan:
-        says = "nothing that stands out from the noise of the steps; what the plan has may still pay over a long run"
+        says = "no gain is larger than the noise of these steps; record 20 steps to see smaller ones"
         return Recommendation(
             kind="nothing", says=says, because="the gains of the plan are below the noise of the steps"
         )
     fired = any(finding.class_ != "validity" for finding in diagnosis.findings)
-    only = "the rules that fired are about the capture only" if diagnosis.findings else "no rule fired"
-    why = f"no change is predicted to buy {100 * (WORTH_PLANNING - 1):.0f} %" if fired else only
+    only = "only the recording can be improved" if diagnosis.findings else "no known fault was found"
+    why = f"no change is predicted to gain {100 * (WORTH_PLANNING - 1):.0f} %" if fired else only
     unjudged = len(diagnosis.not_judged)
-    unknown = f"; {unjudged:,} rule{'' if unjudged == 1 else 's'} could not judge it" if unjudged else ""
+    unknown = f"; {unjudged:,} question{' is' if unjudged == 1 else 's are'} open" if unjudged else ""
     head = "nothing worth doing" if nothing_pays(diagnosis) else "nothing to change"
-    return Recommendation(kind="nothing", says=f"{head}: {why}{_of_achievable(diagnosis)}{unknown}", because=why)
+    told = f"{head}: {why}{_of_achievable(diagnosis)}{_without_a_change(diagnosis)}{unknown}"
+    return Recommendation(kind="nothing", says=told, because=why)
+
+
+def _without_a_change(diagnosis: Diagnosis) -> str:
+    """A clause on the memory-bound work that takes much of the step though no change for it is known; "" without."""
+    much = [e for e in diagnosis.ledger if e.class_ == "memory" and e.share >= WORTH_NAMING and e.cause in CAUSES]
+    named = [CAUSES[entry.cause].label for entry in sorted(much, key=lambda entry: -entry.share)[:2]]
+    return f"; no known change shortens {' and '.join(named)}" if named else ""
 
 
 def _of_achievable(diagnosis: Diagnosis) -> str:

@@ -63,12 +63,15 @@ class Need(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 class Setting(msgspec.Struct, frozen=True):
     """The ways to make a setting, by the key of a framework (or `transformers_model`), and what it needs.
 
+    `options` are names under which scripts take it as an option or as a key of their config, by what they pass on: "{}"
+    is the value.
     `made_by` is the fact that names the framework which makes what takes the setting; "" if what runs the loop does.
     """
 
     ways: Mapping[str, Way]
     needs: tuple[Need, ...] = ()
     made_by: str = ""
+    options: Mapping[str, str] = msgspec.field(default_factory=dict)
 
 
 @lru_cache(maxsize=1)
@@ -80,10 +83,11 @@ def settings() -> Mapping[str, Setting]:
 
 def _setting(name: str, table: dict[str, Any]) -> Setting:
     needs, made_by = msgspec.convert(table.pop("needs", []), tuple[Need, ...]), table.pop("made_by", "")
+    options = dict.fromkeys((name, *table.pop("options", ())), "{}") | table.pop("passed_on", {})
     strange = table.keys() - {_OF_MODELS, *(each.key for each in FRAMEWORKS)}
     if strange or BARE_LOOP.key not in table:
         raise LookupError(f"{name}: no framework has the key {min(strange)!r}" if strange else f"{name}: not for torch")
-    return Setting(msgspec.convert(table, dict[str, Way]), needs, made_by)
+    return Setting(msgspec.convert(table, dict[str, Way]), needs, made_by, options)
 
 
 class JobFramework(msgspec.Struct, frozen=True):

@@ -75,7 +75,7 @@ def read(argument: str) -> Request:
     Raises:
         UserError: there is no such file or patch, it has another form, or nothing in it can be applied.
     """
-    path, rule = _split(argument)
+    path, rule = split(argument)
     given, expected = _loaded(path), None
     if rule or (isinstance(given, dict) and "plan" in given):
         diagnosis = _DIAGNOSIS(given, "", unreported) or {}
@@ -88,7 +88,8 @@ def read(argument: str) -> Request:
     return request
 
 
-def _split(argument: str) -> tuple[Path, str]:
+def split(argument: str) -> tuple[Path, str]:
+    """The file or folder, and the rule after "#", "" if there is none."""
     file, mark, rule = argument.rpartition("#")
     return (Path(file), rule) if mark and file and not Path(argument).exists() else (Path(argument), "")
 
@@ -129,7 +130,7 @@ def _patches(given: Any, path: Path) -> list[tuple[str, str, Any]]:
     for patch in given if isinstance(given, list) else [given]:
         known = patch if isinstance(patch, dict) else {}
         target, values = known.get("target"), known.get("set")
-        named = set(known) - {"install", "by_run", "typed_because"} == {"target", "set"}
+        named = set(known) - {"install", "by_run", "typed_because", "typed"} == {"target", "set"}
         if not named or not isinstance(target, str) or not isinstance(values, dict):
             raise UserError("this is not a patch", where=path, why="it needs a target and what to set", do=_FORMS)
         for where, keys in _by_run(known) if is_only_typed(target) else [(target, values)]:

@@ -46,7 +46,7 @@ def python_lines(patch: Patch, versions: Versions | None = None) -> list[str]:
 
     Settings of a configuration file are JSON, those of the environment exports.
     """
-    return [*patch.install, *_change_lines(patch, spelled(patch, versions).set)]
+    return [*patch.install, *(patch.typed or _change_lines(patch, spelled(patch, versions).set))]
 
 
 def reachable(patch: Patch) -> bool:
@@ -77,8 +77,8 @@ def _change_lines(patch: Patch, change: Mapping[str, Any]) -> list[str]:
 
 
 def flags(patch: Patch, versions: Versions | None = None) -> str:
-    """Flags of a script that parses TrainingArguments with HfArgumentParser; empty for other targets."""
-    if patch.target != "training_arguments":
+    """Flags of a script that parses TrainingArguments with HfArgumentParser; empty for others, if that is known."""
+    if patch.target != "training_arguments" or patch.typed:
         return ""
     change = spelled(patch, versions).set
     return " ".join(f"--{name} {shlex.quote(_text(value, on='True'))}" for name, value in change.items())

@@ -21,6 +21,7 @@ from diagnose.rule.rule_file import (
     DoubtTable,
     Factor,
     LinesTable,
+    MechanismTable,
     MemoryTable,
     NotWhenTable,
     PatchTable,
@@ -30,6 +31,7 @@ from diagnose.rule.rule_file import (
 )
 
 _EACH: dict[str, tuple[str, ...]] = {each: (each,) for each in (*IDLE, *OPERATORS, OPTIMIZER_OPERATORS, *WAITING)}
+MECHANISM_WORDS = (40, 120)
 HOST_TIME = {**_EACH, **HOST_GROUPS}
 
 
@@ -70,6 +72,7 @@ class _Builder(msgspec.Struct, frozen=True):
             lines=self.lines(file.lines) if file.lines else None,
             doubts=tuple(self.doubt(table, number) for number, table in enumerate(file.doubt)),
             negative=self.negative(),
+            mechanism=self.mechanism(file.mechanism) if file.mechanism else None,
             examples=file.example,
             path=self.path,
         )
@@ -132,6 +135,18 @@ class _Builder(msgspec.Struct, frozen=True):
             return None
         holds = self.parse(table.if_, "negative.if", "flag") if table.if_ else None
         return Unless(holds, self.template(table.because, "negative.because"), table.what)
+
+    def mechanism(self, table: MechanismTable) -> MechanismTable:
+        fewest, most = MECHANISM_WORDS
+        count = len(table.why.split())
+        if not fewest <= count <= most:
+            raise RuleError(f"{count} words, not {fewest} to {most}", where=f"{self.path}: mechanism.why")
+        if (table.term == "none") != (table.axis == "none"):
+            raise RuleError("term and axis are none together", where=f"{self.path}: mechanism")
+        if self.file.class_ == "validity" and table.term != "none":
+            why = "the rule is about the capture, whose remedy makes no step shorter"
+            raise RuleError(f"no rule of validity moves {table.term}", where=f"{self.path}: mechanism.term", why=why)
+        return msgspec.structs.replace(table, why=self.template(table.why, "mechanism.why"))
 
     def remedy(self, table: WhatIfTable) -> Remedy:
         def parse(text: str, key: str) -> Condition:

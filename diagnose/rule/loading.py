@@ -122,6 +122,8 @@ def _loaded(path: Path, known: Mapping[str, str], tried: bool, kept: CachedFiles
 def _checked(path: Path, text: str, units: tuple[tuple[str, str], ...], tried: bool, kept: CachedFiles | None) -> Rule:
     known = dict(units)
     rule = rule_of(path, parsed(text, path) if kept is None else kept.parsed(text, path), known)
+    if rule.mechanism is None and path.parent == builtin_rules():
+        raise RuleError("a rule that ships says why its fault costs time", where=path, do="add the table [mechanism]")
     if tried:
         _try_examples(rule, path, known)
     return rule

@@ -20,7 +20,7 @@ from diagnose.rule.condition import Condition
 from diagnose.rule.lines import Lines
 from diagnose.rule.needs import OF_TRAINING, lacks, trains_nothing, unknown_needs
 from diagnose.rule.remedy import Remedy
-from diagnose.rule.rule_file import Answer, Effort, ExampleTable, Maturity, Need, RuleClass, Target
+from diagnose.rule.rule_file import Answer, Effort, ExampleTable, Maturity, MechanismTable, Need, RuleClass, Target
 
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 PLACEHOLDER = re.compile(
@@ -152,6 +152,7 @@ class Rule(msgspec.Struct, frozen=True):
     lines: Lines | None
     doubts: tuple[Doubting, ...]
     negative: Unless | None
+    mechanism: MechanismTable | None
     examples: tuple[ExampleTable, ...]
     path: Path
     instead: Instead | None = None
@@ -285,7 +286,7 @@ class Rule(msgspec.Struct, frozen=True):
             already = " which is set already" if (setting, value) in self.set_already else ""
             return job_framework.typed(setting, literal_eval(value)) + already
 
-        return filled(template, partial(_spoken, facts), told)
+        return filled(template, partial(spoken_fact, facts), told)
 
 
 def filled(template: str, speak: Callable[[str, bool], str], told: Callable[[str, str | None], str]) -> str:
@@ -322,7 +323,8 @@ def _computed(value: Scalar | Condition, facts: Facts) -> Scalar | None:
     return int(number) if isinstance(number, float) and number.is_integer() else number
 
 
-def _spoken(facts: Facts, name: str, with_denominator: bool) -> str:
+def spoken_fact(facts: Facts, name: str, with_denominator: bool) -> str:
+    """The fact as people say it within a sentence, with what it is a share of if that is asked for."""
     fact = facts.get(name)
     value = None if fact is None or isinstance(fact.value, Unknown) else fact.value
     denominator = f" of {fact.of}" if fact is not None and with_denominator else ""

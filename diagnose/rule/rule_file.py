@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
-from diagnose.diagnosis import Doing, Severity
+from diagnose.diagnosis import Axis, Doing, Quantity, Severity
 from diagnose.diagnosis.terms import CauseClass, DoubtKind, RestsOn
 from diagnose.rule.condition import RuleError, did_you_mean
 
@@ -143,6 +143,18 @@ class NegativeTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     if_: Text | None = msgspec.field(default=None, name="if")
 
 
+class MechanismTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The reason why the fault costs time: how it works, and the quantity of the iron law that the remedy moves.
+
+    A rule about the capture moves none.
+    """
+
+    why: Text
+    source: Text
+    term: Quantity
+    axis: Axis
+
+
 class ExampleTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Facts and the answer they must give."""
 
@@ -179,6 +191,7 @@ class RuleFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     lines: LinesTable | None = None
     doubt: tuple[DoubtTable, ...] = ()
     negative: NegativeTable | None = None
+    mechanism: MechanismTable | None = None
     example: tuple[ExampleTable, ...]
 
 
@@ -193,6 +206,7 @@ TABLES: dict[str, type[msgspec.Struct]] = {
     "lines": LinesTable,
     "doubt": DoubtTable,
     "negative": NegativeTable,
+    "mechanism": MechanismTable,
     "example": ExampleTable,
 }
 

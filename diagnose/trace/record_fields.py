@@ -273,6 +273,13 @@ COMPILED = table(
     optional=_COMPILED_SINCE,
 )
 
+_PLACE = {"file": name, "line": whole(0, 1 << 31)}
+_SCRIPT = {
+    "options": listed(table({"flags": all_of(name), "takes": text, "default": scalar, **_PLACE})),
+    "calls": listed(table({"name": name, **_PLACE})),
+    "config": each(scalar),
+}
+
 RECORD = table(
     {
         "schema_version": whole(),
@@ -327,6 +334,8 @@ RECORD = table(
         "memory": table({f"{of}_bytes": _BYTES for of in _DEVICE_MEMORY}),
         "environment": each(text),
         "infiniband_devices": whole(0, 1 << 16),
+        "command": all_of(text),
+        "script": table(_SCRIPT),
         "applied": each(table({}, open_to_others=True)),
         **dict.fromkeys(("refuses", "refused"), listed(table(_REFUSED))),
         "expected": table(_EXPECTED),
@@ -338,6 +347,6 @@ RECORD = table(
         "profiler": table(_PROFILER, open_to_others=True),
         "error": text,
     },
-    optional=("announced", "machine_samples", "stack_samples"),
+    optional=("announced", "command", "script", "machine_samples", "stack_samples"),
 )
 """The whole record."""

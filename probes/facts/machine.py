@@ -13,6 +13,7 @@ from typing import Any
 
 from ..guard import quietly
 from ..machine import nvml
+from ..redaction import without_secrets
 from ..threaded import run_in_thread
 from .environment import ENVIRONMENT
 
@@ -33,7 +34,7 @@ _SETTING = re.compile(r"[A-Za-z0-9_.,:=^+\-\[\]]{1,80}\Z")
 
 def environment(variables: Mapping[str, str]) -> dict[str, str]:
     """The listed variables that are set to something that looks like a setting."""
-    return {name: variables[name] for name in ENVIRONMENT if _SETTING.match(variables.get(name, ""))}
+    return {name: without_secrets(variables[name]) for name in ENVIRONMENT if _SETTING.match(variables.get(name, ""))}
 
 
 def infiniband_devices() -> int | None:

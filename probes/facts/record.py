@@ -20,6 +20,7 @@ from ..threaded import run_in_thread
 from .compiled import compilations
 from .machine import device, environment, infiniband_devices, memory, versions
 from .model import model_facts, module_of, optimizer_facts, wrapped_facts
+from .script import script_facts
 from .torch_settings import torch_settings
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ def facts(
     source: str | None,
     error: str | None,
     allowance: Allowance | None = None,
+    command: list[str] | None = None,
 ) -> dict[str, object]:
     """The record of the job and the window; a part that cannot be had is null.
 
@@ -62,6 +64,7 @@ def facts(
         window: the steps of the capture, timed by `clock`, recorded by `recorder`, counted by `source`.
         error: why the capture ended early, if it did.
         allowance: the part of the window that was to be recorded, and the part that was.
+        command: the words of the job's command, without secrets.
     """
     rank, world_size = rank_and_world_size()
     machine = quietly(lambda: run_in_thread(lambda: _machine(world_size)))  # reads files: the library swallows OSErrors
@@ -88,6 +91,8 @@ def facts(
         "liger": quietly(lambda: _liger(settings)),
         "memory": quietly(memory),
         "refuses": quietly(lambda: job.refusals.facts(optimizer, model, job.rows.facts())),
+        "command": command,
+        "script": quietly(lambda: run_in_thread(lambda: script_facts(optimizer))),
         **_patch(),
         **_or_null(quietly(lambda: _steps(window, clock, source)), ("steps", "overhead_factor")),
         "profiler": (recorder.settings or None) if recorder is not None else None,

@@ -71,37 +71,37 @@ def test_the_report_is_printed_while_the_job_goes_on(start: Start, tmp_path: Pat
 
     [bundle] = bundles(tmp_path)
     assert (code, out) == (0, "trained\n")
-    assert "\nverdict:    data-bound" in err
-    assert err.splitlines()[-4] == f"bundle:     {bundle.relative_to(tmp_path)}"
+    assert "\nverdict   data-bound" in err
+    assert err.splitlines()[-4] == f"report    {bundle.relative_to(tmp_path)}/report.txt"
     assert {*err.splitlines()[-3:-1]} == {"diagnose: wrote d.json", "trained"}  # the job goes on as soon as it is there
     jsonschema.validate(json.loads((tmp_path / "d.json").read_text()), Diagnosis.schema())
-    assert {path.name for path in bundle.iterdir()} == {"rank0.json.gz", "rank0.done"}
+    assert {path.name for path in bundle.iterdir()} == {"rank0.json.gz", "rank0.done", "diagnosis.json", "report.txt"}
 
 
 def test_a_job_that_fails_after_the_window_still_gets_its_report(start: Start, tmp_path: Path) -> None:
     code, _, err = ended(start("--", script(tmp_path, WRITES + "write(0); raise SystemExit(9)")))
 
     assert code == 9
-    assert "verdict:" in err
+    assert "verdict   " in err
 
 
 def test_ranks_that_never_came_are_named(start: Start, tmp_path: Path) -> None:
     _, _, err = ended(start("--", script(tmp_path, WRITES + "write(1, 4); write(2, 4)")))
 
-    assert "verdict:" in err
+    assert "verdict   " in err
     assert err.startswith("diagnose: no trace of rank 0, 3 of 4\n")
 
 
 def test_a_trace_without_its_marker_is_not_lost(start: Start, tmp_path: Path) -> None:
     body = WRITES + "write(0); os.remove(os.path.join(out, 'rank0.done'))"
 
-    assert "verdict:" in ended(start("--", script(tmp_path, body)))[2]
+    assert "verdict   " in ended(start("--", script(tmp_path, body)))[2]
 
 
 def test_later_windows_are_mentioned_and_the_first_is_reported(start: Start, tmp_path: Path) -> None:
     _, _, err = ended(start("--", script(tmp_path, WRITES + "write(0, out=out + '-2'); write(0)")))
 
-    assert err.count("verdict:") == 1
+    assert err.count("verdict   ") == 1
     assert [err.splitlines()[-2]] == [
         f"diagnose: more windows, for `diagnose analyze`: {b.relative_to(tmp_path)}" for b in bundles(tmp_path)[1:]
     ]
@@ -135,7 +135,7 @@ def test_an_unwritable_json_file_costs_that_file_only(start: Start, tmp_path: Pa
     code, _, err = ended(start("--json", "no/d.json", "--", script(tmp_path, WRITES + "write(0)")))
 
     assert code == 0
-    assert "verdict:" in err
+    assert "verdict   " in err
     assert err.count("diagnose: no --json file: ") == 1
     assert "wrote" not in err
 

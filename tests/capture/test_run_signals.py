@@ -47,7 +47,7 @@ def test_a_signal_that_ends_the_command_leaves_the_report(
     ending, _, err = ended(process)
 
     assert ending == code
-    assert "verdict:" in err
+    assert "verdict   " in err
 
 
 def test_ctrl_c_in_a_terminal_reaches_the_command_once(tmp_path: Path) -> None:

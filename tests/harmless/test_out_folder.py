@@ -48,9 +48,9 @@ def test_the_job_runs_and_is_captured_beside_a_full_folder(tmp_path: Path) -> No
     done = ended(below(python(tmp_path, RANK + "write(); raise SystemExit(4)"), "--out", "b"), tmp_path)
 
     assert done.returncode == 4
-    assert "bundle:     b-2" in done.stderr
+    assert "report    b-2/report.txt" in done.stderr
     assert content(tmp_path / "b") == USERS
-    assert sorted(path.name for path in (tmp_path / "b-2").iterdir()) == ["rank0.done", "rank0.json.gz"]
+    assert sorted(os.listdir(tmp_path / "b-2")) == ["diagnosis.json", "rank0.done", "rank0.json.gz", "report.txt"]
 
 
 def test_an_empty_folder_of_the_user_is_used_and_stays(tmp_path: Path) -> None:
@@ -137,12 +137,12 @@ write(0, 2)
 """
     done = ended(below(python(tmp_path, RANK + body), "--out", "b"), tmp_path)
 
-    assert "verdict:" in done.stderr
+    assert "verdict   " in done.stderr
     lines = done.stderr.splitlines()
     assert lines[0] == "diagnose: no trace of rank 1 of 2"
     assert lines[-2] == "diagnose: rank 1 ended inside the window, before its trace was written"
-    assert "; report: above " in lines[-1]
-    assert sorted(os.listdir(tmp_path / "b")) == ["rank0.done", "rank0.json.gz"]
+    assert lines[-1].endswith("; report: b/report.txt")
+    assert sorted(os.listdir(tmp_path / "b")) == ["diagnosis.json", "rank0.done", "rank0.json.gz", "report.txt"]
 
 
 def test_a_rank_that_is_killed_when_its_trace_is_written_has_ended_after_its_window(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ os.kill(os.getpid(), 9)
 """
     done = ended(below(python(tmp_path, RANK + body), "--out", "b"), tmp_path)
 
-    assert "verdict:" in done.stderr
+    assert "verdict   " in done.stderr
     assert "ended inside the window" not in done.stderr
     assert done.stderr.splitlines()[-2] == (
         "diagnose: rank 0 ended after the window, before its record was complete: what only that tells is not judged"
@@ -173,7 +173,7 @@ RankFiles(given["out"], 0, 1)
 
     assert "more windows, for `diagnose analyze`: b-2" in done.stderr
     assert {name: sorted(os.listdir(tmp_path / name)) for name in ("b", "b-2", "b-3")} == {
-        "b": ["rank0.done", "rank0.json.gz"],
+        "b": ["diagnosis.json", "rank0.done", "rank0.json.gz", "report.txt"],
         "b-2": ["rank0.done"],
         "b-3": [],
     }

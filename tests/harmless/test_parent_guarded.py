@@ -78,7 +78,7 @@ def test_a_working_folder_that_goes_meanwhile(tmp_path: Path) -> None:
     done = ended(below([sys.executable, f"../{script}"], "--out", "../b"), tmp_path / "gone")
 
     assert done.returncode == 4
-    assert "verdict:" in done.stderr
+    assert "verdict   " in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -98,8 +98,9 @@ def test_an_out_that_is_not_utf_8(tmp_path: Path) -> None:
     done = ended(below(python(tmp_path, WRITES), "--out", os.fsdecode(b"b\xff")), tmp_path)
 
     assert done.returncode == 4
-    assert "verdict:" in done.stderr
-    assert sorted(os.listdir(tmp_path / os.fsdecode(b"b\xff"))) == ["rank0.done", "rank0.json.gz"]
+    assert "verdict   " in done.stderr
+    bundle = sorted(os.listdir(tmp_path / os.fsdecode(b"b\xff")))
+    assert bundle == ["diagnosis.json", "rank0.done", "rank0.json.gz", "report.txt"]
 
 
 @pytest.mark.parametrize("file", [slow("no/d.json"), ".", "/dev/full", "fifo", slow("x" * 300)])
@@ -108,7 +109,7 @@ def test_a_json_file_that_cannot_be_written(file: str, tmp_path: Path) -> None:
     done = ended(below(python(tmp_path, WRITES), "--out", "b", "--json", file), tmp_path)
 
     assert done.returncode == 4
-    assert "verdict:" in done.stderr
+    assert "verdict   " in done.stderr
     assert done.stderr.count("diagnose: no --json file: ") == 1
     assert sorted(os.listdir(tmp_path)) == ["b", "fifo", "train.py"]
 
@@ -170,7 +171,7 @@ def test_no_folder_for_temporary_files(tmp_path: Path) -> None:
     done = ended(below(python(tmp_path, WRITES), "--out", "b"), tmp_path, env={**os.environ, "TMPDIR": "/proc"})
 
     assert done.returncode == 4
-    assert "verdict:" in done.stderr
+    assert "verdict   " in done.stderr
 
 
 @pytest.mark.parametrize(

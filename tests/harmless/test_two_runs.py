@@ -39,7 +39,7 @@ while not os.path.exists(sys.argv[2]): time.sleep(0.01)
     (out, err), (other_out, other_err) = [run.communicate(timeout=PATIENCE_S) for run in runs]
 
     assert out == ""
-    assert "verdict:" in err
+    assert "verdict   " in err
     assert (other_out, other_err) == ("", "diagnose: nothing captured: the second one fails\n")
     assert sorted(path.name for path in tmp_path.glob("o*")) == ["o", "o-2"]
 

@@ -149,4 +149,4 @@ def test_a_report_in_the_background_does_not_stop_the_job(tmp_path: Path) -> Non
     terminal = Terminal([*DIAGNOSE, "--out", "b", "--", *command], tmp_path, background=True)
 
     assert terminal.endings() == ["ended 5"]
-    assert b"verdict:" in terminal.shown
+    assert b"verdict   " in terminal.shown

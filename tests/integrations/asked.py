@@ -39,14 +39,14 @@ def session(answers: Answers | list[str], asked: Asked) -> Any:
     return anyio.run(connected)
 
 
-def told(root: Path, name: str, **arguments: Any) -> tuple[str, bool]:
+def told(root: Path, name: str, /, **arguments: Any) -> tuple[str, bool]:
     """The text of one answer, and whether it is an error."""
     result = session(Answers(Roots([root])), lambda client: client.call_tool(name, arguments))
     (block,) = result.content
     return block.text, result.is_error
 
 
-def refused(root: Path, name: str = "analyze", **arguments: Any) -> str:
+def refused(root: Path, name: str = "analyze", /, **arguments: Any) -> str:
     text, failed = told(root, name, **arguments)
     assert failed, text
     return text

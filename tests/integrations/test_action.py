@@ -90,7 +90,7 @@ def test_a_run_is_told_in_the_summary_and_as_annotations(runner: Runner) -> None
 
     assert ended.returncode == 0, ended.stderr
     first, *findings = ended.stdout.splitlines()
-    assert first.startswith("::notice title=diagnose::data-bound, 68.8 ms per host step; next: ")
+    assert first.startswith("::notice title=diagnose::data-bound; set num_workers=4")
     assert any(re.match(r"::(warning|error) title=diagnose%3A data-wait::", line) for line in findings)
     assert runner.summary.startswith("## diagnose: **data-bound**")
     assert Path(runner.outputs["summary"]).read_text() == runner.summary

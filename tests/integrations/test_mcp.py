@@ -75,7 +75,8 @@ def test_plan_compare_explain_and_fit_answer(root: Path) -> None:
 
     assert "What to change" in told(root, "plan", path=TRACE)[0]
     assert told(root, "compare", before=TRACE, after="cpu-healthy.json.gz")[0].startswith("### B is ")
-    assert "critical:" in told(root, "explain", rule="launch-bound")[0]
+    assert "mechanism:" in told(root, "explain", name="launch-bound")[0]
+    assert "of each 68.8 ms step" in told(root, "explain", name="python", from_run=TRACE)[0]
     text, failed = told(root, "fit", **FIT)
     assert not failed
     assert "fits: " in text
@@ -86,7 +87,7 @@ def test_every_sample_rule_and_forecast_stays_below_4000_tokens() -> None:
     answers = Answers(Roots([SAMPLES]))
     asked = [("analyze", {"path": path.name}) for path in SAMPLES.glob("*.json.gz")]
     asked += [("plan", arguments) for _, arguments in asked] + [("fit", FIT)]
-    asked += [("explain", {"rule": rule.id}) for rule in all_rules(())]
+    asked += [("explain", {"name": rule.id}) for rule in all_rules(())]
 
     for name, arguments in asked:
         text, failed = answers.answer(name, arguments)
@@ -129,7 +130,7 @@ def test_an_answer_that_no_writer_shortens_ends_where_it_is_too_long() -> None:
         ("analyze", {"path": TRACE, "html": "/tmp/x.html"}, "No argument 'html'"),
         ("analyze", {"path": TRACE, "rank": "many"}, "Invalid value for '--rank'"),
         ("analyze", {"path": TRACE, "rank": 7}, "no rank 7"),
-        ("explain", {"rule": "launch-bond"}, "Did you mean 'launch-bound'?"),
+        ("explain", {"name": "launch-bond"}, "did you mean launch-bound (rule)"),
         ("fit", {"model": "no-such-model", "gpu": "H100"}, "no file and no known model of that name"),
         ("fit", {**FIT, "liger": "yes"}, "'liger' is true or false"),
     ],

@@ -7,7 +7,9 @@ OWN = {"DIAGNOSE_LEDGER": "on", "DIAGNOSE_DATA_DIR": "{forgotten}"}
 ROWS = [
     Row("", "--version", "--version", adds="diagnose, version ", codes=(2, 0)),
     Row("doctor", "--json", "--json", adds='"name": "torch"', takes="hook: ok"),
-    Row("explain", "RULE", "data-wait", adds="says: ", codes=(2, 0)),
+    Row("explain", "NAMES", "data-wait", adds="mechanism: ", codes=(2, 0)),
+    Row("explain", "--from", "--from {cpu-slow-loader.json.gz}", "data-wait", adds="yours: "),
+    Row("explain", "--rule", "--rule", "data-wait", adds="says: ", takes="mechanism: "),
     Row("explain", "--rules", "--rules {rule}", "data-wait", adds="Our team says that"),
     Row("rules", "--rules", "--rules {rule}", adds="Our team says that the step waits"),
     Row("hardware", "NAME", "h100", adds="capability 9.0"),

@@ -26,9 +26,9 @@ QUOTE = "on this machine 7 of 8 such gains fell in the predicted range"
 SAMPLE = Path(__file__).parents[2] / "sample_traces" / "cpu-slow-loader.json.gz"
 
 
-def text(diagnosis: Diagnosis) -> str:
+def text(diagnosis: Diagnosis, details: bool = False) -> str:
     console = Console(file=io.StringIO(), width=200, color_system=None)
-    render(diagnosis, console)
+    render(diagnosis, console, details=details)
     return " ".join(console.file.getvalue().split())  # type: ignore[attr-defined]
 
 
@@ -51,7 +51,7 @@ def test_a_change_that_is_planned_later_has_its_record_too() -> None:
     later = [step.rule for step in diagnoses.data_bound().plan][1]
     of_later = [promise(number, rules=(later,)) for number in range(6)]
 
-    assert "on this machine 6 of 6 such gains" in text(quoting(diagnoses.data_bound(), of_later))
+    assert "on this machine 6 of 6 such gains" in text(quoting(diagnoses.data_bound(), of_later), details=True)
 
 
 def test_fewer_than_five_promises_are_not_quoted() -> None:

@@ -79,5 +79,5 @@ def test_nobody_asks_what_a_job_that_trains_nothing_takes() -> None:
 
 def test_the_details_fit_a_narrow_terminal() -> None:
     page = printed(job(counted_memory.CAPACITY), width=60, details=True)
-    assert "memory:" in page
+    assert "memory  " in page
     assert max(map(len, page.splitlines())) <= 60

@@ -7,7 +7,7 @@ import diagnoses
 import pytest
 from msgspec.structs import replace
 from report.pages import Read, written
-from report.printed import piped, printed
+from report.printed import printed
 from small_rules import known
 
 from diagnose.analysis import analyze
@@ -15,7 +15,6 @@ from diagnose.diagnosis import Patch
 from diagnose.facts import Fact, Facts, Scalar
 from diagnose.patch.job_framework import in_short
 from diagnose.report.markdown import markdown
-from diagnose.report.text import render_brief
 from diagnose.report.views.summary import About
 from diagnose.rule import load_rules
 
@@ -60,22 +59,20 @@ def test_advice_for_such_a_job_brings_its_own_words(rule: str, facts: dict[str, 
 
 def test_every_report_says_the_change_then_the_fault() -> None:
     diagnosis = analyze(SAMPLE)
-    action, gain = "use scaled_dot_product_attention instead of eager attention", "(1.90-2.12x, likely 2.0x)"
+    action, gain = "use scaled_dot_product_attention instead of eager attention", "about 2.0x (1.9-2.1x)"
 
-    text = " ".join(printed(diagnosis).split())
-    brief = " ".join(piped(lambda console: render_brief(diagnosis, console), 80).split())
+    text = " ".join(printed(diagnosis, details=True).split())
     page, document = Read(written(diagnosis)), markdown(diagnosis, About("1.0"))
 
     assert diagnosis.next.action == diagnosis.findings[0].action == action
-    assert f"next: {action} {gain} unfused-attention critical" in text
-    assert f"next: {action} {gain} unfused-attention Unfused attention" in brief
-    assert f"**1. {action}** {gain} · `unfused-attention` · critical" in document
-    assert f"next change {action} {gain} unfused-attention" in page.shown
+    assert f"{action}: {gain} unfused-attention critical" in text
+    assert f"**1. {action}** ({gain}) · `unfused-attention` · critical" in document
+    assert f"next change {action} ({gain}) unfused-attention" in page.shown
 
 
 def test_a_rule_without_an_action_is_told_by_its_name() -> None:
     of = diagnoses.data_bound()
     plain = diagnoses.judged(of, findings=tuple(replace(finding, action="") for finding in of.findings))
 
-    assert "next:       data-wait (at most 1.66x)   critical" in printed(plain)
-    assert "**1. `data-wait`** (at most 1.66x) · critical" in markdown(plain, About("1.0"))
+    assert "data-wait: up to 1.7x   critical" in printed(plain, details=True)
+    assert "**1. `data-wait`** (up to 1.7x) · critical" in markdown(plain, About("1.0"))

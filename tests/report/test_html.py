@@ -96,7 +96,7 @@ def test_the_answer_is_read_without_scripts() -> None:
         "174.0 ms",
         "data wait 69.0 ms 39.7 %",
         "TrainingArguments(..., dataloader_num_workers=8, dataloader_pin_memory=True)",
-        "at most 1.66x",
+        "up to 1.7x",
         "attention is 0.0 % of the device step",
         "record_shapes=True 2 rules",
         "rank 1 is late because of its data",

@@ -26,7 +26,7 @@ def test_the_page_is_written_beside_the_report_and_says_where(tmp_path: Path) ->
     done = analyze("--html", to, "--params", "1e9")
 
     assert done.exit_code == 0
-    assert done.stdout.startswith("verdict:    data-bound")
+    assert done.stdout.startswith("verdict   data-bound")
     assert done.stderr == f"wrote {to}\n"
     assert to.read_text(encoding="utf-8").startswith("<!doctype html>")
     assert f"diagnose analyze run/ --html {to} --params 1000000000<" in to.read_text(encoding="utf-8")

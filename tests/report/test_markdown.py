@@ -195,7 +195,7 @@ def test_the_change_is_there_to_copy_with_what_it_rests_on() -> None:
     fences = [block.content for block in blocks if block.type == "fence"]
     assert fences[0] == "TrainingArguments(..., dataloader_num_workers=8, dataloader_pin_memory=True)\n"
     text = document(diagnoses.data_bound())
-    assert "**1. set dataloader_num_workers=8, dataloader_pin_memory=True** (at most 1.66x) · `data-wait`" in text
+    assert "**1. set dataloader_num_workers=8, dataloader_pin_memory=True** (up to 1.7x) · `data-wait`" in text
     assert "| `data-wait` | `data_wait_share` | 39.7 % | the device step |" in text
     assert "| **data** | 73.0 ms | 42.0 % |\n| data wait | 69.0 ms | 39.7 % |" in text
     assert "- Straggler: rank 1 is late because of its data" in text

@@ -38,16 +38,16 @@ def test_every_report_says_so(report: str) -> None:
         "html": lambda: page(found, About("1")),
     }[report]()
 
-    assert "nothing that stands out from the noise of the steps" in shown
-    assert "1.01-1.05x, below the noise" in shown
-    assert "below the noise: less than the 8.3 % by which steps of this window lie apart" in shown
+    assert "no gain is larger than the noise of these steps" in shown
+    assert "1.01-1.05x; smaller than the noise" in shown
+    assert "steps of this window differ by 8.3 %; record more steps to see smaller gains" in shown
     assert "dataloader_num_workers=8" in shown
 
 
 def test_the_next_change_is_none_of_them() -> None:
     assert noisy().next.kind == "nothing"
     assert noisy().next.worth_doing == ()
-    assert "next: nothing that stands out" in text(noisy(), brief=True)
+    assert "next no gain is larger than the noise" in text(noisy(), brief=True)
 
 
 def test_a_severe_finding_of_unknown_gain_comes_before_them() -> None:
@@ -71,7 +71,7 @@ def test_a_counted_fault_that_a_short_run_cannot_measure_is_the_next_change_and_
     found = diagnoses.judged(of, findings=(counted,), plan=(step,))
 
     assert (found.next.kind, found.next.rule) == ("change", counted.rule)
-    assert "1.01-1.05x, too little for a short run to measure" in text(found)
+    assert "1.01-1.05x; too little for a short run to measure" in page(found, About("1"))
 
 
 def test_a_counted_fault_of_unknown_gain_comes_before_them() -> None:

@@ -38,7 +38,7 @@ def test_the_frame_holds_the_whole_page_and_ends_where_it_ends() -> None:
 def test_outside_of_a_notebook_it_reads_as_text() -> None:
     analysis = Analysis(diagnoses.data_bound())
 
-    assert repr(analysis).startswith("verdict:    data-bound")
+    assert repr(analysis).startswith("verdict   data-bound")
     assert "\x1b" not in repr(Analysis(diagnoses.hostile()))
     assert analysis._repr_markdown_().startswith("## diagnose: **data-bound**")
 
@@ -49,7 +49,7 @@ def test_the_text_is_returned_and_not_displayed(monkeypatch: pytest.MonkeyPatch,
 
     text = repr(Analysis(diagnoses.data_bound()))
 
-    assert "next:       set dataloader_num_workers=8, dataloader_pin_memory=True (at most 1.66x)" in text
+    assert "next      TrainingArguments(..., dataloader_num_workers=8, dataloader_pin_memory=True)" in text
     assert capsys.readouterr().out == ""
 
 

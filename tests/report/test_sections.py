@@ -57,7 +57,7 @@ def in_text(name: str, diagnosis: Diagnosis) -> tuple[str, str]:
     extent = Extent(details=True, kernels=3)
     section = text.SECTIONS[name]
     return (
-        printed(lambda console: section(Page(console), diagnosis, extent)),  # type: ignore[operator]
+        printed(lambda console: section(Page(console, text.REPORT_LABEL), diagnosis, extent)),  # type: ignore[operator]
         printed(lambda console: text.render(diagnosis, console, details=extent.details, kernels=extent.kernels)),
     )
 

@@ -14,7 +14,6 @@ from diagnose.diagnosis import CodePlace, Diagnosis, UserCode
 from diagnose.report.html import page
 from diagnose.report.markdown import markdown
 from diagnose.report.text import render
-from diagnose.report.text.report import render_brief
 from diagnose.report.views.summary import About
 from diagnose.report.views.user_code import placed, where_line
 
@@ -26,12 +25,6 @@ UNKNOWN = {"where_because": "12 of 12 samples show your code", "where_capture_ne
 def text(diagnosis: Diagnosis, width: int = 120, **extent: int) -> str:
     to = io.StringIO()
     render(diagnosis, Console(file=to, width=width), **extent)  # type: ignore[arg-type]
-    return to.getvalue()
-
-
-def brief(diagnosis: Diagnosis) -> str:
-    to = io.StringIO()
-    render_brief(diagnosis, Console(file=to, width=120))
     return to.getvalue()
 
 
@@ -47,11 +40,20 @@ def located() -> Diagnosis:
 
 
 @pytest.mark.parametrize(
-    "form", [text, brief, lambda d: page(d, ABOUT), lambda d: markdown(d, ABOUT)], ids=["text", "brief", "html", "md"]
+    "form",
+    [lambda d: text(d, details=True), lambda d: page(d, ABOUT), lambda d: markdown(d, ABOUT)],
+    ids=["details", "html", "md"],
 )
 def test_every_report_names_the_lines_of_the_next_change(form: Callable[[Diagnosis], str]) -> None:
     assert WHERE in " ".join(form(located()).split())
     assert "collate.py" not in form(diagnoses.data_bound())
+
+
+def test_the_first_screen_names_the_line_that_takes_most() -> None:
+    shown = " ".join(text(located()).split())
+
+    assert "collate (collate.py:31) takes 62 % of 214 samples of the training thread." in shown
+    assert "collate" not in text(diagnoses.data_bound())
 
 
 def test_code_outside_of_functions_has_its_line_alone() -> None:
@@ -77,25 +79,24 @@ def test_why_no_line_is_known_is_for_the_details_alone() -> None:
 def python_lines(diagnosis: Diagnosis, width: int = 120, **extent: int) -> list[str]:
     """The section of the terminal's report, none where it is left out."""
     lines = text(diagnosis, width, **extent).splitlines()
-    start = next((at for at, line in enumerate(lines) if line.startswith("python:")), None)
+    start = next((at for at, line in enumerate(lines) if line.startswith("python ")), None)
     return [] if start is None else lines[start : lines.index("", start)]
 
 
 def test_the_section_lists_functions_by_share() -> None:
     listed = python_lines(replace(diagnoses.data_bound(), user_code=drawn.user_code()), details=True)
 
-    assert listed[0] == (
-        "python:     where it is, in % of 214 samples of the training thread; sampling took 0.2 % of the sampled steps"
+    assert " ".join(listed[0].split()) == (
+        "python where it is, in % of 214 samples of the training thread; sampling took 0.2 % of the sampled steps"
     )
     assert listed[2].split() == ["collate", "(src/collate.py:31)", "62.0", "%", "70.0", "%", "loading"]
 
 
-def test_the_section_stands_where_the_host_bounds_the_step_or_in_the_details() -> None:
-    of_data = replace(diagnoses.data_bound(), user_code=drawn.user_code())
-    of_host = replace(of_data, verdict=replace(of_data.verdict, class_="host-bound"))
+def test_the_section_is_a_part_of_the_details() -> None:
+    of_host = replace(diagnoses.data_bound(), user_code=drawn.user_code())
 
-    assert python_lines(of_data) == []
-    assert python_lines(of_host) == python_lines(of_data, details=True)
+    assert python_lines(of_host) == []
+    assert python_lines(of_host, details=True)
 
 
 def test_an_unknown_section_says_why() -> None:
@@ -103,7 +104,7 @@ def test_an_unknown_section_says_why() -> None:
 
     listed = python_lines(replace(diagnoses.data_bound(), user_code=unknown), details=True)
 
-    assert listed == ["python:     where it is, is unknown: the sampling was switched off; capture again"]
+    assert listed == ["python        where it is, is unknown: the sampling was switched off; capture again"]
     assert "the sampling was switched off" in page(replace(diagnoses.data_bound(), user_code=unknown), ABOUT)
     assert "the sampling was switched off" in markdown(replace(diagnoses.data_bound(), user_code=unknown), ABOUT)
 
@@ -136,13 +137,13 @@ def of_host() -> Diagnosis:
 
 def test_a_job_without_a_gpu_lists_its_operators() -> None:
     lines = text(of_host(), kernels=3).splitlines()
-    start = next(at for at, line in enumerate(lines) if line.startswith("operators:"))
+    start = next(at for at, line in enumerate(lines) if line.startswith("operators "))
 
     assert "no GPU kernels; the longest on a typical rank" in lines[start]
     figures, what = ["aten::addmm", "12", "12.7", "ms", "7.3", "%"], ["matrix", "products", "512x512,", "512x512"]
     assert lines[start + 2].split() == figures + what
     assert lines[start + 3].split() == ["+7", "names", "with", "1.0", "ms"]
-    assert not any(line.startswith("kernels:") for line in lines)
+    assert not any(line.startswith("kernels ") for line in lines)
 
 
 def test_the_page_sorts_functions_and_operators() -> None:

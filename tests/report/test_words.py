@@ -7,24 +7,24 @@ import pytest
 from report.printed import printed
 
 from diagnose.diagnosis import Patch
+from diagnose.report.views.gains import speedup
 from diagnose.report.views.words import (
     evidence_line,
     first_sentence,
     flags_line,
     mfu_line,
     patch_lines,
-    speedup,
 )
 
 
 def test_a_bound_reads_at_most_and_a_range_reads_as_a_range() -> None:
-    assert speedup((1.0, 1.656)) == "at most 1.66x"
-    assert speedup((1.55, 1.8)) == "1.55-1.80x"
+    assert speedup((1.0, 1.656)) == "up to 1.7x"
+    assert speedup((1.57, 1.8)) == "1.6-1.8x"
     assert speedup((1.551, 1.554)) == "1.55x"
-    assert speedup((1.23, 12.4)) == "1.23-12x"
-    assert speedup((1.004, 1.656)) == "at most 1.66x"
-    assert speedup((1.23, None)) == "at least 1.23x"
-    assert speedup((0.85, 1.3)) == "0.85-1.30x"
+    assert speedup((1.23, 12.4)) == "1.2-12x"
+    assert speedup((1.004, 1.656)) == "up to 1.7x"
+    assert speedup((1.23, None)) == "at least 1.2x"
+    assert speedup((0.85, 1.3)) == "0.85-1.3x"
     assert speedup((0.87, 1.002)) == "0.87-1.00x"
     assert speedup((1.0, 1.002)) == "nothing alone"
     assert speedup(None) == ""

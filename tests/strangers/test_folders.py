@@ -59,7 +59,7 @@ def steps_of(folder: Path, run: str | None = None) -> tuple[int, ...]:
 def test_of_two_windows_the_last_is_diagnosed_and_the_other_is_named_with_process_and_time() -> None:
     told = " ".join(CliRunner().invoke(main, ["analyze", str(STRANGERS)]).output.split())
 
-    assert "steps: 2 counted, marked by ProfilerStep: steps 7, 8" in told
+    assert "scope 2 steps" in told
     assert "this report is of the last of 2 windows of process 851 on node: steps 7, 8, 867.5 us per step" in told
     assert "steps 2, 3, 856.5 us per step, began 2025-07-11 06:32:53 UTC, 1.3 % shorter" in told
     assert "--run node.pt.trace@1" in told

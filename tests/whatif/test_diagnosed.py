@@ -16,6 +16,7 @@ from whatif.predicted import device_bound, loading, saved, written
 from diagnose.analysis import Options, analyze
 from diagnose.diagnosis import Diagnosis
 from diagnose.report.text import render
+from diagnose.report.views.gains import gain
 
 SAYING_ATTENTION = "kernels = { eager-attention = [0.25, 0.5] }"
 SAYING_OPTIMIZER = "kernels = { optimizer = [0.4, 0.5] }"
@@ -86,15 +87,15 @@ def shared_gpu() -> Trace:
     return job
 
 
-def shown(diagnosis: Diagnosis) -> str:
+def shown(diagnosis: Diagnosis, details: bool = False) -> str:
     out = io.StringIO()
-    render(diagnosis, Console(file=out, width=300, color_system=None))
+    render(diagnosis, Console(file=out, width=300, color_system=None), details=details)
     return out.getvalue()
 
 
 def withheld(diagnosis: Diagnosis) -> str:
     """The report from where it says that gains are withheld, line breaks left out."""
-    return " ".join(shown(diagnosis).partition("no gain that needs a replay is predicted:")[2].split())
+    return " ".join(shown(diagnosis, details=True).partition("no gain that needs a replay is predicted:")[2].split())
 
 
 def test_gains_are_withheld_where_the_replay_misses_the_measured_step(tmp_path: Path, rules: Path) -> None:
@@ -176,7 +177,8 @@ def test_the_report_shows_the_plan_in_order_and_what_it_buys_together(tmp_path: 
 
     first, second = (step.rule for step in found.plan[:2])
     assert [step.numerics for step in found.plan[:2]] == [False, True]
-    assert page.index("next:") < page.index(first) < page.index("then:") < page.index(second)
-    low, high = found.plan[1].cumulative_speedup or (0, 0)
-    assert f"together {low:.2f}-{high:.2f}x   each gain is on top of those above it" in page
-    assert f"numerics change with {second}" in page
+    assert page.index("next ") < page.index("plan ") < page.index(f"2. {second}")
+    low, likely, high = found.plan[1].together or (0, 0, 0)
+    assert gain((low, high), likely) in page
+    assert "; can change results\n" in page[page.index(f"2. {second}") :]
+    assert page.index(first) < page.index(second)

@@ -39,7 +39,7 @@ ASKED: Mapping[str, Mapping[str, Any]] = {
     "analyze": {"path": "trace.json", "rank": 0, "step": 11, "params": 1e9, "gpu": "H100"},
     "plan": {"path": "trace.json", "gpu_hour_price": 2.5, "tokens": 1e9, "critical_batch": "512seq", "mtbf_hours": 24},
     "compare": {"before": "trace.json", "after": "a.json", "noise": "2%"},
-    "explain": {"rule": "launch-bound"},
+    "explain": {"name": "launch-bound", "from_run": "trace.json"},
     "fit": {"model": "config.json", "gpu": "H100", "gpus": 8, "liger": True, "attn": "flash", "calibrate": "a.json"},
 }
 

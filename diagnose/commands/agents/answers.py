@@ -9,8 +9,8 @@ from rich.console import Console
 
 from diagnose import __version__, analysis
 from diagnose.cli.exit_status import defect, explained
-from diagnose.cli.explain import print_rule, rule_named
 from diagnose.cli.loading import loading_of
+from diagnose.cli.rule_files import all_rules
 from diagnose.cli.terminal import terminal
 from diagnose.commands.agents.catalog import PATHS, TOOLS
 from diagnose.commands.agents.roots import Roots
@@ -24,6 +24,10 @@ from diagnose.commands.compare.command import side_from
 from diagnose.commands.compare.comparing import compare
 from diagnose.commands.compare.markdown import comparison_markdown
 from diagnose.commands.compare.views import comparison_view
+from diagnose.commands.explain import text as explain_text
+from diagnose.commands.explain.explaining import explanation_of
+from diagnose.commands.explain.naming import subject_named
+from diagnose.commands.explain.run import run_at
 from diagnose.commands.fit import text as fit_text
 from diagnose.commands.fit.counts import costed_forecast
 from diagnose.commands.fit.models import model_from, model_named
@@ -130,8 +134,10 @@ def _diagnosed(call: ToolCall) -> Diagnosis:
 
 
 def _explained(call: ToolCall) -> str:
-    rule = rule_named(call.given["rule"])
-    return _as_text(lambda console: print_rule(rule, Page(console)))
+    rules, path = {rule.id: rule for rule in all_rules(())}, call.given["from_run"]
+    run = None if path is None else run_at(path)
+    told = explanation_of(subject_named(" ".join(call.given["names"]), rules), rules, run)
+    return _as_text(lambda console: explain_text.render(told, Page(console), run.path if run else ""))
 
 
 def _as_text(write: Callable[[Console], None]) -> str:

@@ -1,12 +1,12 @@
 """The tools of an agent: which command each is, when to call it, and which of its options it has."""
 
-from diagnose.cli.explain import explain
 from diagnose.commands.agents.tool import Tool
 from diagnose.commands.analyze.command import analyze
 from diagnose.commands.compare.command import compare
+from diagnose.commands.explain.command import explain
 from diagnose.commands.fit.command import fit
 
-PATHS = ("path", "before", "after", "calibrate")  # arguments that have to be in the roots
+PATHS = ("path", "before", "after", "calibrate", "from_run")  # arguments that have to be in the roots
 _OF_WORK = ("gpu", "flops_per_step", "params", "seq_len", "tokens_per_step", "peak_tflops", "hbm_gbs", "network_gbs")
 _OF_JOB = ("run", "rank", "step", *_OF_WORK)
 _OF_COST = ("gpu_hour_price", "power_w", "tokens", "critical_batch", "mtbf_hours")
@@ -49,9 +49,10 @@ _COMPARE = Tool(
 _EXPLAIN = Tool(
     "explain",
     explain,
-    "Explain one rule by its name as a finding gives it: what it looks at, when it fires, what to do, and when it does "
-    "not matter. Call it before acting on a finding.",
-    {"rule": "The name of a rule, such as launch-bound."},
+    "Explain a rule, a class, a cause, a metric or a term: how it comes about, its formula with the numbers of a run, "
+    "what to do, and what makes it wrong. Call it before acting on a finding.",
+    {"name": "Such as launch-bound, memory-bound, data-wait, mfu, roofline or late rank."},
+    ("from_run",),
 )
 _FIT = Tool(
     "fit",

@@ -12,7 +12,8 @@ import msgspec
 from diagnose.attribution.causes import COPIES, WITHOUT_KERNELS
 from diagnose.diagnosis import Diagnosis, Finding
 from diagnose.metrics import Measured
-from diagnose.report.views.words import cause_name, evidence_line, gain, patch_lines
+from diagnose.report.views.gains import gain
+from diagnose.report.views.words import cause_name, evidence_line, patch_lines
 
 Event = dict[str, Any]
 PROCESS = (1 << 22) - 1  # the last that Linux gives out, so hardly one that is traced

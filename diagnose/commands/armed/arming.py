@@ -4,6 +4,7 @@ import io
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -169,11 +170,15 @@ def _fails(run: "ArmedRun", severity: str | None) -> bool:
 
 def tell_armed(folder: Path, near: str, printed: bool, files: Mapping[str, Path], no_ledger: bool) -> None:
     """Report an armed job at its end: print it after the job's own output, and write it to `files` by form."""
+    from diagnose.cli.kept import keep
     from diagnose.report.views.applied import applied_line
 
     run = _read(folder, None, no_ledger)
     if not no_ledger:
         guarded(lambda: _record_prediction(run), "not kept in the ledger of promises")
+    for one in run.windows:
+        if one.diagnosis is not None and one.folder:
+            guarded(partial(keep, one.diagnosis, folder / one.folder), f"no {protocol.DIAGNOSIS} in {one.folder}")
     if printed:
         guarded(lambda: _print(run, near))
     made = {"report": lambda: _text(run, near).encode(), "json": lambda: run.to_json().encode()}

@@ -15,8 +15,9 @@ from diagnose.commands.compare.answer import (
 )
 from diagnose.facts import duration, spoken
 from diagnose.report.views.breakdown import CLASS_NAMES
+from diagnose.report.views.gains import speedup
 from diagnose.report.views.plain import plain
-from diagnose.report.views.words import cause_name, counted, short_name, speedup, times
+from diagnose.report.views.words import cause_name, counted, short_name, times
 
 Mood = Literal["good", "bad", "doubtful", "neutral"]
 MOST_CAUSES, MOST_KERNELS, MOST_SETTINGS, MOST_RANKS = 12, 10, 30, 16
@@ -120,7 +121,7 @@ def promise_line(prediction: Promise | None) -> str:
         return ""
     applied = prediction.applied
     settings = ", ".join(f"{key}={value}" for patch in applied.patches for key, value in patch.set.items())
-    predicted = speedup(applied.predicted_speedup) or "unknown"
+    predicted = speedup(applied.predicted_speedup, exact=True) or "unknown"
     measured = "unknown" if prediction.measured is None else f"{prediction.measured[1]:.2f}x"
     judged = f": {prediction.judgement.spoken}" if prediction.judgement else ""
     side = "B" if prediction.patched == "after" else "A"

@@ -10,6 +10,7 @@ import click
 from diagnose.cli.command import Command, Option, refuse_beyond, refuse_given
 from diagnose.cli.forms import html_option_of, json_option, out_option
 from diagnose.cli.giving import Forms, give
+from diagnose.cli.names import gpus, models
 from diagnose.cli.numbers import POSITIVE, cost_options, mfu_as_option, purpose_options
 from diagnose.cli.whole_file import whole_file
 from diagnose.commands.fit.answer import answer_of
@@ -43,9 +44,12 @@ _OF_TABLE = ("table", "out", "ignore_columns", "stack", "mfu_as", *_DEFAULTS)
     cls=Command, epilog="Example:  diagnose fit --model llama-3.1-8b --gpu H100 --gpus 16 --global-batch 256"
 )
 @click.option(
-    "--model", metavar="NAME", help="The model: name, Hugging Face repository, short form (8b), or a config.json."
+    "--model",
+    metavar="NAME",
+    shell_complete=models,
+    help="The model: name, Hugging Face repository, short form (8b), or a config.json.",
 )
-@click.option("--gpu", metavar="NAME", help="The GPU, one of `diagnose hardware`.")
+@click.option("--gpu", metavar="NAME", shell_complete=gpus, help="The GPU, one of `diagnose hardware`.")
 @click.option(
     "--gpus",
     metavar="N",

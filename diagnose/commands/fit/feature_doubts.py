@@ -1,4 +1,4 @@
-"""By what a step's range is wider for experts, adapters and shared sequences than its stack's rows leave it."""
+"""Factors by which experts, adapters and shared sequences widen a step's range beyond that of its stack's rows."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ _UNSEEN = 1.5  # how often the factor of grouped products counts on a stack of w
 
 
 def feature_doubts(plan: JobPlan, stack: StackRates, host_share: float) -> Iterator[tuple[str, str, float]]:
-    """The factor's name, a clause ("" where rows of the stack were measured), and how often the factor counts.
+    """The factor's name, a clause ("" if rows of the stack were measured), and how often the factor counts.
 
     Args:
         plan: the job.

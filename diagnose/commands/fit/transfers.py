@@ -84,7 +84,7 @@ def gathering_s(plan: JobPlan, stack: StackRates, parameters: float) -> float:
 
 
 def _shared_units(plan: JobPlan) -> int:
-    """What is gathered at once: each block of the longest stage, and what is in none."""
+    """Parameters gathered at once: each block of the longest stage, and the parameters outside of blocks."""
     return max(plan.layers_per_stage) + 1
 
 
@@ -121,7 +121,7 @@ _BRIDGED = ("PCIe", "PCIE", "NVL-")  # boards that a bridge joins in pairs
 
 
 def _link_gbs(plan: JobPlan, ranks: int) -> float | None:
-    """Rate of a GPU's links to a group of ranks; None where some of them are reached over PCIe alone."""
+    """Rate of a GPU's links to a group of ranks; None if some of them are reached over PCIe alone."""
     joined_in_pairs = any(part in plan.gpu.key for part in _BRIDGED)
     return None if joined_in_pairs and ranks > 2 else plan.gpu.nvlink_one_way_gbs
 

@@ -8,6 +8,7 @@ import click
 from diagnose.cli.command import Command
 from diagnose.cli.forms import json_option
 from diagnose.cli.giving import Forms, give
+from diagnose.cli.names import gpus
 from diagnose.commands.hardware.answer import devices
 from diagnose.commands.hardware.devices import matching
 from diagnose.commands.hardware.text import render_all, render_each
@@ -15,7 +16,7 @@ from diagnose.hardware import table
 
 
 @click.command(cls=Command, epilog="Example:  diagnose hardware h100")
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=gpus)
 @json_option("the devices")
 def hardware(name: str | None, **given: Any) -> None:
     """List the known GPUs with their peaks, bandwidth and sources.

@@ -6,6 +6,7 @@ Options of `diagnose run` that limit the recording: its size, and its ranks.
 import contextlib
 import errno
 import os
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -15,7 +16,7 @@ from typing import Any, NoReturn
 import click
 
 from diagnose.capture.bundle import Bundle
-from diagnose.capture.command import environment, ignores_our_hook, inherited_environment, resolved
+from diagnose.capture.command import environment, ignores_our_hook, inherited_environment, recorded, resolved
 from diagnose.capture.folder import is_first_rank
 from diagnose.capture.job import RunningCommand, become, deaf, exit_code_of
 from diagnose.cli.command import Command, Option
@@ -33,7 +34,7 @@ from diagnose.commands.run.outputs import Outputs, files_given, output_options
 from diagnose.commands.run.reporter import POLL_EVERY_S, Reporter
 from diagnose.commands.run.window import window_options
 from diagnose.errors import UserError, printable
-from diagnose.patch.patch_file import Request, read
+from diagnose.patch.patch_file import Request, read, split
 from diagnose.probes import protocol
 from diagnose.probes.config import Config
 from diagnose.probes.limits.chosen_ranks import MOST_BY_DEFAULT, parsed
@@ -178,7 +179,7 @@ def run(
     plain = inherited_environment()
     sample_steps = 0 if no_sampling else sample_steps
     window = Config("", steps, warmup, skip, next(iter(at_steps), None), step_on, stop, sample_steps=sample_steps)
-    config = _config(window, asked, {**given, "nsight": under_nsys})
+    config = _config(window, asked, {**given, "nsight": under_nsys, "command": recorded(command, plain)})
     nsight.end_early(ctx, argv, config, out, only_print=given["print_line"])
     bundle, env = _prepared(out, config, plain, patch)
     under = nsight.command_line(argv, bundle.folder, plain) if under_nsys and bundle else argv
@@ -201,7 +202,7 @@ def run(
 
 def _config(window: Config, asked: Triggers | None, given: dict[str, Any]) -> Config:
     """The settings that the options ask for, in addition to the window or in its place."""
-    asks = {name: given[name] for name in ("memory", "log", "nsight")}
+    asks = {name: given[name] for name in ("memory", "log", "nsight", "command")}
     asks["looked_at_by"] = itself() if can_look(given["hang_stacks"]) else None
     config = replace(window, flight_recorder=not given["no_flight_recorder"], **asks, **limits_of(given))
     return config if asked is None else replace(config, at_step=None, armed=asked.to_json())
@@ -323,7 +324,7 @@ def _patch(file: str | None, argv: list[str], speaks: bool) -> Request | None:
     """
     if file is None:
         return None
-    patch, option = read(file), ignores_our_hook(argv)
+    patch, option = read(_diagnosed(file)), ignores_our_hook(argv)
     if option:
         raise UserError("the patch cannot be applied", why=f"Python runs with {option}")
     for entry in patch.refused if speaks else ():
@@ -331,6 +332,22 @@ def _patch(file: str | None, argv: list[str], speaks: bool) -> Request | None:
     for line in patch.lines() if speaks else ():
         say(f"to apply: {printable(line)}")
     return patch
+
+
+def _diagnosed(file: str) -> str:
+    """The argument of --apply, with the diagnosis in a run's folder in the place of the folder.
+
+    Raises:
+        UserError: the folder holds no diagnosis.
+    """
+    path, rule = split(file)
+    if not path.is_dir():
+        return file
+    diagnosis = path / protocol.DIAGNOSIS
+    if not diagnosis.is_file():
+        made = f"diagnose analyze {shlex.quote(str(path))} --json > {shlex.quote(str(diagnosis))}"
+        raise UserError("the folder holds no diagnosis", where=path, do=f"write it: {made}")
+    return f"{diagnosis}#{rule}" if rule else str(diagnosis)
 
 
 # Find the files that are part of the user's command, so that no output replaces them.

@@ -19,6 +19,7 @@ from diagnose import __version__
 from diagnose.cli.command import Option
 from diagnose.cli.voice import guarded, say, stderr, stdout
 from diagnose.errors import printable
+from diagnose.probes.protocol import REPORT
 
 if TYPE_CHECKING:
     from diagnose.diagnosis import Diagnosis
@@ -92,20 +93,25 @@ class Outputs:
         """Whether any output of a capture is wanted."""
         return self.printed or bool(self.files)
 
-    def publish(self, diagnosis: "Diagnosis", bundle: str) -> str:
+    def publish(self, diagnosis: "Diagnosis", folder: Path, shown: str) -> str:
         """Print and write each wanted output; return the job's last line: verdict, next change, places of the report.
 
         Args:
-            bundle: the folder of the capture, as it is printed.
+            diagnosis: the diagnosis of the capture.
+            folder: the capture's own, which gets the report, too.
+            shown: the folder as it is printed.
         """
-        printed = self.printed and guarded(partial(_print, diagnosis, bundle))
-        written = [shown for name in self.files if (shown := self._written(name, diagnosis))]
-        if written:
-            say(f"wrote {', '.join(written)}")
         from diagnose.report.views.brief import brief
 
-        places = ", ".join([*(["above"] if printed else []), *written]) or "none"
-        return f"{brief(diagnosis)}; report: {places} (again: diagnose analyze {shlex.quote(bundle)})"
+        of_bundle = f"{shown}/{REPORT}"
+        kept = guarded(lambda: _write(_text(diagnosis, self.command), folder / REPORT), f"no {of_bundle}")
+        if self.printed:
+            guarded(partial(_print, diagnosis, of_bundle if kept else shown))
+        written = [name for option in self.files if (name := self._written(option, diagnosis))]
+        if written:
+            say(f"wrote {', '.join(written)}")
+        places = ", ".join([*([of_bundle] if kept else []), *written]) or "none"
+        return f"{brief(diagnosis)}; report: {places}"
 
     def _written(self, name: str, diagnosis: "Diagnosis") -> str:
         """The file's name as it is printed, "" if it cannot be written."""
@@ -114,17 +120,20 @@ class Outputs:
         return printable(str(to)) if done else ""
 
 
-def _print(diagnosis: "Diagnosis", bundle: str) -> None:
-    """Print the report on stdout if it is a terminal, else on stderr; in one piece, because the job prints too."""
+def _print(diagnosis: "Diagnosis", report: str) -> None:
+    """Print the first screen and where the rest is, on stdout if it is a terminal, else on stderr.
+
+    It is printed in one piece, because the job prints, too.
+    """
     from diagnose.cli.terminal import terminal
-    from diagnose.report.text import render
+    from diagnose.report.text import render_first_screen
 
     beside = sys.stdout is None or not sys.stdout.isatty()
     console = terminal(stderr=beside)
     with console.capture() as page:
-        render(diagnosis, console)
+        render_first_screen(diagnosis, console)
     voice = stderr() if beside else stdout()
-    voice.say(f"\n{page.get()}bundle:     {bundle}\n")
+    voice.say(f"\n{page.get()}report    {report}\n")
 
 
 def _text(diagnosis: "Diagnosis", _command: str) -> str:

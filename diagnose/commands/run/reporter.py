@@ -13,7 +13,7 @@ from diagnose.commands.armed.arming import tell_armed
 from diagnose.commands.ledger.option import record, with_track_records
 from diagnose.commands.run.outputs import Outputs
 from diagnose.errors import printable
-from diagnose.probes.protocol import TRACE, WINDOW_FOLDER
+from diagnose.probes.protocol import DIAGNOSIS, TRACE, WINDOW_FOLDER
 
 POLL_EVERY_S = 0.3
 _MOST_RANKS = 8
@@ -71,12 +71,14 @@ class Reporter:
         """Make the report of the folder, or of one run in it, with its prediction and the ledger's quotes."""
         self.done = True
         from diagnose import analysis
+        from diagnose.cli.kept import keep
 
         diagnosis = analysis.analyze(self._bundle.folder, options=analysis.Options(run=run))
         if not self._no_ledger:
             guarded(lambda: record(diagnosis), "not kept in the ledger of promises")
         quoting = with_track_records(diagnosis, self._no_ledger)
-        self.told = self._outputs.publish(quoting, printable(near(self._bundle.folder)))
+        guarded(lambda: keep(quoting, self._bundle.folder), f"no {DIAGNOSIS} in the bundle")
+        self.told = self._outputs.publish(quoting, self._bundle.folder, printable(near(self._bundle.folder)))
 
 
 def last_words(bundle: Bundle, reporter: Reporter | None, argv: list[str], code: int = 0) -> None:

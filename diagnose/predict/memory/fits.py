@@ -80,7 +80,7 @@ def span_of(plan: JobPlan) -> MemorySpan:
 
 
 def _traits(plan: JobPlan) -> dict[str, bool]:
-    """What a job has that changes the count and that measured rows may lack."""
+    """Traits of a job that change the count and that measured rows may lack."""
     sharding = plan.sharding
     return {
         "sharded states": sharding.zero == 1 and sharding.shards > 1,

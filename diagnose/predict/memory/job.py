@@ -151,7 +151,7 @@ class JobPlan:
 
     @property
     def ledger(self) -> Ledger:
-        """What its training stack keeps in memory."""
+        """The memory ledger of its training stack."""
         return ledger_of(self.stack)
 
     @property

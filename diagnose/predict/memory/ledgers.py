@@ -1,4 +1,4 @@
-"""What each training stack keeps in memory, and how far the memory of its jobs was from the count."""
+"""Memory that each training stack keeps, and how far the memory of its jobs was from the count."""
 
 import tomllib
 from collections.abc import Mapping

@@ -7,6 +7,7 @@ from diagnose.diagnosis import Diagnosis
 from diagnose.diagnosis.postmortem import Clock, Postmortem, Straggler
 from diagnose.facts import duration, spoken
 from diagnose.report.views.breakdown import CLASS_NAMES, basis
+from diagnose.report.views.gains import speedup
 from diagnose.report.views.heat import HOST_CLASSES, by_host
 from diagnose.report.views.job_words import (
     TRAFFIC_HEADS,
@@ -21,7 +22,7 @@ from diagnose.report.views.job_words import (
     traffic_cells,
     waited_share,
 )
-from diagnose.report.views.words import counted, speedup
+from diagnose.report.views.words import counted
 
 ROWS_SHOWN = 64
 LINES_SHOWN = 16

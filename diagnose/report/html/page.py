@@ -31,6 +31,7 @@ from diagnose.report.views.breakdown import CLASS_NAMES, basis
 from diagnose.report.views.capacity import capacity_view
 from diagnose.report.views.changes import captures_view, findings_view, plan_view
 from diagnose.report.views.cost import cost_lines
+from diagnose.report.views.gains import speedup
 from diagnose.report.views.heat import worst_first
 from diagnose.report.views.job_words import missing_line
 from diagnose.report.views.plain import plain
@@ -56,7 +57,6 @@ from diagnose.report.views.words import (
     evidence_line,
     first_sentence,
     short_name,
-    speedup,
     times,
 )
 

@@ -4,6 +4,7 @@ from diagnose.diagnosis import Diagnosis
 from diagnose.diagnosis.postmortem import Postmortem, Traffic
 from diagnose.report.markdown.draft import Draft, blocks
 from diagnose.report.markdown.github import Inline, Writer
+from diagnose.report.views.gains import speedup
 from diagnose.report.views.heat import HOST_CLASSES, by_host, heat_of, worst_first
 from diagnose.report.views.job_words import (
     TRAFFIC_HEADS,
@@ -15,7 +16,7 @@ from diagnose.report.views.job_words import (
     suspected_line,
     traffic_cells,
 )
-from diagnose.report.views.words import causes_named, counted, speedup
+from diagnose.report.views.words import causes_named, counted
 
 RANKS_SHOWN = 8
 

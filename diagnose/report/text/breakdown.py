@@ -26,9 +26,7 @@ def print_breakdown(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
     if not diagnosis.waterfall:
         return
     average = f" ({of.average})" if of.average else ""
-    heading = f"where the {of.name} goes, {duration(of.step_ns)}{average}:"
-    for part in Text(heading, "bold").wrap(page.console, page.width):
-        page.line(part)
+    page.paragraph(f"{of.name}, {duration(of.step_ns)}{average}", label="causes")
     listed = rows(diagnosis.waterfall, extent.details, causes_named(diagnosis))
     name_width = widest([row.name for row in listed], min(max(page.width - 34, 16), 50))
     bar_width = min(max(page.width - name_width - 27, 4), 40)
@@ -39,7 +37,6 @@ def print_breakdown(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
             page.line(Text.assemble("  ", name, " ", numbers, "  ", bar) if i == 0 else Text.assemble("  ", name))
     if outside := outside_line(diagnosis):
         page.line(Text(f"  {outside}", "dim"))
-    page.gap()
 
 
 def _name_lines(page: Page, row: BreakdownRow, width: int) -> list[Text]:

@@ -7,6 +7,7 @@ from diagnose.diagnosis.postmortem import Postmortem, Traffic
 from diagnose.facts import duration, spoken
 from diagnose.report.text.breakdown import STYLE
 from diagnose.report.text.page import Extent, Page, widest
+from diagnose.report.views.gains import speedup
 from diagnose.report.views.heat import HOST_CLASSES, HeatSection, HeatSectionRow, by_host, heat_of, worst_first
 from diagnose.report.views.job_words import (
     beyond,
@@ -21,7 +22,7 @@ from diagnose.report.views.job_words import (
 )
 from diagnose.report.views.plain import plain
 from diagnose.report.views.summary import late_rank_lines
-from diagnose.report.views.words import causes_named, counted, speedup
+from diagnose.report.views.words import causes_named, counted
 
 RANKS_SHOWN = 12
 CAUSES_SHOWN = 8
@@ -37,11 +38,11 @@ def print_late_ranks(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
     """The ranks that are late, why and what that costs, then those that are late at times only."""
     lines = late_rank_lines(diagnosis)
     for i, (straggler, line) in enumerate(zip(diagnosis.stragglers, lines, strict=True)):
-        page.paragraph(line, label="" if i else "late rank:")
+        page.paragraph(line, label="" if i else "late rank")
         if extent.details and beyond(straggler):
             page.paragraph(Text(beyond(straggler), "dim"))
     for straggler in diagnosis.postmortem.suspected if diagnosis.postmortem else ():
-        page.paragraph(suspected_line(straggler), label="suspected:")
+        page.paragraph(suspected_line(straggler), label="suspected")
     if diagnosis.postmortem is not None:
         _passing(page, diagnosis.postmortem, extent.details)
 
@@ -49,9 +50,9 @@ def print_late_ranks(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
 def print_missing(page: Page, diagnosis: Diagnosis, _: Extent) -> None:
     """Print the ranks without a trace, and mismatches between the others."""
     if missing_line(diagnosis):
-        page.paragraph(Text(missing_line(diagnosis), "yellow"), label="missing:", most=2)
+        page.paragraph(Text(missing_line(diagnosis), "yellow"), label="missing", most=2)
     for i, mismatch in enumerate(diagnosis.postmortem.mismatches if diagnosis.postmortem else ()):
-        page.paragraph(Text(plain(mismatch.says), "yellow"), label="" if i else "mismatch:", most=2)
+        page.paragraph(Text(plain(mismatch.says), "yellow"), label="" if i else "mismatch", most=2)
 
 
 def _passing(page: Page, job: Postmortem, details: bool) -> None:
@@ -59,12 +60,12 @@ def _passing(page: Page, job: Postmortem, details: bool) -> None:
     shown = job.passing if details else job.passing[:PASSING_SHOWN]
     if shown:
         texts = [Text(passing_line(straggler)) for straggler in shown]
-        page.entries("passing:", texts, len(job.passing) - len(shown), most=2)
+        page.entries("passing", texts, len(job.passing) - len(shown), most=2)
 
 
 def print_job(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
-    """Print the hosts, the collectives, the gain of changes and the clocks; nothing for a single rank."""
-    if len(diagnosis.ranks) < 2:
+    """Print the hosts, the collectives, the gain of changes and the clocks; only a part of the details."""
+    if len(diagnosis.ranks) < 2 or not extent.details:
         return
     job, details = diagnosis.postmortem, extent.details
     _hosts(page, diagnosis, details)
@@ -72,7 +73,7 @@ def print_job(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
         _traffic(page, job, details)
         _changes(page, job, details)
         if details and clocks_line(job):
-            page.paragraph(Text(clocks_line(job), "dim"), label="clocks:")
+            page.paragraph(Text(clocks_line(job), "dim"), label="clocks")
     page.gap()
 
 
@@ -87,7 +88,7 @@ def print_ranks(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
     devices = {plain(rank.device) for rank in ordered}
     same = f"; all on {min(devices)}" if len(devices) == 1 else ""
     shown, named = ordered if details else ordered[: min(RANKS_SHOWN, fit)], causes_named(diagnosis)
-    page.paragraph(f"each cause in % of the rank's own step{same}", label="ranks:", most=2)
+    page.paragraph(f"each cause in % of the rank's own step{same}", label="ranks", most=2)
     for at in range(0, len(shown), fit):
         _heat_block(page, heat_of(shown[at : at + fit], 0 if details else CAUSES_SHOWN, named), name_width)
     if len(shown) < len(ordered):
@@ -116,7 +117,7 @@ def _hosts(page: Page, diagnosis: Diagnosis, details: bool) -> None:
     hosts = by_host(diagnosis.ranks)
     if len(hosts) < 2:
         return
-    page.paragraph("mean over its ranks, in % of their step; the host that waits least first", label="hosts:")
+    page.paragraph("mean over its ranks, in % of their step; the host that waits least first", label="hosts")
     name_width = widest([plain(host.name) for host in hosts], 24)
     heads = "".join(f"{_SHORT.get(name, name):>{_CELL}}" for name in (*HOST_CLASSES, "wait"))
     page.line(Text(f"  {page.fitted('host', name_width)} {'ranks':>5} {heads}", "dim"))
@@ -131,7 +132,7 @@ def _traffic(page: Page, job: Postmortem, details: bool) -> None:
     shown = job.traffic if details else job.traffic[:TRAFFIC_SHOWN]
     hidden = len(job.traffic) - len(shown)
     if shown:
-        page.entries("traffic:", [Text(_message(traffic)) for traffic in shown], hidden)
+        page.entries("traffic", [Text(_message(traffic)) for traffic in shown], hidden)
 
 
 def _message(traffic: Traffic) -> str:
@@ -151,4 +152,4 @@ def _changes(page: Page, job: Postmortem, details: bool) -> None:
     if replay_line(job) and (details or job.no_changes_because):
         texts.append(Text(replay_line(job), "dim"))
     for i, text in enumerate(texts):
-        page.paragraph(text, label="" if i else "whole job:", most=0 if details else 3)
+        page.paragraph(text, label="" if i else "whole job", most=0 if details else 3)

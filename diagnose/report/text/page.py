@@ -9,11 +9,13 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-LABEL = 12  # cells of the label column; "not judged:" is the longest label
+LABEL = 12  # cells of the label column of most commands
 WIDEST = 120  # prose beyond this is hard to read
 NARROWEST = 40
 USUAL = 80
-_BEFORE_UNIT = re.compile(r"(?<=\d) (?=%|(?:[num]?s|[KMGT]iB|[kMGTP]?FLOP)\b)")
+_UNBROKEN = re.compile(
+    r"(?<=\d) (?=%|(?:[num]?s|[KMGT]iB|[kMGTP]?FLOP)\b)|(?<=diagnose) (?=explain )|(?<=diagnose explain) (?=\S)"
+)
 _HELD = "\ue000"  # one cell wide, and never in printable text
 
 
@@ -32,18 +34,20 @@ def joined(parts: Sequence[Text | str], gap: str = "   ") -> Text:
 class Page:
     """Prints lines of at most the console's width; never interprets markup."""
 
-    def __init__(self, console: Console) -> None:
-        self.console = console
+    def __init__(self, console: Console, label: int = LABEL) -> None:
+        self.console, self.label, self.printed = console, label, 0
         self.width = max(min(console.width, WIDEST), NARROWEST)
         self.ascii_only = console.options.ascii_only
 
     def line(self, text: Text) -> None:
         """Print one line that already fits."""
         text.rstrip()
+        self.printed += 1
         self.console.print(text, no_wrap=True, overflow="ignore", crop=False, highlight=False)
 
     def gap(self) -> None:
         """An empty line."""
+        self.printed += 1
         self.console.print()
 
     def paragraph(self, text: Text | str, label: str = "", most: int = 0) -> None:
@@ -51,16 +55,16 @@ class Page:
 
         Lines are those of a page of the usual width: a narrower one gets as many more as hold the same words.
         """
-        width = self.width - LABEL
-        for i, part in enumerate(self.wrapped(text, width, ceil(most * max((USUAL - LABEL) / width, 1.0)))):
-            head = label.ljust(LABEL) if i == 0 else " " * LABEL
+        width = self.width - self.label
+        for i, part in enumerate(self.wrapped(text, width, ceil(most * max((USUAL - self.label) / width, 1.0)))):
+            head = label.ljust(self.label) if i == 0 else " " * self.label
             self.line(Text.assemble((head, "bold"), part))
 
     def entries(self, label: str, texts: Sequence[Text], hidden: int = 0, most: int = 0) -> None:
         """Print paragraphs under one label, then the number of hidden ones, on the last line if it fits."""
         more = Text(f"+{hidden} more: --details", "dim") if hidden else Text()
         listed = list(texts)
-        if hidden and (not listed or joined([listed[-1], more]).cell_len > self.width - LABEL):
+        if hidden and (not listed or joined([listed[-1], more]).cell_len > self.width - self.label):
             listed.append(more)
         elif hidden:
             listed[-1] = joined([listed[-1], more])
@@ -70,14 +74,14 @@ class Page:
     def field(self, name: str, text: Text | str) -> None:
         """Print a named part of a section, its name in a column of its own."""
         column = 10
-        for i, part in enumerate(self.wrapped(text, self.width - LABEL - column)):
+        for i, part in enumerate(self.wrapped(text, self.width - self.label - column)):
             head = (name if i == 0 else "").ljust(column)
-            self.line(Text.assemble(" " * LABEL, (head, "dim"), part))
+            self.line(Text.assemble(" " * self.label, (head, "dim"), part))
 
     def wrapped(self, text: Text | str, width: int, most: int = 0) -> list[Text]:
         """`text` in lines of at most `width` cells; what is cut after `most` lines ends with dots."""
         body = Text(text) if isinstance(text, str) else text.copy()
-        body.plain = _BEFORE_UNIT.sub(_HELD, body.plain)
+        body.plain = _UNBROKEN.sub(_HELD, body.plain)
         lines = list(body.wrap(self.console, width))
         for line in lines:
             line.plain = line.plain.replace(_HELD, " ")

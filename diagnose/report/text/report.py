@@ -1,5 +1,4 @@
-"""The terminal report: verdict, breakdown, ranks, what to change next, what would not help, what could not be
-judged.
+"""The terminal report: the first screen, then causes, ranks, later changes, what to leave alone, what to record.
 
 The memory estimate as printed.
 
@@ -25,31 +24,30 @@ from diagnose.facts import duration, spoken
 from diagnose.report.text.breakdown import print_breakdown
 from diagnose.report.text.changes import (
     print_findings,
-    print_next,
     print_not_advised,
     print_not_judged,
     print_plan,
 )
 from diagnose.report.text.columns import TextColumn, heads, line, room
+from diagnose.report.text.first_screen import print_brief, print_first_screen
 from diagnose.report.text.job import print_job, print_late_ranks, print_missing, print_ranks
 from diagnose.report.text.page import Extent, Page, widest
 from diagnose.report.text.summary import (
-    print_applied,
     print_cost,
     print_history,
+    print_mfu,
     print_notes,
     print_provenance,
     print_slow_steps,
     print_steps,
-    print_verdict,
     print_windows,
-    verdict_line,
 )
 from diagnose.report.views.breakdown import basis
 from diagnose.report.views.capacity import CapacityTable, capacity_view
+from diagnose.report.views.first_screen import first_screen
 from diagnose.report.views.operators import longest_operators_line
 from diagnose.report.views.plain import plain
-from diagnose.report.views.ranges import OF, RangeView, idle_line, ranges_view
+from diagnose.report.views.ranges import OF, RangeView, ranges_view
 from diagnose.report.views.sections import LeftOut, spelled
 from diagnose.report.views.user_code import FunctionView, user_code_view
 from diagnose.report.views.words import cause_name, counted, short_name, times
@@ -60,7 +58,7 @@ def print_capacity(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
     view = capacity_view(diagnosis)
     if not extent.details or view is None:
         return
-    page.entries("memory:", [Text(line) for line in view.lines])
+    page.entries("memory", [Text(line) for line in view.lines])
     for table in view.tables:
         page.gap()
         page.hanging(f"{table.caption}:")
@@ -98,12 +96,12 @@ def print_kernels(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
     if not extent.kernels or (not rows and diagnosis.host_operators):
         return
     if not rows:
-        page.paragraph("no GPU kernels in the counted steps", label="kernels:")
+        page.paragraph("no GPU kernels in the counted steps", label="kernels")
         page.gap()
         return
     of = basis(diagnosis).name
     about = f"the longest on a typical rank, per step, in % of the {of}; those of several streams can run together"
-    page.paragraph(about, label="kernels:")
+    page.paragraph(about, label="kernels")
     page.line(Text(line(page, _OF_KERNELS, "kernel", heads(_OF_KERNELS)), "dim"))
     for row in _named(rows)[: extent.kernels]:
         cells = _figures(row) | {"bound": row.bound, "operator": plain(row.operator)}
@@ -115,12 +113,12 @@ def print_host_operators(page: Page, diagnosis: Diagnosis, extent: Extent) -> No
     """Print the longest operators of jobs with operators and without kernels: a line, or as many as are requested."""
     rows, of = diagnosis.host_operators, basis(diagnosis).name
     if not extent.kernels or not rows:
-        if longest := longest_operators_line(diagnosis):
-            page.paragraph(longest, label="operators:")
+        if extent.details and (longest := longest_operators_line(diagnosis)):
+            page.paragraph(longest, label="operators")
             page.gap()
         return
     about = f"no GPU kernels; the longest on a typical rank, per step, in % of the {of}, what each calls left out"
-    page.paragraph(about, label="operators:")
+    page.paragraph(about, label="operators")
     page.line(Text(line(page, _OF_OPERATORS, "operator", heads(_OF_OPERATORS)), "dim"))
     for row in _named(rows)[: extent.kernels]:
         cells = _figures(row) | {"kind": row.kind, "shapes": plain(row.shapes)}
@@ -152,19 +150,16 @@ _BY = TextColumn("opened by", 11, least=100, is_word=True)
 
 
 def print_ranges(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
-    """Print one line if the device idles in a range of the job; with `details` every range."""
-    rows, says = ranges_view(diagnosis), idle_line(diagnosis)
+    """Print every range; only a part of the details."""
+    rows = ranges_view(diagnosis)
     if rows and extent.details:
         _listed_ranges(page, diagnosis, rows)
-    elif says:
-        page.paragraph(says, label="ranges:")
-        page.gap()
 
 
 def _listed_ranges(page: Page, diagnosis: Diagnosis, rows: list[RangeView]) -> None:
     on_device = any(row.gpu for row in rows)
     idle = f", idle time in % of the {basis(diagnosis).name}" if on_device else ""
-    page.paragraph(f"named ranges of a typical rank, per step, in % of {OF}{idle}; ranges can nest", label="ranges:")
+    page.paragraph(f"named ranges of a typical rank, per step, in % of {OF}{idle}; ranges can nest", label="ranges")
     columns = (*_ON_HOST, *(_ON_DEVICE if on_device else ()), _BY)
     page.line(Text(line(page, columns, "range", heads(columns)), "dim"))
     for row in rows[:RANGES_SHOWN]:
@@ -195,11 +190,11 @@ def print_roofline(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
         return
     known = any(entry.bytes is not None for entry in diagnosis.roofline)
     about = f"of the first rank, per step{_LEGEND}" if known else "operators have no shapes"
-    page.paragraph(f"kernels {about}", label="roofline:")
+    page.paragraph(f"kernels {about}", label="roofline")
     _table(page, diagnosis.roofline, _family)
     page.gap()
     if diagnosis.operators:
-        page.paragraph("those whose kernels take longest, by argument sizes", label="operators:")
+        page.paragraph("those whose kernels take longest, by argument sizes", label="operators")
         _table(page, diagnosis.operators[:_OPERATORS_SHOWN], lambda e: plain(f"{e.family} {e.precision}"))
         page.gap()
 
@@ -225,7 +220,7 @@ def _figure(value: float | None, digits: int) -> str:
     return "-" if value is None else f"{value:,.{digits}f}"
 
 
-SHOWN, SHOWN_IN_DETAIL = 5, 30
+SHOWN = 30
 _FUNCTIONS = (
     TextColumn("own", 9),
     TextColumn("with calls", 12, least=64),
@@ -234,16 +229,16 @@ _FUNCTIONS = (
 
 
 def print_user_code(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
-    """Print the user's functions, with `details` or if the host bounds the step."""
+    """Print the user's functions; only a part of the details."""
     view = user_code_view(diagnosis)
-    if view is None or not (extent.details or diagnosis.verdict.class_ == "host-bound"):
+    if view is None or not extent.details:
         return
     if view.unknown:
-        page.paragraph(f"where it is, is unknown: {view.unknown}", label="python:")
+        page.paragraph(f"where it is, is unknown: {view.unknown}", label="python")
     else:
         cost = f"; {view.cost}" if view.cost else ""
-        page.paragraph(f"where it is, in % of {view.of}{cost}", label="python:")
-        _listed_functions(page, view.functions, SHOWN_IN_DETAIL if extent.details else SHOWN)
+        page.paragraph(f"where it is, in % of {view.of}{cost}", label="python")
+        _listed_functions(page, view.functions, SHOWN)
     page.gap()
 
 
@@ -259,17 +254,33 @@ def _listed_functions(page: Page, functions: Sequence[FunctionView], most: int) 
         page.line(Text(f"  +{counted(len(functions) - most, 'function')}", "dim"))
 
 
+REPORT_LABEL = 14  # cells of the label column; "to learn more" is the longest label
+
+
+def print_verdict(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
+    """Print the first screen, and with `details` what it rests on."""
+    print_first_screen(page, diagnosis, "" if extent.details else "More: --details")
+    if extent.details:
+        page.gap()
+        print_mfu(page, diagnosis)
+
+
+def print_causes(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
+    """Print the causes; of a step that says nothing about the job only as a part of the details."""
+    if extent.details or first_screen(diagnosis).classes:
+        print_breakdown(page, diagnosis, extent)
+
+
 SECTIONS: dict[str, Callable[[Page, Diagnosis, Extent], None] | LeftOut] = {
     "verdict": print_verdict,
+    "applied": LeftOut("the first screen has it"),
     "steps": print_steps,
     "windows": print_windows,
-    "applied": print_applied,
     "notes": print_notes,
     "history": print_history,
     "slow_steps": print_slow_steps,
-    "late_ranks": print_late_ranks,
     "missing": print_missing,
-    "ledger": print_breakdown,
+    "ledger": print_causes,
     "timeline": LeftOut("lines of text cannot draw it; --html does"),
     "roofline": print_roofline,
     "kernels": print_kernels,
@@ -278,6 +289,7 @@ SECTIONS: dict[str, Callable[[Page, Diagnosis, Extent], None] | LeftOut] = {
     "ranges": print_ranges,
     "capacity": print_capacity,
     "ranks": print_ranks,
+    "late_ranks": print_late_ranks,
     "job": print_job,
     "plan": print_plan,
     "cost": print_cost,
@@ -289,16 +301,18 @@ SECTIONS: dict[str, Callable[[Page, Diagnosis, Extent], None] | LeftOut] = {
 
 
 def render(diagnosis: Diagnosis, console: Console, *, details: bool = False, kernels: int = 0) -> None:
-    """Print `diagnosis`: one screen, or with `details` everything; `kernels` is how many of the longest to list."""
-    page, extent = Page(console), Extent(details, kernels)
+    """Print `diagnosis`: two screens, or with `details` everything; `kernels` is how many of the longest to list."""
+    page, extent = Page(console, REPORT_LABEL), Extent(details, kernels)
     for name, section in SECTIONS.items():
         if not isinstance(section, LeftOut):
             netted(spelled(name), lambda show=section: show(page, diagnosis, extent), page.paragraph)  # type: ignore[misc]
 
 
 def render_brief(diagnosis: Diagnosis, console: Console) -> None:
-    """Print the verdict and the next change only."""
-    page = Page(console)
-    page.paragraph(verdict_line(diagnosis), label="verdict:")
-    print_applied(page, diagnosis, Extent())
-    print_next(page, diagnosis)
+    """Print the first five lines."""
+    print_brief(Page(console), diagnosis)
+
+
+def render_first_screen(diagnosis: Diagnosis, console: Console) -> None:
+    """Print the answer alone, without the causes behind it."""
+    print_first_screen(Page(console), diagnosis)

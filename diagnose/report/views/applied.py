@@ -5,8 +5,8 @@ import msgspec
 from diagnose.diagnosis import Applied, Diagnosis
 from diagnose.diagnosis.promise import ALIKE
 from diagnose.facts import duration, spoken
+from diagnose.report.views.gains import speedup
 from diagnose.report.views.plain import plain
-from diagnose.report.views.words import speedup
 
 
 class AppliedView(msgspec.Struct, frozen=True):
@@ -42,7 +42,7 @@ def got_slower(applied: Applied | None) -> bool:
 
 
 def _compared(applied: Applied) -> str:
-    predicted = speedup(applied.predicted_speedup) or "unknown"
+    predicted = speedup(applied.predicted_speedup, exact=True) or "unknown"
     if applied.refused and applied.predicted_speedup is not None:
         predicted += " of the whole patch"
     if applied.measured_speedup is None:

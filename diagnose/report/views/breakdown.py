@@ -74,8 +74,8 @@ class BreakdownRow(msgspec.Struct, frozen=True):
 def rows(parts: Sequence[WaterfallPart], details: bool = False, named: Named = cause_name) -> list[BreakdownRow]:
     """Rows of the breakdown: the model's FLOPs at the peak if MFU is known, then the classes and their parts by size.
 
-    With `details`, every class and part that took time has a row. Without it, the small parts of a class share one row,
-    and a class that would print as 0.0 % has none. Unexplained time always has one.
+    With `details`, every class and part that took time has a row. Without it, the small parts of a class share one row.
+    What would print as 0.0 % has none.
     """
     by_class: dict[str, list[WaterfallPart]] = defaultdict(list)
     for part in parts:
@@ -83,8 +83,8 @@ def rows(parts: Sequence[WaterfallPart], details: bool = False, named: Named = c
     top = [BreakdownRow(named(p.part), p.ns, p.points / 100, "compute") for p in by_class.pop(_MODEL_FLOPS, [])]
     names = CLASS_NAMES | ({"compute": _BEYOND_MFU} if top else {})
     groups = [_class_rows(BreakdownRow(names[key], 0, 0.0, key), by_class[key], details, named) for key in names]
-    shown = [g for g in groups if g[0].share >= (1e-12 if details else INVISIBLE) or g[0].class_ == "unexplained"]
-    return top + [row for group in sorted(shown, key=lambda group: -group[0].ns) for row in group]
+    ordered = [row for group in sorted(groups, key=lambda group: -group[0].ns) for row in group]
+    return [row for row in top + ordered if row.share >= INVISIBLE]
 
 
 def outside_line(diagnosis: Diagnosis) -> str:

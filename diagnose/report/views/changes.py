@@ -2,21 +2,21 @@
 
 import msgspec
 
-from diagnose.diagnosis import Diagnosis, Finding, PlanStep, Speedup
+from diagnose.diagnosis import Diagnosis, Finding, PlanStep
 from diagnose.diagnosis.terms import may_slow
-from diagnose.facts import HOST_STEP, spoken
+from diagnose.report.views.gains import gain, reason_wide, together
+from diagnose.report.views.to_try import command_with
 from diagnose.report.views.user_code import no_line, where_line
-from diagnose.report.views.words import apply_line, first_sentence, flags_line, gain, patch_lines, speedup, to_capture
+from diagnose.report.views.why import percent
+from diagnose.report.views.words import first_sentence, flags_line, patch_lines, to_capture
 
-HIDDEN_WORTH_TELLING = 0.02
-BELOW_NOISE = "below the noise"
+BELOW_NOISE = "smaller than the noise"
 UNMEASURABLE = "too little for a short run to measure"
-_BEYOND = {False: "idle time before this work included", True: "all that this touches included"}
 EFFORTS = {"setting": "a setting", "code": "a change of code", "cluster": "a change of the cluster"}
 
 
 class Headline(msgspec.Struct, frozen=True):
-    """The change first, `action (gain)`, then the fault that it cures; of a rule without an action its name alone.
+    """The change first, `action: gain`, then the fault that it mends; of a rule without an action its name alone.
 
     `slows`: whether the change may slow the step down, so that its gain is no good news.
     """
@@ -29,7 +29,7 @@ class Headline(msgspec.Struct, frozen=True):
     @property
     def line(self) -> str:
         """The change with its gain."""
-        return f"{self.action} ({self.gain})" if self.gain else self.action
+        return f"{self.action}: {self.gain}" if self.gain else self.action
 
 
 class ChangeView(msgspec.Struct, frozen=True):
@@ -110,7 +110,7 @@ def plan_view(diagnosis: Diagnosis) -> PlanView:
         is_judged=answer.kind != "unknown",
         next=None if chosen is None else _full(chosen, diagnosis),
         plan=[_change(diagnosis, at) for at in range(len(plan))],
-        together=speedup(plan[-1].cumulative_speedup) if len(plan) > 1 and replay.valid else "",
+        together=together(plan[-1].together) if len(plan) > 1 and replay.valid else "",
         numerics=[step.rule for step in plan if step.numerics],
         noise=_noise_line(diagnosis),
         withheld="" if replay.valid else replay.because,
@@ -129,14 +129,14 @@ def _full(finding: Finding, diagnosis: Diagnosis) -> Full:
         headline=headline(finding, _explained_gain(finding, diagnosis)),
         typed=patch_lines(finding.patch),
         flags=flags_line(finding.patch),
-        apply=apply_line(finding.rule, finding.patch),
+        apply=command_with(diagnosis, finding.rule, finding.patch),
         where=where_line(finding.where),
         no_line=no_line(finding),
-        record=_record_line(diagnosis, finding.rule),
+        record=record_line(diagnosis, finding.rule),
     )
 
 
-def _record_line(diagnosis: Diagnosis, rule: str) -> str:
+def record_line(diagnosis: Diagnosis, rule: str) -> str:
     """How earlier predictions of the rule turned out, by the user's own record; "" if there are none."""
     own = next((record for record in diagnosis.track_records if record.rule == rule), None)
     return f"on this machine {own.inside} of {own.promises} such gains fell in the predicted range" if own else ""
@@ -149,53 +149,34 @@ def headline(finding: Finding, told: str) -> Headline:
 
 
 def _explained_gain(finding: Finding, diagnosis: Diagnosis) -> str:
-    """The gain, whether a short run can measure it, and how much of it the finding's own evidence does not show."""
+    """The gain, whether a short run can measure it, and why its range is wide."""
+    step = next((step for step in diagnosis.plan if step.rule == finding.rule and step.unmeasurable), None)
     told = gain(finding.predicted_speedup, finding.likely_speedup)
-    if told and any(step.unmeasurable for step in diagnosis.plan if step.rule == finding.rule):
-        told += f", {UNMEASURABLE}"
-    return _with_reasons(told, finding.predicted_speedup, finding)
+    return _with_notes(told, UNMEASURABLE if step else "", reason_wide(finding))
 
 
-def _with_reasons(told: str, predicted: Speedup | None, finding: Finding) -> str:
-    """The gain with what its upper end counts beyond the finding's evidence."""
-    if predicted is None or not told:
-        return told
-    reasons, hidden = [told], finding.hidden_share or 0.0
-    if (booked := finding.booked_share) and _saves_more_than_shown(finding, predicted[1], booked):
-        of_host = any(item.of == HOST_STEP for item in finding.evidence)
-        reasons.append(f"the upper end counts {spoken(booked, 'share')} of the step, {_BEYOND[of_host]}")
-    if hidden >= HIDDEN_WORTH_TELLING:
-        reasons.append(f"the upper end also counts {spoken(hidden, 'share')} of the step that other work hides today")
-    return "; ".join(reasons)
-
-
-def _saves_more_than_shown(finding: Finding, high: float | None, booked: float) -> bool:
-    """Whether the best case saves more than all shares of the finding's evidence, and the breakdown books more, too."""
-    shown = sum(
-        float(item.value) for item in finding.evidence if item.unit == "share" and not isinstance(item.value, str)
-    )
-    worth_telling = shown + HIDDEN_WORTH_TELLING
-    return bool(shown and high) and min(1 - 1 / (high or 1.0), booked) > worth_telling
+def _with_notes(told: str, note: str, wide: str) -> str:
+    return "; ".join(filter(None, (told, note, wide and f"wide, because {wide}"))) if told else ""
 
 
 def _change(diagnosis: Diagnosis, at: int) -> ChangeView:
     step = diagnosis.plan[at]
     finding = next((f for f in diagnosis.findings if f.rule == step.rule), None)
-    told = _with_reasons(_planned_gain(step), step.predicted_speedup, finding) if finding else _planned_gain(step)
+    told = _planned_gain(step)
     return ChangeView(
         rule=step.rule,
         headline=_planned_headline(finding, step, told) if finding else Headline(step.rule, told, ""),
         severity=finding.severity if finding else "",
-        together=speedup(step.cumulative_speedup) if at else "",
+        together=together(step.together) if at else "",
         says=first_sentence(finding.says) if finding else "",
         do=finding.do if finding else "",
         effort=EFFORTS.get(step.effort, step.effort),
         numerics=step.numerics,
         typed=patch_lines(step.patch),
         flags=flags_line(step.patch),
-        apply=apply_line(step.rule, step.patch),
+        apply=command_with(diagnosis, step.rule, step.patch),
         where=where_line(finding.where) if finding else "",
-        record=_record_line(diagnosis, step.rule),
+        record=record_line(diagnosis, step.rule),
     )
 
 
@@ -205,20 +186,16 @@ def _planned_headline(finding: Finding, step: PlanStep, told: str) -> Headline:
 
 def _planned_gain(step: PlanStep) -> str:
     """The gain of the change at its place in the plan, with a note if that is less than the noise."""
-    told = gain(step.predicted_speedup, step.likely_speedup)
     note = BELOW_NOISE if step.below_noise else UNMEASURABLE if step.unmeasurable else ""
-    return f"{told}, {note}" if note and told else told
+    return _with_notes(gain(step.predicted_speedup, step.likely_speedup), note, "")
 
 
 def _noise_line(diagnosis: Diagnosis) -> str:
-    """An explanation of "below the noise" for this job, "" if no change of the plan is."""
+    """An explanation of "smaller than the noise" for this job, "" if no change of the plan is."""
     noise = next((fact.value for fact in diagnosis.facts if fact.name == "step_noise_share"), None)
-    if noise is None or not any(step.below_noise for step in diagnosis.plan):
+    if isinstance(noise, str) or noise is None or not any(step.below_noise for step in diagnosis.plan):
         return ""
-    apart = spoken(noise, "share")
-    return (
-        f"below the noise: less than the {apart} by which steps of this window lie apart; capture more steps to see it"
-    )
+    return f"the noise: steps of this window differ by {percent(noise)}; record more steps to see smaller gains"
 
 
 def captures_view(diagnosis: Diagnosis) -> list[CaptureAdvice]:

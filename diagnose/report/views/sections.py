@@ -31,7 +31,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {  # section -> the fields of the Diag
     "job": ("postmortem",),
     "provenance": ("trace", "versions", "origin"),
 }
-IN_NO_SECTION = ("schema_version", "facts", "setup")  # findings show the facts that they rest on; --json has all
+IN_NO_SECTION = ("schema_version", "facts", "setup", "command")  # other sections quote them; --json has all
 
 
 class LeftOut(msgspec.Struct, frozen=True):

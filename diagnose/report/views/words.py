@@ -1,12 +1,11 @@
-"""Parts of a Diagnosis in the words people use: causes, predictions, patches, evidence, MFU."""
+"""Parts of a Diagnosis in the words people use: causes, patches, evidence, MFU."""
 
 import re
 from collections.abc import Callable, Sequence
 from functools import partial
 
 from diagnose.attribution.causes import CAUSES, EXPOSED, EXPOSED_TRANSFER
-from diagnose.diagnosis import Diagnosis, Evidence, Mfu, NotJudged, Patch, Speedup
-from diagnose.diagnosis.terms import may_slow
+from diagnose.diagnosis import Diagnosis, Evidence, Mfu, NotJudged, Patch
 from diagnose.facts import spoken
 from diagnose.patch import patches
 from diagnose.report.views.plain import plain
@@ -14,8 +13,6 @@ from diagnose.report.views.plain import plain
 LONGEST_NAME = 100  # of a kernel, in characters
 GUARDS = frozenset({"has_gpu", "world_size", "ranks_analyzed"})  # facts that only decide whether a rule applies
 TRANSFER = "transfer_share"  # the fact that is known if transfer and waiting could be separated
-FEWER_DIGITS = 1.5  # from here on a likely gain has one decimal
-MAY_SLOW = "may slow it down"
 Named = Callable[[str], str]
 _COUNTED_BY = {
     "given": ", FLOPs as given",
@@ -63,43 +60,6 @@ def first_sentence(text: str) -> str:
     return re.split(r"(?<=[.!?])\s+(?=[A-Z0-9])", plain(text), maxsplit=1)[0]
 
 
-def speedup(predicted: Speedup | None) -> str:
-    """`(1.0, 1.66)` is "at most 1.66x", `(1.55, 1.8)` is "1.55-1.80x", `(1.55, None)` is "at least 1.55x"."""
-    if predicted is None:
-        return ""
-    low = _factor(predicted[0])
-    if predicted[1] is None:
-        return f"at least {low}x"
-    high = _factor(predicted[1])
-    if low == high == "1.00":
-        return "nothing alone"
-    if low == "1.00":
-        return f"at most {high}x"
-    return f"{low}x" if low == high else f"{low}-{high}x"
-
-
-def gain(predicted: Speedup | None, likely: float | None = None) -> str:
-    """The range with its likely value, and whether it may do harm: "0.88-1.08x, likely 1.02x, may slow it down".
-
-    The likely value has no more digits than it deserves, and is left out of a range that is printed as one number.
-    """
-    text = speedup(predicted)
-    if not text or predicted is None:
-        return text
-    has_ends = likely is not None and predicted[1] is not None and _factor(predicted[0]) != _factor(predicted[1])
-    value = f"likely {_likely(likely)}x" if likely is not None and has_ends else ""
-    return ", ".join(filter(None, (text, value, MAY_SLOW if may_slow(predicted) else "")))
-
-
-def _likely(factor: float) -> str:
-    return f"{factor:.1f}" if FEWER_DIGITS <= factor < 9.95 else _factor(factor)
-
-
-def _factor(factor: float) -> str:
-    """The factor with two decimals below ten, rounded to a whole number above: more digits would not be reliable."""
-    return f"{factor:.2f}" if factor < 9.995 else f"{factor:.0f}"
-
-
 def patch_lines(patch: Patch | None) -> list[str]:
     """The change as it is typed in code; each environment variable is a line of its own."""
     return [] if patch is None else [plain(line) for line in patches.python_lines(patch)]
@@ -108,11 +68,6 @@ def patch_lines(patch: Patch | None) -> list[str]:
 def flags_line(patch: Patch | None) -> str:
     """The same change as flags of a script that parses TrainingArguments; empty for other targets."""
     return "" if patch is None else plain(patches.flags(patch))
-
-
-def apply_line(rule: str, patch: Patch | None) -> str:
-    """The command that runs the job with the change, with its script unedited; empty if no run can make it."""
-    return f"diagnose run --apply FILE.json#{plain(rule)} -- COMMAND" if patch and patches.reachable(patch) else ""
 
 
 def evidence_line(evidence: Sequence[Evidence]) -> str:

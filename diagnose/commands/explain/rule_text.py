@@ -1,44 +1,12 @@
-"""`diagnose explain`: one rule as its author wrote it."""
+"""One rule as its author wrote it: its conditions, advice and examples."""
 
-from difflib import get_close_matches
-from pathlib import Path
-
-import click
 from rich.text import Text
 
-from diagnose.cli.command import Command
-from diagnose.cli.exit_status import writing
-from diagnose.cli.rule_files import all_rules, rules_option
-from diagnose.cli.terminal import terminal
 from diagnose.metrics import REGISTRY
 from diagnose.patch.job_framework import in_both_words
 from diagnose.report.text.page import Page
 from diagnose.report.views.plain import plain
 from diagnose.rule import Rule, filled
-
-
-@click.command(cls=Command, epilog="Example:  diagnose explain launch-bound")
-@click.argument("rule")
-@rules_option
-def explain(rule: str, rules_dirs: tuple[Path, ...]) -> None:
-    """Explain one rule: what it looks at, what to do, when it does not matter."""
-    known = rule_named(rule, rules_dirs)
-    with writing():
-        print_rule(known, Page(terminal()))
-
-
-def rule_named(name: str, rules_dirs: tuple[Path, ...] = ()) -> Rule:
-    """The rule of that name.
-
-    Raises:
-        UsageError: there is none; it names the nearest.
-    """
-    loaded = {known.id: known for known in all_rules(rules_dirs)}
-    if name not in loaded:
-        near = get_close_matches(name, loaded, n=1)
-        hint = f"Did you mean {near[0]!r}?" if near else "`diagnose rules` lists them."
-        raise click.UsageError(f"No rule is named {name!r}. {hint}")
-    return loaded[name]
 
 
 def print_rule(rule: Rule, page: Page) -> None:

@@ -25,11 +25,7 @@ class Calibration:
         high_s: seconds when it goes badly.
         rows: measured runs of the same stack that were like this one: same board, kind of sharding, and sizes between
             the smallest and the largest measured.
-<<<<<<< HEAD
-        factors: by what the range is wider because something was never measured; empty if nothing was.
-=======
         factors: those that widen the range for what was never measured; empty if everything was.
->>>>>>> bill
         because: a clause for each of `factors`, and for what was never measured together.
     """
 
@@ -55,11 +51,7 @@ class Calibration:
 
 @dataclass(frozen=True)
 class Steps:
-<<<<<<< HEAD
-    """Seconds that a range is made from: of a steady step with any rates, and of the likely and both end cases."""
-=======
     """The material of a range: seconds of a steady step with any rates, and of the likely and both end cases."""
->>>>>>> bill
 
     steady_with: Callable[[StackRates], float]
     steady_s: float
@@ -103,11 +95,7 @@ def calibration_of(plan: JobPlan, stack: StackRates, regime: str, steps: Steps) 
 
 
 def _unmeasured(plan: JobPlan, stack: StackRates) -> Iterator[tuple[str, str, float]]:
-<<<<<<< HEAD
-    """Each trait that no run of the stack had: the factor's name, a clause, and how often the factor counts."""
-=======
     """Traits that no run of the stack had: the factor's name, a clause, and how often the factor counts."""
->>>>>>> bill
     if not stack.measured:
         yield _OWN, "no run of this training stack is known", 1.0
         return

@@ -1,8 +1,4 @@
-<<<<<<< HEAD
-"""Factors by which experts, adapters and shared sequences widen a step's range beyond what its stack's rows leave."""
-=======
 """Factors by which experts, adapters and shared sequences widen a step's range beyond that of its stack's rows."""
->>>>>>> bill
 
 from collections.abc import Iterator
 

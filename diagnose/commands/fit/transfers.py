@@ -84,11 +84,7 @@ def gathering_s(plan: JobPlan, stack: StackRates, parameters: float) -> float:
 
 
 def _shared_units(plan: JobPlan) -> int:
-<<<<<<< HEAD
     """Number of units that are gathered at once: each block of the longest stage, and what is in none."""
-=======
-    """Parameters gathered at once: each block of the longest stage, and the parameters outside of blocks."""
->>>>>>> bill
     return max(plan.layers_per_stage) + 1
 
 

@@ -63,11 +63,7 @@ def _attention(model: ModelShape) -> dict[str, Matrix]:
 
 
 def _feed_forward(model: ModelShape) -> dict[str, Matrix]:
-<<<<<<< HEAD
-    """The matrices of a dense block; of a mixture those of the routed experts."""
-=======
     """Projections of a dense block; of a mixture those of the routed experts."""
->>>>>>> bill
     width, of_block = (model.expert_ffn, model.experts) if model.experts else (model.ffn, 1)
     count, routed = of_block * (model.mixture_layers or model.layers) / model.layers, bool(model.experts)
     into = Matrix(model.hidden, width, count, routed)

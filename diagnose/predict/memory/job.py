@@ -151,11 +151,7 @@ class JobPlan:
 
     @property
     def ledger(self) -> Ledger:
-<<<<<<< HEAD
-        """The memory that its training stack keeps."""
-=======
         """The memory ledger of its training stack."""
->>>>>>> bill
         return ledger_of(self.stack)
 
     @property

@@ -1,8 +1,4 @@
-<<<<<<< HEAD
-"""The memory that each training stack keeps, and how far the memory of its jobs was from the count."""
-=======
 """Memory that each training stack keeps, and how far the memory of its jobs was from the count."""
->>>>>>> bill
 
 import tomllib
 from collections.abc import Mapping

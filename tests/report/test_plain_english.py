@@ -160,8 +160,7 @@ def test_help_is_plain_and_its_options_begin_with_a_verb(name: str) -> None:
     assert not (found := AVOIDED.search((command.help or "").replace("COMMAND", ""))), found
     for option, text in texts.items():
         assert not (found := AVOIDED.search(text)), (option, found)
-        if name != "fit":
-            assert not re.match(r"(The|A|An|How|Which|Whose|Where|What|Folder|Price|Tokens|Number)\b", text), option
+        assert not re.match(r"(The|A|An|How|Which|Whose|Where|What|Folder|Price|Tokens|Number)\b", text), option
 
 
 def test_details_means_the_same_in_every_command() -> None:

@@ -47,54 +47,62 @@ _OF_TABLE = ("table", "out", "ignore_columns", "stack", "mfu_as", *_DEFAULTS)
     "--model",
     metavar="NAME",
     shell_complete=models,
-    help="The model: name, Hugging Face repository, short form (8b), or a config.json.",
+    help="Name the model: Hugging Face repository, short form (8b), or a config.json.",
 )
-@click.option("--gpu", metavar="NAME", shell_complete=gpus, help="The GPU, one of `diagnose hardware`.")
+@click.option("--gpu", metavar="NAME", shell_complete=gpus, help="Name the GPU, one of `diagnose hardware`.")
 @click.option(
     "--gpus",
     metavar="N",
     type=GPU_COUNTS,
-    help="Total GPUs (default: what the parallelism takes, else 1); 8-64 or 8,24 to choose from.",
+    help="Use N GPUs in all, or choose from 8-64 or 8,24 (default: as many as the division needs, else 1).",
 )
-@click.option("--nodes", type=_COUNT, help="Machines (default: as many as needed with at most eight GPUs in each).")
-@click.option("--seq-len", type=_COUNT, help="Tokens of a sequence (default: 2048, or the model's maximum if less).")
-@click.option("--micro-batch", type=_COUNT, help="Sequences that one GPU processes at once.")
-@click.option("--accumulation", type=_COUNT, help="Micro-batches in an optimizer step.")
-@click.option("--global-batch", type=_COUNT, help="Sequences in an optimizer step, over all GPUs.")
+@click.option("--nodes", type=_COUNT, help="Spread them over N machines (default: at most eight GPUs in each).")
 @click.option(
-    "--dtype", help="Precision: bf16, bf16-mixed, fp32, tf32, ... (default: that of the stack, mostly bf16-mixed)."
+    "--seq-len", type=_COUNT, help="Take sequences of N tokens (default: 2048, or the model's maximum if less)."
 )
-@click.option("--optimizer", default="adamw", show_default=True, help="adamw, adamw-8bit, lion, adafactor, ...")
+@click.option("--micro-batch", type=_COUNT, help="Let one GPU process N sequences at once.")
+@click.option("--accumulation", type=_COUNT, help="Take N micro-batches in an optimizer step.")
+@click.option("--global-batch", type=_COUNT, help="Take N sequences in an optimizer step, over all GPUs.")
 @click.option(
-    "--attn", type=click.Choice(ATTENTIONS), help="Attention kernels (default: searched with the division, else sdpa)."
+    "--dtype", help="Compute in bf16, bf16-mixed, fp32, tf32, ... (default: as the stack does, mostly bf16-mixed)."
+)
+@click.option(
+    "--optimizer", default="adamw", show_default=True, help="Update with adamw, adamw-8bit, lion, adafactor, ..."
+)
+@click.option(
+    "--attn",
+    type=click.Choice(ATTENTIONS),
+    help="Use these attention kernels (default: searched with the division, else sdpa).",
 )
 @click.option(
     "--checkpointing",
     type=click.Choice(CHECKPOINTINGS),
-    help="Activations to recompute in the backward pass (default: searched with the division, else none).",
+    help="Recompute these activations in the backward pass (default: searched with the division, else none).",
 )
 @click.option(
-    "--liger/--no-liger", default=None, help="Liger kernels or none (default: searched with the division, else none)."
+    "--liger/--no-liger",
+    default=None,
+    help="Use Liger kernels or none (default: searched with the division, else none).",
 )
 @click.option(
     "--compile/--no-compile",
     "compiled",
     default=None,
-    help="torch.compile or not (default: searched with the division, else not).",
+    help="Compile the model or not (default: searched with the division, else not).",
 )
 @click.option("--fp8", is_flag=True, help="Run the blocks' matrix products in fp8.")
-@click.option("--dp", type=_COUNT, help="Data-parallel ranks.")
-@click.option("--tp", type=_COUNT, help="Tensor-parallel ranks.")
-@click.option("--pp", type=_COUNT, help="Pipeline stages.")
+@click.option("--dp", type=_COUNT, help="Take N data-parallel ranks.")
+@click.option("--tp", type=_COUNT, help="Take N tensor-parallel ranks.")
+@click.option("--pp", type=_COUNT, help="Take N pipeline stages.")
 @feature_options
 @click.option(
     "--zero",
     cls=Option,
     idle_with={"fsdp": "--fsdp is a ZeRO stage by another name"},
     type=click.IntRange(0, 3),
-    help="ZeRO stage: what the data-parallel ranks shard.",
+    help="Shard by this ZeRO stage.",
 )
-@click.option("--fsdp", type=click.Choice(tuple(FSDP)), help="Same as ZeRO stage 3 or 2.")
+@click.option("--fsdp", type=click.Choice(tuple(FSDP)), help="Shard as FSDP does, like ZeRO stage 3 or 2.")
 @click.option(
     "--stack",
     metavar="NAME",
@@ -103,10 +111,10 @@ _OF_TABLE = ("table", "out", "ignore_columns", "stack", "mfu_as", *_DEFAULTS)
 @click.option(
     "--calibrate",
     type=click.Path(path_type=Path),
-    help="JSON of a diagnosed run, to use its rates instead of the stack's.",
+    help="Use the rates of a diagnosed run (its JSON) instead of the stack's.",
 )
 @click.option(
-    "--network-gbs", type=POSITIVE, help="Bandwidth that collectives reach on a node's network, GB/s in one direction."
+    "--network-gbs", type=POSITIVE, help="State what collectives reach on a node's network, GB/s in one direction."
 )
 @mfu_as_option
 @purpose_options
@@ -125,7 +133,7 @@ _OF_TABLE = ("table", "out", "ignore_columns", "stack", "mfu_as", *_DEFAULTS)
     cls=Option,
     needs="table",
     is_flag=True,
-    help="Leave columns of --table alone whose meaning is not known, instead of refusing the table.",
+    help="Skip unknown columns of --table instead of refusing the table.",
 )
 def fit(table: Path | None, out: Path | None, ignore_columns: bool, **given: Any) -> None:
     """Estimate, before the run, whether a job fits, how fast it is, and how to split it.

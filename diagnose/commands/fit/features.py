@@ -15,12 +15,12 @@ from diagnose.predict.memory.job import EXPERT_PRODUCTS, MOST, JobPlan, Sharding
 
 _COUNT = click.IntRange(1, MOST)
 _OPTIONS = (
-    click.option("--cp", type=_COUNT, help="Ranks that share each sequence (context parallelism)."),
-    click.option("--ep", type=_COUNT, help="Ranks that share the experts of a mixture (expert parallelism)."),
+    click.option("--cp", type=_COUNT, help="Let N ranks share each sequence (context parallelism)."),
+    click.option("--ep", type=_COUNT, help="Let N ranks share the experts of a mixture (expert parallelism)."),
     click.option(
         "--experts",
         type=click.Choice(EXPERT_PRODUCTS),
-        help="How a mixture's experts are multiplied (default: that of the stack; transformers 4 has a loop).",
+        help="Multiply a mixture's experts this way (default: as the stack does; transformers 4 has a loop).",
     ),
     click.option("--lora-rank", type=_COUNT, help="Train adapters of this rank (LoRA) and freeze the weights."),
     click.option(
@@ -28,7 +28,7 @@ _OPTIONS = (
         cls=Option,
         needs="lora_rank",
         because="without adapters nothing is targeted",
-        help=f"Matrices with an adapter, with commas between, or {ALL_LINEAR} (default: {','.join(USUAL_TARGETS)}).",
+        help=f"Give these matrices an adapter, with commas between, or {ALL_LINEAR} (default: {','.join(USUAL_TARGETS)}).",
     ),
     click.option(
         "--qlora",

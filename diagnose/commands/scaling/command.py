@@ -39,8 +39,10 @@ _STATED = re.compile(r"(\d{1,7})=(.+)", re.DOTALL)
 @json_option()
 @click.option("--up-to", metavar="N", type=click.IntRange(2, MOST_GPUS), help="Look at up to N GPUs.")
 @purpose_options
-@click.option("--tokens-per-step-per-gpu", metavar="F", type=POSITIVE, help="Tokens in a step of one GPU.")
-@click.option("--global-tokens-per-step", metavar="F", type=POSITIVE, help="Tokens in a step of the whole job.")
+@click.option("--tokens-per-step-per-gpu", metavar="F", type=POSITIVE, help="State the tokens in a step of one GPU.")
+@click.option(
+    "--global-tokens-per-step", metavar="F", type=POSITIVE, help="State the tokens in a step of the whole job."
+)
 @click.option(
     "--where", metavar="COLUMN=TEXT", multiple=True, help="Use only rows of a table that hold TEXT in COLUMN."
 )
@@ -56,8 +58,8 @@ def scaling(runs: Sequence[str], **given: Any) -> None:
     """Show how speed and cost change with the number of GPUs.
 
     RUN is a diagnosis (the output of analyze --json), a folder of traces, a log of steps as `diagnose series` reads it,
-    a CSV with a run in each row, or a forecast (the output of fit --json). N= states the GPUs of a
-    run that does not say: 8=steps.csv.
+    a CSV with a run in each row, or a forecast (the output of fit --json). N= states the GPUs of a run that does not
+    say: 8=steps.csv.
     """
     question = _question(given)
     _refuse_idle(runs)

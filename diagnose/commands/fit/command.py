@@ -54,7 +54,7 @@ _OF_TABLE = ("table", "out", "ignore_columns", "stack", "mfu_as", *_DEFAULTS)
     "--gpus",
     metavar="N",
     type=GPU_COUNTS,
-    help="Use N GPUs in all, or choose from 8-64 or 8,24 (default: as many as the division needs, else 1).",
+    help="Use N GPUs, or choose from 8-64 or 8,24 (default: as many as the division needs, else 1).",
 )
 @click.option("--nodes", type=_COUNT, help="Spread them over N machines (default: at most eight GPUs in each).")
 @click.option(

@@ -28,7 +28,7 @@ _OPTIONS = (
         cls=Option,
         needs="lora_rank",
         because="without adapters nothing is targeted",
-        help=f"Give these matrices an adapter, with commas between, or {ALL_LINEAR} (default: {','.join(USUAL_TARGETS)}).",
+        help=f"Adapt these matrices, with commas between, or {ALL_LINEAR} (default: {','.join(USUAL_TARGETS)}).",
     ),
     click.option(
         "--qlora",

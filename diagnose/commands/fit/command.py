@@ -127,7 +127,7 @@ _OF_TABLE = ("table", "out", "ignore_columns", "stack", "mfu_as", *_DEFAULTS)
 @html_option_of("the heat map", needs="heat_map", because="a forecast is printed")
 @json_option("the forecast")
 @click.option("--table", type=click.Path(path_type=Path), help="Predict each row of a CSV file instead; needs --out.")
-@out_option("Where to write the table with predictions.", needs="table", because="a forecast is printed")
+@out_option("Write the table with predictions to this file.", needs="table", because="a forecast is printed")
 @click.option(
     "--ignore-columns",
     cls=Option,

@@ -64,7 +64,7 @@ def node_network(m: Measured) -> Value:
 
 
 def _in_words(ports: Ports, used_gbs: float) -> str:
-    """"2 of each node's 8 InfiniBand ports of 50.0 GB/s", if a node has fewer ranks than ports."""
+    """ "2 of each node's 8 InfiniBand ports of 50.0 GB/s", if a node has fewer ranks than ports."""
     used, rate = round(used_gbs / ports.each_gbs), spoken(ports.each_gbs * 1e9, "bytes_per_s")
     several = f"{ports.count} {ports.kind} ports of {rate}"
     if ports.count == 1:

@@ -78,7 +78,7 @@ def _card(port: Mapping[str, Any]) -> tuple[object, object]:
 
 
 def _named(ports: Sequence[Mapping[str, Any]], chosen: str | None) -> list[Mapping[str, Any]]:
-    """The ports that NCCL's variable leaves: "mlx5_0:1,mlx5_1" are beginnings of names, "=" whole names, "^" excluded."""
+    """The ports that NCCL's variable leaves: "mlx5_0:1,mlx5" are beginnings of names, "=" whole ones, "^" excluded."""
     if not chosen:
         return list(ports)
     unwanted, words = chosen.startswith("^"), chosen.lstrip("^=").split(",")

@@ -64,8 +64,10 @@ class Topology(msgspec.Struct, frozen=True):
             return NOT_ALL
         if nodes == 1 and (None in one_way or len(one_way) != 1):
             return NO_LINKS
-        network = self.node_gbs * self._part(members) if self.node_gbs is not None else None
         like, slowest = self.boards[0].measured_node, min(filter(None, one_way), default=None)
+        if slowest is None and self.ports is not None and len(members) > nodes > 1:
+            return NO_LINKS  # the hops inside a node may be slower than its ports
+        network = self.node_gbs * self._part(members) if self.node_gbs is not None else None
         return GroupLinks(like, slowest, len(members), nodes, network)
 
     def _part(self, members: Sequence[int]) -> float:

@@ -133,7 +133,7 @@ _STATED = (
     ("--hbm-gbs", "Memory bandwidth of one device in GB/s, if the device is unknown or has other memory than listed."),
     (
         "--network-gbs",
-        "Network bandwidth of a node in GB/s, all cards in one direction, for collectives between nodes.",
+        "Network bandwidth of a node in GB/s, all cards in one direction, in place of its recorded ports.",
     ),
 )
 _COSTS = (

@@ -77,8 +77,8 @@ class GroupLinks(msgspec.Struct, frozen=True):
         return bus_bytes_per_s(kind, message_bytes, seconds, self.ranks) / 1e9
 
     def ring_gbs(self, kind: str, message_bytes: float) -> float | None:
-        """Bus bandwidth to expect at least, GB/s: between nodes of rings whose slowest hop is a node's whole network, or
-        the links inside a node.
+        """Bus bandwidth to expect at least, GB/s: between nodes of rings whose slowest hop is a node's whole network, or its
+        links inside.
 
         A hierarchical algorithm crosses the boundary of the nodes less often; inside a node as `bus_gbs`.
         """

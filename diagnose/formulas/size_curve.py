@@ -77,10 +77,10 @@ class GroupLinks(msgspec.Struct, frozen=True):
         return bus_bytes_per_s(kind, message_bytes, seconds, self.ranks) / 1e9
 
     def ring_gbs(self, kind: str, message_bytes: float) -> float | None:
-        """Bus bandwidth to expect at least, GB/s: between nodes of rings whose slowest hop is a node's whole network, or its
-        links inside.
+        """Bus bandwidth to expect at least, GB/s: between nodes of rings whose slowest hop is a node's whole network.
 
-        A hierarchical algorithm crosses the boundary of the nodes less often; inside a node as `bus_gbs`.
+        The links inside a node may be slower than that. A hierarchical algorithm crosses the boundary of the nodes less
+        often; inside a node as `bus_gbs`.
         """
         if self.nodes == 1 or self.ranks < 2 or message_bytes <= 0:
             return self.bus_gbs(kind, message_bytes)

@@ -13,6 +13,8 @@ import pytest
 from distributed_traces import passes, together
 from faulty_traces import MIB
 from kineto import Trace, collective
+from simulator import Job, simulate
+from simulator.job import Parallelism, Transport
 
 from diagnose.analysis import Options, analyze
 from diagnose.commands.doctor import checks
@@ -347,6 +349,26 @@ def test_switched_off_where_all_ports_are_down(tmp_path: Path) -> None:
 
     assert "infiniband-off" not in {f.rule for f in found.findings}
     assert any("0 InfiniBand or RoCE devices" in n.because for n in found.not_advised)
+
+
+@pytest.mark.parametrize("parallelism", ["ddp", "fsdp", "tp_dp"])
+@pytest.mark.parametrize(("gbs", "severity"), [(40, None), (3, "warning")])
+def test_simulated_jobs_over_two_nodes_of_four_ports(
+    parallelism: Parallelism, gbs: float, severity: str | None, tmp_path: Path, host: FakeHost
+) -> None:
+    """Of each port's 50 GB/s a rank reaches 40, as is usual, or 3."""
+    job = Job(8, 4, steps=3, parallelism=parallelism, transport=Transport(network_bytes_per_s_per_rank=gbs * 1e9))
+    simulate(job).write(tmp_path)
+    for number in range(4):
+        host.rdma(f"mlx5_{number}", NDR)
+    for rank, node in enumerate(job.node):
+        record = {"network_ports": network_ports(host.root), "environment": {}, "host": job.hosts[node]}
+        (tmp_path / f"capture-rank{rank}.json").write_text(json.dumps(record))
+
+    found = analyze(tmp_path)
+
+    assert next((f.severity for f in found.findings if f.rule == "slow-network"), None) == severity
+    assert "slow-network" not in {n.rule for n in found.not_judged}
 
 
 # -- the doctor ------------------------------------------------------------------------------------------------------

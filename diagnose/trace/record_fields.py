@@ -284,7 +284,7 @@ _PORT = {
     **dict.fromkeys(("name", "link", "pci_address"), text),
     "port": whole(0, 1 << 16),
     **dict.fromkeys(("rdma", "up", "opens", "virtual"), flag),
-    "gbit_per_s": number(0, 1e6),
+    "gbit_per_s": number(0.001, 1e6),
 }
 
 RECORD = table(

@@ -270,7 +270,7 @@ def two_hosts(tmp_path: Path, *rates: str, **more: Any) -> list[FakeHost]:
 def slow_network(found: Diagnosis) -> str | None:
     """What is said of the network; None if nothing is found."""
     finding = next((f for f in found.findings if f.rule == "slow-network"), None)
-    return finding and " ".join((finding.says + " " + finding.do).split())
+    return None if finding is None else " ".join(f"{finding.says} {finding.do}".split())
 
 
 SOCKETS_US, USUAL_US = 24_000, 3_000  # of 64 MiB over a port of 25 GB/s: 2.8 GB/s, and 22

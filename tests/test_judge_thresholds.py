@@ -89,7 +89,6 @@ def test_clocks_agree_with_durations_on_nine_tenths_of_the_waiting(
     monkeypatch.setattr(report, "agreement", lambda *_: agreed)
     for name in (
         "align",
-        "topology_of",
         "missing_ranks",
         "clocks_of",
         "transient_stragglers_of",

@@ -136,7 +136,7 @@ _STATED = (
     ),
     (
         "--network-gbs",
-        "State the network bandwidth of a node in GB/s, all cards in one direction, for collectives between nodes.",
+        "State the network bandwidth of a node in GB/s, all cards in one direction, instead of its recorded ports.",
     ),
 )
 _COSTS = (

@@ -79,13 +79,16 @@ class GroupLinks(msgspec.Struct, frozen=True):
     def ring_gbs(self, kind: str, message_bytes: float) -> float | None:
         """Bus bandwidth to expect at least, GB/s: between nodes of rings whose slowest hop is a node's whole network.
 
-        A hierarchical algorithm crosses the boundary of the nodes less often; inside a node as `bus_gbs`.
+        The links inside a node may be slower than that. A hierarchical algorithm crosses the boundary of the nodes less
+        often; inside a node as `bus_gbs`.
         """
         if self.nodes == 1 or self.ranks < 2 or message_bytes <= 0:
             return self.bus_gbs(kind, message_bytes)
         if self.node_gbs is None:
             return None
-        seconds = transfer_s(kind, message_bytes, self.ranks, self.node_gbs * 1e9, NETWORK_LATENCY_S)
+        inside = LINK_SHARE * self.one_way_gbs if self.one_way_gbs and self.ranks > self.nodes else math.inf
+        slowest = min(self.node_gbs, inside) * 1e9
+        seconds = transfer_s(kind, message_bytes, self.ranks, slowest, NETWORK_LATENCY_S)
         return bus_bytes_per_s(kind, message_bytes, seconds, self.ranks) / 1e9
 
     @property

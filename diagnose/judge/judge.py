@@ -157,7 +157,7 @@ def _stragglers(case: Case) -> tuple[Straggler, ...]:
 
 
 def _postmortem(case: Case) -> Postmortem | None:
-    found = postmortem_of(case.job, [m.timeline.rank for m in case.measured], case.measured[0].settings.network_gbs)
+    found = postmortem_of(case.job, [m.timeline.rank for m in case.measured])
     return replace(found, changes=(), no_changes_because=TOO_BUSY) if found and is_too_busy(case.facts) else found
 
 

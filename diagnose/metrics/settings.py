@@ -33,7 +33,7 @@ class Settings(msgspec.Struct, frozen=True):
         tokens: number of tokens to train on.
         mtbf_hours: mean hours between two failures of the whole job.
         critical_batch: global batch above which a larger one gains little.
-        network_gbs: rate of a node's network, all its cards together, one direction, GB/s.
+        network_gbs: rate of a node's network, all its cards together, one direction, GB/s; in place of its ports.
         monitored: a monitor's records of the job's GPUs.
         torch_traces: torch.compile's logs of its work.
     """

@@ -12,6 +12,7 @@ from diagnose.attribution.attribution import Attribution
 from diagnose.attribution.causes import EXPOSED
 from diagnose.ranks.collectives.calls import RankCalls, calls_of
 from diagnose.ranks.host_work import HostWork, host_work_of
+from diagnose.ranks.network.ports import Ports
 from diagnose.roofline import owners
 from diagnose.roofline.flops import counted
 from diagnose.timeline import Timeline
@@ -100,6 +101,7 @@ class RankDigest(msgspec.Struct, frozen=True, dict=True, weakref=True):
         clock: clock of the GPU while it worked; None if not recorded.
         refused: changes that the job refuses, by its record.
         cpu_ns_per_s: CPU time per second of the rank's process and its children; None if not recorded.
+        ports: the ports of its host that NCCL would use between nodes; None if not known.
     """
 
     rank: int
@@ -132,6 +134,7 @@ class RankDigest(msgspec.Struct, frozen=True, dict=True, weakref=True):
     clock: GpuClock | None = None
     refused: tuple[Refused, ...] = ()
     cpu_ns_per_s: float | None = None
+    ports: Ports | None = None
 
     @property
     def total_ns(self) -> int:
@@ -177,6 +180,7 @@ def digest_of(
     clock: GpuClock | None = None,
     refused: tuple[Refused, ...] = (),
     cpu_ns_per_s: float | None = None,
+    ports: Ports | None = None,
 ) -> RankDigest:
     """The digest of one rank, from its undivided attribution."""
     calls, steps, stated = calls_of(timeline), timeline.steps, timeline.trace.distributed
@@ -212,6 +216,7 @@ def digest_of(
         clock=clock,
         refused=refused,
         cpu_ns_per_s=cpu_ns_per_s,
+        ports=ports,
     )
 
 

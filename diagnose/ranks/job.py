@@ -19,7 +19,7 @@ from diagnose.ranks.digest import RankDigest
 from diagnose.ranks.distorted import distortion_of, undistorted
 from diagnose.ranks.network.bandwidth import Reached, bus_rate, reached
 from diagnose.ranks.network.slow_links import extra_of, passed_to_slow_ranks, slow_links
-from diagnose.ranks.network.topology import topology_of
+from diagnose.ranks.network.topology import Topology, topology_of
 from diagnose.ranks.replay.changes import Changes, changes_of
 from diagnose.ranks.replay.data_waits import data_wait_ns, waited_by_most, waits_for_data
 from diagnose.ranks.stragglers.causes import RankLateness
@@ -40,7 +40,7 @@ class JobView(msgspec.Struct, frozen=True):
     `too_few_steps` the reason why the steps are too few to name one; else None. `most_waited_for` is the rank that
     causes most of the waiting in collectives, and its share. `distortion` is the profiled over the unprofiled step
     time, if so large that shares are not the job's own; else None. `cpu_ns_of_hosts` is the CPU time per second of each
-    rank for which it is recorded, by host.
+    rank for which it is recorded, by host. `topology` has the nodes and their network.
     """
 
     ranks: int = 1
@@ -61,6 +61,7 @@ class JobView(msgspec.Struct, frozen=True):
     most_waited_for: tuple[int, float] | None = None
     distortion: float | None = None
     cpu_ns_of_hosts: Mapping[str, tuple[float, ...]] = msgspec.field(default_factory=dict)
+    topology: Topology = Topology((), ())
 
     @property
     def undivided(self) -> Unknown | None:
@@ -134,8 +135,9 @@ def join(ranks: Sequence[RankDigest], network_gbs: float | None = None) -> Job:
         ranks: each as a digest.
         network_gbs: stated rate of a node's network, one direction, GB/s.
     """
-    job = _joined(ranks, network_gbs)
-    return replace(job, view=replace(job.view, cpu_ns_of_hosts=_cpu_ns_of_hosts(ranks)))
+    topology = topology_of(ranks, network_gbs)
+    job = _joined(ranks, topology)
+    return replace(job, view=replace(job.view, cpu_ns_of_hosts=_cpu_ns_of_hosts(ranks), topology=topology))
 
 
 def _cpu_ns_of_hosts(ranks: Sequence[RankDigest]) -> dict[str, tuple[float, ...]]:
@@ -146,7 +148,7 @@ def _cpu_ns_of_hosts(ranks: Sequence[RankDigest]) -> dict[str, tuple[float, ...]
     return of_hosts
 
 
-def _joined(ranks: Sequence[RankDigest], network_gbs: float | None) -> Job:
+def _joined(ranks: Sequence[RankDigest], topology: Topology) -> Job:
     matched, distortion = match(ranks), distortion_of(ranks)
     if isinstance(matched, Unknown):
         view = JobView(
@@ -157,7 +159,6 @@ def _joined(ranks: Sequence[RankDigest], network_gbs: float | None) -> Job:
         return _distorted(ranks, matched, distortion)
     excess = [excess_of(ranks, group) for group in matched]
     lateness = lateness_of(ranks, matched, excess)
-    topology = topology_of(ranks, network_gbs)
     links = slow_links(ranks, matched, topology.node)
     slow = {member for link in links for member in link.members}
     waits = waits_of(ranks, matched, waited_for(ranks, matched, excess, lateness, slow))

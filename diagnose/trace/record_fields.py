@@ -280,6 +280,13 @@ _SCRIPT = {
     "config": each(scalar),
 }
 
+_PORT = {
+    **dict.fromkeys(("name", "link", "pci_address"), text),
+    "port": whole(0, 1 << 16),
+    **dict.fromkeys(("rdma", "up", "opens", "virtual"), flag),
+    "gbit_per_s": number(0.001, 1e6),
+}
+
 RECORD = table(
     {
         "schema_version": whole(),
@@ -334,6 +341,7 @@ RECORD = table(
         "memory": table({f"{of}_bytes": _BYTES for of in _DEVICE_MEMORY}),
         "environment": each(text),
         "infiniband_devices": whole(0, 1 << 16),
+        "network_ports": listed(table(_PORT)),
         "command": all_of(text),
         "script": table(_SCRIPT),
         "applied": each(table({}, open_to_others=True)),
@@ -347,6 +355,8 @@ RECORD = table(
         "profiler": table(_PROFILER, open_to_others=True),
         "error": text,
     },
-    optional=("announced", "command", "script", "machine_samples", "stack_samples"),
-)
+    optional=(
+        "announced", "command", "script", "machine_samples", "stack_samples", "infiniband_devices", "network_ports",
+    ),
+)  # fmt: skip
 """The whole record."""

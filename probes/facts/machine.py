@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import platform
 import re
 import sys
@@ -35,15 +34,6 @@ _SETTING = re.compile(r"[A-Za-z0-9_.,:=^+\-\[\]]{1,80}\Z")
 def environment(variables: Mapping[str, str]) -> dict[str, str]:
     """The listed variables that are set to something that looks like a setting."""
     return {name: without_secrets(variables[name]) for name in ENVIRONMENT if _SETTING.match(variables.get(name, ""))}
-
-
-def infiniband_devices() -> int | None:
-    """Devices of InfiniBand or RoCE on this host; None if the system lists none of its devices."""
-    listed = "/sys/class"
-    if not os.path.isdir(listed):
-        return None
-    folder = f"{listed}/infiniband"
-    return len(os.listdir(folder)) if os.path.isdir(folder) else 0
 
 
 def versions() -> dict[str, object]:

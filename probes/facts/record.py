@@ -16,9 +16,10 @@ from ..config import rank_and_world_size
 from ..guard import quietly
 from ..introspection import plain
 from ..machine.cores import cores
+from ..machine.network_ports import network_ports
 from ..threaded import run_in_thread
 from .compiled import compilations
-from .machine import device, environment, infiniband_devices, memory, versions
+from .machine import device, environment, memory, versions
 from .model import model_facts, module_of, optimizer_facts, wrapped_facts
 from .script import script_facts
 from .torch_settings import torch_settings
@@ -41,8 +42,9 @@ SLURM = (
     "SLURM_NODEID",
     "SLURM_NTASKS",
     "SLURM_NNODES",
+    "SLURM_JOB_NUM_NODES",
 )
-_OF_THE_MACHINE = ("host", "slurm", "cores", "versions", "environment", "infiniband_devices")
+_OF_THE_MACHINE = ("host", "slurm", "cores", "versions", "environment", "network_ports")
 _NUMBERS = re.compile(r"[0-9]{1,20}\Z")
 
 
@@ -113,7 +115,7 @@ def _machine(world_size: int) -> dict[str, object]:
         "cores": quietly(lambda: cores(os.environ, world_size)),
         "versions": quietly(versions),
         "environment": quietly(lambda: environment(os.environ)),
-        "infiniband_devices": quietly(infiniband_devices),
+        "network_ports": quietly(network_ports),
     }
 
 

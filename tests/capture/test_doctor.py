@@ -32,6 +32,7 @@ def test_it_reports_on_this_machine() -> None:
         "torch",
         "GPU events",
         "NVML",
+        "network",
         "Nsight",
         "DCGM",
         "disk",

@@ -11,8 +11,9 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from diagnose.capture.command import environment
 from diagnose.commands.doctor.answer import Check
@@ -20,6 +21,7 @@ from diagnose.probes.bundle.disk import file_system, free_bytes, in_memory
 from diagnose.probes.config import Config
 from diagnose.probes.limits.capture_size import MEMORY_PER_TEXT_WITH_SHAPES
 from diagnose.probes.limits.room import DISK_SHARE, MEMORY_SHARE, free_memory_bytes
+from diagnose.probes.machine.network_ports import network_ports, peer_memory
 from diagnose.probes.protocol import BUDGET_BYTES, NSIGHT
 from diagnose.version import __version__
 
@@ -80,6 +82,7 @@ def checks(folder: Path, env: Mapping[str, str]) -> Iterator[Check]:
     yield torch_found(said)
     yield gpu_events(said)
     yield nvml()
+    yield network(network_ports())
     yield nsight(env)
     yield dcgm(running())
     yield disk(folder)
@@ -155,6 +158,30 @@ def nvml() -> Check:
     if refused:
         return Check("NVML", "warn", f"not readable: {', '.join(refused)}")
     return Check("NVML", "ok", "clocks and power are readable")
+
+
+def network(ports: Sequence[Mapping[str, Any]] | None) -> Check:
+    """The ports whose rate is compared with what large messages reach between nodes, and what keeps NCCL off them."""
+    name, shown = "network", ", ".join(map(_port, ports or ()))
+    rdma = [port for port in ports or () if port["rdma"] and port["up"]]
+    if not shown:
+        return Check(name, "unknown", "no port is listed here: pass --network-gbs for jobs of several nodes")
+    if not rdma:
+        return Check(name, "ok", f"{shown}; no InfiniBand or RoCE port is up: NCCL uses sockets between nodes")
+    if all(port["opens"] is False for port in rdma):
+        says = "/dev/infiniband may not be opened, so NCCL uses sockets: pass the devices to the container"
+        return Check(name, "warn", f"{shown}; {says}")
+    memory = "is loaded" if peer_memory() else "is not loaded: NCCL has GPUDirect RDMA only through DMA-BUF"
+    return Check(name, "ok", f"{shown}; nvidia-peermem {memory}")
+
+
+def _port(port: Mapping[str, Any]) -> str:
+    """In words, such as "mlx5_0:1 InfiniBand 100 Gbit/s (12.5 GB/s)"."""
+    kind = "RoCE" if port["rdma"] and port["link"] == "Ethernet" else port["link"] or "of an unknown kind"
+    gbit = port["gbit_per_s"]
+    rate = f"{gbit:g} Gbit/s ({gbit / 8:g} GB/s)" if gbit else "of unknown rate"
+    number = f":{port['port']}" if port["rdma"] else ""
+    return f"{port['name']}{number} {kind} " + (rate if port["up"] else "down")
 
 
 def nsight(env: Mapping[str, str]) -> Check:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from diagnose.arrays import Ints, Mask
-from diagnose.facts import Unknown, Value, analysis_option, another_run, nothing_helps
+from diagnose.facts import Unknown, Value, another_run, nothing_helps
 from diagnose.formulas.size_curve import GroupLinks
 from diagnose.metrics.communication.ddp import searches_unused_parameters
 from diagnose.metrics.communication.job_size import nodes, world_size
@@ -11,8 +11,8 @@ from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 from diagnose.metrics.unknowns import NO_REDUCTION, NO_SIZES
 from diagnose.ranks.collectives.messages import Messages, messages_of
+from diagnose.ranks.network.topology import NO_NETWORK
 
-NO_NETWORK = Unknown("the rate of the network between the nodes is not known", analysis_option("--network-gbs"))
 _WHOLE = ("int", "long", "byte")
 
 
@@ -69,7 +69,7 @@ def _links(m: Measured) -> GroupLinks | Unknown:
     count, size = nodes(m), world_size(m)
     if isinstance(count, Unknown) or isinstance(size, Unknown):
         return count if isinstance(count, Unknown) else NO_SIZES
-    network = m.settings.network_gbs
+    network = m.job.topology.node_gbs if m.job.topology.is_whole else m.settings.network_gbs
     if int(count) > 1:
         return NO_NETWORK if network is None else GroupLinks("", None, int(size), int(count), network)
     if m.gpu_info is None or m.gpu_info.nvlink_one_way_gbs is None:

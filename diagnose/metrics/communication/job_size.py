@@ -28,8 +28,12 @@ def ranks_analyzed(m: Measured) -> Value:
 
 @metric("count", needs_gpu=False)
 def nodes(m: Measured) -> Value:
-    """Machines of the job: by Slurm, else ranks over the GPUs that the trace lists for this one."""
-    stated = m.record.text("slurm.SLURM_NNODES")
+    """Machines of the job: by the hosts of all ranks, else by Slurm, else ranks over the GPUs that the trace lists for
+    this one.
+    """
+    if m.job.topology.nodes is not None:
+        return m.job.topology.nodes
+    stated = m.record.text("slurm.SLURM_NNODES") or m.record.text("slurm.SLURM_JOB_NUM_NODES")
     if stated is not None:
         return int(stated)
     size, listed = world_size(m), m.timeline.trace.metadata.get("deviceProperties")

@@ -8,6 +8,7 @@ from diagnose.metrics.data.loader import loader_workers
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 from diagnose.metrics.unknowns import NO_RECORD
+from diagnose.ranks.network.ports import rdma_devices
 from diagnose.trace.vocabulary import OPS
 
 UNTOLD = Unknown("the capture record does not say how the process is set", DIAGNOSE_RUN)
@@ -88,8 +89,8 @@ def infiniband_off(m: Measured) -> Value:
 
 @metric("count", needs_gpu=False)
 def infiniband_devices(m: Measured) -> Value:
-    """Devices of InfiniBand or RoCE of the host."""
-    listed = m.record.number("infiniband_devices")
+    """Devices of InfiniBand or RoCE of the host with a port that is up."""
+    listed = rdma_devices(m.record)
     return listed if listed is not None else UNTOLD if m.record else NO_RECORD
 
 

@@ -28,12 +28,14 @@ NO_GPUS = Unknown("the collectives did not run on GPUs", nothing_helps("the rank
 class Reached(msgspec.Struct, frozen=True):
     """Bus bandwidth of the large messages of one group, measured and expected of its links at these sizes, bytes/s.
 
-    `groups` are the process groups of as many ranks on as many nodes, itself included.
+    `groups` are the process groups of as many ranks on as many nodes, itself included. `between_nodes` is whether they
+    span several.
     """
 
     measured: float
     expected: float
     groups: int
+    between_nodes: bool = False
 
 
 class _Large(msgspec.Struct, frozen=True):
@@ -83,14 +85,14 @@ def reached(ranks: Sequence[RankDigest], matched: Match, topology: Topology) -> 
         return NO_SIZES
     like = [_rated(large, links) for large in groups if _place(large, topology) == _place(longest, topology)]
     slow = [own for own in like if own and own[0] / own[1] < SLOW * rated[0] / rated[1]]
-    return Reached(*rated, len(slow))
+    return Reached(*rated, len(slow), links.nodes > 1)
 
 
 def _unstated(large: _Large) -> Unknown:
     rate = spoken(float(np.percentile(large.rates, UNDISTURBED)), "bytes_per_s")
-    why = f"large messages move {rate}, and what the network between the nodes does is not stated: slow is not told "
+    why = f"large messages move {rate}, and what the network between the nodes does is neither stated nor recorded"
     return Unknown(
-        f"{why}from as fast as it can be",
+        f"{why}: slow is not told from as fast as it can be",
         analysis_option("--network-gbs", another_run("run nccl-tests between pairs of nodes")),
     )
 

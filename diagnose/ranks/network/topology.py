@@ -5,16 +5,20 @@ from collections.abc import Sequence
 
 import msgspec
 
-from diagnose.facts import DIAGNOSE_RUN, Unknown, analysis_option, another_run, nothing_helps
+from diagnose.facts import DIAGNOSE_RUN, Unknown, analysis_option, another_run, capture_setting, nothing_helps
 from diagnose.formulas.size_curve import GroupLinks
 from diagnose.hardware.table import Gpu, named
 from diagnose.ranks.digest import RankDigest
+from diagnose.ranks.network.ports import Ports
 
 NO_NODES = Unknown("the traces do not say which ranks share a node", DIAGNOSE_RUN)
 NO_LINKS = Unknown(
     "the links between these GPUs are not in the table of boards", another_run("compare with nccl-tests")
 )
-NO_NETWORK = Unknown("the rate of the network between the nodes is not known", analysis_option("--network-gbs"))
+NO_NETWORK = Unknown(
+    "the rate of the network between the nodes is not known",
+    analysis_option("--network-gbs", capture_setting("diagnose run, which records the ports of each node")),
+)
 NOT_ALL = Unknown(
     "ranks without a trace may use the same network, so that a group's part of it is not known",
     analysis_option("the traces of all ranks of the job"),
@@ -30,12 +34,21 @@ class Topology(msgspec.Struct, frozen=True):
         boards: rows of the table that match the ranks' GPUs; several if a name stands for more than one.
         node_gbs: rate of a node's network, one direction, GB/s; None if unknown.
         is_whole: whether all ranks of the job are among these.
+        ports: those of the node with the slowest network, if `node_gbs` is theirs; None if it is stated.
+        by_name: whether hosts tell the nodes, rather than the GPUs that the traces list.
     """
 
     node: tuple[int, ...]
     boards: tuple[Gpu, ...]
     node_gbs: float | None = None
     is_whole: bool = True
+    ports: Ports | None = None
+    by_name: bool = False
+
+    @property
+    def nodes(self) -> int | None:
+        """Machines of the whole job by the names of its hosts; None if not known."""
+        return len(set(self.node)) if self.by_name and self.is_whole and len(self.node) > 1 else None
 
     def links(self, members: Sequence[int]) -> GroupLinks | Unknown:
         """The links between the ranks at these positions; of a node's network, the part of its ranks among them."""
@@ -51,8 +64,10 @@ class Topology(msgspec.Struct, frozen=True):
             return NOT_ALL
         if nodes == 1 and (None in one_way or len(one_way) != 1):
             return NO_LINKS
-        network = self.node_gbs * self._part(members) if self.node_gbs is not None else None
         like, slowest = self.boards[0].measured_node, min(filter(None, one_way), default=None)
+        if slowest is None and self.ports is not None and len(members) > nodes > 1:
+            return NO_LINKS  # the hops inside a node may be slower than its ports
+        network = self.node_gbs * self._part(members) if self.node_gbs is not None else None
         return GroupLinks(like, slowest, len(members), nodes, network)
 
     def _part(self, members: Sequence[int]) -> float:
@@ -71,11 +86,23 @@ def topology_of(ranks: Sequence[RankDigest], node_gbs: float | None = None) -> T
 
     Args:
         ranks: ranks of the job.
-        node_gbs: stated rate of a node's network, one direction, GB/s.
+        node_gbs: stated rate of a node's network, one direction, GB/s; else that of the ports of the slowest node.
     """
     devices = {rank.device for rank in ranks}
     boards = named(devices.pop()) if len(devices) == 1 and ranks[0].has_gpu else ()
-    return Topology(_nodes(ranks), boards, node_gbs, len(ranks) >= _world_size(ranks))
+    node = _nodes(ranks)
+    gbs, ports = (node_gbs, None) if node_gbs is not None else _slowest(ranks, node)
+    return Topology(node, boards, gbs, len(ranks) >= _world_size(ranks), ports, all(rank.host for rank in ranks))
+
+
+def _slowest(ranks: Sequence[RankDigest], node: Sequence[int]) -> tuple[float | None, Ports | None]:
+    """Rate of the ports of the node whose carry least, and the ports; None if those of a node are not known."""
+    recorded = {n: rank.ports for n, rank in zip(node, ranks, strict=False) if rank.ports is not None}
+    if not node or len(recorded) < len(set(node)):
+        return None, None
+    there = Counter(node)
+    slowest = min(recorded, key=lambda n: recorded[n].node_gbs(there[n]))
+    return recorded[slowest].node_gbs(there[slowest]), recorded[slowest]
 
 
 def _world_size(ranks: Sequence[RankDigest]) -> int:

@@ -336,6 +336,7 @@ RECORDED = (
     "cores.usable",
     "dataloader",
     "ddp",
+    "deepspeed",
     "environment",
     "fsdp",
     "liger",

@@ -68,7 +68,7 @@ _STEPS_IF_ANY = (
 )
 _DDP_FLAGS = ("find_unused_parameters", "gradient_as_bucket_view", "static_graph", "broadcast_buffers")
 _FSDP = {"class": text, "sharding_strategy": text, "forward_prefetch": flag}
-_DEEPSPEED = {
+_ZERO = {
     "stage": whole(0, 3),
     **dict.fromkeys(("offload_optimizer", "offload_param"), text),
     **dict.fromkeys(("reduce_bucket_size", "allgather_bucket_size", "prefetch_bucket_size"), _COUNT),
@@ -337,7 +337,7 @@ RECORD = table(
         "announced": listed(table(_ANNOUNCED)),
         "ddp": table({**dict.fromkeys(_DDP_FLAGS, flag), "bucket_cap_mb": _FACTOR}),
         "fsdp": table(_FSDP, optional=("forward_prefetch",)),
-        "deepspeed": table(_DEEPSPEED),
+        "zero": table(_ZERO),
         "liger": table({"asked": flag, "loaded": flag}),
         "memory": table({f"{of}_bytes": _BYTES for of in _DEVICE_MEMORY}),
         "environment": each(text),
@@ -355,6 +355,6 @@ RECORD = table(
         "profiler": table(_PROFILER, open_to_others=True),
         "error": text,
     },
-    optional=("announced", "command", "deepspeed", "script", "machine_samples", "stack_samples"),
+    optional=("announced", "command", "script", "machine_samples", "stack_samples", "zero"),
 )
 """The whole record."""

@@ -87,7 +87,7 @@ def facts(
         "batch": quietly(lambda: batch_facts(list(job.batches), job.padding, job.rows)),
         "optimizer": quietly(lambda: _optimizer(job, optimizer)),
         **_wrapping(model),
-        "deepspeed": quietly(lambda: zero_facts(job.get("engine"))),
+        "zero": quietly(lambda: zero_facts(job.get("engine"))),
         "compilations": quietly(compilations),
         "announced": quietly(announced.facts),
         "liger": quietly(lambda: _liger(settings)),

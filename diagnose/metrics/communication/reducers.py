@@ -18,7 +18,7 @@ BETWEEN_REPLICAS = r"c10d::allreduce_"  # fully_shard calls it between replicas 
 @metric("flag", needs_gpu=False)
 def uses_deepspeed(m: Measured) -> Value:
     """Whether DeepSpeed's engine trains the model, for itself or for a trainer."""
-    if m.record.get("deepspeed") is not None or m.record.flag("training_arguments.deepspeed"):
+    if m.record.get("zero") is not None or m.record.flag("training_arguments.deepspeed"):
         return True
     if m.once(training_loop) == DEEPSPEED.name:
         return True

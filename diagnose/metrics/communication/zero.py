@@ -5,18 +5,19 @@ from typing import Any
 
 from diagnose import intervals as iv
 from diagnose.attribution.causes import IDLE
-from diagnose.facts import STEP, Unknown, Value, nothing_helps
+from diagnose.facts import DIAGNOSE_RUN, STEP, Unknown, Value, nothing_helps
 from diagnose.metrics.communication.reducers import uses_deepspeed
 from diagnose.metrics.data.cores import cores_per_rank
 from diagnose.metrics.kernels.optimizer_on_cpu import cpu_optimizer_share
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 from diagnose.metrics.run.environment import cpu_threads
-from diagnose.trace.vocabulary import COLLECTIVE_RANGES
+from diagnose.trace.vocabulary import COLLECTIVE_RANGES, OPTIMIZER_STEP
 
 _OF_STAGE_3 = ("LinearFunctionForZeroStage3", "PreBackwardFunctionForModule")
 _HOOKED = r"(autograd::engine::evaluate_function: )?torch::autograd::AccumulateGrad$"
-_NO_ENGINE = Unknown("no engine of DeepSpeed was seen", nothing_helps("nothing is divided by ZeRO"))
+_NO_ENGINE = Unknown("ZeRO is not in use", nothing_helps("nothing is divided by it"))
+_NOT_TOLD = Unknown("the trace does not hold the engine's configuration", DIAGNOSE_RUN)
 
 
 @metric("count", needs_gpu=False)
@@ -70,8 +71,10 @@ def gradient_hook_share(m: Measured) -> Value:
 
 @metric("share", STEP, needs_gpu=False)
 def host_update_share(m: Measured) -> Value:
-    """The optimizer's work on the host: the device idles for it, or it is the step's own where there is no GPU."""
-    return m.share("optimizer-host") if m.timeline.has_gpu else cpu_optimizer_share(m)
+    """The optimizer's step on the host: the device idles meanwhile, or it is a part of the step without a GPU."""
+    if not m.timeline.has_gpu:
+        return cpu_optimizer_share(m)
+    return m.pieces_share(iv.intersect(m.attribution.pieces(*IDLE), m.ranges(OPTIMIZER_STEP)))
 
 
 @metric("flag", needs_gpu=False)
@@ -97,6 +100,6 @@ def _of_engine(m: Measured, key: str) -> Any:
     """What the record holds of the engine's zero_optimization."""
     if not uses_deepspeed(m):
         return _NO_ENGINE
-    held = m.record.get("deepspeed")
+    held = m.record.get("zero")
     told = held.get(key) if isinstance(held, Mapping) else None
-    return m.unrecorded if told is None else told
+    return _NOT_TOLD if told is None else told

@@ -45,7 +45,7 @@ def _data_ranks(m: Measured) -> float | Unknown:
     ranks = world_size(m)
     if isinstance(ranks, Unknown):
         return 1.0 if m.job.ranks == 1 else ranks
-    replicates = uses_ddp(m) is True or uses_fsdp(m) is True or m.record.get("deepspeed") is not None
+    replicates = uses_ddp(m) is True or uses_fsdp(m) is True or m.record.get("zero") is not None
     return float(ranks) if int(ranks) == 1 or replicates else UNDIVIDED
 
 

@@ -115,11 +115,9 @@ def test_the_third_stage_shows_in_a_trace_without_a_record(tmp_path: Path) -> No
 @real
 @pytest.mark.parametrize("stage", [1, 2, 3])
 def test_a_real_engine_says_what_it_divides(tmp_path: Path, stage: int) -> None:
-    command = [*f"-m diagnose run --out {tmp_path / 'out'} --".split(), *"torchrun --standalone --nproc_per_node 2".split()]
-    done = subprocess.run(
-        [sys.executable, *command, str(JOB), str(stage), "offload"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=500,
-    )  # fmt: skip
+    torchrun = ["torchrun", "--standalone", "--nproc_per_node", "2", str(JOB), str(stage), "offload"]
+    command = [sys.executable, "-m", "diagnose", "run", "--out", str(tmp_path / "out"), "--", *torchrun]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=500)
     assert (tmp_path / "out" / "capture-rank1.json").is_file(), done.stderr
     held = json.loads((tmp_path / "out" / "capture-rank1.json").read_text())
     found = values(analyze(tmp_path / "out"))

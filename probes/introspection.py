@@ -76,8 +76,9 @@ def parameters(root: object, recurse: bool = True) -> list[Any]:
 
 
 def size(tensor: Any) -> int:
-    """Number of elements of a tensor, over all its shards if it is distributed."""
-    return int(_torch().Tensor.numel(tensor))
+    """Number of elements of a tensor, over all its shards if it is distributed or DeepSpeed's ZeRO-3 holds a part."""
+    whole = own_attribute(tensor, "ds_numel")
+    return whole if type(whole) is int else int(_torch().Tensor.numel(tensor))
 
 
 def element_bytes(tensor: Any) -> int:

@@ -204,6 +204,30 @@ def layers(faulty: bool) -> list[Trace]:
     return train(step)
 
 
+def hooks(faulty: bool) -> list[Trace]:
+    """A hook in Python follows a gradient, for which the device waits, or does not."""
+
+    def step(job: Trace) -> None:
+        passes(job)
+        job.sync()
+        with job.backward(HOOK):
+            job.host(800 if faulty else 5)
+
+    return train(step)
+
+
+def offloaded(faulty: bool) -> list[Trace]:
+    """An update on the host, of 1.5 ms or 5 us."""
+
+    def step(job: Trace) -> None:
+        passes(job)
+        job.sync()
+        with job.optimizer("DeepSpeedCPUAdam"):
+            job.host(1500 if faulty else 5)
+
+    return train(step)
+
+
 def short_messages(faulty: bool) -> list[Trace]:
     """Gradients in 24 messages of 2 MiB, or of 64 MiB, on eight ranks."""
 
@@ -282,6 +306,22 @@ DISTRIBUTED = {
     "sharded-across-nodes": Faulty(
         "warning",
         lambda faulty: train(gathers(400, group="1", ranks=range(16 if faulty else 8)), world=16),
+    ),
+    "hooks-per-parameter": Faulty("critical", hooks, record={"zero": {"stage": 2}}),
+    "offloaded-without-cores": Faulty(
+        "critical",
+        offloaded,
+        record={
+            "zero": {"stage": 2, "offload_optimizer": "cpu"},
+            "cores": {"usable": 16, "quota": None, "shared": 16, "local_ranks": 2},
+            "torch_settings": {"threads": 8},
+        },
+    ),
+    "gathered-for-few-samples": Faulty(
+        "warning",
+        lambda faulty: train(gathers(400 if faulty else 20)),
+        training(per_device_train_batch_size=8, gradient_accumulation_steps=1),
+        {"training_arguments": {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 4}},
     ),
     "checkpoint-cadence": Faulty(
         "critical",

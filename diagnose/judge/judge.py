@@ -345,6 +345,7 @@ RECORDED = (
     "training_arguments",
     "training_loop",
     "world_size",
+    "zero",
 )
 MOST_SETTINGS = 1000
 LONGEST_SETTING = 200

@@ -25,6 +25,7 @@ from diagnose.probes.frameworks import BARE_LOOP, FRAMEWORKS, Framework, named, 
 _TABLE = Path(__file__).parents[1] / "data" / "settings.toml"
 _WORD = re.compile(r"\{(\w+)\|(\w+)\}")  # a fact, or a word where it is not known
 _OF_MODELS = "transformers_model"  # a way that holds for the models of transformers, whatever runs the loop
+_OF_SHARDS = ("fully_shard", "hybrid_fully_shard")  # ways that hold where that wraps the model, by the fact `sharded_by`
 
 
 class ByRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -61,7 +62,8 @@ class Need(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """The ways to make a setting, by the key of a framework (or `transformers_model`), and what it needs.
+    """The ways to make a setting, by the key of a framework (or `transformers_model`, or of what shards the model), and
+    what it needs.
 
     `options` are names under which scripts take it as an option or as a key of their config, by what they pass on: "{}"
     is the value.
@@ -84,7 +86,7 @@ def settings() -> Mapping[str, Setting]:
 def _setting(name: str, table: dict[str, Any]) -> Setting:
     needs, made_by = msgspec.convert(table.pop("needs", []), tuple[Need, ...]), table.pop("made_by", "")
     options = dict.fromkeys((name, *table.pop("options", ())), "{}") | table.pop("passed_on", {})
-    strange = table.keys() - {_OF_MODELS, *(each.key for each in FRAMEWORKS)}
+    strange = table.keys() - {_OF_MODELS, *_OF_SHARDS, *(each.key for each in FRAMEWORKS)}
     if strange or BARE_LOOP.key not in table:
         raise LookupError(f"{name}: no framework has the key {min(strange)!r}" if strange else f"{name}: not for torch")
     return Setting(msgspec.convert(table, dict[str, Way]), needs, made_by, options)
@@ -189,7 +191,7 @@ class JobFramework(msgspec.Struct, frozen=True):
         if of_transformers and name in ("attn_implementation", "dtype"):
             return None
         own = setting.ways.get(framework.key) if framework is not BARE_LOOP else None
-        return own or (setting.ways.get(_OF_MODELS) if of_transformers else None) or setting.ways[BARE_LOOP.key]
+        return own or setting.ways.get(str(self._known("sharded_by"))) or (setting.ways.get(_OF_MODELS) if of_transformers else None) or setting.ways[BARE_LOOP.key]
 
     def _maker(self, setting: Setting) -> Framework:
         """The framework that makes what takes the setting; a trainer's own words hold for nothing else."""

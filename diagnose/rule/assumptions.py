@@ -61,6 +61,7 @@ ASSUMED: Mapping[str, str] = {
     "power_throttle_share": "nothing holds the clock down",
     "precision": "the job computes in fp32",
     "recompute_host_share": "recomputing takes no time of the host",
+    "secondary_shard_ranks": "ZeRO++ keeps no second copy of the parameters",
     "static_graph": "the graph is not declared static already",
     "straggler_cause": "no rank is late",
     "straggler_cure_share": "no rank is late",

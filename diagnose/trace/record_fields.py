@@ -68,6 +68,13 @@ _STEPS_IF_ANY = (
 )
 _DDP_FLAGS = ("find_unused_parameters", "gradient_as_bucket_view", "static_graph", "broadcast_buffers")
 _FSDP = {"class": text, "sharding_strategy": text, "forward_prefetch": flag}
+_ZERO = {
+    "stage": whole(0, 3),
+    **dict.fromkeys(("offload_optimizer", "offload_param"), text),
+    **dict.fromkeys(("reduce_bucket_size", "allgather_bucket_size", "prefetch_bucket_size"), _COUNT),
+    "overlap_comm": flag,
+    "zero_hpz_partition_size": whole(0, MOST_RANKS),
+}
 _DEVICE = {
     "name": text,
     "index": whole(0, 1 << 16),
@@ -337,6 +344,7 @@ RECORD = table(
         "announced": listed(table(_ANNOUNCED)),
         "ddp": table({**dict.fromkeys(_DDP_FLAGS, flag), "bucket_cap_mb": _FACTOR}),
         "fsdp": table(_FSDP, optional=("forward_prefetch",)),
+        "zero": table(_ZERO),
         "liger": table({"asked": flag, "loaded": flag}),
         "memory": table({f"{of}_bytes": _BYTES for of in _DEVICE_MEMORY}),
         "environment": each(text),
@@ -357,6 +365,7 @@ RECORD = table(
     },
     optional=(
         "announced", "command", "script", "machine_samples", "stack_samples", "infiniband_devices", "network_ports",
+        "zero",
     ),
 )  # fmt: skip
 """The whole record."""

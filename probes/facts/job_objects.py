@@ -55,7 +55,7 @@ class JobObjects:
         self.padding, self.loaders = PaddingSums(), Loaders()
 
     def note(self, role: str, thing: object) -> None:
-        """Remember the job's `role` ("model", "wrapped", "optimizer", "accelerator")."""
+        """Remember the job's `role` ("model", "wrapped", "optimizer", "accelerator", "engine")."""
         if thing is not None:
             self._refs[role] = weakref.ref(thing)
 

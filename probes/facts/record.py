@@ -23,6 +23,7 @@ from .machine import device, environment, memory, versions
 from .model import model_facts, module_of, optimizer_facts, wrapped_facts
 from .script import script_facts
 from .torch_settings import torch_settings
+from .zero import zero_facts
 
 if TYPE_CHECKING:
     from ..limits.allowance import Allowance
@@ -88,6 +89,7 @@ def facts(
         "batch": quietly(lambda: batch_facts(list(job.batches), job.padding, job.rows)),
         "optimizer": quietly(lambda: _optimizer(job, optimizer)),
         **_wrapping(model),
+        "zero": quietly(lambda: zero_facts(job.get("engine"))),
         "compilations": quietly(compilations),
         "announced": quietly(announced.facts),
         "liger": quietly(lambda: _liger(settings)),

@@ -77,10 +77,11 @@ def _stepping(original: Any, engine: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _note(engine: Any) -> None:
-    """Note that the engine's config makes the optimizer, whatever a trainer around it was asked for, or the script."""
+    """Note the engine, and whether its config makes the optimizer, whatever a trainer was asked for, or the script."""
     current, by_config = session(), own_attribute(own_attribute(engine, "_config"), "optimizer_name")
     if current is None:
         return
+    current.objects.note("engine", engine)
     if by_config and own_attribute(engine, "client_optimizer") is None:
         current.objects.made_by["optimizer"] = DEEPSPEED.name
     else:

@@ -92,11 +92,18 @@ def test_weights_in_fp32_under_the_trainers_bf16_are_autocast(tmp_path: Path) ->
     assert {part.name: part.bytes for part in found.parts}["weights cast by autocast"] == 2 * LLAMA.parameters
 
 
+def test_deepspeed_keeps_fp32_copies_and_divides_by_its_stage(tmp_path: Path) -> None:
+    found = counted(tmp_path, world_size=8, training_loop="DeepSpeed", zero={"stage": 1, "offload_optimizer": "none"})
+    states = {part.name: part.bytes for part in found.parts}
+    assert states["optimizer states"] + states["master weights"] == pytest.approx(12 * LLAMA.parameters / 8, rel=0.01)
+
+
 @pytest.mark.parametrize(
     ("changes", "because"),
     [
         ({"compiled": True}, "torch.compile decides what is kept"),
         ({"training_loop": "DeepSpeed"}, "DeepSpeed's ZeRO stage is not recorded"),
+        ({"zero": {"stage": 2, "offload_optimizer": "cpu"}}, "a part of the training state is offloaded"),
         ({"training_loop": "Composer"}, "'Composer' is no training framework that this version knows"),
         ({"optimizer__class": "Shampoo"}, "the optimizer's states are not known"),
         ({"model__attn_implementation": "flex_attention"}, "how attention is computed"),

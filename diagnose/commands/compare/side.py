@@ -45,6 +45,7 @@ SEEN = (  # facts of the configuration, for sides without a record
     "uses_fsdp",
     "uses_liger_loss",
     "weights_precision",
+    "zero_stage",
 )
 
 

@@ -1,18 +1,17 @@
-"""Gradient reduction of data-parallel ranks: in which type, how often, during the backward pass or after it."""
+"""Gradient reduction of data-parallel ranks: in which type, during the backward pass or after it."""
 
 import numpy as np
 
 from diagnose import intervals as iv
-from diagnose.arrays import Ints, Mask
 from diagnose.attribution.causes import EXPOSED
-from diagnose.facts import DIAGNOSE_RUN, STEP, Unknown, Value, another_run, nothing_helps
+from diagnose.facts import STEP, Unknown, Value, another_run
 from diagnose.formulas import share
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 from diagnose.metrics.run.setup import precision
 from diagnose.metrics.unknowns import NO_REDUCTION
 from diagnose.timeline.kernel_names import multiplies_in
-from diagnose.trace.vocabulary import BACKWARD, OPS, REDUCER
+from diagnose.trace.vocabulary import BACKWARD
 
 FORWARD = r"DistributedDataParallel\.forward|FullyShardedDataParallel\.forward|FSDP::root_pre_forward"
 _HALF = ("bf16", "fp16", "fp8")
@@ -110,54 +109,6 @@ def last_reduction_bytes(m: Measured) -> Value:
         return NO_REDUCTION
     last = np.append(steps[1:] != steps[:-1], True)
     return float(sent.bytes[which][last].mean())
-
-
-def _micro_steps(m: Measured) -> tuple[Mask, int] | Unknown:
-    """Whether the gradients are reduced in each forward pass of whole updates, and the number of updates."""
-    starts = m.ranges(FORWARD)[:, 0]
-    if not len(starts):
-        return Unknown(
-            "the trace has no forward range of DDP or FSDP", nothing_helps("the model is wrapped in neither")
-        )
-    updates = m.timeline.optimizer_steps[:, 0]
-    if not len(updates):
-        return Unknown("the trace has no optimizer step", another_run("step a torch.optim optimizer", DIAGNOSE_RUN))
-    sent = _sent_from(m)
-    until = np.append(starts[1:], np.iinfo(np.int64).max)
-    synced = _any_inside(sent, starts, until)
-    closes = np.flatnonzero(_any_inside(updates, starts, until))
-    if len(closes) < 2:
-        return Unknown(
-            "fewer than two optimizer steps with their forward passes", another_run("capture three steps or more")
-        )
-    whole = synced[closes[0] + 1 : closes[-1] + 1]
-    return whole, len(closes) - 1
-
-
-def _sent_from(m: Measured) -> Ints:
-    """Instants of the host at which gradients are reduced; without a GPU those at which DDP's reducer works on them."""
-    if m.timeline.has_gpu:
-        return m.timeline.gpu.launch_start[m.messages.activity[m.messages.reduces_gradients]]
-    return m.timeline.trace.ts[m.timeline.rows_matching(REDUCER, *OPS)]
-
-
-def _any_inside(times: Ints, start: Ints, end: Ints) -> Mask:
-    ordered = np.sort(times)
-    return np.asarray(np.searchsorted(ordered, end) > np.searchsorted(ordered, start))
-
-
-@metric("count", needs_gpu=False)
-def micro_steps_per_update(m: Measured) -> Value:
-    """Forward passes of the wrapped model for each optimizer step, counted in the trace."""
-    micro_steps = _micro_steps(m)
-    return micro_steps if isinstance(micro_steps, Unknown) else len(micro_steps[0]) / micro_steps[1]
-
-
-@metric("count", needs_gpu=False)
-def reduced_micro_steps_per_update(m: Measured) -> Value:
-    """Forward passes of the wrapped model whose gradients are reduced, for each optimizer step; one is enough."""
-    micro_steps = _micro_steps(m)
-    return micro_steps if isinstance(micro_steps, Unknown) else int(micro_steps[0].sum()) / micro_steps[1]
 
 
 @metric("share", STEP)

@@ -1,18 +1,27 @@
-"""FSDP: what gathering the parameters costs, and what it would take in memory not to."""
+"""FSDP and ZeRO: what gathering the parameters costs, and what it would take in memory not to."""
+
+import re
 
 import numpy as np
 
 from diagnose import intervals as iv
 from diagnose.arrays import Mask
-from diagnose.attribution.causes import EXPOSED
+from diagnose.attribution.causes import EXPOSED, WAITING
 from diagnose.facts import STEP, Unknown, Value, capture_setting, nothing_helps
 from diagnose.metrics.communication.gradients import FORWARD
-from diagnose.metrics.communication.job_size import nodes
+from diagnose.metrics.communication.job_size import nodes, world_size
+from diagnose.metrics.communication.reducers import sharded_by, uses_deepspeed
+from diagnose.metrics.communication.zero import offloads_optimizer, zero_stage
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
+from diagnose.metrics.run.setup import accumulation_steps
+from diagnose.probes.protocol import FORWARD_RANGE
+from diagnose.trace.vocabulary import OPTIMIZER_STEP
 
 STATE_BYTES = 16  # of a parameter: fp32 weight and gradient, two fp32 states of Adam; less in pure half precision
+DIVIDED_BYTES = {0: 0, 1: 12, 2: 14, 3: STATE_BYTES}  # of these, by ZeRO stage: fp32 states, 16-bit gradient and weight
 _BESIDE_NS = 2_000  # a kernel that runs on for so long had not ended when the collective began
+_GATHERS_ON_HOST = r"(gloo|mpi|ucc):_?all_?gather"
 NO_GATHER = Unknown("no all-gather with its size in the counted steps", capture_setting("torch 2.3 or later"))
 
 
@@ -100,7 +109,7 @@ def _gathered(m: Measured, column: str) -> float | Unknown:
     which = sent.gathers & ~sent.in_backward & (sent.bytes > 0)
     if not which.any():
         return NO_GATHER
-    starts = m.ranges(FORWARD)[:, 0]
+    starts = m.ranges(rf"{FORWARD}|{re.escape(FORWARD_RANGE)}")[:, 0]
     host = m.timeline.steps.host
     passes = int(((starts >= host[0, 0]) & (starts < host[-1, 1])).sum()) or m.timeline.steps.count
     return float(getattr(sent, column)[which].sum()) / passes
@@ -112,13 +121,73 @@ def gathered_parameter_bytes(m: Measured) -> Value:
     return _gathered(m, "bytes")
 
 
-@metric("bytes")
+@metric("flag", needs_gpu=False)
+def shards_parameters(m: Measured) -> Value:
+    """Whether each rank keeps a part of the parameters and gathers the rest: FSDP, or DeepSpeed's ZeRO-3."""
+    return _divides(m, 3)
+
+
+@metric("flag", needs_gpu=False)
+def shards_gradients(m: Measured) -> Value:
+    """Whether each rank keeps a part of the gradients: FSDP, or DeepSpeed's ZeRO-2 or ZeRO-3."""
+    return _divides(m, 2)
+
+
+def _divides(m: Measured, stage: int) -> Value:
+    if uses_fsdp(m) or not uses_deepspeed(m):
+        return uses_fsdp(m)
+    divided = zero_stage(m)
+    return divided if isinstance(divided, Unknown) else int(divided) >= stage
+
+
+@metric("share", STEP, needs_gpu=False)
+def parameter_gather_share(m: Measured) -> Value:
+    """Exposed communication that gathers parameters, outside the optimizer's step."""
+    if m.device_unseen:
+        return m.device_unseen
+    if m.timeline.has_gpu:
+        return _exposed_gathers(m, m.messages.gathers)
+    gathers = iv.subtract(m.ranges(_GATHERS_ON_HOST), m.ranges(OPTIMIZER_STEP))
+    return m.pieces_share(iv.intersect(m.attribution.pieces(EXPOSED, *WAITING), gathers))
+
+
+@metric("bytes", needs_gpu=False)
 def unsharded_state_bytes(m: Measured) -> Value:
-    """Memory of weights, gradients and Adam's states that sharding saves a rank, at 16 bytes per gathered parameter."""
-    elements, ranks = _gathered(m, "elements"), gather_ranks(m)
+    """Further memory of a rank that holds the whole training state: at 16 bytes per parameter what is divided or
+    offloaded of weights, gradients and Adam's states.
+    """
+    elements, ranks = _divided_elements(m), gather_ranks(m)
+    ranks = world_size(m) if isinstance(ranks, Unknown) else ranks
     if isinstance(elements, Unknown) or isinstance(ranks, Unknown):
         return NO_GATHER
-    return STATE_BYTES * elements * (1 - 1 / float(ranks))
+    stage = 3 if uses_fsdp(m) is True else zero_stage(m)
+    if isinstance(stage, Unknown):
+        return stage
+    offloaded = DIVIDED_BYTES[1] if m.timeline.has_gpu and offloads_optimizer(m) is True else 0
+    return elements * (DIVIDED_BYTES[int(stage)] * (1 - 1 / float(ranks)) + offloaded / float(ranks))
+
+
+def _divided_elements(m: Measured) -> float | Unknown:
+    """Parameters of the whole model: those gathered, else those recorded where the record counts over all shards."""
+    gathered = _gathered(m, "elements") if shards_parameters(m) is True else NO_GATHER
+    told = m.record.number("model.parameters")
+    counts_all = uses_deepspeed(m) or sharded_by(m) in ("fully_shard", "hybrid_fully_shard")
+    return told if isinstance(gathered, Unknown) and counts_all and told else gathered
+
+
+@metric("factor", needs_gpu=False)
+def unsharded_traffic_factor(m: Measured) -> Value:
+    """Bytes that replicas exchange over those of the sharded job, by the way it shards.
+
+    Two thirds for parameters gathered twice. ZeRO-2 and ZeRO-3 send in each micro-step what replicas send once.
+    """
+    if uses_fsdp(m) or not uses_deepspeed(m):
+        return 2 / 3
+    stage, steps = zero_stage(m), accumulation_steps(m)
+    passes = 1.0 if isinstance(steps, Unknown) else max(float(steps), 1.0)
+    if isinstance(stage, Unknown):
+        return stage
+    return {2: 2 / (passes + 1), 3: 2 / (3 * passes)}.get(int(stage), 1.0)
 
 
 @metric("bytes")

@@ -41,11 +41,11 @@ def learning_rate_rule(m: Measured) -> Value:
 
 
 def _data_ranks(m: Measured) -> float | Unknown:
-    """Ranks with batches of their own: all of DDP and FSDP, or the one there is."""
+    """Ranks with batches of their own: all of DDP, FSDP and DeepSpeed, or the one there is."""
     ranks = world_size(m)
     if isinstance(ranks, Unknown):
         return 1.0 if m.job.ranks == 1 else ranks
-    replicates = uses_ddp(m) is True or uses_fsdp(m) is True
+    replicates = uses_ddp(m) is True or uses_fsdp(m) is True or m.record.get("zero") is not None
     return float(ranks) if int(ranks) == 1 or replicates else UNDIVIDED
 
 

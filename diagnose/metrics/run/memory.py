@@ -4,6 +4,7 @@ from diagnose.facts import DIAGNOSE_RUN, Unknown, Value, capture_setting
 from diagnose.metrics.kernels.host_calls import allocator_caches, frees_per_step
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
+from diagnose.trace.readings import reading
 
 NOTHING = "nothing"
 _ROOMY = 0.30  # of the device's memory free
@@ -69,3 +70,17 @@ def memory_free_share(m: Measured) -> Value:
     if isinstance(peak, Unknown):
         return peak
     return total if isinstance(total, Unknown) else max(0.0, 1 - float(peak) / float(total))
+
+
+@metric("bytes", needs_gpu=False)
+def memory_room_bytes(m: Measured) -> Value:
+    """Memory in which a rank can hold more: the device's that the caching allocator never held, or without a GPU the
+    rank's part of what the host had available at the least.
+    """
+    if m.timeline.has_gpu:
+        free, total = memory_free_share(m), memory_total_bytes(m)
+        if isinstance(free, Unknown) or isinstance(total, Unknown):
+            return free if isinstance(free, Unknown) else total
+        return float(free) * float(total)
+    left, ranks = reading(m.record, "available_bytes"), m.record.number("cores.local_ranks")
+    return m.unrecorded if left is None or not ranks else left.least / ranks

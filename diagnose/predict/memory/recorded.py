@@ -95,11 +95,14 @@ def _dtype(record: CaptureRecord) -> str:
     cast = next((name for name in ("bf16", "fp16") if record.flag(f"training_arguments.{name}")), None)
     if held == "float32":
         return f"{cast}-mixed" if cast else "fp32"
-    return _known({"bfloat16": "bf16", "float16": "fp16"}.get(held), f"weights are in {held}")
+    half = _known({"bfloat16": "bf16", "float16": "fp16"}.get(held), f"weights are in {held}")
+    return half if record.get("zero") is None else f"{half}-master"
 
 
 def _sharding(record: CaptureRecord) -> Sharding:
     world_size = int(record.number("world_size") or 1)
+    if record.get("zero") is not None:
+        return Sharding(dp=world_size, zero=_zero(record))
     _sharded_by(record.text("training_loop"))
     if record.get("fsdp") is not None:
         strategy = record.text("fsdp.sharding_strategy") or "FULL_SHARD"  # fully_shard has no other
@@ -108,6 +111,13 @@ def _sharding(record: CaptureRecord) -> Sharding:
     if world_size > 1 and record.get("ddp") is None:
         raise NotRecorded("how the ranks divide the model is not recorded")
     return Sharding(dp=world_size)
+
+
+def _zero(record: CaptureRecord) -> int:
+    """The ZeRO stage of an engine that keeps everything on the device."""
+    if {record.text("zero.offload_optimizer"), record.text("zero.offload_param")} - {"none", None}:
+        raise NotRecorded("a part of the training state is offloaded")
+    return int(_known(record.number("zero.stage"), "how the ranks divide the model is not recorded"))
 
 
 def _sharded_by(loop: str | None) -> None:

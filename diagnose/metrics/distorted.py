@@ -19,6 +19,7 @@ OF_LATE_RANKS = (
     "straggler_cause",
     "straggler_host_code",
     "straggler_reason",
+    "straggler_settings",
     "straggler_where",
 )
 TOLD_BY_RANGES = {  # facts by their causes

@@ -20,6 +20,7 @@ from diagnose.trace.arguments import tensor_elements
 from diagnose.trace.distortion import NOT_TIMED, Overhead
 from diagnose.trace.execution import SHAPES_OF
 from diagnose.trace.readings import GpuClock
+from diagnose.trace.record_setup import RankSettings
 from diagnose.trace.refused import Refused
 from diagnose.trace.vocabulary import OPS
 
@@ -100,6 +101,7 @@ class RankDigest(msgspec.Struct, frozen=True, dict=True, weakref=True):
         clock: clock of the GPU while it worked; None if not recorded.
         refused: changes that the job refuses, by its record.
         cpu_ns_per_s: CPU time per second of the rank's process and its children; None if not recorded.
+        settings: recorded settings and surroundings of the rank, by path; empty without a record.
     """
 
     rank: int
@@ -132,6 +134,7 @@ class RankDigest(msgspec.Struct, frozen=True, dict=True, weakref=True):
     clock: GpuClock | None = None
     refused: tuple[Refused, ...] = ()
     cpu_ns_per_s: float | None = None
+    settings: RankSettings = ()
 
     @property
     def total_ns(self) -> int:
@@ -177,6 +180,7 @@ def digest_of(
     clock: GpuClock | None = None,
     refused: tuple[Refused, ...] = (),
     cpu_ns_per_s: float | None = None,
+    settings: RankSettings = (),
 ) -> RankDigest:
     """The digest of one rank, from its undivided attribution."""
     calls, steps, stated = calls_of(timeline), timeline.steps, timeline.trace.distributed
@@ -212,6 +216,7 @@ def digest_of(
         clock=clock,
         refused=refused,
         cpu_ns_per_s=cpu_ns_per_s,
+        settings=settings,
     )
 
 

@@ -25,6 +25,7 @@ from diagnose.ranks.replay.data_waits import data_wait_ns, waited_by_most, waits
 from diagnose.ranks.stragglers.causes import RankLateness
 from diagnose.ranks.stragglers.evidence import evidence_of, lead_share
 from diagnose.ranks.stragglers.lateness import excess_of, is_point_to_point, lateness_of
+from diagnose.ranks.stragglers.settings import settings_unlike
 from diagnose.ranks.stragglers.stragglers import Joined, rank_lateness_of
 from diagnose.ranks.stragglers.waits import RankWaits, waited_for, waiting_caused, waiting_share, waits_of
 from diagnose.trace.distortion import distorted_by
@@ -50,6 +51,7 @@ class JobView(msgspec.Struct, frozen=True):
     straggler_cause: str = "none"
     straggler_host_code: HostCode = "none"
     straggler_where: str = ""
+    straggler_settings: str = ""
     straggler_cure_share: tuple[float, float] = (0.0, 0.0)
     bus_bytes_per_s: float | Unknown = ALONE
     bus_reached: Reached | Unknown = ALONE
@@ -180,6 +182,7 @@ def _joined(ranks: Sequence[RankDigest], network_gbs: float | None) -> Job:
         straggler_cause=by_rank[0].cause if late else "none",
         straggler_host_code=by_rank[0].host_code if late else "none",
         straggler_where=by_rank[0].where if late else "",
+        straggler_settings=settings_unlike(by_rank[0].rank, ranks) if late else "",
         straggler_cure_share=_cure_share(changes, (ahead, lost), _stays(ranks, by_rank, late)),
         bus_bytes_per_s=bus_rate(ranks, matched),
         bus_reached=reached(ranks, matched, topology),

@@ -173,6 +173,16 @@ def straggler_host_code(m: Measured) -> Value:
 
 
 @metric("text", needs_gpu=False)
+def straggler_settings(m: Measured) -> Value:
+    """The recorded settings and surroundings of the worst rank that most of the others have otherwise; "none" if there
+    are none, or no rank is late.
+    """
+    if _single_process(m):
+        return "none"
+    return m.job.undivided or m.job.straggler_settings or "none"
+
+
+@metric("text", needs_gpu=False)
 def straggler_where(m: Measured) -> Value:
     """The function, range or operator in which the worst rank spends most of what makes it late."""
     return m.job.straggler_where or NOWHERE

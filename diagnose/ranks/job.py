@@ -28,6 +28,7 @@ from diagnose.ranks.stragglers.lateness import excess_of, is_point_to_point, lat
 from diagnose.ranks.stragglers.settings import settings_unlike
 from diagnose.ranks.stragglers.stragglers import Joined, rank_lateness_of
 from diagnose.ranks.stragglers.waits import RankWaits, waited_for, waiting_caused, waiting_share, waits_of
+from diagnose.ranks.uneven import uneven_work_share
 from diagnose.trace.distortion import distorted_by
 
 
@@ -41,7 +42,8 @@ class JobView(msgspec.Struct, frozen=True):
     `too_few_steps` the reason why the steps are too few to name one; else None. `most_waited_for` is the rank that
     causes most of the waiting in collectives, and its share. `distortion` is the profiled over the unprofiled step
     time, if so large that shares are not the job's own; else None. `cpu_ns_of_hosts` is the CPU time per second of each
-    rank for which it is recorded, by host.
+    rank for which it is recorded, by host. `uneven_work_share` is the share of a step that ranks wait as far as their
+    work differs by its sizes; None if these are not recorded.
     """
 
     ranks: int = 1
@@ -62,6 +64,7 @@ class JobView(msgspec.Struct, frozen=True):
     too_few_steps: Unknown | None = None
     most_waited_for: tuple[int, float] | None = None
     distortion: float | None = None
+    uneven_work_share: float | None = None
     cpu_ns_of_hosts: Mapping[str, tuple[float, ...]] = msgspec.field(default_factory=dict)
 
     @property
@@ -191,6 +194,7 @@ def _joined(ranks: Sequence[RankDigest], network_gbs: float | None) -> Job:
         shared_data_wait_share=_shared_data_wait_share(ranks, changes, late),
         too_few_steps=_possible_straggler(by_rank),
         most_waited_for=_most_waited_for(by_rank),
+        uneven_work_share=uneven_work_share(ranks),
     )
     return Job(view, tuple(ranks), matched, waits, tuple(by_rank), changes)
 

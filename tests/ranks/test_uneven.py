@@ -2,15 +2,23 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
 from analysed import job
 from kineto import Trace, collective
 from msgspec.structs import replace
+from simulator import Fault, Job, Kind, simulate
 
-from diagnose.ranks import Job, join
+from diagnose import ranks
+from diagnose.analysis import analyze
+from diagnose.analysis.rank import analyses
+from diagnose.attribution.causes import CORE_WAIT, MATRIX_OPERATORS
+from diagnose.metrics.settings import Settings
+from diagnose.ranks import join
 from diagnose.ranks.stragglers.straggler_report import stragglers_of
+from diagnose.trace import Loading
 from diagnose.trace.record import decoded
 from diagnose.trace.record_setup import rank_settings
 
@@ -43,7 +51,7 @@ def slower_host(count: int) -> list[Trace]:
     return traces
 
 
-def with_records(found: Job, records: Sequence[Mapping[str, Any]]) -> Job:
+def with_records(found: ranks.Job, records: Sequence[Mapping[str, Any]]) -> ranks.Job:
     """The job, with what was recorded of each rank."""
     settings = [rank_settings(decoded(record)) for record in records]
     return join([replace(rank, settings=each) for rank, each in zip(found.ranks, settings, strict=True)])
@@ -86,3 +94,34 @@ def test_settings_on_which_the_others_disagree_tell_nothing() -> None:
 
 def test_a_late_rank_without_a_record_is_said_to_have_no_other_settings() -> None:
     assert "unlike" not in told([USUAL, USUAL, {}])
+
+
+@pytest.mark.parametrize("gpu", [True, False])
+@pytest.mark.parametrize(("faults", "told"), [((Fault("rotating", ()),), True), ((), False)])
+def test_unequal_batches_are_named_as_such_and_nobody_is_accused(
+    gpu: bool, faults: tuple[Fault, ...], told: bool, tmp_path: Path
+) -> None:
+    simulate(Job(ranks=4, ranks_per_node=4, gpu=gpu, steps=7, seed=3, faults=faults)).write(tmp_path)
+
+    found = analyze(tmp_path)
+
+    turns = [finding for finding in found.findings if finding.rule == "rotating-stragglers"]
+    assert found.stragglers == ()
+    assert bool(turns) == told
+    assert all("by a budget of tokens" in finding.do and finding.predicted_speedup for finding in turns)
+
+
+@pytest.mark.parametrize(("fault", "cause"), [("more_work", "more_work"), ("slow_kernels", "cores")])
+def test_a_rank_that_waits_for_a_core_because_it_runs_more_has_more_work(
+    fault: Kind, cause: str, tmp_path: Path
+) -> None:
+    """The time that its matrix products take longer counts as waiting for a core."""
+    simulate(Job(ranks=4, ranks_per_node=4, gpu=False, steps=6, faults=(Fault(fault, (1,)),))).write(tmp_path)
+    files = [(tmp_path / f"rank{rank}.json.gz", rank) for rank in range(4)]
+    digests = [own.digest for own in analyses(files, Settings(), Loading())]
+    starved = [
+        replace(rank, causes=tuple(CORE_WAIT if name == MATRIX_OPERATORS else name for name in rank.causes))
+        for rank in digests
+    ]
+
+    assert [(late.rank, late.cause) for late in join(starved).stragglers] == [(1, cause)]

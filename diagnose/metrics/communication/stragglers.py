@@ -7,6 +7,7 @@ from diagnose.facts import STEP, Unknown, Value, another_run, capture_setting, n
 from diagnose.metrics.communication.job_size import world_size
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
+from diagnose.metrics.unknowns import NO_SHAPES
 
 NOWHERE = Unknown(
     "no function, range or operator of a late rank accounts for what makes it late",
@@ -135,6 +136,18 @@ def most_waited_rank_share(m: Measured) -> Value:
     if m.job.most_waited_for is None:
         return Unknown("no rank waits for another", nothing_helps("the ranks come together"))
     return m.job.most_waited_for[1]
+
+
+@metric("share", STEP, needs_gpu=False)
+def uneven_work_share(m: Measured) -> Value:
+    """Share of a step that the mean rank waits for the one with most work in it, by the FLOPs of their operators, or by
+    the elements of their tensors, if time grows with these. 0 if every rank gets as much.
+    """
+    if _single_process(m):
+        return 0.0
+    if m.job.undivided:
+        return m.job.undivided
+    return NO_SHAPES if m.job.uneven_work_share is None else m.job.uneven_work_share
 
 
 @metric("text", needs_gpu=False)

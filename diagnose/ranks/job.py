@@ -20,11 +20,12 @@ from diagnose.ranks.distorted import distortion_of, undistorted
 from diagnose.ranks.network.bandwidth import Reached, bus_rate, reached
 from diagnose.ranks.network.slow_links import extra_of, passed_to_slow_ranks, slow_links
 from diagnose.ranks.network.topology import topology_of
+from diagnose.ranks.pipeline import by_stage, heavier_stages, stages_of
 from diagnose.ranks.replay.changes import Changes, changes_of
 from diagnose.ranks.replay.data_waits import data_wait_ns, waited_by_most, waits_for_data
 from diagnose.ranks.stragglers.causes import RankLateness
 from diagnose.ranks.stragglers.evidence import evidence_of, lead_share
-from diagnose.ranks.stragglers.lateness import excess_of, is_point_to_point, lateness_of
+from diagnose.ranks.stragglers.lateness import excess_of, lateness_of
 from diagnose.ranks.stragglers.settings import settings_unlike
 from diagnose.ranks.stragglers.stragglers import Joined, rank_lateness_of
 from diagnose.ranks.stragglers.waits import RankWaits, waited_for, waiting_caused, waiting_share, waits_of
@@ -169,15 +170,20 @@ def _joined(ranks: Sequence[RankDigest], network_gbs: float | None) -> Job:
     caused_ns = passed_to_slow_ranks(waiting_caused(waits, lateness), lateness.own_ns, links)
     evidence = evidence_of(ranks, matched, lateness, caused_ns, extra_of(links))
     by_rank = rank_lateness_of(Joined(ranks, matched, lateness, evidence, links))
+    late = {p for p, rank in enumerate(ranks) if rank.rank in {told.rank for told in by_rank if told.stands_out}}
+    stages = stages_of(ranks, matched)
+    heavier = heavier_stages(stages, late)
+    by_rank = [by_stage(told, ranks, stages, heavier) for told in by_rank]
     stragglers = {straggler.rank: straggler.cause for straggler in by_rank if straggler.stands_out}
-    late = {p for p, rank in enumerate(ranks) if rank.rank in stragglers}
     by_link = {p for p in late if stragglers[ranks[p].rank] == "link"}
     guilty = [link for link in links if by_link.intersection(link.members)]
-    changes = changes_of(ranks, matched, sorted(late - by_link), topology, guilty)
+    changes = changes_of(
+        ranks, matched, sorted(late - by_link - {p for stage in heavier for p in stage}), topology, guilty,
+        stages if heavier else (),
+    )  # fmt: skip
     waited = waiting_share(ranks, waits, late)
     lost = max(waited, by_rank[0].lost_share) if late else 0.0
-    pipeline = any(is_point_to_point(ranks, group) for group in matched)
-    ahead = 0.0 if pipeline else min(lead_share(evidence, sorted(late)), waited)
+    ahead = 0.0 if stages else min(lead_share(evidence, sorted(late)), waited)
     view = JobView(
         ranks=len(ranks),
         matched=True,
@@ -186,7 +192,7 @@ def _joined(ranks: Sequence[RankDigest], network_gbs: float | None) -> Job:
         straggler_host_code=by_rank[0].host_code if late else "none",
         straggler_where=by_rank[0].where if late else "",
         straggler_settings=settings_unlike(by_rank[0].rank, ranks) if late else "",
-        straggler_cure_share=_cure_share(changes, (ahead, lost), _stays(ranks, by_rank, late)),
+        straggler_cure_share=_cure_share(changes, (ahead, lost), 0.0 if heavier else _stays(ranks, by_rank, late)),
         bus_bytes_per_s=bus_rate(ranks, matched),
         bus_reached=reached(ranks, matched, topology),
         cured_by_data=_cured_by_data(ranks, by_rank, late),

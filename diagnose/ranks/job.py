@@ -20,7 +20,7 @@ from diagnose.ranks.distorted import distortion_of, undistorted
 from diagnose.ranks.network.bandwidth import Reached, bus_rate, reached
 from diagnose.ranks.network.slow_links import extra_of, passed_to_slow_ranks, slow_links
 from diagnose.ranks.network.topology import topology_of
-from diagnose.ranks.pipeline import by_stage, heavier_stages, stages_of
+from diagnose.ranks.pipeline import by_stage, heavier_stages, stage_words, stages_of
 from diagnose.ranks.replay.changes import Changes, changes_of
 from diagnose.ranks.replay.data_waits import data_wait_ns, waited_by_most, waits_for_data
 from diagnose.ranks.stragglers.causes import RankLateness
@@ -55,6 +55,7 @@ class JobView(msgspec.Struct, frozen=True):
     straggler_host_code: HostCode = "none"
     straggler_where: str = ""
     straggler_settings: str = ""
+    heavier_stage: str = ""
     straggler_cure_share: tuple[float, float] = (0.0, 0.0)
     bus_bytes_per_s: float | Unknown = ALONE
     bus_reached: Reached | Unknown = ALONE
@@ -172,15 +173,12 @@ def _joined(ranks: Sequence[RankDigest], network_gbs: float | None) -> Job:
     by_rank = rank_lateness_of(Joined(ranks, matched, lateness, evidence, links))
     late = {p for p, rank in enumerate(ranks) if rank.rank in {told.rank for told in by_rank if told.stands_out}}
     stages = stages_of(ranks, matched)
-    heavier = heavier_stages(stages, late)
+    heavier = heavier_stages(ranks, stages)
     by_rank = [by_stage(told, ranks, stages, heavier) for told in by_rank]
     stragglers = {straggler.rank: straggler.cause for straggler in by_rank if straggler.stands_out}
     by_link = {p for p in late if stragglers[ranks[p].rank] == "link"}
     guilty = [link for link in links if by_link.intersection(link.members)]
-    changes = changes_of(
-        ranks, matched, sorted(late - by_link - {p for stage in heavier for p in stage}), topology, guilty,
-        stages if heavier else (),
-    )  # fmt: skip
+    changes = changes_of(ranks, matched, sorted(late - by_link), topology, guilty, stages if heavier else ())
     waited = waiting_share(ranks, waits, late)
     lost = max(waited, by_rank[0].lost_share) if late else 0.0
     ahead = 0.0 if stages else min(lead_share(evidence, sorted(late)), waited)
@@ -193,6 +191,7 @@ def _joined(ranks: Sequence[RankDigest], network_gbs: float | None) -> Job:
         straggler_where=by_rank[0].where if late else "",
         straggler_settings=settings_unlike(by_rank[0].rank, ranks) if late else "",
         straggler_cure_share=_cure_share(changes, (ahead, lost), 0.0 if heavier else _stays(ranks, by_rank, late)),
+        heavier_stage=stage_words(ranks, stages, heavier[0]) if heavier else "",
         bus_bytes_per_s=bus_rate(ranks, matched),
         bus_reached=reached(ranks, matched, topology),
         cured_by_data=_cured_by_data(ranks, by_rank, late),

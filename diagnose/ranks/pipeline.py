@@ -1,6 +1,6 @@
 """The stages of a pipeline: which ranks make up one, which stage has more work, and the job with equal stages."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from statistics import fmean, median_low
 
 from msgspec.structs import replace
@@ -17,6 +17,7 @@ from diagnose.ranks.stragglers.lateness import is_point_to_point
 
 Stage = tuple[int, ...]  # positions of its ranks
 _LAYERS = "model.config.num_hidden_layers"
+HEAVIER = 1.1  # times the usual rank's work: less is no stage to rearrange
 _SLOWER = "slower_kernels"
 
 
@@ -43,31 +44,34 @@ def _joined(count: int, groups: Iterable[Sequence[int]]) -> tuple[Stage, ...]:
     return tuple(tuple(p for p in range(count) if first[p] == at) for at in sorted(set(first)))
 
 
-def heavier_stages(stages: Sequence[Stage], late: Collection[int]) -> tuple[Stage, ...]:
-    """The stages of several ranks all of which are late: that is the work of the stage, and no fault of a rank."""
-    found = tuple(stage for stage in stages if len(stage) > 1 and set(stage) <= set(late))
-    return found if len(found) < len(stages) else ()
+def heavier_stages(ranks: Sequence[RankDigest], stages: Sequence[Stage]) -> tuple[Stage, ...]:
+    """The stages of several ranks all of which work longer than the usual rank: that is no fault of one of them."""
+    own = [float(own_steps(rank).mean()) for rank in ranks]
+    return tuple(stage for stage in stages if len(stage) > 1 and min(own[p] for p in stage) > HEAVIER * median_low(own))
+
+
+def stage_words(ranks: Sequence[RankDigest], stages: Sequence[Stage], heavier: Stage) -> str:
+    """How much longer a stage works than the others, and what equal stages would move to them."""
+    work = {stage: fmean(float(own_steps(ranks[p]).mean()) for p in stage) for stage in stages}
+    others, mean = fmean(work[stage] for stage in stages if stage != heavier), fmean(work.values())
+    layers = dict(ranks[heavier[0]].settings).get(_LAYERS)
+    count = layers * (work[heavier] - mean) / sum(work.values()) if isinstance(layers, int) else 0
+    moved = f", about {count:.0f} of {layers} layers" if count >= 1 else ""
+    return (
+        f"the ranks of one pipeline stage ({', '.join(str(ranks[p].rank) for p in heavier)}) all work"
+        f" {work[heavier] / max(others, 1.0):.2f} times as long as the other stages; equal stages would move"
+        f" {spoken(1 - mean / work[heavier], 'share')} of its work{moved}"
+    )
 
 
 def by_stage(
     late: RankLateness, ranks: Sequence[RankDigest], stages: Sequence[Stage], heavier: Sequence[Stage]
 ) -> RankLateness:
-    """The late rank, told as one of a stage with more work if its whole stage is late and its kernels take longer."""
+    """The late rank, told as one of a stage with more work if its kernels take longer on all ranks of the stage."""
     mine = next((stage for stage in heavier if late.rank in [ranks[p].rank for p in stage]), None)
     if mine is None or late.cause != _SLOWER:
         return late
-    work = {stage: fmean(float(own_steps(ranks[p]).mean()) for p in stage) for stage in stages}
-    others, mean = fmean(work[stage] for stage in stages if stage != mine), fmean(work.values())
-    layers = dict(ranks[mine[0]].settings).get(_LAYERS)
-    count = layers * (work[mine] - mean) / sum(work.values()) if isinstance(layers, int) else 0
-    moved = f", about {count:.0f} of {layers} layers" if count >= 1 else ""
-    listed = ", ".join(str(ranks[p].rank) for p in mine)
-    return replace(
-        late,
-        cause="more_work",
-        because=f"all ranks of its pipeline stage ({listed}) work {work[mine] / max(others, 1.0):.2f} times as long as"
-        f" the other stages; equal stages would move {spoken(1 - mean / work[mine], 'share')} of its work{moved}",
-    )
+    return replace(late, cause="more_work", because=stage_words(ranks, stages, mine))
 
 
 def with_equal_stages(joint: Joint, stages: Sequence[Stage], case: Case) -> Joint:

@@ -12,6 +12,7 @@ from diagnose.metrics.settings import Settings
 from diagnose.ranks import Job as Joined
 from diagnose.ranks import join
 from diagnose.ranks.pipeline import stages_of
+from diagnose.ranks.replay.changes import EQUAL_STAGES
 from diagnose.ranks.stragglers.evidence import LatenessEvidence, waiting_by_rank
 from diagnose.ranks.stragglers.few_steps import NEVER
 from diagnose.trace import Loading
@@ -27,16 +28,18 @@ def joined(folder: Path, late: tuple[int, ...], parallelism: str = "pp_dp") -> J
     return join([own.digest for own in analyses(files, Settings(), Loading())])
 
 
-def test_a_stage_all_of_whose_ranks_are_late_has_more_work(tmp_path: Path) -> None:
-    stages = stages_of(*(lambda job: (job.ranks, job.match))(joined(tmp_path / "any", (0,))))
-    last = stages[-1]
+def test_a_stage_all_of_whose_ranks_take_longer_is_told_with_its_cure(tmp_path: Path) -> None:
+    equal = joined(tmp_path / "equal", (0,))
+    last = stages_of(equal.ranks, equal.match)[-1]
 
     found = joined(tmp_path / "stage", last)
 
-    assert {late.rank: late.cause for late in found.stragglers} == dict.fromkeys(last, "more_work")
-    assert "all ranks of its pipeline stage" in found.stragglers[0].because
-    cure = next(change for change in found.changes.changes if change.change == NO_STRAGGLER)
+    assert found.stragglers == ()
+    assert "one pipeline stage (6, 7) all work 1." in found.view.heavier_stage
+    (cure,) = (change for change in found.changes.changes if change.change in (EQUAL_STAGES, NO_STRAGGLER))
+    assert cure.change == EQUAL_STAGES
     assert 1 < cure.speedup[0] < cure.speedup[1]
+    assert found.view.straggler_cure_share == (0.0, 0.0)
 
 
 def test_one_slow_rank_of_a_stage_is_no_heavier_stage(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import msgspec
 import numpy as np
@@ -33,6 +34,7 @@ StepNs = Callable[[Case], float]
 Candidate = tuple[str, str, StepNs]
 LATE = "late ranks are as fast as the slowest (low) and the median (high) of the ranks that do the same work"
 LOADED = "no rank waits for data: workers load it ahead, or loading leaves the run"
+EQUAL_STAGES = "equal stages"
 EQUAL = "the surplus of the late stage moves to the other stages (low), or leaves the pipeline (high)"
 MENDED = "slow links are as fast as those of the other groups"
 _SLOWED = f"by {100 * CONTENTION['worst']:.0f} % of those at worst"
@@ -101,14 +103,9 @@ def _cures(
     says = "; ".join([*([EQUAL] if stages else []), *([LATE] if late else []), *([MENDED] if slow else [])])
     if says:
         quick = mended(joint, matched, slow)
-        if stages:
-            yield (
-                NO_STRAGGLER,
-                says,
-                lambda case: without_late(with_equal_stages(quick, stages, case), late, case).job_step_ns(case),
-            )
-            return
-        yield NO_STRAGGLER, says, lambda case: without_late(quick, late, case).job_step_ns(case)
+        level = partial(with_equal_stages, quick, stages) if stages else lambda _: quick
+        name = NO_STRAGGLER if late or slow else EQUAL_STAGES
+        yield name, says, lambda case: without_late(level(case), late, case).job_step_ns(case)
 
 
 def _loaded(ranks: Sequence[RankDigest], joint: Joint) -> Iterator[Candidate]:

@@ -1,8 +1,7 @@
 """Breakdowns, facts and rules to a Diagnosis."""
 
 import datetime
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -30,7 +29,7 @@ from diagnose.diagnosis import (
 )
 from diagnose.diagnosis.capacity import NO_CAPACITY, WITHOUT_RECORD, Capacity
 from diagnose.diagnosis.postmortem import Postmortem, Straggler
-from diagnose.facts import Fact, Facts, Scalar, Unknown, another_run
+from diagnose.facts import Fact, Facts, Unknown, another_run
 from diagnose.judge.applied import applied_of
 from diagnose.judge.breakdown import breakdown_of, divided_by_step, grounds_of, rank_report, steps_of
 from diagnose.judge.case import Case, Judged
@@ -59,7 +58,7 @@ from diagnose.ranks import RankDigest, missing_ranks
 from diagnose.ranks.report import postmortem_of
 from diagnose.ranks.stragglers.straggler_report import stragglers_of
 from diagnose.rule import Rule
-from diagnose.trace.record import CaptureRecord
+from diagnose.trace.record_setup import setup_of
 
 NO_MFU = Mfu(
     value=None,
@@ -326,44 +325,3 @@ def origin_of(case: Case) -> Origin:
 
 def _utc(seconds: int) -> str:
     return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-# The settings of the job that a capture recorded, each under its path in the record.
-
-RECORDED = (
-    "batch.shapes",
-    "compiled",
-    "cores.usable",
-    "dataloader",
-    "ddp",
-    "environment",
-    "fsdp",
-    "liger",
-    "model",
-    "optimizer",
-    "profiler",
-    "training_arguments",
-    "training_loop",
-    "world_size",
-    "zero",
-)
-MOST_SETTINGS = 1000
-LONGEST_SETTING = 200
-
-
-def setup_of(record: CaptureRecord) -> dict[str, Scalar]:
-    """Flags, numbers and texts by dotted path, such as "dataloader.num_workers"; empty without a record."""
-    found = (setting for section in RECORDED for setting in _settings(section, record.get(section)))
-    return dict(setting for _, setting in zip(range(MOST_SETTINGS), found, strict=False))
-
-
-def _settings(path: str, value: Any) -> Iterator[tuple[str, Scalar]]:
-    if isinstance(value, Mapping):
-        for key, entry in value.items():
-            yield from _settings(f"{path}.{key}", entry)
-    elif isinstance(value, list) and all(isinstance(entry, int | float | str) for entry in value):
-        yield path, ", ".join(str(entry) for entry in value)[:LONGEST_SETTING]
-    elif isinstance(value, str):
-        yield path, value[:LONGEST_SETTING]
-    elif isinstance(value, bool | int | float):
-        yield path, value

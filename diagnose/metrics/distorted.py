@@ -14,11 +14,13 @@ STRETCHED = (STEP, HOST_STEP, RUN, "communication time", "all-gathers after the 
 BY_UNPROFILED_STEPS = ("slow_phase_run_share",)
 TOLD_BY_SHARES = ("recompute_pays_off", "unobserved_decides")
 OF_LATE_RANKS = (
+    "heavier_stage",
     "late_in_turn",
     "most_waited_rank_share",
     "straggler_cause",
     "straggler_host_code",
     "straggler_reason",
+    "straggler_settings",
     "straggler_where",
 )
 TOLD_BY_RANGES = {  # facts by their causes

@@ -21,6 +21,7 @@ from diagnose.trace.arguments import tensor_elements
 from diagnose.trace.distortion import NOT_TIMED, Overhead
 from diagnose.trace.execution import SHAPES_OF
 from diagnose.trace.readings import GpuClock
+from diagnose.trace.record_setup import RankSettings
 from diagnose.trace.refused import Refused
 from diagnose.trace.vocabulary import OPS
 
@@ -102,6 +103,7 @@ class RankDigest(msgspec.Struct, frozen=True, dict=True, weakref=True):
         refused: changes that the job refuses, by its record.
         cpu_ns_per_s: CPU time per second of the rank's process and its children; None if not recorded.
         ports: the ports of its host that NCCL would use between nodes; None if not known.
+        settings: recorded settings and surroundings of the rank, by path; empty without a record.
     """
 
     rank: int
@@ -135,6 +137,7 @@ class RankDigest(msgspec.Struct, frozen=True, dict=True, weakref=True):
     refused: tuple[Refused, ...] = ()
     cpu_ns_per_s: float | None = None
     ports: Ports | None = None
+    settings: RankSettings = ()
 
     @property
     def total_ns(self) -> int:
@@ -181,6 +184,7 @@ def digest_of(
     refused: tuple[Refused, ...] = (),
     cpu_ns_per_s: float | None = None,
     ports: Ports | None = None,
+    settings: RankSettings = (),
 ) -> RankDigest:
     """The digest of one rank, from its undivided attribution."""
     calls, steps, stated = calls_of(timeline), timeline.steps, timeline.trace.distributed
@@ -217,6 +221,7 @@ def digest_of(
         refused=refused,
         cpu_ns_per_s=cpu_ns_per_s,
         ports=ports,
+        settings=settings,
     )
 
 

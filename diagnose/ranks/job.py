@@ -20,13 +20,16 @@ from diagnose.ranks.distorted import distortion_of, undistorted
 from diagnose.ranks.network.bandwidth import Reached, bus_rate, reached
 from diagnose.ranks.network.slow_links import extra_of, passed_to_slow_ranks, slow_links
 from diagnose.ranks.network.topology import Topology, topology_of
+from diagnose.ranks.pipeline import by_stage, heavier_stages, stage_words, stages_of
 from diagnose.ranks.replay.changes import Changes, changes_of
 from diagnose.ranks.replay.data_waits import data_wait_ns, waited_by_most, waits_for_data
 from diagnose.ranks.stragglers.causes import RankLateness
 from diagnose.ranks.stragglers.evidence import evidence_of, lead_share
-from diagnose.ranks.stragglers.lateness import excess_of, is_point_to_point, lateness_of
+from diagnose.ranks.stragglers.lateness import excess_of, lateness_of
+from diagnose.ranks.stragglers.settings import settings_unlike
 from diagnose.ranks.stragglers.stragglers import Joined, rank_lateness_of
 from diagnose.ranks.stragglers.waits import RankWaits, waited_for, waiting_caused, waiting_share, waits_of
+from diagnose.ranks.uneven import uneven_work_share
 from diagnose.trace.distortion import distorted_by
 
 
@@ -40,7 +43,8 @@ class JobView(msgspec.Struct, frozen=True):
     `too_few_steps` the reason why the steps are too few to name one; else None. `most_waited_for` is the rank that
     causes most of the waiting in collectives, and its share. `distortion` is the profiled over the unprofiled step
     time, if so large that shares are not the job's own; else None. `cpu_ns_of_hosts` is the CPU time per second of each
-    rank for which it is recorded, by host. `topology` has the nodes and their network.
+    rank for which it is recorded, by host. `topology` has the nodes and their network. `uneven_work_share` is the
+    share of a step that ranks wait as far as their work differs by its sizes; None if these are not recorded.
     """
 
     ranks: int = 1
@@ -50,6 +54,8 @@ class JobView(msgspec.Struct, frozen=True):
     straggler_cause: str = "none"
     straggler_host_code: HostCode = "none"
     straggler_where: str = ""
+    straggler_settings: str = ""
+    heavier_stage: str = ""
     straggler_cure_share: tuple[float, float] = (0.0, 0.0)
     bus_bytes_per_s: float | Unknown = ALONE
     bus_reached: Reached | Unknown = ALONE
@@ -60,6 +66,7 @@ class JobView(msgspec.Struct, frozen=True):
     too_few_steps: Unknown | None = None
     most_waited_for: tuple[int, float] | None = None
     distortion: float | None = None
+    uneven_work_share: float | None = None
     cpu_ns_of_hosts: Mapping[str, tuple[float, ...]] = msgspec.field(default_factory=dict)
     topology: Topology = Topology((), ())
 
@@ -165,15 +172,17 @@ def _joined(ranks: Sequence[RankDigest], topology: Topology) -> Job:
     caused_ns = passed_to_slow_ranks(waiting_caused(waits, lateness), lateness.own_ns, links)
     evidence = evidence_of(ranks, matched, lateness, caused_ns, extra_of(links))
     by_rank = rank_lateness_of(Joined(ranks, matched, lateness, evidence, links))
+    late = {p for p, rank in enumerate(ranks) if rank.rank in {told.rank for told in by_rank if told.stands_out}}
+    stages = stages_of(ranks, matched)
+    heavier = heavier_stages(ranks, stages)
+    by_rank = [by_stage(told, ranks, stages, heavier) for told in by_rank]
     stragglers = {straggler.rank: straggler.cause for straggler in by_rank if straggler.stands_out}
-    late = {p for p, rank in enumerate(ranks) if rank.rank in stragglers}
     by_link = {p for p in late if stragglers[ranks[p].rank] == "link"}
     guilty = [link for link in links if by_link.intersection(link.members)]
-    changes = changes_of(ranks, matched, sorted(late - by_link), topology, guilty)
+    changes = changes_of(ranks, matched, sorted(late - by_link), topology, guilty, stages if heavier else ())
     waited = waiting_share(ranks, waits, late)
     lost = max(waited, by_rank[0].lost_share) if late else 0.0
-    pipeline = any(is_point_to_point(ranks, group) for group in matched)
-    ahead = 0.0 if pipeline else min(lead_share(evidence, sorted(late)), waited)
+    ahead = 0.0 if stages else min(lead_share(evidence, sorted(late)), waited)
     view = JobView(
         ranks=len(ranks),
         matched=True,
@@ -181,7 +190,9 @@ def _joined(ranks: Sequence[RankDigest], topology: Topology) -> Job:
         straggler_cause=by_rank[0].cause if late else "none",
         straggler_host_code=by_rank[0].host_code if late else "none",
         straggler_where=by_rank[0].where if late else "",
-        straggler_cure_share=_cure_share(changes, (ahead, lost), _stays(ranks, by_rank, late)),
+        straggler_settings=settings_unlike(by_rank[0].rank, ranks) if late else "",
+        straggler_cure_share=_cure_share(changes, (ahead, lost), 0.0 if heavier else _stays(ranks, by_rank, late)),
+        heavier_stage=stage_words(ranks, stages, heavier[0]) if heavier else "",
         bus_bytes_per_s=bus_rate(ranks, matched),
         bus_reached=reached(ranks, matched, topology),
         cured_by_data=_cured_by_data(ranks, by_rank, late),
@@ -189,6 +200,7 @@ def _joined(ranks: Sequence[RankDigest], topology: Topology) -> Job:
         shared_data_wait_share=_shared_data_wait_share(ranks, changes, late),
         too_few_steps=_possible_straggler(by_rank),
         most_waited_for=_most_waited_for(by_rank),
+        uneven_work_share=uneven_work_share(ranks),
     )
     return Job(view, tuple(ranks), matched, waits, tuple(by_rank), changes)
 

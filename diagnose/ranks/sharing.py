@@ -25,6 +25,7 @@ class Shared:
             causes=self._first(digest.causes),
             calls=replace(calls, groups=groups, kinds=self._first(calls.kinds)),
             families=replace(families, names=self._first(families.names)),
+            settings=self._first(digest.settings),
             host_work={self._first(place): ran for place, ran in digest.host_work.items()},
         )
 

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from diagnose.analysis import analyze
 from diagnose.commands.compare.command import side_at
 from diagnose.commands.compare.comparing import compare
-from diagnose.judge.judge import MOST_SETTINGS, setup_of
 from diagnose.trace.record import decoded
+from diagnose.trace.record_setup import MOST_SETTINGS, setup_of
 
 
 def bundle(folder: Path, control_ms: tuple[float, ...], **recorded: Any) -> Path:

@@ -14,6 +14,7 @@ Kind = Literal[
     "size",
     "data-type",
     "group",
+    "condition",
     "desynchronised",
     "in-call",
     "behind",

@@ -1,9 +1,11 @@
 """The first faulty call of a group: some ranks have not made it, or call something else."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from diagnose.commands.hang.answer import Kind
+from diagnose.commands.hang.branches import goes_on, is_branch
 from diagnose.commands.hang.dump import DumpedCall
 from diagnose.commands.hang.matching import Matched, difference, sides
 from diagnose.trace.stacks import Frame
@@ -21,7 +23,8 @@ class FoundFault:
         kind: what is wrong.
         of: the group.
         number: of the call; of messages that of the first one.
-        sides: the ranks by what they call there, each with the call; the side that most ranks are on first.
+        sides: the ranks by what they call there, each with the call; the side that most ranks are on first, and that
+            of the branch if a condition differs.
         blamed: the ranks that keep others waiting; none if no side is in the majority.
         waiting: the ranks whose call is open.
         ahead: by how many calls the blamed are ahead, if their next calls show it.
@@ -39,7 +42,40 @@ class FoundFault:
 
 
 def fault_of(of: Matched) -> FoundFault | None:
-    """The first fault in a group; None if all its ranks that left a dump made the same calls."""
+    """The first fault in a group; None if all its ranks that left a dump made the same calls.
+
+    Calls of different lines may match, as those of a root and of the others do. If the ranks in a branch made one more
+    than the others, though, and so are behind in the same loop, that is the fault.
+    """
+    found = _first_fault(of)
+    at = found.parted_at if found is not None else None
+    if found is None or at is None or at >= found.number:
+        return found
+    made = {rank: calls[at] for rank, calls in of.calls.items() if at in calls}
+    lines = Counter(calls[0].line for calls in made.values())
+    by_line = [[rank for rank in made if made[rank][0].line == line] for line, _ in lines.most_common()]
+    branched = _branched(of, at, made, by_line)
+    return branched if branched and goes_on(of, at, branched.sides[0][0][0], branched.sides[1][1]) else found
+
+
+def _branched(
+    of: Matched, number: int, made: Mapping[int, Sequence[DumpedCall]], by_call: Sequence[Sequence[int]]
+) -> FoundFault | None:
+    """The fault of ranks that take different branches before a call, those in the branch first; None if they do not."""
+    for takers, others in (by_call[:2], by_call[1::-1]):
+        if is_branch(of, number, takers[0], others[0]):
+            sides_of = [(tuple(side), made[side[0]][0]) for side in (takers, others, *by_call[2:])]
+            blamed = by_call[1] if len(by_call[0]) > len(by_call[1]) else ()
+            waiting = tuple(sorted(rank for rank, calls in of.calls.items() if _is_open(calls)))
+            return FoundFault("condition", of, number, sides_of, tuple(blamed), waiting, parted_at=number)
+    return None
+
+
+def _is_open(calls: Mapping[int, Sequence[DumpedCall]]) -> bool:
+    return any(call.is_open for made in calls.values() for call in made)
+
+
+def _first_fault(of: Matched) -> FoundFault | None:
     behind = None
     for number in of.numbers():
         made = {rank: calls[number] for rank, calls in of.calls.items() if number in calls}
@@ -94,6 +130,8 @@ def _mismatch(
     most, other = by_call[0], by_call[1]
     has_majority = len(most) > len(other)
     ahead = _ahead(of, number, most[0], other[0])
+    if not _swapped(of, number, most[0], other[0]) and (branched := _branched(of, number, made, by_call)):
+        return branched
     return FoundFault(
         _kind(of, number, most[0], other[0], ahead),
         of,

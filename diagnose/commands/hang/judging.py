@@ -13,7 +13,7 @@ from diagnose.commands.hang.words import ranks as ranks_text
 from diagnose.commands.hang.words import said
 from diagnose.trace.stacks import Frame
 
-_WAITS_FOREVER = {"missing-rank", "missing-dump", "order", "type", "size", "data-type", "group", "desynchronised"}
+_MAY_GO_ON = {"in-call", "behind"}
 _DEEPEST_TOLD = 60
 
 
@@ -115,7 +115,7 @@ def _verdict(faults: Sequence[Fault], first: Sequence[FoundFault], progress: Pro
     """Verdict by the dumps, and before that by whether the job moved between two of them."""
     if progress is not None and progress.moved:
         return "slow", f"Slow, not hung: since the earlier dumps {ranks_text(progress.moved)} made further calls."
-    if any(fault.kind in _WAITS_FOREVER for fault in faults):
+    if any(fault.kind not in _MAY_GO_ON for fault in faults):
         return "hung", faults[0].says
     gave_up = any(call.timed_out for found in first for _, call in found.sides)
     if gave_up or (progress is not None and first):

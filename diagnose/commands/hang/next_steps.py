@@ -15,6 +15,8 @@ _LOOK_AT = {
     "size": "Make the tensors of this call equally large on every rank: pad them, or drop the last, smaller batch.",
     "data-type": "Give this call tensors of one type on every rank: look at autocast, and at casts in a branch.",
     "group": "Create the groups with the same ranks, in one order, on every rank, and call in the group that you mean.",
+    "condition": "Let every rank take the same branch before this call: decide on one rank and broadcast the decision,"
+    " or reduce the value that it depends on; or take the call out of the branch.",
     "desynchronised": "Give every rank the same number of rounds: drop_last, an equal number of batches, Join of "
     "torch.distributed.algorithms.join, and no `continue` or exception that one rank takes alone.",
     "behind": "Look for what {blamed} does meanwhile: diagnose run shows it if the job moves.",

@@ -13,7 +13,7 @@ VERDICTS: Mapping[Verdict, str] = {
     "nothing-open": "not in a collective",
     "unknown": "unknown",
 }
-_OF_SIDES = ("type", "size", "data-type", "order", "group", "desynchronised")  # what each side does follows a colon
+_OF_SIDES = ("type", "size", "data-type", "order", "group", "condition", "desynchronised")  # each side follows a colon
 _STATES = {
     "scheduled": "queued, not started on the device",
     "started": "running on the device",

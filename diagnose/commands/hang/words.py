@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
+from diagnose.commands.hang.branches import condition_of
 from diagnose.commands.hang.dump import DumpedCall
 from diagnose.commands.hang.faults import FoundFault, rounds
 
@@ -100,6 +101,17 @@ def _order(found: FoundFault) -> str:
     )
 
 
+def _condition(found: FoundFault) -> str:
+    (takers, call), (others, instead) = found.sides[0], found.sides[1]
+    test = condition_of(call, instead)
+    where = f" at {test.file}:{test.line}" if test else ""
+    still = f"{ranks(others)} {'is' if len(others) == 1 else 'are'} still in the same loop"
+    return (
+        f"Ranks take different branches before {_nth(found)}: {_sides(found)}. A condition{where} leads"
+        f" {ranks(takers)} there, and {still}: uneven numbers of batches are not the reason."
+    )
+
+
 def _desynchronised(found: FoundFault) -> str:
     (most, common), (others, _) = found.sides[0], found.sides[1]
     text = f"Ranks are at different places of the program at {_nth(found)}: {_sides(found)}."
@@ -145,6 +157,7 @@ _SENTENCES = {
     "data-type": _differ,
     "order": _order,
     "group": _group,
+    "condition": _condition,
     "desynchronised": _desynchronised,
     "in-call": _in_call,
 }

@@ -110,7 +110,7 @@ def small_collective_share(m: Measured) -> Value:
     return sum(s < _SMALL_BYTES for s in sizes) / len(sizes)
 
 
-@metric("flag")
+@metric("flag", needs_gpu=False)
 def sends_and_receives(m: Measured) -> Value:
     """Whether ranks send to single others, as the stages of a pipeline do."""
     return bool((m.messages.kind == "sendrecv").any())

@@ -7,6 +7,7 @@ from diagnose.facts import STEP, Unknown, Value, another_run, capture_setting, n
 from diagnose.metrics.communication.job_size import world_size
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
+from diagnose.metrics.unknowns import NO_SHAPES
 
 NOWHERE = Unknown(
     "no function, range or operator of a late rank accounts for what makes it late",
@@ -137,6 +138,18 @@ def most_waited_rank_share(m: Measured) -> Value:
     return m.job.most_waited_for[1]
 
 
+@metric("share", STEP, needs_gpu=False)
+def uneven_work_share(m: Measured) -> Value:
+    """Share of a step that the mean rank waits for the one with most work in it, by the FLOPs of their operators, or by
+    the elements of their tensors, if time grows with these. 0 if every rank gets as much.
+    """
+    if _single_process(m):
+        return 0.0
+    if m.job.undivided:
+        return m.job.undivided
+    return NO_SHAPES if m.job.uneven_work_share is None else m.job.uneven_work_share
+
+
 @metric("text", needs_gpu=False)
 def late_in_turn(m: Measured) -> Value:
     """The rank that others wait for if no rank is always late, and what makes it late, in words."""
@@ -170,6 +183,26 @@ def straggler_host_code(m: Measured) -> Value:
     if _single_process(m):
         return "none"
     return m.job.undivided or m.job.straggler_host_code
+
+
+@metric("text", needs_gpu=False)
+def straggler_settings(m: Measured) -> Value:
+    """The recorded settings and surroundings of the worst rank that most of the others have otherwise; "none" if there
+    are none, or no rank is late.
+    """
+    if _single_process(m):
+        return "none"
+    return m.job.undivided or m.job.straggler_settings or "none"
+
+
+@metric("text", needs_gpu=False)
+def heavier_stage(m: Measured) -> Value:
+    """The stage of a pipeline whose ranks all work longer than those of the others, and what equal stages would move;
+    "none" if there is none.
+    """
+    if _single_process(m):
+        return "none"
+    return m.job.undivided or m.job.heavier_stage or "none"
 
 
 @metric("text", needs_gpu=False)

@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import msgspec
 import numpy as np
@@ -17,6 +18,7 @@ from diagnose.ranks.collectives.matching import GroupMatch, Match
 from diagnose.ranks.digest import RankDigest
 from diagnose.ranks.network.slow_links import SlowLink
 from diagnose.ranks.network.topology import Topology
+from diagnose.ranks.pipeline import Stage, with_equal_stages
 from diagnose.ranks.replay.buckets import BUCKET_BYTES, MESSAGE_NS, buckets_of, described, larger, smaller
 from diagnose.ranks.replay.data_waits import waited_by_most, without_data_waits
 from diagnose.ranks.replay.joint import Joint, joint_of
@@ -32,6 +34,8 @@ StepNs = Callable[[Case], float]
 Candidate = tuple[str, str, StepNs]
 LATE = "late ranks are as fast as the slowest (low) and the median (high) of the ranks that do the same work"
 LOADED = "no rank waits for data: workers load it ahead, or loading leaves the run"
+EQUAL_STAGES = "equal stages"
+EQUAL = "the surplus of the late stage moves to the other stages (low), or leaves the pipeline (high)"
 MENDED = "slow links are as fast as those of the other groups"
 _SLOWED = f"by {100 * CONTENTION['worst']:.0f} % of those at worst"
 _LATENCY, _LESS = (" to ".join(f"{ns / 1e3:.0f}" for ns in sorted(each.values())) for each in (LATENCY_NS, MESSAGE_NS))
@@ -56,7 +60,12 @@ class Changes(msgspec.Struct, frozen=True):
 
 
 def changes_of(
-    ranks: Sequence[RankDigest], matched: Match, late: Sequence[int], topology: Topology, slow: Sequence[SlowLink] = ()
+    ranks: Sequence[RankDigest],
+    matched: Match,
+    late: Sequence[int],
+    topology: Topology,
+    slow: Sequence[SlowLink] = (),
+    stages: Sequence[Stage] = (),
 ) -> Changes:
     """The gain of the job's step by each change; withheld if the replay misses a rank's step by 5 %.
 
@@ -66,6 +75,7 @@ def changes_of(
         late: positions of the ranks that stand out by their own work.
         topology: topology of the job.
         slow: links that make ranks stand out.
+        stages: those of a pipeline, if one of them has more work than the others.
     """
     if not matched:
         return Changes()
@@ -79,19 +89,23 @@ def changes_of(
         away = f"{spoken(error, 'share')} away from the measured step of one of them"
         return Changes((), error, f"the replay of all ranks is {away}")
     now = joint.job_step_ns()
-    cures = (*_cures(matched, late, slow, joint), *_loaded(ranks, joint))
+    cures = (*_cures(matched, late, slow, joint, stages), *_loaded(ranks, joint))
     candidates = (*cures, *_candidates(ranks, matched, topology, joint))
     made = (_change(name, says, now, step) for name, says, step in candidates)
     gains = (change for change in made if change.speedup[1] >= LEAST_GAIN)
     return Changes(tuple(_with_cost(change, ranks) for change in gains), error)
 
 
-def _cures(matched: Match, late: Sequence[int], slow: Sequence[SlowLink], joint: Joint) -> Iterator[Candidate]:
+def _cures(
+    matched: Match, late: Sequence[int], slow: Sequence[SlowLink], joint: Joint, stages: Sequence[Stage]
+) -> Iterator[Candidate]:
     """The job without what makes ranks late."""
-    says = "; ".join([*([LATE] if late else []), *([MENDED] if slow else [])])
+    says = "; ".join([*([EQUAL] if stages else []), *([LATE] if late else []), *([MENDED] if slow else [])])
     if says:
         quick = mended(joint, matched, slow)
-        yield NO_STRAGGLER, says, lambda case: without_late(quick, late, case).job_step_ns(case)
+        level = partial(with_equal_stages, quick, stages) if stages else lambda _: quick
+        name = NO_STRAGGLER if late or slow else EQUAL_STAGES
+        yield name, says, lambda case: without_late(level(case), late, case).job_step_ns(case)
 
 
 def _loaded(ranks: Sequence[RankDigest], joint: Joint) -> Iterator[Candidate]:

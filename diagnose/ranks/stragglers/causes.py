@@ -9,7 +9,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from diagnose.arrays import Ints
-from diagnose.attribution.causes import CAUSES, class_of, lateness_cause_of
+from diagnose.attribution.causes import CAUSES, CORE_WAIT, class_of, lateness_cause_of
 from diagnose.diagnosis.postmortem import Excess, LatenessCause, Straggler
 from diagnose.facts import duration
 from diagnose.ranks.digest import OPERATOR, RankDigest
@@ -21,6 +21,7 @@ KERNELS = "kernels"
 NO_WORK = (0.0, 0.0, 0.0, 0.0)
 EXPLAINS_BY_WORK = 0.5  # part of the longer time that more or larger kernels have to account for
 ALIKE, SLOWER = 0.35, 1.04
+MORE_WORK = 1.1  # times the other ranks': less is no difference to speak of
 MORE_TOKENS = 1.05  # of the other ranks': less is no routing to speak of
 TELLING = 0.01  # of the kernel time: smaller families say nothing
 Judged = tuple[LatenessCause, list[str], str]  # cause, the parts of the excess that are its, a sentence
@@ -131,6 +132,8 @@ def _judged(excess: dict[str, int], ratio: Sequence[Ratio], tokens: float | None
     dispatching = sum(excess[part] for part in parts if CAUSES[part].per_launch)
     if main.per_launch and 2 * dispatching > sums[kind] and (more := _more_operators(ratio)):
         return "more_work", parts, more
+    if main.name == CORE_WAIT and ratio and _accounts_for_it(ratio):
+        return "more_work", parts, f"{_more(ratio, _weighted(ratio, 'time'))}; {_spoken(excess, parts)}"
     if main.lateness:
         parts = [main.name]
     return lateness_cause_of(main.name), parts, _spoken(excess, parts)
@@ -172,7 +175,7 @@ def _more_operators(ratio: Sequence[Ratio]) -> str:
     """A sentence when the rank runs notably more kernels than the others, "" else."""
     count = _weighted(ratio, "count") if ratio else 1.0
     noun = "operators" if ratio and ratio[0].family == OPERATOR else "kernels"
-    return f"it runs {count:.2f} times as many {noun} as the other ranks" if count >= 1.1 else ""
+    return f"it runs {count:.2f} times as many {noun} as the other ranks" if count >= MORE_WORK else ""
 
 
 def _kernels(parts: list[str], ns: int, ratio: Sequence[Ratio], tokens: float | None) -> Judged:
@@ -189,6 +192,12 @@ def _kernels(parts: list[str], ns: int, ratio: Sequence[Ratio], tokens: float | 
         more = f"; its experts got {100 * (tokens - 1):.0f} % more tokens" if tokens is not None and routed else ""
         return "more_work", parts, _more(ratio, time) + more
     return "slower_kernels", parts, _slower(ratio, ns)
+
+
+def _accounts_for_it(ratio: Sequence[Ratio]) -> bool:
+    """Whether more or larger kernels account for half of the longer time: what waits for a core then is that work."""
+    work = _weighted(ratio, "work")
+    return work >= max(1 + EXPLAINS_BY_WORK * (_weighted(ratio, "time") - 1), MORE_WORK)
 
 
 def _without_shapes(ratio: Sequence[Ratio]) -> bool:

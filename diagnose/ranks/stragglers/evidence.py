@@ -274,7 +274,8 @@ def waiting_by_rank(evidence: LatenessEvidence, stragglers: Sequence[int]) -> In
     if len(stragglers) > 1:
         rows = np.array(stragglers, np.int64)
         late = np.maximum(evidence.own_ns[rows], 0)
-        waiting[rows] = evidence.caused_ns[rows].sum(axis=0) * late // np.maximum(late.sum(axis=0), 1)
+        part = late / np.maximum(late.sum(axis=0), 1)  # the product of two times may not fit 63 bits
+        waiting[rows] = (evidence.caused_ns[rows].sum(axis=0) * part).astype(np.int64)
     return waiting
 
 

@@ -15,6 +15,7 @@ from diagnose.ranks.stragglers.causes import RankLateness
 from diagnose.ranks.stragglers.divergence import first_diverging
 from diagnose.ranks.stragglers.evidence import MIN_SHARE, PERSISTENT
 from diagnose.ranks.stragglers.lateness import NOBODY
+from diagnose.ranks.stragglers.settings import settings_unlike
 from diagnose.timeline import Timeline
 
 HOURS_PER_DAY = 24
@@ -63,12 +64,14 @@ def _gpu_hours_per_day(late_rank: RankLateness, job: Job) -> float:
 
 
 def _because(late_rank: RankLateness, job: Job) -> str:
-    """The reason, in how many steps, and with which other ranks of its host."""
+    """The reason, in how many steps, with which other ranks of its host, and which of its settings differ."""
     told = [late_rank.because, f"late in {len(late_rank.steps)} of {late_rank.of_steps} steps"]
     if late_rank.persistence == "persistent" and len(late_rank.steps) < PERSISTENT * late_rank.of_steps:
         told[-1] += f", in all since step {late_rank.steps[0]:,}"
     if together := _whole_host(late_rank, job):
         told.append(f"so are all {together} ranks of its host")
+    if unlike := settings_unlike(late_rank.rank, job.ranks):
+        told.append(f"unlike the other ranks it has {unlike}")
     return "; ".join(told)
 
 

@@ -24,7 +24,7 @@ from diagnose.trace.vocabulary import ANNOTATIONS, BACKWARD, COLLECTIVE_RANGES, 
 _PASS = rf"{FORWARD}|{re.escape(FORWARD_RANGE)}"
 _REDUCES = rf"{REDUCER}|FSDP::post_backward_reduce"
 _REDUCTION_CALL = r"c10d::(allreduce_|_?reduce_)"
-_GATHER_CALL = r"c10d::_?allgather_"
+_GATHERS = (r"FSDP::all_gather( \(|$)", r"c10d::_?allgather_")  # of the wrapper, else of any
 _AWAITS_GRADIENTS = r"RegisterPostBackwardFunction$|PreBackwardFunctionFor"  # left out where gradients are off
 
 
@@ -57,8 +57,8 @@ def _passes(m: Measured) -> Passes | Unknown:
     starts = np.unique(_calls(m, _PASS))
     if not len(starts):
         return Unknown(
-            "the trace has no forward range of DDP, FSDP or DeepSpeed",
-            nothing_helps("the model is wrapped in none of them"),
+            "the trace has no forward range of a wrapper that reduces gradients",
+            nothing_helps("the model is wrapped in none"),
         )
     updates = m.timeline.optimizer_steps[:, 0]
     if not len(updates):
@@ -76,7 +76,7 @@ def _passes(m: Measured) -> Passes | Unknown:
         until=end,
         trains=_counted(backward, begin, end) > 0 if len(backward) else np.ones(len(begin), bool),
         reduces=_counted(_reductions(m), begin, end) > 0,
-        gathers=_counted(_calls(m, _GATHER_CALL), begin, end),
+        gathers=_counted(_gathers(m), begin, end),
         updates=len(closes) - 1,
     )
 
@@ -105,6 +105,12 @@ def _reductions(m: Measured) -> Ints:
         calls = _calls(m, _REDUCTION_CALL)
         launched = calls[iv.holds(m.ranges(rf"{BACKWARD}|{re.escape(BACKWARD_RANGE)}"), calls)]
     return np.concatenate([_calls(m, _REDUCES), launched])
+
+
+def _gathers(m: Measured) -> Ints:
+    """Instants of the host at which parameters are gathered."""
+    marks = (_calls(m, pattern) for pattern in _GATHERS)
+    return next((calls for calls in marks if len(calls)), m.messages.launched[m.messages.gathers])
 
 
 @metric("count", needs_gpu=False)

@@ -54,13 +54,13 @@ class Passes(msgspec.Struct, frozen=True):
 
 
 def _passes(m: Measured) -> Passes | Unknown:
-    starts = np.unique(_calls(m, _PASS))
+    starts = m.ranges(_PASS)[:, 0]
     if not len(starts):
         return Unknown(
             "the trace has no forward range of a wrapper that reduces gradients",
             nothing_helps("the model is wrapped in none"),
         )
-    updates = m.timeline.optimizer_steps[:, 0]
+    updates = _updates(m)
     if not len(updates):
         return Unknown("the trace has no optimizer step", another_run("step a torch.optim optimizer", DIAGNOSE_RUN))
     until = np.append(starts[1:], np.iinfo(np.int64).max)
@@ -79,6 +79,16 @@ def _passes(m: Measured) -> Passes | Unknown:
         gathers=_counted(_gathers(m), begin, end),
         updates=len(closes) - 1,
     )
+
+
+def _updates(m: Measured) -> Ints:
+    """Instants of the host at which an optimizer updates.
+
+    A wrapper's step that calls no optimizer of torch, where others do, leaves the update to a later micro-step.
+    """
+    steps, trace = m.timeline.optimizer_steps, m.timeline.trace
+    inner = trace.ends(m.timeline.rows_matching(r"Optimizer\.step#", *ANNOTATIONS))
+    return steps[_counted(inner, steps[:, 0], steps[:, 1] + 1) > 0, 0] if len(inner) else steps[:, 0]
 
 
 def _calls(m: Measured, pattern: str) -> Ints:

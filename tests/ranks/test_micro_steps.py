@@ -1,4 +1,4 @@
-"""Gradients that are reduced in each micro-step: counted on every wrapper, and told in the words of what reduces them."""
+"""Gradients that are reduced in each micro-step: counted on every wrapper, told in the words of what reduces."""
 
 from pathlib import Path
 

@@ -55,4 +55,3 @@ def reduces_between_replicas(m: Measured) -> bool:
     reduces = m.ranges(r"FSDP::post_backward_reduce")
     calls = m.timeline.trace.ts[m.timeline.rows_matching(BETWEEN_REPLICAS, *OPS)]
     return bool(np.any(iv.holds(reduces, calls)))
-

@@ -25,7 +25,10 @@ from diagnose.probes.frameworks import BARE_LOOP, FRAMEWORKS, Framework, named, 
 _TABLE = Path(__file__).parents[1] / "data" / "settings.toml"
 _WORD = re.compile(r"\{(\w+)\|(\w+)\}")  # a fact, or a word where it is not known
 _OF_MODELS = "transformers_model"  # a way that holds for the models of transformers, whatever runs the loop
-_OF_SHARDS = ("fully_shard", "hybrid_fully_shard")  # ways that hold where that wraps the model, by the fact `sharded_by`
+_OF_SHARDS = (
+    "fully_shard",
+    "hybrid_fully_shard",
+)  # ways that hold where that wraps the model, by the fact `sharded_by`
 
 
 class ByRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -191,7 +194,12 @@ class JobFramework(msgspec.Struct, frozen=True):
         if of_transformers and name in ("attn_implementation", "dtype"):
             return None
         own = setting.ways.get(framework.key) if framework is not BARE_LOOP else None
-        return own or setting.ways.get(str(self._known("sharded_by"))) or (setting.ways.get(_OF_MODELS) if of_transformers else None) or setting.ways[BARE_LOOP.key]
+        return (
+            own
+            or setting.ways.get(str(self._known("sharded_by")))
+            or (setting.ways.get(_OF_MODELS) if of_transformers else None)
+            or setting.ways[BARE_LOOP.key]
+        )
 
     def _maker(self, setting: Setting) -> Framework:
         """The framework that makes what takes the setting; a trainer's own words hold for nothing else."""

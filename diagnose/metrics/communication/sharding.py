@@ -10,7 +10,7 @@ from diagnose.attribution.causes import EXPOSED, WAITING
 from diagnose.facts import STEP, Unknown, Value, capture_setting, nothing_helps
 from diagnose.metrics.communication.gradients import FORWARD
 from diagnose.metrics.communication.job_size import nodes, world_size
-from diagnose.metrics.communication.reducers import sharded_by, reduced_by_engine
+from diagnose.metrics.communication.reducers import reduced_by_engine, sharded_by
 from diagnose.metrics.communication.zero import offloads_optimizer, zero_stage
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric

@@ -47,6 +47,7 @@ class Framework:
         targets: what takes its settings.
         wrapper: the target that hands settings on to DistributedDataParallel.
         has_own_words: whether rules name settings as it does.
+        reduces_gradients: whether its own engine does, whatever runs the loop.
         has_plain_samplers: whether its samplers draw the same if they are asked ahead of time.
         unrecorded: what no record holds about the memory of its jobs.
     """
@@ -68,6 +69,7 @@ class Framework:
         wrapper: str = "ddp",
         has_own_words: bool = False,
         has_plain_samplers: bool = False,
+        reduces_gradients: bool = False,
         unrecorded: str = "",
     ) -> None:
         self.name, self.key, self.packages = name, key, packages
@@ -75,7 +77,7 @@ class Framework:
         self.modules, self.ranges, self.fetches, self.frames = modules, ranges, fetches, frames
         self.targets, self.wrapper = targets, wrapper
         self.has_own_words, self.has_plain_samplers = has_own_words, has_plain_samplers
-        self.unrecorded = unrecorded
+        self.unrecorded, self.reduces_gradients = unrecorded, reduces_gradients
 
     def runs(self, module: str) -> bool:
         """Whether a function of this module, on the stack of an optimizer step, shows that the framework runs it."""
@@ -160,6 +162,7 @@ DEEPSPEED = Framework(
     modules=("deepspeed.runtime.",),
     ranges=r"DeepSpeedEngine\.|(Pre|Post)BackwardFunction(For)?Module|LinearFunctionForZeroStage3",
     targets=(Target("ds_config", "ds_config.json: {}", "in the DeepSpeed config", is_json=True),),
+    reduces_gradients=True,
     unrecorded="DeepSpeed's ZeRO stage",
 )
 BARE_LOOP = Framework(

@@ -114,6 +114,20 @@ def accumulation(faulty: bool) -> list[Trace]:
     return train(step)
 
 
+def generation(faulty: bool) -> list[Trace]:
+    """Eight forward passes without gradients before the update; each gathers the parameters, or the first alone."""
+
+    def step(job: Trace) -> None:
+        for number in range(8):
+            with job.annotation(FSDP, 5):
+                if faulty or not number:
+                    job.collective(GATHER, 64 * MIB, 500, wait=True)
+            product(job, 100)
+        gathers(20)(job)
+
+    return train(step)
+
+
 def tail(faulty: bool) -> list[Trace]:
     """Four buckets travel beside the backward pass, the last one after it; without the fault that one is small."""
 
@@ -288,6 +302,7 @@ DISTRIBUTED = {
         training(ddp_static_graph=True),
     ),
     "reduced-micro-steps": Faulty("critical", accumulation),
+    "needless-gathers": Faulty("critical", generation),
     "exposed-gradient-tail": Faulty("warning", tail, training(ddp_bucket_cap_mb=7)),
     "fp32-gradients-on-the-wire": Faulty("warning", fp32_gradients),
     "slow-links": Faulty("warning", links),

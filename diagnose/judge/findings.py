@@ -92,10 +92,11 @@ def in_order(findings: Sequence[Finding], weights: Mapping[str, Weight]) -> tupl
 
 def _precedence(
     findings: Sequence[Finding], weights: Mapping[str, Weight], finding: Finding
-) -> tuple[bool, bool, bool, bool, bool, float, bool, float, int, str]:
+) -> tuple[bool, bool, bool, bool, bool, float, bool, float, int, bool, str]:
     """The sort key of a finding. || A severe finding without a prediction counts as a prediction of UNKNOWN_AS, since
     its gain is not known to be small. A finding that waits for gentler changes comes after the last of them. What may
-    slow the step down comes last, and what gains less than the noise before it.
+    slow the step down comes last, and what gains less than the noise before it. Of equals, a rule that names a cause
+    comes before the general one that it excludes.
     """
     doubt, severity = finding.class_ == "validity", _SEVERITY_ORDER[finding.severity]
     weight, gain = weights[finding.rule], finding.predicted_speedup
@@ -118,6 +119,7 @@ def _precedence(
         least in awaited,
         -(high or low),
         severity,
+        bool(weight.yields_to),
         finding.rule,
     )
 

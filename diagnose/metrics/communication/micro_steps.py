@@ -24,7 +24,7 @@ from diagnose.trace.vocabulary import ANNOTATIONS, BACKWARD, COLLECTIVE_RANGES, 
 _PASS = rf"{FORWARD}|{re.escape(FORWARD_RANGE)}"
 _REDUCES = rf"{REDUCER}|FSDP::post_backward_reduce"
 _REDUCTION_CALL = r"c10d::(allreduce_|_?reduce_)"
-_GATHER_CALL = r"c10d::_?allgather_"
+_GATHERS = (r"FSDP::all_gather( \(|$)", r"c10d::_?allgather_")  # of the wrapper, else of any
 _AWAITS_GRADIENTS = r"RegisterPostBackwardFunction$|PreBackwardFunctionFor"  # left out where gradients are off
 
 
@@ -54,13 +54,13 @@ class Passes(msgspec.Struct, frozen=True):
 
 
 def _passes(m: Measured) -> Passes | Unknown:
-    starts = np.unique(_calls(m, _PASS))
+    starts = m.ranges(_PASS)[:, 0]
     if not len(starts):
         return Unknown(
-            "the trace has no forward range of DDP, FSDP or DeepSpeed",
-            nothing_helps("the model is wrapped in none of them"),
+            "the trace has no forward range of a wrapper that reduces gradients",
+            nothing_helps("the model is wrapped in none"),
         )
-    updates = m.timeline.optimizer_steps[:, 0]
+    updates = _updates(m)
     if not len(updates):
         return Unknown("the trace has no optimizer step", another_run("step a torch.optim optimizer", DIAGNOSE_RUN))
     until = np.append(starts[1:], np.iinfo(np.int64).max)
@@ -76,9 +76,19 @@ def _passes(m: Measured) -> Passes | Unknown:
         until=end,
         trains=_counted(backward, begin, end) > 0 if len(backward) else np.ones(len(begin), bool),
         reduces=_counted(_reductions(m), begin, end) > 0,
-        gathers=_counted(_calls(m, _GATHER_CALL), begin, end),
+        gathers=_counted(_gathers(m), begin, end),
         updates=len(closes) - 1,
     )
+
+
+def _updates(m: Measured) -> Ints:
+    """Instants of the host at which an optimizer updates.
+
+    A wrapper's step that calls no optimizer of torch, where others do, leaves the update to a later micro-step.
+    """
+    steps, trace = m.timeline.optimizer_steps, m.timeline.trace
+    inner = trace.ends(m.timeline.rows_matching(r"Optimizer\.step#", *ANNOTATIONS))
+    return steps[_counted(inner, steps[:, 0], steps[:, 1] + 1) > 0, 0] if len(inner) else steps[:, 0]
 
 
 def _calls(m: Measured, pattern: str) -> Ints:
@@ -105,6 +115,12 @@ def _reductions(m: Measured) -> Ints:
         calls = _calls(m, _REDUCTION_CALL)
         launched = calls[iv.holds(m.ranges(rf"{BACKWARD}|{re.escape(BACKWARD_RANGE)}"), calls)]
     return np.concatenate([_calls(m, _REDUCES), launched])
+
+
+def _gathers(m: Measured) -> Ints:
+    """Instants of the host at which parameters are gathered."""
+    marks = (_calls(m, pattern) for pattern in _GATHERS)
+    return next((calls for calls in marks if len(calls)), m.messages.launched[m.messages.gathers])
 
 
 @metric("count", needs_gpu=False)

@@ -9,26 +9,32 @@ from diagnose.facts import Value
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 from diagnose.metrics.run.training_loop import training_loop
-from diagnose.probes.frameworks import DEEPSPEED
+from diagnose.probes.frameworks import FRAMEWORKS, Framework
 from diagnose.trace.vocabulary import OPS
 
 BETWEEN_REPLICAS = r"c10d::allreduce_"  # fully_shard calls it between replicas alone
 
 
 @metric("flag", needs_gpu=False)
-def uses_deepspeed(m: Measured) -> Value:
-    """Whether DeepSpeed's engine trains the model, for itself or for a trainer."""
-    if m.record.get("zero") is not None or m.record.flag("training_arguments.deepspeed"):
-        return True
-    if m.once(training_loop) == DEEPSPEED.name:
-        return True
-    return any(map(re.compile(DEEPSPEED.ranges).match, m.timeline.trace.names))
+def reduced_by_engine(m: Measured) -> Value:
+    """Whether the engine of a framework reduces the gradients, for its own loop or for a trainer's."""
+    return _engine(m) is not None
 
 
 @metric("text", needs_gpu=False)
 def reducer_made_by(m: Measured) -> Value:
-    """The maker of what reduces gradients: DeepSpeed, else what runs the training loop."""
-    return DEEPSPEED.name if m.once(uses_deepspeed) is True else m.once(training_loop)
+    """The maker of what reduces gradients: a framework with an engine of its own, else what runs the training loop."""
+    engine = _engine(m)
+    return m.once(training_loop) if engine is None else engine.name
+
+
+def _engine(m: Measured) -> Framework | None:
+    names, loop = m.timeline.trace.names, m.once(training_loop)
+    for each in (framework for framework in FRAMEWORKS if framework.reduces_gradients):
+        asked = m.record.get("zero") is not None or m.record.flag(f"training_arguments.{each.key}")
+        if asked or loop == each.name or any(map(re.compile(each.ranges).match, names)):
+            return each
+    return None
 
 
 @metric("text", needs_gpu=False)

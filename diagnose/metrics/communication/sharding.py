@@ -10,7 +10,7 @@ from diagnose.attribution.causes import EXPOSED, WAITING
 from diagnose.facts import STEP, Unknown, Value, capture_setting, nothing_helps
 from diagnose.metrics.communication.gradients import FORWARD
 from diagnose.metrics.communication.job_size import nodes, world_size
-from diagnose.metrics.communication.reducers import sharded_by, uses_deepspeed
+from diagnose.metrics.communication.reducers import reduced_by_engine, sharded_by
 from diagnose.metrics.communication.zero import offloads_optimizer, zero_stage
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
@@ -134,7 +134,7 @@ def shards_gradients(m: Measured) -> Value:
 
 
 def _divides(m: Measured, stage: int) -> Value:
-    if uses_fsdp(m) or not uses_deepspeed(m):
+    if uses_fsdp(m) or not reduced_by_engine(m):
         return uses_fsdp(m)
     divided = zero_stage(m)
     return divided if isinstance(divided, Unknown) else int(divided) >= stage
@@ -171,7 +171,7 @@ def _divided_elements(m: Measured) -> float | Unknown:
     """Parameters of the whole model: those gathered, else those recorded where the record counts over all shards."""
     gathered = _gathered(m, "elements") if shards_parameters(m) is True else NO_GATHER
     told = m.record.number("model.parameters")
-    counts_all = uses_deepspeed(m) or sharded_by(m) in ("fully_shard", "hybrid_fully_shard")
+    counts_all = reduced_by_engine(m) or sharded_by(m) in ("fully_shard", "hybrid_fully_shard")
     return told if isinstance(gathered, Unknown) and counts_all and told else gathered
 
 
@@ -181,7 +181,7 @@ def unsharded_traffic_factor(m: Measured) -> Value:
 
     Two thirds for parameters gathered twice. ZeRO-2 and ZeRO-3 send in each micro-step what replicas send once.
     """
-    if uses_fsdp(m) or not uses_deepspeed(m):
+    if uses_fsdp(m) or not reduced_by_engine(m):
         return 2 / 3
     stage, steps = zero_stage(m), accumulation_steps(m)
     passes = 1.0 if isinstance(steps, Unknown) else max(float(steps), 1.0)

@@ -6,7 +6,7 @@ from typing import Any
 from diagnose import intervals as iv
 from diagnose.attribution.causes import IDLE
 from diagnose.facts import DIAGNOSE_RUN, STEP, Unknown, Value, nothing_helps
-from diagnose.metrics.communication.reducers import uses_deepspeed
+from diagnose.metrics.communication.reducers import reduced_by_engine
 from diagnose.metrics.data.cores import cores_per_rank
 from diagnose.metrics.kernels.optimizer_on_cpu import cpu_optimizer_share
 from diagnose.metrics.measured import Measured
@@ -31,7 +31,7 @@ def zero_stage(m: Measured) -> Value:
 @metric("flag", needs_gpu=False)
 def uses_zero(m: Measured) -> Value:
     """Whether DeepSpeed divides the training state among the ranks, in any stage."""
-    if not uses_deepspeed(m):
+    if not reduced_by_engine(m):
         return False
     stage = zero_stage(m)
     return stage if isinstance(stage, Unknown) else int(stage) > 0
@@ -40,7 +40,7 @@ def uses_zero(m: Measured) -> Value:
 @metric("flag", needs_gpu=False)
 def offloads_optimizer(m: Measured) -> Value:
     """Whether DeepSpeed keeps the optimizer's states on the host or on disk, and updates there (offload_optimizer)."""
-    if not uses_deepspeed(m):
+    if not reduced_by_engine(m):
         return False
     told = _of_engine(m, "offload_optimizer")
     return told if isinstance(told, Unknown) else told != "none"
@@ -49,7 +49,7 @@ def offloads_optimizer(m: Measured) -> Value:
 @metric("count", needs_gpu=False)
 def secondary_shard_ranks(m: Measured) -> Value:
     """Ranks over which ZeRO++ divides a second copy of the parameters (zero_hpz_partition_size); 1 without one."""
-    if not uses_deepspeed(m):
+    if not reduced_by_engine(m):
         return 1
     return _of_engine(m, "zero_hpz_partition_size")
 
@@ -98,7 +98,7 @@ def thread_per_core_factor(m: Measured) -> Value:
 
 def _of_engine(m: Measured, key: str) -> Any:
     """What the record holds of the engine's zero_optimization."""
-    if not uses_deepspeed(m):
+    if not reduced_by_engine(m):
         return _NO_ENGINE
     held = m.record.get("zero")
     told = held.get(key) if isinstance(held, Mapping) else None

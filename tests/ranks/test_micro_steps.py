@@ -88,7 +88,8 @@ def test_forward_passes_without_gradients_are_no_micro_steps(tmp_path: Path) -> 
     def step(job: Trace) -> None:
         for _ in range(3):
             with job.annotation(DDP, 5):
-                job.op("aten::mm")
+                job.cpu_op("aten::mm", 50)
+            job.cpu_op("aten::mean", 50)
         passes(job)
         reduced(job, 64 * MIB, 300, wait=True)
 

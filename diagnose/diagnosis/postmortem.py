@@ -31,7 +31,9 @@ class Straggler(msgspec.Struct, frozen=True, kw_only=True):
             punctual, where other ranks are nearly as late or pipeline stages wait for each other; the job's gain is in
             `changes`.
         steps_late: counted steps in which it caused most of the waiting.
-        persistence: whether it is late all the time; "suspected" if the steps are too few.
+        of_steps: counted steps that were judged.
+        persistence: whether it is late all the time; "suspected" if the steps are too few to tell.
+        suspected: whether it is only suspected, because the steps are too few to tell what is always so.
         host_code: for a rank that its host makes late, whether it runs more code than the others or the same code
             slower; "none" if something else makes it late.
         where: the function, range or operator that accounts for most of it, "" if none is known.
@@ -52,7 +54,9 @@ class Straggler(msgspec.Struct, frozen=True, kw_only=True):
     because: str = ""
     share: float = 0.0
     steps_late: int = 0
+    of_steps: int = 0
     persistence: Persistence = "persistent"
+    suspected: bool = False
     excess: tuple[Excess, ...] = ()
     explained_share: float | None = None
     first_diverging: str = ""

@@ -31,6 +31,7 @@ from diagnose.rule import Judgement, Rule
 from diagnose.rule.assumptions import sentence_of
 
 UNKNOWN_AS = 1.05
+STRAGGLER = "straggler"  # the rule that names late ranks
 _SEVERITY_ORDER = {"critical": 0, "warning": 1, "info": 2}
 
 
@@ -46,6 +47,7 @@ def weights_of(judged: Judged, bound_by: VerdictClass, facts: Facts, predictor: 
             yields_to=excluded_by[rule.id],
             gentler=_gentler(rule, judgement, fired),
             noise_share=hiding(rule, noise_share),
+            suspected=rule.id == STRAGGLER and facts["straggler_suspected"].value is True,
         )
         for rule, judgement in fired
     }
@@ -95,7 +97,7 @@ def _precedence(
 ) -> tuple[bool, bool, bool, bool, bool, float, bool, float, int, str]:
     """The sort key of a finding. || A severe finding without a prediction counts as a prediction of UNKNOWN_AS, since
     its gain is not known to be small. A finding that waits for gentler changes comes after the last of them. What may
-    slow the step down comes last, and what gains less than the noise before it.
+    slow the step down comes last, and what gains less than the noise before it. What is only suspected leads nothing.
     """
     doubt, severity = finding.class_ == "validity", _SEVERITY_ORDER[finding.severity]
     weight, gain = weights[finding.rule], finding.predicted_speedup
@@ -111,7 +113,7 @@ def _precedence(
     return (
         not unsafe,
         not leads or hidden,
-        follows or slows,
+        follows or slows or weight.suspected,
         slows,
         hidden,
         -least,

@@ -14,6 +14,7 @@ from diagnose.attribution.causes import EXPOSED, waiting_for
 from diagnose.diagnosis.postmortem import NO_DATA_WAIT, NO_STRAGGLER, HostCode
 from diagnose.facts import Unknown, another_run
 from diagnose.formulas import share
+from diagnose.probes.protocol import STEPS_OF_RANKS
 from diagnose.ranks.collectives.matching import ALONE, Match, match
 from diagnose.ranks.digest import RankDigest
 from diagnose.ranks.distorted import distortion_of, undistorted
@@ -33,6 +34,8 @@ from diagnose.trace.distortion import distorted_by
 class JobView(msgspec.Struct, frozen=True):
     """The data on the other ranks that a rank's metrics use.
 
+    `suspected_from_steps` is the number of judged steps if they are too few to tell that the late ranks always are, else
+    0.
     `straggler_cure_share` is the least and the most of the step that is saved if the late ranks are like the others;
     `cured_by_data` is whether a rank is late by data for which others wait, too; `shared_data_wait_share` is the share
     of the step, apart from a rank's own wait for data, that is saved if no rank waits for data; `data_waits_shared` is
@@ -50,6 +53,7 @@ class JobView(msgspec.Struct, frozen=True):
     straggler_cause: str = "none"
     straggler_host_code: HostCode = "none"
     straggler_where: str = ""
+    suspected_from_steps: int = 0
     straggler_cure_share: tuple[float, float] = (0.0, 0.0)
     bus_bytes_per_s: float | Unknown = ALONE
     bus_reached: Reached | Unknown = ALONE
@@ -169,6 +173,7 @@ def _joined(ranks: Sequence[RankDigest], network_gbs: float | None) -> Job:
     by_link = {p for p in late if stragglers[ranks[p].rank] == "link"}
     guilty = [link for link in links if by_link.intersection(link.members)]
     changes = changes_of(ranks, matched, sorted(late - by_link), topology, guilty)
+    suspected_from = by_rank[0].of_steps if late and by_rank[0].persistence == "suspected" else 0
     waited = waiting_share(ranks, waits, late)
     lost = max(waited, by_rank[0].lost_share) if late else 0.0
     pipeline = any(is_point_to_point(ranks, group) for group in matched)
@@ -180,6 +185,7 @@ def _joined(ranks: Sequence[RankDigest], network_gbs: float | None) -> Job:
         straggler_cause=by_rank[0].cause if late else "none",
         straggler_host_code=by_rank[0].host_code if late else "none",
         straggler_where=by_rank[0].where if late else "",
+        suspected_from_steps=suspected_from,
         straggler_cure_share=_cure_share(changes, (ahead, lost), _stays(ranks, by_rank, late)),
         bus_bytes_per_s=bus_rate(ranks, matched),
         bus_reached=reached(ranks, matched, topology),
@@ -189,7 +195,7 @@ def _joined(ranks: Sequence[RankDigest], network_gbs: float | None) -> Job:
         too_few_steps=_possible_straggler(by_rank),
         most_waited_for=_most_waited_for(by_rank),
     )
-    return Job(view, tuple(ranks), matched, waits, tuple(by_rank), changes)
+    return Job(view, tuple(ranks), matched, waits, tuple(by_rank), changes.unpriced() if suspected_from else changes)
 
 
 def _distorted(ranks: Sequence[RankDigest], matched: Match, distortion: float) -> Job:
@@ -241,12 +247,13 @@ def _shared_data_wait_share(ranks: Sequence[RankDigest], changes: Changes, late:
 
 def _possible_straggler(lateness: Sequence[RankLateness]) -> Unknown | None:
     """The reason why it is open whether a rank is late, if one is suspected; else None."""
-    possible = next((late for late in lateness if late.persistence == "suspected"), None)
+    possible = next((late for late in lateness if late.persistence == "suspected" and not late.stands_out), None)
     if possible is None:
         return None
     steps = "one step is" if possible.of_steps == 1 else f"{possible.of_steps} steps are"
     because = f"rank {possible.rank} may be the one that the others wait for; {steps} too few to tell"
-    return Unknown(because, another_run("capture six steps or more of every rank (diagnose run --steps 6)"))
+    more = f"capture {STEPS_OF_RANKS} steps or more of every rank (diagnose run --steps {STEPS_OF_RANKS})"
+    return Unknown(because, another_run(more))
 
 
 def _most_waited_for(lateness: Sequence[RankLateness]) -> tuple[int, float] | None:

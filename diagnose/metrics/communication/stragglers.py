@@ -51,6 +51,20 @@ def straggler_cure_share(m: Measured) -> Value:
     return _unless_too_few_steps(m, m.job.straggler_cure_share[1])
 
 
+@metric("flag", needs_gpu=False)
+def straggler_suspected(m: Measured) -> Value:
+    """Whether the late ranks are only suspected: one or two judged steps do not tell what comes in every step."""
+    return m.job.suspected_from_steps > 0
+
+
+@metric("text", needs_gpu=False)
+def late_ranks(m: Measured) -> Value:
+    """The late ranks as the subject of a sentence, which says so if they are only suspected."""
+    steps = m.job.suspected_from_steps
+    noun = "step" if steps == 1 else "steps"
+    return f"Ranks that may be late (suspected, from {steps} {noun})" if steps else "Late ranks"
+
+
 @metric("share", STEP, needs_gpu=False)
 def least_straggler_cure_share(m: Measured) -> Value:
     """Share of the step saved if the late ranks ran at the speed of the slowest of the others, by replaying all ranks

@@ -54,6 +54,10 @@ class Changes(msgspec.Struct, frozen=True):
     error: float | None = None
     because: str = ""
 
+    def unpriced(self) -> "Changes":
+        """The same without what late ranks cost in a day, which is not known of a rank that is only suspected."""
+        return replace(self, changes=tuple(replace(change, gpu_hours_per_day=None) for change in self.changes))
+
 
 def changes_of(
     ranks: Sequence[RankDigest], matched: Match, late: Sequence[int], topology: Topology, slow: Sequence[SlowLink] = ()

@@ -1,0 +1,90 @@
+"""What several ranks show together: who may be late by how many steps, and whether they are one job at all."""
+
+import os
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from analysed import GEMM
+from kineto import Trace, collective
+from report.printed import printed
+
+from diagnose.analysis import analyze
+from diagnose.diagnosis import Diagnosis
+
+REAL = os.environ.get("DIAGNOSE_REAL_TRACES")
+needs_traces = pytest.mark.skipif(not REAL, reason="set DIAGNOSE_REAL_TRACES to the folder with real traces")
+
+
+def joined(folder: Path, pauses_us: Sequence[int], gemm_us: int = 500, all_reduces: int = 5) -> Diagnosis:
+    """Two ranks; in each step rank 1 pauses so long before the first all-reduce, and computes so long before each."""
+    ranks = [Trace(rank=r, world=2) for r in range(2)]
+    for pause in pauses_us:
+        with ExitStack() as opened:
+            for trace in ranks:
+                opened.enter_context(trace.step())
+                trace.cpu_op("aten::index", pause if trace.rank else 10)
+            for _ in range(all_reduces):
+                for trace in ranks:
+                    trace.launch(GEMM, gemm_us if trace.rank else 500)
+                collective(ranks, "allreduce", 1 << 22, 50, wait=True)
+            for trace in ranks:
+                trace.sync(stream=None)
+    for trace in ranks:
+        trace.write(folder / f"rank{trace.rank}.json")
+    return analyze(folder)
+
+
+@needs_traces
+@pytest.mark.long
+def test_one_step_suspects_rank_7_of_the_public_job_and_claims_nothing() -> None:
+    found = analyze(Path(REAL or "") / "dlrm-8xv100")
+
+    (late,) = found.stragglers
+    assert (late.rank, late.suspected, late.of_steps, late.persistence) == (7, True, 1, "suspected")
+    assert late.gpu_hours_per_day is None
+    assert found.postmortem is not None
+    assert [change.gpu_hours_per_day for change in found.postmortem.changes] == [None] * len(found.postmortem.changes)
+    assert "straggler" in {step.rule for step in found.plan[1:]}
+
+
+@pytest.mark.parametrize(("steps", "suspected"), [(1, True), (2, True), (4, False)])
+def test_a_rank_that_stands_out_in_fewer_than_three_steps_is_suspected(
+    steps: int, suspected: bool, tmp_path: Path
+) -> None:
+    found = joined(tmp_path, [10] * steps, gemm_us=1500, all_reduces=12)
+
+    (late,) = found.stragglers
+    assert (late.rank, late.suspected) == (1, suspected)
+    assert (late.gpu_hours_per_day is None) == suspected
+    (finding,) = (finding for finding in found.findings if finding.rule == "straggler")
+    assert ("suspected, from" in finding.says) == suspected
+    assert ([step.rule for step in found.plan[:1]] == ["straggler"]) != suspected
+    assert (found.next.rule == "straggler") != suspected
+    report = printed(found, 200)
+    assert ("may be late" in report) == suspected
+    assert ("is late" in report) != suspected
+
+
+@pytest.mark.parametrize("pauses_us", [(10, 300, 8000, 300), (10, 300, 8000, 300, 300, 9000, 400)])
+def test_a_suspicion_from_three_steps_on_comes_before_less_communication(
+    pauses_us: Sequence[int], tmp_path: Path
+) -> None:
+    """Some pauses are much longer than the others: too unsteady to name the rank, and most of the waiting."""
+    found = joined(tmp_path, pauses_us)
+
+    assert found.stragglers == ()
+    assert found.postmortem is not None
+    (suspect,) = found.postmortem.suspected
+    assert (suspect.rank, suspect.suspected, suspect.of_steps) == (1, True, len(pauses_us) - 1)
+    assert found.next.rule == "straggler"
+    assert "rank 1 may be late" in found.next.says
+
+
+def test_a_pause_in_one_step_is_suspected_and_does_not_lead(tmp_path: Path) -> None:
+    found = joined(tmp_path, [4000], all_reduces=12)
+
+    assert found.postmortem is not None
+    assert [(rank.rank, rank.of_steps) for rank in found.postmortem.suspected] == [(1, 1)]
+    assert (found.next.kind, found.plan) == ("capture", ())

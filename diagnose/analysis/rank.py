@@ -18,6 +18,7 @@ from diagnose.metrics.known_device import device_of
 from diagnose.metrics.run.capture import lost_share
 from diagnose.metrics.settings import Settings
 from diagnose.ranks import RankDigest, digest_of
+from diagnose.ranks.unlike import shared_setup
 from diagnose.roofline import Roofline, roofline_of
 from diagnose.series.phase import SlowPhase, slow_phase
 from diagnose.timeline import Timeline, timeline_of
@@ -56,6 +57,7 @@ class RankAnalysis(msgspec.Struct, frozen=True):
             clock=clock_of(self.record),
             refused=refused_by(self.record),
             cpu_ns_per_s=process_tree_cpu_ns(self.record),
+            setup=shared_setup(self.record),
         )
 
 

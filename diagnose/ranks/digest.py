@@ -100,6 +100,7 @@ class RankDigest(msgspec.Struct, frozen=True, dict=True, weakref=True):
         clock: clock of the GPU while it worked; None if not recorded.
         refused: changes that the job refuses, by its record.
         cpu_ns_per_s: CPU time per second of the rank's process and its children; None if not recorded.
+        setup: what ranks of one job have in common, in words by name, as far as it is recorded.
     """
 
     rank: int
@@ -132,6 +133,7 @@ class RankDigest(msgspec.Struct, frozen=True, dict=True, weakref=True):
     clock: GpuClock | None = None
     refused: tuple[Refused, ...] = ()
     cpu_ns_per_s: float | None = None
+    setup: Mapping[str, str] = msgspec.field(default_factory=dict)
 
     @property
     def total_ns(self) -> int:
@@ -177,6 +179,7 @@ def digest_of(
     clock: GpuClock | None = None,
     refused: tuple[Refused, ...] = (),
     cpu_ns_per_s: float | None = None,
+    setup: Mapping[str, str] | None = None,
 ) -> RankDigest:
     """The digest of one rank, from its undivided attribution."""
     calls, steps, stated = calls_of(timeline), timeline.steps, timeline.trace.distributed
@@ -212,6 +215,7 @@ def digest_of(
         clock=clock,
         refused=refused,
         cpu_ns_per_s=cpu_ns_per_s,
+        setup=setup or {},
     )
 
 

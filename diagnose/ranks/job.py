@@ -28,6 +28,7 @@ from diagnose.ranks.stragglers.evidence import evidence_of, lead_share
 from diagnose.ranks.stragglers.lateness import excess_of, is_point_to_point, lateness_of
 from diagnose.ranks.stragglers.stragglers import Joined, rank_lateness_of
 from diagnose.ranks.stragglers.waits import RankWaits, waited_for, waiting_caused, waiting_share, waits_of
+from diagnose.ranks.unlike import unlike
 from diagnose.trace.distortion import distorted_by
 
 
@@ -43,7 +44,8 @@ class JobView(msgspec.Struct, frozen=True):
     `too_few_steps` the reason why the steps are too few to name one; else None. `most_waited_for` is the rank that
     causes most of the waiting in collectives, and its share. `distortion` is the profiled over the unprofiled step
     time, if so large that shares are not the job's own; else None. `cpu_ns_of_hosts` is the CPU time per second of each
-    rank for which it is recorded, by host.
+    rank for which it is recorded, by host. `unlike` is what differs between the ranks though ranks of one job have it in
+    common, in words by name.
     """
 
     ranks: int = 1
@@ -65,6 +67,7 @@ class JobView(msgspec.Struct, frozen=True):
     most_waited_for: tuple[int, float] | None = None
     distortion: float | None = None
     cpu_ns_of_hosts: Mapping[str, tuple[float, ...]] = msgspec.field(default_factory=dict)
+    unlike: Mapping[str, str] = msgspec.field(default_factory=dict)
 
     @property
     def undivided(self) -> Unknown | None:
@@ -139,7 +142,7 @@ def join(ranks: Sequence[RankDigest], network_gbs: float | None = None) -> Job:
         network_gbs: stated rate of a node's network, one direction, GB/s.
     """
     job = _joined(ranks, network_gbs)
-    return replace(job, view=replace(job.view, cpu_ns_of_hosts=_cpu_ns_of_hosts(ranks)))
+    return replace(job, view=replace(job.view, cpu_ns_of_hosts=_cpu_ns_of_hosts(ranks), unlike=unlike(ranks)))
 
 
 def _cpu_ns_of_hosts(ranks: Sequence[RankDigest]) -> dict[str, tuple[float, ...]]:

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 
 import pytest
@@ -88,3 +88,44 @@ def test_a_pause_in_one_step_is_suspected_and_does_not_lead(tmp_path: Path) -> N
     assert found.postmortem is not None
     assert [(rank.rank, rank.of_steps) for rank in found.postmortem.suspected] == [(1, 1)]
     assert (found.next.kind, found.plan) == ("capture", ())
+
+
+# Ranks that are not one job.
+
+
+def alone(folder: Path, *, trains: bool = True, wrapped: bool = False) -> Diagnosis:
+    """Two ranks, each with steps of its own and no collective."""
+    for rank in range(2):
+        trace = Trace(rank=rank, world=2, trains=trains)
+        for _ in range(4):
+            with trace.step():
+                with trace.annotation("DistributedDataParallel.forward") if wrapped else nullcontext():
+                    trace.launch(GEMM, 500)
+                trace.sync(stream=None)
+        trace.write(folder / f"rank{rank}.json")
+    return analyze(folder)
+
+
+def test_ranks_that_train_and_exchange_nothing_get_no_verdict_together(tmp_path: Path) -> None:
+    found = alone(tmp_path)
+
+    assert found.findings[0].rule == found.next.rule == "ranks-apart"
+    assert found.verdict.withheld == "the ranks are not one job"
+    assert "they exchange nothing" in found.verdict.because
+
+
+@pytest.mark.parametrize("of_one_job", [{"wrapped": True}, {"trains": False}], ids=str)
+def test_ranks_whose_reduction_is_elsewhere_or_that_train_nothing_are_judged(
+    of_one_job: dict[str, bool], tmp_path: Path
+) -> None:
+    found = alone(tmp_path, **of_one_job)
+
+    assert not found.verdict.withheld
+    assert "ranks-apart" not in {finding.rule for finding in found.findings}
+
+
+def test_a_rank_of_several_without_a_collective_is_no_job_of_its_own(tmp_path: Path) -> None:
+    found = alone(tmp_path)
+    (tmp_path / "rank1.json").unlink()
+
+    assert [f.rule for f in analyze(tmp_path).findings][:1] == ["ranks-apart"] == [f.rule for f in found.findings][:1]

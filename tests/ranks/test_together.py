@@ -5,13 +5,18 @@ from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
 
+import numpy as np
 import pytest
 from analysed import GEMM
+from digests import MS, US, Shared, digests
 from kineto import Trace, collective
+from msgspec.structs import replace
 from report.printed import printed
 
 from diagnose.analysis import analyze
 from diagnose.diagnosis import Diagnosis
+from diagnose.ranks.collectives.clocks import align, torn_hosts
+from diagnose.ranks.collectives.matching import match
 
 REAL = os.environ.get("DIAGNOSE_REAL_TRACES")
 needs_traces = pytest.mark.skipif(not REAL, reason="set DIAGNOSE_REAL_TRACES to the folder with real traces")
@@ -129,3 +134,14 @@ def test_a_rank_of_several_without_a_collective_is_no_job_of_its_own(tmp_path: P
     (tmp_path / "rank1.json").unlink()
 
     assert [f.rule for f in analyze(tmp_path).findings][:1] == ["ranks-apart"] == [f.rule for f in found.findings][:1]
+
+
+def test_a_rank_that_lacks_a_core_leaves_late_and_its_collectives_are_the_same() -> None:
+    """Two ranks of one host; rank 1 gets a core again 20 ms after each all-reduce has ended."""
+    arrive = np.arange(60)[:, None] * 100 * MS + np.zeros((60, 2), np.int64)
+    ends = arrive + US * np.array([200, 20_200])
+    ranks = [replace(rank, host="node7") for rank in digests([Shared("0", (0, 1), arrive, ends, np.arange(60) // 20)])]
+    matched = match(ranks)
+    assert isinstance(matched, tuple)
+
+    assert torn_hosts(ranks, matched, align(ranks, matched)) == ()

@@ -22,7 +22,7 @@ from diagnose.ranks.network.bandwidth import Reached, bus_rate, reached
 from diagnose.ranks.network.slow_links import extra_of, passed_to_slow_ranks, slow_links
 from diagnose.ranks.network.topology import topology_of
 from diagnose.ranks.replay.changes import Changes, changes_of
-from diagnose.ranks.replay.data_waits import data_wait_ns, waited_by_most, waits_for_data
+from diagnose.ranks.replay.data_waits import data_wait_ns, loads_late, waits_for_data
 from diagnose.ranks.stragglers.causes import RankLateness
 from diagnose.ranks.stragglers.evidence import evidence_of, lead_share
 from diagnose.ranks.stragglers.lateness import excess_of, is_point_to_point, lateness_of
@@ -39,7 +39,7 @@ class JobView(msgspec.Struct, frozen=True):
     else 0. `straggler_cure_share` is the least and the most of the step that is saved if the late ranks are like
     the others; `cured_by_data` is whether a rank is late by data for which others wait, too;
     `shared_data_wait_share` is the share of the step, apart from a rank's own wait for data, that is saved if no
-    rank waits for data; `data_waits_shared` is whether most ranks do. `late_rank_missing` is the reason why a rank
+    rank waits for data; `data_waits_shared` is whether those waits are no late rank's own. `late_rank_missing` is the reason why a rank
     without a trace may be the late one, `too_few_steps` the reason why the steps are too few to name one; else
     None. `most_waited_for` is the rank that causes most of the waiting in collectives, and its share. `distortion`
     is the profiled over the unprofiled step time, if so large that shares are not the job's own; else None.
@@ -192,7 +192,7 @@ def _joined(ranks: Sequence[RankDigest], network_gbs: float | None) -> Job:
         bus_bytes_per_s=bus_rate(ranks, matched),
         bus_reached=reached(ranks, matched, topology),
         cured_by_data=_cured_by_data(ranks, by_rank, late),
-        data_waits_shared=waited_by_most(ranks),
+        data_waits_shared=loads_late(ranks, late),
         shared_data_wait_share=_shared_data_wait_share(ranks, changes, late),
         too_few_steps=_possible_straggler(by_rank),
         most_waited_for=_most_waited_for(by_rank),

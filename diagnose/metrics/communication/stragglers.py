@@ -113,8 +113,8 @@ def straggler_own_cure_share(m: Measured) -> Value:
 @metric("share", STEP, needs_gpu=False)
 def shared_data_wait_share(m: Measured) -> Value:
     """Share of the step saved, apart from the rank's own wait for data, if no rank waited for data, by replaying all
-    ranks together: the waits for ranks whose data comes later. 0 if only one rank waits for data, or nothing is
-    replayed.
+    ranks together: the waits for ranks whose data comes later. 0 if these are late ranks with a fault of their own, or
+    nothing is replayed.
     """
     return m.job.shared_data_wait_share
 
@@ -127,8 +127,8 @@ def waiting_for_data_share(m: Measured) -> Value:
 
 @metric("share", STEP, needs_gpu=False)
 def shared_data_waiting_share(m: Measured) -> Value:
-    """`waiting_for_data_share` if most ranks wait for data themselves, so that faster loading on all of them cures it;
-    0 if data comes late only at times, or only on some ranks.
+    """`waiting_for_data_share` if faster loading on all ranks cures it: most of them wait for data, or some do and no
+    rank is named as late; else 0.
     """
     return waiting_for_data_share(m) if m.job.data_waits_shared else 0.0
 

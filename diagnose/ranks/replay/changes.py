@@ -18,7 +18,7 @@ from diagnose.ranks.digest import RankDigest
 from diagnose.ranks.network.slow_links import SlowLink
 from diagnose.ranks.network.topology import Topology
 from diagnose.ranks.replay.buckets import BUCKET_BYTES, MESSAGE_NS, buckets_of, described, larger, smaller
-from diagnose.ranks.replay.data_waits import waited_by_most, without_data_waits
+from diagnose.ranks.replay.data_waits import loads_late, without_data_waits
 from diagnose.ranks.replay.joint import Joint, joint_of
 from diagnose.ranks.replay.rank_work import RankWork
 from diagnose.ranks.replay.rounds import Case
@@ -83,7 +83,7 @@ def changes_of(
         away = f"{spoken(error, 'share')} away from the measured step of one of them"
         return Changes((), error, f"the replay of all ranks is {away}")
     now = joint.job_step_ns()
-    cures = (*_cures(matched, late, slow, joint), *_loaded(ranks, joint))
+    cures = (*_cures(matched, late, slow, joint), *_loaded(ranks, late, joint))
     candidates = (*cures, *_candidates(ranks, matched, topology, joint))
     made = (_change(name, says, now, step) for name, says, step in candidates)
     gains = (change for change in made if change.speedup[1] >= LEAST_GAIN)
@@ -98,9 +98,9 @@ def _cures(matched: Match, late: Sequence[int], slow: Sequence[SlowLink], joint:
         yield NO_STRAGGLER, says, lambda case: without_late(quick, late, case).job_step_ns(case)
 
 
-def _loaded(ranks: Sequence[RankDigest], joint: Joint) -> Iterator[Candidate]:
-    """The job without waits for data, if most ranks have some."""
-    if waited_by_most(ranks):
+def _loaded(ranks: Sequence[RankDigest], late: Sequence[int], joint: Joint) -> Iterator[Candidate]:
+    """The job without waits for data, if they are no late rank's own."""
+    if loads_late(ranks, late):
         loaded = without_data_waits(joint, ranks)
         yield NO_DATA_WAIT, LOADED, lambda case: loaded.job_step_ns(case)
 

@@ -117,8 +117,9 @@ def _first(diagnosis: Diagnosis) -> tuple[Finding, str] | None:
     doubt = next((f for f in findings if f.class_ == "validity" and f.severity == "warning"), None)
     if changes and doubt and changes[0].severity == "info" and changes[0].predicted_speedup is None:
         return doubt, _DOUBTED
-    if changes:
-        return changes[0], _UNPLANNED
+    unplanned = [finding for finding in changes if _may_pay(finding)] if only_suspected else changes
+    if unplanned:
+        return unplanned[0], _UNPLANNED
     return (findings[0], _OF_CAPTURE) if findings and not only_suspected else None
 
 
@@ -216,8 +217,10 @@ def _suspect(diagnosis: Diagnosis) -> Straggler | None:
 def _leading_suspect(diagnosis: Diagnosis) -> Straggler | None:
     """The suspect that steps enough show, and for which the ranks wait more than for all others together."""
     suspect = _suspect(diagnosis)
-    leads = suspect is not None and suspect.of_steps >= FEWEST_TO_TELL and (suspect.waiting_share or 0.0) > MOST
-    return suspect if leads else None
+    if suspect is None or (suspect.waiting_share or 0.0) <= MOST:
+        return None
+    steps = next(rank.steps for rank in diagnosis.ranks if rank.rank == suspect.rank)
+    return suspect if steps >= FEWEST_TO_TELL else None
 
 
 def _may_be_late(suspect: Straggler) -> str:

@@ -35,16 +35,16 @@ from diagnose.trace.distortion import distorted_by
 class JobView(msgspec.Struct, frozen=True):
     """The data on the other ranks that a rank's metrics use.
 
-    `suspected_from_steps` is the number of judged steps if they are too few to tell that the late ranks always are,
-    else 0. `straggler_cure_share` is the least and the most of the step that is saved if the late ranks are like
-    the others; `cured_by_data` is whether a rank is late by data for which others wait, too;
+    `suspected_from_steps` is the number of judged steps if the steps are too few to tell that the late ranks always
+    are, else 0. `straggler_cure_share` is the least and the most of the step that is saved if the late ranks are
+    like the others; `cured_by_data` is whether a rank is late by data for which others wait, too;
     `shared_data_wait_share` is the share of the step, apart from a rank's own wait for data, that is saved if no
-    rank waits for data; `data_waits_shared` is whether those waits are no late rank's own. `late_rank_missing` is the reason why a rank
-    without a trace may be the late one, `too_few_steps` the reason why the steps are too few to name one; else
-    None. `most_waited_for` is the rank that causes most of the waiting in collectives, and its share. `distortion`
-    is the profiled over the unprofiled step time, if so large that shares are not the job's own; else None.
-    `cpu_ns_of_hosts` is the CPU time per second of each rank for which it is recorded, by host. `unlike` is what
-    differs between the ranks though ranks of one job have it in common, in words by name.
+    rank waits for data; `data_waits_shared` is whether those waits are no late rank's own. `late_rank_missing` is
+    the reason why a rank without a trace may be the late one, `too_few_steps` the reason why the steps are too few
+    to name one; else None. `most_waited_for` is the rank that causes most of the waiting in collectives, and its
+    share. `distortion` is the profiled over the unprofiled step time, if so large that shares are not the job's
+    own; else None. `cpu_ns_of_hosts` is the CPU time per second of each rank for which it is recorded, by host.
+    `unlike` is what differs between the ranks though ranks of one job have it in common, in words by name.
     """
 
     ranks: int = 1

@@ -80,7 +80,7 @@ def _rank_lateness(
         steps=tuple(n for n, is_late in zip(joined.lateness.numbers, late.tolist(), strict=True) if is_late),
         steps_late=int(late.sum()),
         of_steps=int(evidence.seen[rank].sum()),
-        persistence=_persistence(int(evidence.seen[rank].sum()), rank in stragglers),
+        persistence=_persistence(ranks[rank].steps, rank in stragglers),
         own_ns=own_ns,
         waiting_share=share(caused_ns, evidence.caused_ns.sum()) or 0.0,
         last_at=last_at,
@@ -89,11 +89,11 @@ def _rank_lateness(
     return _with_reason(late_rank, joined, rank, late, max(own_ns, waited))
 
 
-def _persistence(of_steps: int, stands_out: bool) -> Persistence:
+def _persistence(counted_steps: int, stands_out: bool) -> Persistence:
     """Whether a rank that stands out always does: too few steps let it only be suspected."""
     if not stands_out:
         return "transient"
-    return "persistent" if of_steps >= FEWEST_TO_TELL else "suspected"
+    return "persistent" if counted_steps >= FEWEST_TO_TELL else "suspected"
 
 
 def _arrived_last(joined: Joined, rank: int) -> tuple[int, int]:

@@ -114,8 +114,8 @@ def fitted(
 ) -> CaptureChoice:
     """The fullest capture of at most `steps` steps within the limits.
 
-    Steps beyond those that are `enough` are dropped first, then shapes, then steps, then the other ranks of the host, if
-    the rank may record `alone_if_need_be`.
+    Steps beyond those that are `enough` are dropped first, then shapes, then steps, then the other ranks of the host,
+    if the rank may record `alone_if_need_be`.
     """
     because = limits.broken_by(trial.size(steps, shapes=True))
     asked = f"{steps} steps with shapes take {because}" if because else ""

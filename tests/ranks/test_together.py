@@ -15,6 +15,8 @@ from report.printed import printed
 
 from diagnose.analysis import analyze
 from diagnose.diagnosis import Diagnosis
+from diagnose.probes.config import Config
+from diagnose.probes.window import planned
 from diagnose.ranks.collectives.clocks import align, torn_hosts
 from diagnose.ranks.collectives.matching import match
 
@@ -145,3 +147,10 @@ def test_a_rank_that_lacks_a_core_leaves_late_and_its_collectives_are_the_same()
     assert isinstance(matched, tuple)
 
     assert torn_hosts(ranks, matched, align(ranks, matched)) == ()
+
+
+@pytest.mark.parametrize(("asked", "world_size", "recorded"), [(None, 1, 4), (None, 2, 7), (3, 1, 3), (3, 2, 3)])
+def test_several_ranks_record_as_many_steps_as_tell_a_late_rank_unless_asked(
+    asked: int | None, world_size: int, recorded: int
+) -> None:
+    assert planned(Config("", steps=asked), world_size).active == recorded

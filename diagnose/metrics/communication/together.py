@@ -1,7 +1,8 @@
 """Whether the ranks are one job: what they exchange, and what ranks of one job have in common."""
 
-from diagnose.facts import Value
+from diagnose.facts import Unknown, Value
 from diagnose.metrics.communication.ddp import uses_ddp
+from diagnose.metrics.communication.job_size import world_size
 from diagnose.metrics.communication.sharding import uses_fsdp
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
@@ -12,8 +13,12 @@ from diagnose.trace.vocabulary import EXCHANGES
 @metric("flag", needs_gpu=False)
 def exchanges(m: Measured) -> Value:
     """Whether the ranks exchange anything: a collective or a send anywhere in the trace, also outside the counted
-    steps, or a model that is wrapped to be trained by several ranks (DDP, FSDP, DeepSpeed).
+    steps, or a model that is wrapped to be trained by several ranks (DDP, FSDP, DeepSpeed). A single process has nobody
+    to exchange with: this holds.
     """
+    size = world_size(m)
+    if isinstance(size, Unknown) or int(size) == 1:
+        return True
     if uses_ddp(m) is True or uses_fsdp(m) is True or m.timeline.gpu.is_communication.any():
         return True
     if len(m.timeline.trace.collectives.row) or any(map(EXCHANGES.search, m.timeline.trace.names)):

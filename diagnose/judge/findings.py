@@ -5,7 +5,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from diagnose.diagnosis import Finding, Patch, PlanStep, VerdictClass
+from diagnose.diagnosis import Finding, Patch, PlanStep, Verdict, VerdictClass
 from diagnose.diagnosis.terms import may_slow
 from diagnose.facts import Facts, Unknown, spoken
 from diagnose.formulas.critical_batch import LearningRateRule, learning_rate_factor, samples_factor
@@ -90,6 +90,12 @@ def findings_of(
 def in_order(findings: Sequence[Finding], weights: Mapping[str, Weight]) -> tuple[Finding, ...]:
     """The findings in order: the leading ones, then by predicted gain, then by best case if predictions are equal."""
     return tuple(sorted(findings, key=partial(_precedence, findings, weights)))
+
+
+def withholding_first(findings: Sequence[Finding], verdict: Verdict) -> tuple[Finding, ...]:
+    """The findings with the critical one first that withholds the verdict, whatever its cure gains."""
+    worst = verdict.doubts[0].rule if verdict.withheld and verdict.doubts else ""
+    return tuple(sorted(findings, key=lambda finding: (finding.rule, finding.severity) != (worst, "critical")))
 
 
 def _precedence(

@@ -36,11 +36,11 @@ def lateness(straggler: Straggler) -> str:
     return LATENESS[straggler.cause]
 
 
-def is_late(straggler: Straggler) -> str:
+def is_late(straggler: Straggler, suspected: str = "suspected, ") -> str:
     """The predicate of a late rank: that it is late and why, or that it may be, and in how many steps it was seen."""
     if not straggler.suspected:
         return f"is late {lateness(straggler)}"
-    return f"may be late {lateness(straggler)} (suspected, from {counted(straggler.of_steps, 'step')})"
+    return f"may be late {lateness(straggler)} ({suspected}from {counted(straggler.of_steps, 'step')})"
 
 
 def straggler_line(straggler: Straggler, diagnosis: Diagnosis, of: Basis) -> str:

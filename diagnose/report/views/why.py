@@ -147,4 +147,5 @@ def _late(diagnosis: Diagnosis, of: Basis) -> list[str]:
         return []
     first = stragglers[0]
     waited = of.per_step(round(waited_share(first, diagnosis) * of.total_ns))
-    return [f"Rank {first.rank} {is_late(first)}: the others wait {waited} for it."]
+    late = is_late(first, suspected="")
+    return [f"Rank {first.rank} {late}: the others wait {waited} for it."]

@@ -1,6 +1,8 @@
 """What several ranks show together: who may be late by how many steps, and whether they are one job at all."""
 
 import os
+import subprocess
+import sys
 from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
@@ -11,6 +13,7 @@ from analysed import GEMM
 from digests import MS, US, Shared, digests
 from kineto import Trace, collective
 from msgspec.structs import replace
+from needs import needs
 from report.printed import printed
 
 from diagnose.analysis import analyze
@@ -154,3 +157,33 @@ def test_several_ranks_record_as_many_steps_as_tell_a_late_rank_unless_asked(
     asked: int | None, world_size: int, recorded: int
 ) -> None:
     assert planned(Config("", steps=asked), world_size).active == recorded
+
+
+NEVER_MEET = """
+import torch, torch.distributed as dist
+dist.init_process_group("gloo")
+torch.set_num_threads(1)
+layers, batches = (6, 60) if dist.get_rank() == 0 else (OTHER)
+model = torch.nn.Sequential(*[torch.nn.Linear(64, 64) for _ in range(layers)])
+optimizer = torch.optim.SGD(model.parameters(), 1e-3)
+for batch in torch.utils.data.DataLoader([torch.randn(32, 64) for _ in range(batches)], batch_size=None):
+    optimizer.zero_grad()
+    model(batch).pow(2).mean().backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("other", "unlike"), [("6, 60", ""), ("3, 40", "Sequential of 12,480 parameters on rank 1")])
+def test_real_processes_that_never_meet_are_told_from_a_job(other: str, unlike: str, tmp_path: Path) -> None:
+    needs("torch")
+    script, out = tmp_path / "train.py", tmp_path / "run"
+    script.write_text(NEVER_MEET.replace("OTHER", other), encoding="utf-8")
+    ranks = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", str(script)]
+    subprocess.run([sys.executable, "-m", "diagnose", "run", "--out", str(out), "--", *ranks], check=True)
+
+    found = analyze(out)
+
+    assert found.findings[0].rule == found.next.rule == "ranks-apart"
+    assert unlike in found.findings[0].says
+    assert {rank.steps for rank in found.ranks} == {6}, "of seven recorded steps the first is not counted"

@@ -4,11 +4,14 @@ from typing import Literal
 
 import msgspec
 
+from diagnose.probes.protocol import STEPS_OF_RANKS
+
 LatenessCause = Literal["data", "host", "slower_kernels", "more_work", "gc", "checkpoint", "cores", "link", "unknown"]
 Persistence = Literal["persistent", "transient", "suspected"]
 HostCode = Literal["more", "slower", "unknown", "none"]
 NO_STRAGGLER = "no straggler"
 NO_DATA_WAIT = "no data wait"
+FEW_STEPS = 3  # in so few, only a large effect names a rank
 
 
 class Excess(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,6 +70,16 @@ class Straggler(msgspec.Struct, frozen=True, kw_only=True):
     waiting_share: float | None = None
     last_at: int = 0
     of_collectives: int = 0
+
+    @property
+    def untold(self) -> str:
+        """What keeps its steps from telling whether it is always late: there are few, or they differ."""
+        return "too few steps" if self.of_steps <= FEW_STEPS else "steps too unlike"
+
+    @property
+    def steps_to_tell(self) -> int:
+        """How many steps to record of every rank, so that they tell whether it is always late."""
+        return max(STEPS_OF_RANKS, 3 * self.of_steps)
 
 
 class Clock(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,7 +9,6 @@ from diagnose.diagnosis.postmortem import Straggler
 from diagnose.facts import spoken
 from diagnose.judge.findings import STRAGGLER
 from diagnose.predict.plan import ALIKE, WORTH_PLANNING, pays, promised
-from diagnose.probes.protocol import STEPS_OF_RANKS
 from diagnose.ranks.stragglers.evidence import FEWEST_TO_TELL
 
 SAME_PREDICTION = 0.005  # gains are printed with two digits
@@ -202,9 +201,9 @@ def _more_steps(diagnosis: Diagnosis) -> Recommendation | None:
         return None
     return Recommendation(
         kind="capture",
-        says=f"capture more steps (diagnose run --steps {STEPS_OF_RANKS}): {_may_be_late(suspect)}",
+        says=f"capture more steps (diagnose run --steps {suspect.steps_to_tell}): {_may_be_late(suspect)}",
         because="a suspected rank is examined before saying that nothing is left",
-        do=f"Record {STEPS_OF_RANKS} steps or more of every rank: diagnose run --steps {STEPS_OF_RANKS}.",
+        do=_record_more(suspect),
     )
 
 
@@ -237,9 +236,13 @@ def _watched(suspect: Straggler) -> Recommendation:
         because="it may explain most of the waiting, which faster or less communication would not shorten",
         rule=STRAGGLER,
         action=f"find what rank {suspect.rank} may do differently",
-        do=f"Look at what differs on rank {suspect.rank}{where}: {suspect.because}. To be sure record {STEPS_OF_RANKS} "
-        f"steps or more of every rank: diagnose run --steps {STEPS_OF_RANKS}.",
+        do=f"Look at what differs on rank {suspect.rank}{where}: {suspect.because}. {_record_more(suspect)}",
     )
+
+
+def _record_more(suspect: Straggler) -> str:
+    steps = suspect.steps_to_tell
+    return f"To be sure, record {steps} steps of every rank: diagnose run --steps {steps}."
 
 
 def _names(diagnosis: Diagnosis) -> Recommendation | None:

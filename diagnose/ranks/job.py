@@ -14,7 +14,6 @@ from diagnose.attribution.causes import EXPOSED, waiting_for
 from diagnose.diagnosis.postmortem import NO_DATA_WAIT, NO_STRAGGLER, HostCode
 from diagnose.facts import Unknown, another_run
 from diagnose.formulas import share
-from diagnose.probes.protocol import STEPS_OF_RANKS
 from diagnose.ranks.collectives.matching import ALONE, Match, match
 from diagnose.ranks.digest import RankDigest
 from diagnose.ranks.distorted import distortion_of, undistorted
@@ -252,9 +251,9 @@ def _possible_straggler(lateness: Sequence[RankLateness]) -> Unknown | None:
     possible = next((late for late in lateness if late.persistence == "suspected" and not late.stands_out), None)
     if possible is None:
         return None
-    steps = "one step is" if possible.of_steps == 1 else f"{possible.of_steps} steps are"
-    because = f"rank {possible.rank} may be the one that the others wait for; {steps} too few to tell"
-    more = f"capture {STEPS_OF_RANKS} steps or more of every rank (diagnose run --steps {STEPS_OF_RANKS})"
+    seen = f"{possible.of_steps} step{'' if possible.of_steps == 1 else 's'}: {possible.untold} to tell"
+    because = f"rank {possible.rank} may be the one that the others wait for, by {seen}"
+    more = f"capture {possible.steps_to_tell} steps of every rank (diagnose run --steps {possible.steps_to_tell})"
     return Unknown(because, another_run(more))
 
 

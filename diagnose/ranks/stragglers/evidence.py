@@ -7,6 +7,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from diagnose.arrays import Ints, Mask
+from diagnose.diagnosis.postmortem import FEW_STEPS
 from diagnose.formulas import share
 from diagnose.formulas.statistics import DIXON_FROM, NORMAL_SPREAD, dixon_critical, robust_deviation, t_quantile
 from diagnose.ranks.collectives.matching import Match
@@ -17,7 +18,6 @@ from diagnose.ranks.stragglers.lateness import NOBODY, Lateness
 MIN_SHARE = 0.05
 MIN_SHARE_ON_HOST = 0.10  # the host's scheduler alone moves ranks apart by several per cent
 PERSISTENT = 2 / 3
-FEW_STEPS = 3
 FEWEST_TO_TELL = 3  # counted steps: fewer do not tell what is always so from what came once
 LASTING = 5  # steps at the end of the window, in all of which a rank is late that was not before
 PART_SEEN = 1 / 3  # of the lateness: the rest of the waiting may hide behind other work

@@ -7,7 +7,6 @@ from diagnose.diagnosis import Diagnosis, RankReport
 from diagnose.diagnosis.postmortem import NO_STRAGGLER, JobChange, Postmortem, Straggler, Traffic
 from diagnose.facts import duration, spoken
 from diagnose.formulas import share
-from diagnose.probes.protocol import STEPS_OF_RANKS
 from diagnose.report.views.breakdown import Basis
 from diagnose.report.views.plain import plain
 from diagnose.report.views.words import cause_name, counted, spans
@@ -135,7 +134,7 @@ def suspected_line(straggler: Straggler) -> str:
         f"last at {straggler.last_at:,} of {counted(straggler.of_collectives, 'collective')}",
         "" if straggler.waiting_share is None else f"causes {spoken(straggler.waiting_share, 'share')} of the waiting",
         plain(straggler.because),
-        f"too few steps to name it: more steps would tell (--steps {STEPS_OF_RANKS})",
+        f"{straggler.untold} to name it: more steps would tell (--steps {straggler.steps_to_tell})",
     ]
     return "; ".join(filter(None, lines))
 

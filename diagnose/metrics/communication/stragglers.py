@@ -127,7 +127,7 @@ def waiting_for_data_share(m: Measured) -> Value:
 
 @metric("share", STEP, needs_gpu=False)
 def shared_data_waiting_share(m: Measured) -> Value:
-    """`waiting_for_data_share` if faster loading on all ranks cures it: most of them wait for data, or some do and no
+    """`waiting_for_data_share` if faster loading on all ranks cures it: most of them wait for data, or half do and no
     rank is named as late; else 0.
     """
     return waiting_for_data_share(m) if m.job.data_waits_shared else 0.0

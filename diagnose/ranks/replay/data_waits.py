@@ -27,11 +27,11 @@ def waits_for_data(rank: RankDigest) -> bool:
 def loads_late(ranks: Sequence[RankDigest], late: Collection[int]) -> bool:
     """Whether faster loading on all ranks is what ends their waits for data and for each other's data.
 
-    It is if most ranks wait for data, or if any does and none is named as late: what a few wait for is why these are
-    late.
+    It is if most ranks wait for data, or if half of them do and none is named as late: what a few wait for is why these
+    are late.
     """
     waiting = sum(waits_for_data(rank) for rank in ranks)
-    return 2 * waiting > len(ranks) or (waiting > 0 and not late)
+    return 2 * waiting > len(ranks) or (2 * waiting == len(ranks) and not late)
 
 
 def without_data_waits(joint: Joint, ranks: Sequence[RankDigest]) -> Joint:

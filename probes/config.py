@@ -17,7 +17,7 @@ class Config:
 
     Args:
         out: folder of the bundle; absolute if the parent gives it, since jobs change directory.
-        steps: profiled and recorded.
+        steps: profiled and recorded; None leaves it to the number of ranks.
         warmup: profiled and thrown away.
         skip: steps after which the window opens even if step times have not settled.
         at_step: number of the first recorded step, from 1; None opens the window when step times settle.
@@ -40,7 +40,7 @@ class Config:
     """
 
     out: str
-    steps: int = protocol.STEPS
+    steps: int | None = None
     warmup: int = protocol.WARMUP
     skip: int = protocol.SKIP
     at_step: int | None = None
@@ -58,6 +58,11 @@ class Config:
     nsight: bool = False
     command: list[str] | None = None
     token: str | None = None
+
+    def steps_of(self, world_size: int) -> int:
+        """How many steps each of so many ranks records, unless the budget cuts them."""
+        usual = protocol.STEPS_OF_RANKS if world_size > 1 else protocol.STEPS
+        return usual if self.steps is None else max(self.steps, 1)
 
     def to_json(self) -> str:
         """The settings as `from_environment` reads them."""

@@ -17,6 +17,7 @@ NSIGHT = "NSYS_PROFILING_SESSION_ID"  # set by Nsight Systems in the processes t
 
 # The window, in optimizer steps, wherever nothing else is asked for: by the command, a callback, or in code.
 STEPS = 4  # the first of three or more is not counted: it holds what was launched before the window
+STEPS_OF_RANKS = 7  # of each of several ranks: as many as tell whether one of them is always late
 WARMUP = 2
 SKIP = 10
 CONTROL = 3

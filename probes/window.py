@@ -47,7 +47,7 @@ def planned(config: Config, world_size: int = 1, total: int | None = None, done:
     Several ranks open the window by count alone: ranks that judged step times on their own would open it at different
     steps.
     """
-    warmup, active = max(config.warmup, 1), max(config.steps, 1)
+    warmup, active = max(config.warmup, 1), config.steps_of(world_size)
     control = max(config.control, 0)
     waiting = max(config.skip, 1)
     if config.at_step is not None:

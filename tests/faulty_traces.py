@@ -333,6 +333,7 @@ CASES = {
         None,
     ),
     "straggler": Case("critical", late_rank),
+    "ranks-apart": Case("critical", each_step(nothing, all_reduces(1, MIB, 20), world=2)),
     # Memory
     "low-memory-use": Case("warning", each_step(reserved(16 * GIB), reserved(70 * GIB))),
     "near-out-of-memory": Case("warning", each_step(reserved(78 * GIB), reserved(60 * GIB)), SEGMENTS),

@@ -19,6 +19,7 @@ from diagnose.metrics.run.capture import lost_share
 from diagnose.metrics.settings import Settings
 from diagnose.ranks import RankDigest, digest_of
 from diagnose.ranks.network.ports import ports_of
+from diagnose.ranks.unlike import shared_setup
 from diagnose.roofline import Roofline, roofline_of
 from diagnose.series.phase import SlowPhase, slow_phase
 from diagnose.timeline import Timeline, timeline_of
@@ -60,6 +61,7 @@ class RankAnalysis(msgspec.Struct, frozen=True):
             cpu_ns_per_s=process_tree_cpu_ns(self.record),
             ports=ports_of(self.record),
             settings=rank_settings(self.record),
+            setup=shared_setup(self.record),
         )
 
 

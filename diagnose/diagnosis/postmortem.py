@@ -4,11 +4,14 @@ from typing import Literal
 
 import msgspec
 
+from diagnose.probes.protocol import STEPS_OF_RANKS
+
 LatenessCause = Literal["data", "host", "slower_kernels", "more_work", "gc", "checkpoint", "cores", "link", "unknown"]
 Persistence = Literal["persistent", "transient", "suspected"]
 HostCode = Literal["more", "slower", "unknown", "none"]
 NO_STRAGGLER = "no straggler"
 NO_DATA_WAIT = "no data wait"
+FEW_STEPS = 3  # in so few, only a large effect names a rank
 
 
 class Excess(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,7 +34,9 @@ class Straggler(msgspec.Struct, frozen=True, kw_only=True):
             punctual, where other ranks are nearly as late or pipeline stages wait for each other; the job's gain is in
             `changes`.
         steps_late: counted steps in which it caused most of the waiting.
-        persistence: whether it is late all the time; "suspected" if the steps are too few.
+        of_steps: counted steps that were judged.
+        persistence: whether it is late all the time; "suspected" if the steps are too few to tell.
+        suspected: whether it is only suspected, because the steps are too few to tell what is always so.
         host_code: for a rank that its host makes late, whether it runs more code than the others or the same code
             slower; "none" if something else makes it late.
         where: the function, range or operator that accounts for most of it, "" if none is known.
@@ -52,7 +57,9 @@ class Straggler(msgspec.Struct, frozen=True, kw_only=True):
     because: str = ""
     share: float = 0.0
     steps_late: int = 0
+    of_steps: int = 0
     persistence: Persistence = "persistent"
+    suspected: bool = False
     excess: tuple[Excess, ...] = ()
     explained_share: float | None = None
     first_diverging: str = ""
@@ -63,6 +70,16 @@ class Straggler(msgspec.Struct, frozen=True, kw_only=True):
     waiting_share: float | None = None
     last_at: int = 0
     of_collectives: int = 0
+
+    @property
+    def untold(self) -> str:
+        """What keeps its steps from telling whether it is always late: there are few, or they differ."""
+        return "too few steps" if self.of_steps <= FEW_STEPS else "steps too unlike"
+
+    @property
+    def steps_to_tell(self) -> int:
+        """How many steps to record of every rank, so that they tell whether it is always late."""
+        return max(STEPS_OF_RANKS, 3 * self.of_steps)
 
 
 class Clock(msgspec.Struct, frozen=True, kw_only=True):

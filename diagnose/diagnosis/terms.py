@@ -14,6 +14,7 @@ RestsOn = Literal["time", "count"]
 Confidence = Literal["high", "medium", "low"]
 DoubtKind = Literal[
     "not-recorded",
+    "ranks-apart",
     "crowded-host",
     "unlike-controls",
     "uneven-steps",

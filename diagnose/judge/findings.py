@@ -5,7 +5,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from diagnose.diagnosis import Finding, Patch, PlanStep, VerdictClass
+from diagnose.diagnosis import Finding, Patch, PlanStep, Verdict, VerdictClass
 from diagnose.diagnosis.terms import may_slow
 from diagnose.facts import Facts, Unknown, spoken
 from diagnose.formulas.critical_batch import LearningRateRule, learning_rate_factor, samples_factor
@@ -31,6 +31,7 @@ from diagnose.rule import Judgement, Rule
 from diagnose.rule.assumptions import sentence_of
 
 UNKNOWN_AS = 1.05
+STRAGGLER = "straggler"  # the rule that names late ranks
 _SEVERITY_ORDER = {"critical": 0, "warning": 1, "info": 2}
 
 
@@ -46,6 +47,7 @@ def weights_of(judged: Judged, bound_by: VerdictClass, facts: Facts, predictor: 
             yields_to=excluded_by[rule.id],
             gentler=_gentler(rule, judgement, fired),
             noise_share=hiding(rule, noise_share),
+            suspected=rule.id == STRAGGLER and facts["straggler_suspected"].value is True,
         )
         for rule, judgement in fired
     }
@@ -90,13 +92,19 @@ def in_order(findings: Sequence[Finding], weights: Mapping[str, Weight]) -> tupl
     return tuple(sorted(findings, key=partial(_precedence, findings, weights)))
 
 
+def withholding_first(findings: Sequence[Finding], verdict: Verdict) -> tuple[Finding, ...]:
+    """The findings with the critical one first that withholds the verdict, whatever its cure gains."""
+    worst = verdict.doubts[0].rule if verdict.withheld and verdict.doubts else ""
+    return tuple(sorted(findings, key=lambda finding: (finding.rule, finding.severity) != (worst, "critical")))
+
+
 def _precedence(
     findings: Sequence[Finding], weights: Mapping[str, Weight], finding: Finding
 ) -> tuple[bool, bool, bool, bool, bool, float, bool, float, int, bool, str]:
     """The sort key of a finding. || A severe finding without a prediction counts as a prediction of UNKNOWN_AS, since
     its gain is not known to be small. A finding that waits for gentler changes comes after the last of them. What may
-    slow the step down comes last, and what gains less than the noise before it. Of equals, a rule that names a cause
-    comes before the general one that it excludes.
+    slow the step down comes last, and what gains less than the noise before it. What is only suspected leads nothing.
+    Of equals, a rule that names a cause comes before the general one that it excludes.
     """
     doubt, severity = finding.class_ == "validity", _SEVERITY_ORDER[finding.severity]
     weight, gain = weights[finding.rule], finding.predicted_speedup
@@ -112,7 +120,7 @@ def _precedence(
     return (
         not unsafe,
         not leads or hidden,
-        follows or slows,
+        follows or slows or weight.suspected,
         slows,
         hidden,
         -least,

@@ -34,7 +34,7 @@ from diagnose.judge.applied import applied_of
 from diagnose.judge.breakdown import breakdown_of, divided_by_step, grounds_of, rank_report, steps_of
 from diagnose.judge.case import Case, Judged
 from diagnose.judge.cost import cost_of
-from diagnose.judge.findings import findings_of, in_effect_already, plan_steps, weights_of
+from diagnose.judge.findings import STRAGGLER, findings_of, in_effect_already, plan_steps, weights_of, withholding_first
 from diagnose.judge.kernel_table import kernel_rows, roofs_of, versions_of
 from diagnose.judge.mfu import matrix_time_of, mfu_of, operators_of_job, roofline_of_job
 from diagnose.judge.next_change import recommended
@@ -79,7 +79,8 @@ def diagnose(case: Case) -> Diagnosis:
     verdict = verdict_of(breakdown, grounds_of(case, ranks))
     work = part("matrix_time", lambda: matrix_time_of(case.measured), None)
     advice = advice_of(case, judged, sections, class_to_cure(breakdown, verdict))
-    findings, measured, steps = advice.findings, advice.measured, steps_of(ranks, case.measured)
+    findings, measured = withholding_first(advice.findings, verdict), advice.measured
+    steps = steps_of(ranks, case.measured)
     diagnosis = Diagnosis(
         verdict=verdict,
         steps=steps,
@@ -240,8 +241,6 @@ def advice_of(case: Case, judged: Judged, sections: Sections, bound_by: VerdictC
 
 
 # The rank whose step is replayed with each change, and how far that replay can be trusted.
-
-STRAGGLER = "straggler"
 
 
 def predictor_of(case: Case, judged: Judged) -> Predictor:

@@ -5,8 +5,11 @@ from collections.abc import Sequence
 from diagnose.attribution.causes import CAUSES
 from diagnose.diagnosis import Diagnosis, Finding, Recommendation
 from diagnose.diagnosis.iron_law import SHORT_NAMES
+from diagnose.diagnosis.postmortem import Straggler
 from diagnose.facts import spoken
+from diagnose.judge.findings import STRAGGLER
 from diagnose.predict.plan import ALIKE, WORTH_PLANNING, pays, promised
+from diagnose.ranks.stragglers.evidence import FEWEST_TO_TELL
 
 SAME_PREDICTION = 0.005  # gains are printed with two digits
 AT_ACHIEVABLE = ("model-flops", "padding", "recompute", "lower-precision", "below-datasheet")
@@ -22,6 +25,8 @@ _DOUBTED = "the capture is in doubt, and the other findings are for information 
 _OF_CAPTURE = "only the capture can be improved"
 _LATE_RANK = "the ranks wait for each other, whatever limits the step of each"
 WORTH_NAMING = 0.05  # of the step
+MOST = 0.5  # of the waiting
+_BETWEEN_RANKS = ("communication", "imbalance")
 _ABOUT = {
     "data": "loading",
     "host": "the host's work",
@@ -35,8 +40,11 @@ _ABOUT = {
 
 def recommended(diagnosis: Diagnosis) -> Recommendation:
     """The answer to "what now?", from the findings, the plan and what they rest on."""
+    suspect, chosen = _leading_suspect(diagnosis), None if nothing_pays(diagnosis) else _first(diagnosis)
+    if suspect is not None and (chosen is None or chosen[0].class_ in _BETWEEN_RANKS or _only_doubts(chosen[0])):
+        return _watched(suspect)
     worth_doing = tuple(step.rule for step in diagnosis.plan if not step.below_noise)
-    if nothing_pays(diagnosis) or (chosen := _first(diagnosis)) is None:
+    if chosen is None:
         return _more_steps(diagnosis) or _names(diagnosis) or _nothing(diagnosis)
     finding, because = chosen
     return Recommendation(
@@ -69,6 +77,10 @@ def _is_unsafe(finding: Finding) -> bool:
     return finding.class_ == "validity" and finding.severity == "critical"
 
 
+def _only_doubts(finding: Finding) -> bool:
+    return finding.class_ == "validity" and not _is_unsafe(finding)
+
+
 def _may_pay(finding: Finding) -> bool:
     if finding.predicted_speedup is None:
         return finding.severity != "info"
@@ -88,7 +100,8 @@ def _first(diagnosis: Diagnosis) -> tuple[Finding, str] | None:
         worst = diagnosis.verdict.doubts[0].rule if diagnosis.verdict.doubts else ""
         return next((f for f in findings if f.rule == worst and _is_unsafe(f)), findings[0]), _UNSAFE
     planned = {step.rule for step in plan}
-    changes = [finding for finding in findings if finding.class_ != "validity"]
+    only_suspected = {STRAGGLER} if any(straggler.suspected for straggler in diagnosis.stragglers) else set()
+    changes = [finding for finding in findings if finding.class_ != "validity" and finding.rule not in only_suspected]
     rest = (f for f in changes if f.rule not in planned and f.severity != "info" and f.predicted_speedup is None)
     severe = next(rest, None)
     if plan and plan[0].below_noise:
@@ -103,9 +116,10 @@ def _first(diagnosis: Diagnosis) -> tuple[Finding, str] | None:
     doubt = next((f for f in findings if f.class_ == "validity" and f.severity == "warning"), None)
     if changes and doubt and changes[0].severity == "info" and changes[0].predicted_speedup is None:
         return doubt, _DOUBTED
-    if changes:
-        return changes[0], _UNPLANNED
-    return (findings[0], _OF_CAPTURE) if findings else None
+    unplanned = [finding for finding in changes if _may_pay(finding)] if only_suspected else changes
+    if unplanned:
+        return unplanned[0], _UNPLANNED
+    return (findings[0], _OF_CAPTURE) if findings and not only_suspected else None
 
 
 def _why_first(opener: Finding, diagnosis: Diagnosis) -> str:
@@ -183,16 +197,52 @@ def _sure(finding: Finding) -> str:
 
 def _more_steps(diagnosis: Diagnosis) -> Recommendation | None:
     """Advice to capture more steps if a rank is suspected to be late; None if no rank is."""
-    suspected = diagnosis.postmortem.suspected if diagnosis.postmortem else ()
-    if not suspected:
+    if (suspect := _suspect(diagnosis)) is None:
         return None
-    waits = f"each other rank waits {spoken(suspected[0].share, 'share')} of its steps for it"
     return Recommendation(
         kind="capture",
-        says=f"capture more steps (diagnose run --steps 6): rank {suspected[0].rank} may be late, and {waits}",
+        says=f"capture more steps (diagnose run --steps {suspect.steps_to_tell}): {_may_be_late(suspect)}",
         because="a suspected rank is examined before saying that nothing is left",
-        do="Record six steps or more of every rank: diagnose run --steps 6.",
+        do=_record_more(suspect),
     )
+
+
+def _suspect(diagnosis: Diagnosis) -> Straggler | None:
+    """The rank that is only suspected to be late, None if none is."""
+    possible = diagnosis.postmortem.suspected if diagnosis.postmortem else ()
+    return next((rank for rank in (*diagnosis.stragglers, *possible) if rank.suspected), None)
+
+
+def _leading_suspect(diagnosis: Diagnosis) -> Straggler | None:
+    """The suspect that steps enough show, and for which the ranks wait more than for all others together."""
+    suspect = _suspect(diagnosis)
+    if suspect is None or (suspect.waiting_share or 0.0) <= MOST:
+        return None
+    steps = next(rank.steps for rank in diagnosis.ranks if rank.rank == suspect.rank)
+    return suspect if steps >= FEWEST_TO_TELL else None
+
+
+def _may_be_late(suspect: Straggler) -> str:
+    waits = f"each other rank waits {spoken(suspect.share, 'share')} of its steps for it"
+    return f"rank {suspect.rank} may be late, and {waits}"
+
+
+def _watched(suspect: Straggler) -> Recommendation:
+    """Advice to look at the suspect before anything is changed in how the ranks communicate."""
+    where = f" on {suspect.host}" if suspect.host else ""
+    return Recommendation(
+        kind="change",
+        says=f"{_may_be_late(suspect)} ({suspect.of_steps} steps)",
+        because="it may explain most of the waiting, which faster or less communication would not shorten",
+        rule=STRAGGLER,
+        action=f"find what rank {suspect.rank} may do differently",
+        do=f"Look at what differs on rank {suspect.rank}{where}: {suspect.because}. {_record_more(suspect)}",
+    )
+
+
+def _record_more(suspect: Straggler) -> str:
+    steps = suspect.steps_to_tell
+    return f"To be sure, record {steps} steps of every rank: diagnose run --steps {steps}."
 
 
 def _names(diagnosis: Diagnosis) -> Recommendation | None:

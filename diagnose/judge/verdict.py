@@ -42,6 +42,7 @@ __all__ = [
 ]
 
 _WITHHELD: Mapping[DoubtKind, str] = {
+    "ranks-apart": "the ranks are not one job",
     "crowded-host": "the machine was too busy to judge this job",
     "unlike-controls": "the job's speed changed during the capture",
 }

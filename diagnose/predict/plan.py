@@ -25,7 +25,8 @@ class Weight(msgspec.Struct, frozen=True):
     `yields_to` are the fired rules that exclude its own: if one of them is predicted to gain more, severity gives no
     precedence, since both are about the same time. `gentler`, for a change of numerics that is for information or makes
     the batch larger, are the fired rules that leave numerics alone and come first if they pay. `noise_share` is the
-    spread of the steps that hides the gain, 0 if what the fault rests on does not vary with them.
+    spread of the steps that hides the gain, 0 if what the fault rests on does not vary with them. `suspected` is a
+    fault that too few steps show: it opens no plan.
     """
 
     severity: str = "info"
@@ -33,6 +34,7 @@ class Weight(msgspec.Struct, frozen=True):
     yields_to: frozenset[str] = frozenset()
     gentler: frozenset[str] = frozenset()
     noise_share: float = 0.0
+    suspected: bool = False
 
     def is_noise(self, gain: Speedup | None) -> bool:
         """Whether the time that goes, even in the best case, is less than steps lie apart anyway."""
@@ -121,6 +123,7 @@ def plan_of(
     while left and len(planned) < MOST_PLANNED:
         ranges = {rule.id: predictor.predict(rule, chosen) for rule in left}
         open_ = [rule for rule in left if (found := ranges[rule.id]) is not None and pays(found)]
+        open_ = [rule for rule in open_ if chosen or not weight[rule.id].suspected]
         if not open_:
             break
         merit = partial(_merit, ranges, weight)

@@ -104,6 +104,7 @@ class RankDigest(msgspec.Struct, frozen=True, dict=True, weakref=True):
         cpu_ns_per_s: CPU time per second of the rank's process and its children; None if not recorded.
         ports: the ports of its host that NCCL would use between nodes; None if not known.
         settings: recorded settings and surroundings of the rank, by path; empty without a record.
+        setup: what ranks of one job have in common, in words by name, as far as it is recorded.
     """
 
     rank: int
@@ -138,6 +139,7 @@ class RankDigest(msgspec.Struct, frozen=True, dict=True, weakref=True):
     cpu_ns_per_s: float | None = None
     ports: Ports | None = None
     settings: RankSettings = ()
+    setup: Mapping[str, str] = msgspec.field(default_factory=dict)
 
     @property
     def total_ns(self) -> int:
@@ -185,6 +187,7 @@ def digest_of(
     cpu_ns_per_s: float | None = None,
     ports: Ports | None = None,
     settings: RankSettings = (),
+    setup: Mapping[str, str] | None = None,
 ) -> RankDigest:
     """The digest of one rank, from its undivided attribution."""
     calls, steps, stated = calls_of(timeline), timeline.steps, timeline.trace.distributed
@@ -222,6 +225,7 @@ def digest_of(
         cpu_ns_per_s=cpu_ns_per_s,
         ports=ports,
         settings=settings,
+        setup=setup or {},
     )
 
 

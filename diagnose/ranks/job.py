@@ -22,7 +22,7 @@ from diagnose.ranks.network.slow_links import extra_of, passed_to_slow_ranks, sl
 from diagnose.ranks.network.topology import Topology, topology_of
 from diagnose.ranks.pipeline import by_stage, heavier_stages, stage_words, stages_of
 from diagnose.ranks.replay.changes import Changes, changes_of
-from diagnose.ranks.replay.data_waits import data_wait_ns, waited_by_most, waits_for_data
+from diagnose.ranks.replay.data_waits import data_wait_ns, loads_late, waits_for_data
 from diagnose.ranks.stragglers.causes import RankLateness
 from diagnose.ranks.stragglers.evidence import evidence_of, lead_share
 from diagnose.ranks.stragglers.lateness import excess_of, lateness_of
@@ -30,21 +30,25 @@ from diagnose.ranks.stragglers.settings import settings_unlike
 from diagnose.ranks.stragglers.stragglers import Joined, rank_lateness_of
 from diagnose.ranks.stragglers.waits import RankWaits, waited_for, waiting_caused, waiting_share, waits_of
 from diagnose.ranks.uneven import uneven_work_share
+from diagnose.ranks.unlike import unlike
 from diagnose.trace.distortion import distorted_by
 
 
 class JobView(msgspec.Struct, frozen=True):
     """The data on the other ranks that a rank's metrics use.
 
-    `straggler_cure_share` is the least and the most of the step that is saved if the late ranks are like the others;
-    `cured_by_data` is whether a rank is late by data for which others wait, too; `shared_data_wait_share` is the share
-    of the step, apart from a rank's own wait for data, that is saved if no rank waits for data; `data_waits_shared` is
-    whether most ranks do. `late_rank_missing` is the reason why a rank without a trace may be the late one,
-    `too_few_steps` the reason why the steps are too few to name one; else None. `most_waited_for` is the rank that
-    causes most of the waiting in collectives, and its share. `distortion` is the profiled over the unprofiled step
-    time, if so large that shares are not the job's own; else None. `cpu_ns_of_hosts` is the CPU time per second of each
-    rank for which it is recorded, by host. `topology` has the nodes and their network. `uneven_work_share` is the
-    share of a step that ranks wait as far as their work differs by its sizes; None if these are not recorded.
+    `suspected_from_steps` is the number of judged steps if the steps are too few to tell that the late ranks always
+    are, else 0. `straggler_cure_share` is the least and the most of the step that is saved if the late ranks are
+    like the others; `cured_by_data` is whether a rank is late by data for which others wait, too;
+    `shared_data_wait_share` is the share of the step, apart from a rank's own wait for data, that is saved if no
+    rank waits for data; `data_waits_shared` is whether those waits are no late rank's own. `late_rank_missing` is
+    the reason why a rank without a trace may be the late one, `too_few_steps` the reason why the steps are too few
+    to name one; else None. `most_waited_for` is the rank that causes most of the waiting in collectives, and its
+    share. `distortion` is the profiled over the unprofiled step time, if so large that shares are not the job's
+    own; else None. `cpu_ns_of_hosts` is the CPU time per second of each rank for which it is recorded, by host.
+    `topology` has the nodes and their network. `uneven_work_share` is the share of a step that ranks wait as far as
+    their work differs by its sizes; None if these are not recorded. `unlike` is what differs between the ranks
+    though ranks of one job have it in common, in words by name.
     """
 
     ranks: int = 1
@@ -56,6 +60,7 @@ class JobView(msgspec.Struct, frozen=True):
     straggler_where: str = ""
     straggler_settings: str = ""
     heavier_stage: str = ""
+    suspected_from_steps: int = 0
     straggler_cure_share: tuple[float, float] = (0.0, 0.0)
     bus_bytes_per_s: float | Unknown = ALONE
     bus_reached: Reached | Unknown = ALONE
@@ -69,6 +74,7 @@ class JobView(msgspec.Struct, frozen=True):
     uneven_work_share: float | None = None
     cpu_ns_of_hosts: Mapping[str, tuple[float, ...]] = msgspec.field(default_factory=dict)
     topology: Topology = Topology((), ())
+    unlike: Mapping[str, str] = msgspec.field(default_factory=dict)
 
     @property
     def undivided(self) -> Unknown | None:
@@ -144,7 +150,8 @@ def join(ranks: Sequence[RankDigest], network_gbs: float | None = None) -> Job:
     """
     topology = topology_of(ranks, network_gbs)
     job = _joined(ranks, topology)
-    return replace(job, view=replace(job.view, cpu_ns_of_hosts=_cpu_ns_of_hosts(ranks), topology=topology))
+    view = replace(job.view, cpu_ns_of_hosts=_cpu_ns_of_hosts(ranks), topology=topology, unlike=unlike(ranks))
+    return replace(job, view=view)
 
 
 def _cpu_ns_of_hosts(ranks: Sequence[RankDigest]) -> dict[str, tuple[float, ...]]:
@@ -180,6 +187,7 @@ def _joined(ranks: Sequence[RankDigest], topology: Topology) -> Job:
     by_link = {p for p in late if stragglers[ranks[p].rank] == "link"}
     guilty = [link for link in links if by_link.intersection(link.members)]
     changes = changes_of(ranks, matched, sorted(late - by_link), topology, guilty, stages if heavier else ())
+    suspected_from = by_rank[0].of_steps if late and by_rank[0].persistence == "suspected" else 0
     waited = waiting_share(ranks, waits, late)
     lost = max(waited, by_rank[0].lost_share) if late else 0.0
     ahead = 0.0 if stages else min(lead_share(evidence, sorted(late)), waited)
@@ -191,18 +199,19 @@ def _joined(ranks: Sequence[RankDigest], topology: Topology) -> Job:
         straggler_host_code=by_rank[0].host_code if late else "none",
         straggler_where=by_rank[0].where if late else "",
         straggler_settings=settings_unlike(by_rank[0].rank, ranks) if late else "",
+        suspected_from_steps=suspected_from,
         straggler_cure_share=_cure_share(changes, (ahead, lost), 0.0 if heavier else _stays(ranks, by_rank, late)),
         heavier_stage=stage_words(ranks, stages, heavier[0]) if heavier else "",
         bus_bytes_per_s=bus_rate(ranks, matched),
         bus_reached=reached(ranks, matched, topology),
         cured_by_data=_cured_by_data(ranks, by_rank, late),
-        data_waits_shared=waited_by_most(ranks),
+        data_waits_shared=loads_late(ranks, late),
         shared_data_wait_share=_shared_data_wait_share(ranks, changes, late),
         too_few_steps=_possible_straggler(by_rank),
         most_waited_for=_most_waited_for(by_rank),
         uneven_work_share=uneven_work_share(ranks),
     )
-    return Job(view, tuple(ranks), matched, waits, tuple(by_rank), changes)
+    return Job(view, tuple(ranks), matched, waits, tuple(by_rank), changes.unpriced() if suspected_from else changes)
 
 
 def _distorted(ranks: Sequence[RankDigest], matched: Match, distortion: float) -> Job:
@@ -254,12 +263,13 @@ def _shared_data_wait_share(ranks: Sequence[RankDigest], changes: Changes, late:
 
 def _possible_straggler(lateness: Sequence[RankLateness]) -> Unknown | None:
     """The reason why it is open whether a rank is late, if one is suspected; else None."""
-    possible = next((late for late in lateness if late.persistence == "suspected"), None)
+    possible = next((late for late in lateness if late.persistence == "suspected" and not late.stands_out), None)
     if possible is None:
         return None
-    steps = "one step is" if possible.of_steps == 1 else f"{possible.of_steps} steps are"
-    because = f"rank {possible.rank} may be the one that the others wait for; {steps} too few to tell"
-    return Unknown(because, another_run("capture six steps or more of every rank (diagnose run --steps 6)"))
+    seen = f"{possible.of_steps} step{'' if possible.of_steps == 1 else 's'}: {possible.untold} to tell"
+    because = f"rank {possible.rank} may be the one that the others wait for, by {seen}"
+    more = f"capture {possible.steps_to_tell} steps of every rank (diagnose run --steps {possible.steps_to_tell})"
+    return Unknown(because, another_run(more))
 
 
 def _most_waited_for(lateness: Sequence[RankLateness]) -> tuple[int, float] | None:

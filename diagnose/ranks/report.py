@@ -38,7 +38,7 @@ def postmortem_of(job: Job, measured_ranks: Sequence[int]) -> Postmortem | None:
         measured_ranks=tuple(measured_ranks),
         clocks=clocks_of(job.ranks, alignment),
         clocks_agree=None if agreed is None else agreed >= AGREE,
-        mismatches=(*mismatches_of(job.ranks), *torn_hosts(job.ranks, alignment)),
+        mismatches=(*mismatches_of(job.ranks), *torn_hosts(job.ranks, job.match, alignment)),
         passing=transient_stragglers_of(job),
         suspected=possible_stragglers_of(job),
         traffic=traffic_of(job.ranks, job.match, job.view.topology) if job.view.distortion is None else (),

@@ -30,6 +30,7 @@ _OF_ASCEND = ("enqueue", "dequeue")  # of torch_npu's host, whose activities on 
 
 COMMUNICATION_RANGES = r"gloo:|mpi:|ucc:"
 COLLECTIVE_RANGES = rf"nccl:|rccl:|xccl:|hccl:|cncl:|{COMMUNICATION_RANGES}"
+EXCHANGES = re.compile(rf"{COLLECTIVE_RANGES}|c10d::|record_param_comms|deepspeed|horovod", re.IGNORECASE)  # of ranks
 TORCH_RANGES = (  # ranges that torch opens by itself
     r"Optimizer\.|enumerate\(Data(Loader|Pipe)\)|(Distributed|FullySharded)?DataParallel\.|FSDP::|torch[.:]"
     r"|.* \(dynamo_timed\)|Torch-Compiled Region"

@@ -10,6 +10,7 @@ from typing import Any
 from ..config import Config, rank_and_world_size
 from ..guard import quietly
 from ..machine.cores import local_ranks
+from ..protocol import STEPS
 from ..threaded import run_in_thread
 from .capture_size import CaptureChoice, TrialStep, fitted, shown
 from .chosen_ranks import ONE_PER_NODE, left_out, recorded
@@ -61,7 +62,8 @@ class Allowance:
         timeout_s = quietly(collective_timeout_s)
         timeout_s = timeout_s if isinstance(timeout_s, float) else None
         allowed = run_in_thread(lambda: limits(self._config.budget_bytes, folder, ranks, timeout_s))
-        self._keep(fitted(trial, self.asked_steps, allowed, alone_if_need_be=_local_rank() == 0))
+        enough = STEPS if self._config.steps is None else None
+        self._keep(fitted(trial, self.asked_steps, allowed, _local_rank() == 0, enough))
         return self.choice
 
     def facts(self) -> dict[str, object]:

@@ -109,16 +109,20 @@ class CaptureChoice:
         }
 
 
-def fitted(trial: TrialStep, steps: int, limits: CaptureLimits, alone_if_need_be: bool = False) -> CaptureChoice:
+def fitted(
+    trial: TrialStep, steps: int, limits: CaptureLimits, alone_if_need_be: bool = False, enough: int | None = None
+) -> CaptureChoice:
     """The fullest capture of at most `steps` steps within the limits.
 
-    Shapes are dropped first, then steps, then the other ranks of the host, if the rank may record `alone_if_need_be`.
+    Steps beyond those that are `enough` are dropped first, then shapes, then steps, then the other ranks of the host,
+    if the rank may record `alone_if_need_be`.
     """
-    full = trial.size(steps, shapes=True)
-    because = limits.broken_by(full)
-    if not because:
-        return CaptureChoice(steps, True, full)
-    asked = f"{steps} steps with shapes take {because}"
+    because = limits.broken_by(trial.size(steps, shapes=True))
+    asked = f"{steps} steps with shapes take {because}" if because else ""
+    for number in range(steps, min(enough or steps, steps) - 1, -1):
+        full = trial.size(number, shapes=True)
+        if not limits.broken_by(full):
+            return CaptureChoice(number, True, full, asked)
     for number, ranks in _poorer(steps, limits.ranks, alone_if_need_be):
         size = trial.size(number, shapes=False)
         if not limits.broken_by(size, ranks):

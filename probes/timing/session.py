@@ -134,7 +134,7 @@ class TimingSession(Session):
         log = run_in_thread(lambda: StepLog(path, begins, memory_in_use))
         agreement = Agreement(Path(self.config.out) / SCRATCH, rank)
         guarded(lambda: run_in_thread(agreement.begins), "windows cannot be announced to other ranks")
-        schedule = Schedule(self._asked, planned(replace(self.config, at_step=1 << 40)), done)
+        schedule = Schedule(self._asked, planned(replace(self.config, at_step=1 << 40), world_size), done)
         self._signal = self._listening(agreement.leads)
         looks = LongStepWatch(threading.get_ident(), self.clock.underway_ns)
         arming = Arming(
@@ -234,7 +234,7 @@ class TimingSession(Session):
         first = arming.opens()
         if first is None:
             return
-        plan = planned(replace(self.config, at_step=first), 1, None, arming.number)
+        plan = planned(replace(self.config, at_step=first), rank_and_world_size()[1], None, arming.number)
         self.folder = os.path.join(self.config.out, WINDOW_FOLDER.format(first))
         self.objects.loop_begins()
         self.clock.armed = False

@@ -260,7 +260,7 @@ def _callback_class(name: str) -> Any:
 def DiagnoseCallback(
     out_dir: str | None = None,
     *,
-    steps: int = protocol.STEPS,
+    steps: int | None = None,
     warmup: int = protocol.WARMUP,
     skip: int = protocol.SKIP,
     at_step: int | None = None,

@@ -50,6 +50,17 @@ def test_the_fullest_capture_within_every_limit_is_kept(limits: dict[str, float]
     assert bool(choice.because) == (kept != (4, True))
 
 
+@pytest.mark.parametrize(
+    ("budget_bytes", "kept"),
+    [(210 * MB, (7, True)), (209 * MB, (6, True)), (120 * MB, (4, True)), (119 * MB, (5, False))],
+)
+def test_steps_that_nobody_asked_for_are_dropped_before_shapes(budget_bytes: int, kept: tuple[int, bool]) -> None:
+    choice = fitted(TRIAL, 7, replace(ROOM, budget_bytes=budget_bytes), enough=4)
+
+    assert (choice.steps, choice.shapes) == kept
+    assert bool(choice.because) == (kept != (7, True))
+
+
 def test_ranks_of_a_host_share_its_memory_and_one_of_them_may_record_alone() -> None:
     crowded = replace(ROOM, memory_bytes=200 * MB, ranks=8)
 

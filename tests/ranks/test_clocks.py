@@ -201,8 +201,8 @@ def test_one_host_with_two_clocks_has_other_collectives_taken_for_the_same(
     clock = lambda rank, times: times + (12 * MS if rank == 1 else 0)  # noqa: E731
     ranks = [replace(rank, host=host) for rank in digests([shared(range(4))], clock=clock)]
 
-    _, found = aligned(ranks)
-    said = torn_hosts(ranks, found)
+    matched, found = aligned(ranks)
+    said = torn_hosts(ranks, matched, found)
 
     assert [(m.ranks, m.kind) for m in said] == ([torn] if torn else [])
     assert all("rank 1 on host node7" in m.says and "12.0 ms" in m.says for m in said)

@@ -93,3 +93,19 @@ def test_a_rank_that_waits_for_data_alone_has_a_fault_of_its_own(tmp_path: Path)
     assert found.next.rule == "straggler"
     assert "that rank's node" in found.next.do
     assert no_data_wait(found) == []
+
+
+def at_times(rank: int, step: int) -> float:
+    return 14 if rank and step % 2 else 0.05
+
+
+def test_what_a_rank_waits_for_the_data_of_another_counts_in_the_gain_if_nobody_is_named(tmp_path: Path) -> None:
+    """Only rank 1 waits for data, and only in every second step: rank 0 waits for it in the all-reduce."""
+    found, twin = trained(tmp_path / "slow", at_times), trained(tmp_path / "quick", lambda rank, step: 0.0)
+    gains = {finding.rule: finding.predicted_speedup for finding in found.findings}
+    truth = (found.steps.device_time_ns / found.steps.count) / (twin.steps.device_time_ns / twin.steps.count)
+
+    assert found.stragglers == ()
+    assert gains["data-wait"] is not None
+    assert gains["data-wait"][1] == pytest.approx(truth, rel=0.05)
+    assert "rotating-stragglers" not in gains

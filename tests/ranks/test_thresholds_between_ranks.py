@@ -5,9 +5,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from digests import MS, US, digests, together
+from msgspec.structs import replace
 
 from diagnose.facts import Unknown
-from diagnose.ranks.collectives.clocks import _drift, _fitted, torn_hosts
+from diagnose.ranks.collectives.clocks import _drift, _fitted, align, torn_hosts
+from diagnose.ranks.collectives.matching import match
 from diagnose.ranks.collectives.messages import Messages
 from diagnose.ranks.network.bandwidth import bus_rate
 from diagnose.ranks.network.slow_links import slow_links
@@ -51,10 +54,18 @@ def test_a_drift_takes_twelve_collectives(count: int, seen: bool) -> None:
 
 @pytest.mark.parametrize(("apart_ms", "torn"), [(5.1, 1), (4.9, 0)])
 def test_clocks_of_one_host_are_five_milliseconds_apart_at_most(apart_ms: float, torn: int) -> None:
-    ranks: Any = [SimpleNamespace(rank=r, host="node1", base_ns=1) for r in range(3)]
-    offset = np.array([0, 0, round(apart_ms * 1e6)])
+    """Collectives of 0.2 ms, which rank 2 enters and leaves so much later by its clock."""
+    arrive = np.arange(60)[:, None] * 10 * MS + np.zeros((60, 3), np.int64)
+    late = round(apart_ms * MS)
+    shared = together("0", range(3), arrive, 200 * US, np.arange(60) // 20)
+    ranks = [
+        replace(rank, host="node1")
+        for rank in digests([shared], clock=lambda rank, times: times + (late if rank == 2 else 0))
+    ]
+    matched = match(ranks)
+    assert isinstance(matched, tuple)
 
-    assert len(torn_hosts(ranks, SimpleNamespace(known=np.ones(3, bool), offset=offset))) == torn  # type: ignore[arg-type]
+    assert len(torn_hosts(ranks, matched, align(ranks, matched))) == torn
 
 
 @pytest.mark.parametrize(("mib", "found"), [(1.05, True), (0.95, False)])

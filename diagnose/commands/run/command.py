@@ -144,7 +144,7 @@ def run(
     ctx: click.Context,
     /,
     out: Path | None,
-    steps: int,
+    steps: int | None,
     warmup: int,
     skip: int,
     at_steps: tuple[int, ...],

@@ -19,8 +19,9 @@ def window_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "--steps",
             metavar="N",
             type=click.IntRange(min=1),
-            default=protocol.STEPS,
-            help=f"Record N steps (default {protocol.STEPS}); the first of three or more is not counted.",
+            default=None,
+            help=f"Record N steps (default {protocol.STEPS}, or {protocol.STEPS_OF_RANKS} of each of several ranks); "
+            "the first of three or more is not counted.",
         ),
         click.option(
             "--warmup",

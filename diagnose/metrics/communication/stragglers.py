@@ -52,6 +52,20 @@ def straggler_cure_share(m: Measured) -> Value:
     return _unless_too_few_steps(m, m.job.straggler_cure_share[1])
 
 
+@metric("flag", needs_gpu=False)
+def straggler_suspected(m: Measured) -> Value:
+    """Whether the late ranks are only suspected: one or two counted steps do not tell what comes in every step."""
+    return m.job.suspected_from_steps > 0
+
+
+@metric("text", needs_gpu=False)
+def late_ranks(m: Measured) -> Value:
+    """The late ranks as the subject of a sentence, which says so if they are only suspected."""
+    steps = m.job.suspected_from_steps
+    noun = "step" if steps == 1 else "steps"
+    return f"Ranks that may be late (suspected, from {steps} {noun})" if steps else "Late ranks"
+
+
 @metric("share", STEP, needs_gpu=False)
 def least_straggler_cure_share(m: Measured) -> Value:
     """Share of the step saved if the late ranks ran at the speed of the slowest of the others, by replaying all ranks
@@ -100,8 +114,8 @@ def straggler_own_cure_share(m: Measured) -> Value:
 @metric("share", STEP, needs_gpu=False)
 def shared_data_wait_share(m: Measured) -> Value:
     """Share of the step saved, apart from the rank's own wait for data, if no rank waited for data, by replaying all
-    ranks together: the waits for ranks whose data comes later. 0 if only one rank waits for data, or nothing is
-    replayed.
+    ranks together: the waits for ranks whose data comes later. 0 if these are late ranks with a fault of their own, or
+    nothing is replayed.
     """
     return m.job.shared_data_wait_share
 
@@ -114,8 +128,8 @@ def waiting_for_data_share(m: Measured) -> Value:
 
 @metric("share", STEP, needs_gpu=False)
 def shared_data_waiting_share(m: Measured) -> Value:
-    """`waiting_for_data_share` if most ranks wait for data themselves, so that faster loading on all of them cures it;
-    0 if data comes late only at times, or only on some ranks.
+    """`waiting_for_data_share` if faster loading on all ranks cures it: most of them wait for data, or half do and no
+    rank is named as late; else 0.
     """
     return waiting_for_data_share(m) if m.job.data_waits_shared else 0.0
 

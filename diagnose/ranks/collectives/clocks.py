@@ -194,19 +194,26 @@ def clocks_of(ranks: Sequence[RankDigest], alignment: Alignment) -> tuple[Clock,
     )
 
 
-def torn_hosts(ranks: Sequence[RankDigest], alignment: Alignment) -> tuple[Mismatch, ...]:
-    """Ranks of one host whose clocks seem far apart: what was taken for the same collective was not the same."""
+def torn_hosts(ranks: Sequence[RankDigest], matched: Match, alignment: Alignment) -> tuple[Mismatch, ...]:
+    """Ranks of one host whose clocks seem far apart: what was taken for the same collective was not the same.
+
+    A rank that lacks a core leaves each collective late, and its clock seems apart by that too. But it began it before
+    any other rank ended it.
+    """
     of_host: dict[str, list[int]] = {}
     for p, rank in enumerate(ranks):
         if alignment.known[p] and rank.base_ns and rank.host not in ("", "localhost"):
             of_host.setdefault(rank.host, []).append(p)
-    torn = (_torn(host, positions, ranks, alignment) for host, positions in of_host.items())
+    torn = (_torn(host, positions, ranks, matched, alignment) for host, positions in of_host.items())
     return tuple(mismatch for mismatch in torn if mismatch)
 
 
-def _torn(host: str, positions: list[int], ranks: Sequence[RankDigest], alignment: Alignment) -> Mismatch | None:
+def _torn(
+    host: str, positions: list[int], ranks: Sequence[RankDigest], matched: Match, alignment: Alignment
+) -> Mismatch | None:
     usual = int(np.sort(alignment.offset[positions])[(len(positions) - 1) // 2])
     far = [p for p in positions if abs(int(alignment.offset[p]) - usual) > APART_NS]
+    far = [p for p in far if _never_met(p, positions, ranks, matched)]
     if not far:
         return None
     apart = max(abs(int(alignment.offset[p]) - usual) for p in far) / 1e6
@@ -216,3 +223,17 @@ def _torn(host: str, positions: list[int], ranks: Sequence[RankDigest], alignmen
         "that of its other ranks: these are not the same collectives"
     )
     return Mismatch(kind="clock", group="", ranks=named, says=says)
+
+
+def _never_met(position: int, beside: Sequence[int], ranks: Sequence[RankDigest], matched: Match) -> bool:
+    """Whether, on the host's clock, a rank was outside of most collectives while another of its host was inside."""
+    base = bases_of(ranks)
+    for group in matched:
+        if position not in group.members or not group.symmetric.any():
+            continue
+        start, end = (times[group.symmetric] + base[group.members] for times in (group.start, group.end))
+        own, others = group.members == position, np.isin(group.members, beside)
+        gap = np.maximum(start[:, own] - end[:, others], start[:, others] - end[:, own])
+        if (np.median(gap, axis=0) > 0).any():
+            return True
+    return False

@@ -3,7 +3,6 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 
 import msgspec
 import numpy as np
@@ -20,7 +19,7 @@ from diagnose.ranks.network.slow_links import SlowLink
 from diagnose.ranks.network.topology import Topology
 from diagnose.ranks.pipeline import Stage, with_equal_stages
 from diagnose.ranks.replay.buckets import BUCKET_BYTES, MESSAGE_NS, buckets_of, described, larger, smaller
-from diagnose.ranks.replay.data_waits import waited_by_most, without_data_waits
+from diagnose.ranks.replay.data_waits import loads_late, without_data_waits
 from diagnose.ranks.replay.joint import Joint, joint_of
 from diagnose.ranks.replay.rank_work import RankWork
 from diagnose.ranks.replay.rounds import Case
@@ -58,6 +57,10 @@ class Changes(msgspec.Struct, frozen=True):
     error: float | None = None
     because: str = ""
 
+    def unpriced(self) -> "Changes":
+        """The same without what late ranks cost in a day, which is not known of a rank that is only suspected."""
+        return replace(self, changes=tuple(replace(change, gpu_hours_per_day=None) for change in self.changes))
+
 
 def changes_of(
     ranks: Sequence[RankDigest],
@@ -89,7 +92,7 @@ def changes_of(
         away = f"{spoken(error, 'share')} away from the measured step of one of them"
         return Changes((), error, f"the replay of all ranks is {away}")
     now = joint.job_step_ns()
-    cures = (*_cures(matched, late, slow, joint, stages), *_loaded(ranks, joint))
+    cures = (*_cures(matched, late, slow, joint, stages), *_loaded(ranks, late, joint))
     candidates = (*cures, *_candidates(ranks, matched, topology, joint))
     made = (_change(name, says, now, step) for name, says, step in candidates)
     gains = (change for change in made if change.speedup[1] >= LEAST_GAIN)
@@ -103,14 +106,17 @@ def _cures(
     says = "; ".join([*([EQUAL] if stages else []), *([LATE] if late else []), *([MENDED] if slow else [])])
     if says:
         quick = mended(joint, matched, slow)
-        level = partial(with_equal_stages, quick, stages) if stages else lambda _: quick
         name = NO_STRAGGLER if late or slow else EQUAL_STAGES
-        yield name, says, lambda case: without_late(level(case), late, case).job_step_ns(case)
+        yield name, says, lambda case: _cured(quick, late, stages, case).job_step_ns(case)
 
 
-def _loaded(ranks: Sequence[RankDigest], joint: Joint) -> Iterator[Candidate]:
-    """The job without waits for data, if most ranks have some."""
-    if waited_by_most(ranks):
+def _cured(quick: Joint, late: Sequence[int], stages: Sequence[Stage], case: Case) -> Joint:
+    return without_late(with_equal_stages(quick, stages, case) if stages else quick, late, case)
+
+
+def _loaded(ranks: Sequence[RankDigest], late: Sequence[int], joint: Joint) -> Iterator[Candidate]:
+    """The job without waits for data, if they are no late rank's own."""
+    if loads_late(ranks, late):
         loaded = without_data_waits(joint, ranks)
         yield NO_DATA_WAIT, LOADED, lambda case: loaded.job_step_ns(case)
 

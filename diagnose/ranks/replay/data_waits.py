@@ -1,6 +1,6 @@
 """The joint replay without what the ranks wait for data themselves: what they wait for each other follows."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 from msgspec.structs import replace
@@ -24,9 +24,14 @@ def waits_for_data(rank: RankDigest) -> bool:
     return data_wait_ns(rank) >= TELLING * max(rank.total_ns, 1)
 
 
-def waited_by_most(ranks: Sequence[RankDigest]) -> bool:
-    """Whether most ranks wait for data: the waits of a few are why these are late."""
-    return 2 * sum(waits_for_data(rank) for rank in ranks) > len(ranks)
+def loads_late(ranks: Sequence[RankDigest], late: Collection[int]) -> bool:
+    """Whether faster loading on all ranks is what ends their waits for data and for each other's data.
+
+    It is if most ranks wait for data, or if half of them do and none is named as late: what a few wait for is why these
+    are late.
+    """
+    waiting = sum(waits_for_data(rank) for rank in ranks)
+    return 2 * waiting > len(ranks) or (2 * waiting == len(ranks) and not late)
 
 
 def without_data_waits(joint: Joint, ranks: Sequence[RankDigest]) -> Joint:

@@ -35,14 +35,12 @@ class RankLateness(Straggler, frozen=True, kw_only=True):
         lost_share: of the others' steps, what they lose by it: what they wait, or how far it is behind by its own
             doing where that is more, since waiting that hides behind other work delays the communication after it.
         steps: numbers of the steps in which it is late.
-        of_steps: number of the steps that were judged.
         own_ns: how far it is behind by its own doing, mean over those steps.
     """
 
     stands_out: bool
     lost_share: float = 0.0
     steps: tuple[int, ...] = ()
-    of_steps: int = 0
     own_ns: int = 0
 
 

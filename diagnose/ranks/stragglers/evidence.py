@@ -7,6 +7,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from diagnose.arrays import Ints, Mask
+from diagnose.diagnosis.postmortem import FEW_STEPS
 from diagnose.formulas import share
 from diagnose.formulas.statistics import DIXON_FROM, NORMAL_SPREAD, dixon_critical, robust_deviation, t_quantile
 from diagnose.ranks.collectives.matching import Match
@@ -17,7 +18,7 @@ from diagnose.ranks.stragglers.lateness import NOBODY, Lateness
 MIN_SHARE = 0.05
 MIN_SHARE_ON_HOST = 0.10  # the host's scheduler alone moves ranks apart by several per cent
 PERSISTENT = 2 / 3
-FEW_STEPS = 3
+FEWEST_TO_TELL = 3  # counted steps: fewer do not tell what is always so from what came once
 LASTING = 5  # steps at the end of the window, in all of which a rank is late that was not before
 PART_SEEN = 1 / 3  # of the lateness: the rest of the waiting may hide behind other work
 MIN_VOTES = 2
@@ -238,12 +239,11 @@ def lead_share(evidence: LatenessEvidence, stragglers: Sequence[int]) -> float:
 
 
 def possible_straggler(evidence: LatenessEvidence, stragglers: Sequence[int]) -> int | None:
-    """Position of the one rank that causes most of the waiting of a few steps, which are too few to name it.
+    """Position of the one rank that causes most of the waiting, if the steps are too few or too unlike to name it.
 
     It is behind in all of them, and each other rank waits for it far longer than noise makes ranks wait.
     """
-    steps = evidence.own_ns.shape[1]
-    if len(stragglers) or steps > FEW_STEPS:
+    if len(stragglers):
         return None
     rank = int(evidence.own_ns.sum(axis=1).argmax())
     waiting, whole = evidence.caused_ns[rank].sum(), evidence.step_ns.sum()

@@ -42,6 +42,7 @@ def _straggler(late_rank: RankLateness, job: Job, timelines: Sequence[Timeline],
     return replace(
         Straggler(**{name: getattr(late_rank, name) for name in Straggler.__struct_fields__}),
         host=rank.host,
+        suspected=late_rank.persistence == "suspected",
         because=_because(late_rank, job),
         first_diverging=first_diverging(late_rank, timelines, late),
         gpu_hours_per_day=hours,
@@ -93,7 +94,9 @@ def transient_stragglers_of(job: Job) -> tuple[Straggler, ...]:
 def possible_stragglers_of(job: Job) -> tuple[Straggler, ...]:
     """The rank that causes most of the waiting, if the steps are too few to name it."""
     return tuple(
-        _straggler(late_rank, job, (), None) for late_rank in job.lateness if late_rank.persistence == "suspected"
+        _straggler(late_rank, job, (), None)
+        for late_rank in job.lateness
+        if late_rank.persistence == "suspected" and not late_rank.stands_out
     )
 
 

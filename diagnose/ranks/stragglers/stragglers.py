@@ -7,6 +7,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from diagnose.arrays import Ints, Mask
+from diagnose.diagnosis.postmortem import Persistence
 from diagnose.formulas import share
 from diagnose.ranks.collectives.kinds import plain_kind
 from diagnose.ranks.collectives.matching import GroupMatch, Match
@@ -14,6 +15,7 @@ from diagnose.ranks.digest import RankDigest
 from diagnose.ranks.network.slow_links import SlowLink
 from diagnose.ranks.stragglers.causes import RankLateness, with_reason
 from diagnose.ranks.stragglers.evidence import (
+    FEWEST_TO_TELL,
     LatenessEvidence,
     possible_straggler,
     stragglers_among,
@@ -78,13 +80,20 @@ def _rank_lateness(
         steps=tuple(n for n, is_late in zip(joined.lateness.numbers, late.tolist(), strict=True) if is_late),
         steps_late=int(late.sum()),
         of_steps=int(evidence.seen[rank].sum()),
-        persistence="persistent" if rank in stragglers else "transient",
+        persistence=_persistence(ranks[rank].steps, rank in stragglers),
         own_ns=own_ns,
         waiting_share=share(caused_ns, evidence.caused_ns.sum()) or 0.0,
         last_at=last_at,
         of_collectives=of_collectives,
     )
     return _with_reason(late_rank, joined, rank, late, max(own_ns, waited))
+
+
+def _persistence(counted_steps: int, stands_out: bool) -> Persistence:
+    """Whether a rank that stands out always does: too few steps let it only be suspected."""
+    if not stands_out:
+        return "transient"
+    return "persistent" if counted_steps >= FEWEST_TO_TELL else "suspected"
 
 
 def _arrived_last(joined: Joined, rank: int) -> tuple[int, int]:

@@ -38,7 +38,7 @@ def print_late_ranks(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
     """The ranks that are late, why and what that costs, then those that are late at times only."""
     lines = late_rank_lines(diagnosis)
     for i, (straggler, line) in enumerate(zip(diagnosis.stragglers, lines, strict=True)):
-        page.paragraph(line, label="" if i else "late rank")
+        page.paragraph(line, label="" if i else "suspected" if straggler.suspected else "late rank")
         if extent.details and beyond(straggler):
             page.paragraph(Text(beyond(straggler), "dim"))
     for straggler in diagnosis.postmortem.suspected if diagnosis.postmortem else ():

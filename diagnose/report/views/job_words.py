@@ -35,12 +35,19 @@ def lateness(straggler: Straggler) -> str:
     return LATENESS[straggler.cause]
 
 
+def is_late(straggler: Straggler, suspected: str = "suspected, ") -> str:
+    """The predicate of a late rank: that it is late and why, or that it may be, and in how many steps it was seen."""
+    if not straggler.suspected:
+        return f"is late {lateness(straggler)}"
+    return f"may be late {lateness(straggler)} ({suspected}from {counted(straggler.of_steps, 'step')})"
+
+
 def straggler_line(straggler: Straggler, diagnosis: Diagnosis, of: Basis) -> str:
     """A sentence on a late rank: its cause, each other rank's wait for it, the cost, and the evidence."""
     others = [rank for rank in diagnosis.ranks if rank.rank != straggler.rank]
     each = waited_share(straggler, diagnosis) * _step_ns(others)
     share = spoken(waited_share(straggler, diagnosis), "share")
-    late = f"{rank_and_host(straggler)} is late {lateness(straggler)}"
+    late = f"{rank_and_host(straggler)} {is_late(straggler)}"
     waits = f"each other rank waits {duration(each)} per step for it ({share} of the {of.name.removeprefix('device ')})"
     costs = (waits_anyway(straggler, diagnosis), cost(straggler))
     why = (plain(straggler.because), plain(straggler.first_diverging))
@@ -123,11 +130,11 @@ def passing_line(straggler: Straggler) -> str:
 def suspected_line(straggler: Straggler) -> str:
     """A sentence on a rank that causes most of the waiting in too few steps, with the numbers, and how to decide."""
     lines = [
-        f"{rank_and_host(straggler)} may be late {lateness(straggler)}",
+        f"{rank_and_host(straggler)} {is_late(straggler)}",
         f"last at {straggler.last_at:,} of {counted(straggler.of_collectives, 'collective')}",
         "" if straggler.waiting_share is None else f"causes {spoken(straggler.waiting_share, 'share')} of the waiting",
         plain(straggler.because),
-        "too few steps to name it: more steps would tell (--steps 6)",
+        f"{straggler.untold} to name it: more steps would tell (--steps {straggler.steps_to_tell})",
     ]
     return "; ".join(filter(None, lines))
 

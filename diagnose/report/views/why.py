@@ -6,7 +6,7 @@ from diagnose.attribution.leading import WORKS
 from diagnose.diagnosis import CauseClass, Diagnosis, Finding
 from diagnose.facts import HOST_STEP, STEP
 from diagnose.report.views.breakdown import Basis, basis
-from diagnose.report.views.job_words import lateness, waited_share
+from diagnose.report.views.job_words import is_late, waited_share
 from diagnose.report.views.operators import longest_operators
 from diagnose.report.views.plain import plain
 from diagnose.report.views.user_code import placed
@@ -147,4 +147,5 @@ def _late(diagnosis: Diagnosis, of: Basis) -> list[str]:
         return []
     first = stragglers[0]
     waited = of.per_step(round(waited_share(first, diagnosis) * of.total_ns))
-    return [f"Rank {first.rank} is late {lateness(first)}: the others wait {waited} for it."]
+    late = is_late(first, suspected="")
+    return [f"Rank {first.rank} {late}: the others wait {waited} for it."]

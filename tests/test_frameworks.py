@@ -116,6 +116,8 @@ MAY_SPELL = {
     "data/settings.toml": "how settings are made with each, by the key of its row",
     "data/capture.schema.json": "versions of packages in the record, and examples of names",
     "trace/record_fields.py": "versions of packages in the record",
+    "trace/vocabulary.py": "names of collectives and ranges of exchanges in a trace",
+    "metrics/communication/together.py": "the wrappers that make ranks one job",
     "metrics/run/training_loop.py": "a loop that nothing else runs, and records with the Trainer's settings alone",
     "patch/job_framework.py": "PyTorch's own words where the framework is not known",
     "commands/doctor/checks.py": "versions of packages",

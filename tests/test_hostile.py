@@ -89,7 +89,7 @@ def test_it_is_reported(name: str, options: list[str]) -> None:
 
 def test_what_a_record_cannot_hold_is_a_loss_that_is_told() -> None:
     found = strict(asked("analyze", str(OWN / "records" / "rec400"), "--json").stdout)
-    printed = asked("analyze", str(OWN / "records" / "rec400")).output
+    printed = asked("analyze", str(OWN / "records" / "rec400"), "--details").output
 
     assert "record-value dataloader.prefetch_factor" in found["trace"]["loss"]["kinds"]
     assert "record-value dataloader.prefetch_factor" in " ".join(printed.split())

@@ -114,7 +114,7 @@ def test_workers_that_sleep_are_still_raised_above_the_cores(tmp_path: Path) -> 
 def test_what_is_not_measured_is_said_with_its_reason(tmp_path: Path) -> None:
     finding = found(job(tmp_path, 4, {"unmeasured": "the worker that was waited for is gone"}), "data-wait")
 
-    assert "is not known: the worker that was waited for is gone" in advice(finding)
+    assert "is unknown: the worker that was waited for is gone" in advice(finding)
     assert "diagnose run" not in advice(finding)
 
 

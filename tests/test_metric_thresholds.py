@@ -35,9 +35,9 @@ def test_a_collective_below_a_mebibyte_is_small(mib: float, share: int, monkeypa
 
 
 def test_a_training_state_is_sixteen_bytes_of_a_parameter(monkeypatch: pytest.MonkeyPatch) -> None:
-    fix(monkeypatch, sharding, _gathered=1e9, gather_ranks=4)
+    fix(monkeypatch, sharding, _divided_elements=1e9, gather_ranks=4, uses_fsdp=True)
 
-    assert sharding.unsharded_state_bytes(job()) == 12e9
+    assert sharding.unsharded_state_bytes(job(timeline=SimpleNamespace(has_gpu=False))) == 12e9
 
 
 @pytest.mark.parametrize(("until", "unprefetched"), [(52_050, 0.0), (51_800, 1.0)])

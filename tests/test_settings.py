@@ -39,8 +39,8 @@ def test_the_nearest_file_gives_the_defaults(run: Path) -> None:
 def test_the_command_line_wins(run: Path) -> None:
     (run / "diagnose.toml").write_text("[analyze]\npeak-tflops = 2000\n")
 
-    assert "MFU of 2,000 TFLOP/s" in analyzed().output
-    assert "MFU of 4,000 TFLOP/s" in analyzed("--peak-tflops", "4000").output
+    assert "peak (2,000 TFLOP/s)" in analyzed().output
+    assert "peak (4,000 TFLOP/s)" in analyzed("--peak-tflops", "4000").output
 
 
 @pytest.mark.parametrize(

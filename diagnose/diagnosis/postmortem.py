@@ -35,8 +35,8 @@ class Straggler(msgspec.Struct, frozen=True, kw_only=True):
             `changes`.
         steps_late: counted steps in which it caused most of the waiting.
         of_steps: counted steps that were judged.
-        persistence: whether it is late all the time; "suspected" if the steps are too few to tell.
-        suspected: whether it is only suspected, because the steps are too few to tell what is always so.
+        persistence: whether it is late all the time; "suspected" if the steps are too few to know.
+        suspected: whether it is only suspected, because the steps are too few to show what is always so.
         host_code: for a rank that its host makes late, whether it runs more code than the others or the same code
             slower; "none" if something else makes it late.
         where: the function, range or operator that accounts for most of it, "" if none is known.
@@ -73,12 +73,12 @@ class Straggler(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def untold(self) -> str:
-        """What keeps its steps from telling whether it is always late: there are few, or they differ."""
+        """The reason why its steps leave open whether it is always late: there are few, or they differ."""
         return "too few steps" if self.of_steps <= FEW_STEPS else "steps too unlike"
 
     @property
     def steps_to_tell(self) -> int:
-        """How many steps to record of every rank, so that they tell whether it is always late."""
+        """How many steps to record of every rank, to see whether it is always late."""
         return max(STEPS_OF_RANKS, 3 * self.of_steps)
 
 

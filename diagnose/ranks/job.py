@@ -37,7 +37,7 @@ from diagnose.trace.distortion import distorted_by
 class JobView(msgspec.Struct, frozen=True):
     """The data on the other ranks that a rank's metrics use.
 
-    `suspected_from_steps` is the number of judged steps if the steps are too few to tell that the late ranks always
+    `suspected_from_steps` is the number of judged steps if the steps are too few to know that the late ranks always
     are, else 0. `straggler_cure_share` is the least and the most of the step that is saved if the late ranks are
     like the others; `cured_by_data` is whether a rank is late by data for which others wait, too;
     `shared_data_wait_share` is the share of the step, apart from a rank's own wait for data, that is saved if no

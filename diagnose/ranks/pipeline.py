@@ -67,7 +67,7 @@ def stage_words(ranks: Sequence[RankDigest], stages: Sequence[Stage], heavier: S
 def by_stage(
     late: RankLateness, ranks: Sequence[RankDigest], stages: Sequence[Stage], heavier: Sequence[Stage]
 ) -> RankLateness:
-    """The late rank, told as one of a stage with more work if its kernels take longer on all ranks of the stage."""
+    """The late rank, as one of a stage with more work if its kernels take longer on all ranks of the stage."""
     mine = next((stage for stage in heavier if late.rank in [ranks[p].rank for p in stage]), None)
     if mine is None or late.cause != _SLOWER:
         return late

@@ -1,4 +1,4 @@
-"""What differs between ranks that are taken for one job, though ranks of one job have it in common."""
+"""Differences between ranks that are taken for one job, in what ranks of one job have in common."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,7 +10,7 @@ SHOWN = 3
 
 
 def shared_setup(record: CaptureRecord) -> dict[str, str]:
-    """What a rank's record tells of its model and its batches, in words by name."""
+    """A rank's model and batches by its record, in words by name."""
     class_, parameters = record.text("model.class"), record.number("model.parameters")
     shapes, batches = record.get("batch.shapes"), record.number("loading.passes.batches")
     told = {
@@ -24,7 +24,7 @@ def shared_setup(record: CaptureRecord) -> dict[str, str]:
 
 
 def unlike(ranks: Sequence[RankDigest]) -> dict[str, str]:
-    """How models, batches and the number of recorded steps differ, in words by name, as far as all ranks tell them."""
+    """How models, batches and the number of recorded steps differ, in words by name, as far as all ranks have them."""
     told = [{**rank.setup, "recorded steps": f"{rank.steps:,}"} for rank in ranks]
     common = [name for name in told[0] if all(name in setup for setup in told)]
     values = {name: {rank.rank: setup[name] for rank, setup in zip(ranks, told, strict=True)} for name in common}

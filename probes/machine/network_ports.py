@@ -68,7 +68,7 @@ def _cards(net: Path) -> Iterator[dict[str, object]]:
 
 
 def _gbit_per_s(rate: str) -> float | None:
-    """Of "100 Gb/sec (4X EDR)"; null of a text that states no rate."""
+    """The rate in a text such as "100 Gb/sec (4X EDR)"; null if it states none."""
     stated = re.match(r"(\d+(?:\.\d+)?) Gb/sec", rate)
     return float(stated[1]) or None if stated else None
 
@@ -93,7 +93,7 @@ def _function(device: Path) -> dict[str, object]:
 
 
 def _folders(folder: Path) -> list[Path]:
-    """What the folder holds, in order; nothing of what is no folder. Entries of /sys/class are links to folders."""
+    """The entries of the folder, in order; none if it is no folder. Entries of /sys/class are links to folders."""
     try:
         return sorted(entry for entry in folder.iterdir() if entry.is_dir())
     except OSError:

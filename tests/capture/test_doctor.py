@@ -22,12 +22,15 @@ def test_it_reports_on_this_machine() -> None:
     command = [sys.executable, "-m", "diagnose", "doctor"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
 
-    labels = [line.split(":")[0] for line in done.stdout.splitlines() if not line.startswith(" ")]
+    labels = [line[:12].strip() for line in done.stdout.splitlines() if line and not line.startswith(" ")]
     assert (done.returncode, done.stderr) == (0, "")
     assert f"{__version__}, Python" in done.stdout
-    assert "\nhook:       ok" in done.stdout
+    assert "\nhook        ok" in done.stdout
     assert "ms for each MB" in " ".join(done.stdout.split())
-    assert labels[1:] == [
+    assert set(labels) == {
+        "result",
+        "next",
+        "diagnose",
         "hook",
         "torch",
         "GPU events",
@@ -40,7 +43,7 @@ def test_it_reports_on_this_machine() -> None:
         "launches",
         "reader",
         "versions",
-    ]
+    }
 
 
 def test_as_json_a_check_is_an_object(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,7 +127,7 @@ MEASURED = {"stall_s_per_byte": 5e-8}
     ("said", "free_gib", "state", "says"),
     [
         (MEASURED, 64, "ok", f"{TAKES}13 s of stall at its end (50 ms for each MB){STAYS}"),
-        ({}, None, "ok", f"{TAKES}a stall that is not known without torch{STAYS}"),
+        ({}, None, "ok", f"{TAKES}a stall that only torch could measure{STAYS}"),
         (MEASURED, 2, "warn", f"{STAYS[1:]}, here to a quarter of the 2.0 GiB of free memory"),
     ],
 )

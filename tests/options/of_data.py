@@ -24,12 +24,12 @@ def the_measurement_takes_so_long(seen: Seen) -> None:
 
 @EFFECTS.of("data", "--samples", "data-few", "data")
 def no_more_samples_are_loaded(seen: Seen) -> None:
-    assert "measured: 4 samples in process" in " ".join(seen.stdout.split())
+    assert "measured 4 samples in process" in " ".join(seen.stdout.split())
 
 
 @EFFECTS.of("data", "--step-ms", "data-few", "data")
 def the_workers_for_such_a_step_are_counted(seen: Seen) -> None:
-    assert "workers: a step of 2 ms" in " ".join(seen.stdout.split())
+    assert "workers a step of 2 ms" in " ".join(seen.stdout.split())
 
 
 @EFFECTS.of("data", "--batches-per-step", "data-few", "data")
@@ -56,4 +56,4 @@ def the_time_of_a_step_is_that_of_the_run(seen: Seen) -> None:
 @EFFECTS.of("data", "COMMAND", "data", "data-of-nothing")
 def the_command_starts_and_nothing_is_trained(seen: Seen) -> None:
     assert seen.code == 0
-    assert "job: the script's loop, dataset Samples" in " ".join(seen.stdout.split())
+    assert "job the script's loop, dataset Samples" in " ".join(seen.stdout.split())

@@ -81,7 +81,7 @@ def test_a_rank_that_waits_longest_of_all_is_cured_by_the_loaders_of_all(tmp_pat
     assert found.next.rule == "data-wait"
     assert gains["straggler"] == (1.0, 1.0)
     assert "cured by data-wait" in straggler.says
-    assert straggler.do.startswith("The cure for data-wait")
+    assert straggler.do.startswith("The remedy for data-wait")
     assert "straggler" not in {step.rule for step in found.plan}
 
 

@@ -29,7 +29,7 @@ def test_the_advice_says_what_a_whole_state_on_each_node_takes(tmp_path: Path) -
     assert further * 15 == saved  # of 16 shards one is the rank's own, and the second node's counterpart comes to it
     assert advised is not None
     assert "HYBRID_SHARD" in advised.do
-    assert "more on each GPU at 16 bytes per parameter. It fits" in advised.do
+    assert "more on each GPU at 16 bytes per parameter. The memory suffices" in advised.do
 
 
 def test_a_state_that_no_node_holds_is_not_advised(tmp_path: Path) -> None:

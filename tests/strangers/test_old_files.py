@@ -32,7 +32,7 @@ new.events().export_chrome_trace(sys.argv[1] + "/events.json")
 
 def told(path: Path) -> tuple[int, str]:
     """The exit status of `diagnose analyze`, and what it says."""
-    answer = CliRunner().invoke(main, ["analyze", str(path)])
+    answer = CliRunner().invoke(main, ["analyze", str(path), "--details"])
     return answer.exit_code, " ".join(answer.output.split())
 
 

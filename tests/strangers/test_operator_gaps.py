@@ -41,7 +41,7 @@ def test_a_scripted_function_that_is_compiled_is_not_launched_slowly() -> None:
     assert fact(answer, "operator_gap_operator") == "delta_r2"
     assert fact(answer, "operator_gap_count") == 2
     assert "delta_r2" in answer.next.says
-    assert "compilation" in answer.next.says
+    assert "Compilation" in answer.next.says
     assert "launch-bound" not in rules(answer)
     assert share(answer, "dispatch") < 0.01
 

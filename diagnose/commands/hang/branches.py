@@ -1,7 +1,7 @@
 """Whether ranks part within a loop that all of them are in: a condition of it differs between them.
 
-Uneven batches part ranks too, but there one side has left the loop. The lines that the sides call tell, and the text of
-the program where it is at hand.
+Uneven batches part ranks too, but there one side has left the loop. The lines that the sides call decide, and the
+text of the program if it is at hand.
 """
 
 import ast
@@ -26,7 +26,7 @@ _LEAVES = (ast.Return, ast.Break, ast.Raise)
 def is_branch(of: Matched, number: int, taker: int, other: int) -> bool:
     """Whether the rank `taker` makes the call of that number in a branch that `other` does not take, in the same loop.
 
-    The text of the program tells. Without it, the other never makes that call, or both do so at no regular distance.
+    The text of the program decides. Without it, the other never makes that call, or both do so at no regular distance.
     """
     call, instead = of.calls[taker][number][0], of.calls[other][number][0]
     if call.line is None or instead.line is None or call.line == instead.line:

@@ -1,4 +1,4 @@
-"""What shards the model and what reduces its gradients, in whose words advice on both is given."""
+"""The framework that shards the model and the one that reduces its gradients: advice is in their words."""
 
 import re
 

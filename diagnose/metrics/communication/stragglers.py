@@ -54,7 +54,7 @@ def straggler_cure_share(m: Measured) -> Value:
 
 @metric("flag", needs_gpu=False)
 def straggler_suspected(m: Measured) -> Value:
-    """Whether the late ranks are only suspected: one or two counted steps do not tell what comes in every step."""
+    """Whether the late ranks are only suspected: one or two counted steps do not show what comes in every step."""
     return m.job.suspected_from_steps > 0
 
 

@@ -36,7 +36,7 @@ def why_apart(m: Measured) -> Value:
 
 @metric("text", needs_gpu=False)
 def ranks_unlike(m: Measured) -> Value:
-    """What differs between the ranks though those of one job have it in common (model, batches, recorded steps), in
+    """Differences between the ranks in what those of one job have in common (model, batches, recorded steps), in
     words; "nothing known" if the records and traces show no difference.
     """
     return "; ".join(m.job.unlike.values()) or "nothing known"

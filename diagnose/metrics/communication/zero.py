@@ -97,7 +97,7 @@ def thread_per_core_factor(m: Measured) -> Value:
 
 
 def _of_engine(m: Measured, key: str) -> Any:
-    """What the record holds of the engine's zero_optimization."""
+    """A number of the engine's zero_optimization, from the record."""
     if not reduced_by_engine(m):
         return _NO_ENGINE
     held = m.record.get("zero")

@@ -121,15 +121,20 @@ def _listed_times(ns: Sequence[float]) -> str:
 
 @metric("factor", needs_gpu=False)
 def control_drift_factor(m: Measured) -> Value:
-    """Median step without the profiler after the window over that before it, or the other way round: 1 or more."""
+    """Median step without the profiler after the window over that before it, or the other way round: 1 or more.
+
+    If a step of one side is as long as one of the other, single steps differ as much: then the speed did not change.
+    """
     before, after = control_ns(m.record)
     if min(len(before), len(after)) < LEAST_CONTROLS:
         return Unknown(
             f"fewer than {LEAST_CONTROLS} steps on each side of the window were timed without the profiler",
             DIAGNOSE_RUN,
         )
-    shorter, longer = sorted((float(np.median(before)), float(np.median(after))))
-    return longer / max(shorter, 1.0)
+    shorter, longer = sorted((before, after), key=np.median)
+    if max(shorter) >= min(longer):
+        return 1.0
+    return float(np.median(longer)) / max(float(np.median(shorter)), 1.0)
 
 
 @metric("text", needs_gpu=False)

@@ -73,7 +73,7 @@ def _gbs(port: Mapping[str, Any]) -> float:
 
 
 def _card(port: Mapping[str, Any]) -> tuple[object, object]:
-    """What virtual functions of one card have in common."""
+    """The card that virtual functions have in common."""
     return port.get("pci_address") or port.get("name"), port.get("port")
 
 

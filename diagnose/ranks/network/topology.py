@@ -35,7 +35,7 @@ class Topology(msgspec.Struct, frozen=True):
         node_gbs: rate of a node's network, one direction, GB/s; None if unknown.
         is_whole: whether all ranks of the job are among these.
         ports: those of the node with the slowest network, if `node_gbs` is theirs; None if it is stated.
-        by_name: whether hosts tell the nodes, rather than the GPUs that the traces list.
+        by_name: whether nodes are known by hosts, rather than by the GPUs that the traces list.
     """
 
     node: tuple[int, ...]

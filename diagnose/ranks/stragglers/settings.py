@@ -1,4 +1,4 @@
-"""Which recorded settings and surroundings of a late rank differ from those of the other ranks."""
+"""Recorded settings and surroundings of a late rank that differ from those of the other ranks."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ Differing = tuple[str, Scalar, Scalar]  # path, value of the rank, value of most
 def settings_unlike(number: int, ranks: Sequence[RankDigest]) -> str:
     """The settings of the rank of that number which most of the others have otherwise, in words; "" if there are none.
 
-    A setting on which the others disagree among themselves tells nothing.
+    A setting on which the others disagree among themselves says nothing.
     """
     rank = next(rank for rank in ranks if rank.rank == number)
     found = list(_unlike(rank, [other for other in ranks if other is not rank]))

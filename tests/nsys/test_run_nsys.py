@@ -64,8 +64,10 @@ def test_the_window_is_recorded_by_nsys_and_the_export_is_analysed(tmp_path: Pat
     assert "data-bound" in done.stderr
     assert sorted(path.name for path in (tmp_path / "bundle").iterdir() if "." in path.name.strip(".")) == [
         "capture-rank0.json",
+        "diagnosis.json",
         "nsight.sqlite",
         "rank0.done",
+        "report.txt",
     ]
     record = json.loads((tmp_path / "bundle" / "capture-rank0.json").read_text())
     assert (record["error"], record["profiler"], record["steps"]["first_active_step"]) == (None, None, 8)

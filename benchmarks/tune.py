@@ -30,7 +30,7 @@ from tune_report import USUAL_TIMES, Alone, Tuned, header, line, written
 from diagnose.analysis import analyze
 from diagnose.commands.tune.answer import Rung, Settings, Tuning
 from diagnose.commands.tune.evidence import held_against, pooled
-from diagnose.commands.tune.proposals import Proposal, changes_of, finding_of
+from diagnose.commands.tune.proposals import Proposal, changes_of
 from diagnose.commands.tune.running import CapturedSteps, JobRuns
 from diagnose.commands.tune.state import TuneFolder
 from diagnose.diagnosis import Diagnosis
@@ -90,7 +90,7 @@ def predicted_anew(folder: Path, tuning: Tuning) -> Tuning:
     for rung in tuning.rungs:
         standing = next((each for each in reversed(rungs) if each.stands), None)
         if rung.predicted is not None and standing is not None:
-            finding = finding_of(analyze(folder / standing.bundle), rung.rule)
+            finding = analyze(folder / standing.bundle).finding(rung.rule)
             rung = replace(rung, predicted=finding.predicted_speedup if finding is not None else None)
         rungs.append(rung)
     return replace(tuning, rungs=tuple(rungs))

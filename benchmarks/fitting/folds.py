@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from diagnose.commands.fit.calibration import family
+from diagnose.commands.fit.boards import family
 from diagnose.commands.fit.stacks import MeasuredRuns, StackRates, kinds_of, stacks
 from diagnose.commands.fit.step_time import predict_step
 

@@ -61,6 +61,13 @@ def html_option_of(what: str, **more: Any) -> Decorator:
 
 
 html_option: Decorator = html_option_of("the report")
+details_option: Decorator = click.option(
+    "--details",
+    cls=Option,
+    idle_with={"as_json": ""},
+    is_flag=True,
+    help="Print everything: every row, finding, reason and stack.",
+)
 markdown_option: Decorator = click.option(
     "--markdown",
     cls=Option,

@@ -145,3 +145,8 @@ class Mfu(msgspec.Struct, frozen=True, kw_only=True):
     peak_precision: str = ""
     peak_is_verified: bool = True
     or_pass: tuple[str, ...] = ()
+
+    @property
+    def of_own_peak(self) -> float | None:
+        """MFU of the peak of the precision that ran, if that is another one than the device's fastest."""
+        return self.value if self.own_value is None else self.own_value

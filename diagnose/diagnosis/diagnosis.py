@@ -83,3 +83,11 @@ class Diagnosis(Answer, frozen=True, kw_only=True):
     setup: dict[str, float | bool | str] = msgspec.field(default_factory=dict)
     command: tuple[str, ...] = ()
     facts: tuple[FactReport, ...] = ()
+
+    def fact(self, name: str) -> float | bool | str | None:
+        """The value of the fact; None if it is unknown, or not among the facts."""
+        return next((fact.value for fact in self.facts if fact.name == name), None)
+
+    def finding(self, rule: str) -> Finding | None:
+        """The finding of the rule; None if it did not fire."""
+        return next((finding for finding in self.findings if finding.rule == rule), None)

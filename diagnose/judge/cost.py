@@ -56,7 +56,7 @@ def _tariff(diagnosis: Diagnosis, settings: Settings) -> tuple[Tariff, str]:
 
 
 def _fact(diagnosis: Diagnosis, name: str) -> float | None:
-    value = next((fact.value for fact in diagnosis.facts if fact.name == name), None)
+    value = diagnosis.fact(name)
     return float(value) if isinstance(value, (int, float)) else None
 
 

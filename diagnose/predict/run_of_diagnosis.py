@@ -57,7 +57,7 @@ def _profiled_step_s(diagnosis: Diagnosis) -> float | None:
 def gpus_of(diagnosis: Diagnosis) -> int:
     """Ranks of the job: those stated, else those seen and those missing."""
     seen = len(diagnosis.ranks) + len(diagnosis.trace.missing_ranks)
-    stated = next((fact.value for fact in diagnosis.facts if fact.name == "world_size"), None)
+    stated = diagnosis.fact("world_size")
     return min(max(seen, int(_number({"world_size": stated}, "world_size") or 1), 1), MOST_GPUS)
 
 
@@ -69,7 +69,7 @@ def _number(facts: Mapping[str, float | bool | str | None], name: str) -> float 
 def _parts_s(diagnosis: Diagnosis, step_s: float) -> dict[str, float]:
     """Seconds of a step by part; they add up to `step_s`."""
     whole = sum(entry.ns for entry in diagnosis.ledger)
-    divided = any(fact.name == _TRANSFER_FACT and fact.value is not None for fact in diagnosis.facts)
+    divided = diagnosis.fact(_TRANSFER_FACT) is not None
     parts: dict[str, float] = {}
     for entry in diagnosis.ledger if whole else ():
         name = _part(entry, divided)

@@ -79,7 +79,7 @@ def test_data_wait_has_the_step_with_and_without_the_wait() -> None:
 
 
 def test_what_to_do_is_the_branch_of_the_run() -> None:
-    finding = sample(SLOW_LOADER).finding("data-wait")
+    finding = sample(SLOW_LOADER).diagnosis.finding("data-wait")
     assert finding is not None
 
     [do] = explained("data-wait", sample(SLOW_LOADER)).do

@@ -12,11 +12,11 @@ from diagnose.cli import main
 from diagnose.commands.fit.boards import gpu_named
 from diagnose.commands.fit.launch import launch_file, model_kwargs, training_arguments
 from diagnose.commands.fit.models import model_from
-from diagnose.commands.fit.outcome import fits_of
 from diagnose.commands.fit.search import Stated, search, shardings
 from diagnose.commands.fit.stacks import stack_of
 from diagnose.commands.fit.step_time import predict_step
 from diagnose.errors import UserError
+from diagnose.predict.memory.estimate import memory_estimate
 from diagnose.predict.memory.job import JobPlan, Sharding
 
 NANOTRON, TRANSFORMERS = stack_of("nanotron"), stack_of("transformers")
@@ -29,7 +29,7 @@ def plan(model="8b", gpus=16, nodes=2, **more):
 
 
 def fits(candidate):
-    return fits_of(candidate).runs
+    return memory_estimate(candidate).fits.runs
 
 
 def test_every_ranked_configuration_fits_and_reaches_the_global_batch():

@@ -48,7 +48,7 @@ def _product_intensity(diagnosis: Diagnosis) -> float | None:
 
 
 def _unfused_ns(diagnosis: Diagnosis) -> float | None:
-    share = next((each.value for each in diagnosis.facts if each.name == "eager_attention_share"), None)
+    share = diagnosis.fact("eager_attention_share")
     return share * basis(diagnosis).step_ns if isinstance(share, float) and share > 0 else None
 
 

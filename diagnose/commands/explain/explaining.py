@@ -64,7 +64,7 @@ def _of_concept(subject: Subject, run: Run | None, facts: Facts) -> Explanation:
 def _findings(concept: Concept, run: Run) -> list[Finding]:
     """The findings of the run that the concept is about, the worst first."""
     if concept.class_ == ANY_CLASS:
-        chosen = run.finding(run.diagnosis.next.rule)
+        chosen = run.diagnosis.finding(run.diagnosis.next.rule)
         return [] if chosen is None else [chosen]
     return [each for each in run.diagnosis.findings if each.class_ == concept.class_]
 
@@ -116,7 +116,7 @@ def _moved(rule: Rule) -> str:
 
 def _in_run(rule: Rule, run: Run, more: Concept) -> tuple[str, ...]:
     """The rule in the run: all numbers if it fires, else why it does not."""
-    finding, open_ = run.finding(rule.id), run.not_judged(rule.id)
+    finding, open_ = run.diagnosis.finding(rule.id), run.not_judged(rule.id)
     if finding is not None:
         return (finding.says, *yours(more.yours, run.facts))
     if open_ is not None:
@@ -131,7 +131,7 @@ def _in_run(rule: Rule, run: Run, more: Concept) -> tuple[str, ...]:
 
 
 def _advice(rule: Rule, run: Run | None, facts: Facts) -> tuple[str, ...]:
-    finding = None if run is None else run.finding(rule.id)
+    finding = None if run is None else run.diagnosis.finding(rule.id)
     if finding is not None:
         return (_change(finding),)
     if run is not None:
@@ -196,7 +196,7 @@ def _taken(cause: str, run: Run) -> str:
 def _about(about: Iterable[str], rules: Mapping[str, Rule], run: Run | None) -> tuple[str, ...]:
     """The changes that rules about a cause call for: those that the run needs, else each in a few words."""
     if run is not None:
-        found = [finding for rule in about if (finding := run.finding(rule)) is not None]
+        found = [finding for rule in about if (finding := run.diagnosis.finding(rule)) is not None]
         return tuple(map(_change, found[:2])) or ("No rule about it fires in this run.",)
     words = [f"{told(rules[rule].action, constants())} ({rule})" for rule in about if rule in rules]
     return ("; ".join(words[:_RELATED]),) if words else ()

@@ -62,14 +62,9 @@ def _fact(report: FactReport) -> Fact:
     return Fact(report.name, value, report.unit, report.of)
 
 
-def value_of(diagnosis: Diagnosis, name: str) -> Scalar | None:
-    """The value of a fact; None if it is unknown."""
-    return next((report.value for report in diagnosis.facts if report.name == name), None)
-
-
 def number_of(diagnosis: Diagnosis, name: str) -> float | None:
     """The value of a fact that is a number; None if it is unknown."""
-    value = value_of(diagnosis, name)
+    value = diagnosis.fact(name)
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
@@ -107,12 +102,6 @@ def _term(class_: str, diagnosis: Diagnosis) -> str:
     law = IRON_LAW[class_]  # type: ignore[index]
     place = law.place(diagnosis.cpu_only)
     return f"{class_} ({': '.join(filter(None, (law.term or 'no term', place)))})"
-
-
-def own_mfu(diagnosis: Diagnosis) -> float | None:
-    """MFU of the peak of the precision in which most of the arithmetic ran."""
-    mfu = diagnosis.mfu
-    return mfu.value if mfu.own_value is None else mfu.own_value
 
 
 def _eta(diagnosis: Diagnosis) -> float | None:
@@ -206,7 +195,7 @@ DERIVED: Mapping[str, tuple[Unit, Derived]] = {
     **{f"{cause.lower().replace('-', '_')}_ns": ("ns", _cause_ns(cause)) for cause in CAUSES},
     "analysed_step_ns": ("ns", _step_ns),
     "iron_sum": ("text", _iron_sum),
-    "own_mfu_share": ("share", own_mfu),
+    "own_mfu_share": ("share", lambda diagnosis: diagnosis.mfu.of_own_peak),
     "eta_share": ("share", _eta),
     "arithmetic_share": ("share", _class_share("compute")),
     "mfu_value_share": ("share", lambda diagnosis: diagnosis.mfu.value),

@@ -7,7 +7,7 @@ import msgspec
 
 from diagnose import analysis
 from diagnose.commands.explain.numbers import numbers_of
-from diagnose.diagnosis import Diagnosis, Finding, NotJudged
+from diagnose.diagnosis import Diagnosis, NotJudged
 from diagnose.errors import UserError, shown_path
 from diagnose.facts import Facts
 from diagnose.probes.protocol import DIAGNOSIS, RUNS
@@ -21,10 +21,6 @@ class Run(msgspec.Struct, frozen=True):
     path: str
     diagnosis: Diagnosis
     facts: Facts
-
-    def finding(self, rule: str) -> Finding | None:
-        """The finding of a rule; None if it did not fire."""
-        return next((found for found in self.diagnosis.findings if found.rule == rule), None)
 
     def not_judged(self, rule: str) -> NotJudged | None:
         """Why a rule could not be judged; None if it was."""

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from diagnose.commands.fit.outcome import fits_of
 from diagnose.commands.fit.stacks import StackRates
 from diagnose.commands.fit.step_time import PredictedStep, predict_step
 from diagnose.commands.fit.switches import refusals
@@ -125,7 +124,9 @@ def compared(plan: JobPlan, stack: StackRates) -> tuple[Sharded, ...]:
     stages = sorted({*stack.zero_stages, plan.sharding.zero})
     plans = [replace(plan, sharding=replace(plan.sharding, zero=zero)) for zero in stages]
     launched = [each for each in plans if each.sharding.pp == 1 or each.sharding.zero < 2]
-    return tuple(Sharded(each, predict_step(each, stack), fits_of(each)) for each in launched) if launched[1:] else ()
+    if len(launched) < 2:
+        return ()
+    return tuple(Sharded(each, predict_step(each, stack), memory_estimate(each).fits) for each in launched)
 
 
 def remedies_of(plan: JobPlan, stack: StackRates) -> tuple[MemoryRemedy, ...]:

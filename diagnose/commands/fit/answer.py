@@ -11,7 +11,6 @@ from diagnose.commands.fit.bill_answer import ChosenGpus, PlannedBill, chosen_gp
 from diagnose.commands.fit.forecast import SHOWN, Forecast
 from diagnose.commands.fit.headline import next_step
 from diagnose.commands.fit.launch import is_for_trainer, launch_file, model_kwargs, training_arguments
-from diagnose.commands.fit.outcome import range_of
 from diagnose.commands.fit.search import Search
 from diagnose.commands.fit.step_time import PredictedStep
 from diagnose.commands.fit.textbook import Textbook, textbook_of
@@ -210,7 +209,7 @@ def answer_of(made: Forecast) -> FitAnswer:
         bill=_bill(made.step, made.question),
         chosen_gpus=chosen_gpus(made.counted) if made.counted else None,
         by_gpus=tuple(_configuration(bill.step, bill.question) for bill in made.counted.bills) if made.counted else (),
-        textbook=textbook_of(made.step, made.stack),
+        textbook=textbook_of(made.step, made.stack, made.remedies),
     )
 
 
@@ -267,7 +266,7 @@ def _memory(made: Forecast) -> PlannedMemory:
 
 
 def _step(step: PredictedStep) -> PlannedStep:
-    span = range_of(step)
+    span = step.calibration
     return PlannedStep(
         seconds=step.step_s,
         seconds_range=(span.low_s, span.high_s),

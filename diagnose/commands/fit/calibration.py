@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+from diagnose.commands.fit.boards import family
 from diagnose.commands.fit.feature_doubts import feature_doubts
 from diagnose.commands.fit.stacks import StackRates, kinds_of
 from diagnose.predict.memory.job import JobPlan
@@ -125,11 +126,6 @@ def _unmeasured_board(plan: JobPlan, stack: StackRates) -> Iterator[tuple[str, s
         yield "variant", f"no row on {plan.gpu.key}, only on {' and '.join(alike)}", 1.0
     else:
         yield "board", f"no row on {plan.gpu.key}", 1.0
-
-
-def family(board: str) -> str:
-    """The chip of a board: what its name begins with, so that H100s with other memory are one family."""
-    return board.split("-", 1)[0]
 
 
 def _assumed(plan: JobPlan, stack: StackRates, steps: Steps) -> Iterator[tuple[str, tuple[float, float]]]:

@@ -4,9 +4,7 @@ from dataclasses import dataclass, replace
 
 from diagnose.commands.fit.advice import Change, Sharded, best_change, compared, remedies_of
 from diagnose.commands.fit.bill import Bill, BillQuestion, Counted
-from diagnose.commands.fit.calibration import Calibration
 from diagnose.commands.fit.dtypes import default_dtype
-from diagnose.commands.fit.outcome import fits_of, range_of
 from diagnose.commands.fit.reasons import division, why
 from diagnose.commands.fit.search import Ranked, Search, Stated, search
 from diagnose.commands.fit.stacks import StackRates, stacks
@@ -29,9 +27,7 @@ class Forecast:
         plan: the job to launch.
         stack: whose rates predict its step.
         memory: of the fullest rank.
-        fits: whether the GPU has as much.
         step: the predicted optimizer step.
-        range: of that step, with what it rests on.
         largest: sequences of the largest micro-batch that fits the plan.
         remedies: changes that make room for larger ones.
         change: the single change that makes it fastest; None if none does.
@@ -46,9 +42,7 @@ class Forecast:
     plan: JobPlan
     stack: StackRates
     memory: MemoryEstimate
-    fits: Fits
     step: PredictedStep
-    range: Calibration
     largest: int
     remedies: tuple[MemoryRemedy, ...]
     change: Change | None
@@ -60,12 +54,17 @@ class Forecast:
     counted: Counted | None = None
 
     @property
-    def bills(self) -> tuple[tuple[JobPlan, Bill], ...]:
+    def fits(self) -> Fits:
+        """Whether the GPU has as much memory."""
+        return self.memory.fits
+
+    @property
+    def bills(self) -> tuple[Bill, ...]:
         """The bills of the best configurations, or of the only one; empty if nothing is asked about the cost."""
         if self.question is None:
             return ()
-        ranked = self.found.ranked[:SHOWN] if self.found else (Ranked(self.plan, self.step),)
-        return tuple((entry.plan, Bill(entry.step, self.question)) for entry in ranked)
+        steps = [entry.step for entry in self.found.ranked[:SHOWN]] if self.found else [self.step]
+        return tuple(Bill(step, self.question) for step in steps)
 
     @property
     def reasons(self) -> list[tuple[str, str]]:
@@ -111,9 +110,7 @@ def forecast(
         plan=plan,
         stack=stack,
         memory=memory_estimate(plan),
-        fits=fits_of(plan),
         step=step,
-        range=range_of(step),
         largest=largest_micro_batch(plan),
         remedies=known,
         change=best_change(plan, stack, step, known, stated.opens_batch and found is None),
@@ -173,7 +170,7 @@ def _search(plan: JobPlan, stack: StackRates, stated: Stated) -> Search:
 
 def _how_surely(plan: JobPlan) -> int:
     """3 if the plan fits, 2 if it likely does, 1 if it may; 0 if it does not."""
-    fits = fits_of(plan)
+    fits = memory_estimate(plan).fits
     return 3 if fits.answer == "yes" else 2 if fits.margin_bytes >= 0 else int(fits.runs)
 
 

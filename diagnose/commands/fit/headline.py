@@ -29,7 +29,7 @@ def _fits(made: Forecast) -> str:
 
 
 def _speed(made: Forecast) -> str:
-    step, span = made.step, made.range
+    step, span = made.step, made.step.calibration
     slow, fast = (step.tokens / seconds / step.gpus for seconds in (span.high_s, span.low_s))
     word = mfu_word(step.mfu, made.plan.model.parameters, made.plan.precision.compute_bytes < 4)
     rate = f"about {step.tokens_per_s_per_gpu:,.0f} tokens/s per GPU ({slow:,.0f}-{fast:,.0f})"
@@ -57,7 +57,7 @@ def next_step(made: Forecast) -> str:
 
 def _worth(made: Forecast) -> float:
     """The gain from which a change beside a searched plan is worth more than launching it."""
-    return made.range.width if made.range.width < _WIDE else _WIDE
+    return made.step.calibration.width if made.step.calibration.width < _WIDE else _WIDE
 
 
 def _told(made: Forecast, change: Change) -> str:

@@ -11,13 +11,13 @@ from diagnose.commands.fit.features import features_of
 from diagnose.commands.fit.forecast import Forecast, best_forecast, best_ranked, forecast
 from diagnose.commands.fit.mfu_as import refuse_impossible
 from diagnose.commands.fit.models import longest_usual, model_from, with_places
-from diagnose.commands.fit.outcome import fits_of
 from diagnose.commands.fit.search import Stated
 from diagnose.commands.fit.stacks import StackRates, stack_of
 from diagnose.commands.fit.step_time import PredictedStep, predict_step
 from diagnose.commands.fit.switches import SWITCHES, check, with_defaults
 from diagnose.errors import UserError, WrongUsage
 from diagnose.formulas.model import ModelShape
+from diagnose.predict.memory.estimate import memory_estimate
 from diagnose.predict.memory.job import JobPlan, Sharding
 from diagnose.predict.memory.remedies import largest_micro_batch
 
@@ -79,7 +79,7 @@ def best_step(given: Given, found: Callable[[str], tuple[str, ModelShape]] = mod
     job = planned(given, found)
     if job.is_searched:
         return best_ranked(job.plan, job.stack, job.stated).step
-    if not fits_of(job.plan).runs:
+    if not memory_estimate(job.plan).fits.runs:
         raise UserError("the job does not fit", where=f"{job.plan.name} on {job.plan.gpus} GPUs")
     return predict_step(job.plan, job.stack)
 

@@ -7,13 +7,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from diagnose.commands.fit.boards import family
 from diagnose.errors import WrongUsage
 from diagnose.predict.memory.job import ZERO_STAGES, ExpertProducts, JobPlan, Sharding
 
 _DATA = Path(__file__).parents[2] / "data"
 _TABLE, _RANGES = _DATA / "training_stacks.toml", _DATA / "step_ranges.toml"
 _FEATURES = _DATA / "feature_ranges.toml"
-REGIMES = ("node", "nodes", "pipeline", "wide")
 WIDE_NODES = 33  # from here on the one table with such jobs shows a network that stalls
 
 
@@ -185,7 +185,7 @@ class StackRates:
 
     def ran_on(self, board: str) -> bool:
         """Whether a run on a board of that family is among those that the rates were fitted on."""
-        return any(runs.board.split("-")[0] == board.split("-")[0] for runs in self.measured)
+        return any(family(runs.board) == family(board) for runs in self.measured)
 
     def with_rates(self, rates: Mapping[str, float]) -> "StackRates":
         """The same stack with some of its rates replaced."""

@@ -12,7 +12,6 @@ from diagnose.commands.fit.columns import holds_two, is_yes, known_cells, refuse
 from diagnose.commands.fit.dtypes import computed_in, default_dtype, of_weights_and_autocast
 from diagnose.commands.fit.features import features_of_cells
 from diagnose.commands.fit.mfu_as import counted_flops_per_token, counted_peak_flops, refuse_impossible
-from diagnose.commands.fit.outcome import fits_of, range_of
 from diagnose.commands.fit.stacks import StackRates, stack_of
 from diagnose.commands.fit.step_time import predict_step
 from diagnose.commands.fit.switches import effective
@@ -247,8 +246,8 @@ def predictions(
 
 def _predicted(plan: JobPlan, stack: StackRates, notes: Sequence[str]) -> dict[str, str]:
     """The columns `ADDED`. The range of the memory is that of the whole process, as a share of what tensors take."""
-    step, fits = predict_step(plan, stack), fits_of(plan)
-    span, allocated = range_of(step), memory_estimate(plan).allocated_bytes / GIB
+    step, memory = predict_step(plan, stack), memory_estimate(plan)
+    span, fits, allocated = step.calibration, memory.fits, memory.allocated_bytes / GIB
     low, high = (allocated * end / fits.likely_bytes for end in (fits.low_bytes, fits.high_bytes))
     because = "; ".join([f"step {span.says}", f"memory {fits.because}", *notes])
     values = (

@@ -60,7 +60,7 @@ def render(made: Forecast, console: Console) -> None:
     page.gap()
     _speed(page, made)
     page.gap()
-    print_textbook(page, textbook_of(made.step, made.stack))
+    print_textbook(page, textbook_of(made.step, made.stack, made.remedies))
     if made.sharded:
         page.gap()
         _sharded(page, made)
@@ -69,7 +69,7 @@ def render(made: Forecast, console: Console) -> None:
         _choice(page, made)
     if made.question:
         page.gap()
-        bills = [(division(plan), bill) for plan, bill in made.bills]
+        bills = [(division(bill.step.plan), bill) for bill in made.bills]
         print_bill(page, bills, made.counted)
     page.gap()
     _launch(page, made)
@@ -106,7 +106,7 @@ def _several(made: Forecast) -> str:
 def _speed(page: Page, made: Forecast) -> None:
     step = made.step
     room = "" if made.fits.runs else "were there room, "
-    span = f"{_seconds(made.range.low_s)} to {_seconds(made.range.high_s)}"
+    span = f"{_seconds(made.step.calibration.low_s)} to {_seconds(made.step.calibration.high_s)}"
     page.paragraph(f"{room}{_seconds(step.step_s)} ({span}); parts in % of it", label="step:")
     page.paragraph(_rate(made), label="rate:")
     unit, per_s = ("s", 1.0) if step.step_s >= _LONG_S else ("ms", 1e3)
@@ -118,7 +118,7 @@ def _speed(page: Page, made: Forecast) -> None:
 
 
 def _whose_rates(made: Forecast) -> str:
-    return f"{made.stack.source}; {made.range.says}; --calibrate takes a run of yours instead"
+    return f"{made.stack.source}; {made.step.calibration.says}; --calibrate takes a run of yours instead"
 
 
 def _searched(made: Forecast) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import msgspec
 
 from diagnose.commands.fit.adapters import trained_share
-from diagnose.commands.fit.advice import changes, remedies_of
+from diagnose.commands.fit.advice import changes
 from diagnose.commands.fit.part_classes import seconds_by_class, seconds_by_term
 from diagnose.commands.fit.stacks import StackRates
 from diagnose.commands.fit.stage_time import board_of, stage_parameters, stages
@@ -17,6 +17,7 @@ from diagnose.formulas.collectives import wire_bytes
 from diagnose.formulas.mfu_words import mfu_scale, mfu_word
 from diagnose.formulas.roofline import ridge
 from diagnose.predict.memory.job import JobPlan
+from diagnose.predict.memory.remedies import MemoryRemedy
 from diagnose.report.text.page import Page
 
 _PASSES = 3  # of a training step over each weight: forward, and backward for both gradients
@@ -65,8 +66,8 @@ class Textbook(msgspec.Struct, frozen=True, kw_only=True):
     mfu_word: str
 
 
-def textbook_of(step: PredictedStep, stack: StackRates) -> Textbook:
-    """The textbook's quantities of a predicted step."""
+def textbook_of(step: PredictedStep, stack: StackRates, remedies: tuple[MemoryRemedy, ...]) -> Textbook:
+    """The textbook's quantities of a predicted step; `remedies` are the changes that free memory."""
     plan, board = step.plan, board_of(step.plan)
     return Textbook(
         collectives=tuple(_collectives(plan)),
@@ -74,7 +75,7 @@ def textbook_of(step: PredictedStep, stack: StackRates) -> Textbook:
         ridge_flops_per_byte=ridge(board.peak_flops, 1e9 * (plan.gpu.hbm_gbs or 0.0)),
         iron_law=FORMULA,
         terms_s=seconds_by_term(step),
-        moves=tuple(sorted(_moves(step, stack), key=lambda move: move.step_s)),
+        moves=tuple(sorted(_moves(step, stack, remedies), key=lambda move: move.step_s)),
         mfu_word=mfu_word(step.mfu, plan.model.parameters, plan.precision.compute_bytes < 4),
     )
 
@@ -116,9 +117,9 @@ def _moved_bytes(step: PredictedStep, memory_bytes_per_s: float) -> float:
     return bound_s * memory_bytes_per_s + weights
 
 
-def _moves(step: PredictedStep, stack: StackRates) -> Iterator[Move]:
+def _moves(step: PredictedStep, stack: StackRates, remedies: tuple[MemoryRemedy, ...]) -> Iterator[Move]:
     before = seconds_by_term(step)
-    for name, plan, largest in changes(step.plan, stack, remedies_of(step.plan, stack)):
+    for name, plan, largest in changes(step.plan, stack, remedies):
         if plan.micro_batch > largest:
             continue
         try:

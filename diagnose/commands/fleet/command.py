@@ -11,7 +11,7 @@ import click
 from diagnose import analysis
 from diagnose.cli.announcing import ProgressBar, announced
 from diagnose.cli.command import Command, Option
-from diagnose.cli.forms import html_option, json_option, tables_option
+from diagnose.cli.forms import details_option, html_option, json_option, tables_option
 from diagnose.cli.giving import Forms, give
 from diagnose.cli.loading import OF_TRACES, limited, loading_of, loading_options
 from diagnose.cli.numbers import HOURS, POSITIVE
@@ -51,13 +51,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Skip runs that have no diagnosis yet.",
 )
-@click.option(
-    "--details",
-    cls=Option,
-    idle_with={"as_json": ""},
-    is_flag=True,
-    help="Print everything: every row, finding, reason and stack.",
-)
+@details_option
 @html_option
 @tables_option
 @json_option()

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from diagnose.cli.announcing import announced
-from diagnose.cli.command import Command, Option
-from diagnose.cli.forms import html_option, json_option
+from diagnose.cli.command import Command
+from diagnose.cli.forms import details_option, html_option, json_option
 from diagnose.cli.giving import Forms, give
 from diagnose.commands.hang.answer import Hang
 from diagnose.commands.hang.judging import judged
@@ -29,13 +29,7 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path),
     help="Compare with earlier dumps of the same job, to see whether it still moves.",
 )
-@click.option(
-    "--details",
-    cls=Option,
-    idle_with={"as_json": ""},
-    is_flag=True,
-    help="Print everything: every row, finding, reason and stack.",
-)
+@details_option
 @html_option
 @json_option()
 def hang(folder: Path, earlier: Path | None, **given: Any) -> None:

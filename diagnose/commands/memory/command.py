@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from diagnose import analysis
 from diagnose.cli.announcing import announced
-from diagnose.cli.command import Command, Option
-from diagnose.cli.forms import html_option, json_option
+from diagnose.cli.command import Command
+from diagnose.cli.forms import details_option, html_option, json_option
 from diagnose.cli.giving import Forms, give
 from diagnose.commands.memory.answer import Counted, MemoryAnswer
 from diagnose.commands.memory.judging import judged
@@ -27,13 +27,7 @@ _SUFFIXES = (".pickle", ".pkl")
 
 @click.command(cls=Command, epilog="Example:  diagnose memory oom_snapshot.pickle")
 @click.argument("path", metavar="FILE|RUN", type=click.Path(path_type=Path, readable=False))
-@click.option(
-    "--details",
-    cls=Option,
-    idle_with={"as_json": ""},
-    is_flag=True,
-    help="Print everything: every row, finding, reason and stack.",
-)
+@details_option
 @html_option
 @json_option()
 def memory(path: Path, **given: Any) -> None:

@@ -23,7 +23,7 @@ from diagnose.commands.tune.settings import (
     settings_of,
     value_of,
 )
-from diagnose.diagnosis import Diagnosis, Finding, Patch, PlanStep, Speedup
+from diagnose.diagnosis import Diagnosis, Patch, PlanStep, Speedup
 from diagnose.patch.job_framework import in_short
 from diagnose.patch.patches import reachable
 
@@ -138,14 +138,14 @@ def _most_saved(gain: Speedup | None) -> float | None:
 
 
 def _proposal(best: Diagnosis, step: PlanStep, patch: Patch) -> Proposal:
-    finding = finding_of(best, step.rule)
+    finding = best.finding(step.rule)
     change = in_short(patch).removeprefix("set ") or (finding.action if finding else "") or step.rule
     return Proposal(step.rule, change, patch, settings_of(patch), _alone(best, step))
 
 
 def _alone(best: Diagnosis, step: PlanStep) -> Speedup | None:
     """The gain of a planned change without those before it in the plan."""
-    finding = finding_of(best, step.rule)
+    finding = best.finding(step.rule)
     return finding.predicted_speedup if finding is not None else step.predicted_speedup
 
 
@@ -235,11 +235,6 @@ def _trials(rungs: Sequence[Rung], keys: Sequence[str]) -> dict[int, Trial]:
         if value is not None:
             trials[value] = "better" if rung.stands else "no better" if rung.outcome == "ok" else "failed"
     return trials
-
-
-def finding_of(best: Diagnosis, rule: str) -> Finding | None:
-    """The finding of a rule in a diagnosis; None if the rule did not fire."""
-    return next((finding for finding in best.findings if finding.rule == rule), None)
 
 
 def _facts(best: Diagnosis) -> dict[str, Any]:

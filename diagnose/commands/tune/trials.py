@@ -12,7 +12,7 @@ from diagnose.commands.ledger.prediction import prediction_of_patch
 from diagnose.commands.tune.answer import DONE, LeftToUser, Rung, Settings, Tuning
 from diagnose.commands.tune.evidence import held_against
 from diagnose.commands.tune.judging import again_rung, failed_rung, first_rung, held_rung, judged_rung, settled_rung
-from diagnose.commands.tune.proposals import Proposal, apart_share, finding_of, is_small, next_proposal, why_not
+from diagnose.commands.tune.proposals import Proposal, apart_share, is_small, next_proposal, why_not
 from diagnose.commands.tune.running import EndedRun, Run
 from diagnose.commands.tune.settings import keys_of, merged
 from diagnose.commands.tune.state import TuneFolder
@@ -313,11 +313,11 @@ def left_to_user(
         apart = 0.0 if step.rule in tried else apart_share(rungs)
         because = why_not(best, step, allow_numerics, noise_share, apart) or refused.get(step.rule, "")
         if because:
-            finding = finding_of(best, step.rule)
+            finding = best.finding(step.rule)
             said = step.patch is not None and python_lines(step.patch, best.versions)
             change = "; ".join(said) if said else (finding.action if finding else "") or step.rule
             do = finding.do if finding is not None and not said else ""
-            seen = finding_of(first, step.rule)
+            seen = first.finding(step.rule)
             left.append(
                 LeftToUser(
                     rule=step.rule,

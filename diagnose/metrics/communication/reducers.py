@@ -18,13 +18,13 @@ BETWEEN_REPLICAS = r"c10d::allreduce_"  # fully_shard calls it between replicas 
 @metric("flag", needs_gpu=False)
 def reduced_by_engine(m: Measured) -> Value:
     """Whether the engine of a framework reduces the gradients, for its own loop or for a trainer's."""
-    return _engine(m) is not None
+    return m.once(_engine) is not None
 
 
 @metric("text", needs_gpu=False)
 def reducer_made_by(m: Measured) -> Value:
     """The maker of what reduces gradients: a framework with an engine of its own, else what runs the training loop."""
-    engine = _engine(m)
+    engine = m.once(_engine)
     return m.once(training_loop) if engine is None else engine.name
 
 

@@ -77,7 +77,6 @@ class PageSection:
     inside: str = ""
 
 
-FIRST_SHOWN = 20
 _FAMILIES = {"comm": "collectives", "memcpy": "copies"}
 
 

@@ -40,7 +40,7 @@ def capacity_view(diagnosis: Diagnosis) -> CapacityView | None:
     count = diagnosis.capacity.counted
     if count is None:
         lines = [f"not counted: {diagnosis.capacity.because}", *_never_used(diagnosis)]
-        return CapacityView(lines) if diagnosis.trains and _fact(diagnosis, "has_gpu") else None
+        return CapacityView(lines) if diagnosis.trains and diagnosis.fact("has_gpu") else None
     lines = [_counted(count), *_recorded(count), *_far_off(count), _batch(count), *_fused(diagnosis)]
     tables = (_parts(count), _plan(diagnosis, count), _room(count), _optimizers(count))
     return CapacityView(lines, [table for table in tables if table.rows])
@@ -126,7 +126,7 @@ def _sequences(likely: int, span: tuple[int, int]) -> str:
 
 
 def _planned(diagnosis: Diagnosis, row: PlannedRoom, device_bytes: int) -> BreakdownRow:
-    finding = next((finding for finding in diagnosis.findings if finding.rule == row.rule), None)
+    finding = diagnosis.finding(row.rule)
     change = headline(finding, "").action if finding else row.rule
     if row.total_bytes is None or row.freed_bytes is None or row.micro_batch_range is None:
         return change, f"unknown: {row.because}", "unknown"
@@ -144,19 +144,15 @@ def _states(row: OptimizerStates) -> BreakdownRow:
 
 
 def _fused(diagnosis: Diagnosis) -> list[str]:
-    if _fact(diagnosis, "optimizer_faster_form") != "fused":
+    if diagnosis.fact("optimizer_faster_form") != "fused":
         return []
     return ["the fused form of the optimizer saves time and no memory: its states are the same"]
 
 
 def _never_used(diagnosis: Diagnosis) -> list[str]:
     """The headroom by the peak of torch's allocator, if that is known."""
-    peak, total = _fact(diagnosis, "memory_peak_bytes"), _fact(diagnosis, "memory_total_bytes")
+    peak, total = diagnosis.fact("memory_peak_bytes"), diagnosis.fact("memory_total_bytes")
     if not isinstance(peak, int | float) or not isinstance(total, int | float):
         return []
     held, whole = spoken(peak, "bytes"), spoken(total, "bytes")
     return [f"torch reserved {held} of the device's {whole} at most: {spoken(max(total - peak, 0), 'bytes')} are left"]
-
-
-def _fact(diagnosis: Diagnosis, name: str) -> float | bool | str | None:
-    return next((fact.value for fact in diagnosis.facts if fact.name == name), None)

@@ -103,7 +103,7 @@ def plan_view(diagnosis: Diagnosis) -> PlanView:
     """The next change, the plan, and the findings that are in neither."""
     answer, plan, replay = diagnosis.next, diagnosis.plan, diagnosis.replay
     told = {step.rule for step in plan} | {answer.rule}
-    chosen = next((finding for finding in diagnosis.findings if finding.rule == answer.rule), None)
+    chosen = diagnosis.finding(answer.rule)
     return PlanView(
         nothing=answer.says if chosen is None else "",
         joined=answer.of_another_class,
@@ -161,7 +161,7 @@ def _with_notes(told: str, note: str, wide: str) -> str:
 
 def _change(diagnosis: Diagnosis, at: int) -> ChangeView:
     step = diagnosis.plan[at]
-    finding = next((f for f in diagnosis.findings if f.rule == step.rule), None)
+    finding = diagnosis.finding(step.rule)
     told = _planned_gain(step)
     return ChangeView(
         rule=step.rule,
@@ -192,7 +192,7 @@ def _planned_gain(step: PlanStep) -> str:
 
 def _noise_line(diagnosis: Diagnosis) -> str:
     """An explanation of "smaller than the noise" for this job, "" if no change of the plan is."""
-    noise = next((fact.value for fact in diagnosis.facts if fact.name == "step_noise_share"), None)
+    noise = diagnosis.fact("step_noise_share")
     if isinstance(noise, str) or noise is None or not any(step.below_noise for step in diagnosis.plan):
         return ""
     return f"the noise: steps of this window differ by {percent(noise)}; record more steps to see smaller gains"

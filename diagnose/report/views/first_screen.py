@@ -61,7 +61,7 @@ class FirstScreen(msgspec.Struct, frozen=True):
 def first_screen(diagnosis: Diagnosis) -> FirstScreen:
     """The screen of the diagnosis."""
     of = basis(diagnosis)
-    chosen = next((f for f in diagnosis.findings if f.rule == diagnosis.next.rule), None)
+    chosen = diagnosis.finding(diagnosis.next.rule)
     lines = [
         ScreenLine("verdict", verdict_words(diagnosis), warns=bool(diagnosis.verdict.doubts)),
         ScreenLine("why", " ".join(why_lines(diagnosis))),
@@ -166,6 +166,6 @@ def _measured(diagnosis: Diagnosis) -> str:
 
 def _of_world(diagnosis: Diagnosis) -> str:
     """A clause on the number of the rank, if it is one of several; else ""."""
-    world = next((fact.value for fact in diagnosis.facts if fact.name == "world_size"), None)
+    world = diagnosis.fact("world_size")
     alone = len(diagnosis.ranks) == 1 and isinstance(world, int) and world > 1
     return f" of rank {diagnosis.ranks[0].rank}, one of {world}" if alone else ""

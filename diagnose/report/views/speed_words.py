@@ -1,7 +1,7 @@
 """The speed of the job and its MFU in a line each: the clock without the profiler, a yardstick only if one fits."""
 
 from diagnose.diagnosis import Diagnosis, Mfu, Speed, StepRate
-from diagnose.facts import duration, spoken
+from diagnose.facts import NEAR_NOTHING, duration, spoken
 from diagnose.formulas.mfu_words import LEAST_PARAMETERS, mfu_scale, word_of
 from diagnose.report.views.plain import plain
 from diagnose.report.views.why import percent
@@ -10,7 +10,6 @@ HALF = ("bf16", "fp16", "fp8")
 _ATTENTION = ("attention_share", "eager_attention_share", "math_attention_share", "efficient_attention_share")
 _SPREAD = 1.2  # the longest over the shortest step: from here on both are shown
 _OTHER_JOB = "the 30-50 % usual for large transformers is no yardstick here"
-TOO_SMALL = 0.0005
 
 
 def speed_line(diagnosis: Diagnosis) -> str:
@@ -60,9 +59,9 @@ def mfu_words(diagnosis: Diagnosis) -> str:
     mfu = diagnosis.mfu
     if mfu.value is None:
         return plain(mfu.unused_option)
-    value, peak = _share(mfu), _peak(mfu)
+    value, peak = mfu.of_own_peak or 0.0, _peak(mfu)
     least = "at least " if mfu.missing else ""
-    if value < TOO_SMALL:
+    if value < NEAR_NOTHING:
         return plain(f"below 0.1 % of {peak}: the kernels are too small to keep a GPU busy")
     yardstick = _word(value) if _is_large_transformer(diagnosis) else _OTHER_JOB
     told = f"{least}{percent(value)} of {peak}"
@@ -72,11 +71,6 @@ def mfu_words(diagnosis: Diagnosis) -> str:
 
 def _word(value: float) -> str:
     return ". ".join(filter(None, (word_of(value), mfu_scale(value))))
-
-
-def _share(mfu: Mfu) -> float:
-    """MFU of the peak of the precision that ran, if that is another one than the device's fastest."""
-    return mfu.own_value if mfu.own_value is not None else mfu.value or 0.0
 
 
 def _peak(mfu: Mfu) -> str:
@@ -90,8 +84,8 @@ def _peak(mfu: Mfu) -> str:
 
 def _is_large_transformer(diagnosis: Diagnosis) -> bool:
     """Whether it computes attention in half precision, with as many parameters as the yardstick's jobs if known."""
-    facts = {fact.name: fact.value for fact in diagnosis.facts}
-    attends = any(isinstance(facts.get(name), float) and float(facts[name] or 0) > 0 for name in _ATTENTION)
+    shares = map(diagnosis.fact, _ATTENTION)
+    attends = any(isinstance(share, float) and share > 0 for share in shares)
     parameters = diagnosis.setup.get("model.parameters")
     large = not isinstance(parameters, int | float) or parameters >= LEAST_PARAMETERS
     return attends and large and diagnosis.mfu.own_precision in HALF
@@ -102,5 +96,5 @@ def eta(diagnosis: Diagnosis, arithmetic_ns: int, total_ns: int) -> float | None
     mfu = diagnosis.mfu
     if mfu.value is None or not arithmetic_ns or mfu.missing:
         return None
-    reached = _share(mfu) * total_ns / arithmetic_ns
-    return reached if TOO_SMALL <= reached <= 1 else None
+    reached = (mfu.of_own_peak or 0.0) * total_ns / arithmetic_ns
+    return reached if NEAR_NOTHING <= reached <= 1 else None

@@ -5,7 +5,7 @@ from statistics import median
 import msgspec
 
 from diagnose.diagnosis import Diagnosis, Finding, Steps, TraceSummary, Verdict
-from diagnose.facts import duration, spoken
+from diagnose.facts import NEAR_NOTHING, duration, spoken
 from diagnose.judge.verdict import NAMES_THE_CLASS, NEAR, is_close
 from diagnose.report.views.breakdown import CLASS_NAMES, WHOLE, basis
 from diagnose.report.views.job_words import straggler_line
@@ -63,7 +63,7 @@ def verdict_view(diagnosis: Diagnosis) -> VerdictView:
     """The verdict in words."""
     verdict, of, mfu = diagnosis.verdict, basis(diagnosis), diagnosis.mfu
     key = verdict.class_.removesuffix("-bound")
-    small = mfu.value is not None and mfu.value < 0.0005
+    small = mfu.value is not None and mfu.value < NEAR_NOTHING
     both = " and ".join(verdict.between)
     return VerdictView(
         key=key if key in CLASS_NAMES else "unexplained",
@@ -169,7 +169,7 @@ def _range_name(name: str) -> str:
 
 
 def _fact(diagnosis: Diagnosis, name: str) -> float | None:
-    value = next((fact.value for fact in diagnosis.facts if fact.name == name), None)
+    value = diagnosis.fact(name)
     return float(value) if isinstance(value, int | float) else None
 
 

@@ -93,7 +93,7 @@ def _share(finding: Finding) -> float | None:
 def _of_finding(finding: Finding, diagnosis: Diagnosis, of: Basis) -> str:
     """The fault with its share of the step, and why it takes that long if that is known."""
     told = f"{finding.title}: {taken(_share(finding) or 0.0, of)}"
-    workers = next((fact.value for fact in diagnosis.facts if fact.name == "loader_workers"), None)
+    workers = diagnosis.fact("loader_workers")
     return f"{told}; {_NO_WORKERS}." if finding.rule == "data-wait" and workers == "none" else f"{told}."
 
 

@@ -39,7 +39,7 @@ _NAMESPACES = re.compile(r"\b(?:at::native|at::cuda|at::detail|at|c10|cutlass|st
 
 def causes_named(diagnosis: Diagnosis) -> Named:
     """The labels of causes in this diagnosis."""
-    divided = any(fact.name == TRANSFER and fact.value is not None for fact in diagnosis.facts)
+    divided = diagnosis.fact(TRANSFER) is not None
     return partial(cause_name, divided=divided)
 
 

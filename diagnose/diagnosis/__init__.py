@@ -36,6 +36,7 @@ from diagnose.diagnosis.terms import (
     SliceClass,
     Speedup,
     VerdictClass,
+    bounding,
 )
 from diagnose.diagnosis.timeline import Lane, SliceLabel, SlowStep, StepTimeline
 from diagnose.diagnosis.track_record import TrackRecord
@@ -107,4 +108,5 @@ __all__ = [
     "VerdictClass",
     "WaterfallPart",
     "WindowReport",
+    "bounding",
 ]

@@ -1,5 +1,6 @@
 """Words and units that the parts of a diagnosis share."""
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 import msgspec
@@ -9,6 +10,14 @@ CauseClass = Literal["data", "host", "memory", "compute", "communication", "unex
 FindingClass = Literal[
     "data", "host", "memory", "compute", "communication", "capacity", "imbalance", "validity", "unexplained"
 ]
+_BOUNDING: Mapping[VerdictClass, CauseClass] = {
+    "data-bound": "data",
+    "host-bound": "host",
+    "communication-bound": "communication",
+    "compute-bound": "compute",
+    "memory-bound": "memory",
+}
+VERDICTS: Mapping[str, VerdictClass] = {class_: verdict for verdict, class_ in _BOUNDING.items()}
 Severity = Literal["critical", "warning", "info"]
 RestsOn = Literal["time", "count"]
 Confidence = Literal["high", "medium", "low"]
@@ -27,6 +36,8 @@ DoubtKind = Literal[
     "lost-launches",
     "classed-by-kind",
 ]
+
+
 Bound = Literal["compute", "memory", "latency", "under-filled", "unknown"]
 LaneKind = Literal["stream", "thread", "cause"]
 SliceClass = Literal[CauseClass, ""]
@@ -41,3 +52,8 @@ Nanoseconds = Annotated[int, msgspec.Meta(ge=0)]
 def may_slow(gain: Speedup | None) -> bool:
     """Whether the step is slower in the worst case."""
     return gain is not None and gain[0] < NOT_SLOWER
+
+
+def bounding(verdict: VerdictClass) -> CauseClass | Literal["undecided"]:
+    """The class of causes that a verdict names: "data" of "data-bound"."""
+    return _BOUNDING.get(verdict, "undecided")

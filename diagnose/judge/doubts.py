@@ -30,7 +30,8 @@ from diagnose.attribution.leading import (
     unknown_kind_share,
     unobserved_share,
 )
-from diagnose.diagnosis import Confidence, Doubt, DoubtKind, LedgerEntry, VerdictClass
+from diagnose.diagnosis import Confidence, Doubt, DoubtKind, LedgerEntry
+from diagnose.diagnosis.terms import VERDICTS
 from diagnose.facts import spoken
 
 if TYPE_CHECKING:  # a report reads the verdict's thresholds, and needs no rule
@@ -43,13 +44,6 @@ ODD_FACTOR = 2.0  # times the median step: a longer one is another kind of step
 ODD_SHARE = 1 / 3  # of the steps at most: more of them are what the job does
 MOSTLY_SIZED = 0.80  # of the kernel time, judged by the roofline
 
-CLASS_NAMES: Mapping[str, VerdictClass] = {
-    "data": "data-bound",
-    "host": "host-bound",
-    "communication": "communication-bound",
-    "compute": "compute-bound",
-    "memory": "memory-bound",
-}
 _KINDS: tuple[DoubtKind, ...] = get_args(DoubtKind)
 _CONFIDENCES: tuple[Confidence, ...] = ("low", "medium", "high")
 _UNNAMED = (*UNOBSERVED, *UNKNOWN_KINDS)
@@ -129,7 +123,7 @@ def _host_leads_without_profiler(breakdown: tuple[LedgerEntry, ...], factor: flo
 
 
 def _unclaimed(doubt: Doubt, leading: str) -> Doubt:
-    return replace(doubt, withholds=True, says=f"{doubt.says}, which may be why it looks {CLASS_NAMES[leading]}")
+    return replace(doubt, withholds=True, says=f"{doubt.says}, which may be why it looks {VERDICTS[leading]}")
 
 
 def _odd_steps(breakdown: tuple[LedgerEntry, ...], leaders: Leaders | None) -> str:
@@ -150,7 +144,7 @@ def _odd_steps(breakdown: tuple[LedgerEntry, ...], leaders: Leaders | None) -> s
     if without in ("", leaders[0]):
         return ""
     decide = "step decides" if odd == 1 else "steps decide"
-    return f"{odd} long {decide} the class: the {len(usual)} others are {CLASS_NAMES[without]}"
+    return f"{odd} long {decide} the class: the {len(usual)} others are {VERDICTS[without]}"
 
 
 def not_recorded(breakdown: tuple[LedgerEntry, ...], grounds: Grounds) -> Doubt | None:
@@ -211,7 +205,7 @@ def _unclassified(grounds: Grounds) -> str:
 
 def _open(causes: Mapping[str, float], possible: Sequence[Leaders], grounds: Grounds) -> Doubt:
     """The doubt that leaves the class open between the `possible` leaders."""
-    *others, last = dict.fromkeys(CLASS_NAMES[leading] for leading, _ in possible)
+    *others, last = dict.fromkeys(VERDICTS[leading] for leading, _ in possible)
     if (unknown := _of_unknown_kind(causes)) and {*others, last} == {"compute-bound", "memory-bound"}:
         what = "kernels" if grounds.has_gpu else "operators"
         says = f"{what} of unknown kind take {unknown} of {grounds.of}: it may be {others[0]} or {last}"

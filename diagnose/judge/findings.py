@@ -6,7 +6,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from diagnose.diagnosis import Finding, Patch, PlanStep, Verdict, VerdictClass
-from diagnose.diagnosis.terms import may_slow
+from diagnose.diagnosis.terms import bounding, may_slow
 from diagnose.facts import Facts, Unknown, spoken
 from diagnose.formulas.critical_batch import LearningRateRule, learning_rate_factor, samples_factor
 from diagnose.judge.case import Judged
@@ -43,7 +43,7 @@ def weights_of(judged: Judged, bound_by: VerdictClass, facts: Facts, predictor: 
     return {
         rule.id: Weight(
             severity=severity_of(judgement.answer, predictor.predict(rule)),
-            bounds_step=bound_by == f"{rule.class_}-bound",
+            bounds_step=bounding(bound_by) == rule.class_,
             yields_to=excluded_by[rule.id],
             gentler=_gentler(rule, judgement, fired),
             noise_share=hiding(rule, noise_share),

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from diagnose.attribution.causes import CAUSES
-from diagnose.diagnosis import Diagnosis, Finding, Recommendation
+from diagnose.diagnosis import Diagnosis, Finding, Recommendation, bounding
 from diagnose.diagnosis.iron_law import SHORT_NAMES
 from diagnose.diagnosis.postmortem import Straggler
 from diagnose.facts import spoken
@@ -146,7 +146,7 @@ def of_another_class(chosen: Finding, because: str, diagnosis: Diagnosis) -> str
         because: why it comes first.
         diagnosis: with its verdict and findings.
     """
-    bound_by = diagnosis.verdict.class_.removesuffix("-bound")
+    bound_by = bounding(diagnosis.verdict.class_)
     late_for = _lateness_of(diagnosis) if chosen.class_ == "imbalance" else set()
     if bound_by in (chosen.class_, "undecided", *late_for) or chosen.class_ == "validity":
         return ""

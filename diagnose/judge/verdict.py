@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from diagnose.attribution.causes import CAUSES, CORE_WAIT, EXPOSED, EXPOSED_TRANSFER, OTHER_GPU
 from diagnose.attribution.leading import NAMES_THE_CLASS, NEAR, WORKS, class_shares, leader, outcomes, settled
 from diagnose.diagnosis import Doubt, DoubtKind, LedgerEntry, Verdict, VerdictClass
+from diagnose.diagnosis.terms import VERDICTS
 from diagnose.judge.doubts import (
-    CLASS_NAMES,
     MANY_LOST,
     MOSTLY_SIZED,
     MUCH_UNOBSERVED,
@@ -80,8 +80,8 @@ def verdict_of(breakdown: tuple[LedgerEntry, ...], grounds: Grounds) -> Verdict:
     told |= {"communication": _communication(breakdown, grounds), "data": _data(causes, shares["data"])}
     says = _SAYS | ({} if grounds.has_gpu else _ON_HOST) | told
     return Verdict(
-        class_=CLASS_NAMES[leading],
-        between=(CLASS_NAMES[leading], CLASS_NAMES[runner_up]) if runner_up else (),
+        class_=VERDICTS[leading],
+        between=(VERDICTS[leading], VERDICTS[runner_up]) if runner_up else (),
         confidence=least_confidence(doubts),
         because=_crowded(leading, causes.get(CORE_WAIT, 0.0), grounds, _because(leaders, shares, grounds, says)),
         doubts=worst_first(doubts),
@@ -95,7 +95,7 @@ def class_to_cure(breakdown: tuple[LedgerEntry, ...], verdict: Verdict) -> Verdi
     """
     if not verdict.withheld or verdict.doubts[0].kind != "profiler":
         return verdict.class_
-    return CLASS_NAMES[leader(class_shares(_by_cause(breakdown)))[0]]
+    return VERDICTS[leader(class_shares(_by_cause(breakdown)))[0]]
 
 
 def _withheld(doubts: Sequence[Doubt]) -> Verdict:
@@ -114,7 +114,7 @@ def _withheld(doubts: Sequence[Doubt]) -> Verdict:
 
 def is_close(breakdown: tuple[LedgerEntry, ...], between: tuple[VerdictClass, ...]) -> bool:
     """Whether the breakdown itself is close to both classes; otherwise unobserved time decides between them."""
-    return {CLASS_NAMES[class_] for class_ in leader(class_shares(_by_cause(breakdown))) if class_} == set(between)
+    return {VERDICTS[class_] for class_ in leader(class_shares(_by_cause(breakdown))) if class_} == set(between)
 
 
 def _by_cause(breakdown: tuple[LedgerEntry, ...]) -> dict[str, float]:

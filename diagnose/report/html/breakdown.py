@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from diagnose.diagnosis import CauseClass, Diagnosis
 from diagnose.facts import duration
-from diagnose.report.views.breakdown import CLASS_NAMES, BreakdownRow, basis, outside_line, rows
+from diagnose.report.views.breakdown import CLASS_NAMES, INVISIBLE, BreakdownRow, basis, outside_line, rows
 from diagnose.report.views.words import causes_named
 
 ORDER: tuple[CauseClass, ...] = ("compute", "memory", "communication", "data", "host", "unexplained")
@@ -66,7 +66,7 @@ def _segments(diagnosis: Diagnosis) -> list[ClassSegment]:
     segments, x = [], 0.0
     for key in ORDER:
         share = sum(entry.share for entry in diagnosis.ledger if entry.class_ == key)
-        if share >= 0.0005:
+        if share >= INVISIBLE:
             segments.append(ClassSegment(key, CLASS_NAMES[key], share, 100 * x, 100 * share))
             x += share
     return segments

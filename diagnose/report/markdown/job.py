@@ -1,6 +1,6 @@
 """The ranks of a job in Markdown: a heat map of the worst, the hosts, the collectives, and the gain of changes."""
 
-from diagnose.diagnosis import Diagnosis
+from diagnose.diagnosis import Diagnosis, bounding
 from diagnose.diagnosis.postmortem import Postmortem, Traffic
 from diagnose.report.markdown.draft import Draft, blocks
 from diagnose.report.markdown.github import Inline, Writer
@@ -30,7 +30,7 @@ def ranks(draft: Draft) -> str:
     shown = ordered[: min(RANKS_SHOWN, to.rows)]
     heat = heat_of(shown, min(to.rows, 8), causes_named(diagnosis))
     cells = [(to.text(row.name), *(Inline(f"{100 * share:.0f}") for share in row.shares)) for row in heat.rows]
-    bound = ("bound by", *(rank.verdict.class_.removesuffix("-bound") for rank in shown))
+    bound = ("bound by", *(bounding(rank.verdict.class_) for rank in shown))
     table = Writer(len(cells) + 1, to.prose, to.name).table(
         ("% of the rank's own step", *(f"rank {rank.rank}" for rank in shown)), [*cells, bound]
     )

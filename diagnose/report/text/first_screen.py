@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from rich.cells import cell_len
 from rich.text import Text
 
-from diagnose.diagnosis import Diagnosis
+from diagnose.diagnosis import Diagnosis, bounding
 from diagnose.report.text.breakdown import STYLE
 from diagnose.report.text.page import USUAL, Page, widest
 from diagnose.report.views.first_screen import ClassLine, ScreenLine, first_screen
@@ -82,7 +82,7 @@ def _styled(line: ScreenLine, diagnosis: Diagnosis) -> Text:
 
 
 def _colour(diagnosis: Diagnosis) -> str:
-    return STYLE.get(diagnosis.verdict.class_.removesuffix("-bound"), STYLE["unexplained"])
+    return STYLE.get(bounding(diagnosis.verdict.class_), STYLE["unexplained"])
 
 
 def _classes(page: Page, classes: Sequence[ClassLine]) -> None:

@@ -2,7 +2,7 @@
 
 from rich.text import Text
 
-from diagnose.diagnosis import Diagnosis
+from diagnose.diagnosis import Diagnosis, bounding
 from diagnose.diagnosis.postmortem import Postmortem, Traffic
 from diagnose.facts import duration, spoken
 from diagnose.report.text.breakdown import STYLE
@@ -101,7 +101,7 @@ def _heat_block(page: Page, heat: HeatSection, name_width: int) -> None:
     for row in heat.rows:
         cells = [_cell(row, share) for share in row.shares]
         page.line(Text.assemble("  ", page.fitted(row.name, name_width), " ", *cells))
-    verdicts = [_SHORT.get(name, name) for r in heat.ranks for name in [r.verdict.class_.removesuffix("-bound")]]
+    verdicts = [_SHORT.get(name, name) for name in (bounding(rank.verdict.class_) for rank in heat.ranks)]
     page.line(Text.assemble("  ", page.fitted("bound by", name_width), " ", "".join(f"{v:>{_CELL}}" for v in verdicts)))
 
 

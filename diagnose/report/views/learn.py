@@ -2,7 +2,7 @@
 
 import re
 
-from diagnose.diagnosis import Diagnosis, NotAdvised, NotJudged
+from diagnose.diagnosis import Diagnosis, NotAdvised, NotJudged, bounding
 from diagnose.report.views.plain import plain
 from diagnose.report.views.words import to_capture
 
@@ -22,7 +22,7 @@ def leave_alone(diagnosis: Diagnosis) -> tuple[NotAdvised, ...]:
 
 def _distance(diagnosis: Diagnosis, class_: str) -> int:
     """How far a class is from what limits the step: first its own, then those that it may be, then the rest."""
-    bound = [name.removesuffix("-bound") for name in (diagnosis.verdict.class_, *diagnosis.verdict.between)]
+    bound = [bounding(name) for name in (diagnosis.verdict.class_, *diagnosis.verdict.between)]
     return bound.index(class_) if class_ in bound else len(bound)
 
 

@@ -4,7 +4,7 @@ from statistics import median
 
 import msgspec
 
-from diagnose.diagnosis import Diagnosis, Finding, Steps, TraceSummary, Verdict
+from diagnose.diagnosis import Diagnosis, Finding, Steps, TraceSummary, Verdict, bounding
 from diagnose.facts import NEAR_NOTHING, duration, spoken
 from diagnose.judge.verdict import NAMES_THE_CLASS, NEAR, is_close
 from diagnose.report.views.breakdown import CLASS_NAMES, WHOLE, basis
@@ -62,7 +62,7 @@ class VerdictView(msgspec.Struct, frozen=True):
 def verdict_view(diagnosis: Diagnosis) -> VerdictView:
     """The verdict in words."""
     verdict, of, mfu = diagnosis.verdict, basis(diagnosis), diagnosis.mfu
-    key = verdict.class_.removesuffix("-bound")
+    key = bounding(verdict.class_)
     small = mfu.value is not None and mfu.value < NEAR_NOTHING
     both = " and ".join(verdict.between)
     return VerdictView(

@@ -7,9 +7,9 @@ import msgspec
 
 from diagnose.diagnosis import CodeLine, Diagnosis, Finding, UserFunction
 from diagnose.facts import spoken
+from diagnose.report.views.breakdown import INVISIBLE
 from diagnose.report.views.plain import plain
 
-WORTH_TELLING = 0.0005
 WORTH_A_CALL = 0.05
 OUTSIDE = "<module>"  # how Python calls the code outside of functions
 
@@ -53,7 +53,7 @@ def user_code_view(diagnosis: Diagnosis) -> UserCodeView | None:
     return UserCodeView(
         functions=list(map(_view, code.functions)),
         of=plain(code.of),
-        other=spoken(code.other_share, "share") if (code.other_share or 0) >= WORTH_TELLING else "",
+        other=spoken(code.other_share, "share") if (code.other_share or 0) >= INVISIBLE else "",
         cost=sampling,
         unknown=unknown_line(code.because, code.capture_next),
     )

@@ -3,7 +3,7 @@
 from pathlib import PurePosixPath
 
 from diagnose.attribution.leading import WORKS
-from diagnose.diagnosis import CauseClass, Diagnosis, Finding
+from diagnose.diagnosis import CauseClass, Diagnosis, Finding, bounding
 from diagnose.facts import HOST_STEP, STEP
 from diagnose.report.views.breakdown import Basis, basis
 from diagnose.report.views.job_words import is_late, waited_share
@@ -42,7 +42,7 @@ def why_lines(diagnosis: Diagnosis) -> list[str]:
         operators = longest_operators(diagnosis)
         longest = [f"The longest operators on the host: {', '.join(operators)}."] if operators else []
         return [*([_sentence(numbers)] if numbers not in ("", verdict.withheld) else []), *longest]
-    classes = [_class_of(name) for name in verdict.between or (verdict.class_,) if name != "undecided"]
+    classes = [c for c in map(bounding, verdict.between or (verdict.class_,)) if c != "undecided"]
     if not classes:
         return [_sentence(verdict.because), _of_class(diagnosis, _largest_class(diagnosis), of)]
     told = [_of_class(diagnosis, class_, of, again=class_ != classes[0]) for class_ in classes]
@@ -64,10 +64,6 @@ def class_ns(diagnosis: Diagnosis) -> dict[CauseClass, int]:
     for part in diagnosis.waterfall or diagnosis.ledger:
         sums[part.class_] += part.ns
     return sums
-
-
-def _class_of(name: str) -> CauseClass:
-    return name.removesuffix("-bound")  # type: ignore[return-value]
 
 
 def _sentence(text: str) -> str:

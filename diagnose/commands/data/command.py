@@ -51,7 +51,7 @@ _LONGEST_S = 3600.0
     type=click.IntRange(min=1),
     default=SAMPLES,
     show_default=True,
-    help="Load at most N samples in process.",
+    help="Load N samples in process, in whole batches.",
 )
 @click.option(
     "--step-ms",

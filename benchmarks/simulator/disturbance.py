@@ -92,11 +92,11 @@ class Disturbance:
         return (self._factor(kind, neutral=0) * MS * costs).astype(np.int64)
 
     def extra_layers(self) -> list[Mask]:
-        """The ranks that run a further layer in the step, for each such layer."""
+        """The ranks that run a further layer in each forward pass, for each such layer."""
         return self._layers("more_kernels")
 
     def stage_layers(self) -> list[Mask]:
-        """The ranks that run a further layer in each micro-batch, for each such layer."""
+        """The ranks that have a further layer, for each such layer."""
         return self._layers("uneven_stages")
 
     def _layers(self, kind: Kind) -> list[Mask]:

@@ -20,7 +20,7 @@ KINDS: dict[Kind, tuple[float, str]] = {
     "gc": (7, "gc"),  # ms of collection in the forward pass
     "checkpoint": (5, "checkpoint"),  # ms of writing at the end of the step
     "more_work": (1.3, "more_work"),  # factor of the sequence length
-    "more_kernels": (3, "more_work"),  # layers run once more
+    "more_kernels": (3, "more_work"),  # layers run once more forward
     "slow_link": (4, "link"),  # factor of the transfer in groups that hold one of the ranks
     "rotating": (1.3, ""),  # factor of the sequence length of another rank in each step
     "lengths": (0.5, ""),  # how far the sequence length of each micro-batch is from the mean, at most, as its part

@@ -88,7 +88,6 @@ class Pipeline(Training):
                     todo.pop(0)
                     left[stage - 1].pop(0)
         self.ranks.begin_micro_batch(0)
-        self._more_layers()
         self._reductions()
 
     def _exchange(self, what: Exchange) -> None:
@@ -109,7 +108,7 @@ class Pipeline(Training):
             self._embedding()
         for number in range(self.job.layers_of[stage]):
             self._layer(self.job.layers // 2 if (number, micro) == (0, COLLECTS) else -1)
-        for mask in self.ranks.trouble.stage_layers():
+        for mask in (*self.ranks.trouble.extra_layers(), *self.ranks.trouble.stage_layers()):
             self._only(mask, self._layer, -1)
         if stage == self.job.model_parallel - 1:
             self._head()

@@ -142,8 +142,8 @@ class PipelineStage(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         stage: its number, from 0, in the order in which a batch passes them.
         ranks: its ranks.
-        work_ns: nanoseconds that one of them works, without communication, on a micro-batch; in a step if `per` says so.
-        per: what `work_ns` is of.
+        work_ns: nanoseconds that one of them works, without communication, on what `per` names.
+        per: a step, where the messages do not show its micro-batches.
         heavier: how much more work it has than the other stages, and what equal ones would move; "" if it has no more.
     """
 

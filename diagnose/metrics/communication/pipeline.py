@@ -69,11 +69,12 @@ def waits_in_turn(m: Measured) -> Value:
         return share
     if m.job.pipeline is not None:
         part = f"{spoken(float(share), 'share')} of the step"
-        return f"Micro-batches take unequally long, and the stages wait for the long ones: equal ones would save {part}."
+        return f"Micro-batches take unequally long, and stages wait for the long ones: equal ones would save {part}."
     turn, waiting = late_in_turn(m), waiting_share(m)
     if isinstance(turn, Unknown) or isinstance(waiting, Unknown):
         return turn
-    return f"Ranks wait for a later one for {spoken(float(waiting), 'share')} of the step, but none is always late: {turn}."
+    part = f"{spoken(float(waiting), 'share')} of the step"
+    return f"Ranks wait for a later one for {part}, but none is always late: {turn}."
 
 
 @metric("share", STEP, needs_gpu=False)

@@ -144,7 +144,8 @@ def _late(diagnosis: Diagnosis, of: Basis) -> list[str]:
     """A sentence on the worst late rank; none without one."""
     stragglers = diagnosis.stragglers
     if not stragglers:
-        return [_sentence(f"{line.partition(':')[0]}, and the others wait for it") for line in late_stage_lines(diagnosis)[:1]]
+        stages = [line.partition(":")[0] for line in late_stage_lines(diagnosis)]
+        return [_sentence(f"{stage}, and the others wait for it") for stage in stages[:1]]
     first = stragglers[0]
     waited = of.per_step(round(waited_share(first, diagnosis) * of.total_ns))
     late = is_late(first, suspected="")

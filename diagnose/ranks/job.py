@@ -11,7 +11,7 @@ from diagnose import intervals as iv
 from diagnose.arrays import Ints
 from diagnose.attribution.attribution import Attribution
 from diagnose.attribution.causes import EXPOSED, waiting_for
-from diagnose.diagnosis.postmortem import NO_DATA_WAIT, NO_STRAGGLER, HostCode
+from diagnose.diagnosis.postmortem import NO_DATA_WAIT, NO_STRAGGLER, HostCode, PipelineStage
 from diagnose.facts import Unknown, another_run
 from diagnose.formulas import share
 from diagnose.ranks.collectives.matching import ALONE, Match, match
@@ -20,9 +20,11 @@ from diagnose.ranks.distorted import distortion_of, undistorted
 from diagnose.ranks.network.bandwidth import Reached, bus_rate, reached
 from diagnose.ranks.network.slow_links import extra_of, passed_to_slow_ranks, slow_links
 from diagnose.ranks.network.topology import Topology, topology_of
-from diagnose.ranks.pipeline import by_stage, heavier_stages, stage_words, stages_of
+from diagnose.ranks.pipeline import stage_work_of
+from diagnose.ranks.pipeline_view import PipelineView, pipeline_view, stages_of
 from diagnose.ranks.replay.changes import Changes, changes_of
 from diagnose.ranks.replay.data_waits import data_wait_ns, loads_late, waits_for_data
+from diagnose.ranks.stages import Pipeline, comparable, pipeline_of
 from diagnose.ranks.stragglers.causes import RankLateness
 from diagnose.ranks.stragglers.evidence import evidence_of, lead_share
 from diagnose.ranks.stragglers.lateness import excess_of, lateness_of
@@ -59,7 +61,7 @@ class JobView(msgspec.Struct, frozen=True):
     straggler_host_code: HostCode = "none"
     straggler_where: str = ""
     straggler_settings: str = ""
-    heavier_stage: str = ""
+    pipeline: PipelineView | None = None
     suspected_from_steps: int = 0
     straggler_cure_share: tuple[float, float] = (0.0, 0.0)
     bus_bytes_per_s: float | Unknown = ALONE
@@ -91,6 +93,7 @@ class Job(msgspec.Struct, frozen=True):
     waits: tuple[RankWaits, ...] = ()
     lateness: tuple[RankLateness, ...] = ()
     changes: Changes = msgspec.field(default_factory=Changes)
+    stages: tuple[PipelineStage, ...] = ()
 
     @property
     def stragglers(self) -> tuple[RankLateness, ...]:
@@ -172,21 +175,24 @@ def _joined(ranks: Sequence[RankDigest], topology: Topology) -> Job:
     if distortion is not None:
         return _distorted(ranks, matched, distortion)
     excess = [excess_of(ranks, group) for group in matched]
-    lateness = lateness_of(ranks, matched, excess)
+    pipeline = pipeline_of(ranks, matched)
+    lateness = lateness_of(ranks, matched, excess, comparable(ranks, matched, pipeline))
+    across = lateness if pipeline is None else lateness_of(ranks, matched, excess)
     links = slow_links(ranks, matched, topology.node)
     slow = {member for link in links for member in link.members}
-    waits = waits_of(ranks, matched, waited_for(ranks, matched, excess, lateness, slow))
+    waits = waits_of(ranks, matched, waited_for(ranks, matched, excess, across, slow))
     caused_ns = passed_to_slow_ranks(waiting_caused(waits, lateness), lateness.own_ns, links)
     evidence = evidence_of(ranks, matched, lateness, caused_ns, extra_of(links))
-    by_rank = rank_lateness_of(Joined(ranks, matched, lateness, evidence, links))
+    by_rank = [
+        _unless_its_stage(told, ranks, pipeline)
+        for told in rank_lateness_of(Joined(ranks, matched, lateness, evidence, links))
+    ]
     late = {p for p, rank in enumerate(ranks) if rank.rank in {told.rank for told in by_rank if told.stands_out}}
-    stages = stages_of(ranks, matched)
-    heavier = heavier_stages(ranks, stages)
-    by_rank = [by_stage(told, ranks, stages, heavier) for told in by_rank]
+    stages = None if pipeline is None else stage_work_of(ranks, pipeline, late)
     stragglers = {straggler.rank: straggler.cause for straggler in by_rank if straggler.stands_out}
     by_link = {p for p in late if stragglers[ranks[p].rank] == "link"}
     guilty = [link for link in links if by_link.intersection(link.members)]
-    changes = changes_of(ranks, matched, sorted(late - by_link), topology, guilty, stages if heavier else ())
+    changes = changes_of(ranks, matched, sorted(late - by_link), topology, guilty, stages)
     suspected_from = by_rank[0].of_steps if late and by_rank[0].persistence == "suspected" else 0
     waited = waiting_share(ranks, waits, late)
     lost = max(waited, by_rank[0].lost_share) if late else 0.0
@@ -200,8 +206,8 @@ def _joined(ranks: Sequence[RankDigest], topology: Topology) -> Job:
         straggler_where=by_rank[0].where if late else "",
         straggler_settings=settings_unlike(by_rank[0].rank, ranks) if late else "",
         suspected_from_steps=suspected_from,
-        straggler_cure_share=_cure_share(changes, (ahead, lost), 0.0 if heavier else _stays(ranks, by_rank, late)),
-        heavier_stage=stage_words(ranks, stages, heavier[0]) if heavier else "",
+        straggler_cure_share=_cure_share(changes, (ahead, lost), _stays(ranks, by_rank, late)),
+        pipeline=None if stages is None else pipeline_view(ranks, stages, changes),
         bus_bytes_per_s=bus_rate(ranks, matched),
         bus_reached=reached(ranks, matched, topology),
         cured_by_data=_cured_by_data(ranks, by_rank, late),
@@ -211,7 +217,9 @@ def _joined(ranks: Sequence[RankDigest], topology: Topology) -> Job:
         most_waited_for=_most_waited_for(by_rank),
         uneven_work_share=uneven_work_share(ranks),
     )
-    return Job(view, tuple(ranks), matched, waits, tuple(by_rank), changes.unpriced() if suspected_from else changes)
+    priced = changes.unpriced() if suspected_from else changes
+    told = () if stages is None else stages_of(ranks, stages)
+    return Job(view, tuple(ranks), matched, waits, tuple(by_rank), priced, told)
 
 
 def _distorted(ranks: Sequence[RankDigest], matched: Match, distortion: float) -> Job:
@@ -221,6 +229,14 @@ def _distorted(ranks: Sequence[RankDigest], matched: Match, distortion: float) -
         len(ranks), matched=True, bus_bytes_per_s=why, bus_reached=why, too_few_steps=why, distortion=distortion
     )
     return Job(view, tuple(ranks), matched, changes=Changes(because=why.because))
+
+
+def _unless_its_stage(late: RankLateness, ranks: Sequence[RankDigest], pipeline: Pipeline | None) -> RankLateness:
+    """The late rank, unless it is a whole stage of a pipeline with more work than the others: that is no rank's own."""
+    position = next(p for p, rank in enumerate(ranks) if rank.rank == late.rank)
+    if pipeline is None or len(pipeline.beside(position)) > 1 or late.cause != "more_work":
+        return late
+    return replace(late, stands_out=False, persistence="persistent")
 
 
 def _stays(ranks: Sequence[RankDigest], by_rank: Sequence[RankLateness], late: Collection[int]) -> float:
@@ -237,8 +253,7 @@ def _cure_share(changes: Changes, measured: tuple[float, float], stays: float) -
     the late ranks behind the others, as far as it shows as waiting, and everything that the others lose; the stages of
     a pipeline wait anyway.
     """
-    cured = next((change.speedup for change in changes.changes if change.change == NO_STRAGGLER), (1.0, 1.0))
-    least, most = measured if changes.because else (1 - 1 / cured[0], 1 - 1 / cured[1])
+    least, most = changes.saved(NO_STRAGGLER) or measured
     return least * (1 - stays), most
 
 

@@ -17,10 +17,11 @@ from diagnose.ranks.collectives.matching import GroupMatch, Match
 from diagnose.ranks.digest import RankDigest
 from diagnose.ranks.network.slow_links import SlowLink
 from diagnose.ranks.network.topology import Topology
-from diagnose.ranks.pipeline import Stage, with_equal_stages
+from diagnose.ranks.pipeline import StageWork, as_the_others, with_equal_stages
 from diagnose.ranks.replay.buckets import BUCKET_BYTES, MESSAGE_NS, buckets_of, described, larger, smaller
 from diagnose.ranks.replay.data_waits import loads_late, without_data_waits
 from diagnose.ranks.replay.joint import Joint, joint_of
+from diagnose.ranks.replay.pace import paced_as, with_even_batches
 from diagnose.ranks.replay.rank_work import RankWork
 from diagnose.ranks.replay.rounds import Case
 
@@ -34,7 +35,11 @@ Candidate = tuple[str, str, StepNs]
 LATE = "late ranks are as fast as the slowest (low) and the median (high) of the ranks that do the same work"
 LOADED = "no rank waits for data: workers load it ahead, or loading leaves the run"
 EQUAL_STAGES = "equal stages"
-EQUAL = "the surplus of the late stage moves to the other stages (low), or leaves the pipeline (high)"
+EQUAL = "heavier stages work as long as the longest (low) and the usual (high) of the others"
+MOVED_LAYERS = "moved layers"
+MOVED = "layers of the heavier stages move to the others, so that all work equally long"
+EVEN_BATCHES = "even micro-batches"
+EVEN = "every micro-batch takes each stage as long as the mean one"
 MENDED = "slow links are as fast as those of the other groups"
 _SLOWED = f"by {100 * CONTENTION['worst']:.0f} % of those at worst"
 _LATENCY, _LESS = (" to ".join(f"{ns / 1e3:.0f}" for ns in sorted(each.values())) for each in (LATENCY_NS, MESSAGE_NS))
@@ -57,6 +62,13 @@ class Changes(msgspec.Struct, frozen=True):
     error: float | None = None
     because: str = ""
 
+    def saved(self, name: str) -> tuple[float, float] | None:
+        """Share of the step that a change saves, least and most; None if nothing could be replayed."""
+        if self.because:
+            return None
+        low, high = next((change.speedup for change in self.changes if change.change == name), (1.0, 1.0))
+        return 1 - 1 / low, 1 - 1 / high
+
     def unpriced(self) -> "Changes":
         """The same without what late ranks cost in a day, which is not known of a rank that is only suspected."""
         return replace(self, changes=tuple(replace(change, gpu_hours_per_day=None) for change in self.changes))
@@ -68,7 +80,7 @@ def changes_of(
     late: Sequence[int],
     topology: Topology,
     slow: Sequence[SlowLink] = (),
-    stages: Sequence[Stage] = (),
+    stages: StageWork | None = None,
 ) -> Changes:
     """The gain of the job's step by each change; withheld if the replay misses a rank's step by 5 %.
 
@@ -78,7 +90,7 @@ def changes_of(
         late: positions of the ranks that stand out by their own work.
         topology: topology of the job.
         slow: links that make ranks stand out.
-        stages: those of a pipeline, if one of them has more work than the others.
+        stages: the stages of a pipeline, with their work.
     """
     if not matched:
         return Changes()
@@ -93,6 +105,7 @@ def changes_of(
         return Changes((), error, f"the replay of all ranks is {away}")
     now = joint.job_step_ns()
     cures = (*_cures(matched, late, slow, joint, stages), *_loaded(ranks, late, joint))
+    cures = (*cures, *_evened(ranks, late, joint, stages))
     candidates = (*cures, *_candidates(ranks, matched, topology, joint))
     made = (_change(name, says, now, step) for name, says, step in candidates)
     gains = (change for change in made if change.speedup[1] >= LEAST_GAIN)
@@ -100,18 +113,25 @@ def changes_of(
 
 
 def _cures(
-    matched: Match, late: Sequence[int], slow: Sequence[SlowLink], joint: Joint, stages: Sequence[Stage]
+    matched: Match, late: Sequence[int], slow: Sequence[SlowLink], joint: Joint, stages: StageWork | None
 ) -> Iterator[Candidate]:
     """The job without what makes ranks late."""
-    says = "; ".join([*([EQUAL] if stages else []), *([LATE] if late else []), *([MENDED] if slow else [])])
+    says = "; ".join([*([LATE] if late else []), *([MENDED] if slow else [])])
     if says:
         quick = mended(joint, matched, slow)
-        name = NO_STRAGGLER if late or slow else EQUAL_STAGES
-        yield name, says, lambda case: _cured(quick, late, stages, case).job_step_ns(case)
+        yield NO_STRAGGLER, says, lambda case: without_late(quick, late, case, stages).job_step_ns(case)
 
 
-def _cured(quick: Joint, late: Sequence[int], stages: Sequence[Stage], case: Case) -> Joint:
-    return without_late(with_equal_stages(quick, stages, case) if stages else quick, late, case)
+def _evened(
+    ranks: Sequence[RankDigest], late: Sequence[int], joint: Joint, stages: StageWork | None
+) -> Iterator[Candidate]:
+    """The pipeline with stages, and with micro-batches, of equal work."""
+    if stages is not None:
+        even = with_even_batches(ranks, joint, stages.pipeline, late)
+        yield EVEN_BATCHES, EVEN, lambda case: even.job_step_ns(case)
+        if stages.heavier:
+            yield EQUAL_STAGES, EQUAL, lambda case: as_the_others(joint, stages, case).job_step_ns(case)
+            yield MOVED_LAYERS, MOVED, lambda case: with_equal_stages(joint, stages).job_step_ns(case)
 
 
 def _loaded(ranks: Sequence[RankDigest], late: Sequence[int], joint: Joint) -> Iterator[Candidate]:
@@ -149,9 +169,9 @@ def _with_cost(change: JobChange, ranks: Sequence[RankDigest]) -> JobChange:
     return replace(change, gpu_hours_per_day=gpu_hours_lost_per_day(size, change.speedup[0]))
 
 
-def without_late(joint: Joint, late: Sequence[int], case: Case) -> Joint:
+def without_late(joint: Joint, late: Sequence[int], case: Case, stages: StageWork | None = None) -> Joint:
     """Each late rank has the work of one that does the same: of the slowest, or of the median one."""
-    return joint.with_work({p: _peer(joint, p, late, case) for p in late})
+    return joint.with_work({p: _peer(joint, p, late, case, stages) for p in late})
 
 
 def mended(joint: Joint, matched: Match, slow: Sequence[SlowLink]) -> Joint:
@@ -164,14 +184,20 @@ def mended(joint: Joint, matched: Match, slow: Sequence[SlowLink]) -> Joint:
     return joint.with_transfer(transfer)
 
 
-def _peer(joint: Joint, position: int, late: Sequence[int], case: Case) -> RankWork:
-    """The work of another rank with the same calls that is ready earlier, or the rank's own if there is none."""
+def _peer(joint: Joint, position: int, late: Sequence[int], case: Case, stages: StageWork | None) -> RankWork:
+    """The work of another rank that does the same and is ready earlier, or the rank's own if there is none.
+
+    In a pipeline those are the ranks of its stage. Elsewhere they make the same calls, or are all others if none does.
+    """
     own_work = joint.work[position]
-    peers = [work for p, work in enumerate(joint.work) if p not in late and work.signature == own_work.signature]
-    earlier = sorted((work for work in peers if _reach(work) < _reach(own_work)), key=_reach)
+    beside = range(len(joint.work)) if stages is None else stages.pipeline.beside(position)
+    peers = [joint.work[p] for p in beside if p not in late]
+    same = [work for work in peers if work.signature == own_work.signature]
+    earlier = sorted((work for work in same or peers if _reach(work) < _reach(own_work)), key=_reach)
     if not earlier:
         return own_work
-    return earlier[-1 if case == "worst" else len(earlier) // 2].in_order_of(own_work)
+    chosen = earlier[-1 if case == "worst" else len(earlier) // 2]
+    return chosen.in_order_of(own_work) if same else paced_as(own_work, chosen)
 
 
 def _reach(work: RankWork) -> float:

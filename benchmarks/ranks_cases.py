@@ -90,7 +90,7 @@ class Case:
     @property
     def is_priced(self) -> bool:
         """Whether a right answer has a price to be held against the truth; that transfers are slow has none."""
-        return self.matters and self.outcome == self.expected and self.outcome not in (UNTOLD, "link")
+        return self.matters and self.outcome == self.expected and self.outcome not in (UNTOLD, NOBODY, "link")
 
     @property
     def price_right(self) -> bool:

@@ -167,9 +167,10 @@ def _outcome(answer: Diagnosis, name: Name, job: Job) -> str:
 
 
 def _names_stage(answer: Diagnosis, ranks: tuple[int, ...]) -> bool:
-    """Whether the report says of the stage, and of no other, that it has more work."""
-    stages = answer.postmortem.stages if answer.postmortem else ()
-    return [stage.ranks for stage in stages if stage.heavier] == [ranks]
+    """Whether the report says of the stage that it has more work."""
+    listed = f"({', '.join(map(str, ranks))})"
+    told = [late.because for late in answer.stragglers] + [str(fact.value) for fact in answer.facts]
+    return any("stage" in text and listed in text for text in told)
 
 
 def _priced(answer: Diagnosis, outcome: str) -> Range | None:

@@ -1,11 +1,12 @@
 """The simulated jobs of `ranks_confusion.py`, and what the analysis made of each beside what is true."""
 
+import re
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
-from simulator import CAUSES, KINDS, Clocks, Fault, Job, Kind, simulate
+from simulator import CAUSES, KINDS, Clocks, Fault, Job, Kind, Simulated, simulate
 from simulator.faults import STAGE, STAGES
 from simulator.job import Parallelism
 
@@ -19,6 +20,7 @@ Name = Kind | Literal["two_late"]
 NAMES: tuple[Name, ...] = (*(kind for kind in KINDS if kind != "none"), TWO_LATE, "none")
 SKEW = Clocks(offset_ms=5, drift_ppm=50)
 WORTH_NAMING = 0.05  # of the step
+WORTH_TELLING = 1.02  # a stage of which nobody made a fault is rightly told if equal stages buy so much
 NEAR = 0.05  # of the speed: how far the price of a cure may be off
 NOBODY, ANOTHER, ONE_OF_TWO = "nobody", "another rank", "one of two"
 UNTOLD, UNEVEN = "slow transfer, link not told", "work uneven in turn"
@@ -88,7 +90,7 @@ class Case:
     @property
     def is_priced(self) -> bool:
         """Whether a right answer has a price to be held against the truth; that transfers are slow has none."""
-        return self.matters and self.outcome == self.expected and self.outcome not in (UNTOLD, "link")
+        return self.matters and self.outcome == self.expected and self.outcome not in (UNTOLD, NOBODY, "link")
 
     @property
     def price_right(self) -> bool:
@@ -135,10 +137,11 @@ def is_persistent(name: Name) -> bool:
 
 def judged(name: Name, job: Job) -> Case:
     """Simulates the job, analyses it, and compares."""
+    simulated = simulate(job)
     with tempfile.TemporaryDirectory() as folder:
-        truth = simulate(job).write(Path(folder), gz=False)
+        truth = simulated.write(Path(folder), gz=False)
         answer = analyze(folder, options=Options(network_gbs=_network_gbs(job)))
-    outcome = _outcome(answer, name, job)
+    outcome = _outcome(answer, name, simulated)
     whole = truth.gains["without faults"]
     return Case(
         name, outcome, 1 - 1 / whole, _note(answer, name, job, outcome), job.parallelism not in ONE_GROUP,
@@ -152,13 +155,16 @@ def _network_gbs(job: Job) -> float:
     return job.links.network_bytes_per_s_per_rank * job.ranks_per_node / 1e9
 
 
-def _outcome(answer: Diagnosis, name: Name, job: Job) -> str:
-    """What was named; of the ranks only those that are said to be late always."""
+def _outcome(answer: Diagnosis, name: Name, simulated: Simulated) -> str:
+    """What was named; of the ranks only those that are said to be late always, of the stages only what matters."""
+    job = simulated.job
     at_fault = {rank for fault in job.faults for rank in fault.ranks if CAUSES[fault.kind]}
     named = {late.rank: late.cause for late in answer.stragglers if not late.suspected}
-    if not set(named) <= at_fault:
+    is_stage = any(fault.kind in STAGES for fault in job.faults)
+    told = _stage_told(answer)
+    if not set(named) <= at_fault or (told and not is_stage and simulated.gain_of_equal_stages < WORTH_TELLING):
         return ANOTHER
-    if name in STAGES and _names_stage(answer, job.faults[0].ranks):
+    if is_stage and re.search(rf"[( ]{', '.join(map(str, job.faults[0].ranks))}\)", told):
         return STAGE
     if named:
         return ONE_OF_TWO if name == TWO_LATE and len(named) < len(at_fault) else next(iter(named.values()))
@@ -166,11 +172,9 @@ def _outcome(answer: Diagnosis, name: Name, job: Job) -> str:
     return UNEVEN if IN_TURN in rules else UNTOLD if rules & {*SLOW_TRANSFER} else NOBODY
 
 
-def _names_stage(answer: Diagnosis, ranks: tuple[int, ...]) -> bool:
-    """Whether the report says of the stage that it has more work."""
-    listed = f"({', '.join(map(str, ranks))})"
-    told = [late.because for late in answer.stragglers] + [str(fact.value) for fact in answer.facts]
-    return any("stage" in text and listed in text for text in told)
+def _stage_told(answer: Diagnosis) -> str:
+    """What a finding says of a stage that has more work than the others."""
+    return next((finding.says for finding in answer.findings if finding.rule == "uneven-stages"), "")
 
 
 def _priced(answer: Diagnosis, outcome: str) -> Range | None:

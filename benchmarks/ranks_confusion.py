@@ -85,26 +85,25 @@ def _price(cases: Sequence[Case]) -> list[str]:
 
 def rates(cases: Sequence[Case]) -> str:
     """The figures that count, each with its 95 % interval."""
-    faulty = [c for c in cases if c.is_persistent and c.matters]
+    with_fault = [c for c in cases if c.is_persistent]
+    faulty = [c for c in with_fault if c.matters]
     healthy = [c for c in cases if not c.is_persistent]
     in_turn = [c for c in healthy if c.matters]
     priced = [c for c in cases if c.is_priced]
     lines = [
         ("named right, of faults worth naming", sum(c.right for c in faulty), len(faulty)),
-        ("a rank named that is not at fault, of jobs with a fault", _accused(c for c in cases if c.is_persistent), None),
-        ("somebody named though nobody is persistently at fault", _accused(iter(healthy)), len(healthy)),
+        ("a rank named that is not at fault, of jobs with a fault", _accused(with_fault), len(with_fault)),
+        ("somebody named though nobody is persistently at fault", _accused(healthy), len(healthy)),
         ("uneven work told as that", sum(c.outcome == UNEVEN for c in in_turn), len(in_turn)),
         (f"price within {NEAR:.0%} of the truth", sum(c.price_right for c in priced), len(priced)),
         ("no price, or zero", sum(c.priced is None or c.priced[1] <= 1 for c in priced), len(priced)),
         ("a negative wait", sum(c.negative for c in cases), len(cases)),
     ]  # fmt: skip
-    persistent = sum(c.is_persistent for c in cases)
-    return table(["of simulated jobs", "share (95 % interval)"], [
-        [what, rate(times, persistent if of is None else of)] for what, times, of in lines
-    ])  # fmt: skip
+    heads = ["of simulated jobs", "share (95 % interval)"]
+    return table(heads, [[what, rate(times, of)] for what, times, of in lines])
 
 
-def _accused(cases: Iterator[Case]) -> int:
+def _accused(cases: Sequence[Case]) -> int:
     return sum(c.accuses for c in cases)
 
 
@@ -112,8 +111,8 @@ def report(found: Judged, size: tuple[int, int]) -> str:
     """The rates of all layouts together, then each layout's table, in Markdown."""
     every = [case for cases in found.values() for case in cases]
     about = (
-        f"Synthetic traces of {size[0]} ranks and {size[1]} steps; each host's clock is up to {SKEW.offset_ms:g} ms off "
-        f"and drifts up to {SKEW.drift_ppm:g} ppm. Columns: what was named where the fault is; nobody; or another rank, "
+        f"Synthetic traces of {size[0]} ranks and {size[1]} steps; a host's clock is up to {SKEW.offset_ms:g} ms off "
+        f"and drifts up to {SKEW.drift_ppm:g} ppm. Columns: what was named where the fault is; nobody; another rank, "
         f'which is not at fault. "{UNTOLD}" is the right answer to a slow link where one process group holds all '
         f"ranks. Nobody is right, too, where the fault makes up less than {WORTH_NAMING:.0%} of the step. The truth of "
         f"a price is the same job, simulated with its cure: for a stage everything from equal stages to a stage like "

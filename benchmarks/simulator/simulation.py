@@ -55,9 +55,17 @@ class Simulated:
     def gains(self) -> dict[str, float]:
         """How many times as fast the job is when it is cured, by the cure."""
         cures = {"without faults": self.healthy}
-        if self.job.parallelism == "pp_dp":
+        if any(fault.kind in STAGES for fault in self.job.faults):
             cures["equal stages"] = self.equal
-        return {cure: _steady_ns(self.machine) / _steady_ns(ran) for cure, ran in cures.items()}
+        return {cure: self._gain(ran) for cure, ran in cures.items()}
+
+    @property
+    def gain_of_equal_stages(self) -> float:
+        """How many times as fast a pipeline is with equal stages, its faults kept."""
+        return self._gain(self.equal)
+
+    def _gain(self, cured: Machine) -> float:
+        return _steady_ns(self.machine) / _steady_ns(cured)
 
     @cached_property
     def truth(self) -> Truth:

@@ -29,7 +29,8 @@ class Truth:
         slow_links: the ranks of each slow link.
         late_stages: the ranks of each stage of a pipeline that is to be named.
         gains: how many times as fast the job is, by the cure, simulated: "without faults" runs the job without them,
-            varying work shared evenly; "equal stages" scales the kernels of a pipeline's stages to take equally long.
+            varying work shared evenly; "equal stages", where one is late, scales the kernels of a pipeline's
+            stages to take equally long.
         steps: number by which ProfilerStep marks each step.
         waiting_ms: for each step, what all ranks together wait longer inside collectives because of the fault.
         slowdown_ms: for each step, by how much the fault prolongs it, mean over ranks.

@@ -56,7 +56,7 @@ def test_the_time_of_a_rank_is_its_kernels_and_its_waiting() -> None:
 
 @pytest.mark.parametrize("kind", ["late_stage", "uneven_stages"])
 def test_a_late_stage_is_told_with_what_equal_stages_and_stages_like_the_others_buy(kind: str, tmp_path: Path) -> None:
-    job = Job(ranks=8, steps=3, parallelism="pp_dp", micro_batches=8, faults=(Fault(kind, LAST_STAGE),))  # type: ignore[arg-type]
+    job = Job(ranks=8, steps=3, parallelism="pp_dp", micro_batches=8, faults=(Fault(kind, LAST_STAGE),))
 
     truth = simulate(job).write(tmp_path)
 
@@ -68,7 +68,7 @@ def test_a_late_stage_is_told_with_what_equal_stages_and_stages_like_the_others_
 @pytest.mark.parametrize("parallelism", ["ddp", "pp_dp"])
 @pytest.mark.parametrize("kind", ["lengths", "packed"])
 def test_uneven_micro_batches_keep_their_work_when_they_are_evened(kind: str, parallelism: str) -> None:
-    simulated = simulate(Job(ranks=8, steps=3, parallelism=parallelism, faults=(Fault(kind),)))  # type: ignore[arg-type]
+    simulated = simulate(Job(ranks=8, steps=3, parallelism=parallelism, faults=(Fault(kind),)))
 
     assert simulated.truth.late == ()
     assert simulated.gains["without faults"] > 1.05

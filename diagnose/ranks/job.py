@@ -11,7 +11,7 @@ from diagnose import intervals as iv
 from diagnose.arrays import Ints
 from diagnose.attribution.attribution import Attribution
 from diagnose.attribution.causes import EXPOSED, waiting_for
-from diagnose.diagnosis.postmortem import NO_DATA_WAIT, NO_STRAGGLER, HostCode, PipelineStage
+from diagnose.diagnosis.postmortem import NO_DATA_WAIT, NO_STRAGGLER, HostCode
 from diagnose.facts import Unknown, another_run
 from diagnose.formulas import share
 from diagnose.ranks.collectives.matching import ALONE, Match, match
@@ -21,7 +21,7 @@ from diagnose.ranks.network.bandwidth import Reached, bus_rate, reached
 from diagnose.ranks.network.slow_links import extra_of, passed_to_slow_ranks, slow_links
 from diagnose.ranks.network.topology import Topology, topology_of
 from diagnose.ranks.pipeline import stage_work_of
-from diagnose.ranks.pipeline_view import PipelineView, pipeline_view, stages_of
+from diagnose.ranks.pipeline_view import PipelineView, pipeline_view
 from diagnose.ranks.replay.changes import Changes, changes_of
 from diagnose.ranks.replay.data_waits import data_wait_ns, loads_late, waits_for_data
 from diagnose.ranks.stages import Pipeline, comparable, pipeline_of
@@ -93,7 +93,6 @@ class Job(msgspec.Struct, frozen=True):
     waits: tuple[RankWaits, ...] = ()
     lateness: tuple[RankLateness, ...] = ()
     changes: Changes = msgspec.field(default_factory=Changes)
-    stages: tuple[PipelineStage, ...] = ()
 
     @property
     def stragglers(self) -> tuple[RankLateness, ...]:
@@ -182,7 +181,8 @@ def _joined(ranks: Sequence[RankDigest], topology: Topology) -> Job:
     slow = {member for link in links for member in link.members}
     waits = waits_of(ranks, matched, waited_for(ranks, matched, excess, across, slow))
     caused_ns = passed_to_slow_ranks(waiting_caused(waits, lateness), lateness.own_ns, links)
-    evidence = evidence_of(ranks, matched, lateness, caused_ns, extra_of(links))
+    rivals = None if pipeline is None else pipeline.beside_each(len(ranks))
+    evidence = evidence_of(ranks, matched, lateness, caused_ns, extra_of(links), rivals)
     by_rank = [
         _unless_its_stage(told, ranks, pipeline)
         for told in rank_lateness_of(Joined(ranks, matched, lateness, evidence, links))
@@ -217,9 +217,7 @@ def _joined(ranks: Sequence[RankDigest], topology: Topology) -> Job:
         most_waited_for=_most_waited_for(by_rank),
         uneven_work_share=uneven_work_share(ranks),
     )
-    priced = changes.unpriced() if suspected_from else changes
-    told = () if stages is None else stages_of(ranks, stages)
-    return Job(view, tuple(ranks), matched, waits, tuple(by_rank), priced, told)
+    return Job(view, tuple(ranks), matched, waits, tuple(by_rank), changes.unpriced() if suspected_from else changes)
 
 
 def _distorted(ranks: Sequence[RankDigest], matched: Match, distortion: float) -> Job:

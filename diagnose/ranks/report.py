@@ -41,7 +41,7 @@ def postmortem_of(job: Job, measured_ranks: Sequence[int]) -> Postmortem | None:
         mismatches=(*mismatches_of(job.ranks), *torn_hosts(job.ranks, job.match, alignment)),
         passing=transient_stragglers_of(job),
         suspected=possible_stragglers_of(job),
-        stages=job.stages,
+        stages=job.view.pipeline.stages if job.view.pipeline else (),
         traffic=traffic_of(job.ranks, job.match, job.view.topology) if job.view.distortion is None else (),
         changes=job.changes.changes,
         changes_error=job.changes.error,

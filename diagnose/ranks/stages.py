@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 import numpy as np
 
+from diagnose.arrays import Mask
 from diagnose.ranks.collectives.kinds import SEND_RECEIVE, plain_kind
 from diagnose.ranks.collectives.matching import GroupMatch, Match
 from diagnose.ranks.collectives.process_groups import ProcessGroup
@@ -33,6 +34,13 @@ class Pipeline(msgspec.Struct, frozen=True):
     stages: tuple[Stage, ...]
     replicas: tuple[tuple[int, ...], ...]
     micro_batches: int | None = None
+
+    def beside_each(self, count: int) -> Mask:
+        """Mask of the ranks of each rank's stage, shape (ranks, ranks)."""
+        mask = np.eye(count, dtype=bool)
+        for stage in self.stages:
+            mask[np.ix_(stage, stage)] = True
+        return mask
 
     def beside(self, position: int) -> Stage:
         """The ranks of a rank's stage, with itself."""

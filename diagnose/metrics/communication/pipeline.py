@@ -97,8 +97,9 @@ def pipeline_schedule(m: Measured) -> Value:
         return "none"
     if of.micro_batches is None:
         return NO_SCHEDULE
-    idle = [spoken((of.stages - 1) / (times * of.micro_batches + of.stages - 1), "share") for times in (1, 2)]
+    count, parts = len(of.stages), of.micro_batches
+    idle = [spoken((count - 1) / (times * parts + count - 1), "share") for times in (1, 2)]
     return (
-        f"{of.stages} stages with {of.micro_batches} micro-batches idle for {idle[0]} of a step, with"
-        f" {2 * of.micro_batches} of half the size, or two interleaved parts of each stage, for {idle[1]}"
+        f"{count} stages with {parts} micro-batches idle for {idle[0]} of a step, with"
+        f" {2 * parts} of half the size, or two interleaved parts of each stage, for {idle[1]}"
     )

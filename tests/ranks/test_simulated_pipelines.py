@@ -14,7 +14,7 @@ from diagnose.analysis.rank import analyses
 from diagnose.facts import Unknown
 from diagnose.metrics.settings import Settings
 from diagnose.ranks import match
-from diagnose.ranks.pipeline import stages_of
+from diagnose.ranks.stages import pipeline_of
 from diagnose.trace import Loading
 
 pytestmark = pytest.mark.long
@@ -84,7 +84,9 @@ def test_the_analysis_finds_stages_whether_or_not_messages_are_batched(batched: 
 
     matched = match(ranks)
     assert not isinstance(matched, Unknown)
-    assert stages_of(ranks, matched) == ((0, 1), (2, 3), (4, 5), LAST_STAGE)
+    found = pipeline_of(ranks, matched)
+    assert found is not None
+    assert found.stages == ((0, 1), (2, 3), (4, 5), LAST_STAGE)
 
 
 def test_one_rank_may_reduce_four_bytes_that_no_other_does() -> None:

@@ -181,7 +181,9 @@ def _joined(ranks: Sequence[RankDigest], topology: Topology) -> Job:
     slow = {member for link in links for member in link.members}
     waits = waits_of(ranks, matched, waited_for(ranks, matched, excess, across, slow))
     caused_ns = passed_to_slow_ranks(waiting_caused(waits, lateness), lateness.own_ns, links)
-    rivals = None if pipeline is None else pipeline.beside_each(len(ranks))
+    rivals = None
+    if pipeline is not None:
+        caused_ns, rivals = pipeline.beyond_its_stage(caused_ns), pipeline.beside_each(len(ranks))
     evidence = evidence_of(ranks, matched, lateness, caused_ns, extra_of(links), rivals)
     by_rank = [
         _unless_its_stage(told, ranks, pipeline)

@@ -5,6 +5,7 @@ from statistics import fmean, median_low
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from diagnose.arrays import Floats
 from diagnose.facts import duration, spoken
@@ -13,18 +14,28 @@ from diagnose.ranks.replay.joint import Joint
 from diagnose.ranks.replay.pace import scaled
 from diagnose.ranks.replay.rounds import Case
 from diagnose.ranks.stages import Pipeline, Stage
-from diagnose.ranks.stragglers.causes import accounts_for_it, ratios
+from diagnose.ranks.stragglers.causes import accounts_for_it, ratios, weighted
 from diagnose.ranks.stragglers.few_steps import own_steps
 
 _LAYERS = "model.config.num_hidden_layers"
 HEAVIER = 1.1  # times the usual stage's work: less is no stage to rearrange
+BESIDE = 1 / 3  # of the heaviest stage's surplus: less hardly matters beside it
 
 
 class StageWork(msgspec.Struct, frozen=True):
-    """What each stage of a pipeline works in a step, without communication; times in nanoseconds."""
+    """What each stage of a pipeline works in a step, without communication.
+
+    Attributes:
+        pipeline: the stages.
+        ns: nanoseconds of each stage.
+        more: the stages whose number or size of kernels accounts for what they work beyond the others.
+        larger: how many times as much work the kernels of other heavier stages are as those of the other stages.
+    """
 
     pipeline: Pipeline
     ns: tuple[float, ...]
+    more: tuple[Stage, ...] = ()
+    larger: Mapping[Stage, float] = msgspec.field(default_factory=dict)
 
     @property
     def usual(self) -> float:
@@ -33,14 +44,20 @@ class StageWork(msgspec.Struct, frozen=True):
 
     @property
     def heavier(self) -> tuple[Stage, ...]:
-        """The stages with clearly more work than the usual one, the heaviest first."""
+        """The stages with clearly more work than the usual one, the heaviest first, and what hardly matters beside it left
+        out.
+        """
         pairs = sorted(zip(self.ns, self.pipeline.stages, strict=True), reverse=True)
-        return tuple(stage for ns, stage in pairs if ns > HEAVIER * self.usual)
+        return tuple(stage for ns, stage in pairs if self._is_heavier(ns))
 
     @property
     def longest_other(self) -> float:
         """The work of the longest of the other stages."""
-        return max(ns for ns in self.ns if ns <= HEAVIER * self.usual)
+        return max(ns for ns in self.ns if not self._is_heavier(ns))
+
+    def _is_heavier(self, ns: float) -> bool:
+        surplus = ns - self.usual
+        return surplus > max((HEAVIER - 1) * self.usual, BESIDE * (max(self.ns) - self.usual))
 
     def of(self, stage: Stage) -> float:
         """The work of a stage."""
@@ -60,7 +77,7 @@ def stage_work_of(ranks: Sequence[RankDigest], pipeline: Pipeline, late: Collect
     parts = [own[list(replica)] / _median_low(own[list(replica)]) for replica in pipeline.replicas]
     beside = [_median_low(column) * usual for column in np.stack(parts).T] if parts else alone
     known = [first if np.isfinite(first) else second for first, second in zip(beside, alone, strict=True)]
-    return StageWork(pipeline, tuple(ns if np.isfinite(ns) else usual for ns in known))
+    return _compared(ranks, StageWork(pipeline, tuple(ns if np.isfinite(ns) else usual for ns in known)))
 
 
 def _median_low(values: Floats) -> float:
@@ -86,16 +103,24 @@ def stage_words(ranks: Sequence[RankDigest], work: StageWork, heavier: Stage) ->
     )
 
 
-def has_more(ranks: Sequence[RankDigest], work: StageWork, heavier: Stage) -> bool:
-    """Whether more or larger kernels account for what a stage works beyond the others: that can be moved to them."""
+def _compared(ranks: Sequence[RankDigest], work: StageWork) -> StageWork:
+    """The work, with what the kernels of the heavier stages say of it."""
     others = [ranks[p] for stage in work.pipeline.stages if stage not in work.heavier for p in stage]
-    return any(accounts_for_it(ratios(ranks[p], others)) for p in heavier)
+    ratio = {stage: ratios(ranks[stage[0]], others) for stage in work.heavier}
+    more = tuple(stage for stage, each in ratio.items() if each and accounts_for_it(each))
+    larger = {stage: max(weighted(each, "work"), 1.0) for stage, each in ratio.items() if stage not in more}
+    return replace(work, more=more, larger=larger)
 
 
 def as_the_others(joint: Joint, work: StageWork, case: Case) -> Joint:
-    """The job whose heavier stages work as long as the longest (worst) or the usual (best) of the others."""
-    aim = work.longest_other if case == "worst" else work.usual
-    return _with_stages(joint, {stage: aim / work.of(stage) for stage in work.heavier})
+    """The job whose heavier stages work as long as the longest (worst) or the usual (best) of the others.
+
+    At worst kernels that are larger, but not by so much, keep their size.
+    """
+    aim = dict.fromkeys(work.heavier, work.usual)
+    if case == "worst":
+        aim = {stage: max(work.longest_other, ns * work.larger.get(stage, 1.0)) for stage, ns in aim.items()}
+    return _with_stages(joint, {stage: min(ns / work.of(stage), 1.0) for stage, ns in aim.items()})
 
 
 def with_equal_stages(joint: Joint, work: StageWork) -> Joint:

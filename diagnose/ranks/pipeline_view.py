@@ -7,7 +7,7 @@ import msgspec
 
 from diagnose.diagnosis.postmortem import PipelineStage
 from diagnose.ranks.digest import RankDigest
-from diagnose.ranks.pipeline import StageWork, has_more, stage_words
+from diagnose.ranks.pipeline import StageWork, stage_words
 from diagnose.ranks.replay.changes import EQUAL_STAGES, EVEN_BATCHES, MOVED_LAYERS, Changes
 from diagnose.ranks.stages import Stage
 
@@ -44,7 +44,7 @@ def pipeline_view(ranks: Sequence[RankDigest], work: StageWork, changes: Changes
     parts = work.pipeline.micro_batches
     step_ns = fmean(rank.total_ns / max(rank.steps, 1) for rank in ranks)
     even = changes.saved(EVEN_BATCHES)
-    equal = _equal_stages_share(ranks, work, changes, step_ns) if work.heavier else (0.0, 0.0)
+    equal = _equal_stages_share(work, changes, step_ns) if work.heavier else (0.0, 0.0)
     heavier = work.heavier if equal[1] >= WORTH_TELLING else ()
     return PipelineView(
         stages=tuple(_stage(ranks, work, stage, stage in heavier) for stage in work.pipeline.stages),
@@ -66,11 +66,9 @@ def _stage(ranks: Sequence[RankDigest], work: StageWork, stage: Stage, is_heavie
     )
 
 
-def _equal_stages_share(
-    ranks: Sequence[RankDigest], work: StageWork, changes: Changes, step_ns: float
-) -> tuple[float, float]:
+def _equal_stages_share(work: StageWork, changes: Changes, step_ns: float) -> tuple[float, float]:
     """By the joint replay; without it, a pipeline is as fast as its heaviest stage: that works so much less."""
-    moves = has_more(ranks, work, work.heavier[0])
+    moves = work.heavier[0] in work.more
     replayed, moved = changes.saved(EQUAL_STAGES), changes.saved(MOVED_LAYERS)
     if replayed is None or moved is None:
         heaviest, mean = max(work.ns), fmean(work.ns)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 import numpy as np
 
-from diagnose.arrays import Mask
+from diagnose.arrays import Ints, Mask
 from diagnose.ranks.collectives.kinds import SEND_RECEIVE, plain_kind
 from diagnose.ranks.collectives.matching import GroupMatch, Match
 from diagnose.ranks.collectives.process_groups import ProcessGroup
@@ -41,6 +41,17 @@ class Pipeline(msgspec.Struct, frozen=True):
         for stage in self.stages:
             mask[np.ix_(stage, stage)] = True
         return mask
+
+    def beyond_its_stage(self, waiting: Ints) -> Ints:
+        """The waiting for each rank beyond that for any rank of its stage, of shape (ranks, steps).
+
+        Stages wait for each other by design. Of a stage of one rank nothing tells how much that is.
+        """
+        beyond = waiting.copy()
+        for stage in self.stages:
+            if len(stage) > 1:
+                beyond[list(stage)] -= waiting[list(stage)].min(axis=0)
+        return beyond
 
     def beside(self, position: int) -> Stage:
         """The ranks of a rank's stage, with itself."""

@@ -21,7 +21,7 @@ from diagnose.ranks.pipeline import StageWork, as_the_others, with_equal_stages
 from diagnose.ranks.replay.buckets import BUCKET_BYTES, MESSAGE_NS, buckets_of, described, larger, smaller
 from diagnose.ranks.replay.data_waits import loads_late, without_data_waits
 from diagnose.ranks.replay.joint import Joint, joint_of
-from diagnose.ranks.replay.pace import paced_as, with_even_batches
+from diagnose.ranks.replay.pace import paced_as, scaled, with_even_batches
 from diagnose.ranks.replay.rank_work import RankWork
 from diagnose.ranks.replay.rounds import Case
 
@@ -187,9 +187,13 @@ def mended(joint: Joint, matched: Match, slow: Sequence[SlowLink]) -> Joint:
 def _peer(joint: Joint, position: int, late: Sequence[int], case: Case, stages: StageWork | None) -> RankWork:
     """The work of another rank that does the same and is ready earlier, or the rank's own if there is none.
 
-    In a pipeline those are the ranks of its stage. Elsewhere they make the same calls, or are all others if none does.
+    In a pipeline those are the ranks of its stage, or other stages if it has no other rank. Elsewhere they make the
+    same calls, or are all others if none does.
     """
     own_work = joint.work[position]
+    if stages is not None and len(stages.pipeline.beside(position)) == 1:
+        aim = joint.steps * (stages.longest_other if case == "worst" else stages.usual)
+        return scaled(own_work, min(aim / max(own_work.own_ns, 1.0), 1.0))
     beside = range(len(joint.work)) if stages is None else stages.pipeline.beside(position)
     peers = [joint.work[p] for p in beside if p not in late]
     same = [work for work in peers if work.signature == own_work.signature]

@@ -128,11 +128,16 @@ class Traffic(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobChange(msgspec.Struct, frozen=True, kw_only=True):
-    """The job's predicted gain by a change, from the joint replay of all ranks; `speedup` is [low, high]."""
+    """The job's predicted gain by a change, from the joint replay of all ranks.
+
+    `speedup` is [low, high]; null if the replay does not show it, and `because` is why. `gpu_hours_per_day` is what
+    late ranks cost at least, null if that is not known.
+    """
 
     change: str
     says: str
-    speedup: tuple[float, float]
+    speedup: tuple[float, float] | None
+    because: str = ""
     gpu_hours_per_day: float | None = None
 
 
@@ -147,7 +152,7 @@ class Postmortem(msgspec.Struct, frozen=True, kw_only=True):
             clocks could not be aligned well enough.
         mismatches: calls or settings that differ between the ranks.
         traffic: collectives by kind, group and size, those with most exposed time first.
-        changes: what-ifs of the whole job that gain 0.5 % or more at best.
+        changes: what-ifs of the whole job that gain 0.5 % or more at best, and the cure of late ranks in any case.
         changes_error: largest distance of the joint replay, unchanged, from a rank's measured step, of that step; null
             when the ranks could not be replayed together.
         no_changes_because: the reason why nothing is predicted, "" if something is.

@@ -11,7 +11,7 @@ from diagnose import intervals as iv
 from diagnose.arrays import Ints
 from diagnose.attribution.attribution import Attribution
 from diagnose.attribution.causes import EXPOSED, waiting_for
-from diagnose.diagnosis.postmortem import NO_DATA_WAIT, NO_STRAGGLER, HostCode
+from diagnose.diagnosis.postmortem import NO_DATA_WAIT, HostCode
 from diagnose.facts import Unknown, another_run
 from diagnose.formulas import share
 from diagnose.ranks.collectives.matching import ALONE, Match, match
@@ -39,7 +39,7 @@ class JobView(msgspec.Struct, frozen=True):
 
     `suspected_from_steps` is the number of judged steps if the steps are too few to know that the late ranks always
     are, else 0. `straggler_cure_share` is the least and the most of the step that is saved if the late ranks are
-    like the others; `cured_by_data` is whether a rank is late by data for which others wait, too;
+    like the others; `cure_untold` is why it is a bound by the waiting and not replayed, else ""; `cured_by_data` is whether a rank is late by data for which others wait, too;
     `shared_data_wait_share` is the share of the step, apart from a rank's own wait for data, that is saved if no
     rank waits for data; `data_waits_shared` is whether those waits are no late rank's own. `late_rank_missing` is
     the reason why a rank without a trace may be the late one, `too_few_steps` the reason why the steps are too few
@@ -62,11 +62,12 @@ class JobView(msgspec.Struct, frozen=True):
     heavier_stage: str = ""
     suspected_from_steps: int = 0
     straggler_cure_share: tuple[float, float] = (0.0, 0.0)
+    cure_untold: str = ""
     bus_bytes_per_s: float | Unknown = ALONE
     bus_reached: Reached | Unknown = ALONE
     late_rank_missing: Unknown | None = None
     cured_by_data: bool = False
-    shared_data_wait_share: float = 0.0
+    shared_data_wait_share: float | Unknown = 0.0
     data_waits_shared: bool = False
     too_few_steps: Unknown | None = None
     most_waited_for: tuple[int, float] | None = None
@@ -186,7 +187,7 @@ def _joined(ranks: Sequence[RankDigest], topology: Topology) -> Job:
     stragglers = {straggler.rank: straggler.cause for straggler in by_rank if straggler.stands_out}
     by_link = {p for p in late if stragglers[ranks[p].rank] == "link"}
     guilty = [link for link in links if by_link.intersection(link.members)]
-    changes = changes_of(ranks, matched, sorted(late - by_link), topology, guilty, stages if heavier else ())
+    changes = changes_of(ranks, matched, sorted(late - by_link), topology, guilty, stages if heavier else (), waits)
     suspected_from = by_rank[0].of_steps if late and by_rank[0].persistence == "suspected" else 0
     waited = waiting_share(ranks, waits, late)
     lost = max(waited, by_rank[0].lost_share) if late else 0.0
@@ -201,6 +202,7 @@ def _joined(ranks: Sequence[RankDigest], topology: Topology) -> Job:
         straggler_settings=settings_unlike(by_rank[0].rank, ranks) if late else "",
         suspected_from_steps=suspected_from,
         straggler_cure_share=_cure_share(changes, (ahead, lost), 0.0 if heavier else _stays(ranks, by_rank, late)),
+        cure_untold=_cure_untold(changes) if late else "",
         heavier_stage=stage_words(ranks, stages, heavier[0]) if heavier else "",
         bus_bytes_per_s=bus_rate(ranks, matched),
         bus_reached=reached(ranks, matched, topology),
@@ -237,9 +239,14 @@ def _cure_share(changes: Changes, measured: tuple[float, float], stays: float) -
     the late ranks behind the others, as far as it shows as waiting, and everything that the others lose; the stages of
     a pipeline wait anyway.
     """
-    cured = next((change.speedup for change in changes.changes if change.change == NO_STRAGGLER), (1.0, 1.0))
-    least, most = measured if changes.because else (1 - 1 / cured[0], 1 - 1 / cured[1])
+    told = None if changes.cure is None else changes.cure.speedup
+    least, most = measured if told is None else (1 - 1 / told[0], 1 - 1 / told[1])
     return least * (1 - stays), most
+
+
+def _cure_untold(changes: Changes) -> str:
+    """The reason why the replay does not show what late ranks cost, "" if it does."""
+    return changes.because or (changes.cure.because if changes.cure is not None else "nothing of theirs is replayed")
 
 
 def _cured_by_data(ranks: Sequence[RankDigest], by_rank: Sequence[RankLateness], late: Collection[int]) -> bool:
@@ -248,17 +255,23 @@ def _cured_by_data(ranks: Sequence[RankDigest], by_rank: Sequence[RankLateness],
     return bool(late) and by_rank[0].cause == "data" and 2 * sum(others) > len(others)
 
 
-def _shared_data_wait_share(ranks: Sequence[RankDigest], changes: Changes, late: Collection[int]) -> float:
+def _shared_data_wait_share(
+    ranks: Sequence[RankDigest], changes: Changes, late: Collection[int]
+) -> float | Unknown:
     """Share of the step saved if no rank waits for data, beyond the waits for data of the first rank that is not late.
 
     That is its waits for ranks that wait for data, by the joint replay; 0 if there is none.
     """
-    loaded = next((change.speedup[0] for change in changes.changes if change.change == NO_DATA_WAIT), None)
     typical = next((rank for p, rank in enumerate(ranks) if p not in late), None)
-    if loaded is None or typical is None:
+    if typical is None or not loads_late(ranks, late):
         return 0.0
+    loaded = next((change for change in changes.changes if change.change == NO_DATA_WAIT), None)
+    if because := changes.because or (loaded.because if loaded else ""):
+        return Unknown(because, another_run("capture more steps of every rank"))
+    if loaded is None or loaded.speedup is None:
+        return 0.0  # less than a change has to gain
     alone = 1 - data_wait_ns(typical) / max(typical.total_ns, 1)
-    return max(1 - 1 / loaded / alone, 0.0) if alone > 0 else 0.0
+    return max(1 - 1 / loaded.speedup[0] / alone, 0.0) if alone > 0 else 0.0
 
 
 def _possible_straggler(lateness: Sequence[RankLateness]) -> Unknown | None:

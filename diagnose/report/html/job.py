@@ -7,10 +7,10 @@ from diagnose.diagnosis import Diagnosis
 from diagnose.diagnosis.postmortem import Clock, Postmortem, Straggler
 from diagnose.facts import duration, spoken
 from diagnose.report.views.breakdown import CLASS_NAMES, basis
-from diagnose.report.views.gains import speedup
 from diagnose.report.views.heat import HOST_CLASSES, by_host
 from diagnose.report.views.job_words import (
     TRAFFIC_HEADS,
+    change_gain,
     change_line,
     clocks_line,
     excess,
@@ -171,7 +171,7 @@ def _traffic(postmortem: Postmortem) -> HtmlTable | None:
 
 
 def _changes(postmortem: Postmortem) -> HtmlTable | None:
-    rows = [HtmlRow((change.change, speedup(change.speedup)), change_line(change)) for change in postmortem.changes]
+    rows = [HtmlRow((change.change, change_gain(change)), change_line(change)) for change in postmortem.changes]
     return _table("What the whole job would gain", ("change", "speed of the job"), rows, "change")
 
 

@@ -4,11 +4,11 @@ from diagnose.diagnosis import Diagnosis
 from diagnose.diagnosis.postmortem import Postmortem, Traffic
 from diagnose.report.markdown.draft import Draft, blocks
 from diagnose.report.markdown.github import Inline, Writer
-from diagnose.report.views.gains import speedup
 from diagnose.report.views.heat import HOST_CLASSES, by_host, heat_of, worst_first
 from diagnose.report.views.job_words import (
     TRAFFIC_HEADS,
     beyond,
+    change_gain,
     change_line,
     clocks_line,
     passing_line,
@@ -61,7 +61,7 @@ def _message(traffic: Traffic, to: Writer) -> tuple[str, ...]:
 
 
 def _changes(postmortem: Postmortem) -> list[str]:
-    return [f"Whole job, {speedup(change.speedup)}: {change_line(change)}" for change in postmortem.changes]
+    return [f"Whole job, {change_gain(change)}: {change_line(change)}" for change in postmortem.changes]
 
 
 def _hosts(diagnosis: Diagnosis, to: Writer) -> str:

@@ -127,6 +127,17 @@ class Traffic(msgspec.Struct, frozen=True, kw_only=True):
     note: str = ""
 
 
+class SlowGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """A process group whose collectives take longer than the same ones of other groups, by `ns_per_step` in a step.
+
+    It changes who is waited for, though none of its ranks is late by it; `because` has the numbers.
+    """
+
+    ranks: tuple[int, ...]
+    ns_per_step: int
+    because: str
+
+
 class JobChange(msgspec.Struct, frozen=True, kw_only=True):
     """The job's predicted gain by a change, from the joint replay of all ranks.
 
@@ -159,6 +170,7 @@ class Postmortem(msgspec.Struct, frozen=True, kw_only=True):
         measured_ranks: ranks on which the rules were judged; all of a small job.
         passing: ranks that delayed `steps_late` single steps and are not named as stragglers.
         suspected: the rank that causes most of the waiting, if the steps are too few to name it.
+        slow_links: process groups that take longer than others by 1 % of the step or more, and make no rank late.
     """
 
     matched: int = 0
@@ -173,3 +185,4 @@ class Postmortem(msgspec.Struct, frozen=True, kw_only=True):
     measured_ranks: tuple[int, ...] = ()
     passing: tuple[Straggler, ...] = ()
     suspected: tuple[Straggler, ...] = ()
+    slow_links: tuple[SlowGroup, ...] = ()

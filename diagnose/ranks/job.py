@@ -18,7 +18,7 @@ from diagnose.ranks.collectives.matching import ALONE, Match, match
 from diagnose.ranks.digest import RankDigest
 from diagnose.ranks.distorted import distortion_of, undistorted
 from diagnose.ranks.network.bandwidth import Reached, bus_rate, reached
-from diagnose.ranks.network.slow_links import extra_of, passed_to_slow_ranks, slow_links
+from diagnose.ranks.network.slow_links import SlowLink, cost_of, costly, extra_of, passed_to_slow_ranks, slow_links
 from diagnose.ranks.network.topology import Topology, topology_of
 from diagnose.ranks.pipeline import by_stage, heavier_stages, stage_words, stages_of
 from diagnose.ranks.replay.changes import Changes, changes_of
@@ -39,9 +39,10 @@ class JobView(msgspec.Struct, frozen=True):
 
     `suspected_from_steps` is the number of judged steps if the steps are too few to know that the late ranks always
     are, else 0. `straggler_cure_share` is the least and the most of the step that is saved if the late ranks are
-    like the others; `cure_untold` is why it is a bound by the waiting and not replayed, else ""; `cured_by_data` is whether a rank is late by data for which others wait, too;
-    `shared_data_wait_share` is the share of the step, apart from a rank's own wait for data, that is saved if no
-    rank waits for data; `data_waits_shared` is whether those waits are no late rank's own. `late_rank_missing` is
+    like the others, `cure_untold` why the waiting bounds it because it is not replayed, else "". `cured_by_data` is
+    whether a rank is late by data for which others wait, too; `shared_data_wait_share` is the share of the step, apart
+    from a rank's own wait for data, that is saved if no rank waits for data.
+    `data_waits_shared` is whether those waits are no late rank's own. `late_rank_missing` is
     the reason why a rank without a trace may be the late one, `too_few_steps` the reason why the steps are too few
     to name one; else None. `most_waited_for` is the rank that causes most of the waiting in collectives, and its
     share. `distortion` is the profiled over the unprofiled step time, if so large that shares are not the job's
@@ -84,7 +85,10 @@ class JobView(msgspec.Struct, frozen=True):
 
 
 class Job(msgspec.Struct, frozen=True):
-    """The ranks, what was matched of their collectives, each one's waiting, and how late each is, worst first."""
+    """The ranks, what was matched of their collectives, each one's waiting, and how late each is, worst first.
+
+    `slow_links` are those that change who is waited for, without making a rank stand out.
+    """
 
     view: JobView
     ranks: tuple[RankDigest, ...]
@@ -92,6 +96,7 @@ class Job(msgspec.Struct, frozen=True):
     waits: tuple[RankWaits, ...] = ()
     lateness: tuple[RankLateness, ...] = ()
     changes: Changes = msgspec.field(default_factory=Changes)
+    slow_links: tuple[SlowLink, ...] = ()
 
     @property
     def stragglers(self) -> tuple[RankLateness, ...]:
@@ -175,8 +180,7 @@ def _joined(ranks: Sequence[RankDigest], topology: Topology) -> Job:
     excess = [excess_of(ranks, group) for group in matched]
     lateness = lateness_of(ranks, matched, excess)
     links = slow_links(ranks, matched, topology.node)
-    slow = {member for link in links for member in link.members}
-    waits = waits_of(ranks, matched, waited_for(ranks, matched, excess, lateness, slow))
+    waits = waits_of(ranks, matched, waited_for(ranks, matched, excess, lateness, cost_of(links)))
     caused_ns = passed_to_slow_ranks(waiting_caused(waits, lateness), lateness.own_ns, links)
     evidence = evidence_of(ranks, matched, lateness, caused_ns, extra_of(links))
     by_rank = rank_lateness_of(Joined(ranks, matched, lateness, evidence, links))
@@ -213,7 +217,9 @@ def _joined(ranks: Sequence[RankDigest], topology: Topology) -> Job:
         most_waited_for=_most_waited_for(by_rank),
         uneven_work_share=uneven_work_share(ranks),
     )
-    return Job(view, tuple(ranks), matched, waits, tuple(by_rank), changes.unpriced() if suspected_from else changes)
+    priced = changes.unpriced() if suspected_from else changes
+    unnamed = [link for link in links if not by_link.intersection(link.members)]
+    return Job(view, tuple(ranks), matched, waits, tuple(by_rank), priced, costly(ranks, unnamed))
 
 
 def _distorted(ranks: Sequence[RankDigest], matched: Match, distortion: float) -> Job:
@@ -255,9 +261,7 @@ def _cured_by_data(ranks: Sequence[RankDigest], by_rank: Sequence[RankLateness],
     return bool(late) and by_rank[0].cause == "data" and 2 * sum(others) > len(others)
 
 
-def _shared_data_wait_share(
-    ranks: Sequence[RankDigest], changes: Changes, late: Collection[int]
-) -> float | Unknown:
+def _shared_data_wait_share(ranks: Sequence[RankDigest], changes: Changes, late: Collection[int]) -> float | Unknown:
     """Share of the step saved if no rank waits for data, beyond the waits for data of the first rank that is not late.
 
     That is its waits for ranks that wait for data, by the joint replay; 0 if there is none.

@@ -54,8 +54,8 @@ def straggler_cure_share(m: Measured) -> Value:
 
 @metric("text", needs_gpu=False)
 def straggler_cost(m: Measured) -> Value:
-    """The share of the step that the late ranks cost, in words: replayed, or at most the wait for them where that replay
-    is missing.
+    """The share of the step that the late ranks cost, in words: replayed, or at most the wait for them where the replay
+    does not show it.
     """
     cost = straggler_cure_share(m)
     if isinstance(cost, Unknown):

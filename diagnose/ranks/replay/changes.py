@@ -140,7 +140,7 @@ def _kept(joint: Joint, waits: Sequence[RankWaits]) -> str:
     unchanged replay is as near to the measured steps with it as without.
     """
     kept = ended = 0
-    for work, of_rank in zip(joint.work, waits, strict=False):
+    for work, of_rank in zip(joint.work, waits, strict=True) if waits else ():
         waited = iv.intervals(of_rank.start, of_rank.end)
         kept += iv.total(iv.intersect(waited, work.goes_on))
         ended += iv.total(iv.intersect(waited, work.stops))

@@ -153,7 +153,7 @@ def stopped(rank: RankDigest, start: Ints, end: Ints, windows: Ints) -> tuple[iv
     """Exposed intervals that a collective's end ended, and that collective; in others the rank went on by itself.
 
     It is the collective that ended last by the end of the interval, so near to it that nothing else can have ended it.
-    Times may be rounded, and a host may mark the end late: the next end behind the interval counts too, if it is nearer.
+    Times may be rounded, and a host may mark the end late: the next end behind the interval counts if it is nearer.
     """
     exposed = iv.intersect(rank.exposed, iv.intervals(windows[:, 0], windows[:, 1]))
     if not len(exposed) or not len(end):

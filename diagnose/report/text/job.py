@@ -18,6 +18,7 @@ from diagnose.report.views.job_words import (
     passing_line,
     rate,
     replay_line,
+    slow_link_line,
     suspected_line,
 )
 from diagnose.report.views.plain import plain
@@ -43,6 +44,8 @@ def print_late_ranks(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
             page.paragraph(Text(beyond(straggler), "dim"))
     for straggler in diagnosis.postmortem.suspected if diagnosis.postmortem else ():
         page.paragraph(suspected_line(straggler), label="suspected")
+    for link in diagnosis.postmortem.slow_links if diagnosis.postmortem else ():
+        page.paragraph(slow_link_line(link), label="slow link", most=0 if extent.details else 2)
     if diagnosis.postmortem is not None:
         _passing(page, diagnosis.postmortem, extent.details)
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from diagnose.attribution.causes import LATENESS
 from diagnose.diagnosis import Diagnosis, RankReport
-from diagnose.diagnosis.postmortem import NO_STRAGGLER, JobChange, Postmortem, Straggler, Traffic
+from diagnose.diagnosis.postmortem import NO_STRAGGLER, JobChange, Postmortem, SlowGroup, Straggler, Traffic
 from diagnose.facts import duration, spoken
 from diagnose.formulas import share
 from diagnose.report.views.breakdown import Basis
@@ -143,6 +143,11 @@ def suspected_line(straggler: Straggler) -> str:
         f"{straggler.untold} to name it: more steps would tell (--steps {straggler.steps_to_tell})",
     ]
     return "; ".join(filter(None, lines))
+
+
+def slow_link_line(link: SlowGroup) -> str:
+    """A sentence on a process group with a slow link that makes no rank late."""
+    return f"ranks {spans(link.ranks)} lose {duration(link.ns_per_step)} per step by it: {plain(link.because)}"
 
 
 def missing_line(diagnosis: Diagnosis) -> str:

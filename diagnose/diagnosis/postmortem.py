@@ -152,6 +152,24 @@ class JobChange(msgspec.Struct, frozen=True, kw_only=True):
     gpu_hours_per_day: float | None = None
 
 
+class PipelineStage(msgspec.Struct, frozen=True, kw_only=True):
+    """A stage of a pipeline.
+
+    Attributes:
+        stage: its number, from 0, in the order in which a batch passes them.
+        ranks: its ranks.
+        work_ns: nanoseconds that one of them works, without communication, on what `per` names.
+        per: a step, where the messages do not show its micro-batches.
+        heavier: how much more work it has than the other stages, and what equal ones would move; "" if it has no more.
+    """
+
+    stage: int
+    ranks: tuple[int, ...]
+    work_ns: int
+    per: Literal["micro-batch", "step"]
+    heavier: str = ""
+
+
 class Postmortem(msgspec.Struct, frozen=True, kw_only=True):
     """The joined ranks.
 
@@ -171,6 +189,7 @@ class Postmortem(msgspec.Struct, frozen=True, kw_only=True):
         passing: ranks that delayed `steps_late` single steps and are not named as stragglers.
         suspected: the rank that causes most of the waiting, if the steps are too few to name it.
         slow_links: process groups that take longer than others by 1 % of the step or more, and make no rank late.
+        stages: the stages of a pipeline; empty without one.
     """
 
     matched: int = 0
@@ -186,3 +205,4 @@ class Postmortem(msgspec.Struct, frozen=True, kw_only=True):
     passing: tuple[Straggler, ...] = ()
     suspected: tuple[Straggler, ...] = ()
     slow_links: tuple[SlowGroup, ...] = ()
+    stages: tuple[PipelineStage, ...] = ()

@@ -11,7 +11,7 @@ from diagnose import intervals as iv
 from diagnose.arrays import Ints
 from diagnose.attribution.attribution import Attribution
 from diagnose.attribution.causes import EXPOSED, waiting_for
-from diagnose.diagnosis.postmortem import NO_DATA_WAIT, HostCode
+from diagnose.diagnosis.postmortem import NO_DATA_WAIT, NO_STRAGGLER, HostCode, PipelineStage
 from diagnose.facts import Unknown, another_run
 from diagnose.formulas import share
 from diagnose.ranks.collectives.matching import ALONE, Match, match
@@ -20,9 +20,11 @@ from diagnose.ranks.distorted import distortion_of, undistorted
 from diagnose.ranks.network.bandwidth import Reached, bus_rate, reached
 from diagnose.ranks.network.slow_links import SlowLink, cost_of, costly, extra_of, passed_to_slow_ranks, slow_links
 from diagnose.ranks.network.topology import Topology, topology_of
-from diagnose.ranks.pipeline import by_stage, heavier_stages, stage_words, stages_of
+from diagnose.ranks.pipeline import stage_work_of
+from diagnose.ranks.pipeline_view import PipelineView, pipeline_view, stages_of
 from diagnose.ranks.replay.changes import Changes, changes_of
 from diagnose.ranks.replay.data_waits import data_wait_ns, loads_late, waits_for_data
+from diagnose.ranks.stages import Pipeline, comparable, pipeline_of
 from diagnose.ranks.stragglers.causes import RankLateness
 from diagnose.ranks.stragglers.evidence import evidence_of, lead_share
 from diagnose.ranks.stragglers.lateness import excess_of, lateness_of
@@ -60,7 +62,7 @@ class JobView(msgspec.Struct, frozen=True):
     straggler_host_code: HostCode = "none"
     straggler_where: str = ""
     straggler_settings: str = ""
-    heavier_stage: str = ""
+    pipeline: PipelineView | None = None
     suspected_from_steps: int = 0
     straggler_cure_share: tuple[float, float] = (0.0, 0.0)
     cure_untold: str = ""
@@ -97,6 +99,7 @@ class Job(msgspec.Struct, frozen=True):
     lateness: tuple[RankLateness, ...] = ()
     changes: Changes = msgspec.field(default_factory=Changes)
     slow_links: tuple[SlowLink, ...] = ()
+    stages: tuple[PipelineStage, ...] = ()
 
     @property
     def stragglers(self) -> tuple[RankLateness, ...]:
@@ -178,20 +181,23 @@ def _joined(ranks: Sequence[RankDigest], topology: Topology) -> Job:
     if distortion is not None:
         return _distorted(ranks, matched, distortion)
     excess = [excess_of(ranks, group) for group in matched]
-    lateness = lateness_of(ranks, matched, excess)
+    pipeline = pipeline_of(ranks, matched)
+    lateness = lateness_of(ranks, matched, excess, comparable(ranks, matched, pipeline))
+    across = lateness if pipeline is None else lateness_of(ranks, matched, excess)
     links = slow_links(ranks, matched, topology.node)
-    waits = waits_of(ranks, matched, waited_for(ranks, matched, excess, lateness, cost_of(links)))
+    waits = waits_of(ranks, matched, waited_for(ranks, matched, excess, across, cost_of(links)))
     caused_ns = passed_to_slow_ranks(waiting_caused(waits, lateness), lateness.own_ns, links)
     evidence = evidence_of(ranks, matched, lateness, caused_ns, extra_of(links))
-    by_rank = rank_lateness_of(Joined(ranks, matched, lateness, evidence, links))
+    by_rank = [
+        _unless_its_stage(told, ranks, pipeline)
+        for told in rank_lateness_of(Joined(ranks, matched, lateness, evidence, links))
+    ]
     late = {p for p, rank in enumerate(ranks) if rank.rank in {told.rank for told in by_rank if told.stands_out}}
-    stages = stages_of(ranks, matched)
-    heavier = heavier_stages(ranks, stages)
-    by_rank = [by_stage(told, ranks, stages, heavier) for told in by_rank]
+    stages = None if pipeline is None else stage_work_of(ranks, pipeline, late)
     stragglers = {straggler.rank: straggler.cause for straggler in by_rank if straggler.stands_out}
     by_link = {p for p in late if stragglers[ranks[p].rank] == "link"}
     guilty = [link for link in links if by_link.intersection(link.members)]
-    changes = changes_of(ranks, matched, sorted(late - by_link), topology, guilty, stages if heavier else (), waits)
+    changes = changes_of(ranks, matched, sorted(late - by_link), topology, guilty, stages, waits)
     suspected_from = by_rank[0].of_steps if late and by_rank[0].persistence == "suspected" else 0
     waited = waiting_share(ranks, waits, late)
     lost = max(waited, by_rank[0].lost_share) if late else 0.0
@@ -205,9 +211,9 @@ def _joined(ranks: Sequence[RankDigest], topology: Topology) -> Job:
         straggler_where=by_rank[0].where if late else "",
         straggler_settings=settings_unlike(by_rank[0].rank, ranks) if late else "",
         suspected_from_steps=suspected_from,
-        straggler_cure_share=_cure_share(changes, (ahead, lost), 0.0 if heavier else _stays(ranks, by_rank, late)),
-        cure_untold=_cure_untold(changes) if late else "",
-        heavier_stage=stage_words(ranks, stages, heavier[0]) if heavier else "",
+        straggler_cure_share=_cure_share(changes, (ahead, lost), _stays(ranks, by_rank, late)),
+        cure_untold=changes.untold(NO_STRAGGLER) if late else "",
+        pipeline=None if stages is None else pipeline_view(ranks, stages, changes),
         bus_bytes_per_s=bus_rate(ranks, matched),
         bus_reached=reached(ranks, matched, topology),
         cured_by_data=_cured_by_data(ranks, by_rank, late),
@@ -219,7 +225,8 @@ def _joined(ranks: Sequence[RankDigest], topology: Topology) -> Job:
     )
     priced = changes.unpriced() if suspected_from else changes
     unnamed = [link for link in links if not by_link.intersection(link.members)]
-    return Job(view, tuple(ranks), matched, waits, tuple(by_rank), priced, costly(ranks, unnamed))
+    told = () if stages is None else stages_of(ranks, stages)
+    return Job(view, tuple(ranks), matched, waits, tuple(by_rank), priced, costly(ranks, unnamed), told)
 
 
 def _distorted(ranks: Sequence[RankDigest], matched: Match, distortion: float) -> Job:
@@ -229,6 +236,14 @@ def _distorted(ranks: Sequence[RankDigest], matched: Match, distortion: float) -
         len(ranks), matched=True, bus_bytes_per_s=why, bus_reached=why, too_few_steps=why, distortion=distortion
     )
     return Job(view, tuple(ranks), matched, changes=Changes(because=why.because))
+
+
+def _unless_its_stage(late: RankLateness, ranks: Sequence[RankDigest], pipeline: Pipeline | None) -> RankLateness:
+    """The late rank, unless it is a whole stage of a pipeline with more work than the others: that is no rank's own."""
+    position = next(p for p, rank in enumerate(ranks) if rank.rank == late.rank)
+    if pipeline is None or len(pipeline.beside(position)) > 1 or late.cause != "more_work":
+        return late
+    return replace(late, stands_out=False, persistence="persistent")
 
 
 def _stays(ranks: Sequence[RankDigest], by_rank: Sequence[RankLateness], late: Collection[int]) -> float:
@@ -245,14 +260,8 @@ def _cure_share(changes: Changes, measured: tuple[float, float], stays: float) -
     the late ranks behind the others, as far as it shows as waiting, and everything that the others lose; the stages of
     a pipeline wait anyway.
     """
-    told = None if changes.cure is None else changes.cure.speedup
-    least, most = measured if told is None else (1 - 1 / told[0], 1 - 1 / told[1])
+    least, most = changes.saved(NO_STRAGGLER) or measured
     return least * (1 - stays), most
-
-
-def _cure_untold(changes: Changes) -> str:
-    """The reason why the replay does not show what late ranks cost, "" if it does."""
-    return changes.because or (changes.cure.because if changes.cure is not None else "nothing of theirs is replayed")
 
 
 def _cured_by_data(ranks: Sequence[RankDigest], by_rank: Sequence[RankLateness], late: Collection[int]) -> bool:
@@ -269,13 +278,11 @@ def _shared_data_wait_share(ranks: Sequence[RankDigest], changes: Changes, late:
     typical = next((rank for p, rank in enumerate(ranks) if p not in late), None)
     if typical is None or not loads_late(ranks, late):
         return 0.0
-    loaded = next((change for change in changes.changes if change.change == NO_DATA_WAIT), None)
-    if because := changes.because or (loaded.because if loaded else ""):
-        return Unknown(because, another_run("capture more steps of every rank"))
-    if loaded is None or loaded.speedup is None:
-        return 0.0  # less than a change has to gain
+    saved = changes.saved(NO_DATA_WAIT)
+    if saved is None:
+        return Unknown(changes.untold(NO_DATA_WAIT), another_run("capture more steps of every rank"))
     alone = 1 - data_wait_ns(typical) / max(typical.total_ns, 1)
-    return max(1 - 1 / loaded.speedup[0] / alone, 0.0) if alone > 0 else 0.0
+    return max(1 - (1 - saved[0]) / alone, 0.0) if alone > 0 else 0.0
 
 
 def _possible_straggler(lateness: Sequence[RankLateness]) -> Unknown | None:

@@ -1,93 +1,108 @@
-"""The stages of a pipeline: which ranks make up one, which stage has more work, and the job with equal stages."""
+"""The stages of a pipeline beside each other: which has more work than the others, and the job with equal stages."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from statistics import fmean, median_low
 
-from msgspec.structs import replace
+import msgspec
+import numpy as np
 
-from diagnose.facts import spoken
-from diagnose.ranks.collectives.matching import Match
+from diagnose.arrays import Floats
+from diagnose.facts import duration, spoken
 from diagnose.ranks.digest import RankDigest
 from diagnose.ranks.replay.joint import Joint
-from diagnose.ranks.replay.rank_work import RankWork
+from diagnose.ranks.replay.pace import scaled
 from diagnose.ranks.replay.rounds import Case
-from diagnose.ranks.stragglers.causes import RankLateness
+from diagnose.ranks.stages import Pipeline, Stage
+from diagnose.ranks.stragglers.causes import accounts_for_it, ratios
 from diagnose.ranks.stragglers.few_steps import own_steps
-from diagnose.ranks.stragglers.lateness import is_point_to_point
 
-Stage = tuple[int, ...]  # positions of its ranks
 _LAYERS = "model.config.num_hidden_layers"
-HEAVIER = 1.1  # times the usual rank's work: less is no stage to rearrange
-_SLOWER = "slower_kernels"
+HEAVIER = 1.1  # times the usual stage's work: less is no stage to rearrange
 
 
-def stages_of(ranks: Sequence[RankDigest], matched: Match) -> tuple[Stage, ...]:
-    """The stages of a pipeline; none without messages between single ranks.
+class StageWork(msgspec.Struct, frozen=True):
+    """What each stage of a pipeline works in a step, without communication; times in nanoseconds."""
 
-    Messages join the stages of one replica of the model. A group of at most one rank of each replica is of one stage:
-    others, such as that of a shared embedding, are not.
+    pipeline: Pipeline
+    ns: tuple[float, ...]
+
+    @property
+    def usual(self) -> float:
+        """The work of the usual stage."""
+        return median_low(self.ns)
+
+    @property
+    def heavier(self) -> tuple[Stage, ...]:
+        """The stages with clearly more work than the usual one, the heaviest first."""
+        pairs = sorted(zip(self.ns, self.pipeline.stages, strict=True), reverse=True)
+        return tuple(stage for ns, stage in pairs if ns > HEAVIER * self.usual)
+
+    @property
+    def longest_other(self) -> float:
+        """The work of the longest of the other stages."""
+        return max(ns for ns in self.ns if ns <= HEAVIER * self.usual)
+
+    def of(self, stage: Stage) -> float:
+        """The work of a stage."""
+        return self.ns[self.pipeline.stages.index(stage)]
+
+
+def stage_work_of(ranks: Sequence[RankDigest], pipeline: Pipeline, late: Collection[int]) -> StageWork:
+    """The work of each stage, as the usual replica of the model does it.
+
+    The stages of one replica get the same data, so that they are compared within it. A rank that is late by itself says
+    nothing of its stage.
     """
-    messages = [group.members.tolist() for group in matched if is_point_to_point(ranks, group)]
-    if not messages:
-        return ()
-    replica = {p: number for number, of in enumerate(_joined(len(ranks), messages)) for p in of}
-    others = [group.members.tolist() for group in matched if not is_point_to_point(ranks, group)]
-    return _joined(len(ranks), [of for of in others if len({replica[p] for p in of}) == len(of)])
+    own = np.array([float(own_steps(rank).mean()) if rank.steps else 0.0 for rank in ranks])
+    own[sorted(late)] = np.nan
+    alone = [_median_low(own[list(stage)]) for stage in pipeline.stages]
+    usual = _median_low(np.array(alone))
+    parts = [own[list(replica)] / _median_low(own[list(replica)]) for replica in pipeline.replicas]
+    beside = [_median_low(column) * usual for column in np.stack(parts).T] if parts else alone
+    known = [first if np.isfinite(first) else second for first, second in zip(beside, alone, strict=True)]
+    return StageWork(pipeline, tuple(ns if np.isfinite(ns) else usual for ns in known))
 
 
-def _joined(count: int, groups: Iterable[Sequence[int]]) -> tuple[Stage, ...]:
-    """The ranks that groups join, directly or by others."""
-    first = list(range(count))
-    for group in groups:
-        joined = {first[p] for p in group}
-        first = [min(joined) if at in joined else at for at in first]
-    return tuple(tuple(p for p in range(count) if first[p] == at) for at in sorted(set(first)))
+def _median_low(values: Floats) -> float:
+    """The lower median of what is known; NaN if nothing is."""
+    return median_low(values[np.isfinite(values)].tolist() or [np.nan])
 
 
-def heavier_stages(ranks: Sequence[RankDigest], stages: Sequence[Stage]) -> tuple[Stage, ...]:
-    """The stages of several ranks all of which work longer than the usual rank: that is no fault of one of them."""
-    own = [float(own_steps(rank).mean()) for rank in ranks]
-    return tuple(stage for stage in stages if len(stage) > 1 and min(own[p] for p in stage) > HEAVIER * median_low(own))
-
-
-def stage_words(ranks: Sequence[RankDigest], stages: Sequence[Stage], heavier: Stage) -> str:
-    """How much longer a stage works than the others, and what equal stages would move to them."""
-    work = {stage: fmean(float(own_steps(ranks[p]).mean()) for p in stage) for stage in stages}
-    others, mean = fmean(work[stage] for stage in stages if stage != heavier), fmean(work.values())
+def stage_words(ranks: Sequence[RankDigest], work: StageWork, heavier: Stage) -> str:
+    """How much more work a stage has than the others, and what equal stages would move to them."""
+    pipeline, own = work.pipeline, work.of(heavier)
+    mean, others = (
+        fmean(work.ns),
+        fmean(ns for stage, ns in zip(pipeline.stages, work.ns, strict=True) if stage != heavier),
+    )
+    parts = pipeline.micro_batches or 1
+    per = "micro-batch" if pipeline.micro_batches else "step"
     layers = dict(ranks[heavier[0]].settings).get(_LAYERS)
-    count = layers * (work[heavier] - mean) / sum(work.values()) if isinstance(layers, int) else 0
-    moved = f", about {count:.0f} of {layers} layers" if count >= 1 else ""
+    count = layers * (own - mean) / sum(work.ns) if isinstance(layers, int) else 0.0
+    moved = f"about {count:.0f} of {layers}" if count >= 1 else f"{spoken(1 - mean / own, 'share')} of its work"
     return (
-        f"the ranks of one pipeline stage ({', '.join(str(ranks[p].rank) for p in heavier)}) all work"
-        f" {work[heavier] / max(others, 1.0):.2f} times as long as the other stages; equal stages would move"
-        f" {spoken(1 - mean / work[heavier], 'share')} of its work{moved}"
+        f"{pipeline.named(heavier, ranks)} is heavier: {duration((own - others) / parts)} more work per {per} than the"
+        f" other stages ({own / max(others, 1.0):.2f} times); layers to move: {moved}"
     )
 
 
-def by_stage(
-    late: RankLateness, ranks: Sequence[RankDigest], stages: Sequence[Stage], heavier: Sequence[Stage]
-) -> RankLateness:
-    """The late rank, as one of a stage with more work if its kernels take longer on all ranks of the stage."""
-    mine = next((stage for stage in heavier if late.rank in [ranks[p].rank for p in stage]), None)
-    if mine is None or late.cause != _SLOWER:
-        return late
-    return replace(late, cause="more_work", because=stage_words(ranks, stages, mine))
+def has_more(ranks: Sequence[RankDigest], work: StageWork, heavier: Stage) -> bool:
+    """Whether more or larger kernels account for what a stage works beyond the others: that can be moved to them."""
+    others = [ranks[p] for stage in work.pipeline.stages if stage not in work.heavier for p in stage]
+    return any(accounts_for_it(ratios(ranks[p], others)) for p in heavier)
 
 
-def with_equal_stages(joint: Joint, stages: Sequence[Stage], case: Case) -> Joint:
-    """The job whose stages share their work evenly (worst), or none of which has more than the usual one (best)."""
-    work = {stage: fmean(joint.work[p].own_ns for p in stage) for stage in stages}
-    mean, usual = fmean(work.values()), median_low(work.values())
-    aim = {stage: mean if case == "worst" else min(own_ns, usual) for stage, own_ns in work.items()}
-    factor = {stage: aim[stage] / own_ns if own_ns else 1.0 for stage, own_ns in work.items()}
-    return joint.with_work({p: _scaled(joint.work[p], factor[stage]) for stage in stages for p in stage})
+def as_the_others(joint: Joint, work: StageWork, case: Case) -> Joint:
+    """The job whose heavier stages work as long as the longest (worst) or the usual (best) of the others."""
+    aim = work.longest_other if case == "worst" else work.usual
+    return _with_stages(joint, {stage: aim / work.of(stage) for stage in work.heavier})
 
 
-def _scaled(work: RankWork, factor: float) -> RankWork:
-    return replace(
-        work,
-        at=work.at * factor,
-        ready=work.ready * factor,
-        block_at=work.block_at * factor,
-        own_ns=work.own_ns * factor,
-    )
+def with_equal_stages(joint: Joint, work: StageWork) -> Joint:
+    """The job whose stages share their work evenly."""
+    mean = fmean(work.ns)
+    return _with_stages(joint, {stage: mean / work.of(stage) for stage in work.pipeline.stages if work.of(stage)})
+
+
+def _with_stages(joint: Joint, factors: Mapping[Stage, float]) -> Joint:
+    return joint.with_work({p: scaled(joint.work[p], factor) for stage, factor in factors.items() for p in stage})

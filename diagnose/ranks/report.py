@@ -43,6 +43,7 @@ def postmortem_of(job: Job, measured_ranks: Sequence[int]) -> Postmortem | None:
         passing=transient_stragglers_of(job),
         suspected=possible_stragglers_of(job),
         slow_links=tuple(_slow_link(job, link) for link in job.slow_links),
+        stages=job.stages,
         traffic=traffic_of(job.ranks, job.match, job.view.topology) if job.view.distortion is None else (),
         changes=job.changes.changes,
         changes_error=job.changes.error,

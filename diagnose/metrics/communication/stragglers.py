@@ -220,16 +220,6 @@ def straggler_settings(m: Measured) -> Value:
 
 
 @metric("text", needs_gpu=False)
-def heavier_stage(m: Measured) -> Value:
-    """The stage of a pipeline whose ranks all work longer than those of the others, and what equal stages would move;
-    "none" if there is none.
-    """
-    if _single_process(m):
-        return "none"
-    return m.job.undivided or m.job.heavier_stage or "none"
-
-
-@metric("text", needs_gpu=False)
 def straggler_where(m: Measured) -> Value:
     """The function, range or operator in which the worst rank spends most of what makes it late."""
     return m.job.straggler_where or NOWHERE

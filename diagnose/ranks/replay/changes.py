@@ -22,10 +22,11 @@ from diagnose.ranks.collectives.process_groups import named_ranks
 from diagnose.ranks.digest import RankDigest
 from diagnose.ranks.network.slow_links import SlowLink
 from diagnose.ranks.network.topology import Topology
-from diagnose.ranks.pipeline import Stage, with_equal_stages
+from diagnose.ranks.pipeline import StageWork, as_the_others, with_equal_stages
 from diagnose.ranks.replay.buckets import BUCKET_BYTES, MESSAGE_NS, buckets_of, described, larger, smaller
 from diagnose.ranks.replay.data_waits import loads_late, without_data_waits
 from diagnose.ranks.replay.joint import Joint, joint_of
+from diagnose.ranks.replay.pace import paced_as, with_even_batches
 from diagnose.ranks.replay.rank_work import RankWork
 from diagnose.ranks.replay.rounds import Case
 from diagnose.ranks.stragglers.lateness import is_point_to_point
@@ -43,7 +44,11 @@ Cure = tuple[str, str, Callable[[Case], Joint]]
 LATE = "late ranks are as fast as the slowest (low) and the median (high) of the ranks that do the same work"
 LOADED = "no rank waits for data: workers load it ahead, or loading leaves the run"
 EQUAL_STAGES = "equal stages"
-EQUAL = "the surplus of the late stage moves to the other stages (low), or leaves the pipeline (high)"
+EQUAL = "heavier stages work as long as the longest (low) and the usual (high) of the others"
+MOVED_LAYERS = "moved layers"
+MOVED = "layers of the heavier stages move to the others, so that all work equally long"
+EVEN_BATCHES = "even micro-batches"
+EVEN = "every micro-batch takes each stage as long as the mean one"
 MENDED = "slow links are as fast as those of the other groups"
 _SLOWED = f"by {100 * CONTENTION['worst']:.0f} % of those at worst"
 _LATENCY, _LESS = (" to ".join(f"{ns / 1e3:.0f}" for ns in sorted(each.values())) for each in (LATENCY_NS, MESSAGE_NS))
@@ -67,10 +72,22 @@ class Changes(msgspec.Struct, frozen=True):
     error: float | None = None
     because: str = ""
 
-    @property
-    def cure(self) -> JobChange | None:
-        """The job without its late ranks; None if nothing is replayed, or no rank is late."""
-        return next((change for change in self.changes if change.change == NO_STRAGGLER), None)
+    def of(self, name: str) -> JobChange | None:
+        """The change of a name; None if it gains too little, or nothing is replayed."""
+        return next((change for change in self.changes if change.change == name), None)
+
+    def untold(self, name: str) -> str:
+        """The reason why the replay does not show what a change saves, "" if it does."""
+        change = self.of(name)
+        return self.because or ("" if change is None else change.because)
+
+    def saved(self, name: str) -> tuple[float, float] | None:
+        """Share of the step that a change saves, least and most; None if the replay does not show it."""
+        if self.untold(name):
+            return None
+        change = self.of(name)
+        low, high = (None if change is None else change.speedup) or (1.0, 1.0)
+        return 1 - 1 / low, 1 - 1 / high
 
     def unpriced(self) -> "Changes":
         """The same without what late ranks cost in a day, which is not known of a rank that is only suspected."""
@@ -83,7 +100,7 @@ def changes_of(
     late: Sequence[int],
     topology: Topology,
     slow: Sequence[SlowLink] = (),
-    stages: Sequence[Stage] = (),
+    stages: StageWork | None = None,
     waits: Sequence[RankWaits] = (),
 ) -> Changes:
     """The gain of the job's step by each change; withheld if the replay misses a rank's step by 5 %.
@@ -96,7 +113,7 @@ def changes_of(
         late: positions of the ranks that stand out by their own work.
         topology: topology of the job.
         slow: links that make ranks stand out.
-        stages: those of a pipeline, if one of them has more work than the others.
+        stages: the stages of a pipeline, with their work.
         waits: the waiting of each rank.
     """
     if not matched:
@@ -113,6 +130,7 @@ def changes_of(
     now = joint.job_step_ns()
     kept = _kept(joint, waits)
     cures = (*_cures(matched, late, slow, joint, stages), *_loaded(ranks, late, joint))
+    cures = (*cures, *_evened(ranks, late, joint, stages))
     made = [
         *(_cure(cure, now, kept or _as_before(ranks, late, joint, cure)) for cure in cures),
         *(_change(name, says, now, step) for name, says, step in _candidates(ranks, matched, topology, joint)),
@@ -155,22 +173,27 @@ def _as_before(ranks: Sequence[RankDigest], late: Sequence[int], joint: Joint, c
     name, _, cured = cure
     work = cured("best").work if name == NO_STRAGGLER else ()
     alike = [ranks[p].rank for p in late if work and work[p] is joint.work[p]]
-    return f"no other rank makes the calls of {named_ranks(alike)} in less time" if alike else ""
+    return f"no rank that does the same as {named_ranks(alike)} is ready earlier" if alike else ""
 
 
 def _cures(
-    matched: Match, late: Sequence[int], slow: Sequence[SlowLink], joint: Joint, stages: Sequence[Stage]
+    matched: Match, late: Sequence[int], slow: Sequence[SlowLink], joint: Joint, stages: StageWork | None
 ) -> Iterator[Cure]:
     """The job without what makes ranks late."""
-    says = "; ".join([*([EQUAL] if stages else []), *([LATE] if late else []), *([MENDED] if slow else [])])
+    says = "; ".join([*([LATE] if late else []), *([MENDED] if slow else [])])
     if says:
         quick = mended(joint, matched, slow)
-        name = NO_STRAGGLER if late or slow else EQUAL_STAGES
-        yield name, says, lambda case: _cured(quick, late, stages, case)
+        yield NO_STRAGGLER, says, lambda case: without_late(quick, late, case, stages)
 
 
-def _cured(quick: Joint, late: Sequence[int], stages: Sequence[Stage], case: Case) -> Joint:
-    return without_late(with_equal_stages(quick, stages, case) if stages else quick, late, case)
+def _evened(ranks: Sequence[RankDigest], late: Sequence[int], joint: Joint, stages: StageWork | None) -> Iterator[Cure]:
+    """The pipeline with stages, and with micro-batches, of equal work."""
+    if stages is not None:
+        even = with_even_batches(ranks, joint, stages.pipeline, late)
+        yield EVEN_BATCHES, EVEN, lambda case: even
+        if stages.heavier:
+            yield EQUAL_STAGES, EQUAL, lambda case: as_the_others(joint, stages, case)
+            yield MOVED_LAYERS, MOVED, lambda case: with_equal_stages(joint, stages)
 
 
 def _loaded(ranks: Sequence[RankDigest], late: Sequence[int], joint: Joint) -> Iterator[Cure]:
@@ -211,9 +234,9 @@ def _with_cost(change: JobChange, ranks: Sequence[RankDigest]) -> JobChange:
     return replace(change, gpu_hours_per_day=gpu_hours_lost_per_day(size, change.speedup[0]))
 
 
-def without_late(joint: Joint, late: Sequence[int], case: Case) -> Joint:
+def without_late(joint: Joint, late: Sequence[int], case: Case, stages: StageWork | None = None) -> Joint:
     """Each late rank has the work of one that does the same: of the slowest, or of the median one."""
-    return joint.with_work({p: _peer(joint, p, late, case) for p in late})
+    return joint.with_work({p: _peer(joint, p, late, case, stages) for p in late})
 
 
 def mended(joint: Joint, matched: Match, slow: Sequence[SlowLink]) -> Joint:
@@ -226,14 +249,20 @@ def mended(joint: Joint, matched: Match, slow: Sequence[SlowLink]) -> Joint:
     return joint.with_transfer(transfer)
 
 
-def _peer(joint: Joint, position: int, late: Sequence[int], case: Case) -> RankWork:
-    """The work of another rank with the same calls that is ready earlier, or the rank's own if there is none."""
+def _peer(joint: Joint, position: int, late: Sequence[int], case: Case, stages: StageWork | None) -> RankWork:
+    """The work of another rank that does the same and is ready earlier, or the rank's own if there is none.
+
+    In a pipeline those are the ranks of its stage. Elsewhere they make the same calls, or are all others if none does.
+    """
     own_work = joint.work[position]
-    peers = [work for p, work in enumerate(joint.work) if p not in late and work.signature == own_work.signature]
-    earlier = sorted((work for work in peers if _reach(work) < _reach(own_work)), key=_reach)
+    beside = range(len(joint.work)) if stages is None else stages.pipeline.beside(position)
+    peers = [joint.work[p] for p in beside if p not in late]
+    same = [work for work in peers if work.signature == own_work.signature]
+    earlier = sorted((work for work in same or peers if _reach(work) < _reach(own_work)), key=_reach)
     if not earlier:
         return own_work
-    return earlier[-1 if case == "worst" else len(earlier) // 2].in_order_of(own_work)
+    chosen = earlier[-1 if case == "worst" else len(earlier) // 2]
+    return chosen.in_order_of(own_work) if same else paced_as(own_work, chosen)
 
 
 def _reach(work: RankWork) -> float:

@@ -44,6 +44,7 @@ class RankWork(msgspec.Struct, frozen=True, dict=True):
             together.
         own_ns: own work in all the steps.
         measured_ns: length of all the steps.
+        called: what each event is, by kind and size.
         signature: the rank's calls, equal for ranks that do the same job.
         alike: the events by kind, size and then order: at equal places, ranks of one signature do the same.
     """
@@ -65,6 +66,7 @@ class RankWork(msgspec.Struct, frozen=True, dict=True):
     start: float
     own_ns: float
     measured_ns: float
+    called: Ints
     signature: int
     alike: Ints
 
@@ -79,6 +81,7 @@ class RankWork(msgspec.Struct, frozen=True, dict=True):
         return replace(
             self,
             row=self.row[source],
+            called=self.called[source],
             step=self.step[source],
             at=at,
             ready=self.ready[:, source],
@@ -144,6 +147,7 @@ def rank_work_of(rank: RankDigest, rows: Ints, began: float, windows: Ints) -> R
         start=began,
         own_ns=float(total - iv.total(blocks)),
         measured_ns=float(total),
+        called=np.array([hash(each) for each in called], np.int64),
         signature=hash(tuple(called[e] for e in alike)),
         alike=np.array(alike, np.int64),
     )

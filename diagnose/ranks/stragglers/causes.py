@@ -130,7 +130,7 @@ def _judged(excess: dict[str, int], ratio: Sequence[Ratio], tokens: float | None
     dispatching = sum(excess[part] for part in parts if CAUSES[part].per_launch)
     if main.per_launch and 2 * dispatching > sums[kind] and (more := _more_operators(ratio)):
         return "more_work", parts, more
-    if main.name == CORE_WAIT and ratio and _accounts_for_it(ratio):
+    if main.name == CORE_WAIT and ratio and accounts_for_it(ratio):
         return "more_work", parts, f"{_more(ratio, _weighted(ratio, 'time'))}; {_spoken(excess, parts)}"
     if main.lateness:
         parts = [main.name]
@@ -192,7 +192,7 @@ def _kernels(parts: list[str], ns: int, ratio: Sequence[Ratio], tokens: float | 
     return "slower_kernels", parts, _slower(ratio, ns)
 
 
-def _accounts_for_it(ratio: Sequence[Ratio]) -> bool:
+def accounts_for_it(ratio: Sequence[Ratio]) -> bool:
     """Whether more or larger kernels account for half of the longer time: what waits for a core then is that work."""
     work = _weighted(ratio, "work")
     return work >= max(1 + EXPLAINS_BY_WORK * (_weighted(ratio, "time") - 1), MORE_WORK)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from diagnose import intervals as iv
-from diagnose.diagnosis.postmortem import Straggler
+from diagnose.diagnosis.postmortem import NO_STRAGGLER, Straggler
 from diagnose.facts import Unknown, analysis_option, spoken
 from diagnose.formulas import share
 from diagnose.ranks.job import Job
@@ -59,7 +59,8 @@ def _gpu_hours_per_day(late_rank: RankLateness, job: Job) -> float | None:
     if job.view.cure_untold:
         wait_anyway = job.view.straggler_cure_share[0] <= 0
         return None if wait_anyway else late_rank.lost_share * (len(job.ranks) - 1) * HOURS_PER_DAY
-    lost = None if job.changes.cure is None else job.changes.cure.gpu_hours_per_day
+    cure = job.changes.of(NO_STRAGGLER)
+    lost = None if cure is None else cure.gpu_hours_per_day
     part = share(late_rank.waiting_ns_caused, sum(straggler.waiting_ns_caused for straggler in job.stragglers))
     return None if lost is None or part is None else lost * part
 

@@ -14,6 +14,7 @@ from diagnose.report.views.job_words import (
     change_line,
     clocks_line,
     exposed_parts,
+    late_stage_lines,
     missing_line,
     passing_line,
     rate,
@@ -42,6 +43,8 @@ def print_late_ranks(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
         page.paragraph(line, label="" if i else "suspected" if straggler.suspected else "late rank")
         if extent.details and beyond(straggler):
             page.paragraph(Text(beyond(straggler), "dim"))
+    for i, line in enumerate(late_stage_lines(diagnosis)):
+        page.paragraph(line, label="" if i else "late stage")
     for straggler in diagnosis.postmortem.suspected if diagnosis.postmortem else ():
         page.paragraph(suspected_line(straggler), label="suspected")
     for link in diagnosis.postmortem.slow_links if diagnosis.postmortem else ():

@@ -108,6 +108,12 @@ def money(value: float | None) -> str:
     return "unknown" if value is None else f"{value:,.2f}"
 
 
+def late_stage_lines(diagnosis: Diagnosis) -> list[str]:
+    """A sentence for each stage of a pipeline with more work than the others."""
+    stages = diagnosis.postmortem.stages if diagnosis.postmortem else ()
+    return [plain(stage.heavier) for stage in stages if stage.heavier]
+
+
 def excess(straggler: Straggler) -> list[tuple[str, str]]:
     """The causes on which the rank spent most beyond the others, each with its time per step."""
     least = SMALLEST_EXCESS * straggler.excess[0].ns if straggler.excess else 0

@@ -157,15 +157,14 @@ def _kept(joint: Joint, waits: Sequence[RankWaits]) -> str:
     Of the waiting, that is what does not end with a collective, for example because the trace's times are rounded. The
     unchanged replay is as near to the measured steps with it as without.
     """
-    kept = ended = 0
-    for work, of_rank in zip(joint.work, waits, strict=True) if waits else ():
-        waited = iv.intervals(of_rank.start, of_rank.end)
-        kept += iv.total(iv.intersect(waited, work.goes_on))
-        ended += iv.total(iv.intersect(waited, work.stops))
-    part = share(kept, kept + ended) or 0.0
+    waited = [iv.intervals(of_rank.start, of_rank.end) for of_rank in waits]
+    pairs = list(zip(waited, joint.work, strict=True)) if waits else []
+    kept = [iv.total(iv.intersect(of_rank, work.goes_on)) for of_rank, work in pairs]
+    ended = [iv.total(iv.intersect(of_rank, work.stops)) for of_rank, work in pairs]
+    part = share(len(kept) * max(kept, default=0), sum(kept) + sum(ended)) or 0.0
     if part <= MOST_KEPT:
         return ""
-    return f"by the trace's times {spoken(part, 'share')} of the ranks' waiting does not end with a collective"
+    return f"by the trace's times {spoken(part, 'share')} of a rank's waiting does not end with a collective"
 
 
 def _as_before(ranks: Sequence[RankDigest], late: Sequence[int], joint: Joint, cure: Cure) -> str:

@@ -167,13 +167,27 @@ def stopped(rank: RankDigest, start: Ints, end: Ints, windows: Ints) -> tuple[iv
     stray = part * (until - since)
     order = np.argsort(end, kind="stable")
     place = np.searchsorted(end[order], until + SAME_NS, side="right")
-    earlier, later = order[np.maximum(place - 1, 0)], order[np.minimum(place, len(order) - 1)]
+    earlier = order[np.maximum(place - 1, 0)]
+    later = _ends_next(start, end, order, place, until, until + stray)
     ago, ahead = until - end[earlier], end[later] - until
     by_earlier = (place > 0) & (ago <= np.maximum(same, stray))
     by_later = (ahead > 0) & (ahead <= stray) & (start[later] < until) & ~(by_earlier & (ago <= ahead))
     on = np.where(by_later, later, earlier)
     ended = (by_earlier | by_later) & (end[on] > since)
     return exposed[ended], on[ended].astype(np.int64)
+
+
+def _ends_next(start: Ints, end: Ints, order: Ints, place: Ints, until: Ints, limit: Ints) -> Ints:
+    """For each time the collective that runs then and ends next, in the order of their ends from a place on.
+
+    One that begins later is passed over, up to a limit.
+    """
+    last = len(order) - 1
+    at = order[np.minimum(place, last)]
+    while (passed := (start[at] >= until) & (end[at] <= limit) & (place < last)).any():
+        place = place + passed
+        at = order[np.minimum(place, last)]
+    return at
 
 
 def _own_work(times: Ints, windows: Ints, blocks: iv.Intervals) -> Floats:

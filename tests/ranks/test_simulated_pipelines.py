@@ -14,6 +14,9 @@ from diagnose.analysis.rank import analyses
 from diagnose.facts import Unknown
 from diagnose.metrics.settings import Settings
 from diagnose.ranks import match
+from diagnose.ranks.collectives.matching import Match
+from diagnose.ranks.digest import RankDigest
+from diagnose.ranks.replay.joint import joint_of
 from diagnose.ranks.stages import pipeline_of
 from diagnose.trace import Loading
 
@@ -75,18 +78,34 @@ def test_uneven_micro_batches_keep_their_work_when_they_are_evened(kind: str, pa
     assert simulated.healthy.computed.sum() == pytest.approx(simulated.machine.computed.sum(), rel=0.01)
 
 
-@pytest.mark.parametrize("batched", [True, False])
-def test_the_analysis_finds_stages_whether_or_not_messages_are_batched(batched: bool, tmp_path: Path) -> None:
-    simulate(Job(ranks=8, steps=2, parallelism="pp_dp", batched=batched)).write(tmp_path)
-    ranks = [
-        own.digest for own in analyses([(tmp_path / f"rank{r}.json.gz", r) for r in range(8)], Settings(), Loading())
-    ]
-
+def joined(job: Job, folder: Path) -> tuple[list[RankDigest], Match]:
+    simulate(job).write(folder)
+    files = [(folder / f"rank{rank}.json.gz", rank) for rank in range(job.ranks)]
+    ranks = [own.digest for own in analyses(files, Settings(), Loading())]
     matched = match(ranks)
     assert not isinstance(matched, Unknown)
-    found = pipeline_of(ranks, matched)
+    return ranks, matched
+
+
+@pytest.mark.parametrize("batched", [True, False])
+def test_the_analysis_finds_stages_whether_or_not_messages_are_batched(batched: bool, tmp_path: Path) -> None:
+    found = pipeline_of(*joined(Job(ranks=8, steps=2, parallelism="pp_dp", batched=batched), tmp_path))
+
     assert found is not None
     assert (found.stages, found.micro_batches) == (((0, 1), (2, 3), (4, 5), LAST_STAGE), 4)
+
+
+@pytest.mark.parametrize("batched", [True, False])
+def test_the_replay_of_a_pipeline_is_as_long_as_it_was_though_its_reductions_wait_for_one_another(
+    batched: bool, tmp_path: Path
+) -> None:
+    """The ends of the pipeline reduce their embedding at once where the layers' gradients are reduced."""
+    job = Job(ranks=8, ranks_per_node=4, steps=4, parallelism="pp_dp", micro_batches=8, batched=batched)
+
+    replayed = joint_of(*joined(job, tmp_path))
+
+    assert not isinstance(replayed, Unknown)
+    assert replayed.strict_error < 0.002
 
 
 def test_one_rank_may_reduce_four_bytes_that_no_other_does() -> None:

@@ -153,8 +153,8 @@ def _cure(cure: Cure, now_ns: float, because: str) -> JobChange:
 def _kept(ranks: Sequence[RankDigest], joint: Joint, waits: Sequence[RankWaits]) -> str:
     """The reason not to trust a cure: the replay keeps waiting as the ranks' own work; "" if it keeps hardly any.
 
-    Of the waiting, that is what does not end with a collective, for example because the trace's times are rounded. The
-    unchanged replay is as near to the measured steps with it as without.
+    Of the waiting, that is what ends a little before a collective, for example because the trace's times are rounded.
+    The unchanged replay is as near to the measured steps with it as without.
     """
     kept, ended = [], []
     for work, of_rank in zip(joint.work, waits, strict=True) if waits else ():
@@ -165,7 +165,7 @@ def _kept(ranks: Sequence[RankDigest], joint: Joint, waits: Sequence[RankWaits])
     for rank, stays, goes in zip(ranks, kept, ended, strict=False):
         part = share(stays, max(stays + goes, usual)) or 0.0
         if part > stray_share(rank):
-            says = f"{spoken(part, 'share')} of the waiting of rank {rank.rank} ends where no collective does"
+            says = f"{spoken(part, 'share')} of the waiting of rank {rank.rank} ends a little before its collective"
             return f"by the trace's times {says}, as with rounded times"
     return ""
 

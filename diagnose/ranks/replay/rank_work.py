@@ -19,6 +19,7 @@ QUEUED_NS = 10_000  # a collective that begins so soon after its stream's previo
 SAME_NS, SAME_ON_HOST_NS = 1_000, 500_000  # from the end of a collective to the work that waited for it
 STRAY = 0.05  # of a wait: rounded times part its end from the collective's, and by chance few kernels begin as near
 STRAY_ON_HOST = 0.25  # its thread, and gloo's that marks the end, may each be without a CPU for a while
+SOON = 0.5  # of a wait: by chance few collectives end so soon after a rank has gone on by itself
 NONE = -1
 
 
@@ -39,7 +40,7 @@ class RankWork(msgspec.Struct, frozen=True, dict=True):
         block_at: own work done until then.
         blocked: nanoseconds it stopped.
         stops: when it stopped, on its own clock.
-        goes_on: the other instants of exposed communication, which nothing but its own work ends.
+        goes_on: when it seems to have gone on by itself, though a collective that ran ended soon after.
         start: time at which the first step began, on a clock that all ranks share as far as their collectives end
             together.
         own_ns: own work in all the steps.
@@ -143,7 +144,7 @@ def rank_work_of(rank: RankDigest, rows: Ints, began: float, windows: Ints) -> R
         block_at=_own_work(blocks[:, 1], windows, blocks),
         blocked=(blocks[:, 1] - blocks[:, 0]).astype(np.float64),
         stops=blocks,
-        goes_on=iv.subtract(iv.intersect(rank.exposed, iv.intervals(windows[:, 0], windows[:, 1])), blocks),
+        goes_on=_nearly_stopped(iv.subtract(_exposed(rank, windows), blocks), start, end),
         start=began,
         own_ns=float(total - iv.total(blocks)),
         measured_ns=float(total),
@@ -167,7 +168,7 @@ def stopped(
     Times may be rounded, and a host may mark the end late: the next end behind the interval counts if it is nearer.
     An interval is cut where a collective began because another one ended.
     """
-    exposed = iv.intersect(rank.exposed, iv.intervals(windows[:, 0], windows[:, 1]))
+    exposed = _exposed(rank, windows)
     exposed = exposed if cuts is None else _parted(exposed, cuts)
     if not len(exposed) or not len(end):
         return iv.EMPTY, np.zeros(0, np.int64)
@@ -176,7 +177,7 @@ def stopped(
     order = np.argsort(end, kind="stable")
     place = np.searchsorted(end[order], until + SAME_NS, side="right")
     earlier = order[np.maximum(place - 1, 0)]
-    later = _ends_next(start, end, order, place, until, until + stray)
+    later = _ends_next(start, end, until, until + stray)
     ago, ahead = until - end[earlier], end[later] - until
     by_earlier = (place > 0) & (ago <= np.maximum(same, stray))
     by_later = (ahead > 0) & (ahead <= stray) & (start[later] < until) & ~(by_earlier & (ago <= ahead))
@@ -204,12 +205,24 @@ def _parted(intervals: iv.Intervals, cuts: Ints) -> iv.Intervals:
     return np.stack((np.sort(np.append(since, inside)), np.sort(np.append(until, inside))), axis=1)
 
 
-def _ends_next(start: Ints, end: Ints, order: Ints, place: Ints, until: Ints, limit: Ints) -> Ints:
-    """For each time the collective that runs then and ends next, in the order of their ends from a place on.
+def _exposed(rank: RankDigest, windows: Ints) -> iv.Intervals:
+    return iv.intersect(rank.exposed, iv.intervals(windows[:, 0], windows[:, 1]))
 
-    One that begins later is passed over, up to a limit.
-    """
-    last = len(order) - 1
+
+def _nearly_stopped(exposed: iv.Intervals, start: Ints, end: Ints) -> iv.Intervals:
+    """The intervals soon after which a collective ends that ran all the while: the rank may have waited for it."""
+    if not len(exposed) or not len(end):
+        return iv.EMPTY
+    since, until = exposed.T
+    soon = until + SOON * (until - since)
+    after = _ends_next(start, end, until, soon)
+    return exposed[(start[after] < until) & (end[after] > until) & (end[after] <= soon)]
+
+
+def _ends_next(start: Ints, end: Ints, until: Ints, limit: Ints) -> Ints:
+    """For each time the collective that runs then and ends next; one that begins later is passed over up to a limit."""
+    order = np.argsort(end, kind="stable")
+    place, last = np.searchsorted(end[order], until + SAME_NS, side="right"), len(order) - 1
     at = order[np.minimum(place, last)]
     while (passed := (start[at] >= until) & (end[at] <= limit) & (place < last)).any():
         place = place + passed

@@ -8,7 +8,7 @@ import msgspec
 from diagnose.diagnosis.postmortem import PipelineStage
 from diagnose.ranks.digest import RankDigest
 from diagnose.ranks.pipeline import StageWork, stage_words
-from diagnose.ranks.replay.changes import EQUAL_STAGES, EVEN_BATCHES, MOVED_LAYERS, Changes
+from diagnose.ranks.replay.changes import EQUAL_STAGES, EVEN_BATCHES, Changes
 from diagnose.ranks.stages import Stage
 
 WORTH_TELLING = 0.03  # of the step, which a heavier stage costs
@@ -68,10 +68,8 @@ def _stage(ranks: Sequence[RankDigest], work: StageWork, stage: Stage, is_heavie
 
 def _equal_stages_share(work: StageWork, changes: Changes, step_ns: float) -> tuple[float, float]:
     """By the joint replay; without it, a pipeline is as fast as its heaviest stage: that works so much less."""
-    moves = work.heavier[0] in work.more
-    replayed, moved = changes.saved(EQUAL_STAGES), changes.saved(MOVED_LAYERS)
-    if replayed is None or moved is None:
-        heaviest, mean = max(work.ns), fmean(work.ns)
-        low, high = ((heaviest - ns) / max(step_ns, 1.0) for ns in (mean if moves else work.longest_other, work.usual))
-        return low, high
-    return (min(moved[0], replayed[0]) if moves else replayed[0]), replayed[1]
+    if (replayed := changes.saved(EQUAL_STAGES)) is not None:
+        return replayed
+    least = fmean(work.ns) if work.heavier[0] in work.more else work.longest_other
+    low, high = ((max(work.ns) - ns) / max(step_ns, 1.0) for ns in (least, work.usual))
+    return low, high

@@ -44,7 +44,7 @@ class StageWork(msgspec.Struct, frozen=True):
 
     @property
     def heavier(self) -> tuple[Stage, ...]:
-        """The stages with clearly more work than the usual one, the heaviest first, without what is little beside it."""
+        """The stages with clearly more work than the usual one, the heaviest first; little beside it is left out."""
         pairs = sorted(zip(self.ns, self.pipeline.stages, strict=True), reverse=True)
         return tuple(stage for ns, stage in pairs if self._is_heavier(ns))
 

@@ -17,7 +17,8 @@ from diagnose.ranks.digest import RankDigest
 
 QUEUED_NS = 10_000  # a collective that begins so soon after its stream's previous one had been waiting for it
 SAME_NS, SAME_ON_HOST_NS = 1_000, 500_000  # from the end of a collective to the work that waited for it
-STRAY = 0.25  # of a host's wait: its thread, and gloo's that marks the end, may each be without a CPU for a while
+STRAY = 0.05  # of a wait: rounded times part its end from the collective's, and by chance few kernels begin as near
+STRAY_ON_HOST = 0.25  # its thread, and gloo's that marks the end, may each be without a CPU for a while
 NONE = -1
 
 
@@ -37,6 +38,8 @@ class RankWork(msgspec.Struct, frozen=True, dict=True):
         block_on: the event whose end it waited for.
         block_at: own work done until then.
         blocked: nanoseconds it stopped.
+        stops: when it stopped, on its own clock.
+        goes_on: the other instants of exposed communication, which nothing but its own work ends.
         start: time at which the first step began, on a clock that all ranks share as far as their collectives end
             together.
         own_ns: own work in all the steps.
@@ -58,6 +61,8 @@ class RankWork(msgspec.Struct, frozen=True, dict=True):
     block_on: Ints
     block_at: Floats
     blocked: Floats
+    stops: iv.Intervals
+    goes_on: iv.Intervals
     start: float
     own_ns: float
     measured_ns: float
@@ -89,6 +94,12 @@ class RankWork(msgspec.Struct, frozen=True, dict=True):
             alike=other.alike,
         )
 
+    def waiting_only(self, awaited: Mask) -> "RankWork":
+        """The same work, which waits for the collectives of the mask alone."""
+        kept = awaited[self.block_on]
+        names = ("block_before", "block_on", "block_at", "blocked")
+        return replace(self, **{name: getattr(self, name)[kept] for name in names})
+
     @cached_property
     def chains(self) -> tuple[Ints, ...]:
         """The events of each group, which run one after the other."""
@@ -117,8 +128,7 @@ def rank_work_of(rank: RankDigest, rows: Ints, began: float, windows: Ints) -> R
     alike = sorted(range(len(called)), key=lambda e: (called[e], e))
     at, total = _own_work(start, windows, blocks), int((windows[:, 1] - windows[:, 0]).sum())
     left = end.copy()
-    if not rank.has_gpu:
-        np.minimum.at(left, on, blocks[:, 1])
+    np.minimum.at(left, on, blocks[:, 1])
     return RankWork(
         row=rows,
         step=calls.step[rows],
@@ -132,6 +142,8 @@ def rank_work_of(rank: RankDigest, rows: Ints, began: float, windows: Ints) -> R
         block_on=on,
         block_at=_own_work(blocks[:, 1], windows, blocks),
         blocked=(blocks[:, 1] - blocks[:, 0]).astype(np.float64),
+        stops=blocks,
+        goes_on=iv.subtract(iv.intersect(rank.exposed, iv.intervals(windows[:, 0], windows[:, 1])), blocks),
         start=began,
         own_ns=float(total - iv.total(blocks)),
         measured_ns=float(total),
@@ -145,22 +157,37 @@ def stopped(rank: RankDigest, start: Ints, end: Ints, windows: Ints) -> tuple[iv
     """Exposed intervals that a collective's end ended, and that collective; in others the rank went on by itself.
 
     It is the collective that ended last by the end of the interval, so near to it that nothing else can have ended it.
-    On a host the end may be marked late: there the next end behind the interval counts too, if it is nearer.
+    Times may be rounded, and a host may mark the end late: the next end behind the interval counts if it is nearer.
     """
     exposed = iv.intersect(rank.exposed, iv.intervals(windows[:, 0], windows[:, 1]))
     if not len(exposed) or not len(end):
         return iv.EMPTY, np.zeros(0, np.int64)
     since, until = exposed.T
-    stray, same = (0, SAME_NS) if rank.has_gpu else (STRAY * (until - since), SAME_ON_HOST_NS)
+    part, same = (STRAY, SAME_NS) if rank.has_gpu else (STRAY_ON_HOST, SAME_ON_HOST_NS)
+    stray = part * (until - since)
     order = np.argsort(end, kind="stable")
     place = np.searchsorted(end[order], until + SAME_NS, side="right")
-    earlier, later = order[np.maximum(place - 1, 0)], order[np.minimum(place, len(order) - 1)]
+    earlier = order[np.maximum(place - 1, 0)]
+    later = _ends_next(start, end, order, place, until, until + stray)
     ago, ahead = until - end[earlier], end[later] - until
     by_earlier = (place > 0) & (ago <= np.maximum(same, stray))
     by_later = (ahead > 0) & (ahead <= stray) & (start[later] < until) & ~(by_earlier & (ago <= ahead))
     on = np.where(by_later, later, earlier)
     ended = (by_earlier | by_later) & (end[on] > since)
     return exposed[ended], on[ended].astype(np.int64)
+
+
+def _ends_next(start: Ints, end: Ints, order: Ints, place: Ints, until: Ints, limit: Ints) -> Ints:
+    """For each time the collective that runs then and ends next, in the order of their ends from a place on.
+
+    One that begins later is passed over, up to a limit.
+    """
+    last = len(order) - 1
+    at = order[np.minimum(place, last)]
+    while (passed := (start[at] >= until) & (end[at] <= limit) & (place < last)).any():
+        place = place + passed
+        at = order[np.minimum(place, last)]
+    return at
 
 
 def _own_work(times: Ints, windows: Ints, blocks: iv.Intervals) -> Floats:

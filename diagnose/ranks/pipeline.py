@@ -23,7 +23,7 @@ BESIDE = 1 / 3  # of the heaviest stage's surplus: less hardly matters beside it
 
 
 class StageWork(msgspec.Struct, frozen=True):
-    """What each stage of a pipeline works in a step, without communication.
+    """The work of each stage of a pipeline in a step, without communication.
 
     Attributes:
         pipeline: the stages.

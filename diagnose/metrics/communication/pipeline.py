@@ -63,7 +63,7 @@ def waiting_in_turn_share(m: Measured) -> Value:
 
 @metric("text", needs_gpu=False)
 def waits_in_turn(m: Measured) -> Value:
-    """What the ranks wait for if none is always late, as a sentence."""
+    """The reason why the ranks wait for each other if none is always late, as a sentence."""
     share = waiting_in_turn_share(m)
     if isinstance(share, Unknown):
         return share

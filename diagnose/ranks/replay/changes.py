@@ -165,7 +165,7 @@ def _kept(joint: Joint, waits: Sequence[RankWaits]) -> str:
     part = share(len(kept) * max(kept, default=0), sum(kept) + sum(ended)) or 0.0
     if part <= MOST_KEPT:
         return ""
-    return f"by the trace's times {spoken(part, 'share')} of a rank's waiting does not end with a collective"
+    return f"by the trace's times {spoken(part, 'share')} of a rank's waiting ends where no collective does, as with rounded times"
 
 
 def _as_before(ranks: Sequence[RankDigest], late: Sequence[int], joint: Joint, cure: Cure) -> str:

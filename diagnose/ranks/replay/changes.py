@@ -27,13 +27,12 @@ from diagnose.ranks.replay.buckets import BUCKET_BYTES, MESSAGE_NS, buckets_of, 
 from diagnose.ranks.replay.data_waits import loads_late, without_data_waits
 from diagnose.ranks.replay.joint import Joint, joint_of
 from diagnose.ranks.replay.pace import paced_as, scaled, with_even_batches
-from diagnose.ranks.replay.rank_work import RankWork
+from diagnose.ranks.replay.rank_work import RankWork, stray_share
 from diagnose.ranks.replay.rounds import Case
 from diagnose.ranks.stragglers.lateness import is_point_to_point
 from diagnose.ranks.stragglers.waits import RankWaits
 
 MOST_ERROR = 0.05
-MOST_KEPT = 0.05  # of the waiting: what the replay takes for the ranks' own work, no cure removes from it
 LEAST_GAIN = 1.005  # of the best case; less is not worth a line
 LATENCY_NS: dict[Case, float] = {"worst": 40_000.0, "best": 10_000.0}  # of a collective, which no bandwidth shortens
 CONTENTION: dict[Case, float] = {"worst": 0.2, "best": 0.0}  # kernels last longer by so much of what they newly hide
@@ -129,7 +128,7 @@ def changes_of(
         away = f"{spoken(error, 'share')} away from the measured step of one of them"
         return Changes((), error, f"the replay of all ranks is {away}")
     now = joint.job_step_ns()
-    kept = _kept(joint, waits)
+    kept = _kept(ranks, joint, waits)
     cures = (*_cures(matched, late, slow, joint, stages), *_loaded(ranks, late, joint))
     cures = (*cures, *_evened(ranks, late, joint, stages))
     made = [
@@ -152,20 +151,24 @@ def _cure(cure: Cure, now_ns: float, because: str) -> JobChange:
     return _change(name, says, now_ns, lambda case: cured(case).job_step_ns(case))
 
 
-def _kept(joint: Joint, waits: Sequence[RankWaits]) -> str:
+def _kept(ranks: Sequence[RankDigest], joint: Joint, waits: Sequence[RankWaits]) -> str:
     """The reason not to trust a cure: the replay keeps waiting as the ranks' own work; "" if it keeps hardly any.
 
     Of the waiting, that is what does not end with a collective, for example because the trace's times are rounded. The
     unchanged replay is as near to the measured steps with it as without.
     """
-    waited = [iv.intervals(of_rank.start, of_rank.end) for of_rank in waits]
-    pairs = list(zip(waited, joint.work, strict=True)) if waits else []
-    kept = [iv.total(iv.intersect(of_rank, work.goes_on)) for of_rank, work in pairs]
-    ended = [iv.total(iv.intersect(of_rank, work.stops)) for of_rank, work in pairs]
-    part = share(len(kept) * max(kept, default=0), sum(kept) + sum(ended)) or 0.0
-    if part <= MOST_KEPT:
-        return ""
-    return f"by the trace's times {spoken(part, 'share')} of a rank's waiting ends where no collective does, as with rounded times"
+    kept, ended = [], []
+    for work, of_rank in zip(joint.work, waits, strict=True) if waits else ():
+        waited = iv.intervals(of_rank.start, of_rank.end)
+        kept.append(iv.total(iv.intersect(waited, work.goes_on)))
+        ended.append(iv.total(iv.intersect(waited, work.stops)))
+    usual = (sum(kept) + sum(ended)) / len(ranks)
+    for rank, stays, goes in zip(ranks, kept, ended, strict=False):
+        part = share(stays, max(stays + goes, usual)) or 0.0
+        if part > stray_share(rank):
+            says = f"{spoken(part, 'share')} of the waiting of rank {rank.rank} ends where no collective does"
+            return f"by the trace's times {says}, as with rounded times"
+    return ""
 
 
 def _as_before(ranks: Sequence[RankDigest], late: Sequence[int], joint: Joint, cure: Cure) -> str:

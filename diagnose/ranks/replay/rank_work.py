@@ -153,6 +153,11 @@ def rank_work_of(rank: RankDigest, rows: Ints, began: float, windows: Ints) -> R
     )
 
 
+def stray_share(rank: RankDigest) -> float:
+    """The part of a wait that may lie between its end and the collective's."""
+    return STRAY if rank.has_gpu else STRAY_ON_HOST
+
+
 def stopped(
     rank: RankDigest, start: Ints, end: Ints, windows: Ints, cuts: Ints | None = None
 ) -> tuple[iv.Intervals, Ints]:
@@ -167,8 +172,7 @@ def stopped(
     if not len(exposed) or not len(end):
         return iv.EMPTY, np.zeros(0, np.int64)
     since, until = exposed.T
-    part, same = (STRAY, SAME_NS) if rank.has_gpu else (STRAY_ON_HOST, SAME_ON_HOST_NS)
-    stray = part * (until - since)
+    same, stray = SAME_NS if rank.has_gpu else SAME_ON_HOST_NS, stray_share(rank) * (until - since)
     order = np.argsort(end, kind="stable")
     place = np.searchsorted(end[order], until + SAME_NS, side="right")
     earlier = order[np.maximum(place - 1, 0)]

@@ -99,6 +99,20 @@ def test_a_rank_without_a_trace_leaves_the_stages_of_the_others_known() -> None:
     assert found.replicas == ((0, 2, 3, 5),)
 
 
+def test_messages_that_come_round_again_are_no_micro_batches_of_their_own() -> None:
+    """Two interleaved parts of each stage: four micro-batches pass on eight times, four times last to first."""
+
+    def with_rounds(rank: RankDigest) -> RankDigest:
+        if rank.rank not in LAST:
+            return rank
+        first_calls = [np.flatnonzero(rank.calls.step == number)[0] for number in rank.numbers]
+        around = [(row, rank.rank, rank.rank - LAST[0]) for row in first_calls for _ in range(4)]
+        messages = np.concatenate((rank.calls.messages, np.array(around, np.int64)))
+        return replace(rank, calls=replace(rank.calls, messages=messages))
+
+    assert stages([with_rounds(rank) for rank in simulated(job())[0]]).micro_batches == 4
+
+
 def test_a_job_without_messages_has_no_stages() -> None:
     ranks = simulated(Job(ranks=4, steps=2))[0]
 
@@ -132,6 +146,31 @@ def test_the_report_of_a_heavier_stage_says_which_and_moves_its_layers(tmp_path:
     assert "stage 3 (ranks 6, 7) is heavier" in found.next.do
     assert "more work per micro-batch than the other stages" in found.next.do
     assert "pipeline-bubbles" not in {finding.rule for finding in found.findings}
+
+
+def test_the_layers_to_move_are_counted_where_the_model_says_how_many_it_has() -> None:
+    ranks, layers = simulated(job(Fault("uneven_stages", FIRST)))[0], (("model.config.num_hidden_layers", 32),)
+
+    found = join([replace(rank, settings=layers) for rank in ranks])
+
+    assert found.view.pipeline is not None
+    assert "layers to move: about 2 of 32" in found.view.pipeline.heavier
+
+
+@pytest.mark.parametrize(
+    ("fault", "late", "heavier"),
+    [(Fault("slow_kernels", (2,), 1.6), [2], []), (Fault("uneven_stages", (1,)), [], [(1,)])],
+)
+def test_in_a_pipeline_of_one_replica_slower_kernels_are_a_ranks_and_more_kernels_a_stages(
+    fault: Fault, late: list[int], heavier: list[tuple[int, ...]]
+) -> None:
+    asked = Job(ranks=4, steps=4, parallelism="pp_dp", micro_batches=8, faults=(fault,))
+    found = joined(asked)
+
+    assert [each.rank for each in found.stragglers] == late
+    assert found.view.pipeline is not None
+    assert [stage.ranks for stage in found.view.pipeline.stages if stage.heavier] == heavier
+    assert gain(found, NO_STRAGGLER if late else EQUAL_STAGES)[1] == pytest.approx(simulated(asked)[1], rel=0.05)
 
 
 def test_stages_that_hardly_differ_are_not_told_and_no_rank_is(tmp_path: Path) -> None:

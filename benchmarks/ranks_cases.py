@@ -161,13 +161,15 @@ def _outcome(answer: Diagnosis, name: Name, simulated: Simulated) -> str:
     at_fault = {rank for fault in job.faults for rank in fault.ranks if CAUSES[fault.kind]}
     named = {late.rank: late.cause for late in answer.stragglers if not late.suspected}
     is_stage = any(fault.kind in STAGES for fault in job.faults)
-    told = _stage_told(answer)
-    if not set(named) <= at_fault or (told and not is_stage and simulated.gain_of_equal_stages < WORTH_TELLING):
+    told, linked = _stage_told(answer), _slowly_linked(answer)
+    if not {*named, *linked} <= at_fault or (told and not is_stage and simulated.gain_of_equal_stages < WORTH_TELLING):
         return ANOTHER
     if is_stage and re.search(rf"[( ]{', '.join(map(str, job.faults[0].ranks))}\)", told):
         return STAGE
     if named:
         return ONE_OF_TWO if name == TWO_LATE and len(named) < len(at_fault) else next(iter(named.values()))
+    if linked:
+        return "link"
     rules = {finding.rule for finding in answer.findings}
     return UNEVEN if IN_TURN in rules else UNTOLD if rules & {*SLOW_TRANSFER} else NOBODY
 
@@ -175,6 +177,11 @@ def _outcome(answer: Diagnosis, name: Name, simulated: Simulated) -> str:
 def _stage_told(answer: Diagnosis) -> str:
     """What a finding says of a stage that has more work than the others."""
     return next((finding.says for finding in answer.findings if finding.rule == "uneven-stages"), "")
+
+
+def _slowly_linked(answer: Diagnosis) -> set[int]:
+    """The ranks whose links are told to be slow, though none of them is late."""
+    return {rank for group in (answer.postmortem.slow_links if answer.postmortem else ()) for rank in group.ranks}
 
 
 def _priced(answer: Diagnosis, outcome: str) -> Range | None:

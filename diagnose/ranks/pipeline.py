@@ -23,7 +23,7 @@ BESIDE = 1 / 3  # of the heaviest stage's surplus: less hardly matters beside it
 
 
 class StageWork(msgspec.Struct, frozen=True):
-    """What each stage of a pipeline works in a step, without communication.
+    """The work of each stage of a pipeline in a step, without communication.
 
     Attributes:
         pipeline: the stages.
@@ -44,9 +44,7 @@ class StageWork(msgspec.Struct, frozen=True):
 
     @property
     def heavier(self) -> tuple[Stage, ...]:
-        """The stages with clearly more work than the usual one, the heaviest first, and what hardly matters beside it left
-        out.
-        """
+        """The stages with clearly more work than the usual one, the heaviest first; little beside it is left out."""
         pairs = sorted(zip(self.ns, self.pipeline.stages, strict=True), reverse=True)
         return tuple(stage for ns, stage in pairs if self._is_heavier(ns))
 
@@ -112,22 +110,19 @@ def _compared(ranks: Sequence[RankDigest], work: StageWork) -> StageWork:
     return replace(work, more=more, larger=larger)
 
 
-def as_the_others(joint: Joint, work: StageWork, case: Case) -> Joint:
-    """The job whose heavier stages work as long as the longest (worst) or the usual (best) of the others.
+def with_equal_stages(joint: Joint, work: StageWork, case: Case) -> Joint:
+    """The job whose heavier stages work as long as the usual one (best), or as the longest of the others (worst).
 
-    At worst kernels that are larger, but not by so much, keep their size.
+    At worst kernels that are larger, but not by so much, keep their size; where more or larger kernels are what makes
+    the heaviest stage work longer, that surplus moves to the others.
     """
-    aim = dict.fromkeys(work.heavier, work.usual)
-    if case == "worst":
-        aim = {stage: max(work.longest_other, ns * work.larger.get(stage, 1.0)) for stage, ns in aim.items()}
-    return _with_stages(joint, {stage: min(ns / work.of(stage), 1.0) for stage, ns in aim.items()})
-
-
-def with_equal_stages(joint: Joint, work: StageWork) -> Joint:
-    """The job whose stages share their work evenly."""
-    mean = fmean(work.ns)
-    return _with_stages(joint, {stage: mean / work.of(stage) for stage in work.pipeline.stages if work.of(stage)})
-
-
-def _with_stages(joint: Joint, factors: Mapping[Stage, float]) -> Joint:
-    return joint.with_work({p: scaled(joint.work[p], factor) for stage, factor in factors.items() for p in stage})
+    stages = work.pipeline.stages
+    if case == "worst" and work.heavier[0] in work.more:
+        aim = dict.fromkeys(stages, fmean(work.ns))
+    elif case == "worst":
+        aim = {stage: max(work.longest_other, work.usual * work.larger.get(stage, 1.0)) for stage in work.heavier}
+        aim = {stage: min(ns, work.of(stage)) for stage, ns in aim.items()}
+    else:
+        aim = dict.fromkeys(work.heavier, work.usual)
+    factor = {stage: ns / work.of(stage) if work.of(stage) else 1.0 for stage, ns in aim.items()}
+    return joint.with_work({p: scaled(joint.work[p], factor[stage]) for stage in factor for p in stage})

@@ -1,4 +1,4 @@
-"""What rules need to know of a pipeline: its bubble, its heavier stages, and what equal work would save."""
+"""A pipeline in numbers: its bubble, its heavier stages, and the gain of equal work."""
 
 from collections.abc import Sequence
 from statistics import fmean
@@ -8,7 +8,7 @@ import msgspec
 from diagnose.diagnosis.postmortem import PipelineStage
 from diagnose.ranks.digest import RankDigest
 from diagnose.ranks.pipeline import StageWork, stage_words
-from diagnose.ranks.replay.changes import EQUAL_STAGES, EVEN_BATCHES, MOVED_LAYERS, Changes
+from diagnose.ranks.replay.changes import EQUAL_STAGES, EVEN_BATCHES, Changes
 from diagnose.ranks.stages import Stage
 
 WORTH_TELLING = 0.03  # of the step, which a heavier stage costs
@@ -18,7 +18,7 @@ class PipelineView(msgspec.Struct, frozen=True):
     """A pipeline in numbers.
 
     Attributes:
-        stages: its stages in order; a heavier one is told where that costs something.
+        stages: its stages in order; a heavier one says so only if that costs something.
         micro_batches: in how many a step comes; None if unknown.
         equal_stages_share: the least and the most of the step that is saved if the heavier stages work as the others
             do; the least if their surplus moves to the others, where they run more or larger kernels.
@@ -67,11 +67,9 @@ def _stage(ranks: Sequence[RankDigest], work: StageWork, stage: Stage, is_heavie
 
 
 def _equal_stages_share(work: StageWork, changes: Changes, step_ns: float) -> tuple[float, float]:
-    """By the joint replay; without it, a pipeline is as fast as its heaviest stage: that works so much less."""
-    moves = work.heavier[0] in work.more
-    replayed, moved = changes.saved(EQUAL_STAGES), changes.saved(MOVED_LAYERS)
-    if replayed is None or moved is None:
-        heaviest, mean = max(work.ns), fmean(work.ns)
-        low, high = ((heaviest - ns) / max(step_ns, 1.0) for ns in (mean if moves else work.longest_other, work.usual))
-        return low, high
-    return (min(moved[0], replayed[0]) if moves else replayed[0]), replayed[1]
+    """The least and the most, by the joint replay; without it, by how much less the heaviest stage would work."""
+    if (replayed := changes.saved(EQUAL_STAGES)) is not None:
+        return replayed
+    least = fmean(work.ns) if work.heavier[0] in work.more else work.longest_other
+    low, high = ((max(work.ns) - ns) / max(step_ns, 1.0) for ns in (least, work.usual))
+    return low, high

@@ -45,7 +45,7 @@ class Pipeline(msgspec.Struct, frozen=True):
     def beyond_its_stage(self, waiting: Ints) -> Ints:
         """The waiting for each rank beyond that for any rank of its stage, of shape (ranks, steps).
 
-        Stages wait for each other by design. Of a stage of one rank nothing tells how much that is.
+        Stages wait for each other by design. For a stage of one rank it is not known how much that is.
         """
         beyond = waiting.copy()
         for stage in self.stages:

@@ -29,11 +29,12 @@ RANKS = 8
 FIRST, LAST = (0, 1), (6, 7)
 
 
-def job(*faults: Fault, ranks: int = RANKS, odd: int | None = None, batched: bool = True) -> Job:
-    """Four stages of two ranks, of eight micro-batches."""
+def job(*faults: Fault, odd: int | None = None, batched: bool = True, layers: tuple[int, ...] = (2, 2, 2, 1)) -> Job:
+    """Four stages of two ranks, of eight micro-batches; the last one has the head, too."""
     return Job(
-        ranks=ranks, steps=4, parallelism="pp_dp", micro_batches=8, faults=faults, odd_rank=odd, batched=batched
-    )
+        ranks=RANKS, steps=4, parallelism="pp_dp", micro_batches=8, faults=faults, odd_rank=odd, batched=batched,
+        stage_layers=layers,
+    )  # fmt: skip
 
 
 @cache
@@ -98,6 +99,20 @@ def test_a_rank_without_a_trace_leaves_the_stages_of_the_others_known() -> None:
     assert found.replicas == ((0, 2, 3, 5),)
 
 
+def test_messages_that_come_round_again_are_no_micro_batches_of_their_own() -> None:
+    """Two interleaved parts of each stage: four micro-batches pass on eight times, four times last to first."""
+
+    def with_rounds(rank: RankDigest) -> RankDigest:
+        if rank.rank not in LAST:
+            return rank
+        first_calls = [np.flatnonzero(rank.calls.step == number)[0] for number in rank.numbers]
+        around = [(row, rank.rank, rank.rank - LAST[0]) for row in first_calls for _ in range(4)]
+        messages = np.concatenate((rank.calls.messages, np.array(around, np.int64)))
+        return replace(rank, calls=replace(rank.calls, messages=messages))
+
+    assert stages([with_rounds(rank) for rank in simulated(job())[0]]).micro_batches == 4
+
+
 def test_a_job_without_messages_has_no_stages() -> None:
     ranks = simulated(Job(ranks=4, steps=2))[0]
 
@@ -112,7 +127,7 @@ def test_a_job_without_messages_has_no_stages() -> None:
 def test_a_heavier_stage_is_named_as_a_stage_and_costs_what_a_stage_like_the_others_saves(
     kind: str, stage: tuple[int, int]
 ) -> None:
-    asked = job(Fault(kind, stage))  # type: ignore[arg-type]
+    asked = job(Fault(kind, stage))
     found = joined(asked)
 
     assert found.stragglers == ()
@@ -133,8 +148,33 @@ def test_the_report_of_a_heavier_stage_says_which_and_moves_its_layers(tmp_path:
     assert "pipeline-bubbles" not in {finding.rule for finding in found.findings}
 
 
+def test_the_layers_to_move_are_counted_where_the_model_says_how_many_it_has() -> None:
+    ranks, layers = simulated(job(Fault("uneven_stages", FIRST)))[0], (("model.config.num_hidden_layers", 32),)
+
+    found = join([replace(rank, settings=layers) for rank in ranks])
+
+    assert found.view.pipeline is not None
+    assert "layers to move: about 2 of 32" in found.view.pipeline.heavier
+
+
+@pytest.mark.parametrize(
+    ("fault", "late", "heavier"),
+    [(Fault("slow_kernels", (2,), 1.6), [2], []), (Fault("uneven_stages", (1,)), [], [(1,)])],
+)
+def test_in_a_pipeline_of_one_replica_slower_kernels_are_a_ranks_and_more_kernels_a_stages(
+    fault: Fault, late: list[int], heavier: list[tuple[int, ...]]
+) -> None:
+    asked = Job(ranks=4, steps=4, parallelism="pp_dp", micro_batches=8, faults=(fault,))
+    found = joined(asked)
+
+    assert [each.rank for each in found.stragglers] == late
+    assert found.view.pipeline is not None
+    assert [stage.ranks for stage in found.view.pipeline.stages if stage.heavier] == heavier
+    assert gain(found, NO_STRAGGLER if late else EQUAL_STAGES)[1] == pytest.approx(simulated(asked)[1], rel=0.05)
+
+
 def test_stages_that_hardly_differ_are_not_told_and_no_rank_is(tmp_path: Path) -> None:
-    found = report(replace(job(), stage_layers=(2, 2, 2, 1)), tmp_path)
+    found = report(job(layers=(3, 3, 3, 2)), tmp_path)
 
     assert not {"uneven-stages", "rotating-stragglers", "straggler"} & {finding.rule for finding in found.findings}
     assert found.postmortem is not None
@@ -148,7 +188,7 @@ def test_stages_that_hardly_differ_are_not_told_and_no_rank_is(tmp_path: Path) -
 @pytest.mark.parametrize("odd", [None, 3])
 @pytest.mark.parametrize(("kind", "cause"), [("slow_kernels", "slower_kernels"), ("sync", "host"), ("data", "data")])
 def test_a_late_rank_is_compared_with_its_stage_whatever_else_it_calls(kind: str, cause: str, odd: int | None) -> None:
-    asked = job(Fault(kind, (3,)), odd=odd)  # type: ignore[arg-type]
+    asked = job(Fault(kind, (3,)), odd=odd)
     found = joined(asked)
 
     assert [(late.rank, late.cause) for late in found.stragglers] == [(3, cause)]
@@ -178,7 +218,7 @@ def test_a_late_rank_and_a_heavier_stage_are_told_apart() -> None:
 
 @pytest.mark.parametrize("kind", ["lengths", "packed"])
 def test_uneven_micro_batches_are_told_with_what_even_ones_save(kind: str, tmp_path: Path) -> None:
-    asked = job(Fault(kind))  # type: ignore[arg-type]
+    asked = job(Fault(kind))
     found = report(asked, tmp_path)
 
     (uneven,) = (finding for finding in found.findings if finding.rule == "rotating-stragglers")

@@ -6,6 +6,7 @@ from diagnose.metrics.communication.stragglers import late_in_turn, shared_data_
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 
+REMOVED_OF_MEASURED, REMOVED_OF_REPLAYED = 0.4, 0.7
 _ALL_RANKS = analysis_option("the traces of all ranks")
 NO_SCHEDULE = Unknown("the messages between stages do not show in how many micro-batches a step comes", _ALL_RANKS)
 NOT_REPLAYED = Unknown("the ranks could not be replayed together", _ALL_RANKS)
@@ -61,9 +62,20 @@ def waiting_in_turn_share(m: Measured) -> Value:
     return float(waiting) - float(shared)
 
 
+@metric("share", STEP, needs_gpu=False)
+def least_waiting_in_turn_share(m: Measured) -> Value:
+    """The part of `waiting_in_turn_share` that equal work removes at worst, an estimate: 40 % of measured waiting,
+    70 % of what a replay with equal micro-batches saves.
+    """
+    share = waiting_in_turn_share(m)
+    if isinstance(share, Unknown):
+        return share
+    return float(share) * (REMOVED_OF_REPLAYED if m.job.pipeline is not None else REMOVED_OF_MEASURED)
+
+
 @metric("text", needs_gpu=False)
 def waits_in_turn(m: Measured) -> Value:
-    """What the ranks wait for if none is always late, as a sentence."""
+    """The reason why the ranks wait for each other if none is always late, as a sentence."""
     share = waiting_in_turn_share(m)
     if isinstance(share, Unknown):
         return share

@@ -22,7 +22,7 @@ from diagnose.ranks.collectives.process_groups import named_ranks
 from diagnose.ranks.digest import RankDigest
 from diagnose.ranks.network.slow_links import SlowLink
 from diagnose.ranks.network.topology import Topology
-from diagnose.ranks.pipeline import StageWork, as_the_others, with_equal_stages
+from diagnose.ranks.pipeline import StageWork, with_equal_stages
 from diagnose.ranks.replay.buckets import BUCKET_BYTES, MESSAGE_NS, buckets_of, described, larger, smaller
 from diagnose.ranks.replay.data_waits import loads_late, without_data_waits
 from diagnose.ranks.replay.joint import Joint, joint_of
@@ -43,9 +43,10 @@ Cure = tuple[str, str, Callable[[Case], Joint]]
 LATE = "late ranks are as fast as the slowest (low) and the median (high) of the ranks that do the same work"
 LOADED = "no rank waits for data: workers load it ahead, or loading leaves the run"
 EQUAL_STAGES = "equal stages"
-EQUAL = "heavier stages work as long as the longest (low) and the usual (high) of the others"
-MOVED_LAYERS = "moved layers"
-MOVED = "layers of the heavier stages move to the others, so that all work equally long"
+EQUAL = (
+    "heavier stages work as long as the usual one (high), or as the longest of the others (low; if they run more or "
+    "larger kernels, that surplus moves to the others)"
+)
 EVEN_BATCHES = "even micro-batches"
 EVEN = "every micro-batch takes each stage as long as the mean one"
 MENDED = "slow links are as fast as those of the other groups"
@@ -194,8 +195,7 @@ def _evened(ranks: Sequence[RankDigest], late: Sequence[int], joint: Joint, stag
         even = with_even_batches(ranks, joint, stages.pipeline, late)
         yield EVEN_BATCHES, EVEN, lambda case: even
         if stages.heavier:
-            yield EQUAL_STAGES, EQUAL, lambda case: as_the_others(joint, stages, case)
-            yield MOVED_LAYERS, MOVED, lambda case: with_equal_stages(joint, stages)
+            yield EQUAL_STAGES, EQUAL, lambda case: with_equal_stages(joint, stages, case)
 
 
 def _loaded(ranks: Sequence[RankDigest], late: Sequence[int], joint: Joint) -> Iterator[Cure]:

@@ -44,7 +44,7 @@ def _straggler(late_rank: RankLateness, job: Job, timelines: Sequence[Timeline],
         host=rank.host,
         suspected=late_rank.persistence == "suspected",
         because=_because(late_rank, job),
-        first_diverging=first_diverging(late_rank, timelines, late),
+        first_diverging=first_diverging(late_rank, _beside(late_rank, job, timelines), late),
         gpu_hours_per_day=hours,
         cost_per_day=hours * hour_price if hours is not None and hour_price is not None else None,
     )
@@ -63,6 +63,13 @@ def _gpu_hours_per_day(late_rank: RankLateness, job: Job) -> float | None:
     lost = None if cure is None else cure.gpu_hours_per_day
     part = share(late_rank.waiting_ns_caused, sum(straggler.waiting_ns_caused for straggler in job.stragglers))
     return None if lost is None or part is None else lost * part
+
+
+def _beside(late_rank: RankLateness, job: Job, timelines: Sequence[Timeline]) -> Sequence[Timeline]:
+    """The timelines of the ranks that do the same: those of its stage in a pipeline, if others are in it."""
+    stages = job.view.pipeline.stages if job.view.pipeline else ()
+    beside = next((stage.ranks for stage in stages if late_rank.rank in stage.ranks), ())
+    return timelines if len(beside) < 2 else [timeline for timeline in timelines if timeline.rank in beside]
 
 
 def _because(late_rank: RankLateness, job: Job) -> str:

@@ -157,13 +157,15 @@ def _kept(ranks: Sequence[RankDigest], joint: Joint, waits: Sequence[RankWaits])
     Of the waiting, that is what ends a little before a collective, for example because the trace's times are rounded.
     The unchanged replay is as near to the measured steps with it as without.
     """
+    if not waits:
+        return ""
     kept, ended = [], []
-    for work, of_rank in zip(joint.work, waits, strict=True) if waits else ():
+    for work, of_rank in zip(joint.work, waits, strict=True):
         waited = iv.intervals(of_rank.start, of_rank.end)
         kept.append(iv.total(iv.intersect(waited, work.goes_on)))
         ended.append(iv.total(iv.intersect(waited, work.stops)))
     usual = (sum(kept) + sum(ended)) / len(ranks)
-    for rank, stays, goes in zip(ranks, kept, ended, strict=False):
+    for rank, stays, goes in zip(ranks, kept, ended, strict=True):
         part = share(stays, max(stays + goes, usual)) or 0.0
         if part > stray_share(rank):
             says = f"{spoken(part, 'share')} of the waiting of rank {rank.rank} ends a little before its collective"

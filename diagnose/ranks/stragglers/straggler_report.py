@@ -54,7 +54,7 @@ def _gpu_hours_per_day(late_rank: RankLateness, job: Job) -> float | None:
     """GPU-hours per day that the job loses by this rank: its part, by waiting caused, of the loss by all late ranks.
 
     The loss is replayed if possible, since the waiting for one rank is not all saved if the next is nearly as late.
-    Else it is the waiting; None where the ranks wait for each other anyway, as stages do.
+    Else it is the waiting. It is None if the ranks wait for each other anyway, as stages do.
     """
     if job.view.cure_untold:
         wait_anyway = job.view.straggler_cure_share[0] <= 0

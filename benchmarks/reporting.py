@@ -9,7 +9,9 @@ import sys
 import textwrap
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from math import sqrt
 from pathlib import Path
+from statistics import NormalDist
 
 BENCHMARKS = Path(__file__).parent
 REPORTS = BENCHMARKS / "reports"
@@ -28,6 +30,21 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """A table in Markdown."""
     lines = [heads, ["---"] * len(heads), *rows]
     return "\n".join(f"| {' | '.join(str(cell) for cell in line)} |" for line in lines)
+
+
+def wilson(times: int, of: int) -> tuple[float, float]:
+    """The 95 % interval of Wilson (1927) of a share that was seen `times` out of `of`."""
+    z = NormalDist().inv_cdf(0.975)
+    middle, half = (times + z**2 / 2) / (of + z**2), z * sqrt(times * (of - times) / of + z**2 / 4) / (of + z**2)
+    return max(middle - half, 0.0), min(middle + half, 1.0)
+
+
+def rate(times: int, of: int) -> str:
+    """A share with its 95 % interval."""
+    if not of:
+        return "none"
+    low, high = wilson(times, of)
+    return f"{times}/{of}: {times / of:.1%} ({low:.1%} to {high:.1%})"
 
 
 def numbers(text: str) -> list[int]:

@@ -253,6 +253,24 @@ def short_messages(faulty: bool) -> list[Trace]:
     return train(step, world=8)
 
 
+def two_stages(faulty: bool) -> list[Trace]:
+    """A pipeline of two stages, the second of which runs three times as many kernels."""
+    jobs = [Trace(rank=rank, world=2) for rank in range(2)]
+    for _ in range(6):
+        with together(jobs):
+            for _ in range(4):
+                for job in jobs:
+                    for _ in range(3 if faulty and job.rank else 1):
+                        product(job, 500)
+                    collective(jobs, "send", MIB, 20, wait=True)
+                    for each in jobs:
+                        each._events[-2]["args"] |= {"Src Rank": job.rank, "Dst Rank": 1 - job.rank}
+            collective(jobs, "allreduce", MIB, 50, wait=True)
+            for job in jobs:
+                job.sync()
+    return jobs
+
+
 def rotating(faulty: bool) -> list[Trace]:
     """Two ranks, late in turn."""
     if not faulty:
@@ -351,5 +369,6 @@ DISTRIBUTED = {
         {"training_arguments": {"eval_strategy": "steps", "eval_steps": 10}},
     ),
     "rotating-stragglers": Faulty("warning", rotating),
+    "uneven-stages": Faulty("critical", two_stages),
     "pipeline-bubbles": Faulty("critical", first_stage),
 }

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +11,7 @@ from .faults import Fault, Kind
 from .job import Job, Resource
 
 MS = 1_000_000
+DOCUMENTS = 0.8  # sigma of the log-normal work of attention in packed sequences
 LATENCY_NS, RETURN_NS = 3_000, 2_000  # of a launch until its kernel starts; of a wait after its end
 Factors = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -19,9 +21,10 @@ class Disturbance:
     """The faults of a job in one step, for all ranks at once: arrays of shape (ranks,)."""
 
     def __init__(self, job: Job, step: int) -> None:
-        self._ranks, self._step = job.ranks, step
+        self._ranks, self._step, self._job = job.ranks, step, job
         self._faults = [f for f in job.faults if f.since_step <= step]
         self._free = job.free
+        self._work: dict[float, Factors] = {}
 
     def kernels(self, memory_bound: bool) -> Factors:
         """Factor of a kernel's duration."""
@@ -29,7 +32,8 @@ class Disturbance:
 
     @cached_property
     def _kernels(self) -> tuple[Factors, Factors]:
-        return self._factor("slow_kernels"), self._factor("slow_kernels", "contention")
+        slower = self._factor("slow_kernels", "late_stage")
+        return slower, slower * self._factor("contention")
 
     @cached_property
     def host(self) -> Factors:
@@ -51,9 +55,36 @@ class Disturbance:
         return RETURN_NS * self.costs("host")
 
     @cached_property
-    def length(self) -> Factors:
-        """Factor of the sequence length."""
-        return self._factor("more_work", "rotating")
+    def lengths(self) -> Factors:
+        """Factor of the length of each micro-batch's sequences, which are multiples of 8: (ranks, micro-batches)."""
+        drawn = [1 + fault.amount * self._drawn("uniform", -1, 1) for fault in self._of("lengths")]
+        factor = self._factor("more_work", "rotating")[:, None] * (
+            drawn[0] if drawn else np.ones((1, self._job.micros))
+        )
+        return np.asarray(np.rint(self._job.tokens * factor / 8) * 8 / self._job.tokens)
+
+    def work(self, power: float, micro: int) -> Factors:
+        """Factor of a kernel's duration by the sequences of a micro-batch, of whose length it is a power."""
+        if power not in self._work:
+            self._work[power] = self._works(power)
+        return self._work[power][:, micro]
+
+    def _works(self, power: float) -> Factors:
+        factor = self.lengths**power
+        if power > 1:
+            for fault in self._of("packed"):
+                factor = factor * fault.amount * self._drawn("lognormal", -(DOCUMENTS**2) / 2, DOCUMENTS)
+        even = any(fault.evened for fault in self._faults)
+        return np.full_like(factor, factor.mean()) if even else factor
+
+    def _of(self, kind: Kind) -> list[Fault]:
+        return [fault for fault in self._faults if fault.kind == kind]
+
+    def _drawn(self, how: Literal["uniform", "lognormal"], *about: float) -> Factors:
+        """A number for each micro-batch of each replica of the model: (ranks, micro-batches)."""
+        rng = np.random.default_rng((self._job.seed, self._step, 2))
+        drawn: Factors = getattr(rng, how)(*about, (self._ranks, self._job.micros))[self._job.replica]
+        return drawn
 
     def delay_ns(self, kind: Kind) -> NDArray[np.int64]:
         """Nanoseconds that the fault adds wherever it acts, 0 on the other ranks."""
@@ -61,8 +92,15 @@ class Disturbance:
         return (self._factor(kind, neutral=0) * MS * costs).astype(np.int64)
 
     def extra_layers(self) -> list[Mask]:
-        """The ranks that run a further layer, for each such layer."""
-        count = self._factor("more_kernels", neutral=0)
+        """The ranks that run a further layer in each forward pass, for each such layer."""
+        return self._layers("more_kernels")
+
+    def stage_layers(self) -> list[Mask]:
+        """The ranks that have a further layer, for each such layer."""
+        return self._layers("uneven_stages")
+
+    def _layers(self, kind: Kind) -> list[Mask]:
+        count = self._factor(kind, neutral=0)
         return [count > layer for layer in range(int(count.max()))]
 
     def link(self, members: NDArray[np.int64]) -> float:
@@ -74,7 +112,8 @@ class Disturbance:
         factors = np.full(self._ranks, float(neutral))
         for fault in self._faults:
             if fault.kind in kinds:
-                factors[list(self._where(fault))] = fault.amount
+                where = list(self._where(fault))
+                factors[where] = fault.amount * (factors[where] if neutral else 1)
         return factors
 
     def _where(self, fault: Fault) -> Iterable[int]:

@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 Column = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 Lane = str | int
-COMPUTE, GRADIENTS, GATHERS, SCATTERS, TENSOR, NEXT, PREVIOUS = 7, 23, 24, 28, 32, 36, 40
+COMPUTE, GRADIENTS, GATHERS, SCATTERS, TENSOR = 7, 23, 24, 28, 32
+NEXT, PREVIOUS, MODEL, EMBEDDING, ODD = 36, 40, 44, 48, 52
 HOST, AUTOGRAD, WORKER = "host", "autograd", "worker"
 START_NS = 2_629_566_610_000_000_000 // 1000
 

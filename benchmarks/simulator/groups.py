@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from .disturbance import Disturbance
-from .events import Column
+from .events import Column, Mask
 from .job import Job
 
 SHOWN = 30  # ranks that torch lists before "..."
@@ -13,13 +13,14 @@ SHOWN = 30  # ranks that torch lists before "..."
 
 @dataclass(frozen=True)
 class Groups:
-    """Process groups of one purpose: each rank is in one of them. `seq` counts the collectives of each rank."""
+    """Process groups of one purpose: each rank of the mask `holds` is in one. `seq` counts each rank's collectives."""
 
     description: str
     of: Column
     members: tuple[Column, ...]
     first_name: int
     seq: Column = field(repr=False)
+    holds: Mask = field(repr=False)
 
     @property
     def name(self) -> Column:
@@ -42,30 +43,44 @@ def listed(ranks: list[int]) -> str:
 
 
 def grouped(job: Job, description: str, of: Column, first_name: int) -> Groups:
-    """The groups in which the ranks with equal numbers in `of` are together."""
-    _, index = np.unique(of, return_inverse=True)
-    members = tuple(np.flatnonzero(index == g) for g in range(int(index.max()) + 1))
-    return Groups(description, index.astype(np.int64), members, first_name, np.zeros(job.ranks, np.int64))
+    """The groups in which the ranks with equal numbers in `of` are together; those with a negative one are in none."""
+    holds = of >= 0
+    _, index = np.unique(of[holds], return_inverse=True)
+    number = np.zeros(job.ranks, np.int64)
+    number[holds] = index
+    members = tuple(np.flatnonzero(holds & (number == g)) for g in range(int(index.max()) + 1))
+    return Groups(description, number, members, first_name, np.zeros(job.ranks, np.int64), holds)
 
 
 def groups_of(job: Job) -> dict[str, Groups]:
-    """The job's groups by purpose: "world", and "data" with "tensor", or with "pipe"; "data" is the world otherwise."""
-    rank = np.arange(job.ranks)
+    """The job's groups by purpose: "world" and "data", which is the world unless the model is divided."""
     world = grouped(job, "default_pg", np.zeros(job.ranks, np.int64), 0)
     if job.parallelism not in ("tp_dp", "pp_dp"):
         return {"world": world, "data": world}
-    inner = rank % job.model_parallel if job.parallelism == "tp_dp" else rank * job.model_parallel // job.ranks
-    outer = rank // job.model_parallel if job.parallelism == "tp_dp" else rank % (job.ranks // job.model_parallel)
-    purpose, label = ("tensor", "TENSOR_MODEL_PARALLEL_GROUP"), "DATA_PARALLEL_GROUP"
-    if job.parallelism == "pp_dp":
-        purpose = ("pipe", "PIPELINE_MODEL_PARALLEL_GROUP")
-    model = grouped(job, purpose[1], outer, 1)
-    return {"world": world, purpose[0]: model, "data": grouped(job, label, inner, 1 + len(model.members))}
+    if job.parallelism == "tp_dp":
+        shard = np.arange(job.ranks) % job.model_parallel
+        asked = {"tensor": ("TENSOR_MODEL_PARALLEL_GROUP", job.replica), "data": ("DATA_PARALLEL_GROUP", shard)}
+    else:
+        asked = _of_pipeline(job)
+    found, name = {"world": world}, 1
+    for purpose, (description, of) in asked.items():
+        found[purpose] = grouped(job, description, of, name)
+        name += len(found[purpose].members)
+    return found
 
 
-def stage_of(job: Job) -> Column:
-    """The pipeline stage of each rank."""
-    return np.arange(job.ranks) * job.model_parallel // job.ranks
+def _of_pipeline(job: Job) -> dict[str, tuple[str, Column]]:
+    """As Megatron makes them: stages, replicas, and the ends of each replica, which share the embedding."""
+    ends = (job.stage == 0) | (job.stage == job.model_parallel - 1)
+    asked = {
+        "pipe": ("PIPELINE_MODEL_PARALLEL_GROUP", job.replica),
+        "data": ("DATA_PARALLEL_GROUP", job.stage),
+        "model": ("MODEL_PARALLEL_GROUP", job.replica),
+        "embedding": ("EMBEDDING_GROUP", np.where(ends, job.replica, -1)),
+    }
+    if job.odd_rank is not None:
+        asked["odd"] = ("LOGGING_GROUP", np.where(np.arange(job.ranks) == job.odd_rank, 0, -1))
+    return asked
 
 
 _BUS_SHARE = {"allreduce": 2.0, "_allgather_base": 1.0, "_reduce_scatter_base": 1.0}

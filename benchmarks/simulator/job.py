@@ -56,7 +56,11 @@ class Job:
         host_jitter: of each operator's host time.
         spread: standard deviation of the ranks' lasting differences in speed.
         missing: ranks whose trace is not written.
-        tokens: of a rank in one step (a microbatch in pp_dp).
+        tokens: of a rank in one step (a micro-batch in pp_dp).
+        micro_batches: of a step of a pipeline.
+        stage_layers: of each stage of a pipeline; two unless stated, and one beside the head in the last.
+        batched: whether a pipeline's messages that belong together are one kernel, for which both sides wait.
+        odd_rank: a rank of a pipeline that reduces four bytes by itself in each step, as no other rank does.
         device: key of its GPU in `diagnose/data/gpus.csv`.
         free: what costs no time, to learn how much of the step it holds up.
     """
@@ -80,14 +84,43 @@ class Job:
     tokens: int = 4096
     device: str = "H100-SXM5-80GB"
     free: tuple[Resource, ...] = ()
+    micro_batches: int = 4
+    stage_layers: tuple[int, ...] = ()
+    batched: bool = True
+    odd_rank: int | None = None
 
     def __post_init__(self) -> None:
         if self.parallelism in ("tp_dp", "pp_dp") and self.ranks % self.model_parallel:
             raise ValueError(f"{self.ranks} ranks are not a multiple of model_parallel={self.model_parallel}")
         if not self.gpu and self.parallelism == "pp_dp":
             raise ValueError("pipelines are simulated with GPUs only")
+        if self.parallelism == "pp_dp" and len(self.layers_of) != self.model_parallel:
+            raise ValueError(f"{len(self.layers_of)} counts of layers are given for {self.model_parallel} stages")
         if late := [r for f in self.faults for r in f.ranks if not 0 <= r < self.ranks]:
             raise ValueError(f"no such rank: {late[0]} of {self.ranks}")
+
+    @property
+    def micros(self) -> int:
+        """Micro-batches of a step."""
+        return self.micro_batches if self.parallelism == "pp_dp" else 1
+
+    @property
+    def stage(self) -> NDArray[np.int64]:
+        """The pipeline stage of each rank."""
+        return np.arange(self.ranks) * self.model_parallel // self.ranks
+
+    @property
+    def replica(self) -> NDArray[np.int64]:
+        """The replica of the model that each rank is part of: its ranks train on the same data."""
+        rank = np.arange(self.ranks)
+        if self.parallelism == "tp_dp":
+            return rank // self.model_parallel
+        return rank % (self.ranks // self.model_parallel) if self.parallelism == "pp_dp" else rank
+
+    @property
+    def layers_of(self) -> tuple[int, ...]:
+        """The layers of each stage of a pipeline."""
+        return self.stage_layers or (2,) * (self.model_parallel - 1) + (1,)
 
     @property
     def links(self) -> Transport:

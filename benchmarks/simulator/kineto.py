@@ -105,7 +105,7 @@ class Texts:
 
     def _distributed(self, rank: int) -> dict[str, Any]:
         backend, device = ("nccl", "cuda") if self._job.gpu else ("gloo", "cpu")
-        groups = {int(g.name[rank]): g for g in self._groups.values()}
+        groups = {int(g.name[rank]): g for g in self._groups.values() if g.holds[rank]}
         config = [
             {"pg_name": str(name), "pg_desc": g.description, "backend_config": f"{device}:{backend}",
              "pg_size": g.size, "ranks": g.ranks_of(rank)}

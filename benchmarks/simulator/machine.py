@@ -35,7 +35,7 @@ class Machine:
         self.rows: list[Row] = []
         self.waited, self.step_ns = np.zeros((2, job.steps, job.ranks), np.int64)
         self.step_number, self.trouble = 0, Disturbance(job, 0)
-        self.tokens = np.full(job.ranks, job.tokens)
+        self.begin_micro_batch(0)
         self._rng = np.random.default_rng(job.seed)
         self._speed = self._rng.normal(1, job.spread, job.ranks)
         self.active = np.ones(job.ranks, bool)
@@ -43,6 +43,7 @@ class Machine:
         self._free: dict[int, Column] = {}
         self.kernel_ns = {True: 0.0, False: 0.0}  # by whether memory bounds them, mean over ranks, without faults
         self._queue: deque[Column] = deque(maxlen=QUEUE)
+        self.computed = np.zeros(job.ranks, np.int64)  # of each rank's kernels but the collectives'
         self._lane = HOST
         self._numbers = self._correlation = 0
         self._known: dict[tuple[object, ...], NDArray[np.float64]] = {}
@@ -64,10 +65,15 @@ class Machine:
         self._rng.bit_generator.state = state
 
     def begin_step(self, number: int) -> None:
-        """The faults of the step at this position hold from now on; sequence lengths are multiples of 8."""
+        """The faults of the step at this position hold from now on."""
         self.step_number, self.trouble = number, Disturbance(self.job, number)
         self.step_ns[number] = -self.now
-        self.tokens = np.rint(self.job.tokens * self.trouble.length / 8).astype(np.int64) * 8
+        self.begin_micro_batch(0)
+
+    def begin_micro_batch(self, number: int) -> None:
+        """The sequences of the micro-batch at this position in the step are computed from now on."""
+        self.micro = number
+        self.tokens = np.rint(self.job.tokens * self.trouble.work(1, number)).astype(np.int64)
 
     def end_step(self) -> None:
         """The step ends on each host."""
@@ -146,13 +152,14 @@ class Machine:
 
     def launch(self, kernel: Kernel) -> None:
         """Run a kernel on the compute stream; without a GPU, at once on the host."""
-        length = (self.tokens / self.job.tokens) ** kernel.power if kernel.power else 1.0
+        length = self.trouble.work(kernel.power, self.micro) if kernel.power else 1.0
         self.kernel_ns[kernel.memory_bound] += kernel.us * 1000 * float(self.active.mean())
         trouble = self.trouble.kernels(kernel.memory_bound)
         ns = kernel.us * 1000 * self._jitter(self.job.jitter) * self._speed * length * trouble
         if not self.job.gpu:
             self._spend(ns)
             return
+        self.computed += self.active * ns.astype(np.int64)
         call = "cudaLaunchKernelExC" if kernel.name.startswith("nvjet") else "cudaLaunchKernel"
         start = self._submit(call, COMPUTE)
         self._run("kernel", kernel.name, start, ns.astype(np.int64), _GRID)

@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from .faults import CAUSES
+from .faults import CAUSES, STAGES, Fault, cured
 from .job import Job
 from .kineto import Texts, compressed
 from .machine import Machine
+from .pipeline import Pipeline
 from .training import FIRST_STEP, Training
 from .truth import Late, Truth
 from .whole import WholeJob, WholeTraining
@@ -34,18 +35,50 @@ class Simulated:
     @cached_property
     def healthy(self) -> Machine:
         """The same job without its faults: the same draws, so that only what the faults cause differs."""
-        return self.machine if not self.job.faults else loop_of(replace(self.job, faults=())).run()
+        return self._with(cured(self.job.faults, self.job.ranks))
+
+    def _with(self, faults: tuple[Fault, ...]) -> Machine:
+        return self.machine if faults == self.job.faults else loop_of(replace(self.job, faults=faults)).run()
+
+    @cached_property
+    def equal(self) -> Machine:
+        """The same pipeline, the kernels of whose stages take equally long in sum."""
+        stage = self.job.stage
+        work = np.bincount(stage, self.machine.computed) / np.bincount(stage)
+        scaled = (
+            Fault("late_stage", tuple(np.flatnonzero(stage == s).tolist()), float(work.mean() / work[s]))
+            for s in range(len(work))
+        )
+        return self._with((*self.job.faults, *scaled))
+
+    @property
+    def gains(self) -> dict[str, float]:
+        """How many times as fast the job is when it is cured, by the cure."""
+        cures = {"without faults": self.healthy}
+        if any(fault.kind in STAGES for fault in self.job.faults):
+            cures["equal stages"] = self.equal
+        return {cure: self._gain(ran) for cure, ran in cures.items()}
+
+    @property
+    def gain_of_equal_stages(self) -> float:
+        """How many times as fast a pipeline is with equal stages, its faults kept."""
+        return self._gain(self.equal)
+
+    def _gain(self, cured: Machine) -> float:
+        return _steady_ns(self.machine) / _steady_ns(cured)
 
     @cached_property
     def truth(self) -> Truth:
         """What an analysis should find."""
         job, ran, healthy = self.job, self.machine, self.healthy
         faults = [f for f in job.faults if CAUSES[f.kind]]
-        named = [(rank, f) for f in faults if f.kind != "slow_link" for rank in f.ranks]
+        named = [(rank, f) for f in faults if f.kind not in ("slow_link", *STAGES) for rank in f.ranks]
         return Truth(
             job=asdict(job),
             late=tuple(Late(rank, CAUSES[f.kind], f.kind, f.amount, f.since_step) for rank, f in named),
             slow_links=tuple(f.ranks for f in faults if f.kind == "slow_link"),
+            late_stages=tuple(f.ranks for f in faults if f.kind in STAGES),
+            gains=self.gains,
             steps=tuple(FIRST_STEP + number for number in range(job.steps)),
             waiting_ms=_rounded((ran.waited - healthy.waited).sum(axis=1)),
             slowdown_ms=_rounded((ran.step_ns - healthy.step_ns).mean(axis=1)),
@@ -74,12 +107,19 @@ class Simulated:
 
 def loop_of(job: Job) -> Training:
     """The training loop of the job."""
-    return WholeTraining(job) if isinstance(job, WholeJob) else Training(job)
+    if isinstance(job, WholeJob):
+        return WholeTraining(job)
+    return Pipeline(job) if job.parallelism == "pp_dp" else Training(job)
 
 
 def simulate(job: Job) -> Simulated:
     """Run the job."""
     return Simulated(job)
+
+
+def _steady_ns(ran: Machine) -> float:
+    """The mean step without the first, unless it is the only one."""
+    return float(ran.step_ns[-(len(ran.step_ns) - 1 or 1) :].mean())
 
 
 def _rounded(ns: NDArray[np.floating | np.integer]) -> tuple[float, ...]:

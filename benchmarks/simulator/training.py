@@ -1,17 +1,15 @@
-"""The training loops: a small transformer, data parallel, sharded, tensor parallel or in a pipeline."""
+"""The training loops of a small transformer, data parallel, sharded or tensor parallel."""
 
-import numpy as np
-
-from .communication import collective, message
+from .communication import collective
 from .events import GATHERS, GRADIENTS, SCATTERS, TENSOR, Column, Kernel
-from .groups import Groups, grouped, groups_of, stage_of
+from .groups import groups_of
 from .job import Job
 from .machine import Machine
 
 WIDTH, INNER, VOCABULARY = 2048, 8192, 32_000
 LAYER_ELEMENTS, HEAD_ELEMENTS = 12 * WIDTH * WIDTH, VOCABULARY * WIDTH
 GLOO_SMALLER = 32  # gradients of the job on CPUs: its network is slow, and its kernels take no longer here
-MICROBATCHES, FIRST_STEP = 4, 10
+FIRST_STEP = 10
 HOOK = "torch::autograd::AccumulateGrad"
 LOADER = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
 
@@ -50,7 +48,6 @@ class Training:
     def __init__(self, job: Job) -> None:
         self.job, self.groups = job, groups_of(job)
         self.ranks = Machine(job)
-        self._pairs: dict[int, Groups] = {}
         self.finished: list[Column] = []
         self._scale = 1 if job.gpu else GLOO_SMALLER
 
@@ -67,13 +64,19 @@ class Training:
     def _step(self) -> None:
         ranks = self.ranks
         self._batch()
-        {"ddp": self._ddp, "fsdp": self._fsdp, "tp_dp": self._ddp, "pp_dp": self._pipeline}[self.job.parallelism]()
+        self._passes()
         with ranks.range("Optimizer.step#AdamW.step"):
             ranks.host(60)
-            for _ in range(2 * self.job.layers if self.job.parallelism != "fsdp" else 1):
-                ranks.op("aten::_fused_adamw_", "[[]]", ADAM)
+            self._update()
         ranks.read_back()
         self._write()
+
+    def _passes(self) -> None:
+        (self._fsdp if self.job.parallelism == "fsdp" else self._ddp)()
+
+    def _update(self) -> None:
+        for _ in range(2 * self.job.layers if self.job.parallelism != "fsdp" else 1):
+            self.ranks.op("aten::_fused_adamw_", "[[]]", ADAM)
 
     def _batch(self) -> None:
         with self.ranks.range(LOADER):
@@ -150,10 +153,21 @@ class Training:
     def _embedding(self) -> None:
         self.ranks.op("aten::embedding", f"[[{VOCABULARY}, {WIDTH}], [1, T]]", EMBED)
 
+    def _embedding_backward(self) -> None:
+        with self.ranks.backward("EmbeddingBackward0"):
+            self.ranks.op("aten::embedding_dense_backward", f"[[1, T, {WIDTH}]]", EMBED_BACK)
+
     def _loss(self) -> None:
+        self._head()
+        self._head_backward()
+
+    def _head(self) -> None:
         ranks = self.ranks
         ranks.op("aten::mm", f"[[T, {WIDTH}], [{WIDTH}, {VOCABULARY}]]", HEAD)
         ranks.op("aten::_log_softmax", f"[[T, {VOCABULARY}]]", LOSS)
+
+    def _head_backward(self) -> None:
+        ranks = self.ranks
         with ranks.backward("LogSoftmaxBackward0"):
             ranks.op("aten::_log_softmax_backward_data", f"[[T, {VOCABULARY}]]", LOSS_BACK)
             ranks.op("aten::mm", f"[[T, {VOCABULARY}], [{VOCABULARY}, {WIDTH}]]", HEAD)
@@ -179,8 +193,7 @@ class Training:
             self._layer_backward()
             for _ in range(2):
                 self._reduce("allreduce", LAYER_ELEMENTS // 2)
-        with self.ranks.backward("EmbeddingBackward0"):
-            self.ranks.op("aten::embedding_dense_backward", f"[[1, T, {WIDTH}]]", EMBED_BACK)
+        self._embedding_backward()
         self._reduce("allreduce", HEAD_ELEMENTS)
         self.ranks.wait(GRADIENTS)
 
@@ -208,34 +221,3 @@ class Training:
             self._layer_backward()
             self._reduce("_reduce_scatter_base", LAYER_ELEMENTS, SCATTERS)
         self.ranks.wait(SCATTERS)
-
-    def _pipeline(self) -> None:
-        """All microbatches forward through the stages, then all backward; a stage is one layer."""
-        stage, last = stage_of(self.job), self.job.model_parallel - 1
-        for micro in range(MICROBATCHES):
-            for s in range(last + 1):
-                with self.ranks.only(stage == s):
-                    self._layer(self.job.layers // 2 if micro == 1 else 0)
-                if s < last:
-                    self._pass_on(s, s + 1)
-        self._more_layers()
-        for _ in range(MICROBATCHES):
-            for s in range(last, -1, -1):
-                with self.ranks.only(stage == s):
-                    self._layer_backward()
-                if s > 0:
-                    self._pass_on(s, s - 1)
-        for _ in range(2):
-            self._reduce("allreduce", LAYER_ELEMENTS // 2)
-        self.ranks.wait(GRADIENTS)
-
-    def _pass_on(self, source: int, target: int) -> None:
-        stage, low = stage_of(self.job), min(source, target)
-        if low not in self._pairs:
-            width = self.job.ranks // self.job.model_parallel
-            rank = np.arange(self.job.ranks)
-            pair = np.where((stage == low) | (stage == low + 1), rank % width, width + rank)
-            self._pairs[low] = grouped(self.job, "", pair, 0)
-        message(
-            self.ranks, self.groups["pipe"], self._pairs[low], stage == source, stage == target, self.job.tokens * WIDTH
-        )

@@ -27,6 +27,10 @@ class Truth:
         job: the parameters.
         late: the ranks to be named; empty for a healthy job, rotating lateness, and a slow link.
         slow_links: the ranks of each slow link.
+        late_stages: the ranks of each stage of a pipeline that is to be named.
+        gains: how many times as fast the job is, by the cure, simulated: "without faults" runs the job without them,
+            varying work shared evenly; "equal stages", where one is late, scales the kernels of a pipeline's
+            stages to take equally long.
         steps: number by which ProfilerStep marks each step.
         waiting_ms: for each step, what all ranks together wait longer inside collectives because of the fault.
         slowdown_ms: for each step, by how much the fault prolongs it, mean over ranks.
@@ -40,6 +44,8 @@ class Truth:
     job: dict[str, Any]
     late: tuple[Late, ...]
     slow_links: tuple[tuple[int, ...], ...]
+    late_stages: tuple[tuple[int, ...], ...]
+    gains: dict[str, float]
     steps: tuple[int, ...]
     waiting_ms: tuple[float, ...]
     slowdown_ms: tuple[float, ...]
@@ -58,6 +64,7 @@ def read_truth(folder: Path) -> Truth:
     """The truth of a folder that `Simulated.write` has written."""
     stated = json.loads((folder / NAME).read_text(encoding="utf-8"))
     late = tuple(Late(**entry) for entry in stated.pop("late"))
-    links = tuple(tuple(ranks) for ranks in stated.pop("slow_links"))
-    job = stated.pop("job")
-    return Truth(job=job, late=late, slow_links=links, **{key: tuple(value) for key, value in stated.items()})
+    links, stages = (tuple(tuple(ranks) for ranks in stated.pop(key)) for key in ("slow_links", "late_stages"))
+    job, gains = stated.pop("job"), stated.pop("gains")
+    rest = {key: tuple(value) for key, value in stated.items()}
+    return Truth(job=job, late=late, slow_links=links, late_stages=stages, gains=gains, **rest)

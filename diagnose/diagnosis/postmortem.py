@@ -127,13 +127,47 @@ class Traffic(msgspec.Struct, frozen=True, kw_only=True):
     note: str = ""
 
 
+class SlowGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """A process group whose collectives take longer than the same ones of other groups, by `ns_per_step` in a step.
+
+    It changes who is waited for, though none of its ranks is late by it; `because` has the numbers.
+    """
+
+    ranks: tuple[int, ...]
+    ns_per_step: int
+    because: str
+
+
 class JobChange(msgspec.Struct, frozen=True, kw_only=True):
-    """The job's predicted gain by a change, from the joint replay of all ranks; `speedup` is [low, high]."""
+    """The job's predicted gain by a change, from the joint replay of all ranks.
+
+    `speedup` is [low, high]; null if the replay does not show it, and `because` is why. `gpu_hours_per_day` is what
+    late ranks cost at least, null if that is not known.
+    """
 
     change: str
     says: str
-    speedup: tuple[float, float]
+    speedup: tuple[float, float] | None
+    because: str = ""
     gpu_hours_per_day: float | None = None
+
+
+class PipelineStage(msgspec.Struct, frozen=True, kw_only=True):
+    """A stage of a pipeline.
+
+    Attributes:
+        stage: its number, from 0, in the order in which a batch passes them.
+        ranks: its ranks.
+        work_ns: nanoseconds that one of them works, without communication, on what `per` names.
+        per: a step, where the messages do not show its micro-batches.
+        heavier: how much more work it has than the other stages, and what equal ones would move; "" if it has no more.
+    """
+
+    stage: int
+    ranks: tuple[int, ...]
+    work_ns: int
+    per: Literal["micro-batch", "step"]
+    heavier: str = ""
 
 
 class Postmortem(msgspec.Struct, frozen=True, kw_only=True):
@@ -147,13 +181,15 @@ class Postmortem(msgspec.Struct, frozen=True, kw_only=True):
             clocks could not be aligned well enough.
         mismatches: calls or settings that differ between the ranks.
         traffic: collectives by kind, group and size, those with most exposed time first.
-        changes: what-ifs of the whole job that gain 0.5 % or more at best.
+        changes: what-ifs of the whole job that gain 0.5 % or more at best, and the cure of late ranks in any case.
         changes_error: largest distance of the joint replay, unchanged, from a rank's measured step, of that step; null
             when the ranks could not be replayed together.
         no_changes_because: the reason why nothing is predicted, "" if something is.
         measured_ranks: ranks on which the rules were judged; all of a small job.
         passing: ranks that delayed `steps_late` single steps and are not named as stragglers.
         suspected: the rank that causes most of the waiting, if the steps are too few to name it.
+        slow_links: process groups that take longer than others by 1 % of the step or more, and make no rank late.
+        stages: the stages of a pipeline; empty without one.
     """
 
     matched: int = 0
@@ -168,3 +204,5 @@ class Postmortem(msgspec.Struct, frozen=True, kw_only=True):
     measured_ranks: tuple[int, ...] = ()
     passing: tuple[Straggler, ...] = ()
     suspected: tuple[Straggler, ...] = ()
+    slow_links: tuple[SlowGroup, ...] = ()
+    stages: tuple[PipelineStage, ...] = ()

@@ -34,7 +34,7 @@ _ABOUT = {
     "compute": "arithmetic",
     "communication": "communication",
     "capacity": "the use of the GPU's memory",
-    "imbalance": "the late ranks",
+    "imbalance": "what makes ranks late",
 }
 
 

@@ -22,6 +22,7 @@ OF_LATE_RANKS = (
     "straggler_reason",
     "straggler_settings",
     "straggler_where",
+    "waits_in_turn",
 )
 TOLD_BY_RANGES = {  # facts by their causes
     ("data-wait",): "data_wait_share",

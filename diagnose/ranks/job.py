@@ -18,11 +18,13 @@ from diagnose.ranks.collectives.matching import ALONE, Match, match
 from diagnose.ranks.digest import RankDigest
 from diagnose.ranks.distorted import distortion_of, undistorted
 from diagnose.ranks.network.bandwidth import Reached, bus_rate, reached
-from diagnose.ranks.network.slow_links import extra_of, passed_to_slow_ranks, slow_links
+from diagnose.ranks.network.slow_links import SlowLink, cost_of, costly, extra_of, passed_to_slow_ranks, slow_links
 from diagnose.ranks.network.topology import Topology, topology_of
-from diagnose.ranks.pipeline import by_stage, heavier_stages, stage_words, stages_of
+from diagnose.ranks.pipeline import stage_work_of
+from diagnose.ranks.pipeline_view import PipelineView, pipeline_view
 from diagnose.ranks.replay.changes import Changes, changes_of
 from diagnose.ranks.replay.data_waits import data_wait_ns, loads_late, waits_for_data
+from diagnose.ranks.stages import Pipeline, comparable, pipeline_of
 from diagnose.ranks.stragglers.causes import RankLateness
 from diagnose.ranks.stragglers.evidence import evidence_of, lead_share
 from diagnose.ranks.stragglers.lateness import excess_of, lateness_of
@@ -39,9 +41,10 @@ class JobView(msgspec.Struct, frozen=True):
 
     `suspected_from_steps` is the number of judged steps if the steps are too few to know that the late ranks always
     are, else 0. `straggler_cure_share` is the least and the most of the step that is saved if the late ranks are
-    like the others; `cured_by_data` is whether a rank is late by data for which others wait, too;
-    `shared_data_wait_share` is the share of the step, apart from a rank's own wait for data, that is saved if no
-    rank waits for data; `data_waits_shared` is whether those waits are no late rank's own. `late_rank_missing` is
+    like the others, `cure_untold` why the waiting bounds it because it is not replayed, else "". `cured_by_data` is
+    whether a rank is late by data for which others wait, too; `shared_data_wait_share` is the share of the step, apart
+    from a rank's own wait for data, that is saved if no rank waits for data.
+    `data_waits_shared` is whether those waits are no late rank's own. `late_rank_missing` is
     the reason why a rank without a trace may be the late one, `too_few_steps` the reason why the steps are too few
     to name one; else None. `most_waited_for` is the rank that causes most of the waiting in collectives, and its
     share. `distortion` is the profiled over the unprofiled step time, if so large that shares are not the job's
@@ -59,14 +62,15 @@ class JobView(msgspec.Struct, frozen=True):
     straggler_host_code: HostCode = "none"
     straggler_where: str = ""
     straggler_settings: str = ""
-    heavier_stage: str = ""
+    pipeline: PipelineView | None = None
     suspected_from_steps: int = 0
     straggler_cure_share: tuple[float, float] = (0.0, 0.0)
+    cure_untold: str = ""
     bus_bytes_per_s: float | Unknown = ALONE
     bus_reached: Reached | Unknown = ALONE
     late_rank_missing: Unknown | None = None
     cured_by_data: bool = False
-    shared_data_wait_share: float = 0.0
+    shared_data_wait_share: float | Unknown = 0.0
     data_waits_shared: bool = False
     too_few_steps: Unknown | None = None
     most_waited_for: tuple[int, float] | None = None
@@ -83,7 +87,10 @@ class JobView(msgspec.Struct, frozen=True):
 
 
 class Job(msgspec.Struct, frozen=True):
-    """The ranks, what was matched of their collectives, each one's waiting, and how late each is, worst first."""
+    """The ranks, what was matched of their collectives, each one's waiting, and how late each is, worst first.
+
+    `slow_links` are those that change who is waited for, without making a rank stand out.
+    """
 
     view: JobView
     ranks: tuple[RankDigest, ...]
@@ -91,6 +98,7 @@ class Job(msgspec.Struct, frozen=True):
     waits: tuple[RankWaits, ...] = ()
     lateness: tuple[RankLateness, ...] = ()
     changes: Changes = msgspec.field(default_factory=Changes)
+    slow_links: tuple[SlowLink, ...] = ()
 
     @property
     def stragglers(self) -> tuple[RankLateness, ...]:
@@ -172,21 +180,26 @@ def _joined(ranks: Sequence[RankDigest], topology: Topology) -> Job:
     if distortion is not None:
         return _distorted(ranks, matched, distortion)
     excess = [excess_of(ranks, group) for group in matched]
-    lateness = lateness_of(ranks, matched, excess)
+    pipeline = pipeline_of(ranks, matched)
+    lateness = lateness_of(ranks, matched, excess, comparable(ranks, matched, pipeline))
+    across = lateness if pipeline is None else lateness_of(ranks, matched, excess)
     links = slow_links(ranks, matched, topology.node)
-    slow = {member for link in links for member in link.members}
-    waits = waits_of(ranks, matched, waited_for(ranks, matched, excess, lateness, slow))
+    waits = waits_of(ranks, matched, waited_for(ranks, matched, excess, across, cost_of(links)))
     caused_ns = passed_to_slow_ranks(waiting_caused(waits, lateness), lateness.own_ns, links)
-    evidence = evidence_of(ranks, matched, lateness, caused_ns, extra_of(links))
-    by_rank = rank_lateness_of(Joined(ranks, matched, lateness, evidence, links))
+    rivals = None
+    if pipeline is not None:
+        caused_ns, rivals = pipeline.beyond_its_stage(caused_ns), pipeline.beside_each(len(ranks))
+    evidence = evidence_of(ranks, matched, lateness, caused_ns, extra_of(links), rivals)
+    by_rank = [
+        _unless_its_stage(told, ranks, pipeline)
+        for told in rank_lateness_of(Joined(ranks, matched, lateness, evidence, links))
+    ]
     late = {p for p, rank in enumerate(ranks) if rank.rank in {told.rank for told in by_rank if told.stands_out}}
-    stages = stages_of(ranks, matched)
-    heavier = heavier_stages(ranks, stages)
-    by_rank = [by_stage(told, ranks, stages, heavier) for told in by_rank]
+    stages = None if pipeline is None else stage_work_of(ranks, pipeline, late)
     stragglers = {straggler.rank: straggler.cause for straggler in by_rank if straggler.stands_out}
     by_link = {p for p in late if stragglers[ranks[p].rank] == "link"}
     guilty = [link for link in links if by_link.intersection(link.members)]
-    changes = changes_of(ranks, matched, sorted(late - by_link), topology, guilty, stages if heavier else ())
+    changes = changes_of(ranks, matched, sorted(late - by_link), topology, guilty, stages, waits)
     suspected_from = by_rank[0].of_steps if late and by_rank[0].persistence == "suspected" else 0
     waited = waiting_share(ranks, waits, late)
     lost = max(waited, by_rank[0].lost_share) if late else 0.0
@@ -200,8 +213,9 @@ def _joined(ranks: Sequence[RankDigest], topology: Topology) -> Job:
         straggler_where=by_rank[0].where if late else "",
         straggler_settings=settings_unlike(by_rank[0].rank, ranks) if late else "",
         suspected_from_steps=suspected_from,
-        straggler_cure_share=_cure_share(changes, (ahead, lost), 0.0 if heavier else _stays(ranks, by_rank, late)),
-        heavier_stage=stage_words(ranks, stages, heavier[0]) if heavier else "",
+        straggler_cure_share=_cure_share(changes, (ahead, lost), _stays(ranks, by_rank, late)),
+        cure_untold=changes.untold(NO_STRAGGLER) if late else "",
+        pipeline=None if stages is None else pipeline_view(ranks, stages, changes),
         bus_bytes_per_s=bus_rate(ranks, matched),
         bus_reached=reached(ranks, matched, topology),
         cured_by_data=_cured_by_data(ranks, by_rank, late),
@@ -211,7 +225,9 @@ def _joined(ranks: Sequence[RankDigest], topology: Topology) -> Job:
         most_waited_for=_most_waited_for(by_rank),
         uneven_work_share=uneven_work_share(ranks),
     )
-    return Job(view, tuple(ranks), matched, waits, tuple(by_rank), changes.unpriced() if suspected_from else changes)
+    priced = changes.unpriced() if suspected_from else changes
+    unnamed = [link for link in links if not by_link.intersection(link.members)]
+    return Job(view, tuple(ranks), matched, waits, tuple(by_rank), priced, costly(ranks, unnamed))
 
 
 def _distorted(ranks: Sequence[RankDigest], matched: Match, distortion: float) -> Job:
@@ -221,6 +237,14 @@ def _distorted(ranks: Sequence[RankDigest], matched: Match, distortion: float) -
         len(ranks), matched=True, bus_bytes_per_s=why, bus_reached=why, too_few_steps=why, distortion=distortion
     )
     return Job(view, tuple(ranks), matched, changes=Changes(because=why.because))
+
+
+def _unless_its_stage(late: RankLateness, ranks: Sequence[RankDigest], pipeline: Pipeline | None) -> RankLateness:
+    """The late rank, unless it is a whole stage of a pipeline with more work than the others: that is no rank's own."""
+    position = next(p for p, rank in enumerate(ranks) if rank.rank == late.rank)
+    if pipeline is None or len(pipeline.beside(position)) > 1 or late.cause != "more_work":
+        return late
+    return replace(late, stands_out=False, persistence="persistent")
 
 
 def _stays(ranks: Sequence[RankDigest], by_rank: Sequence[RankLateness], late: Collection[int]) -> float:
@@ -237,8 +261,7 @@ def _cure_share(changes: Changes, measured: tuple[float, float], stays: float) -
     the late ranks behind the others, as far as it shows as waiting, and everything that the others lose; the stages of
     a pipeline wait anyway.
     """
-    cured = next((change.speedup for change in changes.changes if change.change == NO_STRAGGLER), (1.0, 1.0))
-    least, most = measured if changes.because else (1 - 1 / cured[0], 1 - 1 / cured[1])
+    least, most = changes.saved(NO_STRAGGLER) or measured
     return least * (1 - stays), most
 
 
@@ -248,17 +271,19 @@ def _cured_by_data(ranks: Sequence[RankDigest], by_rank: Sequence[RankLateness],
     return bool(late) and by_rank[0].cause == "data" and 2 * sum(others) > len(others)
 
 
-def _shared_data_wait_share(ranks: Sequence[RankDigest], changes: Changes, late: Collection[int]) -> float:
+def _shared_data_wait_share(ranks: Sequence[RankDigest], changes: Changes, late: Collection[int]) -> float | Unknown:
     """Share of the step saved if no rank waits for data, beyond the waits for data of the first rank that is not late.
 
     That is its waits for ranks that wait for data, by the joint replay; 0 if there is none.
     """
-    loaded = next((change.speedup[0] for change in changes.changes if change.change == NO_DATA_WAIT), None)
     typical = next((rank for p, rank in enumerate(ranks) if p not in late), None)
-    if loaded is None or typical is None:
+    if typical is None or not loads_late(ranks, late):
         return 0.0
+    saved = changes.saved(NO_DATA_WAIT)
+    if saved is None:
+        return Unknown(changes.untold(NO_DATA_WAIT), another_run("capture more steps of every rank"))
     alone = 1 - data_wait_ns(typical) / max(typical.total_ns, 1)
-    return max(1 - 1 / loaded / alone, 0.0) if alone > 0 else 0.0
+    return max(1 - (1 - saved[0]) / alone, 0.0) if alone > 0 else 0.0
 
 
 def _possible_straggler(lateness: Sequence[RankLateness]) -> Unknown | None:

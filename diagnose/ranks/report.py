@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 
 from diagnose.arrays import Ints
-from diagnose.diagnosis.postmortem import Postmortem
+from diagnose.diagnosis.postmortem import Postmortem, SlowGroup
 from diagnose.formulas import share
 from diagnose.formulas.collectives import transfer_by_start, waiting_by_start
 from diagnose.ranks.collectives.clocks import Alignment, align, bases_of, clocks_of, torn_hosts
@@ -15,6 +15,7 @@ from diagnose.ranks.collectives.mismatches import mismatches_of
 from diagnose.ranks.digest import RankDigest
 from diagnose.ranks.job import Job
 from diagnose.ranks.missing import missing_ranks
+from diagnose.ranks.network.slow_links import SlowLink
 from diagnose.ranks.network.traffic import traffic_of
 from diagnose.ranks.stragglers.straggler_report import possible_stragglers_of, transient_stragglers_of
 
@@ -41,11 +42,18 @@ def postmortem_of(job: Job, measured_ranks: Sequence[int]) -> Postmortem | None:
         mismatches=(*mismatches_of(job.ranks), *torn_hosts(job.ranks, job.match, alignment)),
         passing=transient_stragglers_of(job),
         suspected=possible_stragglers_of(job),
+        slow_links=tuple(_slow_link(job, link) for link in job.slow_links),
+        stages=job.view.pipeline.stages if job.view.pipeline else (),
         traffic=traffic_of(job.ranks, job.match, job.view.topology) if job.view.distortion is None else (),
         changes=job.changes.changes,
         changes_error=job.changes.error,
         no_changes_because=job.changes.because,
     )
+
+
+def _slow_link(job: Job, link: SlowLink) -> SlowGroup:
+    ranks = tuple(job.ranks[p].rank for p in link.members)
+    return SlowGroup(ranks=ranks, ns_per_step=link.extra_ns, because=link.because)
 
 
 # Transfer and waiting by start times on aligned clocks, compared with those by durations, which need no clocks.

@@ -91,7 +91,7 @@ def test_groups_hold_the_ranks_they_name(tmp_path: Path) -> None:
 
 
 def test_a_message_in_the_pipeline_has_two_ends() -> None:
-    rows = simulate(Job(ranks=8, steps=1, parallelism="pp_dp")).machine.rows
+    rows = simulate(Job(ranks=8, steps=1, parallelism="pp_dp", batched=False)).machine.rows
     sent = [r for r in rows if r.cat == "kernel" and '"Collective name": "send"' in r.args]
     received = [r for r in rows if r.cat == "kernel" and '"Collective name": "recv"' in r.args]
 
@@ -102,7 +102,10 @@ def test_a_message_in_the_pipeline_has_two_ends() -> None:
         assert (abs(send.end[source] - receive.end[target]) <= 2 * US).all()
 
 
-@pytest.mark.parametrize("kind", [k for k in KINDS if k not in ("none", "slow_link", "rotating")])
+OF_A_RANK = [kind for kind in KINDS if CAUSES[kind] not in ("", "link", "stage")]
+
+
+@pytest.mark.parametrize("kind", OF_A_RANK)
 def test_a_fault_prolongs_the_step_and_makes_the_others_wait(kind: str) -> None:
     truth = simulate(Job(ranks=8, steps=2, faults=(Fault(kind, (5,)),))).truth  # type: ignore[arg-type]
 

@@ -42,7 +42,7 @@ def straggler_share(m: Measured) -> Value:
 def straggler_cure_share(m: Measured) -> Value:
     """Share of the step saved if the late ranks ran at the median speed of the others, by replaying all ranks together.
     This is less than the others wait for them if further ranks are nearly as late, and in a pipeline, whose stages wait
-    anyway. If that replay misses the measured step, it is the others' wait for them, or one late rank's own lag if that
+    anyway. If the replay does not show it, it is at most the others' wait for them, or one late rank's own lag if that
     is more, since waiting hides behind other work.
     """
     if m.device_unseen:
@@ -50,6 +50,17 @@ def straggler_cure_share(m: Measured) -> Value:
     if _single_process(m):
         return 0.0
     return _unless_too_few_steps(m, m.job.straggler_cure_share[1])
+
+
+@metric("text", needs_gpu=False)
+def straggler_cost(m: Measured) -> Value:
+    """The share of the step that the late ranks cost, in words: replayed, or at most the wait for them where the replay
+    does not show it.
+    """
+    cost = straggler_cure_share(m)
+    if isinstance(cost, Unknown):
+        return cost
+    return f"{'at most ' if m.job.cure_untold else ''}{spoken(cost, 'share')}"
 
 
 @metric("flag", needs_gpu=False)
@@ -69,7 +80,7 @@ def late_ranks(m: Measured) -> Value:
 @metric("share", STEP, needs_gpu=False)
 def least_straggler_cure_share(m: Measured) -> Value:
     """Share of the step saved if the late ranks ran at the speed of the slowest of the others, by replaying all ranks
-    together. If that replay misses the measured step, it is their own lag behind the slowest of the others, as far as
+    together. If the replay does not show it, it is their own lag behind the slowest of the others, as far as
     the others are seen waiting for them; 0 in a pipeline.
     """
     return _unless_too_few_steps(m, m.job.straggler_cure_share[0])
@@ -114,8 +125,7 @@ def straggler_own_cure_share(m: Measured) -> Value:
 @metric("share", STEP, needs_gpu=False)
 def shared_data_wait_share(m: Measured) -> Value:
     """Share of the step saved, apart from the rank's own wait for data, if no rank waited for data, by replaying all
-    ranks together: the waits for ranks whose data comes later. 0 if these are late ranks with a fault of their own, or
-    nothing is replayed.
+    ranks together: the waits for ranks whose data comes later. 0 if these are late ranks with a fault of their own.
     """
     return m.job.shared_data_wait_share
 
@@ -207,16 +217,6 @@ def straggler_settings(m: Measured) -> Value:
     if _single_process(m):
         return "none"
     return m.job.undivided or m.job.straggler_settings or "none"
-
-
-@metric("text", needs_gpu=False)
-def heavier_stage(m: Measured) -> Value:
-    """The stage of a pipeline whose ranks all work longer than those of the others, and what equal stages would move;
-    "none" if there is none.
-    """
-    if _single_process(m):
-        return "none"
-    return m.job.undivided or m.job.heavier_stage or "none"
 
 
 @metric("text", needs_gpu=False)

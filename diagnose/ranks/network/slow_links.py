@@ -16,6 +16,7 @@ from diagnose.ranks.stragglers.lateness import is_point_to_point
 
 MIN_GROUPS = 2
 SLOW = 1.5
+COSTLY = 0.01  # of the step
 Alike = tuple[str, int, int, int]  # kind, bytes, ranks, nodes that these are on
 Typical = tuple[int, float, Ints]  # place of the group in the match, nanoseconds of its transfer, its instances
 
@@ -127,6 +128,20 @@ def _medians_of_others(values: Sequence[float]) -> list[float]:
     return medians
 
 
+def costly(ranks: Sequence[RankDigest], links: Sequence[SlowLink]) -> tuple[SlowLink, ...]:
+    """The links that cost a step so much that they change who is waited for."""
+    step_ns = sum(rank.total_ns for rank in ranks) / max(sum(rank.steps for rank in ranks), 1)
+    return tuple(link for link in links if link.extra_ns >= COSTLY * step_ns)
+
+
+def cost_of(links: Sequence[SlowLink]) -> dict[int, int]:
+    """Nanoseconds per step that the slow links of its groups cost each rank, by position."""
+    cost: Counter[int] = Counter()
+    for link in links:
+        cost.update(dict.fromkeys(link.members, link.extra_ns))
+    return cost
+
+
 def extra_of(links: Sequence[SlowLink]) -> dict[int, int]:
     """Nanoseconds per step that a rank's slowest link costs it, by position."""
     extra: dict[int, int] = {}
@@ -140,12 +155,13 @@ def passed_to_slow_ranks(caused_ns: Ints, own_ns: Ints, links: Sequence[SlowLink
     """The waiting caused by each rank, shape (ranks, steps), moved to the rank whose slow link makes others late.
 
     The other members of its groups are equally late by it; a member that is later than that by its own doing keeps its
-    waiting.
+    waiting, and so does each what exceeds the delay by the link for each other rank.
     """
     passed = caused_ns.copy()
+    others = len(caused_ns) - 1
     for link in links:
         for member in set(link.members) - set(link.slow_ranks):
-            by_link = own_ns[member] < link.extra_ns
-            passed[link.slow_ranks[0], by_link] += passed[member, by_link]
-            passed[member, by_link] = 0
+            by_link = np.minimum(passed[member], others * link.extra_ns) * (own_ns[member] < link.extra_ns)
+            passed[link.slow_ranks[0]] += by_link
+            passed[member] -= by_link
     return passed

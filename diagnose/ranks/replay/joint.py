@@ -126,15 +126,15 @@ def _on_one_clock(ranks: Sequence[RankDigest], alignment: Alignment, times: Sequ
 
 
 def _order(start: Sequence[Floats], of: Sequence[Ints]) -> list[Ints]:
-    """Each rank's calls in the order in which the collectives begin, by the mean over their ranks.
+    """Each rank's calls in the order in which the last rank comes to the collectives.
 
-    Streams of their own may begin in another order on some rank; the replay needs one for all.
+    Streams of their own may begin in another order on some rank; the replay needs one for all. In this one a collective
+    follows those that any of its ranks waited for before.
     """
-    every = np.concatenate(of)
-    first = min((float(column[0]) for column in start if len(column)), default=0.0)
-    sums = np.bincount(every, np.concatenate(start) - first)
-    mean = sums / np.maximum(np.bincount(every), 1)
-    return [np.lexsort((collective, mean[collective])) for collective in of]
+    last = np.full(1 + max(int(column.max(initial=NONE)) for column in of), -np.inf)
+    for column, begun in zip(of, start, strict=True):
+        np.maximum.at(last, column, begun)
+    return [np.lexsort((column, last[column])) for column in of]
 
 
 def _collectives(ranks: Sequence[RankDigest], rows: Sequence[Ints], matched: Match) -> tuple[list[Ints], Floats]:

@@ -17,7 +17,9 @@ from diagnose.ranks.digest import RankDigest
 
 QUEUED_NS = 10_000  # a collective that begins so soon after its stream's previous one had been waiting for it
 SAME_NS, SAME_ON_HOST_NS = 1_000, 500_000  # from the end of a collective to the work that waited for it
-STRAY = 0.25  # of a host's wait: its thread, and gloo's that marks the end, may each be without a CPU for a while
+STRAY = 0.05  # of a wait: rounded times part its end from the collective's, and by chance few kernels begin as near
+STRAY_ON_HOST = 0.25  # its thread, and gloo's that marks the end, may each be without a CPU for a while
+SOON = 0.5  # of a wait: by chance few collectives end so soon after a rank has gone on by itself
 NONE = -1
 
 
@@ -37,10 +39,13 @@ class RankWork(msgspec.Struct, frozen=True, dict=True):
         block_on: the event whose end it waited for.
         block_at: own work done until then.
         blocked: nanoseconds it stopped.
+        stops: when it stopped, on its own clock.
+        goes_on: when it seems to have gone on by itself, though a collective that ran ended soon after.
         start: time at which the first step began, on a clock that all ranks share as far as their collectives end
             together.
         own_ns: own work in all the steps.
         measured_ns: length of all the steps.
+        called: what each event is, by kind and size.
         signature: the rank's calls, equal for ranks that do the same job.
         alike: the events by kind, size and then order: at equal places, ranks of one signature do the same.
     """
@@ -57,9 +62,12 @@ class RankWork(msgspec.Struct, frozen=True, dict=True):
     block_on: Ints
     block_at: Floats
     blocked: Floats
+    stops: iv.Intervals
+    goes_on: iv.Intervals
     start: float
     own_ns: float
     measured_ns: float
+    called: Ints
     signature: int
     alike: Ints
 
@@ -74,6 +82,7 @@ class RankWork(msgspec.Struct, frozen=True, dict=True):
         return replace(
             self,
             row=self.row[source],
+            called=self.called[source],
             step=self.step[source],
             at=at,
             ready=self.ready[:, source],
@@ -85,6 +94,12 @@ class RankWork(msgspec.Struct, frozen=True, dict=True):
             block_on=on,
             alike=other.alike,
         )
+
+    def waiting_only(self, awaited: Mask) -> "RankWork":
+        """The same work, which waits for the collectives of the mask alone."""
+        kept = awaited[self.block_on]
+        names = ("block_before", "block_on", "block_at", "blocked")
+        return replace(self, **{name: getattr(self, name)[kept] for name in names})
 
     @cached_property
     def chains(self) -> tuple[Ints, ...]:
@@ -106,16 +121,15 @@ def rank_work_of(rank: RankDigest, rows: Ints, began: float, windows: Ints) -> R
     """
     calls = rank.calls
     start, end = calls.start[rows], calls.end[rows]
-    blocks, on = stopped(rank, start, end, windows)
     previous = _previous(calls.group[rows], calls.kind[rows], start, end)
+    blocks, on = stopped(rank, start, end, windows, _handed_over(start, end, previous))
     since = np.where(previous >= 0, start - end[previous], QUEUED_NS)
     queued = since < QUEUED_NS
     called = [(calls.kinds[k], b) for k, b in zip(calls.kind[rows].tolist(), calls.bytes[rows].tolist(), strict=True)]
     alike = sorted(range(len(called)), key=lambda e: (called[e], e))
     at, total = _own_work(start, windows, blocks), int((windows[:, 1] - windows[:, 0]).sum())
     left = end.copy()
-    if not rank.has_gpu:
-        np.minimum.at(left, on, blocks[:, 1])
+    np.minimum.at(left, on, blocks[:, 1])
     return RankWork(
         row=rows,
         step=calls.step[rows],
@@ -129,34 +143,91 @@ def rank_work_of(rank: RankDigest, rows: Ints, began: float, windows: Ints) -> R
         block_on=on,
         block_at=_own_work(blocks[:, 1], windows, blocks),
         blocked=(blocks[:, 1] - blocks[:, 0]).astype(np.float64),
+        stops=blocks,
+        goes_on=_nearly_stopped(iv.subtract(_exposed(rank, windows), blocks), start, end),
         start=began,
         own_ns=float(total - iv.total(blocks)),
         measured_ns=float(total),
+        called=np.array([hash(each) for each in called], np.int64),
         signature=hash(tuple(called[e] for e in alike)),
         alike=np.array(alike, np.int64),
     )
 
 
-def stopped(rank: RankDigest, start: Ints, end: Ints, windows: Ints) -> tuple[iv.Intervals, Ints]:
+def stray_share(rank: RankDigest) -> float:
+    """The part of a wait that may lie between its end and the collective's."""
+    return STRAY if rank.has_gpu else STRAY_ON_HOST
+
+
+def stopped(
+    rank: RankDigest, start: Ints, end: Ints, windows: Ints, cuts: Ints | None = None
+) -> tuple[iv.Intervals, Ints]:
     """Exposed intervals that a collective's end ended, and that collective; in others the rank went on by itself.
 
     It is the collective that ended last by the end of the interval, so near to it that nothing else can have ended it.
-    On a host the end may be marked late: there the next end behind the interval counts too, if it is nearer.
+    Times may be rounded, and a host may mark the end late: the next end behind the interval counts if it is nearer.
+    An interval is cut where a collective began because another one ended.
     """
-    exposed = iv.intersect(rank.exposed, iv.intervals(windows[:, 0], windows[:, 1]))
+    exposed = _exposed(rank, windows)
+    exposed = exposed if cuts is None else _parted(exposed, cuts)
     if not len(exposed) or not len(end):
         return iv.EMPTY, np.zeros(0, np.int64)
     since, until = exposed.T
-    stray, same = (0, SAME_NS) if rank.has_gpu else (STRAY * (until - since), SAME_ON_HOST_NS)
+    same, stray = SAME_NS if rank.has_gpu else SAME_ON_HOST_NS, stray_share(rank) * (until - since)
     order = np.argsort(end, kind="stable")
     place = np.searchsorted(end[order], until + SAME_NS, side="right")
-    earlier, later = order[np.maximum(place - 1, 0)], order[np.minimum(place, len(order) - 1)]
+    earlier = order[np.maximum(place - 1, 0)]
+    later = _ends_next(start, end, until, until + stray)
     ago, ahead = until - end[earlier], end[later] - until
     by_earlier = (place > 0) & (ago <= np.maximum(same, stray))
     by_later = (ahead > 0) & (ahead <= stray) & (start[later] < until) & ~(by_earlier & (ago <= ahead))
     on = np.where(by_later, later, earlier)
     ended = (by_earlier | by_later) & (end[on] > since)
     return exposed[ended], on[ended].astype(np.int64)
+
+
+def _handed_over(start: Ints, end: Ints, previous: Ints) -> Ints:
+    """The ends of collectives at which one of another stream began: if no work ran, it had waited for them."""
+    order = np.argsort(end, kind="stable")
+    place = np.searchsorted(end[order], start, side="right") - 1
+    before = order[np.maximum(place, 0)]
+    waited = (place >= 0) & (start - end[before] <= SAME_NS) & (before != previous)
+    return np.unique(end[before[waited]])
+
+
+def _parted(intervals: iv.Intervals, cuts: Ints) -> iv.Intervals:
+    """The intervals, with those that hold a cut divided there."""
+    if not len(intervals):
+        return intervals
+    since, until = intervals.T
+    at = np.searchsorted(since, cuts, side="right") - 1
+    inside = cuts[(at >= 0) & (since[at] < cuts) & (cuts < until[at])]
+    return np.stack((np.sort(np.append(since, inside)), np.sort(np.append(until, inside))), axis=1)
+
+
+def _exposed(rank: RankDigest, windows: Ints) -> iv.Intervals:
+    return iv.intersect(rank.exposed, iv.intervals(windows[:, 0], windows[:, 1]))
+
+
+def _nearly_stopped(exposed: iv.Intervals, start: Ints, end: Ints) -> iv.Intervals:
+    """The intervals soon after which a collective ends that ran all the while: the rank may have waited for it."""
+    if not len(exposed) or not len(end):
+        return iv.EMPTY
+    since, until = exposed.T
+    soon = until + SOON * (until - since)
+    after = _ends_next(start, end, until, soon)
+    return exposed[(start[after] < until) & (end[after] > until) & (end[after] <= soon)]
+
+
+def _ends_next(start: Ints, end: Ints, until: Ints, limit: Ints) -> Ints:
+    """For each time the collective that runs then and ends next; one that begins later is passed over up to a limit."""
+    order = np.argsort(end, kind="stable")
+    place, last = np.searchsorted(end[order], until + SAME_NS, side="right"), len(order) - 1
+    at = order[np.minimum(place, last)]
+    while (passed := (start[at] >= until) & (end[at] <= limit) & (place < last)).any():
+        place = place + passed
+        at = order[np.minimum(place, last)]
+    return at
 
 
 def _own_work(times: Ints, windows: Ints, blocks: iv.Intervals) -> Floats:

@@ -130,8 +130,8 @@ def _judged(excess: dict[str, int], ratio: Sequence[Ratio], tokens: float | None
     dispatching = sum(excess[part] for part in parts if CAUSES[part].per_launch)
     if main.per_launch and 2 * dispatching > sums[kind] and (more := _more_operators(ratio)):
         return "more_work", parts, more
-    if main.name == CORE_WAIT and ratio and _accounts_for_it(ratio):
-        return "more_work", parts, f"{_more(ratio, _weighted(ratio, 'time'))}; {_spoken(excess, parts)}"
+    if main.name == CORE_WAIT and ratio and accounts_for_it(ratio):
+        return "more_work", parts, f"{_more(ratio, weighted(ratio, 'time'))}; {_spoken(excess, parts)}"
     if main.lateness:
         parts = [main.name]
     return lateness_cause_of(main.name), parts, _spoken(excess, parts)
@@ -163,7 +163,7 @@ def ratios(rank: RankDigest, peers: Sequence[RankDigest], steps: Sequence[int] =
     return sorted((r for r in compared if r.ns >= TELLING * total), key=lambda r: -r.ns)
 
 
-def _weighted(ratio: Sequence[Ratio], value: str) -> float:
+def weighted(ratio: Sequence[Ratio], value: str) -> float:
     """Mean of a ratio over the families, weighted by the typical rank's time."""
     weights = [r.ns / r.time for r in ratio]
     return sum(getattr(r, value) * w for r, w in zip(ratio, weights, strict=True)) / max(sum(weights), 1e-9)
@@ -171,7 +171,7 @@ def _weighted(ratio: Sequence[Ratio], value: str) -> float:
 
 def _more_operators(ratio: Sequence[Ratio]) -> str:
     """A sentence when the rank runs notably more kernels than the others, "" else."""
-    count = _weighted(ratio, "count") if ratio else 1.0
+    count = weighted(ratio, "count") if ratio else 1.0
     noun = "operators" if ratio and ratio[0].family == OPERATOR else "kernels"
     return f"it runs {count:.2f} times as many {noun} as the other ranks" if count >= MORE_WORK else ""
 
@@ -183,7 +183,7 @@ def _kernels(parts: list[str], ns: int, ratio: Sequence[Ratio], tokens: float | 
     """
     if not ratio:
         return "unknown", parts, f"its kernels take {duration(ns)} longer per step"
-    time, work = _weighted(ratio, "time"), _weighted(ratio, "work")
+    time, work = weighted(ratio, "time"), weighted(ratio, "work")
     enough = 1 + EXPLAINS_BY_WORK * (time - 1)
     routed = tokens is not None and tokens >= max(enough, MORE_TOKENS)
     if (work >= enough and work > 1) or (routed and _without_shapes(ratio)):
@@ -192,10 +192,10 @@ def _kernels(parts: list[str], ns: int, ratio: Sequence[Ratio], tokens: float | 
     return "slower_kernels", parts, _slower(ratio, ns)
 
 
-def _accounts_for_it(ratio: Sequence[Ratio]) -> bool:
+def accounts_for_it(ratio: Sequence[Ratio]) -> bool:
     """Whether more or larger kernels account for half of the longer time: what waits for a core then is that work."""
-    work = _weighted(ratio, "work")
-    return work >= max(1 + EXPLAINS_BY_WORK * (_weighted(ratio, "time") - 1), MORE_WORK)
+    work = weighted(ratio, "work")
+    return work >= max(1 + EXPLAINS_BY_WORK * (weighted(ratio, "time") - 1), MORE_WORK)
 
 
 def _without_shapes(ratio: Sequence[Ratio]) -> bool:
@@ -203,7 +203,7 @@ def _without_shapes(ratio: Sequence[Ratio]) -> bool:
 
 
 def _more(ratio: Sequence[Ratio], time: float) -> str:
-    count, size = _weighted(ratio, "count"), _weighted(ratio, "size")
+    count, size = weighted(ratio, "count"), weighted(ratio, "size")
     noun = "operators" if ratio[0].family == OPERATOR else "kernels"
     text = f"{count:.2f} times as many {noun}" if count >= 1.02 else f"as many {noun}"
     sized = f" with {size:.2f} times the work" if size >= 1.02 and size > 1.02 * count else ""
@@ -224,7 +224,7 @@ def _pattern(ratio: Sequence[Ratio]) -> str:
     memory = [r for r in ratio if r.family not in COMPUTE_FAMILIES and r.family != OPERATOR]
     if not compute or not memory:
         return ""
-    by_compute, by_memory = _weighted(compute, "time"), _weighted(memory, "time")
+    by_compute, by_memory = weighted(compute, "time"), weighted(memory, "time")
     if by_compute < 1 + ALIKE * (by_memory - 1) and by_memory > SLOWER:
         return "; only the memory-bound ones: something else uses the memory's bandwidth"
     if by_memory > 1 + ALIKE * (by_compute - 1) and by_compute > SLOWER:

@@ -44,6 +44,8 @@ class LatenessEvidence(msgspec.Struct, frozen=True):
         work_ns: for each rank, the time of every counted step without communication.
         slowest: for each rank, the number of collectives in which it is the slowest.
         seen: mask of the ranks and steps that can be judged: those in which the rank is matched with others.
+        rivals: for each rank, those with whose waiting the waiting for it is compared, mask of shape (ranks, ranks): in
+            a pipeline the ranks of its stage, since stages wait for each other by design; None for all ranks.
     """
 
     caused_ns: Ints
@@ -55,6 +57,7 @@ class LatenessEvidence(msgspec.Struct, frozen=True):
     work_ns: tuple[Ints, ...]
     slowest: tuple[Slowest, ...]
     seen: Mask
+    rivals: Mask | None = None
 
     @property
     def late(self) -> Mask:
@@ -68,6 +71,7 @@ def evidence_of(
     lateness: Lateness,
     caused_ns: Ints,
     by_link: Mapping[int, int] | None = None,
+    rivals: Mask | None = None,
 ) -> LatenessEvidence:
     """Gather the evidence that distinguishes a late rank from an unlucky one.
 
@@ -77,6 +81,7 @@ def evidence_of(
         lateness: how far each is behind at the end of each step.
         caused_ns: the result of `waiting_caused`.
         by_link: positions of ranks whose own links are slow, with the cost to them in each step.
+        rivals: those of each rank in a pipeline.
     """
     own_ns = lateness.own_ns.copy()
     for rank, extra in (by_link or {}).items():
@@ -93,6 +98,7 @@ def evidence_of(
         work_ns=tuple(own_steps(rank) for rank in ranks),
         slowest=slowest_of(ranks, matched, lateness, (noise_share * step_ns).astype(np.int64)),
         seen=lateness.group != NOBODY,
+        rivals=rivals,
     )
 
 
@@ -193,10 +199,12 @@ def _steady(late: Mask) -> Mask:
 
 def _cause_the_waiting(evidence: LatenessEvidence, stragglers: Ints) -> bool:
     """Whether the named ranks cause far more than their even share of the waiting; steps without waiting have none."""
-    ranks, seen = len(evidence.own_ns), evidence.seen[stragglers].any(axis=0)
-    totals = evidence.caused_ns[:, seen].sum(axis=0)
+    every = np.ones(len(evidence.own_ns), bool)
+    rivals = every if evidence.rivals is None else np.asarray(evidence.rivals[stragglers].any(axis=0))
+    seen = evidence.seen[stragglers].any(axis=0)
+    totals = evidence.caused_ns[np.ix_(rivals, seen)].sum(axis=0)
     together = evidence.caused_ns[np.ix_(stragglers, seen)].sum(axis=0)
-    dominant = (1 + len(stragglers) / ranks) / 2
+    dominant = (1 + len(stragglers) / int(rivals.sum())) / 2
     peers = np.asarray(evidence.peers[stragglers].any(axis=0))
     peers[stragglers] = False
     enough = PART_SEEN * evidence.noise_share * evidence.step_ns[seen].sum() * int(peers.sum())

@@ -3,6 +3,7 @@
 Both require a large effect: a single step may show a long batch or a pause, which every rank has at times.
 """
 
+import itertools
 from collections.abc import Sequence
 
 import msgspec
@@ -13,7 +14,7 @@ from diagnose.attribution.causes import class_of
 from diagnose.formulas.statistics import binomial_tail
 from diagnose.ranks.collectives.matching import GroupMatch, Match
 from diagnose.ranks.digest import RankDigest
-from diagnose.ranks.stragglers.lateness import COMMUNICATION, Lateness, is_point_to_point
+from diagnose.ranks.stragglers.lateness import COMMUNICATION, Lateness
 
 APART_SHARE = 0.25  # of the step, by which every step of a late rank is longer than any of the others
 APART = 2.0  # times the range of the others' steps; ranks whose steps spread by 20 % are so far apart in 1.6 % of jobs
@@ -65,9 +66,7 @@ def slowest_of(ranks: Sequence[RankDigest], matched: Match, lateness: Lateness, 
     found = [NEVER] * len(ranks)
     if not all(rank.has_gpu for rank in ranks):
         return tuple(found)
-    for group in matched:
-        if is_point_to_point(ranks, group):
-            continue
+    for group in itertools.compress(matched, lateness.compared):
         slowest = _slowest(ranks, group, lateness, least_ns)
         for place, position in enumerate(group.members.tolist()):
             if len(slowest) > found[position].of:

@@ -66,12 +66,14 @@ class Lateness(msgspec.Struct, frozen=True, dict=True):
         causes: causes of any rank's attribution.
         ns: shape (ranks, steps, causes), above the median of the other members.
         group: place of the group in the match, shape (ranks, steps); NOBODY without one.
+        compared: for each group of the match, whether its ranks are compared with each other.
     """
 
     numbers: tuple[int, ...]
     causes: tuple[str, ...]
     ns: Ints
     group: Ints
+    compared: tuple[bool, ...] = ()
 
     @property
     def own_ns(self) -> Ints:
@@ -161,26 +163,36 @@ def is_point_to_point(ranks: Sequence[RankDigest], group: GroupMatch) -> bool:
     return kinds == {_TO_ONE} and (members == 2 or members < len(ranks))
 
 
-def lateness_of(ranks: Sequence[RankDigest], matched: Match, excess: Sequence[GroupExcess]) -> Lateness:
-    """The time that each rank is behind at the last collective of each step."""
+def lateness_of(
+    ranks: Sequence[RankDigest], matched: Match, excess: Sequence[GroupExcess], compared: Sequence[bool] | None = None
+) -> Lateness:
+    """The time that each rank is behind at the last collective of each step.
+
+    Args:
+        ranks: ranks of the job.
+        matched: their collectives by group.
+        excess: excess of each group.
+        compared: the groups whose ranks are compared; all that send no messages unless given.
+    """
+    if compared is None:
+        compared = [not is_point_to_point(ranks, group) for group in matched]
     causes = _causes(ranks)
-    numbers = _judged_steps(ranks, matched, excess)
+    of_groups = [(at, excess[at]) for at, is_compared in enumerate(compared) if is_compared]
+    numbers = _judged_steps(ranks, [group_excess for _, group_excess in of_groups])
     shape = (len(ranks), max(len(numbers), 1))
-    lateness = Lateness(numbers, causes, np.zeros((*shape, len(causes)), np.int64), np.full(shape, NOBODY))
-    for number, (group, group_excess) in enumerate(zip(matched, excess, strict=True)):
-        if not is_point_to_point(ranks, group):
-            _further(lateness, number, group, group_excess)
+    ns, group = np.zeros((*shape, len(causes)), np.int64), np.full(shape, NOBODY)
+    lateness = Lateness(numbers, causes, ns, group, tuple(compared))
+    for at, group_excess in of_groups:
+        _further(lateness, at, matched[at], group_excess)
     return lateness
 
 
-def _judged_steps(ranks: Sequence[RankDigest], matched: Match, excess: Sequence[GroupExcess]) -> tuple[int, ...]:
+def _judged_steps(ranks: Sequence[RankDigest], excess: Sequence[GroupExcess]) -> tuple[int, ...]:
     """The steps that can be judged: a step that no two ranks share does not show who is late in it."""
-    both = zip(matched, excess, strict=True)
-    of_groups = [group_excess for group, group_excess in both if not is_point_to_point(ranks, group)]
-    shared = {number for group_excess in of_groups for number in group_excess.step.tolist()}
+    shared = {number for group_excess in excess for number in group_excess.step.tolist()}
     numbers = tuple(sorted(shared or {number for rank in ranks for number in rank.numbers}))
     on_host = not all(rank.has_gpu for rank in ranks)
-    if len(numbers) >= FEWEST and (on_host or _begins_apart(ranks, of_groups, numbers[0])):
+    if len(numbers) >= FEWEST and (on_host or _begins_apart(ranks, excess, numbers[0])):
         return numbers[1:]
     return numbers
 

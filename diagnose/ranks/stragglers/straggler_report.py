@@ -37,31 +37,39 @@ def stragglers_of(
 
 def _straggler(late_rank: RankLateness, job: Job, timelines: Sequence[Timeline], hour_price: float | None) -> Straggler:
     rank = next(rank for rank in job.ranks if rank.rank == late_rank.rank)
-    hours = _gpu_hours_per_day(late_rank, job) if rank.has_gpu and late_rank.persistence != "suspected" else None
+    hours = _gpu_hours_per_day(late_rank, job) if rank.has_gpu and late_rank.persistence == "persistent" else None
     late = {late_rank.rank for late_rank in job.lateness if late_rank.stands_out or late_rank.steps}
     return replace(
         Straggler(**{name: getattr(late_rank, name) for name in Straggler.__struct_fields__}),
         host=rank.host,
         suspected=late_rank.persistence == "suspected",
         because=_because(late_rank, job),
-        first_diverging=first_diverging(late_rank, timelines, late),
+        first_diverging=first_diverging(late_rank, _beside(late_rank, job, timelines), late),
         gpu_hours_per_day=hours,
         cost_per_day=hours * hour_price if hours is not None and hour_price is not None else None,
     )
 
 
-def _gpu_hours_per_day(late_rank: RankLateness, job: Job) -> float:
+def _gpu_hours_per_day(late_rank: RankLateness, job: Job) -> float | None:
     """GPU-hours per day that the job loses by this rank: its part, by waiting caused, of the loss by all late ranks.
 
     The loss is replayed if possible, since the waiting for one rank is not all saved if the next is nearly as late.
+    Else it is the waiting. It is None if the ranks wait for each other anyway, as stages do.
     """
-    if job.changes.because:
-        return late_rank.lost_share * (len(job.ranks) - 1) * HOURS_PER_DAY
-    cured = next((change for change in job.changes.changes if change.change == NO_STRAGGLER), None)
-    every = sum(straggler.waiting_ns_caused for straggler in job.stragglers)
-    return (
-        (cured.gpu_hours_per_day or 0.0) * late_rank.waiting_ns_caused / every if cured is not None and every else 0.0
-    )
+    if job.view.cure_untold:
+        wait_anyway = job.view.straggler_cure_share[0] <= 0
+        return None if wait_anyway else late_rank.lost_share * (len(job.ranks) - 1) * HOURS_PER_DAY
+    cure = job.changes.of(NO_STRAGGLER)
+    lost = None if cure is None else cure.gpu_hours_per_day
+    part = share(late_rank.waiting_ns_caused, sum(straggler.waiting_ns_caused for straggler in job.stragglers))
+    return None if lost is None or part is None else lost * part
+
+
+def _beside(late_rank: RankLateness, job: Job, timelines: Sequence[Timeline]) -> Sequence[Timeline]:
+    """The timelines of the ranks that do the same: those of its stage in a pipeline, if others are in it."""
+    stages = job.view.pipeline.stages if job.view.pipeline else ()
+    beside = next((stage.ranks for stage in stages if late_rank.rank in stage.ranks), ())
+    return timelines if len(beside) < 2 else [timeline for timeline in timelines if timeline.rank in beside]
 
 
 def _because(late_rank: RankLateness, job: Job) -> str:

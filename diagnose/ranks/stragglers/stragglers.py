@@ -1,5 +1,6 @@
 """The ranks of a job by what the others wait for them, the stragglers among them named, each with its reason."""
 
+import itertools
 from collections.abc import Sequence
 
 import msgspec
@@ -22,7 +23,7 @@ from diagnose.ranks.stragglers.evidence import (
     transient_delays,
     waiting_by_rank,
 )
-from diagnose.ranks.stragglers.lateness import NOBODY, Lateness, is_point_to_point
+from diagnose.ranks.stragglers.lateness import NOBODY, Lateness
 
 
 class Joined(msgspec.Struct, frozen=True):
@@ -99,8 +100,8 @@ def _persistence(counted_steps: int, stands_out: bool) -> Persistence:
 def _arrived_last(joined: Joined, rank: int) -> tuple[int, int]:
     """Number of matched collectives of the judged steps at which the rank arrived last, and in which it took part."""
     last, of = 0, 0
-    for group in joined.match:
-        if rank in group.members and not is_point_to_point(joined.ranks, group):
+    for group in itertools.compress(joined.match, joined.lateness.compared):
+        if rank in group.members:
             judged = joined.lateness.judges(joined.ranks[int(group.members[0])].calls.step[group.call[:, 0]])
             last += int((group.members[group.last[judged]] == rank).sum())
             of += int(judged.sum())

@@ -5,7 +5,7 @@ groups, is a messenger: its own time is like the others', its communication is n
 at the beginning of the chain. The stages of a pipeline wait for each other by design, which counts for nobody.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -65,7 +65,7 @@ def waited_for(
     matched: Match,
     excess: Sequence[GroupExcess],
     lateness: Lateness,
-    slow: Collection[int] = (),
+    by_link: Mapping[int, int] | None = None,
 ) -> list[WaitedFor]:
     """The rank that is waited for in each collective: the last to come, or the one that it waited for itself.
 
@@ -74,10 +74,10 @@ def waited_for(
         matched: their collectives by group.
         excess: excess of each group.
         lateness: how far each rank is behind in each step.
-        slow: positions of ranks whose own links are slow; they are behind by their communication and are not
-            messengers.
+        by_link: positions of ranks whose own links are slow, with the cost to them in each step: so much of their
+            communication is their own delay, and what is beyond it they pass on.
     """
-    chain = _Chain(ranks, matched, excess, lateness, slow)
+    chain = _Chain(ranks, matched, excess, lateness, by_link or {})
     parts = [
         WaitedFor(group.members[group.last], _main_classes(group_excess, group.last))
         for group, group_excess in zip(matched, excess, strict=True)
@@ -125,11 +125,11 @@ class _Chain:
         matched: Match,
         excess: Sequence[GroupExcess],
         lateness: Lateness,
-        slow: Collection[int],
+        by_link: Mapping[int, int],
     ) -> None:
         self._ranks, self._matched, self._excess, self._lateness = ranks, matched, excess, lateness
-        relays = [len(rank.calls.groups) > 1 and p not in slow for p, rank in enumerate(ranks)]
-        self._relays = np.array(relays, bool)
+        self._relays = np.array([len(rank.calls.groups) > 1 for rank in ranks], bool)
+        self._by_link = np.array([by_link.get(p, 0) for p in range(len(ranks))], np.int64)
         self.messengers = [self._is_messenger(number) for number in range(len(matched))]
         self._of: list[list[tuple[int, int]]] = [[] for _ in ranks]
         for number, group in enumerate(matched):
@@ -147,8 +147,9 @@ class _Chain:
             steps = np.minimum(self._lateness.at(excess.step), len(self._lateness.numbers) - 1)
             own_ns = self._lateness.own_ns[late, steps]
             return np.asarray(2 * own_ns < group.waiting.max(axis=1))
-        own_ns, passed_on = excess.own_ns[at, group.last], excess.passed_on[at, group.last]
-        return self._relays[late] & (passed_on > np.maximum(own_ns, 0))
+        own_ns = np.maximum(excess.own_ns[at, group.last], 0) + self._by_link[late]
+        passed_on = excess.passed_on[at, group.last] - self._by_link[late]
+        return self._relays[late] & (passed_on > own_ns)
 
     def origin(self, number: int, instance: int) -> tuple[int, int] | None:
         """Group and instance at the beginning of the chain; None if the chain is lost."""

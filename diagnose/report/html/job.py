@@ -7,10 +7,10 @@ from diagnose.diagnosis import Diagnosis
 from diagnose.diagnosis.postmortem import Clock, Postmortem, Straggler
 from diagnose.facts import duration, spoken
 from diagnose.report.views.breakdown import CLASS_NAMES, basis
-from diagnose.report.views.gains import speedup
 from diagnose.report.views.heat import HOST_CLASSES, by_host
 from diagnose.report.views.job_words import (
     TRAFFIC_HEADS,
+    change_gain,
     change_line,
     clocks_line,
     excess,
@@ -18,6 +18,7 @@ from diagnose.report.views.job_words import (
     money,
     passing_line,
     replay_line,
+    slow_link_line,
     suspected_line,
     traffic_cells,
     waited_share,
@@ -64,6 +65,7 @@ class JobSection:
     mismatches: ShownLines
     stragglers: HtmlTable | None
     suspected: ShownLines
+    slow_links: ShownLines
     passing: ShownLines
     hosts: HtmlTable | None
     traffic: HtmlTable | None
@@ -82,6 +84,7 @@ def job_view(diagnosis: Diagnosis) -> JobSection | None:
         mismatches=_lines([mismatch.says for mismatch in postmortem.mismatches], "mismatch", "mismatches"),
         stragglers=_stragglers(diagnosis),
         suspected=_lines([suspected_line(straggler) for straggler in postmortem.suspected], "rank", "ranks"),
+        slow_links=_lines([slow_link_line(link) for link in postmortem.slow_links], "slow link", "slow links"),
         passing=_lines([passing_line(straggler) for straggler in postmortem.passing], "passing rank", "passing ranks"),
         hosts=_hosts(diagnosis),
         traffic=_traffic(postmortem),
@@ -171,7 +174,7 @@ def _traffic(postmortem: Postmortem) -> HtmlTable | None:
 
 
 def _changes(postmortem: Postmortem) -> HtmlTable | None:
-    rows = [HtmlRow((change.change, speedup(change.speedup)), change_line(change)) for change in postmortem.changes]
+    rows = [HtmlRow((change.change, change_gain(change)), change_line(change)) for change in postmortem.changes]
     return _table("What the whole job would gain", ("change", "speed of the job"), rows, "change")
 
 

@@ -33,7 +33,7 @@ from diagnose.report.views.changes import captures_view, findings_view, plan_vie
 from diagnose.report.views.cost import cost_lines
 from diagnose.report.views.gains import speedup
 from diagnose.report.views.heat import worst_first
-from diagnose.report.views.job_words import missing_line
+from diagnose.report.views.job_words import late_stage_lines, missing_line
 from diagnose.report.views.plain import plain
 from diagnose.report.views.ranges import ranges_view
 from diagnose.report.views.sections import SECTIONS as ALL_SECTIONS
@@ -205,6 +205,12 @@ def _cell(share: float) -> Cell:
     return Cell(share, sum(share >= level for level in _LEVELS))
 
 
+def _late(diagnosis: Diagnosis) -> list[tuple[str, str]]:
+    """The late ranks, then the late stages: the label of each, and a sentence."""
+    stages = [("Late stage", line) for line in late_stage_lines(diagnosis)]
+    return [*(("Straggler", line) for line in late_rank_lines(diagnosis)), *stages]
+
+
 _PLACED: dict[str, PageSection | LeftOut] = {  # in the order of the page; what is not named here comes before the last
     "verdict": PageSection(verdict_view),
     "steps": PageSection(steps_line, inside="verdict"),
@@ -212,7 +218,7 @@ _PLACED: dict[str, PageSection | LeftOut] = {  # in the order of the page; what 
     "missing": PageSection(missing_line, inside="verdict"),
     "windows": PageSection(windows_lines, inside="verdict"),
     "history": PageSection(history_lines, inside="verdict"),
-    "late_ranks": PageSection(late_rank_lines, inside="verdict"),
+    "late_ranks": PageSection(_late, inside="verdict"),
     "notes": PageSection(notes_of, inside="verdict"),
     "ledger": PageSection(breakdown_view),
     "plan": PageSection(plan_view),

@@ -22,7 +22,7 @@ from diagnose.report.views.breakdown import basis, outside_line, rows
 from diagnose.report.views.capacity import capacity_view
 from diagnose.report.views.changes import ChangeView, Full, Headline, captures_view, findings_view, plan_view
 from diagnose.report.views.cost import cost_lines
-from diagnose.report.views.job_words import missing_line
+from diagnose.report.views.job_words import late_stage_lines, missing_line
 from diagnose.report.views.operators import longest_operators_line
 from diagnose.report.views.ranges import OF, idle_line, ranges_view
 from diagnose.report.views.sections import LeftOut, spelled
@@ -77,7 +77,8 @@ def _applied(draft: Draft) -> str:
 
 
 def _late_ranks(draft: Draft) -> str:
-    return draft.to.items([f"Straggler: {line}" for line in late_rank_lines(draft.diagnosis)])
+    stages = [f"Late stage: {line}" for line in late_stage_lines(draft.diagnosis)]
+    return draft.to.items([*(f"Straggler: {line}" for line in late_rank_lines(draft.diagnosis)), *stages])
 
 
 def _missing(draft: Draft) -> str:

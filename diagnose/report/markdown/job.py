@@ -4,15 +4,16 @@ from diagnose.diagnosis import Diagnosis, bounding
 from diagnose.diagnosis.postmortem import Postmortem, Traffic
 from diagnose.report.markdown.draft import Draft, blocks
 from diagnose.report.markdown.github import Inline, Writer
-from diagnose.report.views.gains import speedup
 from diagnose.report.views.heat import HOST_CLASSES, by_host, heat_of, worst_first
 from diagnose.report.views.job_words import (
     TRAFFIC_HEADS,
     beyond,
+    change_gain,
     change_line,
     clocks_line,
     passing_line,
     replay_line,
+    slow_link_line,
     suspected_line,
     traffic_cells,
 )
@@ -47,11 +48,12 @@ def job(draft: Draft) -> str:
     disagree = [f"Mismatch: {mismatch.says}" for mismatch in postmortem.mismatches]
     passing = [f"Passing: {passing_line(straggler)}" for straggler in postmortem.passing]
     suspected = [f"Suspected: {suspected_line(straggler)}" for straggler in postmortem.suspected]
+    links = [f"Slow link: {slow_link_line(link)}" for link in postmortem.slow_links]
     late = [f"Late {line}" for straggler in diagnosis.stragglers if (line := beyond(straggler))]
     replay, clocks = replay_line(postmortem), clocks_line(postmortem)
     grounds = [f"Whole job: {replay}" if replay else "", f"Clocks: {clocks}" if clocks else ""]
     traffic = to.table(TRAFFIC_HEADS, [_message(message, to) for message in postmortem.traffic])
-    lists = (to.items(lines) for lines in (_changes(postmortem), disagree, suspected, passing, late, grounds))
+    lists = (to.items(lines) for lines in (_changes(postmortem), disagree, suspected, links, passing, late, grounds))
     return blocks([_hosts(diagnosis, to), traffic, *lists])
 
 
@@ -61,7 +63,7 @@ def _message(traffic: Traffic, to: Writer) -> tuple[str, ...]:
 
 
 def _changes(postmortem: Postmortem) -> list[str]:
-    return [f"Whole job, {speedup(change.speedup)}: {change_line(change)}" for change in postmortem.changes]
+    return [f"Whole job, {change_gain(change)}: {change_line(change)}" for change in postmortem.changes]
 
 
 def _hosts(diagnosis: Diagnosis, to: Writer) -> str:

@@ -7,17 +7,19 @@ from diagnose.diagnosis.postmortem import Postmortem, Traffic
 from diagnose.facts import duration, spoken
 from diagnose.report.text.breakdown import STYLE
 from diagnose.report.text.page import Extent, Page, widest
-from diagnose.report.views.gains import speedup
 from diagnose.report.views.heat import HOST_CLASSES, HeatSection, HeatSectionRow, by_host, heat_of, worst_first
 from diagnose.report.views.job_words import (
     beyond,
+    change_gain,
     change_line,
     clocks_line,
     exposed_parts,
+    late_stage_lines,
     missing_line,
     passing_line,
     rate,
     replay_line,
+    slow_link_line,
     suspected_line,
 )
 from diagnose.report.views.plain import plain
@@ -41,8 +43,12 @@ def print_late_ranks(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
         page.paragraph(line, label="" if i else "suspected" if straggler.suspected else "late rank")
         if extent.details and beyond(straggler):
             page.paragraph(Text(beyond(straggler), "dim"))
+    for i, line in enumerate(late_stage_lines(diagnosis)):
+        page.paragraph(line, label="" if i else "late stage")
     for straggler in diagnosis.postmortem.suspected if diagnosis.postmortem else ():
         page.paragraph(suspected_line(straggler), label="suspected")
+    for link in diagnosis.postmortem.slow_links if diagnosis.postmortem else ():
+        page.paragraph(slow_link_line(link), label="slow link", most=0 if extent.details else 2)
     if diagnosis.postmortem is not None:
         _passing(page, diagnosis.postmortem, extent.details)
 
@@ -148,7 +154,7 @@ def _message(traffic: Traffic) -> str:
 
 
 def _changes(page: Page, job: Postmortem, details: bool) -> None:
-    texts = [Text(f"{speedup(change.speedup)}   {change_line(change)}") for change in job.changes]
+    texts = [Text(f"{change_gain(change)}   {change_line(change)}") for change in job.changes]
     if replay_line(job) and (details or job.no_changes_because):
         texts.append(Text(replay_line(job), "dim"))
     for i, text in enumerate(texts):

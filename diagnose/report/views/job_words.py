@@ -4,16 +4,18 @@ from collections.abc import Sequence
 
 from diagnose.attribution.causes import LATENESS
 from diagnose.diagnosis import Diagnosis, RankReport
-from diagnose.diagnosis.postmortem import NO_STRAGGLER, JobChange, Postmortem, Straggler, Traffic
+from diagnose.diagnosis.postmortem import NO_STRAGGLER, JobChange, Postmortem, SlowGroup, Straggler, Traffic
 from diagnose.facts import duration, spoken
 from diagnose.formulas import share
 from diagnose.report.views.breakdown import Basis
+from diagnose.report.views.gains import speedup
 from diagnose.report.views.plain import plain
 from diagnose.report.views.words import cause_name, counted, spans
 
 _HOST = {"more": "because it runs more host code", "slower": "because its host is slower"}
 EXCESS_SHOWN = 4
 SMALLEST_EXCESS = 0.01  # of the largest
+HARDLY = 0.005  # of a step: a gain so small is not spelled out
 MOST_OF_IT = 0.8  # of the waiting for a late rank: if more disappears with it, the rest is jitter
 TRAFFIC_HEADS = (
     "collective",
@@ -71,12 +73,16 @@ def waits_anyway(straggler: Straggler, diagnosis: Diagnosis) -> str:
     postmortem = diagnosis.postmortem
     if postmortem is None or postmortem.changes_error is None or postmortem.no_changes_because:
         return ""
-    gain = next((change.speedup[1] for change in postmortem.changes if change.change == NO_STRAGGLER), 1.0)
-    cured = 1 - 1 / gain
-    if cured >= MOST_OF_IT * waited_share(straggler, diagnosis):
-        return ""
+    cure = next((change for change in postmortem.changes if change.change == NO_STRAGGLER), None)
     who = "it" if len(diagnosis.stragglers) == 1 else "the late ranks"
-    return f"part of that wait remains: without {who} the job's step is at best {spoken(cured, 'share')} shorter"
+    if cure is None or cure.speedup is None:
+        because = f": {plain(cure.because)}" if cure is not None else ""
+        return f"how much of that wait ends without {who} is unknown{because}"
+    saved = 1 - 1 / cure.speedup[1]
+    if saved >= MOST_OF_IT * waited_share(straggler, diagnosis):
+        return ""
+    shorter = f"at best {spoken(saved, 'share')}" if saved >= HARDLY else f"less than {spoken(HARDLY, 'share')}"
+    return f"part of that wait remains: without {who} the job's step is {shorter} shorter"
 
 
 def rank_and_host(straggler: Straggler) -> str:
@@ -100,6 +106,12 @@ def hours(value: float | None) -> str:
 def money(value: float | None) -> str:
     """An amount in the currency of the stated price."""
     return "unknown" if value is None else f"{value:,.2f}"
+
+
+def late_stage_lines(diagnosis: Diagnosis) -> list[str]:
+    """A sentence for each stage of a pipeline with more work than the others."""
+    stages = diagnosis.postmortem.stages if diagnosis.postmortem else ()
+    return [plain(stage.heavier) for stage in stages if stage.heavier]
 
 
 def excess(straggler: Straggler) -> list[tuple[str, str]]:
@@ -139,6 +151,11 @@ def suspected_line(straggler: Straggler) -> str:
     return "; ".join(filter(None, lines))
 
 
+def slow_link_line(link: SlowGroup) -> str:
+    """A sentence on a process group with a slow link that makes no rank late."""
+    return f"ranks {spans(link.ranks)} lose {duration(link.ns_per_step)} per step by it: {plain(link.because)}"
+
+
 def missing_line(diagnosis: Diagnosis) -> str:
     """The ranks of a joined job without a trace, "" if all are there."""
     missing = diagnosis.trace.missing_ranks
@@ -152,7 +169,13 @@ def change_line(change: JobChange) -> str:
     """The assumption of a change of the whole job, and its saving if that is known."""
     saved = change.gpu_hours_per_day
     saves = "" if saved is None else f"; saves at least {hours(saved)} GPU-hours per day"
-    return f"{plain(change.says)}{saves}"
+    unknown = f"; not predicted, because {plain(change.because)}" if change.because else ""
+    return f"{plain(change.says)}{saves}{unknown}"
+
+
+def change_gain(change: JobChange) -> str:
+    """How much faster the job is by a change, or that it is unknown."""
+    return speedup(change.speedup) or "unknown"
 
 
 def replay_line(postmortem: Postmortem) -> str:

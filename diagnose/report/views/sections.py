@@ -12,7 +12,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {  # section -> the fields of the Diag
     "windows": ("windows",),
     "history": ("history",),
     "slow_steps": ("slow_steps",),
-    "late_ranks": ("stragglers",),
+    "late_ranks": ("stragglers", "postmortem"),
     "missing": ("trace",),
     "ledger": ("ledger", "waterfall"),
     "plan": ("next", "plan", "replay", "track_records"),

@@ -6,7 +6,7 @@ from diagnose.attribution.leading import WORKS
 from diagnose.diagnosis import CauseClass, Diagnosis, Finding, bounding
 from diagnose.facts import HOST_STEP, STEP
 from diagnose.report.views.breakdown import Basis, basis
-from diagnose.report.views.job_words import is_late, waited_share
+from diagnose.report.views.job_words import is_late, late_stage_lines, waited_share
 from diagnose.report.views.operators import longest_operators
 from diagnose.report.views.plain import plain
 from diagnose.report.views.user_code import placed
@@ -140,7 +140,8 @@ def _late(diagnosis: Diagnosis, of: Basis) -> list[str]:
     """A sentence on the worst late rank; none without one."""
     stragglers = diagnosis.stragglers
     if not stragglers:
-        return []
+        stages = [line.partition(":")[0] for line in late_stage_lines(diagnosis)]
+        return [_sentence(f"{stage}, and the others wait for it") for stage in stages[:1]]
     first = stragglers[0]
     waited = of.per_step(round(waited_share(first, diagnosis) * of.total_ns))
     late = is_late(first, suspected="")

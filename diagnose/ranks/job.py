@@ -11,7 +11,7 @@ from diagnose import intervals as iv
 from diagnose.arrays import Ints
 from diagnose.attribution.attribution import Attribution
 from diagnose.attribution.causes import EXPOSED, waiting_for
-from diagnose.diagnosis.postmortem import NO_DATA_WAIT, NO_STRAGGLER, HostCode
+from diagnose.diagnosis.postmortem import NO_DATA_WAIT, NO_STRAGGLER, AloneWork, HostCode
 from diagnose.facts import Unknown, another_run
 from diagnose.formulas import share
 from diagnose.ranks.collectives.matching import ALONE, Match, match
@@ -58,6 +58,7 @@ class JobView(msgspec.Struct, frozen=True):
     straggler_cause: str = "none"
     straggler_host_code: HostCode = "none"
     straggler_where: str = ""
+    straggler_alone: AloneWork = "none"
     straggler_settings: str = ""
     heavier_stage: str = ""
     suspected_from_steps: int = 0
@@ -198,6 +199,7 @@ def _joined(ranks: Sequence[RankDigest], topology: Topology) -> Job:
         straggler_cause=by_rank[0].cause if late else "none",
         straggler_host_code=by_rank[0].host_code if late else "none",
         straggler_where=by_rank[0].where if late else "",
+        straggler_alone=by_rank[0].alone if late else "none",
         straggler_settings=settings_unlike(by_rank[0].rank, ranks) if late else "",
         suspected_from_steps=suspected_from,
         straggler_cure_share=_cure_share(changes, (ahead, lost), 0.0 if heavier else _stays(ranks, by_rank, late)),
@@ -225,7 +227,8 @@ def _distorted(ranks: Sequence[RankDigest], matched: Match, distortion: float) -
 
 def _stays(ranks: Sequence[RankDigest], by_rank: Sequence[RankLateness], late: Collection[int]) -> float:
     """The part of a late rank's excess that every rank has after the cure: its share of the work."""
-    return 1 / len(ranks) if late and by_rank[0].cause == "more_work" else 0.0
+    is_shared = late and (by_rank[0].cause == "more_work" or by_rank[0].alone == "evaluating")
+    return 1 / len(ranks) if is_shared else 0.0
 
 
 def _cure_share(changes: Changes, measured: tuple[float, float], stays: float) -> tuple[float, float]:

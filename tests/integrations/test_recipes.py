@@ -1,4 +1,4 @@
-"""The recipes for schedulers on a sample capture, outside of any; tests/integrations/test_slurm.py runs Slurm itself."""
+"""The recipes for schedulers, on a sample capture and outside of any: tests of a real Slurm are in test_slurm.py."""
 
 import os
 import shutil

@@ -132,10 +132,11 @@ def test_the_epilog_of_the_nodes_adds_one_line_to_the_output_of_the_job(name: st
     assert slurm.run("sinfo", "-h", "-o", "%T").stdout == "idle\n"  # an epilog that fails drains the node
 
 
-def test_srun_prints_the_line_of_its_own_epilog(slurm: Slurm) -> None:
-    prolog, epilog = edited(slurm.folder, "slurm-prolog.sh"), slurm.folder / "slurm-epilog.sh"
+def test_srun_prints_the_line_of_its_own_epilog(slurm: Slurm, tmp_path: Path) -> None:
+    prolog, epilog = (str(edited(slurm.folder, f"slurm-{name}.sh")) for name in ("prolog", "epilog"))
     task = f'{" ".join(DIAGNOSE)} run --no-report --out "$DIAGNOSE_RUN" -- {PYTHON} {JOB}'
-    done = slurm.run("srun", "-N2", "-n2", "--task-prolog", str(prolog), "--epilog", str(epilog), "bash", "-c", task)
+    words = ("srun", "-N2", "-n2", "--task-prolog", prolog, "--epilog", epilog, "bash", "-c", task)
+    done = slurm.run(*words, DIAGNOSE_ROOT=str(tmp_path))  # apart from what the epilog of the nodes looks at
 
     assert done.stdout.count("diagnose: verdict ") == 1
 

@@ -220,6 +220,14 @@ def heavier_stage(m: Measured) -> Value:
 
 
 @metric("text", needs_gpu=False)
+def straggler_alone(m: Measured) -> Value:
+    """What the worst rank does and none of the others, who wait for it: "saving", "evaluating" or "none"."""
+    if _single_process(m):
+        return "none"
+    return m.job.undivided or m.job.straggler_alone
+
+
+@metric("text", needs_gpu=False)
 def straggler_where(m: Measured) -> Value:
     """The function, range or operator in which the worst rank spends most of what makes it late."""
     return m.job.straggler_where or NOWHERE

@@ -51,7 +51,8 @@ class Slurm:
 
     def run(self, *words: str, check: bool = True, **variables: str) -> "subprocess.CompletedProcess[str]":
         """Run a command of Slurm, or one that starts such, to its end."""
-        env = os.environ | {"SLURM_CONF": str(self.folder / "slurm.conf")} | variables
+        here = {"SLURM_CONF": str(self.folder / "slurm.conf"), "MASTER_PORT": str(free_ports(1)[0])}
+        env = os.environ | here | variables
         return subprocess.run(
             words, cwd=self.folder, env=env, capture_output=True, text=True, check=check, timeout=PATIENCE_S
         )
@@ -72,12 +73,17 @@ class Slurm:
         until(lambda: not self.is_queued(job))
 
 
-def until(holds: Callable[[], object]) -> None:
-    """Wait until something holds, which no event tells."""
+def until(holds: Callable[[], object], shown: Path | None = None) -> None:
+    """Wait until something holds, which no event tells; if it never does, a file shows why."""
     deadline = time.monotonic() + PATIENCE_S
     while not holds():
-        assert time.monotonic() < deadline
+        assert time.monotonic() < deadline, shown.read_text() if shown is not None and shown.exists() else ""
         time.sleep(0.2)
+
+
+def printed(words: str, output: Path) -> None:
+    """Wait until a job has printed the words."""
+    until(lambda: output.exists() and words in output.read_text(), output)
 
 
 def missing() -> str:

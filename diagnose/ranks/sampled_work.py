@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Mapping
+from typing import Literal
 
 import msgspec
 
@@ -15,7 +16,8 @@ _WORK: Mapping[str, AloneWork] = {
     **dict.fromkeys(("eval", "evals", "evaluate", "evaluates", "evaluation", "evaluator"), "evaluating"),
     **dict.fromkeys(("val", "valid", "validate", "validation", "infer", "inference", "predict"), "evaluating"),
 }
-Place = tuple[AloneWork, str, int, str]  # the work, and the file, line and function in which it was seen
+SampledKind = Literal[AloneWork, "forward"]  # a forward pass may be training or evaluation
+Place = tuple[SampledKind, str, int, str]  # the work, and the file, line and function in which it was seen
 
 
 class SampledWork(msgspec.Struct, frozen=True):
@@ -38,15 +40,17 @@ def sampled_work(samples: StackSamples | None) -> SampledWork:
     return SampledWork(samples.whole if samples is not None else 0, dict(places))
 
 
-def _work_of(stack: Stack) -> AloneWork:
-    """The work by the innermost name that tells it; a forward pass may be one of an evaluation."""
+def _work_of(stack: Stack) -> SampledKind:
+    """The work by the innermost name that tells it, else whether it is a forward pass."""
     if stack.doing in ("loading", "backward", "optimizer"):
         return "none"
     inner = (name for _, name in reversed(stack.below or ()))
     names = [stack.calls, *inner, *(frame.function for frame in reversed(stack.frames))]
     told: AloneWork = next((work for name in names if (work := named(name)) != "none"), "none")
     is_forward = stack.doing == "forward"
-    return "evaluating" if is_forward else told
+    if is_forward and told != "evaluating":
+        return "forward"
+    return told
 
 
 def named(name: str) -> AloneWork:

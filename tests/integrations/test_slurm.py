@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from needs import needs
-from slurm_cluster import Slurm, missing, started, until
+from slurm_cluster import Slurm, free_ports, missing, printed, started, until
 
 from diagnose.analysis import analyze
 
@@ -80,7 +80,7 @@ def test_an_environment_that_srun_keeps_back_is_named(slurm: Slurm) -> None:
 
 def test_a_job_without_torchrun_on_each_node_is_one_job_with_it(slurm: Slurm, tmp_path: Path) -> None:
     launcher = ("-m", "torch.distributed.run", "--nnodes=2", "--nproc_per_node=1", "--rdzv_backend=c10d")
-    started_by = (PYTHON, *launcher, "--rdzv_id=1", "--rdzv_endpoint=localhost:29541", JOB)
+    started_by = (PYTHON, *launcher, "--rdzv_id=1", f"--rdzv_endpoint=localhost:{free_ports(1)[0]}", JOB)
     slurm.run("srun", "-N2", "-n2", *DIAGNOSE, "run", "--out", f"{tmp_path}/c", "--", *started_by)
 
     assert ranks(tmp_path / "c") == 2
@@ -88,7 +88,7 @@ def test_a_job_without_torchrun_on_each_node_is_one_job_with_it(slurm: Slurm, tm
 
 def test_each_task_of_an_array_has_its_folder(slurm: Slurm) -> None:
     before = {*(slurm.folder / "diagnose-runs").glob("*")}
-    job, _ = slurm.submitted(f"srun {' '.join(DIAGNOSE)} run --no-report -- {PYTHON} {JOB}", "--array=0-1")
+    job, _ = slurm.submitted(f"srun {' '.join(DIAGNOSE)} run --no-report -- {PYTHON} {JOB}", "--array=0-1%1")
     slurm.ended(job)
 
     made = sorted({*(slurm.folder / "diagnose-runs").glob("*")} - before)
@@ -103,7 +103,7 @@ def test_a_job_that_is_queued_again_leaves_both_captures(form: str, slurm: Slurm
     job, output = slurm.submitted(
         f'[ -n "$SLURM_RESTART_COUNT" ] && STEPS=40\n{command} ${{STEPS:-{ENDLESS}}}', "--requeue", "--open-mode=append"
     )
-    until(lambda: output.exists() and "report    " in output.read_text())
+    printed("report    ", output)
     slurm.run("scontrol", "requeue", job)
     until(lambda: not waiting(slurm, job))
 
@@ -125,7 +125,7 @@ def test_the_epilog_of_the_nodes_adds_one_line_to_the_output_of_the_job(name: st
     job, output = slurm.submitted(script, *([f"--output={name}"] if name else []))
     slurm.ended(job)
     output = slurm.folder / name.replace("%j", job) if name else output
-    until(lambda: "(again: diagnose analyze" in output.read_text())
+    printed("(again: diagnose analyze", output)
 
     (line,) = (line for line in output.read_text().splitlines() if line.startswith("diagnose: verdict "))
     assert line.endswith(f"(again: diagnose analyze {run / job})")
@@ -154,7 +154,7 @@ def test_a_signal_to_the_step_ends_the_job_as_without_diagnose(slurm: Slurm, tmp
     job, output = slurm.submitted(
         f"srun {' '.join(DIAGNOSE)} run --out {tmp_path}/e -- {PYTHON} {JOB} {ENDLESS}; echo code $?"
     )
-    until(lambda: output.exists() and "report    " in output.read_text())
+    printed("report    ", output)
     slurm.run("scancel", "--signal=TERM", job)
     slurm.ended(job)
 

@@ -47,9 +47,11 @@ def logged(
     return told(tmp_path, [before + line for line in lines])
 
 
-def run(late: float = 1.3, **more: Sequence[float]) -> list[Times]:
+def run(late: float = 1.3, more: Times | None = None) -> list[Times]:
     ranks = [drawn(rank, late) for rank in range(4)]
-    return [{"forward-backward": [900.0] * 4, "forward-compute": each, **more} for each in zip(*ranks, strict=True)]
+    return [
+        {"forward-backward": [900.0] * 4, "forward-compute": each, **(more or {})} for each in zip(*ranks, strict=True)
+    ]
 
 
 @pytest.mark.parametrize("before", ["", "[default7]:", "7: "], ids=["alone", "torchrun", "srun"])
@@ -96,7 +98,7 @@ def test_two_logs_are_too_few_to_name_a_rank(tmp_path: Path) -> None:
 
 def test_waiting_and_what_takes_no_time_are_no_ranks_own_work(tmp_path: Path) -> None:
     short = [0.01, 0.02, 0.01, 0.01]
-    found = logged(tmp_path, all_ranks, run(**{"batch-generator": short, "all-grads-sync": [50.0, 1.0, 50.0, 50.0]}))
+    found = logged(tmp_path, all_ranks, run(more={"batch-generator": short, "all-grads-sync": [50.0, 1.0, 50.0, 50.0]}))
 
     assert [each.what for each in found] == ["forward-compute"]
 

@@ -4,6 +4,7 @@ Stack samples tell it by lines that no other rank was seen in, ranges and Python
 runs.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
 
@@ -12,12 +13,12 @@ import msgspec
 from diagnose.diagnosis.postmortem import AloneWork
 from diagnose.facts import spoken
 from diagnose.ranks.digest import RankDigest
-from diagnose.ranks.sampled_work import named
+from diagnose.ranks.sampled_work import Place, named
 from diagnose.trace.python_frames import user_frame
 
 EXPLAINS = 0.5  # part of the lateness that the work has to account for
 FEWEST = 5  # samples: fewer are chance
-_VERB = {"saving": "saves", "evaluating": "evaluates"}
+_VERB: Mapping[AloneWork, str] = {"saving": "saves", "evaluating": "evaluates"}
 REMEDY: Mapping[AloneWork, str] = {
     "saving": "save asynchronously or sharded, so that nobody waits",
     "evaluating": "evaluate on all ranks, each on its share",
@@ -48,25 +49,32 @@ def done_alone(rank: RankDigest, peers: Sequence[RankDigest], lateness_ns: float
         runs_more: whether it runs more operators than they do, as an evaluation does: a forward pass that is slower
             is none.
     """
-    found = [*_in_samples(rank, peers), *_in_names(rank, peers)]
-    found = [each for each in found if runs_more or each.work == "saving"]
+    found = [*_in_samples(rank, peers, runs_more), *_in_names(rank, peers)]
     most = max(found, key=lambda each: each.share, default=None)
     enough = EXPLAINS * lateness_ns * rank.steps / max(rank.total_ns, 1)
     return most if most is not None and most.share >= enough else None
 
 
-def _in_samples(rank: RankDigest, peers: Sequence[RankDigest]) -> Iterator[Alone]:
+def _in_samples(rank: RankDigest, peers: Sequence[RankDigest], runs_more: bool) -> Iterator[Alone]:
+    """The work in functions in which no peer was seen; of forward passes, at lines at which none was."""
     if not any(peer.sampled.samples for peer in peers):
         return
-    seen = {place[1:] for peer in peers for place in peer.sampled.places}
-    own = {place: count for place, count in rank.sampled.places.items() if place[1:] not in seen}
-    for work in _VERB:
-        counts = {place: count for place, count in own.items() if place[0] == work}
-        if sum(counts.values()) >= FEWEST:
-            _, file, line, function = max(counts, key=lambda place: counts[place])
-            where = f"{PurePath(file).name}:{line}"
-            inside = where if function.startswith("<") else f"{function} ({where})"
-            yield Alone(work, inside, sum(counts.values()) / max(rank.sampled.samples, 1))  # type: ignore[arg-type]
+    seen = [place for peer in peers for place in peer.sampled.places]
+    lines, functions = {place[1:3] for place in seen}, {(place[1], place[3]) for place in seen}
+    counts: dict[AloneWork, Counter[Place]] = {work: Counter() for work in _VERB}
+    for place, count in rank.sampled.places.items():
+        kind, file, line, function = place
+        is_own = (file, function) not in functions
+        if kind == "forward":
+            is_own = runs_more and (file, line) not in lines
+        if is_own and kind != "none":
+            counts["evaluating" if kind == "forward" else kind][place] += count
+    for work, places in counts.items():
+        if places.total() >= FEWEST:
+            _, file, line, function = places.most_common(1)[0][0]
+            at = f"{PurePath(file).name}:{line}"
+            where = at if function.startswith("<") else f"{function} ({at})"
+            yield Alone(work, where, places.total() / max(rank.sampled.samples, 1))
 
 
 def _in_names(rank: RankDigest, peers: Sequence[RankDigest]) -> Iterator[Alone]:

@@ -11,7 +11,6 @@ STEPS = int(sys.argv[1]) if sys.argv[1:] else 40
 for name, of_slurm in {"RANK": "SLURM_PROCID", "WORLD_SIZE": "SLURM_NTASKS"}.items():
     os.environ.setdefault(name, os.environ.get(of_slurm, "0"))
 os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
-os.environ.setdefault("MASTER_PORT", str(20_000 + int(os.environ.get("SLURM_JOB_ID", "0")) % 10_000))
 torch.set_num_threads(1)
 dist.init_process_group("gloo")
 model = nn.parallel.DistributedDataParallel(nn.Sequential(nn.Linear(256, 512), nn.ReLU(), nn.Linear(512, 10)))

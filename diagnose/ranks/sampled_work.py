@@ -41,7 +41,7 @@ def sampled_work(samples: StackSamples | None) -> SampledWork:
 
 
 def _work_of(stack: Stack) -> SampledKind:
-    """The work by the innermost name that tells it, else whether it is a forward pass."""
+    """The work by the innermost name that says it, else whether it is a forward pass."""
     if stack.doing in ("loading", "backward", "optimizer"):
         return "none"
     inner = (name for _, name in reversed(stack.below or ()))
@@ -54,5 +54,5 @@ def _work_of(stack: Stack) -> SampledKind:
 
 
 def named(name: str) -> AloneWork:
-    """The work that a name tells by one of its words."""
+    """The work that a name states in one of its words."""
     return next((_WORK[word] for each in _WORDS.findall(name) if (word := each.lower()) in _WORK), "none")

@@ -1,6 +1,6 @@
 """Times that each rank takes for work of its own, where a log has them: which rank is late over the run, by how much.
 
-Step times do not tell, since all ranks wait for the slowest. Megatron-LM logs its timers of all ranks, or the least and
+Step times do not show it, since all ranks wait for the slowest. Megatron-LM logs its timers of all ranks, or the least and
 the most (`--timing-log-option`); DeepSpeed those of the ranks that log (`wall_clock_breakdown`); a table has columns.
 """
 
@@ -39,7 +39,7 @@ OfRanks = dict[str, dict[int, list[float]]]  # seconds by what is timed and by r
 
 
 class RankTimes(msgspec.Struct, frozen=True, kw_only=True):
-    """What one kind of a rank's own work takes over the run.
+    """Times of the ranks for one kind of their own work, over the run.
 
     Attributes:
         what: the timer or the column.
@@ -63,7 +63,7 @@ class RankTimes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def rank_times(series: Series) -> tuple[RankTimes, ...]:
-    """The own work of the ranks, what costs the others most first; empty where the source does not tell it."""
+    """The ranks' own work, by what it costs the others, most first; empty if the source does not have it."""
     of_ranks, extremes = _of_tracks(series.tracks), {}
     if series.kind == "text":
         read = _Timers()

@@ -65,7 +65,7 @@ def report(
     ("own", "operators", "work", "where"),
     [
         (SAVING, 0, "saving", "keep (train.py:9)"),
-        (INLINE, 4, "evaluating", "train.py:33"),
+        (INLINE, 4, "evaluating", "main (train.py:33)"),
         (INSIDE, 0, "evaluating", "validate (e.py:5)"),
     ],
 )

@@ -221,7 +221,7 @@ def heavier_stage(m: Measured) -> Value:
 
 @metric("text", needs_gpu=False)
 def straggler_alone(m: Measured) -> Value:
-    """What the worst rank does and none of the others, who wait for it: "saving", "evaluating" or "none"."""
+    """Work that the worst rank does and none of the others, who wait for it: "saving", "evaluating" or "none"."""
     if _single_process(m):
         return "none"
     return m.job.undivided or m.job.straggler_alone

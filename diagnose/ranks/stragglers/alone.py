@@ -1,7 +1,7 @@
-"""What a late rank does alone: it saves or evaluates, under `if rank == 0`, while the others wait for it.
+"""Work that a late rank does alone: it saves or evaluates, under `if rank == 0`, while the others wait for it.
 
-Stack samples tell it by lines that no other rank was seen in, ranges and Python functions by names that no other rank
-runs.
+Stack samples show it by functions in which no other rank was seen, traces by ranges and Python functions that no other
+rank runs.
 """
 
 from collections import Counter
@@ -26,7 +26,7 @@ REMEDY: Mapping[AloneWork, str] = {
 
 
 class Alone(msgspec.Struct, frozen=True):
-    """What a rank does alone, the place with most of it, and its share of the rank's step."""
+    """Work of a rank alone, the place with most of it, and its share of the rank's step."""
 
     work: AloneWork
     where: str
@@ -40,7 +40,7 @@ class Alone(msgspec.Struct, frozen=True):
 
 
 def done_alone(rank: RankDigest, peers: Sequence[RankDigest], lateness_ns: float, *, runs_more: bool) -> Alone | None:
-    """What the rank does and none of its peers, if that accounts for half of its lateness.
+    """The work that the rank does and none of its peers, if that accounts for half of its lateness.
 
     Args:
         rank: the late rank.

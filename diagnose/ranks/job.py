@@ -188,6 +188,7 @@ def _joined(ranks: Sequence[RankDigest], topology: Topology) -> Job:
     by_link = {p for p in late if stragglers[ranks[p].rank] == "link"}
     guilty = [link for link in links if by_link.intersection(link.members)]
     changes = changes_of(ranks, matched, sorted(late - by_link), topology, guilty, stages if heavier else ())
+    alone = next((told for told in by_rank[: 1 if late else None] if told.alone != "none"), None)
     suspected_from = by_rank[0].of_steps if late and by_rank[0].persistence == "suspected" else 0
     waited = waiting_share(ranks, waits, late)
     lost = max(waited, by_rank[0].lost_share) if late else 0.0
@@ -198,8 +199,8 @@ def _joined(ranks: Sequence[RankDigest], topology: Topology) -> Job:
         straggler_share=by_rank[0].share if len(late) == 1 else waited,
         straggler_cause=by_rank[0].cause if late else "none",
         straggler_host_code=by_rank[0].host_code if late else "none",
-        straggler_where=by_rank[0].where if late else "",
-        straggler_alone=by_rank[0].alone if late else "none",
+        straggler_where=by_rank[0].where if late else alone.where if alone else "",
+        straggler_alone=alone.alone if alone else "none",
         straggler_settings=settings_unlike(by_rank[0].rank, ranks) if late else "",
         suspected_from_steps=suspected_from,
         straggler_cure_share=_cure_share(changes, (ahead, lost), 0.0 if heavier else _stays(ranks, by_rank, late)),

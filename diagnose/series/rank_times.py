@@ -1,7 +1,8 @@
 """Times that each rank takes for work of its own, where a log has them: which rank is late over the run, by how much.
 
-Step times do not show it, since all ranks wait for the slowest. Megatron-LM logs its timers of all ranks, or the least and
-the most (`--timing-log-option`); DeepSpeed those of the ranks that log (`wall_clock_breakdown`); a table has columns.
+Step times do not show it, since all ranks wait for the slowest. Megatron-LM logs its timers of all ranks, or the least
+and the most (`--timing-log-option`), and DeepSpeed those of the ranks that log (`wall_clock_breakdown`). A table has
+columns.
 """
 
 import re

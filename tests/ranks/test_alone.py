@@ -34,21 +34,21 @@ INSIDE = {
 
 
 def report(
-    folder: Path, samples: list[list[dict[str, Any]]], operators: int = 4, range_name: str = "nothing", steps: int = 6
+    folder: Path, samples: list[list[dict[str, Any]]], operators: int = 4, range_name: str = "nothing", every: int = 1
 ) -> Diagnosis:
-    """Rank 0 has 3 ms of host code more in each step, some operators in it, and each rank its stack samples."""
+    """Rank 0 has host code more every so many steps, some operators in it, and each rank its stack samples."""
     ranks = [Trace(rank=rank, world=len(samples)) for rank in range(len(samples))]
-    for _ in range(steps):
+    for step in range(7):
         with ExitStack() as opened:
             for trace in ranks:
                 opened.enter_context(trace.step())
                 for _ in range(12):
                     trace.op("aten::mm", kernel="gemm", gpu_us=5, host_us=250)
-            with ranks[0].annotation(range_name):
-                for _ in range(operators):
-                    ranks[0].op("aten::mm", kernel="gemm", gpu_us=5, host_us=3000 / operators)
-                if not operators:
-                    ranks[0].host(3000)
+            if step % every == 0:
+                with ranks[0].annotation(range_name):
+                    ranks[0].host(3000 if not operators else 0)
+                    for _ in range(operators):
+                        ranks[0].op("aten::mm", kernel="gemm", gpu_us=5, host_us=3000 / operators)
             collective(ranks, "allreduce", 1 << 22, 100, wait=True)
             for trace in ranks:
                 trace.sync(stream=None)
@@ -78,6 +78,21 @@ def test_samples_tell_what_one_rank_does_alone_and_its_remedy(
     assert (late.rank, late.alone, late.where) == (0, work, where)
     assert f"alone, in {where}, for 60.0 % of its time, while the others wait at the next collective" in late.because
     assert ("async_save" in finding.do, "on all ranks" in finding.action) == (work == "saving", work == "evaluating")
+
+
+@pytest.mark.parametrize(
+    ("own", "operators", "action"),
+    [(SAVING, 0, "save without holding up the other ranks"), (INLINE, 4, "evaluate on all ranks")],
+)
+def test_what_one_rank_does_alone_now_and_then_is_told_with_its_remedy(
+    own: dict[str, Any], operators: int, action: str, tmp_path: Path
+) -> None:
+    found = report(tmp_path, [[own, TRAINING], [WAITING, TRAINING]], operators, every=3)
+
+    (passing,) = found.postmortem.passing if found.postmortem else ()
+    assert found.stragglers == ()
+    assert passing.because.startswith(f"it {'saves' if own is SAVING else 'evaluates'} alone, in ")
+    assert [each.action for each in found.findings if each.rule == "rotating-stragglers"] == [action]
 
 
 @pytest.mark.parametrize(

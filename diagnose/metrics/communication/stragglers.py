@@ -221,7 +221,9 @@ def heavier_stage(m: Measured) -> Value:
 
 @metric("text", needs_gpu=False)
 def straggler_alone(m: Measured) -> Value:
-    """Work that the worst rank does and none of the others, who wait for it: "saving", "evaluating" or "none"."""
+    """Work that the worst rank does and none of the others, who wait for it: "saving", "evaluating" or "none".
+    Without a late rank, the work of one that delays single steps.
+    """
     if _single_process(m):
         return "none"
     return m.job.undivided or m.job.straggler_alone

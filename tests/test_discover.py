@@ -199,3 +199,53 @@ def test_files_that_tell_no_rank_are_told_how_to_be_joined(tmp_path: Path) -> No
     folder = folder_of(tmp_path, {f"trace_{number}.json": trace_of() for number in range(2)})
     with pytest.raises(UserError, match=r"(?s)2 runs in one folder.*no file tells its rank.*\.\.\._rank0\.json"):
         find_run(folder)
+
+
+def of_world(rank: int, ns: int = 0) -> dict[str, Any]:
+    """A trace of a rank of two, that began so many nanoseconds after a date."""
+    dated = {"baseTimeNanoseconds": 1_700_000_000 * 10**9 + ns} if ns else {}
+    return trace_of(rank) | dated
+
+
+def test_ranks_in_a_folder_for_each_node_are_one_run(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path, {f"node{rank}/local/rank{rank}.json": of_world(rank) for rank in (0, 1)})
+    assert found(folder) == [("rank0.json", 0), ("rank1.json", 1)]
+
+
+def test_runs_in_folders_by_node_are_joined_by_the_names_of_the_folders_below(tmp_path: Path) -> None:
+    files = {f"node{rank}/{run}/rank{rank}.json": of_world(rank) for run in ("first", "second") for rank in (0, 1)}
+    folder = folder_of(tmp_path, files)
+    assert [run.name for run in runs_of(trace_files(folder))] == ["first", "second"]
+    assert [file.path.parent.name for file in find_run(folder, "second").files] == ["second", "second"]
+
+
+def test_runs_in_folders_by_node_whose_names_differ_are_joined_by_their_times(tmp_path: Path) -> None:
+    seconds = {"node0/x": 1, "node0/y": 100, "node1/q": 2, "node1/p": 101}
+    files = {f"{place}/rank{place[4]}.json": of_world(int(place[4]), ns * 10**9) for place, ns in seconds.items()}
+    runs = runs_of(trace_files(folder_of(tmp_path, files)))
+    assert [[file.path.parent.name for file in run.files] for run in runs] == [["x", "q"], ["y", "p"]]
+
+
+def test_two_jobs_of_one_rank_each_are_not_parts_of_one(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path, {f"{job}/{run}/rank0.json": of_world(0) for job in "ab" for run in "xy"})
+    assert [run.name for run in runs_of(trace_files(folder))] == ["a/x", "a/y", "b/x", "b/y"]
+
+
+def test_windows_in_folders_by_node_are_named_after_the_windows(tmp_path: Path) -> None:
+    files = {}
+    for rank in (0, 1):
+        for window, step in (("step-10", 10), ("step-20", 20)):
+            mark = EVENT | {
+                "cat": "user_annotation",
+                "name": f"ProfilerStep#{step}",
+                "ts": next(TIMES),
+                "pid": rank + 1,
+            }
+            info = {"distributedInfo": {"backend": "gloo", "rank": rank, "world_size": 2}}
+            base = {"baseTimeNanoseconds": (1_700_000_000 + step) * 10**9}
+            files[f"node{rank}/run/{window}/rank{rank}.json"] = {**info, **base, "traceEvents": [mark]}
+    run = find_run(folder_of(tmp_path, files))
+    assert [(window.name, [file.rank for file in window.files]) for window in run.windows] == [
+        ("step-10", [0, 1]),
+        ("step-20", [0, 1]),
+    ]

@@ -19,6 +19,7 @@ from diagnose.metrics.run.capture import lost_share
 from diagnose.metrics.settings import Settings
 from diagnose.ranks import RankDigest, digest_of
 from diagnose.ranks.network.ports import ports_of
+from diagnose.ranks.sampled_work import sampled_work
 from diagnose.ranks.unlike import shared_setup
 from diagnose.roofline import Roofline, roofline_of
 from diagnose.series.phase import SlowPhase, slow_phase
@@ -62,6 +63,7 @@ class RankAnalysis(msgspec.Struct, frozen=True):
             ports=ports_of(self.record),
             settings=rank_settings(self.record),
             setup=shared_setup(self.record),
+            sampled=sampled_work(stack_samples(self.record)),
         )
 
 

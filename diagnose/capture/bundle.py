@@ -8,7 +8,7 @@ from pathlib import Path
 from diagnose.capture.folder import claimed, is_ours, parents_of
 from diagnose.capture.unreached import why_unreached
 from diagnose.probes.bundle.claim import json_object, owner, scratch_of
-from diagnose.probes.protocol import CLAIM, DONE, TRACE, rank_in
+from diagnose.probes.protocol import CLAIM, DONE, RECORD, TRACE, rank_in
 
 _MOST_RANKS = 1 << 20
 _LONGEST_REASON = 300
@@ -82,6 +82,12 @@ class Bundle:
             into[rank] = str(trace or chosen or marker.get("error") or "no steps were recorded")[:_LONGEST_REASON]
             world_size = max(world_size, _ranks(marker))
         return Written(world_size, traces, errors, left_out)
+
+    def spans_nodes(self, written: Written) -> bool:
+        """Whether the job has ranks on other nodes, as the record of a rank shows by those of its own."""
+        records = (json_object(self.folder / RECORD.format(rank)) or {} for rank in written.traces)
+        here = (cores.get("local_ranks") for record in records if isinstance(cores := record.get("cores"), dict))
+        return any(isinstance(ranks, int) and ranks < written.world_size for ranks in here)
 
     def others_run(self) -> bool:
         """Whether other parents that share the folder are still running."""

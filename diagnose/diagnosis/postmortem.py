@@ -8,6 +8,7 @@ from diagnose.probes.protocol import STEPS_OF_RANKS
 
 LatenessCause = Literal["data", "host", "slower_kernels", "more_work", "gc", "checkpoint", "cores", "link", "unknown"]
 Persistence = Literal["persistent", "transient", "suspected"]
+AloneWork = Literal["saving", "evaluating", "none"]
 HostCode = Literal["more", "slower", "unknown", "none"]
 NO_STRAGGLER = "no straggler"
 NO_DATA_WAIT = "no data wait"
@@ -40,6 +41,7 @@ class Straggler(msgspec.Struct, frozen=True, kw_only=True):
         host_code: for a rank that its host makes late, whether it runs more code than the others or the same code
             slower; "none" if something else makes it late.
         where: the function, range or operator that accounts for most of it, "" if none is known.
+        alone: what it does and none of the others, who wait meanwhile; "none" if nothing of the kind is seen.
         waiting_share: of all the waiting of the ranks for each other, what it causes.
         last_at: matched collectives of the judged steps at which it arrived last.
         of_collectives: the number of those that it took part in.
@@ -67,6 +69,7 @@ class Straggler(msgspec.Struct, frozen=True, kw_only=True):
     cost_per_day: float | None = None
     host_code: HostCode = "none"
     where: str = ""
+    alone: AloneWork = "none"
     waiting_share: float | None = None
     last_at: int = 0
     of_collectives: int = 0

@@ -17,6 +17,7 @@ OF_LATE_RANKS = (
     "heavier_stage",
     "late_in_turn",
     "most_waited_rank_share",
+    "straggler_alone",
     "straggler_cause",
     "straggler_host_code",
     "straggler_reason",

@@ -13,6 +13,7 @@ from diagnose.attribution.causes import EXPOSED
 from diagnose.ranks.collectives.calls import RankCalls, calls_of
 from diagnose.ranks.host_work import HostWork, host_work_of
 from diagnose.ranks.network.ports import Ports
+from diagnose.ranks.sampled_work import NO_SAMPLES, SampledWork
 from diagnose.roofline import owners
 from diagnose.roofline.flops import counted
 from diagnose.timeline import Timeline
@@ -105,6 +106,7 @@ class RankDigest(msgspec.Struct, frozen=True, dict=True, weakref=True):
         ports: the ports of its host that NCCL would use between nodes; None if not known.
         settings: recorded settings and surroundings of the rank, by path; empty without a record.
         setup: what ranks of one job have in common, in words by name, as far as it is recorded.
+        sampled: its stack samples that may show saving or evaluating.
     """
 
     rank: int
@@ -140,6 +142,7 @@ class RankDigest(msgspec.Struct, frozen=True, dict=True, weakref=True):
     ports: Ports | None = None
     settings: RankSettings = ()
     setup: Mapping[str, str] = msgspec.field(default_factory=dict)
+    sampled: SampledWork = NO_SAMPLES
 
     @property
     def total_ns(self) -> int:
@@ -188,6 +191,7 @@ def digest_of(
     ports: Ports | None = None,
     settings: RankSettings = (),
     setup: Mapping[str, str] | None = None,
+    sampled: SampledWork = NO_SAMPLES,
 ) -> RankDigest:
     """The digest of one rank, from its undivided attribution."""
     calls, steps, stated = calls_of(timeline), timeline.steps, timeline.trace.distributed
@@ -226,6 +230,7 @@ def digest_of(
         ports=ports,
         settings=settings,
         setup=setup or {},
+        sampled=sampled,
     )
 
 

@@ -11,7 +11,7 @@ from diagnose import intervals as iv
 from diagnose.arrays import Ints
 from diagnose.attribution.attribution import Attribution
 from diagnose.attribution.causes import EXPOSED, waiting_for
-from diagnose.diagnosis.postmortem import NO_DATA_WAIT, NO_STRAGGLER, HostCode
+from diagnose.diagnosis.postmortem import NO_DATA_WAIT, NO_STRAGGLER, AloneWork, HostCode
 from diagnose.facts import Unknown, another_run
 from diagnose.formulas import share
 from diagnose.ranks.collectives.matching import ALONE, Match, match
@@ -61,6 +61,7 @@ class JobView(msgspec.Struct, frozen=True):
     straggler_cause: str = "none"
     straggler_host_code: HostCode = "none"
     straggler_where: str = ""
+    straggler_alone: AloneWork = "none"
     straggler_settings: str = ""
     pipeline: PipelineView | None = None
     suspected_from_steps: int = 0
@@ -200,6 +201,7 @@ def _joined(ranks: Sequence[RankDigest], topology: Topology) -> Job:
     by_link = {p for p in late if stragglers[ranks[p].rank] == "link"}
     guilty = [link for link in links if by_link.intersection(link.members)]
     changes = changes_of(ranks, matched, sorted(late - by_link), topology, guilty, stages, waits)
+    alone = next((told for told in by_rank[: 1 if late else None] if told.alone != "none"), None)
     suspected_from = by_rank[0].of_steps if late and by_rank[0].persistence == "suspected" else 0
     waited = waiting_share(ranks, waits, late)
     lost = max(waited, by_rank[0].lost_share) if late else 0.0
@@ -210,7 +212,8 @@ def _joined(ranks: Sequence[RankDigest], topology: Topology) -> Job:
         straggler_share=by_rank[0].share if len(late) == 1 else waited,
         straggler_cause=by_rank[0].cause if late else "none",
         straggler_host_code=by_rank[0].host_code if late else "none",
-        straggler_where=by_rank[0].where if late else "",
+        straggler_where=by_rank[0].where if late else alone.where if alone else "",
+        straggler_alone=alone.alone if alone else "none",
         straggler_settings=settings_unlike(by_rank[0].rank, ranks) if late else "",
         suspected_from_steps=suspected_from,
         straggler_cure_share=_cure_share(changes, (ahead, lost), _stays(ranks, by_rank, late)),
@@ -249,7 +252,8 @@ def _unless_its_stage(late: RankLateness, ranks: Sequence[RankDigest], pipeline:
 
 def _stays(ranks: Sequence[RankDigest], by_rank: Sequence[RankLateness], late: Collection[int]) -> float:
     """The part of a late rank's excess that every rank has after the cure: its share of the work."""
-    return 1 / len(ranks) if late and by_rank[0].cause == "more_work" else 0.0
+    is_shared = late and (by_rank[0].cause == "more_work" or by_rank[0].alone == "evaluating")
+    return 1 / len(ranks) if is_shared else 0.0
 
 
 def _cure_share(changes: Changes, measured: tuple[float, float], stays: float) -> tuple[float, float]:

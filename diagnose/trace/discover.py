@@ -12,10 +12,11 @@ from diagnose.errors import UserError, printable
 from diagnose.trace.beginning import NOTHING_TOLD, beginning_of
 from diagnose.trace.distributed import rank_in, world_size_in
 from diagnose.trace.nsight import MAGIC
-from diagnose.trace.runs import RankFile, TracedRun, TracedWindow, called
+from diagnose.trace.parting import apart, with_windows
+from diagnose.trace.runs import RankFile, TracedRun, called
 from diagnose.trace.source import Source
 from diagnose.trace.streams import is_stream
-from diagnose.trace.windows import TracedProcess, processes_of, together
+from diagnose.trace.windows import processes_of
 
 SUFFIXES = (".json", ".json.gz", ".json.zst", ".sqlite")
 _RANK_IN_NAME = re.compile(r"(?:rank|worker)[-_.]?(\d{1,9})(?!\d)", re.IGNORECASE)
@@ -147,77 +148,7 @@ def runs_of(files: list[RankFile]) -> list[TracedRun]:
     if len(files) > 1:
         files = [f if f.rank is not None else replace(f, rank=_rank_anywhere(f.path)) for f in files]
     wrote = {process.last: process for process in processes_of(files)}
-    return [_with_windows(run, [wrote[file] for file in run.files]) for run in _apart([*wrote])]
-
-
-def _with_windows(run: TracedRun, processes: list[TracedProcess]) -> TracedRun:
-    """The run with the windows of its processes, if they wrote several; the last whole one is chosen."""
-    of = {file: at for at, process in enumerate(processes) for file in process.files}
-    if len(of) == len(processes):
-        return run
-    windows = [_by_rank(files) for files in together(of, of.__getitem__, by_steps=True)]
-    families = {file.family for file in of}
-    name = run.name if "@" in run.name or len(families) > 1 else next(iter(families))
-    named = _by_folder([*of])
-    own_folder = len(named) == len(windows) and "" not in named
-    names = [*named] if own_folder else [f"{name}@{number}" for number in range(1, len(windows) + 1)]
-    cut = {process.last for process in processes if process.is_cut}
-    most = max(map(len, windows))
-    listed = [
-        TracedWindow(name, files, is_cut=len(files) < most or not cut.isdisjoint(files))
-        for name, files in zip(names, windows, strict=True)
-    ]
-    whole = [window for window in listed if not window.is_cut]
-    return replace(run, files=(whole or listed)[-1].files, windows=tuple(listed))
-
-
-def _apart(files: list[RankFile]) -> list[TracedRun]:
-    if len(files) < 2:
-        return [TracedRun(f.path.name, (f,)) for f in files]
-    world_sizes = sorted({f.world_size for f in files if f.world_size})
-    if len(world_sizes) > 1:
-        apart = [[f for f in files if f.world_size == world_size] for world_size in (*world_sizes, None)]
-        return [
-            replace(run, name=f"{run.name}@{group[0].world_size}") for group in apart if group for run in _apart(group)
-        ]
-    ranks = [f.rank for f in files]
-    if None not in ranks and len(set(ranks)) == len(ranks):
-        return [TracedRun(files[0].path.parent.name, _by_rank(files))]
-    folders = _by_folder(files)
-    if len(folders) > 1:
-        return [run for name, members in folders.items() for run in _below(name, _apart(members))]
-    runs = []
-    for family in sorted({f.family for f in files}):
-        members = [f for f in files if f.family == family]
-        runs += _split_repeats(family, members)
-    return runs
-
-
-def _by_folder(files: list[RankFile]) -> dict[str, list[RankFile]]:
-    """The files by the folder below their common one that they are in; "" for those directly in it."""
-    common = Path(os.path.commonpath([f.path.parent for f in files]))
-    by_folder: dict[str, list[RankFile]] = {}
-    for file in files:
-        by_folder.setdefault(next(iter(file.path.parent.relative_to(common).parts), ""), []).append(file)
-    return by_folder
-
-
-def _below(folder: str, runs: list[TracedRun]) -> list[TracedRun]:
-    """The runs of a folder, named after it too; the only one is called as the folder is."""
-    if not folder:
-        return runs
-    return [replace(run, name=folder if len(runs) == 1 else f"{folder}/{run.name}") for run in runs]
-
-
-def _split_repeats(family: str, members: list[RankFile]) -> list[TracedRun]:
-    takes = together(members, lambda file: file.rank, by_steps=False)
-    if len(takes) == 1:
-        return [TracedRun(family, _by_rank(takes[0]))]
-    return [TracedRun(f"{family}@{i + 1}", _by_rank(take)) for i, take in enumerate(takes)]
-
-
-def _by_rank(files: Iterable[RankFile]) -> tuple[RankFile, ...]:
-    return tuple(sorted(files, key=lambda f: (f.rank is None, f.rank or 0, f.path.name)))
+    return [with_windows(run, [wrote[file] for file in run.files]) for run in apart([*wrote])]
 
 
 def _identify(path: Path, start: bytes) -> RankFile:

@@ -18,6 +18,9 @@ from diagnose.probes.protocol import DIAGNOSIS, TRACE, WINDOW_FOLDER
 POLL_EVERY_S = 0.3
 _MOST_RANKS = 8
 _WAIT_FOR_RANKS_S = 120.0  # after the last rank that came; then the report does without the others
+_ELSEWHERE = (
+    "; if its node does not see this folder, put what it wrote there and this folder below one, for diagnose analyze"
+)
 WAIT_FOR_PARENTS_S = 30.0  # after our command ended, when each rank has a `diagnose run` of its own
 
 
@@ -62,7 +65,7 @@ class Reporter:
         """Make the report of the traces."""
         self.done = True
         if written.traces and written.missing:
-            say(_without(written))
+            say(_without(written, self._bundle.spans_nodes(written)))
         if written.left_out:
             say(_left_out(written))
         self.publish(_run_of(self._bundle.folder, written))
@@ -129,12 +132,12 @@ def near(folder: Path) -> str:
     return str(folder) if relative.startswith("..") else relative
 
 
-def _without(written: Written) -> str:
-    """Line with the ranks that the report lacks, and the reason of the first that has one."""
+def _without(written: Written, spans_nodes: bool) -> str:
+    """Line with the ranks that the report lacks, and the reason of the first that has one, else where they may be."""
     more = ", ..." if len(written.missing) > _MOST_RANKS else ""
     listed = ", ".join(map(str, written.missing[:_MOST_RANKS]))
     why = next((f" ({printable(written.errors[rank])})" for rank in written.missing if rank in written.errors), "")
-    return f"no trace of rank {listed}{more} of {written.world_size}{why}"
+    return f"no trace of rank {listed}{more} of {written.world_size}{why or _ELSEWHERE * spans_nodes}"
 
 
 def _left_out(written: Written) -> str:

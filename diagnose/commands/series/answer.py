@@ -6,6 +6,7 @@ from diagnose.diagnosis.answer import Answer
 from diagnose.series.change import Change
 from diagnose.series.machine.findings import MachineBeside, MachineReport
 from diagnose.series.not_told import NotTold
+from diagnose.series.rank_times import RankTimes
 
 
 class SuggestedCapture(msgspec.Struct, frozen=True, kw_only=True):
@@ -144,7 +145,8 @@ class SeriesReport(Answer, frozen=True, kw_only=True):
     `levels` are (first step, last step, median seconds) of the job's step time between its changes; `shape` is the
     median step time of up to 60 equal stretches of samples, for a sparkline. `goodput` is that of all runs together.
     `machine` are its readings over the run, None if the source has no readings. `spread` is None without samples.
-    `listed` are step and seconds of each sample if there are too few to judge.
+    `listed` are step and seconds of each sample if there are too few to judge. `rank_times` are what the ranks take for
+    work of their own, if the log has it.
     """
 
     on_one_line = None
@@ -172,3 +174,4 @@ class SeriesReport(Answer, frozen=True, kw_only=True):
     machine: MachineReport | None = None
     spread: Spread | None = None
     listed: tuple[tuple[int, float], ...] = ()
+    rank_times: tuple[RankTimes, ...] = ()

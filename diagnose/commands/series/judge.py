@@ -20,6 +20,7 @@ from diagnose.series.change_points import ChangePoints
 from diagnose.series.job_changes import MOST_CHANGES, by_run, changes_at, points_of, surest
 from diagnose.series.machine.readings import MachineReadings
 from diagnose.series.not_told import NotTold
+from diagnose.series.rank_times import rank_times
 from diagnose.series.tracks import LoggedRun, Series, Track
 
 _SHAPE = 60
@@ -40,6 +41,7 @@ def judged(series: Series) -> SeriesReport:
     notes = [*series.notes, *_notes(series, points, told)]
     report = SeriesReport(
         kind=series.kind,
+        rank_times=rank_times(series),
         files=series.files,
         unit=series.unit,
         first_step=min((int(t.step[0] - round(t.covers) + 1) for t in series.tracks if len(t)), default=0),

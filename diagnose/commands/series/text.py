@@ -28,6 +28,8 @@ def render(report: SeriesReport, console: Console) -> None:
         page.paragraph(_sparkline(report, page.ascii_only), label="")
     if each := listed(report):
         page.paragraph(each, label="samples")
+    for i, told in enumerate(report.rank_times):
+        page.paragraph(Text(plain(told.says), "bold red" if told.late else ""), label="" if i else "ranks")
     print_goodput(page, report)
     page.gap()
     print_stalls(page, report)

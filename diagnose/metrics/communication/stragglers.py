@@ -220,6 +220,16 @@ def straggler_settings(m: Measured) -> Value:
 
 
 @metric("text", needs_gpu=False)
+def straggler_alone(m: Measured) -> Value:
+    """Work that the worst rank does and none of the others, who wait for it: "saving", "evaluating" or "none".
+    Without a late rank, the work of one that delays single steps.
+    """
+    if _single_process(m):
+        return "none"
+    return m.job.undivided or m.job.straggler_alone
+
+
+@metric("text", needs_gpu=False)
 def straggler_where(m: Measured) -> Value:
     """The function, range or operator in which the worst rank spends most of what makes it late."""
     return m.job.straggler_where or NOWHERE

@@ -13,6 +13,7 @@ from diagnose.attribution.causes import CAUSES, CORE_WAIT, class_of, lateness_ca
 from diagnose.diagnosis.postmortem import Excess, LatenessCause, Straggler
 from diagnose.facts import duration
 from diagnose.ranks.digest import OPERATOR, RankDigest
+from diagnose.ranks.stragglers.alone import REMEDY, done_alone
 from diagnose.ranks.stragglers.host_code import NONE, HostEvidence, host_evidence, more_code
 from diagnose.ranks.stragglers.lateness import COMMUNICATION, Lateness
 from diagnose.timeline.kernel_names import COMPUTE_FAMILIES
@@ -93,6 +94,10 @@ def with_reason(
     more_ns = sum(excess[c] for c in parts)
     behind_ns = sum(int(n) for c, n in zip(lateness.causes, mean.tolist(), strict=True) if class_of(c) != COMMUNICATION)
     host = _host(cause, rank, peers, min(more_ns, behind_ns), bool(_more_operators(ratio)))
+    everywhere_ns = behind_ns * len(ns) / max(late_rank.of_steps, 1)
+    if alone := done_alone(rank, peers, everywhere_ns, runs_more=bool(_more_operators(ratio))):
+        remedy = f"; {REMEDY[alone.work]}" if late_rank.persistence == "transient" else ""
+        cause, because, host = "checkpoint", f"{alone.says}{remedy}; {because}", NONE
     clock = clock_words(rank, peers) if cause == "slower_kernels" and rank.has_gpu else ""
     text = "; ".join(filter(None, (because, clock, host.says, f"most of it in {host.where}" if host.where else "")))
     return replace(
@@ -102,7 +107,8 @@ def with_reason(
         excess=tuple(Excess(cause=part, ns=ns_of_part) for part, ns_of_part in excess.items()),
         explained_share=min(more_ns / max(waited_ns, 1), 1.0),
         host_code=host.code,
-        where=host.where,
+        where=alone.where if alone else host.where,
+        alone=alone.work if alone else "none",
     )
 
 

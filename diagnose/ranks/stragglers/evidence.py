@@ -290,11 +290,13 @@ def waiting_by_rank(evidence: LatenessEvidence, stragglers: Sequence[int]) -> In
 def transient_delays(evidence: LatenessEvidence, stragglers: Sequence[int]) -> list[tuple[int, int]]:
     """Ranks and positions of steps in which an unnamed rank delayed the job as if it were a straggler.
 
-    Nothing when it happens in more than a third of the steps: then it is an imbalance.
+    Nothing when it happens in more than a third of the steps: then it is an imbalance, unless it is always the same
+    rank, as one that evaluates every other step.
     """
     totals, ranks = evidence.caused_ns.sum(axis=0), len(evidence.own_ns)
     alone = evidence.caused_ns >= (1 + 1 / ranks) / 2 * np.maximum(totals, 1)
     long = evidence.caused_ns >= 2 * evidence.noise_share * evidence.step_ns * (ranks - 1)
     places = [(r, s) for r, s in np.argwhere(alone & long & evidence.late).tolist() if r not in stragglers]
     steps = evidence.own_ns.shape[1]
-    return places if steps > FEW_STEPS and len(places) <= (1 - PERSISTENT) * steps else []
+    most = PERSISTENT if len({rank for rank, _ in places}) == 1 else 1 - PERSISTENT
+    return places if steps > FEW_STEPS and len(places) <= most * steps else []

@@ -74,6 +74,10 @@ def test_a_folder_without_rules_is_refused(tmp_path: Path, name: str) -> None:
         ),
         ("\n[[example]]", "\n[whatif]\nhost = { synk = [0, 1] }\n[[example]]", ": whatif.host", "named 'synk'"),
         ("\n[[example]]", "\n[whatif]\nkernels = { gems = [0, 1] }\n[[example]]", ": whatif.kernels", "named 'gems'"),
+        (
+            "\n[[example]]", "\n[whatif]\ncollectives = { sums = [0, 1] }\n[[example]]", ": whatif.collectives",
+            "named 'sums'",
+        ),
         ("\n[[example]]", '\n[whatif]\nfuses = ["all"]\n[[example]]', ": whatif.fuses", "named 'all'"),
         ("\n[[example]]", "\n[whatif]\nlaunches = [0.5, -1]\n[[example]]", ": whatif.launches", "zero or more"),
         ("\n[[example]]", '\n[whatif]\nlaunches = [0.5, "=x"]\n[[example]]', ": whatif.launches", "no fact is named"),

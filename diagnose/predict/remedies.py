@@ -1,6 +1,7 @@
 """Remedies of rules as changes to one rank's step: groups become kernels of its trace, factors numbers."""
 
 from collections.abc import Mapping
+from functools import reduce
 
 import numpy as np
 
@@ -11,7 +12,8 @@ from diagnose.facts import Facts, Unknown
 from diagnose.metrics import Measured
 from diagnose.metrics.kernel_groups.phases import optimizer_apart
 from diagnose.metrics.kernel_groups.registry import GROUPS, Group
-from diagnose.predict.changed import NOTHING, ChangedStep
+from diagnose.predict.changed import NOTHING, ChangedStep, combined
+from diagnose.predict.fewer_collectives import fewer_collectives
 from diagnose.predict.replay import StepChange
 from diagnose.rule.remedy import Case, Factors, Remedy
 from diagnose.rule.rule_file import Waits
@@ -33,6 +35,7 @@ class Remedies:
         self._groups: dict[str, Group] = {}
         self._factors: dict[tuple[float, tuple[tuple[str, float], ...]], Coded | Unknown | None] = {}
         self._no_wait: dict[tuple[Waits, Case], Mask | None] = {}
+        self._without: dict[tuple[str, float, Case], ChangedStep] = {}
 
     def changed(self, remedy: Remedy | None, case: Case) -> ChangedStep | None:
         """The change in the best or the worst case; None if a fact or a group of kernels is unknown."""
@@ -48,16 +51,27 @@ class Remedies:
         merged = self._merged(remedy, case)
         if isinstance(kernels, Unknown) or isinstance(merged, Unknown):
             return None
-        change = StepChange(
-            kernels=kernels,
-            merge=merged,
-            host=self._host(factors),
-            no_wait=None if remedy.waits is None else self._waits(remedy.waits, case),
-            launches=factors.launches,
-            communication=factors.communication,
-            overlap=remedy.hides,
+        change = ChangedStep(
+            StepChange(
+                kernels=kernels,
+                merge=merged,
+                host=self._host(factors),
+                no_wait=None if remedy.waits is None else self._waits(remedy.waits, case),
+                launches=factors.launches,
+                communication=factors.communication,
+                overlap=remedy.hides,
+            ),
+            gain,
         )
-        return ChangedStep(change, gain)
+        fewer = (self._fewer(name, left, case) for name, left in factors.collectives.items())
+        return reduce(combined, fewer, change)
+
+    def _fewer(self, name: str, left: float, case: Case) -> ChangedStep:
+        """The same change for the same question."""
+        asked = name, left, case
+        if asked not in self._without:
+            self._without[asked] = ChangedStep(fewer_collectives(self.measured, name, left, case))
+        return self._without[asked]
 
     def _host(self, factors: Factors) -> Mapping[str, float]:
         """Factors on host time: a larger batch takes longer to load, and without a GPU to compute."""

@@ -139,6 +139,7 @@ class Predictor(ChangedSteps):
         if best is None or best == np.inf:
             low = self._ends(worst, rules, after, WORST)[0]
             return (low, None) if low > 1 else None
+        best = self._with_what_sending_slows(best, rules)
         (low, at_low), (high, at_high) = sorted([(worst, WORST), (best, BEST)])
         most = self._without_transfer(rules, after)
         low, high = min(low, most), min(high, most)
@@ -147,6 +148,13 @@ class Predictor(ChangedSteps):
         evident = 1.0 if after else self._evident(rules)
         high = max(high, min(self._ends(high, rules, after, at_high)[1], evident, most), 1.0)
         return resolved((low if self._is_exact(rules) else max(min(low, high / (1 + REPLAY_ERROR)), least), high))
+
+    def _with_what_sending_slows(self, best: float, rules: Sequence[Rule]) -> float:
+        """The best case of fewer collectives on a host without a GPU, whose replay misses by its error what sending
+        slows unseen: threads that send share caches and memory with those that compute.
+        """
+        sends = any(rule.remedy and rule.remedy.collectives for rule in rules)
+        return most_by(share_of(best) + REPLAY_ERROR) if sends and not self.measured.timeline.has_gpu else best
 
     def _evident(self, rules: Sequence[Rule]) -> float:
         """The gain if all goes that the evidence shows and the change shortens: the most for other steps.
@@ -201,7 +209,7 @@ class Predictor(ChangedSteps):
 
     def _is_hidden(self, rule: Rule, after: Sequence[Rule], best: float) -> bool:
         """Whether faster kernels or transfers gain nothing only because the profiler makes the host slow."""
-        on_device = rule.remedy and (rule.remedy.kernels or rule.remedy.communication)
+        on_device = rule.remedy and (rule.remedy.kernels or rule.remedy.communication or rule.remedy.collectives)
         if self._is_calibrated or best >= WORTH_TELLING or not on_device:
             return False
         now, then = self._device_ns(after), self._device_ns((*after, rule))
@@ -221,7 +229,7 @@ class Predictor(ChangedSteps):
         """The assumptions of the prediction."""
         remedies = [cured.remedy for cured in self.cured(rule) if cured.remedy]
         each = [remedy.assumes for remedy in remedies]
-        if any(remedy.host or remedy.launches for remedy in remedies) and not self._is_calibrated:
+        if any(remedy.host or remedy.launches or remedy.collectives for remedy in remedies) and not self._is_calibrated:
             each.append(PROFILED_HOST)
         of_host = FREED if rule.class_ == "validity" else on_crowded_host(self.facts)
         each += [told(rule.remedy, self.facts), of_host, self.withheld(rule)]
@@ -314,4 +322,5 @@ class Predictor(ChangedSteps):
 
 def _is_of_transfers(rule: Rule) -> bool:
     """Whether the rule's change saves no more than transfers."""
-    return rule.class_ == "communication" and rule.remedy is not None and not rule.remedy.beyond_transfers
+    remedy = rule.remedy
+    return rule.class_ == "communication" and remedy is not None and not (remedy.beyond_transfers or remedy.collectives)

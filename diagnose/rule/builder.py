@@ -10,6 +10,7 @@ from msgspec.structs import asdict
 from diagnose.attribution.causes import HOST_GROUPS, IDLE, OPERATORS, OPTIMIZER_OPERATORS, WAITING
 from diagnose.diagnosis import Doubt, Severity
 from diagnose.facts import Scalar
+from diagnose.metrics.communication.collective_work import WORKS
 from diagnose.metrics.kernel_groups.registry import GROUPS
 from diagnose.patch.job_framework import settings
 from diagnose.rule.condition import Condition, RuleError, did_you_mean
@@ -152,7 +153,7 @@ class _Builder(msgspec.Struct, frozen=True):
         def parse(text: str, key: str) -> Condition:
             return self.parse(text, key, "share" if key.startswith("whatif.removes") else "")
 
-        return remedy_of(table, str(self.path), parse, frozenset(GROUPS), HOST_TIME)
+        return remedy_of(table, str(self.path), parse, frozenset(GROUPS), HOST_TIME, frozenset(WORKS))
 
     def patch(self, table: PatchTable) -> PatchTemplate:
         if not table.set:

@@ -25,6 +25,7 @@ class Factors(msgspec.Struct, frozen=True):
     launches: float = 1.0
     communication: float = 1.0
     tokens: float = 1.0
+    collectives: Mapping[str, float] = msgspec.field(default_factory=dict)
 
 
 class Remedy(msgspec.Struct, frozen=True):
@@ -37,6 +38,7 @@ class Remedy(msgspec.Struct, frozen=True):
         host: factor on host time by cause of the breakdown.
         launches: factor on the host time of every launch outside the optimizer's step.
         communication: factor on the time of collectives.
+        collectives: factor on all that collectives of a kind take, the host's work around them included.
         hides: whether collectives delay no kernel.
         waits: the calls that stop waiting for the device.
         batch: factor on the tokens of a step.
@@ -53,6 +55,7 @@ class Remedy(msgspec.Struct, frozen=True):
     host: Mapping[str, Values] = msgspec.field(default_factory=dict)
     launches: Values | None = None
     communication: Values | None = None
+    collectives: Mapping[str, Values] = msgspec.field(default_factory=dict)
     hides: bool = False
     waits: Waits | None = None
     batch: Values | None = None
@@ -64,30 +67,36 @@ class Remedy(msgspec.Struct, frozen=True):
     @property
     def replayed(self) -> bool:
         """Whether it has changes to replay, and not only a share that disappears."""
-        return bool(self.kernels or self.host or self.waits or self.hides) or any(
+        return bool(self.kernels or self.host or self.collectives or self.waits or self.hides) or any(
             values is not None for values in (self.launches, self.communication, self.batch)
         )
 
     def factors(self, facts: Facts, case: Case) -> Factors | None:
         """The factors of the best or the worst case; None if a fact that one needs is unknown."""
         at = 0 if case == "best" else 1
-        kernels = {name: _number(values[at], facts) for name, values in self.kernels.items()}
-        host = {name: _number(values[at], facts) for name, values in self.host.items()}
+        kernels, host, collectives = (
+            {name: number for name, values in table.items() if (number := _number(values[at], facts)) is not None}
+            for table in (self.kernels, self.host, self.collectives)
+        )
         each = [self.launches, self.communication, self.batch]
         single = [1.0 if values is None else _number(values[at], facts) for values in each]
         removed = 0.0 if self.removes is None else _number(self.removes[at], facts)
-        known_kernels = {name: value for name, value in kernels.items() if value is not None}
-        known_host = {name: value for name, value in host.items() if value is not None}
         launches, communication, tokens = single
         if launches is None or communication is None or tokens is None or removed is None:
             return None
-        if len(known_kernels) < len(kernels) or len(known_host) < len(host):
+        if len(kernels) + len(host) + len(collectives) < len(self.kernels) + len(self.host) + len(self.collectives):
             return None
-        return Factors(min(removed, 1.0), known_kernels, known_host, launches, communication, max(tokens, LEAST_TOKENS))
+        known = min(removed, 1.0), kernels, host, launches, communication, max(tokens, LEAST_TOKENS), collectives
+        return Factors(*known)
 
 
 def remedy_of(
-    table: WhatIfTable, where: str, parse: Parse, groups: frozenset[str], causes: Mapping[str, tuple[str, ...]]
+    table: WhatIfTable,
+    where: str,
+    parse: Parse,
+    groups: frozenset[str],
+    causes: Mapping[str, tuple[str, ...]],
+    works: frozenset[str],
 ) -> Remedy:
     """Turn the table into a Remedy: groups and causes must exist, and factors be numbers or expressions over facts.
 
@@ -97,6 +106,7 @@ def remedy_of(
         parse: reads an expression, given its text and its key.
         groups: names of the groups of kernels.
         causes: the host causes of the breakdown that a name stands for, itself alone or several.
+        works: names of what collectives of a kind take.
 
     Raises:
         RuleError: a name is unknown, a factor is negative, or a replay comes without its assumption.
@@ -104,6 +114,7 @@ def remedy_of(
     _known(table.kernels, groups, f"{where}: whatif.kernels", "group of kernels")
     _known(dict.fromkeys(table.fuses), frozenset(table.kernels), f"{where}: whatif.fuses", "group in whatif.kernels")
     _known(table.host, frozenset(causes), f"{where}: whatif.host", "host cause")
+    _known(table.collectives, works, f"{where}: whatif.collectives", "kind of collectives")
     _once([cause for name in table.host for cause in causes[name]], f"{where}: whatif.host")
 
     def span(values: Span, key: str) -> Values:
@@ -118,6 +129,7 @@ def remedy_of(
         },
         launches=span(table.launches, "whatif.launches") if table.launches else None,
         communication=span(table.communication, "whatif.communication") if table.communication else None,
+        collectives={name: span(values, f"whatif.collectives.{name}") for name, values in table.collectives.items()},
         hides=table.hides,
         waits=table.waits,
         batch=span(table.batch, "whatif.batch") if table.batch else None,

@@ -43,6 +43,7 @@ class WhatIfTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     host: dict[str, Span] = {}
     launches: Span | None = None
     communication: Span | None = None
+    collectives: dict[str, Span] = {}
     hides: bool = False
     waits: Waits | None = None
     batch: Span | None = None

@@ -32,7 +32,7 @@ def test_a_real_job_that_reduces_in_each_of_four_micro_steps(kind: str, tmp_path
 
     assert fact(found, "micro_steps_per_update") == 4
     assert fact(found, "reduced_micro_steps_per_update") == 4
-    if isinstance(share := fact(found, "exposed_communication_share"), float) and share > 0.02:
+    if isinstance(share := fact(found, "gradient_reduction_share"), float) and share > 0.02:
         first = of_communication(found)[0]
         assert first.rule == "reduced-micro-steps"
         assert WORDS[kind] in first.do

@@ -9,22 +9,20 @@ import msgspec
 import numpy as np
 
 from diagnose import intervals as iv
-from diagnose.arrays import Floats, Ints, Mask
-from diagnose.attribution.causes import EXPOSED, WAITING
-from diagnose.facts import DIAGNOSE_RUN, STEP, Unknown, Value, another_run, nothing_helps
+from diagnose.arrays import Ints, Mask
+from diagnose.facts import DIAGNOSE_RUN, Unknown, Value, another_run, nothing_helps
 from diagnose.metrics.communication.gradients import FORWARD
 from diagnose.metrics.communication.reducers import BETWEEN_REPLICAS, reduces_between_replicas
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 from diagnose.probes.protocol import BACKWARD_RANGE, FORWARD_RANGE
-from diagnose.ranks.collectives.messages import REDUCTIONS
-from diagnose.timeline.kernel_names import collective_kind
-from diagnose.trace.vocabulary import ANNOTATIONS, BACKWARD, COLLECTIVE_RANGES, OPS, REDUCER
+from diagnose.trace.vocabulary import ANNOTATIONS, BACKWARD, OPS, REDUCER
 
 _PASS = rf"{FORWARD}|{re.escape(FORWARD_RANGE)}"
 _REDUCES = rf"{REDUCER}|FSDP::post_backward_reduce"
-_REDUCTION_CALL = r"c10d::(allreduce_|_?reduce_)"
-_GATHERS = (r"FSDP::all_gather( \(|$)", r"c10d::_?allgather_")  # of the wrapper, else of any
+REDUCTION_CALL = r"c10d::(allreduce_|_?reduce_)"
+GATHER_CALL = r"c10d::_?allgather_"
+_GATHERS = (r"FSDP::all_gather( \(|$)", GATHER_CALL)  # of the wrapper, else of any
 _AWAITS_GRADIENTS = r"RegisterPostBackwardFunction$|PreBackwardFunctionFor"  # left out where gradients are off
 
 
@@ -53,7 +51,8 @@ class Passes(msgspec.Struct, frozen=True):
         return np.asarray(~self.trains & (self.gathers > 0))
 
 
-def _passes(m: Measured) -> Passes | Unknown:
+def forward_passes(m: Measured) -> Passes | Unknown:
+    """The forward passes between the optimizer steps of the trace."""
     starts = m.ranges(_PASS)[:, 0]
     if not len(starts):
         return Unknown(
@@ -112,7 +111,7 @@ def _reductions(m: Measured) -> Ints:
         return between[iv.holds(m.ranges("FSDP::post_backward_reduce"), between)]
     launched = m.timeline.gpu.launch_start[m.messages.activity[m.messages.reduces_gradients]]
     if not len(launched):
-        calls = _calls(m, _REDUCTION_CALL)
+        calls = _calls(m, REDUCTION_CALL)
         launched = calls[iv.holds(m.ranges(rf"{BACKWARD}|{re.escape(BACKWARD_RANGE)}"), calls)]
     return np.concatenate([_calls(m, _REDUCES), launched])
 
@@ -126,21 +125,21 @@ def _gathers(m: Measured) -> Ints:
 @metric("count", needs_gpu=False)
 def micro_steps_per_update(m: Measured) -> Value:
     """Forward passes of the wrapped model that a backward pass follows, for each optimizer step."""
-    passes = m.once(_passes)
+    passes = m.once(forward_passes)
     return passes if isinstance(passes, Unknown) else int(passes.trains.sum()) / passes.updates
 
 
 @metric("count", needs_gpu=False)
 def reduced_micro_steps_per_update(m: Measured) -> Value:
     """Forward passes of the wrapped model whose gradients are reduced, for each optimizer step; one is enough."""
-    passes = m.once(_passes)
+    passes = m.once(forward_passes)
     return passes if isinstance(passes, Unknown) else int(passes.reduces.sum()) / passes.updates
 
 
 @metric("count", needs_gpu=False)
 def gathers_without_gradients_per_update(m: Measured) -> Value:
     """Forward passes without gradients that gather sharded parameters, for each optimizer step; one is enough."""
-    passes = m.once(_passes)
+    passes = m.once(forward_passes)
     return passes if isinstance(passes, Unknown) else int(passes.in_vain.sum()) / passes.updates
 
 
@@ -150,43 +149,9 @@ def parameter_gathers_per_update(m: Measured) -> Value:
 
     All-gathers are counted in the units of a forward pass without gradients.
     """
-    passes = m.once(_passes)
+    passes = m.once(forward_passes)
     if isinstance(passes, Unknown):
         return passes
     if not passes.in_vain.any():
         return Unknown("no forward pass without gradients gathers", nothing_helps("nothing is gathered without need"))
     return float(passes.gathers.sum() / np.median(passes.gathers[passes.in_vain]) / passes.updates)
-
-
-@metric("share", STEP, needs_gpu=False)
-def needless_gather_share(m: Measured) -> Value:
-    """Exposed communication of forward passes without gradients that gather parameters, less one pass per update."""
-    passes, unseen = m.once(_passes), m.device_unseen
-    if unseen or isinstance(passes, Unknown):
-        return unseen or passes  # type: ignore[return-value]
-    count = int(passes.in_vain.sum())
-    if count <= passes.updates:
-        return 0.0
-    spans = iv.intervals(passes.start[passes.in_vain], passes.until[passes.in_vain])
-    if m.timeline.has_gpu:
-        spans = m.messages.when(m.messages.gathers & iv.holds(spans, m.messages.launched))
-    share = m.pieces_share(iv.intersect(m.attribution.pieces(EXPOSED, *WAITING), spans))
-    return share * (1 - passes.updates / count)
-
-
-@metric("share", "the time of collectives", needs_gpu=False)
-def reduction_time_share(m: Measured) -> Value:
-    """Reductions among the collectives of the counted steps, by their time; the rest gathers or sends."""
-    kinds, lasts = _collectives(m)
-    if not lasts.sum():
-        return Unknown("no collective of the counted steps has a name", nothing_helps("none was recorded"))
-    return float(lasts[np.isin(kinds, REDUCTIONS)].sum() / lasts.sum())
-
-
-def _collectives(m: Measured) -> tuple[list[str], Floats]:
-    """The kinds of the collectives, and how long each takes: on the device, else by the ranges of the host."""
-    if m.timeline.has_gpu:
-        return list(m.messages.kind), (m.messages.end - m.messages.start).astype(float)
-    trace, rows = m.timeline.trace, m.timeline.rows_matching(COLLECTIVE_RANGES, *ANNOTATIONS)
-    rows = rows[iv.which_holds(m.timeline.steps.host, trace.ts[rows]) >= 0]
-    return [collective_kind(trace.names[name]) for name in trace.name[rows].tolist()], trace.dur[rows].astype(float)

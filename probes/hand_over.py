@@ -170,6 +170,17 @@ def before_forward(module: Any, function: Hook, doing: str) -> Any:
     return module.register_forward_pre_hook(_answering_nothing(harmless(function, doing)))
 
 
+def around_compilations(begins: Hook, ends: Hook, doing: str) -> None:
+    """Call `begins()` and `ends()` where torch.compile compiles.
+
+    Raises:
+        AttributeError: this torch tells nobody.
+    """
+    handler = sys.modules["torch._dynamo.callback"].callback_handler
+    handler.register_start_callback(harmless(begins, doing))
+    handler.register_end_callback(harmless(ends, doing))
+
+
 def when_cuda_begins(function: Hook, doing: str) -> None:
     """Call `function()` when the job initialises CUDA; at once if it already has."""
     sys.modules["torch"].cuda._lazy_call(harmless(function, doing))

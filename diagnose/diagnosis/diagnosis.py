@@ -17,6 +17,7 @@ from diagnose.diagnosis.answer import COUNTS, Answer
 from diagnose.diagnosis.breakdown import LedgerEntry, Mfu, Steps, Verdict, WaterfallPart
 from diagnose.diagnosis.capacity import NO_CAPACITY, Capacity
 from diagnose.diagnosis.cost import Cost
+from diagnose.diagnosis.goodput import Goodput
 from diagnose.diagnosis.job import HistoryChange, Origin, RankReport, TraceSummary, WindowReport
 from diagnose.diagnosis.kernels import KernelRow, OperatorRow, RooflineEntry, Roofs
 from diagnose.diagnosis.postmortem import Postmortem, Straggler
@@ -73,6 +74,7 @@ class Diagnosis(Answer, frozen=True, kw_only=True):
     capacity: Capacity = NO_CAPACITY
     cost: Cost | None = None
     slow_steps: tuple[SlowStep, ...] = ()
+    goodput: Goodput | None = None
     timeline: StepTimeline | None = None
     kernels: tuple[KernelRow, ...] = ()
     host_operators: tuple[OperatorRow, ...] = ()

@@ -35,6 +35,7 @@ from diagnose.judge.breakdown import breakdown_of, divided_by_step, grounds_of, 
 from diagnose.judge.case import Case, Judged
 from diagnose.judge.cost import cost_of
 from diagnose.judge.findings import STRAGGLER, findings_of, in_effect_already, plan_steps, weights_of, withholding_first
+from diagnose.judge.goodput import goodput_of
 from diagnose.judge.kernel_table import kernel_rows, roofs_of, versions_of
 from diagnose.judge.mfu import matrix_time_of, mfu_of, operators_of_job, roofline_of_job
 from diagnose.judge.next_change import recommended
@@ -106,6 +107,7 @@ def diagnose(case: Case) -> Diagnosis:
         postmortem=part("postmortem", lambda: _postmortem(case), None),
         trace=summary_of(case.job.ranks, case.left_out),
         slow_steps=part("slow_steps", lambda: slow_steps(case), ()),
+        goodput=part("goodput", lambda: goodput_of(case.measured[0].record), None),
         timeline=part("timeline", lambda: _timeline(measured), None),
         kernels=part("kernels", lambda: kernel_rows(measured), ()),
         host_operators=part("host_operators", lambda: operator_table(measured), ()),

@@ -3,9 +3,43 @@
 import re
 from collections.abc import Mapping
 
+import msgspec
+import numpy as np
+
+from diagnose.arrays import Floats, Ints, Mask
 from diagnose.trace.record import CaptureRecord
 from diagnose.trace.vocabulary import DATA_WAIT, LOGGING, OPTIMIZER_STEP
 
+class EveryStep(msgspec.Struct, frozen=True):
+    """The steps that the capture timed, by the host's clock, in the order of the run.
+
+    Attributes:
+        number: of each step, as the job counts.
+        profiled: whether the profiler was on in it.
+        ns, gc_ns: the time of each step, and of Python's garbage collection in it.
+        ranges_ns: the time of each step in each range of the training thread.
+    """
+
+    number: Ints
+    profiled: Mask
+    ns: Floats
+    gc_ns: Floats
+    ranges_ns: Mapping[str, Floats]
+
+
+def every_step(record: CaptureRecord) -> EveryStep | None:
+    """All steps that the record has with their ranges; None if it has none, or a list of another length."""
+    names = ("number", "profiled", "ns", "gc_ns")
+    told = {name: record.get(f"every_step.{name}") or () for name in names}
+    ranges = record.get("every_step.ranges_ns") or {}
+    columns = (*told.values(), *ranges.values())
+    if any(not column or len(column) != len(told["number"]) or None in column for column in columns):
+        return None
+    number, profiled, ns, gc_ns = (np.array(told[name], kind) for name, kind in zip(names, _KINDS, strict=True))
+    return EveryStep(number, profiled, ns, gc_ns, {name: np.array(each, np.float64) for name, each in ranges.items()})
+
+
+_KINDS = (np.int64, np.bool_, np.float64, np.float64)
 _LATER = 1.05  # times the step: more cannot be of the same steps
 CAUSES_IN_RANGES = {  # causes in the breakdown of a host step that a range stands for, jointly if there are several
     ("data-wait",): DATA_WAIT,

@@ -6,6 +6,7 @@ import sys
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from typing import Any
 
 from ..apply.recorded import Refusals
@@ -63,6 +64,15 @@ class JobObjects:
         """The object noted for `role`; None if there was none or it is gone."""
         reference = self._refs.get(role)
         return reference() if reference is not None else None
+
+    def trained(self) -> Any:
+        """The model that the trainer noted, else the module that holds most of the optimizer's parameters; None before
+        an optimizer was met. The modules of the process are looked through once.
+        """
+        optimizer = self.get("optimizer")
+        if not ({"model", "trained"} & self._refs.keys()) and optimizer is not None:
+            self.note("trained", import_module(".model", __package__).module_of(optimizer))
+        return self.get("model") or self.get("trained")
 
     def note_loop(self, otherwise: str) -> None:
         """Note the library that runs the training loop, from the stack, else `otherwise`; call it in the loop."""

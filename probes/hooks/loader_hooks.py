@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from ..current_session import session
 from ..guard import quietly
 from ..hand_over import replace, replace_static
-from ..introspection import loader_length
-from ..protocol import ARMED, DATA_WAIT_RANGE
-from ..recording.range_times import Timed
+from ..introspection import loader_length, own_attribute
+from ..protocol import ARMED, DATA_WAIT_RANGE, EVAL_RANGE, FIRST_BATCH_RANGE
+from ..recording.range_times import Timed, times
+from ..recording.run_time import run_time
 from ..seen import seen
 
 if TYPE_CHECKING:
@@ -20,6 +22,64 @@ _UNWATCHED = ("done", ARMED)
 _NO_ROWS = "rows are not looked at before they are collated"
 _longest: int | None = None
 _rows: RowSums | None = None  # forked workers have it, and no session
+
+
+class Evaluation:
+    """The pass over a loader that evaluates, as a range of the training thread.
+
+    It is one without gradients, or one of the model that trains while that is set to evaluate. A step of an optimizer
+    within it shows that it trains, and then the mode of the model says nothing.
+
+    Attributes:
+        iterator: the identity of the iterator of that pass; 0 without one.
+    """
+
+    def __init__(self) -> None:
+        self.iterator = 0
+        self._is_open = self._by_mode = False
+        self._mode_tells = True
+
+    def begins(self) -> bool:
+        """End the pass before, and begin one if this evaluates; whether it does."""
+        self._close()
+        if not times.on:
+            return False
+        without_gradients = not sys.modules["torch"].is_grad_enabled()
+        self._by_mode = not without_gradients and self._mode_tells and _is_set_to_evaluate()
+        if not (without_gradients or self._by_mode):
+            run_time.may_begin()
+        elif not times.is_open(EVAL_RANGE):
+            self._is_open = times.opened(EVAL_RANGE)
+        return self._is_open
+
+    def ends(self) -> None:
+        """End the pass: the loader has no more batches."""
+        self._close()
+
+    def stepped(self) -> None:
+        """End the pass, in which an optimizer has stepped."""
+        if self._is_open:
+            self._mode_tells = self._mode_tells and not self._by_mode
+            self._close()
+
+    def _close(self) -> None:
+        if self._is_open:
+            times.closed(EVAL_RANGE)
+        self.iterator, self._is_open = 0, False
+
+
+def _is_set_to_evaluate() -> bool:
+    """Whether the model that the job trains is in its mode for evaluation; not known before its first step."""
+    current = session()
+    if current is None or current.untouched:
+        return False
+    began = times.look()
+    model = quietly(current.objects.trained)
+    times.own(began)
+    return own_attribute(model, "training") is False
+
+
+evaluation = Evaluation()
 
 
 def watch_loaders() -> None:
@@ -55,7 +115,11 @@ def longest_loader() -> int | None:
 def _noting_loader(original: Any, loader: Any) -> Any:
     quietly(lambda: _note_loader(loader))
     begun = quietly(lambda: _pass_begins(loader))
-    iterator = original(loader)
+    evaluates = quietly(evaluation.begins)
+    with Timed(FIRST_BATCH_RANGE):
+        iterator = original(loader)
+    if evaluates:
+        evaluation.iterator = id(iterator)
     if callable(begun):
         quietly(lambda: begun(iterator))
     return iterator
@@ -84,8 +148,13 @@ def _note_loader(loader: Any) -> None:
 
 def _noting_batch(original: Any, iterator: Any) -> Any:
     measured = quietly(lambda: _measuring(iterator))
-    with Timed(DATA_WAIT_RANGE):
-        batch = original(iterator)
+    try:
+        with Timed(DATA_WAIT_RANGE if own_attribute(iterator, "_num_yielded") else FIRST_BATCH_RANGE):
+            batch = original(iterator)
+    except StopIteration:
+        if evaluation.iterator == id(iterator):
+            evaluation.ends()
+        raise
     seen.batches += 1
     if callable(measured):
         quietly(measured)

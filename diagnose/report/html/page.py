@@ -38,6 +38,7 @@ from diagnose.report.views.plain import plain
 from diagnose.report.views.ranges import ranges_view
 from diagnose.report.views.sections import SECTIONS as ALL_SECTIONS
 from diagnose.report.views.sections import LeftOut, spelled
+from diagnose.report.views.goodput import goodput_line
 from diagnose.report.views.slow_steps import slow_steps_view
 from diagnose.report.views.summary import (
     About,
@@ -212,6 +213,7 @@ _PLACED: dict[str, PageSection | LeftOut] = {  # in the order of the page; what 
     "missing": PageSection(missing_line, inside="verdict"),
     "windows": PageSection(windows_lines, inside="verdict"),
     "history": PageSection(history_lines, inside="verdict"),
+    "goodput": PageSection(goodput_line, inside="verdict"),
     "late_ranks": PageSection(late_rank_lines, inside="verdict"),
     "notes": PageSection(notes_of, inside="verdict"),
     "ledger": PageSection(breakdown_view),

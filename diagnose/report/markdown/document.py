@@ -26,6 +26,7 @@ from diagnose.report.views.job_words import missing_line
 from diagnose.report.views.operators import longest_operators_line
 from diagnose.report.views.ranges import OF, idle_line, ranges_view
 from diagnose.report.views.sections import LeftOut, spelled
+from diagnose.report.views.goodput import goodput_line
 from diagnose.report.views.slow_steps import slow_steps_view
 from diagnose.report.views.summary import (
     About,
@@ -95,6 +96,11 @@ def _history(draft: Draft) -> str:
 
 def _cost(draft: Draft) -> str:
     return draft.to.items(cost_lines(draft.diagnosis) or [])
+
+
+def _goodput(draft: Draft) -> str:
+    line = goodput_line(draft.diagnosis)
+    return draft.to.items([f"Goodput: {line}"]) if line else ""
 
 
 def _slow_steps(draft: Draft) -> str:
@@ -334,6 +340,7 @@ SECTIONS: dict[str, Chapter | LeftOut] = {  # in the order of the document
     "missing": Chapter("", _missing),
     "windows": Chapter("", _windows),
     "history": Chapter("", _history),
+    "goodput": Chapter("", _goodput),
     "slow_steps": Chapter("", _slow_steps),
     "notes": Chapter("", _notes),
     "steps": Chapter("", _steps),

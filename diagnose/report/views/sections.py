@@ -11,6 +11,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {  # section -> the fields of the Diag
     "notes": ("findings",),
     "windows": ("windows",),
     "history": ("history",),
+    "goodput": ("goodput",),
     "slow_steps": ("slow_steps",),
     "late_ranks": ("stragglers",),
     "missing": ("trace",),

@@ -15,6 +15,7 @@ EXPOSED = "exposed-communication"
 EXPOSED_TRANSFER = "exposed transfer"  # the label of EXPOSED if the waiting is taken out of it
 GPU_ACTIVITY_MISSING = "gpu-activity-missing"
 MATRIX_OPERATORS, OPTIMIZER_OPERATORS = "operator-compute", "operator-optimizer"
+SLOW_PHASE = "slow-phase"
 GRAPH_CAPTURE = "graph-capture"
 CORE_WAIT = "core-wait"
 UNKNOWN_KIND, UNKNOWN_OPERATORS = "unclassified-kernel", "operator-unknown"
@@ -177,6 +178,7 @@ _IDLE = (
         phrase="saving, logging or evaluating",
         lateness="checkpoint",
     ),
+    Cause(SLOW_PHASE, "host", "what one step in several does beyond the others", phrase="a phase that comes again"),
     Cause(OTHER_GPU, "communication", "waiting for another GPU of the process"),
     Cause("sync", "host", "synchronisation"),
     Cause("optimizer-host", "host", "optimizer host code"),

@@ -23,6 +23,7 @@ from diagnose.diagnosis.goodput import Goodput, GoodputPart
 from diagnose.diagnosis.iron_law import FORMULA, IRON_LAW, Axis, IronTerm, Quantity
 from diagnose.diagnosis.job import HistoryChange, Loss, Origin, RankReport, TraceSummary, WindowReport
 from diagnose.diagnosis.kernels import KernelRow, OperatorRow, Peak, RooflineEntry, Roofs
+from diagnose.diagnosis.period import Period
 from diagnose.diagnosis.ranges import OpenedBy, RangeRow
 from diagnose.diagnosis.speed import Speed, StepRate
 from diagnose.diagnosis.terms import (
@@ -64,10 +65,10 @@ __all__ = [
     "FactReport",
     "Finding",
     "FindingClass",
-    "HistoryChange",
-    "IronTerm",
     "Goodput",
     "GoodputPart",
+    "HistoryChange",
+    "IronTerm",
     "KernelRow",
     "Lane",
     "LaneKind",
@@ -84,6 +85,7 @@ __all__ = [
     "Origin",
     "Patch",
     "Peak",
+    "Period",
     "PlanStep",
     "Quantity",
     "RangeRow",

@@ -1,6 +1,7 @@
 """Parts of the wall time of a process, by the ranges in which its training thread was."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ import numpy as np
 from diagnose.diagnosis import Goodput
 from diagnose.probes import protocol
 from diagnose.trace.light_steps import every_step
-from diagnose.trace.record import CaptureRecord
+from diagnose.trace.record import CaptureRecord, record_beside
 
 PRODUCTIVE, STARTING, IDLE = "productive", "starting", "idle"
 _PART_OF = {
@@ -43,7 +44,14 @@ def goodput_of(record: CaptureRecord) -> Goodput | None:
         ns[STARTING] -= first_ns
         ns[PRODUCTIVE] += first_ns
     ns[IDLE] += max(wall_ns - sum(ns.values()), 0.0)
-    return Goodput.of(wall_ns / 1e9, {name: each / 1e9 for name, each in ns.items()}, record.flag("run_time.ended") is True)
+    return Goodput.of(
+        wall_ns / 1e9, {name: each / 1e9 for name, each in ns.items()}, record.flag("run_time.ended") is True
+    )
+
+
+def goodput_beside(folder: Path, rank: int) -> Goodput | None:
+    """The same of the rank whose files are in the folder."""
+    return goodput_of(record_beside(folder / protocol.TRACE.format(rank), rank))
 
 
 def _add(ns: dict[str, float], span: Mapping[str, Any], rest: str) -> None:

@@ -6,13 +6,14 @@ import numpy as np
 from msgspec.structs import replace
 
 from diagnose.arrays import Floats, Ints, Mask
+from diagnose.attribution.causes import OPTIMIZER_OPERATORS
 from diagnose.diagnosis import SlowStep
 from diagnose.formulas.statistics import outliers
 from diagnose.judge.case import Case
 from diagnose.metrics import Measured
 from diagnose.probes import protocol
 from diagnose.ranks import Job
-from diagnose.trace.light_steps import EveryStep, every_step
+from diagnose.trace.light_steps import GC, EveryStep, every_step, grown
 from diagnose.trace.record import timed_steps
 
 SLOW_FROM = 1.2  # times the median, and as many robust deviations above it as follow: beyond the usual spread
@@ -21,18 +22,22 @@ MOST = 20
 _LEAST_STEPS = 3
 _LEAST_TIMED = 8
 _WARM = 1.1
-_TELLS = 0.3  # of what a step takes beyond the others: a smaller part does not explain it
-_OF_THE_HOST = 0.5
-_GC = "gc"
-_GREW = {  # by range: the cause of the ledger that it stands for, and what of it
-    protocol.DATA_WAIT_RANGE: ("data-wait", ""),
-    protocol.FIRST_BATCH_RANGE: ("data-wait", "an epoch starts here, with the first batch of a pass over the loader"),
-    protocol.EVAL_RANGE: ("logging", "an evaluation"),
-    protocol.SAVE_RANGE: ("logging", "a checkpoint"),
-    protocol.LOG_RANGE: ("logging", "a log"),
-    protocol.COMPILE_RANGE: ("compile", ""),
-    protocol.OPTIMIZER_RANGE: ("operator-optimizer", ""),
-    _GC: ("gc", ""),
+_OF_THE_HOST = 0.5  # of a step whose time on the host alone is no measure of it
+_CAUSE_OF = {
+    protocol.FIRST_BATCH_RANGE: "data-wait",
+    protocol.DATA_WAIT_RANGE: "data-wait",
+    protocol.EVAL_RANGE: "logging",
+    protocol.SAVE_RANGE: "logging",
+    protocol.LOG_RANGE: "logging",
+    protocol.COMPILE_RANGE: "compile",
+    protocol.OPTIMIZER_RANGE: OPTIMIZER_OPERATORS,
+    GC: "gc",
+}
+WHAT = {  # what of the cause a range is
+    protocol.FIRST_BATCH_RANGE: "an epoch starts here, with the first batch of a pass over the loader",
+    protocol.EVAL_RANGE: "an evaluation",
+    protocol.SAVE_RANGE: "a checkpoint",
+    protocol.LOG_RANGE: "a log",
 }
 
 
@@ -120,13 +125,13 @@ def _among(number: Ints, ns: Floats, usual_ns: Floats, rank: int) -> Iterator[Sl
 
 def _explained(step: SlowStep, every: EveryStep, at: int) -> SlowStep:
     """The step with the range that grew most in it beyond the median of all; unchanged if none explains it."""
-    columns = {**every.ranges_ns, _GC: every.gc_ns}
-    more = {name: columns[name][at] - np.median(columns[name]) for name in _GREW if name in columns}
-    most = max(more, key=lambda name: more[name], default="")
-    if not most or more[most] < _TELLS * (every.ns[at] - np.median(every.ns)):
-        return step
-    cause, what = _GREW[most]
-    return replace(step, cause=cause, cause_ns=int(more[most]), what=what)
+    grew, more_ns = grown(every, np.array([at]))
+    return replace(step, cause=cause_of(grew), cause_ns=int(more_ns), what=WHAT.get(grew, "")) if grew else step
+
+
+def cause_of(grew: str) -> str:
+    """The cause of the ledger that a range of `grown` stands for."""
+    return _CAUSE_OF[grew]
 
 
 def _slow(ns: Ints | Floats, usual_ns: Floats | None = None) -> Mask:

@@ -6,6 +6,7 @@ from rich.text import Text
 
 from diagnose.commands.series.answer import SeriesReport, Stall
 from diagnose.commands.series.machine_text import print_beside
+from diagnose.diagnosis import Goodput
 from diagnose.facts import duration
 from diagnose.report.text.page import Page
 from diagnose.report.views.goodput import goodput_words

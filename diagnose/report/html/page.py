@@ -32,13 +32,13 @@ from diagnose.report.views.capacity import capacity_view
 from diagnose.report.views.changes import captures_view, findings_view, plan_view
 from diagnose.report.views.cost import cost_lines
 from diagnose.report.views.gains import speedup
+from diagnose.report.views.goodput import goodput_line
 from diagnose.report.views.heat import worst_first
 from diagnose.report.views.job_words import missing_line
 from diagnose.report.views.plain import plain
 from diagnose.report.views.ranges import ranges_view
 from diagnose.report.views.sections import SECTIONS as ALL_SECTIONS
 from diagnose.report.views.sections import LeftOut, spelled
-from diagnose.report.views.goodput import goodput_line
 from diagnose.report.views.slow_steps import slow_steps_view
 from diagnose.report.views.summary import (
     About,

@@ -22,11 +22,11 @@ from diagnose.report.views.breakdown import basis, outside_line, rows
 from diagnose.report.views.capacity import capacity_view
 from diagnose.report.views.changes import ChangeView, Full, Headline, captures_view, findings_view, plan_view
 from diagnose.report.views.cost import cost_lines
+from diagnose.report.views.goodput import goodput_line
 from diagnose.report.views.job_words import missing_line
 from diagnose.report.views.operators import longest_operators_line
 from diagnose.report.views.ranges import OF, idle_line, ranges_view
 from diagnose.report.views.sections import LeftOut, spelled
-from diagnose.report.views.goodput import goodput_line
 from diagnose.report.views.slow_steps import slow_steps_view
 from diagnose.report.views.summary import (
     About,

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import msgspec
 
 SECTIONS: Mapping[str, tuple[str, ...]] = {  # section -> the fields of the Diagnosis that it shows
-    "verdict": ("verdict", "mfu", "trains", "speed", "cpu_only"),
+    "verdict": ("verdict", "mfu", "trains", "speed", "cpu_only", "period"),
     "steps": ("steps", "rank"),
     "applied": ("applied",),
     "notes": ("findings",),

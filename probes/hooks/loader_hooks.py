@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import weakref
 from typing import TYPE_CHECKING, Any
 
 from ..current_session import session
@@ -27,34 +28,37 @@ _rows: RowSums | None = None  # forked workers have it, and no session
 class Evaluation:
     """The pass over a loader that evaluates, as a range of the training thread.
 
-    It is one without gradients, or one of the model that trains while that is set to evaluate. A step of an optimizer
-    within it shows that it trains, and then the mode of the model says nothing.
-
-    Attributes:
-        iterator: the identity of the iterator of that pass; 0 without one.
+    It is one without gradients, or one of the model that trains while that is set to evaluate. It ends with its last
+    batch, or with its iterator where it is broken off. A step of an optimizer within it shows that it trains, and then
+    the mode of the model says nothing.
     """
 
     def __init__(self) -> None:
-        self.iterator = 0
+        self._iterator: Any = None
         self._is_open = self._by_mode = False
         self._mode_tells = True
 
-    def begins(self) -> bool:
-        """End the pass before, and begin one if this evaluates; whether it does."""
+    def begins(self) -> None:
+        """End the pass before, and begin one if this evaluates."""
         self._close()
         if not times.on:
-            return False
+            return
         without_gradients = not sys.modules["torch"].is_grad_enabled()
         self._by_mode = not without_gradients and self._mode_tells and _is_set_to_evaluate()
         if not (without_gradients or self._by_mode):
             run_time.may_begin()
         elif not times.is_open(EVAL_RANGE):
             self._is_open = times.opened(EVAL_RANGE)
-        return self._is_open
 
-    def ends(self) -> None:
-        """End the pass: the loader has no more batches."""
-        self._close()
+    def has(self, iterator: Any) -> None:
+        """Note the iterator of the pass that has begun."""
+        if self._is_open:
+            self._iterator = weakref.ref(iterator, lambda gone: self._close() if gone is self._iterator else None)
+
+    def ended(self, iterator: Any) -> None:
+        """End the pass if this is its iterator, which has no more batches."""
+        if self._iterator is not None and self._iterator() is iterator:
+            self._close()
 
     def stepped(self) -> None:
         """End the pass, in which an optimizer has stepped."""
@@ -65,7 +69,7 @@ class Evaluation:
     def _close(self) -> None:
         if self._is_open:
             times.closed(EVAL_RANGE)
-        self.iterator, self._is_open = 0, False
+        self._iterator, self._is_open = None, False
 
 
 def _is_set_to_evaluate() -> bool:
@@ -115,11 +119,10 @@ def longest_loader() -> int | None:
 def _noting_loader(original: Any, loader: Any) -> Any:
     quietly(lambda: _note_loader(loader))
     begun = quietly(lambda: _pass_begins(loader))
-    evaluates = quietly(evaluation.begins)
+    quietly(evaluation.begins)
     with Timed(FIRST_BATCH_RANGE):
         iterator = original(loader)
-    if evaluates:
-        evaluation.iterator = id(iterator)
+    quietly(lambda: evaluation.has(iterator))
     if callable(begun):
         quietly(lambda: begun(iterator))
     return iterator
@@ -152,8 +155,7 @@ def _noting_batch(original: Any, iterator: Any) -> Any:
         with Timed(DATA_WAIT_RANGE if own_attribute(iterator, "_num_yielded") else FIRST_BATCH_RANGE):
             batch = original(iterator)
     except StopIteration:
-        if evaluation.iterator == id(iterator):
-            evaluation.ends()
+        quietly(lambda: evaluation.ended(iterator))
         raise
     seen.batches += 1
     if callable(measured):

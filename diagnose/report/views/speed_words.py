@@ -25,8 +25,8 @@ def speed_line(diagnosis: Diagnosis) -> str:
 
 def _over_period(diagnosis: Diagnosis) -> list[str]:
     """The mean step of a whole period; empty if all steps take about as long."""
-    period, speed = diagnosis.period, diagnosis.speed
-    if period is None or speed.job is None or speed.profiled:
+    period = diagnosis.period
+    if period is None:
         return []
     every = f"{period.every_steps:,} steps, of which one takes {duration(period.more_ns)} more"
     return [f"{duration(period.mean_ns)} per step, the mean of {every}"]

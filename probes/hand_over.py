@@ -171,14 +171,25 @@ def before_forward(module: Any, function: Hook, doing: str) -> Any:
 
 
 def around_compilations(begins: Hook, ends: Hook, doing: str) -> None:
-    """Call `begins()` and `ends()` where torch.compile compiles.
+    """Call `begins()` and `ends()` where torch.compile compiles, also after the job has reset it.
 
     Raises:
         AttributeError: this torch tells nobody.
     """
     handler = sys.modules["torch._dynamo.callback"].callback_handler
-    handler.register_start_callback(harmless(begins, doing))
-    handler.register_end_callback(harmless(ends, doing))
+    began, ended = harmless(begins, doing), harmless(ends, doing)
+
+    def register() -> None:
+        handler.register_start_callback(began)
+        handler.register_end_callback(ended)
+
+    def cleared(original: Any, *args: Any) -> Any:
+        result = original(*args)
+        register()
+        return result
+
+    register()
+    replace(type(handler), "clear", cleared, doing)
 
 
 def when_cuda_begins(function: Hook, doing: str) -> None:

@@ -65,14 +65,14 @@ class JobObjects:
         reference = self._refs.get(role)
         return reference() if reference is not None else None
 
-    def trained(self) -> Any:
-        """The model that the trainer noted, else the module that holds most of the optimizer's parameters; None before
-        an optimizer was met. The modules of the process are looked through once.
-        """
+    def is_trained(self, module: Any) -> bool:
+        """Whether the optimizer steps a parameter of the module."""
         optimizer = self.get("optimizer")
-        if not ({"model", "trained"} & self._refs.keys()) and optimizer is not None:
-            self.note("trained", import_module(".model", __package__).module_of(optimizer))
-        return self.get("model") or self.get("trained")
+        if optimizer is None:
+            return False
+        facts = import_module(".model", __package__)
+        stepped = {id(p) for p in facts.optimized(optimizer)}
+        return any(id(p) in stepped for p in facts.parameters(module))
 
     def note_loop(self, otherwise: str) -> None:
         """Note the library that runs the training loop, from the stack, else `otherwise`; call it in the loop."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import weakref
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from ..current_session import session
@@ -72,17 +73,23 @@ class Evaluation:
         self._iterator, self._is_open = None, False
 
 
+def _noting_eval(original: Any, module: Any) -> Any:
+    """Note a module that the job sets to evaluate."""
+    quietly(lambda: _set_to_evaluate.append(weakref.ref(module)))
+    return original(module)
+
+
 def _is_set_to_evaluate() -> bool:
-    """Whether the model that the job trains is in its mode for evaluation; not known before its first step."""
+    """Whether a module that the job trains is in its mode for evaluation; not known before the first step."""
     current = session()
     if current is None or current.untouched:
         return False
-    began = times.look()
-    model = quietly(current.objects.trained)
-    times.own(began)
-    return own_attribute(model, "training") is False
+    noted = [module for reference in _set_to_evaluate if (module := reference()) is not None]
+    still = [module for module in noted if own_attribute(module, "training") is False]
+    return any(current.objects.is_trained(module) for module in still)
 
 
+_set_to_evaluate: deque[Any] = deque(maxlen=4)
 evaluation = Evaluation()
 
 
@@ -92,6 +99,7 @@ def watch_loaders() -> None:
 
     replace(dataloader.DataLoader, "__iter__", _noting_loader, "loaders are not noted")
     replace(dataloader._BaseDataLoaderIter, "__next__", _noting_batch, "batches are not noted")
+    replace(sys.modules["torch"].nn.Module, "eval", _noting_eval, "evaluations are not seen by the mode of the model")
     replace_static(dataloader._DatasetKind, "create_fetcher", _watching_rows, _NO_ROWS)
 
 

@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 import threading
+import weakref
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
@@ -174,7 +175,7 @@ def around_compilations(begins: Hook, ends: Hook, doing: str) -> None:
     """Call `begins()` and `ends()` where torch.compile compiles, also after the job has reset it.
 
     Raises:
-        AttributeError: this torch tells nobody.
+        AttributeError: this torch has no such callbacks.
     """
     handler = sys.modules["torch._dynamo.callback"].callback_handler
     began, ended = harmless(begins, doing), harmless(ends, doing)
@@ -190,6 +191,12 @@ def around_compilations(begins: Hook, ends: Hook, doing: str) -> None:
 
     register()
     replace(type(handler), "clear", cleared, doing)
+
+
+def when_gone(thing: Any, function: Hook, doing: str) -> Any:
+    """A weak reference to `thing`; `function()` is called when that is gone and the reference is still there."""
+    gone = harmless(function, doing)
+    return weakref.ref(thing, lambda _: gone())
 
 
 def when_cuda_begins(function: Hook, doing: str) -> None:

@@ -103,11 +103,11 @@ def test_shares_and_speed_are_of_the_whole_period(tmp_path: Path) -> None:
     told = diagnosed(tmp_path, 30)
 
     assert told.period is not None
-    assert (told.period.every_steps, told.period.more_ns, told.period.cause) == (8, 28 * MS, "slow-phase")
+    assert (told.period.every_steps, told.period.more_ns, told.period.cause) == (8, 28 * MS, "recurring-phase")
     assert told.period.mean_ns == pytest.approx((7 * 2 + 30) / 8 * MS, rel=0.01)
     assert told.steps.time_ns == sum(entry.ns for entry in told.ledger) == told.steps.count * told.period.mean_ns
     shares = {entry.cause: entry.share for entry in told.ledger}
-    assert shares["slow-phase"] == pytest.approx(28 / 44, rel=0.01)
+    assert shares["recurring-phase"] == pytest.approx(28 / 44, rel=0.01)
     assert sum(shares.values()) == pytest.approx(1)
     lines = {line.label: line.text for line in first_screen(told).lines}
     assert lines["why"].startswith("Every 8 steps one takes 28.0 ms more, 64 % of the time.")

@@ -15,7 +15,7 @@ EXPOSED = "exposed-communication"
 EXPOSED_TRANSFER = "exposed transfer"  # the label of EXPOSED if the waiting is taken out of it
 GPU_ACTIVITY_MISSING = "gpu-activity-missing"
 MATRIX_OPERATORS, OPTIMIZER_OPERATORS = "operator-compute", "operator-optimizer"
-SLOW_PHASE = "slow-phase"
+SLOW_PHASE = "recurring-phase"
 GRAPH_CAPTURE = "graph-capture"
 CORE_WAIT = "core-wait"
 UNKNOWN_KIND, UNKNOWN_OPERATORS = "unclassified-kernel", "operator-unknown"
@@ -178,7 +178,6 @@ _IDLE = (
         phrase="saving, logging or evaluating",
         lateness="checkpoint",
     ),
-    Cause(SLOW_PHASE, "host", "what one step in several does beyond the others", phrase="a phase that comes again"),
     Cause(OTHER_GPU, "communication", "waiting for another GPU of the process"),
     Cause("sync", "host", "synchronisation"),
     Cause("optimizer-host", "host", "optimizer host code"),
@@ -194,6 +193,9 @@ _AROUND_OPERATORS = (  # of a step without a GPU
     Cause("autograd-engine", "host", "autograd's engine before and after the backward pass"),
     Cause("untraced-operator", "unexplained", "untraced time inside one operator", observed=False),
     Cause("untraced-step", "unexplained", "untraced time", phrase="time that the trace does not show", observed=False),
+)
+_OVER_A_PERIOD = (
+    Cause(SLOW_PHASE, "host", "what one step in several does beyond the others", phrase="a phase that comes again"),
 )
 _MFU_PARTS = (
     Cause("model-flops", "compute", "model FLOPs at the peak (MFU)"),
@@ -224,6 +226,7 @@ CAUSES: Mapping[str, Cause] = _table(
     _COPIES,
     _IDLE,
     _AROUND_OPERATORS,
+    _OVER_A_PERIOD,
     _MFU_PARTS,
     _MISSING,
 )

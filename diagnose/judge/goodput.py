@@ -27,7 +27,7 @@ _BEFORE = ("evaluation", "saving", "compiling", "capturing")  # what is no start
 
 
 def goodput_of(record: CaptureRecord) -> Goodput | None:
-    """The parts of the wall time of the recorded process; None if its record does not tell them.
+    """The parts of the wall time of the recorded process; None if its record does not have them.
 
     What lies in no range is the start of the job before its first step, its steps from there on, and idle after the
     last one. A first step whose beginning was not seen is taken to be as long as the others, without what it compiles.

@@ -64,7 +64,7 @@ class SlowPhase(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def more_ns(self) -> float:
-        """What a slow step usually takes beyond its neighbours."""
+        """The usual time of a slow step beyond its neighbours."""
         return float(np.median(self.extra_ns))
 
     @property

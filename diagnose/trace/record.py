@@ -114,7 +114,7 @@ def with_run_time(record: CaptureRecord, folder: Path, rank: int) -> CaptureReco
 
 
 def _read(path: Path) -> Any:
-    """What the JSON file holds; None if there is none.
+    """The content of the JSON file; None if there is none.
 
     Raises:
         ValueError: it is no JSON, or too large.

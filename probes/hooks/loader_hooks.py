@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..current_session import session
 from ..guard import quietly
-from ..hand_over import replace, replace_static
+from ..hand_over import replace, replace_static, when_gone
 from ..introspection import loader_length, own_attribute
 from ..protocol import ARMED, DATA_WAIT_RANGE, EVAL_RANGE, FIRST_BATCH_RANGE
 from ..recording.range_times import Timed, times
@@ -54,7 +54,7 @@ class Evaluation:
     def has(self, iterator: Any) -> None:
         """Note the iterator of the pass that has begun."""
         if self._is_open:
-            self._iterator = weakref.ref(iterator, lambda gone: self._close() if gone is self._iterator else None)
+            self._iterator = when_gone(iterator, self._close, "an evaluation is not timed")
 
     def ended(self, iterator: Any) -> None:
         """End the pass if this is its iterator, which has no more batches."""

@@ -74,7 +74,7 @@ def _between(begin: Mark, end: Mark) -> dict[str, object]:
 
 
 def age_ns() -> int:
-    """Nanoseconds since this process started; 0 where the system does not say."""
+    """Nanoseconds since this process started; 0 if the system does not say."""
     try:
         with open("/proc/self/stat", "rb") as file:
             ticks = int(file.read().rpartition(b")")[2].split()[_STARTED_AT])

@@ -64,8 +64,8 @@ def slow_phase_extra_ns(m: Measured) -> Value:
 
 @metric("text", needs_gpu=False)
 def slow_phase_doing(m: Measured) -> Value:
-    """What these slow steps do beyond the others: by their ranges, else the purpose of most of their samples, as the
-    `doing` of a line; "not sampled" if there are none.
+    """The work of these slow steps beyond the others: by their ranges, else the purpose of most of their samples, as
+    the `doing` of a line; "not sampled" if there are none.
     """
     found, samples = m.slow_phase, m.user_code.samples
     if isinstance(found, Unknown):

@@ -12,7 +12,11 @@ from ..recording.range_times import times
 def install() -> None:
     """Time compilations from now on; without a session, do nothing."""
     if session() is not None:
-        quietly(lambda: around_compilations(_begins, _ends, "compilations are not timed"))
+        quietly(_watch)
+
+
+def _watch() -> None:
+    around_compilations(_begins, _ends, "compilations are not timed")
 
 
 def _begins(*_: object) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from .config import Config, from_environment
 from .guard import guarded
 from .hand_over import in_forked_children
+from .recording.run_time import run_time
 from .session import Session
 
 _session: Session | None = None
@@ -35,6 +36,8 @@ def _build() -> None:
     config = from_environment()
     if config is not None:
         _session = Session(config) if config.armed is None else _timing(config)
+        if config.armed is None:
+            run_time.watch()
         _forget_in_children()
 
 
@@ -47,6 +50,7 @@ def _timing(config: Config) -> Session:
 def _forget() -> None:
     global _session, _asked
     _session, _asked = None, True
+    run_time.forget()
 
 
 def _forget_in_children() -> None:

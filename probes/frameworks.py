@@ -169,7 +169,7 @@ BARE_LOOP = Framework(
     "bare loop",
     "torch",
     packages=("torch",),
-    hooks={"torch": "hooks.torch_hooks"},
+    hooks={"torch": "hooks.torch_hooks", "torch._dynamo.callback": "hooks.compile_hooks"},
     patches={"torch": "apply.torch"},
     input_hooks={"torch": "pipeline.loop_begin"},
     targets=(

@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 import threading
+import weakref
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
@@ -168,6 +169,34 @@ def after_optimizer_steps(function: Hook, doing: str) -> None:
 def before_forward(module: Any, function: Hook, doing: str) -> Any:
     """Call `function(module, args)` before each call of `module`; `remove()` on the result ends that."""
     return module.register_forward_pre_hook(_answering_nothing(harmless(function, doing)))
+
+
+def around_compilations(begins: Hook, ends: Hook, doing: str) -> None:
+    """Call `begins()` and `ends()` where torch.compile compiles, also after the job has reset it.
+
+    Raises:
+        AttributeError: this torch has no such callbacks.
+    """
+    handler = sys.modules["torch._dynamo.callback"].callback_handler
+    began, ended = harmless(begins, doing), harmless(ends, doing)
+
+    def register() -> None:
+        handler.register_start_callback(began)
+        handler.register_end_callback(ended)
+
+    def cleared(original: Any, *args: Any) -> Any:
+        result = original(*args)
+        register()
+        return result
+
+    register()
+    replace(type(handler), "clear", cleared, doing)
+
+
+def when_gone(thing: Any, function: Hook, doing: str) -> Any:
+    """A weak reference to `thing`; `function()` is called when that is gone and the reference is still there."""
+    gone = harmless(function, doing)
+    return weakref.ref(thing, lambda _: gone())
 
 
 def when_cuda_begins(function: Hook, doing: str) -> None:

@@ -24,15 +24,18 @@ from .guard import described, guarded, quietly, say
 from .hand_over import at_exit
 from .interrupts import in_a_handler, of_the_job
 from .limits.allowance import Allowance
-from .protocol import BY_BACKWARD, JOBS_PROFILER, MANY_BATCHES
+from .protocol import BETWEEN_LOOPS_RANGE, BY_BACKWARD, BY_OPTIMIZER, JOBS_PROFILER, MANY_BATCHES
 from .recording import other_profilers
 from .recording.clock import StepClock
 from .recording.nsight_window import AnyRecorder, recorder_of
+from .recording.range_times import times
 from .recording.ranges import StepRange
+from .recording.run_time import run_time
 from .stacks.sampling import StackSampler
 from .window import PROFILED, SAMPLING, Plan, Window, planned
 
 PATIENCE_S = 0.5  # the training thread waits so long for a trace to be written
+_SHOWN_BY_A_STEP = (BY_OPTIMIZER, BY_BACKWARD)  # loops that are seen first where a step of theirs ends
 MOST_WINDOWS = 4  # a search over hyperparameters trains hundreds of times
 
 
@@ -61,6 +64,7 @@ class BreaksOff:
     def _safely(self, call: Callable[[], None], doing: str) -> None:
         """Run a part of the capture; an error ends the capture, and training goes on."""
         handled = sys.exc_info()[1]
+        began = None if self._busy else times.look()
         self._busy = True
         try:
             call()
@@ -76,6 +80,8 @@ class BreaksOff:
             self._abandon()
         finally:
             self._busy = False
+            if began is not None:
+                times.own(began)
 
     def _interrupted(self, interrupt: BaseException) -> None:
         """Stop a running profiler when an exception of the job passes through; files wait for the exit."""
@@ -146,12 +152,16 @@ class Session(BreaksOff):
             return
         self.source = source
         self._opened += 1
+        if source not in _SHOWN_BY_A_STEP:
+            times.closed(BETWEEN_LOOPS_RANGE)
+            run_time.may_begin()
         if self.config.log and source != "trainer" and self._opened == 1 and not rank_and_world_size()[0]:
             say("--log tells nobody of this loop: it is not that of transformers' Trainer")
         self._safely(lambda: self._open(total, done), "no capture")
 
     def step_ended(self) -> None:
         """End one optimizer step; its own time ends here, before any work of the capture."""
+        run_time.step_ended()
         if self._is_closed():
             return
         if self.phase in PROFILED and in_a_handler():  # a handler exports nothing, and ends no step of the loop
@@ -179,6 +189,8 @@ class Session(BreaksOff):
             self._safely(lambda: self._cut_short(why), "capture stopped")
         if not (broke or self.beside_a_profiler()):
             self._safely(self._finish, "capture stopped")
+        if self.source not in (None, *_SHOWN_BY_A_STEP):
+            times.opened(BETWEEN_LOOPS_RANGE)
         self.source = None
         for end in (self._step_range.end, self.clock.rest):
             quietly(end)
@@ -191,6 +203,8 @@ class Session(BreaksOff):
         if self._owner == os.getpid():
             self.loop_ended("the process ended")
             self._safely(self._finish, "capture stopped")
+            if self.config.armed is None:
+                self.outcome.tell_run_time(run_time.facts(ended=True))
 
     def _open(self, total: int | None, done: int) -> None:
         if self.config.at_step is not None and self.config.at_step <= done:
@@ -234,7 +248,7 @@ class Session(BreaksOff):
             self._pass_over(window)
             return
         before = window.phase
-        ns = self.clock.step_ended(before)
+        ns = self.clock.step_ended(before, window.number + 1)
         self._step_range.end()  # before the window ends: a range that is open then is in no recording
         if before == SAMPLING:
             window.sampled = self.sampler.step_ended(window.number + 1)
@@ -318,9 +332,16 @@ class Session(BreaksOff):
         guarded(self._write, "no trace written", self.outcome.failed)
         if self.outcome.files is not None:
             self._note_facts()
-            sampler, plan = self.sampler, self.window.plan
+            sampler, plan, run = self.sampler, self.window.plan, quietly(run_time.facts)
+            every = quietly(self.clock.every_step)
             self.outcome.left_out = self.recorder.left_out if self.recorder else ""
-            self.outcome.write(lambda: {"stack_samples": quietly(lambda: samples_of(sampler, plan.sampling > 0))})
+            self.outcome.write(
+                lambda: {
+                    "stack_samples": quietly(lambda: samples_of(sampler, plan.sampling > 0)),
+                    "every_step": every,
+                    "run_time": run,
+                }
+            )
             self.stop_asked = self.config.stop and self.outcome.error is None
         self.outcome.files = self.window = None
         self.clock.rest()

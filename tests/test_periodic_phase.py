@@ -10,6 +10,7 @@ from lines.lines_jobs import recorded
 from diagnose.diagnosis import Diagnosis
 from diagnose.facts import Unknown
 from diagnose.predict.usual_steps import part_of_run
+from diagnose.report.views.first_screen import first_screen
 from diagnose.series.phase import BEHIND_THE_HOST, NONE, SlowPhase, slow_phase
 from diagnose.trace.record import decoded
 
@@ -80,6 +81,76 @@ def test_the_phase_leads_and_names_its_line_and_the_counted_steps_are_the_others
     assert first.where[0].of == "60 samples of the training thread in these slow steps"
     assert first.predicted_speedup == pytest.approx((1 / (1 - 0.2 * 28 / 44), 1 / (1 - 28 / 44)), rel=0.01)
     assert told.steps.numbers == (9, 10)
+
+
+def grown(name: str, slow_ms: float = 30) -> dict[str, Any]:
+    """The same steps with a range in which the slow ones are longer."""
+    known = record(slow_ms)
+    number, ns = list(range(11, 251)), known["stack_samples"]["step_ns"]
+    more = [max(each - 2 * MS, 0) for each in ns]
+    return known | {
+        "every_step": {
+            "number": number,
+            "ns": ns,
+            "profiled": [False] * len(number),
+            "gc_ns": [0] * len(number),
+            "ranges_ns": {name: more},
+        }
+    }
+
+
+def test_shares_and_speed_are_of_the_whole_period(tmp_path: Path) -> None:
+    told = diagnosed(tmp_path, 30)
+
+    assert told.period is not None
+    assert (told.period.every_steps, told.period.more_ns, told.period.cause) == (8, 28 * MS, "recurring-phase")
+    assert told.period.mean_ns == pytest.approx((7 * 2 + 30) / 8 * MS, rel=0.01)
+    assert told.steps.time_ns == sum(entry.ns for entry in told.ledger) == told.steps.count * told.period.mean_ns
+    shares = {entry.cause: entry.share for entry in told.ledger}
+    assert shares["recurring-phase"] == pytest.approx(28 / 44, rel=0.01)
+    assert sum(shares.values()) == pytest.approx(1)
+    lines = {line.label: line.text for line in first_screen(told).lines}
+    assert lines["why"].startswith("Every 8 steps one takes 28.0 ms more, 64 % of the time.")
+    assert lines["speed"].startswith("5.5 ms per step, the mean of 8 steps")
+
+
+def test_a_job_without_a_phase_has_no_period(tmp_path: Path) -> None:
+    assert diagnosed(tmp_path, 2).period is None
+
+
+@pytest.mark.parametrize(
+    ("grew", "does"),
+    [
+        ("diagnose.eval", "evaluating"),
+        ("diagnose.save", "saving"),
+        ("diagnose.log", "logging"),
+        ("diagnose.data_wait.first", "loading"),
+        ("diagnose.optimizer", "step"),
+    ],
+)
+def test_the_ranges_of_the_slow_steps_say_what_they_do(grew: str, does: str, tmp_path: Path) -> None:
+    job = Trace(gpu=None)
+    job.next_step = 7
+    for _ in range(4):
+        with job.step():
+            job.cpu_op("aten::mm", 1800)
+    told = recorded(tmp_path, [job], grown(grew))
+
+    assert told.fact("slow_phase_doing") == does
+    rules = {each.rule: each.do for each in told.findings}
+    assert (RULE in rules) is (does != "loading")
+    assert ("rollout" not in rules.get(RULE, "")) or does == "step"
+
+
+def test_a_step_beside_the_slow_one_is_no_slow_step_of_its_own() -> None:
+    known = record(30)
+    known["stack_samples"]["step_ns"][6] = 3.5 * MS  # step 17, behind the slow step 16
+
+    phase = slow_phase(decoded(known))
+
+    assert isinstance(phase, SlowPhase)
+    assert 17 not in phase.steps
+    assert phase.run_share == pytest.approx(28 / 44, rel=0.02)
 
 
 def test_a_phase_that_loads_is_left_to_the_advice_on_loading(tmp_path: Path) -> None:

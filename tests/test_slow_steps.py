@@ -17,8 +17,12 @@ from diagnose.diagnosis import SlowStep
 MS = 1_000_000
 
 
-def report(tmp_path: Path, slow: tuple[int, ...] = (), count: int = 8, **steps: Any) -> tuple[SlowStep, ...]:
-    """Steps 10, 11, ... that wait a millisecond for data, the slow ones four; `steps` are those of the record."""
+def report(
+    tmp_path: Path, slow: tuple[int, ...] = (), count: int = 8, every: dict[str, Any] | None = None, **steps: Any
+) -> tuple[SlowStep, ...]:
+    """Steps 10, 11, ... that wait a millisecond for data, the slow ones four; `steps` are those of the record, `every`
+    is its `every_step`.
+    """
     job = Trace()
     for number in range(10, 10 + count):
         with job.step():
@@ -27,7 +31,7 @@ def report(tmp_path: Path, slow: tuple[int, ...] = (), count: int = 8, **steps: 
             job.sync()
     job.write(tmp_path / "rank0.json")
     if steps:
-        (tmp_path / "capture-rank0.json").write_text(json.dumps({"steps": steps}))
+        (tmp_path / "capture-rank0.json").write_text(json.dumps({"steps": steps, "every_step": every}))
     return analyze(tmp_path).diagnosis.slow_steps
 
 
@@ -109,3 +113,58 @@ def test_what_grows_on_a_rank_that_waits_for_another_is_no_transfer(tmp_path: Pa
     (found,) = diagnosed(tmp_path, options=Options(rank=1)).slow_steps
 
     assert (found.step, found.cause) == (14, "late-rank-data")
+
+
+def every_step(slow: dict[int, tuple[float, str, float]], profiled: tuple[int, ...] = ()) -> dict[str, Any]:
+    """Steps 20 to 49 of 10 ms; a slow one has its milliseconds, and a range with its own in it."""
+    number = list(range(20, 50))
+    names = {name for _, name, _ in slow.values()} - {"gc"}
+    return {
+        "number": number,
+        "ns": [round(slow[step][0] * MS) if step in slow else 10 * MS for step in number],
+        "profiled": [step in profiled for step in number],
+        "gc_ns": [round(slow[step][2] * MS) if step in slow and slow[step][1] == "gc" else 0 for step in number],
+        "ranges_ns": {
+            f"diagnose.{name}": [
+                round(slow[step][2] * MS) if step in slow and slow[step][1] == name else 0 for step in number
+            ]
+            for name in names
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("grew", "cause", "what"),
+    [
+        ("data_wait.first", "data-wait", "an epoch starts here"),
+        ("data_wait", "data-wait", ""),
+        ("eval", "logging", "an evaluation"),
+        ("save", "logging", "a checkpoint"),
+        ("compile", "compile", ""),
+        ("gc", "gc", ""),
+    ],
+)
+def test_a_step_outside_the_window_is_explained_by_the_range_that_grew(
+    grew: str, cause: str, what: str, tmp_path: Path
+) -> None:
+    (found,) = report(tmp_path, every=every_step({33: (90, grew, 78)}), clock="host", active_ns=[9] * 4)
+
+    assert (found.step, found.recorded, found.cause, found.cause_ns) == (33, False, cause, 78 * MS)
+    assert found.what.startswith(what)
+    assert bool(found.what) is bool(what)
+
+
+def test_a_range_that_is_a_small_part_of_what_a_step_takes_more_does_not_explain_it(tmp_path: Path) -> None:
+    (found,) = report(tmp_path, every=every_step({33: (90, "data_wait", 20)}), clock="host", active_ns=[9] * 4)
+
+    assert (found.step, found.cause) == (33, "")
+
+
+@pytest.mark.parametrize(("clock", "profiled"), [("device", ()), ("host", (33, 40))])
+def test_where_the_hosts_time_is_no_measure_a_step_counts_by_its_ranges_alone(
+    clock: str, profiled: tuple[int, ...], tmp_path: Path
+) -> None:
+    """Steps of a host that runs ahead of its device, and those of the profiler."""
+    every = every_step({33: (90, "eval", 78), 40: (90, "gc", 0)}, profiled)
+
+    assert [step.step for step in report(tmp_path, every=every, clock=clock, active_ns=[9] * 4)] == [33]

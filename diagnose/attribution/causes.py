@@ -15,6 +15,7 @@ EXPOSED = "exposed-communication"
 EXPOSED_TRANSFER = "exposed transfer"  # the label of EXPOSED if the waiting is taken out of it
 GPU_ACTIVITY_MISSING = "gpu-activity-missing"
 MATRIX_OPERATORS, OPTIMIZER_OPERATORS = "operator-compute", "operator-optimizer"
+SLOW_PHASE = "recurring-phase"
 GRAPH_CAPTURE = "graph-capture"
 CORE_WAIT = "core-wait"
 UNKNOWN_KIND, UNKNOWN_OPERATORS = "unclassified-kernel", "operator-unknown"
@@ -193,6 +194,9 @@ _AROUND_OPERATORS = (  # of a step without a GPU
     Cause("untraced-operator", "unexplained", "untraced time inside one operator", observed=False),
     Cause("untraced-step", "unexplained", "untraced time", phrase="time that the trace does not show", observed=False),
 )
+_OVER_A_PERIOD = (
+    Cause(SLOW_PHASE, "host", "what one step in several does beyond the others", phrase="a phase that comes again"),
+)
 _MFU_PARTS = (
     Cause("model-flops", "compute", "model FLOPs at the peak (MFU)"),
     Cause("padding", "compute", "padding (in MFU)"),
@@ -222,6 +226,7 @@ CAUSES: Mapping[str, Cause] = _table(
     _COPIES,
     _IDLE,
     _AROUND_OPERATORS,
+    _OVER_A_PERIOD,
     _MFU_PARTS,
     _MISSING,
 )

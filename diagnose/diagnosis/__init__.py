@@ -19,9 +19,11 @@ from diagnose.diagnosis.advice import (
 from diagnose.diagnosis.breakdown import Convention, Doubt, LedgerEntry, LightPart, Mfu, Steps, Verdict, WaterfallPart
 from diagnose.diagnosis.cost import Cost, Money, Saving
 from diagnose.diagnosis.diagnosis import Diagnosis
+from diagnose.diagnosis.goodput import Goodput, GoodputPart
 from diagnose.diagnosis.iron_law import FORMULA, IRON_LAW, Axis, IronTerm, Quantity
 from diagnose.diagnosis.job import HistoryChange, Loss, Origin, RankReport, TraceSummary, WindowReport
 from diagnose.diagnosis.kernels import KernelRow, OperatorRow, Peak, RooflineEntry, Roofs
+from diagnose.diagnosis.period import Period
 from diagnose.diagnosis.ranges import OpenedBy, RangeRow
 from diagnose.diagnosis.speed import Speed, StepRate
 from diagnose.diagnosis.terms import (
@@ -64,6 +66,8 @@ __all__ = [
     "FactReport",
     "Finding",
     "FindingClass",
+    "Goodput",
+    "GoodputPart",
     "HistoryChange",
     "IronTerm",
     "KernelRow",
@@ -82,6 +86,7 @@ __all__ = [
     "Origin",
     "Patch",
     "Peak",
+    "Period",
     "PlanStep",
     "Quantity",
     "RangeRow",

@@ -17,8 +17,10 @@ from diagnose.diagnosis.answer import COUNTS, Answer
 from diagnose.diagnosis.breakdown import LedgerEntry, Mfu, Steps, Verdict, WaterfallPart
 from diagnose.diagnosis.capacity import NO_CAPACITY, Capacity
 from diagnose.diagnosis.cost import Cost
+from diagnose.diagnosis.goodput import Goodput
 from diagnose.diagnosis.job import HistoryChange, Origin, RankReport, TraceSummary, WindowReport
 from diagnose.diagnosis.kernels import KernelRow, OperatorRow, RooflineEntry, Roofs
+from diagnose.diagnosis.period import Period
 from diagnose.diagnosis.postmortem import Postmortem, Straggler
 from diagnose.diagnosis.ranges import RangeRow
 from diagnose.diagnosis.speed import Speed
@@ -73,6 +75,8 @@ class Diagnosis(Answer, frozen=True, kw_only=True):
     capacity: Capacity = NO_CAPACITY
     cost: Cost | None = None
     slow_steps: tuple[SlowStep, ...] = ()
+    goodput: Goodput | None = None
+    period: Period | None = None
     timeline: StepTimeline | None = None
     kernels: tuple[KernelRow, ...] = ()
     host_operators: tuple[OperatorRow, ...] = ()

@@ -31,9 +31,10 @@ class Lane(msgspec.Struct, frozen=True, kw_only=True):
 class SlowStep(msgspec.Struct, frozen=True, kw_only=True):
     """A step that took much longer than the median step, `factor` times as long.
 
-    `recorded` is true for steps of the window, under the profiler, and false for steps that the capture only timed. For
-    a recorded step, `cause` is the cause of the ledger that grew most, by `cause_ns` over the median of the others; ""
-    if unknown.
+    `recorded` is true for steps of the window, under the profiler, and false for steps that the capture only timed.
+    `cause` is the cause of the ledger that grew most, by `cause_ns` over the median of the others; "" if unknown. For a
+    step that was only timed it is known where its ranges show it. `what` says what of it, such as an evaluation, or
+    what else is known of the step: that a pass over the loader began in it; "" if nothing is.
     """
 
     step: int
@@ -43,6 +44,7 @@ class SlowStep(msgspec.Struct, frozen=True, kw_only=True):
     factor: float
     cause: str = ""
     cause_ns: Nanoseconds = 0
+    what: str = ""
 
 
 class StepTimeline(msgspec.Struct, frozen=True, kw_only=True):

@@ -41,10 +41,14 @@ def robust_deviation(values: Array, middle: float | None = None) -> float:
     return NORMAL_SPREAD * float(np.median(np.abs(values - (np.median(values) if middle is None else middle))))
 
 
-def outliers(values: Array, least_factor: float, deviations: float) -> Mask:
-    """The values above `least_factor` times the median and above it by that many robust deviations, as a mask."""
-    middle = np.median(values)
-    return np.asarray(values > max(least_factor * middle, middle + deviations * robust_deviation(values)), bool)
+def outliers(values: Array, least_factor: float, deviations: float, among: Array | None = None) -> Mask:
+    """The values above `least_factor` times the median and above it by that many robust deviations, as a mask.
+
+    Median and deviation are those of `among`, of the values themselves without it.
+    """
+    of = values if among is None else among
+    middle = np.median(of)
+    return np.asarray(values > max(least_factor * middle, middle + deviations * robust_deviation(of)), bool)
 
 
 def t_quantile(beyond: float, freedom: float) -> float:

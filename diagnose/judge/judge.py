@@ -35,10 +35,12 @@ from diagnose.judge.breakdown import breakdown_of, divided_by_step, grounds_of, 
 from diagnose.judge.case import Case, Judged
 from diagnose.judge.cost import cost_of
 from diagnose.judge.findings import STRAGGLER, findings_of, in_effect_already, plan_steps, weights_of, withholding_first
+from diagnose.judge.goodput import goodput_of
 from diagnose.judge.kernel_table import kernel_rows, roofs_of, versions_of
 from diagnose.judge.mfu import matrix_time_of, mfu_of, operators_of_job, roofline_of_job
 from diagnose.judge.next_change import recommended
 from diagnose.judge.operator_table import operator_table
+from diagnose.judge.period import ledger_over, period_of, steps_over
 from diagnose.judge.range_table import range_rows
 from diagnose.judge.sections import Sections
 from diagnose.judge.slow_steps import slow_steps
@@ -75,19 +77,26 @@ def diagnose(case: Case) -> Diagnosis:
     ranks, part = case.ranks, (sections := Sections()).part
     undivided = breakdown_of(case.job, case.positions)
     breakdown = part("ledger_by_step", lambda: divided_by_step(undivided, case.job, case.positions), undivided)
+    work, steps = part("matrix_time", lambda: matrix_time_of(case.measured), None), steps_of(ranks, case.measured)
+    mfu, period = (
+        part("mfu", lambda: mfu_of(case.measured, work), NO_MFU),
+        part("period", lambda: period_of(case), None),
+    )
+    if period is not None and mfu.value is None:  # MFU is of the counted steps alone
+        steps = steps_over(steps, period)
+        breakdown = ledger_over(breakdown, steps.time_ns, period)
     judged = [(rule, rule.judge(case.facts)) for rule in case.rules]
     verdict = verdict_of(breakdown, grounds_of(case, ranks))
-    work = part("matrix_time", lambda: matrix_time_of(case.measured), None)
     advice = advice_of(case, judged, sections, class_to_cure(breakdown, verdict))
     findings, measured = withholding_first(advice.findings, verdict), advice.measured
-    steps = steps_of(ranks, case.measured)
     diagnosis = Diagnosis(
         verdict=verdict,
         steps=steps,
         speed=part("speed", lambda: speed_of(case, steps, verdict), Speed()),
         ledger=breakdown,
         waterfall=part("waterfall", lambda: _waterfall(case, breakdown, work), ()),
-        mfu=part("mfu", lambda: mfu_of(case.measured, work), NO_MFU),
+        mfu=mfu,
+        period=period,
         roofline=part("roofline", lambda: roofline_of_job(case.measured), ()),
         operators=part("operators", lambda: operators_of_job(case.measured), ()),
         findings=part("user_code", lambda: located(findings, case.rules, case, measured), findings),
@@ -106,6 +115,7 @@ def diagnose(case: Case) -> Diagnosis:
         postmortem=part("postmortem", lambda: _postmortem(case), None),
         trace=summary_of(case.job.ranks, case.left_out),
         slow_steps=part("slow_steps", lambda: slow_steps(case), ()),
+        goodput=part("goodput", lambda: goodput_of(case.measured[0].record), None),
         timeline=part("timeline", lambda: _timeline(measured), None),
         kernels=part("kernels", lambda: kernel_rows(measured), ()),
         host_operators=part("host_operators", lambda: operator_table(measured), ()),

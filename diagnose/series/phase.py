@@ -13,6 +13,7 @@ from diagnose.arrays import Floats, Ints
 from diagnose.facts import Unknown, capture_setting, nothing_helps
 from diagnose.series.periodic import Beat, beats
 from diagnose.series.tracks import Track
+from diagnose.trace.light_steps import every_step, grown
 from diagnose.trace.record import CaptureRecord, timed_steps
 from diagnose.trace.stacks import StackSamples, stack_samples
 
@@ -36,6 +37,7 @@ class SlowPhase(msgspec.Struct, frozen=True, dict=True):
         number, ns: of the timed steps.
         slow: the rows of the slow ones among them.
         extra_ns: what each of these takes beyond its neighbours.
+        grew: the range of the training thread that explains what they take beyond the others, "" if none does.
     """
 
     every: int
@@ -43,6 +45,7 @@ class SlowPhase(msgspec.Struct, frozen=True, dict=True):
     ns: Floats
     slow: Ints
     extra_ns: Floats
+    grew: str = ""
 
     @cached_property
     def steps(self) -> frozenset[int]:
@@ -60,15 +63,25 @@ class SlowPhase(msgspec.Struct, frozen=True, dict=True):
         return float(np.median(self.ns[self.slow]))
 
     @property
+    def more_ns(self) -> float:
+        """The usual time of a slow step beyond its neighbours."""
+        return float(np.median(self.extra_ns))
+
+    @property
     def usual_ns(self) -> float:
         """The usual time of the other steps."""
         return float(np.median(np.delete(self.ns, self.slow)))
 
     @property
+    def others_mean_ns(self) -> float:
+        """The mean time of the other steps."""
+        return float(np.delete(self.ns, self.slow).mean())
+
+    @property
     def run_share(self) -> float:
         """The part of a whole period that its slow step takes beyond the other steps."""
         extra = float(self.extra_ns.mean())
-        return extra / (extra + self.every * float(np.delete(self.ns, self.slow).mean()))
+        return extra / (extra + self.every * self.others_mean_ns)
 
 
 def slow_phase(record: CaptureRecord) -> SlowPhase | Unknown:
@@ -81,10 +94,26 @@ def slow_phase(record: CaptureRecord) -> SlowPhase | Unknown:
     found = max(beats(track), key=_extra, default=None)
     if found is None:
         return NONE
-    phase = SlowPhase(found.every, number, ns, found.rows, found.extra_s * 1e9)
-    if record.text("steps.clock") == "device" and not _works(samples, phase):
+    hits = _one_of_each_period(found)
+    rows, extra_ns = found.rows[hits], found.extra_s[hits] * 1e9
+    phase = SlowPhase(found.every, number, ns, rows, extra_ns, _grew(record, number[rows]))
+    if record.text("steps.clock") == "device" and not (phase.grew or _works(samples, phase)):
         return BEHIND_THE_HOST
     return phase
+
+
+def _one_of_each_period(beat: Beat) -> Ints:
+    """Places of the slowest sample of each period: the step beside it may be a little slow, too."""
+    slowest_first = np.argsort(-beat.extra_s, kind="stable")
+    period = (beat.samples.step - beat.first + beat.every // 2) // beat.every
+    _, first = np.unique(period[slowest_first], return_index=True)
+    return np.sort(slowest_first[first])
+
+
+def _grew(record: CaptureRecord, steps: Ints) -> str:
+    every = every_step(record)
+    rows = np.flatnonzero(np.isin(every.number, steps)) if every is not None else None
+    return grown(every, rows)[0] if every is not None and rows is not None and len(rows) else ""
 
 
 def _extra(beat: Beat) -> float:

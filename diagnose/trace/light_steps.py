@@ -3,9 +3,70 @@
 import re
 from collections.abc import Mapping
 
+import msgspec
+import numpy as np
+
+from diagnose.arrays import Floats, Ints, Mask
+from diagnose.probes import protocol
 from diagnose.trace.record import CaptureRecord
 from diagnose.trace.vocabulary import DATA_WAIT, LOGGING, OPTIMIZER_STEP
 
+
+class EveryStep(msgspec.Struct, frozen=True):
+    """The steps that the capture timed, by the host's clock, in the order of the run.
+
+    Attributes:
+        number: of each step, as the job counts.
+        profiled: whether the profiler was on in it.
+        ns, gc_ns: the time of each step, and of Python's garbage collection in it.
+        ranges_ns: the time of each step in each range of the training thread.
+    """
+
+    number: Ints
+    profiled: Mask
+    ns: Floats
+    gc_ns: Floats
+    ranges_ns: Mapping[str, Floats]
+
+
+def every_step(record: CaptureRecord) -> EveryStep | None:
+    """All steps that the record has with their ranges; None if it has none, or a list of another length."""
+    ranges = record.get("every_step.ranges_ns") or {}
+    told = {name: record.get(f"every_step.{name}") or () for name in ("number", "profiled", "ns", "gc_ns")} | ranges
+    if any(not column or len(column) != len(told["number"]) or None in column for column in told.values()):
+        return None
+    return EveryStep(
+        number=np.array(told["number"], np.int64),
+        profiled=np.array(told["profiled"], np.bool_),
+        ns=np.array(told["ns"], np.float64),
+        gc_ns=np.array(told["gc_ns"], np.float64),
+        ranges_ns={name: np.array(told[name], np.float64) for name in ranges},
+    )
+
+
+def grown(every: EveryStep, rows: Ints) -> tuple[str, float]:
+    """The range that grew most in these steps beyond the median of all, and by how much; ("", 0) if none explains them.
+
+    The range of garbage collection is called GC.
+    """
+    columns = {name: ns for name, ns in every.ranges_ns.items() if name in EXPLAINS} | {GC: every.gc_ns}
+    more = {name: float(np.median(ns[rows]) - np.median(ns)) for name, ns in columns.items()}
+    most = max(more, key=lambda name: more[name])
+    explains = more[most] > _TELLS * float(np.median(every.ns[rows]) - np.median(every.ns)) > 0
+    return (most, more[most]) if explains else ("", 0.0)
+
+
+GC = "gc"
+EXPLAINS = (
+    protocol.FIRST_BATCH_RANGE,
+    protocol.DATA_WAIT_RANGE,
+    protocol.EVAL_RANGE,
+    protocol.SAVE_RANGE,
+    protocol.LOG_RANGE,
+    protocol.COMPILE_RANGE,
+    protocol.OPTIMIZER_RANGE,
+)
+_TELLS = 0.5  # of what a step takes beyond the others: a smaller part does not explain it
 _LATER = 1.05  # times the step: more cannot be of the same steps
 CAUSES_IN_RANGES = {  # causes in the breakdown of a host step that a range stands for, jointly if there are several
     ("data-wait",): DATA_WAIT,

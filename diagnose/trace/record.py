@@ -3,6 +3,7 @@
 A record is decoded once, here: every value read from it has the type and range that `record_fields` gives it.
 """
 
+import contextlib
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,8 @@ import numpy as np
 from diagnose.arrays import Floats, Ints
 from diagnose.decoding import MOST_COUNT, OnLeftOut, encodable, finite
 from diagnose.probes.protocol import RECORD as RECORD_FILE
-from diagnose.trace.record_fields import RECORD, UNREADABLE_RECORD
+from diagnose.probes.protocol import RUN_TIME as RUN_TIME_FILE
+from diagnose.trace.record_fields import RECORD, RUN_TIME, UNREADABLE_RECORD
 
 _LARGEST_BYTES = 16 << 20
 _MOST_TOLD = 64
@@ -91,17 +93,38 @@ def profiler_factor(record: CaptureRecord) -> float | None:
 
 
 def record_beside(trace: Path, rank: int) -> CaptureRecord:
-    """The record of the rank in the trace's folder. One that cannot be read is as good as none: the trace decides."""
-    path = trace.parent / RECORD_FILE.format(rank)
+    """The record of the rank in the trace's folder, with the time of the whole run if that is known.
+
+    One that cannot be read is as good as none: the trace decides.
+    """
     try:
-        if not path.is_file():
-            return CaptureRecord()
-        if path.stat().st_size > _LARGEST_BYTES:
-            return CaptureRecord(lost=(UNREADABLE_RECORD,))
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = _read(trace.parent / RECORD_FILE.format(rank))
     except (OSError, ValueError, RecursionError):
         return CaptureRecord(lost=(UNREADABLE_RECORD,))
-    return decoded(found)
+    return CaptureRecord() if found is None else with_run_time(decoded(found), trace.parent, rank)
+
+
+def with_run_time(record: CaptureRecord, folder: Path, rank: int) -> CaptureRecord:
+    """The record with the time of the whole run, which the rank wrote into the folder at its end; unchanged if none."""
+    with contextlib.suppress(OSError, ValueError, RecursionError):
+        found = RUN_TIME(_read(folder / RUN_TIME_FILE.format(rank)), "run_time", lambda _: None)
+        if found is not None and record:
+            return CaptureRecord({**record.values, "run_time": found}, record.lost)
+    return record
+
+
+def _read(path: Path) -> Any:
+    """The content of the JSON file; None if there is none.
+
+    Raises:
+        ValueError: it is no JSON, or too large.
+        OSError: it cannot be read.
+    """
+    if not path.is_file():
+        return None
+    if path.stat().st_size > _LARGEST_BYTES:
+        raise ValueError("the file is too large")
+    return json.loads(path.read_text(encoding="utf-8"))
 
 
 def decoded(outside: object) -> CaptureRecord:

@@ -59,6 +59,20 @@ _STEPS = {
     "passed": whole(0, 1 << 48),
     "cut_by": text,
 }
+_EVERY_STEP = {
+    "number": in_order(whole(0, 1 << 48)),
+    **dict.fromkeys(("ns", "gc_ns"), in_order(_NS)),
+    "profiled": in_order(flag),
+    "ranges_ns": each(in_order(_NS)),
+}
+_SPAN = table({"ns": _NS, "ranges_ns": each(_NS)})
+RUN_TIME = table(
+    {
+        "wall_ns": _NS,
+        **dict.fromkeys(("first_seen", "ended"), flag),
+        **dict.fromkeys(("before", "in_steps", "after"), _SPAN),
+    }
+)
 _STEPS_IF_ANY = (
     *(f"active_{name}_ns" for name in ("cpu", "core_wait")),
     *(f"unprofiled_{name}_ns" for name in ("host", "ranges", "gc")),
@@ -357,6 +371,8 @@ RECORD = table(
         "expected": table(_EXPECTED),
         "steps": table(_STEPS, optional=_STEPS_IF_ANY),
         "overhead_factor": _FACTOR,
+        "every_step": table(_EVERY_STEP),
+        "run_time": RUN_TIME,
         "machine_samples": table(_READINGS),
         "stack_samples": table(_OF_THREADS, optional=_OF_THREADS),
         "recording": table(_RECORDING),
@@ -365,7 +381,7 @@ RECORD = table(
     },
     optional=(
         "announced", "command", "script", "machine_samples", "stack_samples", "infiniband_devices", "network_ports",
-        "zero",
+        "zero", "every_step", "run_time",
     ),
 )  # fmt: skip
 """The whole record."""

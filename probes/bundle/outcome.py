@@ -99,3 +99,8 @@ class Outcome:
             guarded(lambda: self.beside(write), "capture facts not written")
         guarded(lambda: self.beside(lambda: files.finish(self.error, self.left_out)), "no marker written")
         self.written.append(files)
+
+    def tell_run_time(self, facts: dict[str, object] | None) -> None:
+        """Write where the time of the process went beside its first window, if there is one; at the exit."""
+        if facts is not None and self.written:
+            quietly(lambda: self.beside(lambda: self.written[0].write_run_time(facts)))

@@ -7,7 +7,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from ..protocol import CLAIM, DONE, RECORD, TRACE, partial
+from ..protocol import CLAIM, DONE, RECORD, RUN_TIME, TRACE, partial
 from .claim import CLAIM_BYTES, has_marker_of, owner, parents_token, scratch_of, taken
 
 MOST_FOLDERS = 100
@@ -34,6 +34,10 @@ class RankFiles:
     def write_record(self, facts: dict[str, object]) -> None:
         """Write capture-rank{R}.json."""
         self._write(self.record, facts)
+
+    def write_run_time(self, facts: dict[str, object]) -> None:
+        """Write run-rank{R}.json."""
+        self._write(self.folder / RUN_TIME.format(self.rank), facts)
 
     def finish(self, error: str | None, left_out: str = "") -> None:
         """Write the marker after which nothing more comes from this rank, and release the claim.

@@ -6,6 +6,7 @@ import sys
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from typing import Any
 
 from ..apply.recorded import Refusals
@@ -63,6 +64,15 @@ class JobObjects:
         """The object noted for `role`; None if there was none or it is gone."""
         reference = self._refs.get(role)
         return reference() if reference is not None else None
+
+    def is_trained(self, module: Any) -> bool:
+        """Whether the optimizer steps a parameter of the module."""
+        optimizer = self.get("optimizer")
+        if optimizer is None:
+            return False
+        facts = import_module(".model", __package__)
+        stepped = {id(p) for p in facts.optimized(optimizer)}
+        return any(id(p) in stepped for p in facts.parameters(module))
 
     def note_loop(self, otherwise: str) -> None:
         """Note the library that runs the training loop, from the stack, else `otherwise`; call it in the loop."""

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import sys
+import weakref
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from ..current_session import session
 from ..guard import quietly
-from ..hand_over import replace, replace_static
-from ..introspection import loader_length
-from ..protocol import ARMED, DATA_WAIT_RANGE
-from ..recording.range_times import Timed
+from ..hand_over import replace, replace_static, when_gone
+from ..introspection import loader_length, own_attribute
+from ..protocol import ARMED, DATA_WAIT_RANGE, EVAL_RANGE, FIRST_BATCH_RANGE
+from ..recording.range_times import Timed, times
+from ..recording.run_time import run_time
 from ..seen import seen
 
 if TYPE_CHECKING:
@@ -22,12 +26,80 @@ _longest: int | None = None
 _rows: RowSums | None = None  # forked workers have it, and no session
 
 
+class Evaluation:
+    """The pass over a loader that evaluates, as a range of the training thread.
+
+    It is one without gradients, or one of the model that trains while that is set to evaluate. It ends with its last
+    batch, or with its iterator where it is broken off. A step of an optimizer within it shows that it trains, and then
+    the mode of the model says nothing.
+    """
+
+    def __init__(self) -> None:
+        self._iterator: Any = None
+        self._is_open = self._by_mode = False
+        self._mode_tells = True
+
+    def begins(self) -> None:
+        """End the pass before, and begin one if this evaluates."""
+        self._close()
+        if not times.on:
+            return
+        without_gradients = not sys.modules["torch"].is_grad_enabled()
+        self._by_mode = not without_gradients and self._mode_tells and _is_set_to_evaluate()
+        if not (without_gradients or self._by_mode):
+            run_time.may_begin()
+        elif not times.is_open(EVAL_RANGE):
+            self._is_open = times.opened(EVAL_RANGE)
+
+    def has(self, iterator: Any) -> None:
+        """Note the iterator of the pass that has begun."""
+        if self._is_open:
+            self._iterator = when_gone(iterator, self._close, "an evaluation is not timed")
+
+    def ended(self, iterator: Any) -> None:
+        """End the pass if this is its iterator, which has no more batches."""
+        if self._iterator is not None and self._iterator() is iterator:
+            self._close()
+
+    def stepped(self) -> None:
+        """End the pass, in which an optimizer has stepped."""
+        if self._is_open:
+            self._mode_tells = self._mode_tells and not self._by_mode
+            self._close()
+
+    def _close(self) -> None:
+        if self._is_open:
+            times.closed(EVAL_RANGE)
+        self._iterator, self._is_open = None, False
+
+
+def _noting_eval(original: Any, module: Any) -> Any:
+    """Note a module that the job sets to evaluate."""
+    quietly(lambda: _set_to_evaluate.append(weakref.ref(module)))
+    return original(module)
+
+
+def _is_set_to_evaluate() -> bool:
+    """Whether a module that the job trains is in its mode for evaluation; not known before the first step."""
+    current = session()
+    if current is None or current.untouched:
+        return False
+    noted = [module for reference in _set_to_evaluate if (module := reference()) is not None]
+    still = [module for module in noted if own_attribute(module, "training") is False]
+    return any(current.objects.is_trained(module) for module in still)
+
+
+_set_to_evaluate: deque[Any] = deque(maxlen=4)
+evaluation = Evaluation()
+
+
 def watch_loaders() -> None:
     """Note the settings, the length and a few batch shapes of every DataLoader that is iterated."""
     from torch.utils.data import dataloader
 
     replace(dataloader.DataLoader, "__iter__", _noting_loader, "loaders are not noted")
     replace(dataloader._BaseDataLoaderIter, "__next__", _noting_batch, "batches are not noted")
+    replace(sys.modules["torch"].nn.Module, "eval", _noting_eval, "evaluations are not seen by the mode of the model")
     replace_static(dataloader._DatasetKind, "create_fetcher", _watching_rows, _NO_ROWS)
 
 
@@ -55,7 +127,10 @@ def longest_loader() -> int | None:
 def _noting_loader(original: Any, loader: Any) -> Any:
     quietly(lambda: _note_loader(loader))
     begun = quietly(lambda: _pass_begins(loader))
-    iterator = original(loader)
+    quietly(evaluation.begins)
+    with Timed(FIRST_BATCH_RANGE):
+        iterator = original(loader)
+    quietly(lambda: evaluation.has(iterator))
     if callable(begun):
         quietly(lambda: begun(iterator))
     return iterator
@@ -84,8 +159,12 @@ def _note_loader(loader: Any) -> None:
 
 def _noting_batch(original: Any, iterator: Any) -> Any:
     measured = quietly(lambda: _measuring(iterator))
-    with Timed(DATA_WAIT_RANGE):
-        batch = original(iterator)
+    try:
+        with Timed(DATA_WAIT_RANGE if own_attribute(iterator, "_num_yielded") else FIRST_BATCH_RANGE):
+            batch = original(iterator)
+    except StopIteration:
+        quietly(lambda: evaluation.ended(iterator))
+        raise
     seen.batches += 1
     if callable(measured):
         quietly(measured)

@@ -14,13 +14,14 @@ from ..current_session import session
 from ..dumps import flight_recorder, memory_history
 from ..frameworks import BARE_LOOP
 from ..guard import guarded, quietly
-from ..hand_over import after_optimizer_steps, before_optimizer_steps
+from ..hand_over import after_optimizer_steps, before_optimizer_steps, replace
 from ..interrupts import AskedToEnd
 from ..introspection import is_a, own_attribute, unseen, untouched
 from ..protocol import BY_OPTIMIZER
 from ..recording import other_profilers
 from ..recording.range_times import times
-from ..recording.ranges import OPTIMIZER, emitter
+from ..recording.ranges import OPTIMIZER, SAVE, emitter, within
+from ..recording.run_time import run_time
 from ..seen import seen, tell_at_exit
 from ..session import Session
 from ..timing import pulse
@@ -49,6 +50,7 @@ def _install() -> None:
         before_optimizer_steps(_before_step, "the update has no range")
         after_optimizer_steps(_after_step, "steps are not counted")
         guarded(backward_hooks.watch, "backward passes are not counted")
+        replace(sys.modules["torch"], "save", within(SAVE), "saving is not timed")
         guarded(announced.watch, "what libraries announce is not read")
         guarded(tell_at_exit, "what was seen is not told")
         other_profilers.watch()
@@ -145,6 +147,8 @@ def one_step() -> Iterator[None]:
 def has_stepped(what: Any, tell: Callable[[], Stepped]) -> None:
     """Count a step of an optimizer, or of an engine around several; `tell` is called if that begins a loop."""
     seen.steps += 1
+    run_time.step_ended()
+    loader_hooks.evaluation.stepped()
     quietly(backward_hooks.optimizer_stepped)
     if _over or not _counting.acquire(blocking=False):  # another thread counts, or the interrupted line of this one
         return

@@ -9,12 +9,15 @@ from typing import Any
 
 from ..cuda_graphs import capturing
 from ..guard import quietly
+from ..protocol import DATA_WAIT_RANGE, FIRST_BATCH_RANGE
 from .core_time import CoreTime
 from .gc_ranges import Collections
 from .range_times import times as range_times
 
 KEPT = ("control", "warmup", "active", "control_after")
 UNPROFILED = ("control", "control_after")
+LIGHT = ("waiting", *UNPROFILED, "sampling")  # steps that are as long as without us
+RANGED = (*LIGHT, "warmup", "active")
 RECORDED = "active"
 MOST_WAITED = 20_000  # a wait may last a million steps: the last of them, as bare numbers
 Mark = tuple[int, Any]
@@ -37,6 +40,7 @@ class StepClock:
         """Forget the steps and begin the next one now."""
         self._spans: dict[str, list[tuple[Mark, Mark]]] = {}
         self._ranges: dict[str, list[tuple[int, dict[str, int], int]]] = {}
+        self._every: deque[tuple[int, int, bool, dict[str, int], int]] = deque(maxlen=MOST_WAITED)
         self._waited: deque[int | None] = deque(maxlen=MOST_WAITED)
         self._cores = CoreTime()
         self._core_times: list[tuple[int, int] | None] = []
@@ -46,7 +50,7 @@ class StepClock:
         """Begin a step of `phase`; without the profiler its ranges and collections are timed, too."""
         self._on_core = self._core_time(phase)
         self.began: Mark | None = self._mark()
-        self._watch(phase in UNPROFILED)
+        self._watch(phase in RANGED)
 
     def rest(self) -> None:
         """Stop watching, since no timed step follows: nothing stays behind in the process."""
@@ -66,8 +70,8 @@ class StepClock:
         """Mark that the running step began unseen, before any clock: it gets no time."""
         self.began = None
 
-    def step_ended(self, phase: str) -> int:
-        """End a step of `phase`; return its host time in nanoseconds, 0 if its beginning was not seen."""
+    def step_ended(self, phase: str, number: int = 0) -> int:
+        """End step `number`, of `phase`; return its host time in nanoseconds, 0 if its beginning was not seen."""
         began, ended = self.began, self._mark()
         if began is None:
             self.step_passed(phase)
@@ -78,10 +82,16 @@ class StepClock:
             self._spans.setdefault(phase, []).append((began, ended))
             if phase == RECORDED:
                 self._core_times.append(_since(self._on_core, self._core_time(phase)))
-            if range_times.on:
-                spent_ns = self._collections.taken_ns() if self._collections is not None else 0
-                self._ranges.setdefault(phase, []).append((ended[0] - began[0], range_times.taken(), spent_ns))
+        if phase in RANGED and range_times.on:
+            self._with_ranges(phase, number, ended[0] - began[0])
         return ended[0] - began[0]
+
+    def _with_ranges(self, phase: str, number: int, ns: int) -> None:
+        spent_ns = self._collections.taken_ns() if self._collections is not None else 0
+        ranges = range_times.taken()
+        self._every.append((number, ns, phase not in LIGHT, ranges, spent_ns))
+        if phase in UNPROFILED:
+            self._ranges.setdefault(phase, []).append((ns, ranges, spent_ns))
 
     def step_passed(self, phase: str) -> None:
         """End a step of `phase` that gets no time."""
@@ -115,7 +125,20 @@ class StepClock:
     def range_times(self) -> dict[str, list[int]]:
         """Nanoseconds of these steps in each range of the training thread, without the ranges within it."""
         steps = [ranges for phase in UNPROFILED for _, ranges, _ in self._ranges.get(phase, [])]
-        return {name: [ranges.get(name, 0) for ranges in steps] for name in dict.fromkeys(n for r in steps for n in r)}
+        names = dict.fromkeys(name for ranges in steps for name in ranges if name != FIRST_BATCH_RANGE)
+        times = {name: [ranges.get(name, 0) for ranges in steps] for name in names}
+        first = [ranges.get(FIRST_BATCH_RANGE, 0) for ranges in steps]
+        if any(first):
+            others = times.get(DATA_WAIT_RANGE, [0] * len(first))
+            times[DATA_WAIT_RANGE] = [sum(each) for each in zip(first, others)]  # noqa: B905 - of Python 3.10
+        return times
+
+    def every_step(self) -> dict[str, object]:
+        """All steps that were timed, the last `MOST_WAITED`, as the record has them."""
+        number, ns, profiled, ranges, gc_ns = map(list, zip(*self._every)) if self._every else ([] for _ in range(5))  # noqa: B905
+        names = dict.fromkeys(name for each in ranges for name in each)
+        of_ranges = {name: [each.get(name, 0) for each in ranges] for name in names}
+        return {"number": number, "ns": ns, "profiled": profiled, "gc_ns": gc_ns, "ranges_ns": of_ranges}
 
     def core_times(self) -> list[tuple[int, int] | None]:
         """For each recorded step, nanoseconds on a core and ready without one; None if the kernel keeps no count."""

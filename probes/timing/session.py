@@ -42,9 +42,9 @@ class TimingClock(StepClock):
     last_ns = 0
     armed = True
 
-    def step_ended(self, phase: str) -> int:
+    def step_ended(self, phase: str, number: int = 0) -> int:
         """End a step as a clock of one window does, and keep its time."""
-        self.last_ns = super().step_ended(phase)
+        self.last_ns = super().step_ended(phase, number)
         return self.last_ns
 
     def step_passed(self, phase: str) -> None:

@@ -54,7 +54,7 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_no_byte_of_the_bundle_holds_a_planted_token(planted: Path) -> None:
     files = list(planted.iterdir())
 
-    assert len(files) == 3
+    assert len(files) == 4
     for file in files:
         content = file.read_bytes()
         assert TOKEN.encode() not in (gzip.decompress(content) if file.suffix == ".gz" else content), file.name

@@ -64,6 +64,13 @@ def during(number):
     if number == 37:
         own.stop()
 loop(40)
+with torch.no_grad():
+    for _ in loader(4):
+        break
+import torch._dynamo
+from diagnose.probes.hooks import compile_hooks
+compile_hooks.install()
+torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
 print(sum(p.sum().item() for p in model.parameters()), len(own.events()) > 0)
 """
 )

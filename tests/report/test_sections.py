@@ -12,7 +12,7 @@ from drawn import MS
 from msgspec.structs import fields
 from rich.console import Console
 
-from diagnose.diagnosis import Applied, Diagnosis, SlowStep
+from diagnose.diagnosis import Applied, Diagnosis, Goodput, SlowStep
 from diagnose.judge.cost import cost_of
 from diagnose.metrics.settings import Settings
 from diagnose.report import markdown
@@ -42,6 +42,7 @@ def everything() -> Diagnosis:
     more |= {"ranges": (drawn.range_row(),)}
     more |= {"windows": (drawn.window("first", 9 * MS), drawn.window("last", 7 * MS, is_reported=True))}
     more |= {"capacity": counted_memory.CAPACITY}
+    more |= {"goodput": Goodput.of(50.0, {"productive": 45.0, "idle": 5.0})}
     cost = cost_of(diagnoses.diagnosis(), Settings(gpu_hour_price=2.0))
     return diagnoses.judged(drawn.joined(), applied=applied, slow_steps=(slow,), cost=cost, **more)
 

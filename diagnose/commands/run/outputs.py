@@ -114,14 +114,21 @@ class Outputs:
         from diagnose.report.views.brief import brief
 
         of_bundle = f"{shown}/{REPORT}"
-        kept = guarded(lambda: _write(_text(diagnosis, self.command), folder / REPORT), f"no {of_bundle}")
+        kept, written = self.write(diagnosis, folder, of_bundle)
         if self.printed:
             guarded(partial(_print, diagnosis, of_bundle if kept else shown, self.quiet))
-        written = [name for option in self.files if (name := self._written(option, diagnosis))]
         if written:
             say(f"wrote {', '.join(written)}")
         places = ", ".join([*([of_bundle] if kept else []), *written]) or "none"
         return f"{brief(diagnosis)}; report: {places}"
+
+    def write(self, diagnosis: "Diagnosis", folder: Path, shown: str) -> tuple[bool, list[str]]:
+        """Write the capture's own report, `shown` where it cannot be, and the files that were asked for.
+
+        Return whether the first is written, and the names of the others that are.
+        """
+        kept = guarded(lambda: _write(_text(diagnosis, self.command), folder / REPORT), f"no {shown}")
+        return kept, [name for option in self.files if (name := self._written(option, diagnosis))]
 
     def _written(self, name: str, diagnosis: "Diagnosis") -> str:
         """The file's name as it is printed, "" if it cannot be written."""

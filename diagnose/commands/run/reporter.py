@@ -4,6 +4,7 @@ import contextlib
 import os
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from diagnose.capture.bundle import Bundle, Written
 from diagnose.capture.command import ignores_our_hook
@@ -13,7 +14,10 @@ from diagnose.commands.armed.arming import tell_armed
 from diagnose.commands.ledger.option import record, with_track_records
 from diagnose.commands.run.outputs import Outputs
 from diagnose.errors import printable
-from diagnose.probes.protocol import DIAGNOSIS, TRACE, WINDOW_FOLDER
+from diagnose.probes.protocol import DIAGNOSIS, REPORT, TRACE, WINDOW_FOLDER
+
+if TYPE_CHECKING:
+    from diagnose.diagnosis import Diagnosis
 
 POLL_EVERY_S = 0.3
 _MOST_RANKS = 8
@@ -44,6 +48,7 @@ class Reporter:
         self._came, self._since = 0, time.monotonic()
         self.done = False
         self.told = ""
+        self._diagnosis: Diagnosis | None = None
 
     def look(self) -> None:
         """Report once every rank has written, or when the missing ones are long overdue."""
@@ -74,14 +79,36 @@ class Reporter:
         """Make the report of the folder, or of one run in it, with its prediction and the ledger's quotes."""
         self.done = True
         from diagnose import analysis
-        from diagnose.cli.kept import keep
 
         diagnosis = analysis.analyze(self._bundle.folder, options=analysis.Options(run=run))
         if not self._no_ledger:
             guarded(lambda: record(diagnosis), "not kept in the ledger of promises")
         quoting = with_track_records(diagnosis, self._no_ledger)
-        guarded(lambda: keep(quoting, self._bundle.folder), f"no {DIAGNOSIS} in the bundle")
+        self._keep(quoting)
+        self._diagnosis = quoting
         self.told = self._outputs.publish(quoting, self._bundle.folder, printable(near(self._bundle.folder)))
+
+    def tell_goodput(self) -> None:
+        """Say where the time of the whole run went when the job has ended, and write it into the report made before."""
+        from msgspec.structs import replace
+
+        from diagnose.judge.goodput import goodput_beside
+        from diagnose.report.views.goodput import goodput_line
+
+        folder, diagnosis = self._bundle.folder, self._diagnosis
+        goodput = goodput_beside(folder, diagnosis.ranks[0].rank) if diagnosis and diagnosis.ranks else None
+        if diagnosis is None or goodput is None:
+            return
+        whole = replace(diagnosis, goodput=goodput)
+        if whole != diagnosis:
+            self._keep(whole)
+            self._outputs.write(whole, folder, f"{printable(near(folder))}/{REPORT}")
+        say(f"goodput: {goodput_line(whole)}")
+
+    def _keep(self, diagnosis: "Diagnosis") -> None:
+        from diagnose.cli.kept import keep
+
+        guarded(lambda: keep(diagnosis, self._bundle.folder), f"no {DIAGNOSIS} in the bundle")
 
 
 def last_words(bundle: Bundle, reporter: Reporter | None, argv: list[str], code: int = 0) -> None:
@@ -96,6 +123,7 @@ def last_words(bundle: Bundle, reporter: Reporter | None, argv: list[str], code:
     else:
         if not reporter.done:
             reporter.report(written)
+        guarded(reporter.tell_goodput, "no goodput of the run")
         if cut := bundle.cut():
             say(printable(_cut_line(cut)))
         if unrecorded := bundle.unrecorded():

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from diagnose.diagnosis import Goodput
 from diagnose.diagnosis.answer import Answer
 from diagnose.series.change import Change
 from diagnose.series.machine.findings import MachineBeside, MachineReport
@@ -86,21 +87,6 @@ class Stall(msgspec.Struct, frozen=True, kw_only=True):
     says: str
     count: int = 1
     machine: MachineBeside | None = None
-
-
-class GoodputPart(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of a run's wall time, and its share of it."""
-
-    what: str
-    time_s: float
-    share: float
-
-
-class Goodput(msgspec.Struct, frozen=True, kw_only=True):
-    """Parts of the wall time from the first logged step to the last; they add up to it."""
-
-    wall_s: float
-    parts: tuple[GoodputPart, ...]
 
 
 class RunReport(msgspec.Struct, frozen=True, kw_only=True):

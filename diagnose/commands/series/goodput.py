@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from diagnose.arrays import Mask
-from diagnose.commands.series.answer import Goodput, GoodputPart
+from diagnose.diagnosis import Goodput
 from diagnose.series.ordering import stray
 from diagnose.series.stalls import LONGEST_WINDOW, running_level
 from diagnose.series.tracks import LogEvent, LoggedRun, LoggedSteps
@@ -58,10 +58,7 @@ def goodput_of(wall: float, parts: dict[str, float]) -> Goodput:
     fits = min(wall / lost, 1.0) if lost > 0 else 1.0  # clocks of whole seconds may give a little more than there is
     parts = {name: parts[name] * fits for name in PARTS[1:]}
     parts["productive"] = max(wall - sum(parts.values()), 0.0)
-    return Goodput(
-        wall_s=wall,
-        parts=tuple(GoodputPart(what=name, time_s=parts[name], share=parts[name] / wall) for name in PARTS),
-    )
+    return Goodput.of(wall, {name: parts[name] for name in PARTS})
 
 
 def _cleaned(log: LoggedSteps) -> LoggedSteps:

@@ -6,13 +6,14 @@ from itertools import pairwise
 import numpy as np
 from msgspec.structs import replace
 
-from diagnose.commands.series.answer import Goodput, Periodic, RunReport, SeriesReport, Spread, Stall
+from diagnose.commands.series.answer import Periodic, RunReport, SeriesReport, Spread, Stall
 from diagnose.commands.series.goodput import PARTS, goodput, goodput_of
 from diagnose.commands.series.machine_moves import machine_at_change, machine_at_stall
 from diagnose.commands.series.machine_over_run import machine_over_run
 from diagnose.commands.series.seen_stalls import time_of
 from diagnose.commands.series.stall_findings import stalls_of
 from diagnose.commands.series.suggested_capture import suggested_captures
+from diagnose.diagnosis import Goodput
 from diagnose.facts import duration
 from diagnose.formulas import share
 from diagnose.series.change import Change
@@ -88,7 +89,7 @@ def _periodic(points: Sequence[ChangePoints]) -> tuple[Periodic, ...]:
         share = float(np.sum(beat.extra_s)) / whole
         says = (
             f"every {beat.every:,} steps one takes {duration(extra * 1e9)} more ({100 * share:.1f} % of the time of all"
-            " steps): a checkpoint, an evaluation or a log, not a change"
+            " steps): work that comes again, not a change"
         )
         told.append(
             Periodic(

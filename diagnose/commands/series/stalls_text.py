@@ -4,10 +4,12 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
-from diagnose.commands.series.answer import Goodput, SeriesReport, Stall
+from diagnose.commands.series.answer import SeriesReport, Stall
 from diagnose.commands.series.machine_text import print_beside
+from diagnose.diagnosis import Goodput
 from diagnose.facts import duration
 from diagnose.report.text.page import Page
+from diagnose.report.views.goodput import goodput_words
 from diagnose.report.views.plain import plain
 
 _MOST = 8
@@ -34,9 +36,8 @@ def print_goodput(page: Page, report: SeriesReport) -> None:
 
 
 def goodput_line(goodput: Goodput) -> str:
-    """The parts of the wall time in a line; those that take nothing are left out."""
-    parts = [f"{part.what} {100 * part.share:.1f} %" for part in goodput.parts if part.time_s > 0 or part.share > 0]
-    return f"{', '.join(parts)} of the {duration(goodput.wall_s * 1e9)} from the first logged step to the last"
+    """The parts of the wall time in a line."""
+    return f"{goodput_words(goodput)} from the first logged step to the last"
 
 
 def _groups(stalls: Sequence[Stall]) -> list[list[Stall]]:

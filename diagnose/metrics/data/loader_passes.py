@@ -118,10 +118,10 @@ def pass_loading_ns(m: Measured) -> Value:
     waited = m.record.number("loading.passes.waited_ns")
     if isinstance(batches, Unknown) or not fetched or waited is None:
         return batches if isinstance(batches, Unknown) else _untimed(m)
-    wall, ready = m.record.number("loading.wall_ns"), m.record.number("loading.ready_ns")
-    alone = not m.record.number("loading.workers") and wall and ready
-    on_a_core = 1 - min(ready / wall, 1.0) if alone and wall and ready else 1.0
-    return float(batches) * usual_wait_ns(m) * on_a_core
+    wall, ready, timed = (m.record.number(f"loading.{name}") for name in ("wall_ns", "ready_ns", "fetches"))
+    if not m.record.number("loading.workers") and wall and ready and timed:
+        return float(batches) * max(wall - ready, 0.0) / timed
+    return float(batches) * usual_wait_ns(m)
 
 
 @metric("ns", needs_gpu=False)

@@ -7,7 +7,19 @@ from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 from diagnose.metrics.run.cadence import RUN
 from diagnose.metrics.unknowns import NO_RECORD
+from diagnose.probes import protocol
 from diagnose.series.phase import NONE, SlowPhase
+from diagnose.trace.light_steps import GC
+
+_DOING = {
+    protocol.FIRST_BATCH_RANGE: "loading",
+    protocol.DATA_WAIT_RANGE: "loading",
+    protocol.EVAL_RANGE: "evaluating",
+    protocol.SAVE_RANGE: "saving",
+    protocol.LOG_RANGE: "logging",
+    protocol.COMPILE_RANGE: "compiling",
+    GC: "collecting garbage",
+}
 
 
 def phase_or_none(m: Measured) -> SlowPhase | Unknown | None:
@@ -44,12 +56,22 @@ def slow_phase_factor(m: Measured) -> Value:
     return found if isinstance(found, Unknown) else found.slow_ns / max(found.usual_ns, 1.0)
 
 
+@metric("ns", needs_gpu=False)
+def slow_phase_extra_ns(m: Measured) -> Value:
+    """Median time that these slow steps take beyond the others."""
+    return m.slow_phase if isinstance(m.slow_phase, Unknown) else m.slow_phase.more_ns
+
+
 @metric("text", needs_gpu=False)
 def slow_phase_doing(m: Measured) -> Value:
-    """The purpose of most samples of these slow steps, as the `doing` of a line; "not sampled" if there are none."""
+    """The work of these slow steps beyond the others: by their ranges, else the purpose of most of their samples, as
+    the `doing` of a line; "not sampled" if there are none.
+    """
     found, samples = m.slow_phase, m.user_code.samples
     if isinstance(found, Unknown):
         return found
+    if found.grew in _DOING:
+        return _DOING[found.grew]
     doing: Counter[str] = Counter()
     for stack in samples.stacks if samples is not None else ():
         doing[stack.doing] += stack.samples_in(found.steps)

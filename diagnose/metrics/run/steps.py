@@ -9,6 +9,7 @@ from diagnose.formulas.statistics import ENDS, draws_of, robust_deviation
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 from diagnose.metrics.unknowns import MORE_STEPS
+from diagnose.probes.protocol import COMPILE_RANGE
 from diagnose.trace.record import control_ns, unprofiled_ns
 
 MOST_LISTED = 4  # durations that a sentence holds
@@ -16,6 +17,12 @@ LEAST_CONTROLS = 2  # steps on each side of the window: one alone may be an odd 
 LEAST_STEPS = 20  # full collections come every ten steps or so: fewer steps may hold none
 MOST_STEPS = 1000
 MORE_UNPROFILED = another_run(f"diagnose tune --control {LEAST_STEPS} times so many steps without the profiler")
+
+COMPILES_FROM = 0.5  # of the time of the steps without the profiler
+COMPILED = Unknown(
+    "torch.compile compiled in the steps without the profiler",
+    another_run("capture a window behind the compilations (diagnose run --at-step K)"),
+)
 
 
 def _durations(m: Measured) -> "np.ndarray[tuple[int, ...], np.dtype[np.int64]]":
@@ -124,6 +131,7 @@ def control_drift_factor(m: Measured) -> Value:
     """Median step without the profiler after the window over that before it, or the other way round: 1 or more.
 
     If a step of one side is as long as one of the other, single steps differ as much: then the speed did not change.
+    Unknown if most of these steps' time is compilation, which is no speed of the job.
     """
     before, after = control_ns(m.record)
     if min(len(before), len(after)) < LEAST_CONTROLS:
@@ -131,10 +139,19 @@ def control_drift_factor(m: Measured) -> Value:
             f"fewer than {LEAST_CONTROLS} steps on each side of the window were timed without the profiler",
             DIAGNOSE_RUN,
         )
+    if _compiled_share(m) > COMPILES_FROM:
+        return COMPILED
     shorter, longer = sorted((before, after), key=np.median)
     if max(shorter) >= min(longer):
         return 1.0
     return float(np.median(longer)) / max(float(np.median(shorter)), 1.0)
+
+
+def _compiled_share(m: Measured) -> float:
+    """The part of the time of all these steps in which torch.compile compiled."""
+    times, ranges = m.record.get("steps.unprofiled_host_ns") or (), m.record.get("steps.unprofiled_ranges_ns") or {}
+    compiled = ranges.get(COMPILE_RANGE) or ()
+    return sum(ns or 0 for ns in compiled) / max(sum(ns or 0 for ns in times), 1)
 
 
 @metric("text", needs_gpu=False)

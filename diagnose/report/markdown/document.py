@@ -22,6 +22,7 @@ from diagnose.report.views.breakdown import basis, outside_line, rows
 from diagnose.report.views.capacity import capacity_view
 from diagnose.report.views.changes import ChangeView, Full, Headline, captures_view, findings_view, plan_view
 from diagnose.report.views.cost import cost_lines
+from diagnose.report.views.goodput import goodput_line
 from diagnose.report.views.job_words import late_stage_lines, missing_line
 from diagnose.report.views.operators import longest_operators_line
 from diagnose.report.views.ranges import OF, idle_line, ranges_view
@@ -96,6 +97,11 @@ def _history(draft: Draft) -> str:
 
 def _cost(draft: Draft) -> str:
     return draft.to.items(cost_lines(draft.diagnosis) or [])
+
+
+def _goodput(draft: Draft) -> str:
+    line = goodput_line(draft.diagnosis)
+    return draft.to.items([f"Goodput: {line}"]) if line else ""
 
 
 def _slow_steps(draft: Draft) -> str:
@@ -335,6 +341,7 @@ SECTIONS: dict[str, Chapter | LeftOut] = {  # in the order of the document
     "missing": Chapter("", _missing),
     "windows": Chapter("", _windows),
     "history": Chapter("", _history),
+    "goodput": Chapter("", _goodput),
     "slow_steps": Chapter("", _slow_steps),
     "notes": Chapter("", _notes),
     "steps": Chapter("", _steps),

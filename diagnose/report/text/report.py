@@ -34,6 +34,7 @@ from diagnose.report.text.job import print_job, print_late_ranks, print_missing,
 from diagnose.report.text.page import Extent, Page, widest
 from diagnose.report.text.summary import (
     print_cost,
+    print_goodput,
     print_history,
     print_mfu,
     print_notes,
@@ -278,6 +279,7 @@ SECTIONS: dict[str, Callable[[Page, Diagnosis, Extent], None] | LeftOut] = {
     "windows": print_windows,
     "notes": print_notes,
     "history": print_history,
+    "goodput": print_goodput,
     "slow_steps": print_slow_steps,
     "missing": print_missing,
     "ledger": print_causes,

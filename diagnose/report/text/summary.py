@@ -7,13 +7,15 @@ from diagnose.facts import spoken
 from diagnose.report.text.changes import SEVERITY_STYLE
 from diagnose.report.text.page import Extent, Page, joined
 from diagnose.report.views.cost import cost_lines
+from diagnose.report.views.goodput import goodput_line
 from diagnose.report.views.plain import plain
-from diagnose.report.views.slow_steps import slow_steps_view
+from diagnose.report.views.slow_steps import explained_slow_steps, slow_steps_view
 from diagnose.report.views.summary import history_lines, loss_line, notes_of, shapes_line, steps_line, verdict_view
 from diagnose.report.views.windows import windows_lines
 from diagnose.report.views.words import counted, first_sentence
 
 WINDOWS_SHOWN = 1
+EXPLAINED_SHOWN = 3
 
 
 def print_mfu(page: Page, diagnosis: Diagnosis) -> None:
@@ -54,11 +56,18 @@ def print_history(page: Page, diagnosis: Diagnosis, _: Extent) -> None:
         page.paragraph(Text(plain(says), "yellow"), label="" if i else "history", most=2)
 
 
+def print_goodput(page: Page, diagnosis: Diagnosis, _: Extent) -> None:
+    """Print the parts of the wall time of the process."""
+    if line := goodput_line(diagnosis):
+        page.paragraph(plain(line), label="goodput")
+
+
 def print_slow_steps(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
-    """The steps that took much longer than the median one; only a part of the details."""
-    views = slow_steps_view(diagnosis) or []
-    for i, view in enumerate(views if extent.details else ()):
-        page.paragraph(plain(view.line), label="" if i else "slow steps", most=2)
+    """The steps that took much longer than the median one: with `details` each, else those that are explained."""
+    explained = explained_slow_steps(diagnosis)[:EXPLAINED_SHOWN]
+    lines = [view.line for view in slow_steps_view(diagnosis) or []] if extent.details else explained
+    for i, line in enumerate(lines):
+        page.paragraph(plain(line), label="" if i else "slow steps", most=2 + (not extent.details))
 
 
 def print_cost(page: Page, diagnosis: Diagnosis, _: Extent) -> None:

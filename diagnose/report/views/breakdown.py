@@ -28,13 +28,14 @@ _BEYOND_MFU = "compute-bound work beyond MFU"
 
 class Basis(msgspec.Struct, frozen=True):
     """The denominator of every share of the breakdown: `total_ns` over `count` steps, or as many times their
-    `median`.
+    `median`. With `every` it is the mean over so many steps, of which the longest one is not among the counted.
     """
 
     name: str
     total_ns: int
     count: int
     median: bool = False
+    every: int = 0
 
     @property
     def step_ns(self) -> float:
@@ -44,6 +45,8 @@ class Basis(msgspec.Struct, frozen=True):
     @property
     def average(self) -> str:
         """The kind of average that one step is; "" for a single step."""
+        if self.every:
+            return f"mean over {self.every:,} steps, one of them long"
         return "median" if self.median else f"mean of {self.count:,}" if self.count > 1 else ""
 
     def per_step(self, ns: int) -> str:
@@ -55,10 +58,11 @@ def basis(diagnosis: Diagnosis) -> Basis:
     """The device step, or the host step without GPU activity; without the profiler if that distorts it."""
     steps = diagnosis.steps
     distorts = steps.distortion is not None
-    which = " without the profiler" if distorts else ""
+    every = diagnosis.period.every_steps if diagnosis.period is not None and diagnosis.mfu.value is None else 0
+    which = " without the profiler" if distorts or every else ""
     if steps.device_time_ns is None:
-        return Basis(f"host step{which}", steps.time_ns, steps.count, distorts)
-    return Basis(f"device step{which}", steps.device_time_ns, steps.count, distorts)
+        return Basis(f"host step{which}", steps.time_ns, steps.count, distorts, every)
+    return Basis(f"device step{which}", steps.device_time_ns, steps.count, distorts, every)
 
 
 class BreakdownRow(msgspec.Struct, frozen=True):

@@ -5,12 +5,13 @@ from collections.abc import Mapping
 import msgspec
 
 SECTIONS: Mapping[str, tuple[str, ...]] = {  # section -> the fields of the Diagnosis that it shows
-    "verdict": ("verdict", "mfu", "trains", "speed", "cpu_only"),
+    "verdict": ("verdict", "mfu", "trains", "speed", "cpu_only", "period"),
     "steps": ("steps", "rank"),
     "applied": ("applied",),
     "notes": ("findings",),
     "windows": ("windows",),
     "history": ("history",),
+    "goodput": ("goodput",),
     "slow_steps": ("slow_steps",),
     "late_ranks": ("stragglers", "postmortem"),
     "missing": ("trace",),

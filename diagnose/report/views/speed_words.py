@@ -15,8 +15,21 @@ _OTHER_JOB = "the 30-50 % usual for large transformers is no yardstick here"
 def speed_line(diagnosis: Diagnosis) -> str:
     """Step time without the profiler, rate, and memory of the fullest GPU; "" if nothing is known."""
     speed = diagnosis.speed
-    parts = [*_times(speed), _rate(speed.job or speed.before or speed.after), _memory(speed)]
+    parts = [
+        *(_over_period(diagnosis) or _times(speed)),
+        _rate(speed.job or speed.before or speed.after),
+        _memory(speed),
+    ]
     return "; ".join(filter(None, parts))
+
+
+def _over_period(diagnosis: Diagnosis) -> list[str]:
+    """The mean step of a whole period; empty if all steps take about as long."""
+    period = diagnosis.period
+    if period is None:
+        return []
+    every = f"{period.every_steps:,} steps, of which one takes {duration(period.more_ns)} more"
+    return [f"{duration(period.mean_ns)} per step, the mean of {every}"]
 
 
 def _times(speed: Speed) -> list[str]:

@@ -3,8 +3,8 @@
 from pathlib import PurePosixPath
 
 from diagnose.attribution.leading import WORKS
-from diagnose.diagnosis import CauseClass, Diagnosis, Finding, bounding
-from diagnose.facts import HOST_STEP, STEP
+from diagnose.diagnosis import CauseClass, Diagnosis, Finding, Period, bounding
+from diagnose.facts import HOST_STEP, STEP, duration
 from diagnose.report.views.breakdown import Basis, basis
 from diagnose.report.views.job_words import is_late, late_stage_lines, waited_share
 from diagnose.report.views.operators import longest_operators
@@ -47,9 +47,26 @@ def why_lines(diagnosis: Diagnosis) -> list[str]:
         return [_sentence(verdict.because), _of_class(diagnosis, _largest_class(diagnosis), of)]
     told = [_of_class(diagnosis, class_, of, again=class_ != classes[0]) for class_ in classes]
     finding = _finding_of(diagnosis, classes[0])
-    if len(classes) == 1 and finding is not None:
+    if diagnosis.period is not None and _mostly_period(diagnosis, classes[0]):
+        told = [period_sentence(diagnosis.period)]
+    elif len(classes) == 1 and finding is not None:
         told = [_of_finding(finding, diagnosis, of)]
     return [*told, *_where(diagnosis), *_late(diagnosis, of)]
+
+
+def _mostly_period(diagnosis: Diagnosis, class_: CauseClass) -> bool:
+    """Whether the slow step of the period is most of what its class takes."""
+    period = diagnosis.period
+    entries = [entry for entry in diagnosis.ledger if entry.class_ == class_]
+    own = [entry.ns for entry in entries if period is not None and entry.cause == period.cause]
+    return sum(own) > 0.5 * sum(entry.ns for entry in entries)
+
+
+def period_sentence(period: Period) -> str:
+    """How often a slow step comes, what it takes, and what of the time that is."""
+    what = f": {period.what}" if period.what else ""
+    told = f"Every {period.every_steps:,} steps one takes {duration(period.more_ns)} more"
+    return f"{told}, {percent(period.share)} of the time{what}."
 
 
 def _largest_class(diagnosis: Diagnosis) -> CauseClass:
@@ -74,21 +91,28 @@ def _sentence(text: str) -> str:
 
 def _finding_of(diagnosis: Diagnosis, class_: CauseClass) -> Finding | None:
     """The finding that explains most of the class, if it explains half of it; the chosen change's own comes first."""
-    of_class = [f for f in diagnosis.findings if f.class_ == class_ and f.title and _share(f) is not None]
-    of_class.sort(key=lambda f: (f.rule != diagnosis.next.rule, -(_share(f) or 0.0)))
+    of_class = [f for f in diagnosis.findings if f.class_ == class_ and f.title and _share(f, diagnosis) is not None]
+    of_class.sort(key=lambda f: (f.rule != diagnosis.next.rule, -(_share(f, diagnosis) or 0.0)))
     share = class_ns(diagnosis)[class_] / max(basis(diagnosis).total_ns, 1)
-    return next((f for f in of_class if (_share(f) or 0.0) >= _MOST_OF * share), None)
+    return next((f for f in of_class if (_share(f, diagnosis) or 0.0) >= _MOST_OF * share), None)
 
 
-def _share(finding: Finding) -> float | None:
+def _share(finding: Finding, diagnosis: Diagnosis) -> float | None:
     """The first share of the step that the finding rests on."""
     shares = (e.value for e in finding.evidence if e.unit == "share" and e.of in (STEP, HOST_STEP))
-    return next((float(value) for value in shares if not isinstance(value, str)), None)
+    of_usual = next((float(value) for value in shares if not isinstance(value, str)), None)
+    return of_usual if of_usual is None else of_usual * usual_part(diagnosis)
+
+
+def usual_part(diagnosis: Diagnosis) -> float:
+    """The part of the breakdown's step that evidence of the counted steps is about: all but a period's slow step."""
+    of_period = diagnosis.period is not None and diagnosis.mfu.value is None
+    return 1 - diagnosis.period.share if of_period and diagnosis.period else 1.0
 
 
 def _of_finding(finding: Finding, diagnosis: Diagnosis, of: Basis) -> str:
     """The fault with its share of the step, and why it takes that long if that is known."""
-    told = f"{finding.title}: {taken(_share(finding) or 0.0, of)}"
+    told = f"{finding.title}: {taken(_share(finding, diagnosis) or 0.0, of)}"
     workers = diagnosis.fact("loader_workers")
     return f"{told}; {_NO_WORKERS}." if finding.rule == "data-wait" and workers == "none" else f"{told}."
 

@@ -1,0 +1,70 @@
+"""Parts of the wall time of a process, by the ranges in which its training thread was."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from diagnose.diagnosis import Goodput
+from diagnose.probes import protocol
+from diagnose.trace.light_steps import every_step
+from diagnose.trace.record import CaptureRecord, record_beside
+
+PRODUCTIVE, STARTING, IDLE = "productive", "starting", "idle"
+_PART_OF = {
+    protocol.DATA_WAIT_RANGE: "waiting for data",
+    protocol.FIRST_BATCH_RANGE: "waiting for data",
+    protocol.EVAL_RANGE: "evaluation",
+    protocol.SAVE_RANGE: "saving",
+    protocol.LOG_RANGE: "logging",
+    protocol.COMPILE_RANGE: "compiling",
+    protocol.OWN_RANGE: "capturing",
+    protocol.BETWEEN_LOOPS_RANGE: IDLE,
+}
+PARTS = (PRODUCTIVE, "waiting for data", "evaluation", "saving", "logging", "compiling", STARTING, "capturing", IDLE)
+_BEFORE = ("evaluation", "saving", "compiling", "capturing")  # what is no start of the job before its first step
+
+
+def goodput_of(record: CaptureRecord) -> Goodput | None:
+    """The parts of the wall time of the recorded process; None if its record does not have them.
+
+    What lies in no range is the start of the job before its first step, its steps from there on, and idle after the
+    last one. A first step whose beginning was not seen is taken to be as long as the others, without what it compiles.
+    """
+    wall_ns = record.number("run_time.wall_ns")
+    spans = {name: record.get(f"run_time.{name}") for name in ("before", "in_steps", "after")}
+    if not wall_ns or None in spans.values():
+        return None
+    ns = dict.fromkeys(PARTS, 0.0)
+    for span, rest in zip(spans.values(), (STARTING, PRODUCTIVE, IDLE), strict=True):
+        _add(ns, span, rest)
+    if not record.flag("run_time.first_seen"):
+        first_ns = min(_usual_step_ns(record), ns[STARTING])
+        ns[STARTING] -= first_ns
+        ns[PRODUCTIVE] += first_ns
+    ns[IDLE] += max(wall_ns - sum(ns.values()), 0.0)
+    return Goodput.of(
+        wall_ns / 1e9, {name: each / 1e9 for name, each in ns.items()}, record.flag("run_time.ended") is True
+    )
+
+
+def goodput_beside(folder: Path, rank: int) -> Goodput | None:
+    """The same of the rank whose files are in the folder."""
+    return goodput_of(record_beside(folder / protocol.TRACE.format(rank), rank))
+
+
+def _add(ns: dict[str, float], span: Mapping[str, Any], rest: str) -> None:
+    """Add the parts of one span, whose time in no range is `rest`."""
+    left = float(span["ns"] or 0.0)
+    for name, took in (span["ranges_ns"] or {}).items():
+        part = _PART_OF.get(name, rest)
+        if took and part != rest and (rest != STARTING or part in _BEFORE):
+            ns[part] += took
+            left -= took
+    ns[rest] += max(left, 0.0)
+
+
+def _usual_step_ns(record: CaptureRecord) -> float:
+    steps = every_step(record)
+    return float(np.median(steps.ns[~steps.profiled])) if steps is not None and not steps.profiled.all() else 0.0

@@ -1,0 +1,52 @@
+"""Steps over the period of a job: with the slow step in several, which a short window holds too often or not at all."""
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from diagnose.attribution.causes import CAUSES, SLOW_PHASE
+from diagnose.diagnosis import LedgerEntry, Period, Steps
+from diagnose.judge.case import Case
+from diagnose.judge.slow_steps import WHAT, cause_of
+from diagnose.series.phase import SlowPhase
+
+LEAST_SHARE = 0.03  # of the time: the rule on phases speaks from there on
+
+
+def period_of(case: Case) -> Period | None:
+    """The period of a job of one rank, if its slow steps take a part of the time and are none of the counted ones."""
+    measured, phase = case.measured[0], case.measured[0].slow_phase
+    if len(case.job.ranks) > 1 or not isinstance(phase, SlowPhase) or phase.run_share < LEAST_SHARE:
+        return None
+    if any(phase.holds(number) for number in measured.timeline.steps.numbers):
+        return None
+    cause = cause_of(phase.grew) if phase.grew else "data-wait" if _loads(case) else SLOW_PHASE
+    return Period(
+        every_steps=phase.every,
+        more_ns=round(phase.more_ns),
+        mean_ns=round(phase.others_mean_ns / (1 - phase.run_share)),
+        share=phase.run_share,
+        cause=cause,
+        what=WHAT.get(phase.grew, ""),
+    )
+
+
+def _loads(case: Case) -> bool:
+    return case.facts["slow_phase_doing"].value == "loading"
+
+
+def steps_over(steps: Steps, period: Period) -> Steps:
+    """The steps with the mean time of a whole period, without the profiler."""
+    whole = round(steps.count * period.mean_ns)
+    return replace(steps, time_ns=whole, device_time_ns=None if steps.device_time_ns is None else whole)
+
+
+def ledger_over(ledger: Sequence[LedgerEntry], whole_ns: int, period: Period) -> tuple[LedgerEntry, ...]:
+    """The ledger of `whole_ns` over a whole period: what its slow step takes beyond the others counts for its cause."""
+    rest = (1 - period.share) * whole_ns / max(sum(entry.ns for entry in ledger), 1)
+    ns = {entry.cause: round(rest * entry.ns) for entry in ledger}
+    ns[period.cause] = ns.get(period.cause, 0) + whole_ns - sum(ns.values())
+    return tuple(
+        LedgerEntry(cause=cause, class_=CAUSES[cause].class_, ns=each, share=each / max(whole_ns, 1))
+        for cause, each in ns.items()
+    )

@@ -1,0 +1,27 @@
+"""Steps beside the window in which torch.compile compiles say nothing of a change of the job's speed."""
+
+from pathlib import Path
+
+import pytest
+from kineto import Trace
+from lines.lines_jobs import recorded
+
+MS = 1_000_000
+
+
+@pytest.mark.parametrize(("compiled_ms", "says"), [(780, False), (0, True)])
+def test_compilations_before_the_window_are_no_change_of_speed(compiled_ms: int, says: bool, tmp_path: Path) -> None:
+    before, after = [800 * MS] * 3, [10 * MS] * 3
+    ranges = {"diagnose.compile": [compiled_ms * MS] * 3 + [0] * 3}
+    steps = {"control_before_ns": before, "control_after_ns": after, "clock": "host", "active_ns": [10 * MS] * 4}
+    timed = {"unprofiled_host_ns": before + after, "unprofiled_ranges_ns": ranges}
+    job = Trace(gpu=None)
+    for _ in range(4):
+        with job.step():
+            job.cpu_op("aten::mm", 9000)
+            job.host(1000)
+
+    told = recorded(tmp_path, [job], {"world_size": 1, "steps": steps | timed})
+
+    assert ("speed-changed-in-capture" in {finding.rule for finding in told.findings}) is says
+    assert (told.fact("control_drift_factor") is None) is not says

@@ -35,9 +35,19 @@ from diagnose.diagnosis.terms import (
     Severity,
     SliceClass,
     Speedup,
+    StepChoice,
     VerdictClass,
 )
-from diagnose.diagnosis.timeline import Lane, SliceLabel, SlowStep, StepTimeline
+from diagnose.diagnosis.timeline import (
+    JobStep,
+    JobTimeline,
+    Lane,
+    Meeting,
+    RankRow,
+    SliceLabel,
+    SlowStep,
+    StepTimeline,
+)
 from diagnose.diagnosis.track_record import TrackRecord
 from diagnose.diagnosis.user_code import Doing, UserCode, UserFunction
 
@@ -65,12 +75,15 @@ __all__ = [
     "FindingClass",
     "HistoryChange",
     "IronTerm",
+    "JobStep",
+    "JobTimeline",
     "KernelRow",
     "Lane",
     "LaneKind",
     "LedgerEntry",
     "LightPart",
     "Loss",
+    "Meeting",
     "Mfu",
     "Money",
     "NotAdvised",
@@ -85,6 +98,7 @@ __all__ = [
     "Quantity",
     "RangeRow",
     "RankReport",
+    "RankRow",
     "Recommendation",
     "ReplayReport",
     "RooflineEntry",
@@ -96,6 +110,7 @@ __all__ = [
     "SlowStep",
     "Speed",
     "Speedup",
+    "StepChoice",
     "StepRate",
     "StepTimeline",
     "Steps",

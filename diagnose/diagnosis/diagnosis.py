@@ -22,7 +22,7 @@ from diagnose.diagnosis.kernels import KernelRow, OperatorRow, RooflineEntry, Ro
 from diagnose.diagnosis.postmortem import Postmortem, Straggler
 from diagnose.diagnosis.ranges import RangeRow
 from diagnose.diagnosis.speed import Speed
-from diagnose.diagnosis.timeline import SlowStep, StepTimeline
+from diagnose.diagnosis.timeline import JobTimeline, SlowStep, StepTimeline
 from diagnose.diagnosis.track_record import TrackRecord
 from diagnose.diagnosis.user_code import UserCode
 
@@ -74,6 +74,7 @@ class Diagnosis(Answer, frozen=True, kw_only=True):
     cost: Cost | None = None
     slow_steps: tuple[SlowStep, ...] = ()
     timeline: StepTimeline | None = None
+    job_timeline: JobTimeline | None = None
     kernels: tuple[KernelRow, ...] = ()
     host_operators: tuple[OperatorRow, ...] = ()
     ranges: tuple[RangeRow, ...] = ()

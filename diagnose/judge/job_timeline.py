@@ -1,0 +1,250 @@
+"""Steps of several ranks as they can be drawn: each rank's step by cause on one clock, and where they meet."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+import numpy as np
+
+from diagnose.arrays import Ints
+from diagnose.attribution.causes import WAITING
+from diagnose.diagnosis import JobStep, JobTimeline, LaneKind, Meeting, RankRow, StepChoice
+from diagnose.formulas import share
+from diagnose.judge.case import Case
+from diagnose.judge.lanes import Key, Row, bounded, clipped, named
+from diagnose.judge.step_timeline import causes_row, streams_and_threads
+from diagnose.metrics import Measured
+from diagnose.ranks import GroupMatch, Job
+from diagnose.ranks.collectives.clocks import Alignment, align_all, bases_of
+from diagnose.ranks.collectives.kinds import plain_kind
+
+BUDGET: Mapping[LaneKind, int] = {"rank": 1600, "stream": 1800, "thread": 1200}  # slices of all ranks in a step
+ALL_RANKS, SOME_RANKS = 16, 8
+MEETINGS = 40
+
+
+def job_timeline(case: Case) -> JobTimeline | None:
+    """The median and the slowest step that all drawn ranks count.
+
+    It is None for a single rank, if the ranks count no step together, and if the profiler distorts the steps, since a
+    drawing shows shares.
+    """
+    if case.only is not None or len(case.measured) < 2 or case.job.view.distortion is not None:
+        return None
+    drawn = _drawn(case)
+    lengths = _lengths(case.job, list(drawn))
+    if not lengths:
+        return None
+    chosen = _chosen_steps(lengths)
+    labels: dict[Key, int] = {}
+    waits = _waiting(case.job, chosen[0][0])
+    late, is_named = _late(case.job, list(drawn), waits)
+    return JobTimeline(
+        steps=tuple(_Drawing(case.job, drawn, number, why).step(labels) for number, why in chosen),
+        labels=named(labels),
+        aligned=bool(case.job.match),
+        late=None if late is None else case.job.ranks[late].rank,
+        late_is_named=is_named,
+        typical=_rank_at(case.job, _median([p for p in drawn if p != late], waits)),
+        ranks_left_out=len(case.job.ranks) - len(drawn),
+    )
+
+
+# Which ranks and steps are drawn.
+
+
+def _drawn(case: Case) -> dict[int, Measured]:
+    """The measured ranks by their position in the job; of many the late, the early, the median and others between."""
+    position = {rank.rank: p for p, rank in enumerate(case.job.ranks)}
+    measured = {position[m.timeline.rank]: m for m in case.measured}
+    if len(case.job.ranks) <= ALL_RANKS:
+        return measured
+    by_wait = _by_waiting(list(measured), _waiting(case.job))
+    late, _ = _late(case.job, by_wait, _waiting(case.job))
+    chosen = {by_wait[0] if late is None else late, by_wait[(len(by_wait) - 1) // 2], by_wait[-1]}
+    rest = [p for p in by_wait if p not in chosen]
+    places = SOME_RANKS - len(chosen)
+    chosen |= {rest[(2 * i + 1) * len(rest) // (2 * places)] for i in range(places) if rest}
+    return {p: measured[p] for p in sorted(chosen)}
+
+
+def _late(job: Job, positions: Sequence[int], waits: Sequence[int | None]) -> tuple[int | None, bool]:
+    """The position of the rank that is named as late, else of the one that waits least; whether it is named."""
+    of_rank = {job.ranks[p].rank: p for p in positions}
+    named_late = next((of_rank[late.rank] for late in job.stragglers if late.rank in of_rank), None)
+    if named_late is not None:
+        return named_late, True
+    known = [p for p in _by_waiting(positions, waits) if waits[p] is not None]
+    return (known[0] if known else None), False
+
+
+def _median(positions: Sequence[int], waits: Sequence[int | None]) -> int | None:
+    """The position whose waiting is the median of these; None if the waits are not known."""
+    known = [p for p in _by_waiting(positions, waits) if waits[p] is not None]
+    return known[(len(known) - 1) // 2] if known else None
+
+
+def _by_waiting(positions: Sequence[int], waits: Sequence[int | None]) -> list[int]:
+    return sorted(positions, key=lambda p: (waits[p] or 0, p))
+
+
+def _rank_at(job: Job, position: int | None) -> int | None:
+    return None if position is None else job.ranks[position].rank
+
+
+def _waiting(job: Job, step: int | None = None) -> list[int | None]:
+    """The time that each rank waits for others in a step, or in all of its own; None if that is not known."""
+    if not job.waits:
+        return [None] * len(job.ranks)
+    return [_waiting_of(_by_cause(job, position, step)) for position in range(len(job.ranks))]
+
+
+def _waiting_of(by_cause: Mapping[str, int]) -> int:
+    return sum(by_cause.get(cause, 0) for cause in WAITING)
+
+
+def _by_cause(job: Job, position: int, step: int | None = None) -> dict[str, int]:
+    """The rank's counted step, or all of them, by cause; empty if it does not count that step."""
+    numbers = job.ranks[position].numbers
+    at = slice(None) if step is None else [i for i, number in enumerate(numbers) if number == step]
+    by_cause = {cause: int(ns[at].sum()) for cause, ns in job.breakdown_by_step(position).items()}
+    return {cause: ns for cause, ns in by_cause.items() if ns}
+
+
+def _lengths(job: Job, positions: Sequence[int]) -> dict[int, float]:
+    """The mean length over the ranks of each step that all of them count, by number."""
+    ranks = [job.ranks[p] for p in positions]
+    common = sorted(set.intersection(*(set(rank.numbers) for rank in ranks)))
+    windows = [[rank.windows[rank.numbers.index(number)] for rank in ranks] for number in common]
+    return {number: float(np.mean(np.diff(each))) for number, each in zip(common, windows, strict=True)}
+
+
+def _chosen_steps(lengths: Mapping[int, float]) -> list[tuple[int, StepChoice]]:
+    by_length = sorted(lengths, key=lambda number: (lengths[number], number))
+    median, slowest = by_length[(len(by_length) - 1) // 2], by_length[-1]
+    chosen: list[tuple[int, StepChoice]] = [(median, "median")]
+    return [*chosen, (slowest, "slowest")] if lengths[slowest] > lengths[median] else chosen
+
+
+# One step of the drawn ranks.
+
+
+class _Drawing(msgspec.Struct, frozen=True):
+    """The ranks that are drawn by their position in the job, the step, and why it is drawn."""
+
+    job: Job
+    ranks: Mapping[int, Measured]
+    number: int
+    why: StepChoice
+
+    def step(self, labels: dict[Key, int]) -> JobStep:
+        windows = {p: self._window(p) for p in self.ranks}
+        begins = self._begins(windows)
+        length = max(begins[p] + end - begin for p, (begin, end) in windows.items())
+        rows, merged_below = self._rows(windows, begins, length, labels)
+        meetings = sorted(self._meetings(windows, begins, length), key=lambda meeting: -_apart(meeting))
+        return JobStep(
+            step=self.number,
+            chosen=self.why,
+            length_ns=length,
+            rows=rows,
+            meetings=tuple(sorted(meetings[:MEETINGS], key=lambda meeting: min(meeting.start_ns))),
+            meetings_left_out=max(len(meetings) - MEETINGS, 0),
+            merged_below_ns=merged_below,
+            waiting_shares=self._waiting_shares(),
+        )
+
+    def _window(self, position: int) -> tuple[int, int]:
+        rank = self.job.ranks[position]
+        begin, end = rank.windows[rank.numbers.index(self.number)].tolist()
+        return begin, end
+
+    def _begins(self, windows: Mapping[int, tuple[int, int]]) -> dict[int, int]:
+        """When each rank begins the step, from the first on."""
+        if not self.job.match:
+            return dict.fromkeys(windows, 0)
+        clocks, base = _placing(self.job), bases_of(self.job.ranks)
+        at = {p: int(clocks.aligned(p, np.array([begin + base[p]]))[0]) for p, (begin, _) in windows.items()}
+        first = min(at.values())
+        return {p: begin - first for p, begin in at.items()}
+
+    def _rows(
+        self, windows: Mapping[int, tuple[int, int]], begins: Mapping[int, int], length: int, labels: dict[Key, int]
+    ) -> tuple[tuple[RankRow, ...], int]:
+        """The rows of the ranks, whose slices share one budget, and the length below which these are merged."""
+        of_rank = {p: _rows_of(measured, *windows[p]) for p, measured in self.ranks.items()}
+        every = [row for rows, _ in of_rank.values() for row in rows]
+        lanes, merged_below = bounded(every, length, BUDGET, labels)
+        left, rows = iter(lanes), []
+        for p, (own, left_out) in of_rank.items():
+            causes, *beside = (next(left) for _ in own)
+            by_cause = _by_cause(self.job, p, self.number)
+            row = RankRow(
+                rank=self.job.ranks[p].rank,
+                start_ns=begins[p],
+                length_ns=windows[p][1] - windows[p][0],
+                residual_ns=self._residual(p),
+                waiting_ns=_waiting_of(by_cause) if self.job.waits else None,
+                by_cause=by_cause,
+                causes=causes,
+                lanes=tuple(beside),
+                lanes_left_out=left_out,
+            )
+            rows.append(row)
+        return tuple(rows), merged_below
+
+    def _residual(self, position: int) -> int | None:
+        residual = float(self.job.alignment.residual[position])
+        return round(residual) if np.isfinite(residual) else None
+
+    def _meetings(
+        self, windows: Mapping[int, tuple[int, int]], begins: Mapping[int, int], length: int
+    ) -> Iterator[Meeting]:
+        """Yield the collectives of two or more drawn ranks that they begin within the drawing."""
+        shift = {p: begins[p] - windows[p][0] for p in windows}
+        for group in self.job.match:
+            drawn = [m for m, p in enumerate(group.members.tolist()) if p in windows]
+            if len(drawn) < 2:
+                continue
+            by = np.array([shift[int(group.members[m])] for m in drawn], np.int64)
+            start, end = group.start[:, drawn] + by, group.end[:, drawn] + by
+            inside = self._of_step(group) & (start >= 0).all(axis=1) & (start <= length).all(axis=1)
+            for i in np.flatnonzero(inside).tolist():
+                yield self._meeting(group, i, drawn, (start[i], end[i]))
+
+    def _of_step(self, group: GroupMatch) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
+        first = self.job.ranks[int(group.members[0])].calls
+        return np.asarray(first.step[group.call[:, 0]] == self.number)
+
+    def _meeting(self, group: GroupMatch, instance: int, drawn: Sequence[int], times: tuple[Ints, Ints]) -> Meeting:
+        first = self.job.ranks[int(group.members[0])].calls
+        start, end = times
+        return Meeting(
+            kind=plain_kind(first.kinds[first.kind[group.call[instance, 0]]]),
+            group=group.group.name,
+            ranks=tuple(self.job.ranks[int(group.members[m])].rank for m in drawn),
+            start_ns=tuple(start.tolist()),
+            end_ns=tuple(end.tolist()),
+            last=self.job.ranks[int(group.members[group.last[instance]])].rank,
+        )
+
+    def _waiting_shares(self) -> tuple[float | None, ...]:
+        waits = _waiting(self.job, self.number)
+        lengths = [sum(_by_cause(self.job, p, self.number).values()) for p in range(len(self.job.ranks))]
+        return tuple(None if ns is None else share(ns, length) for ns, length in zip(waits, lengths, strict=True))
+
+
+def _rows_of(measured: Measured, begin: int, end: int) -> tuple[list[Row], int]:
+    """What the rank does by cause, its streams and threads, and how many of these have no row."""
+    beside, left_out = streams_and_threads(measured, begin, end)
+    whole = causes_row(measured, begin, end, f"rank {measured.timeline.rank}", "rank")
+    rows = [clipped(row, begin, end) for row in (whole, *beside)]
+    return [rows[0], *(row for row in rows[1:] if len(row.start))], left_out
+
+
+def _placing(job: Job) -> Alignment:
+    """The clocks of all ranks: by symmetric collectives where these join a rank to the first, else by any."""
+    return job.alignment if job.alignment.known.all() else align_all(job.ranks, job.match)
+
+
+def _apart(meeting: Meeting) -> int:
+    return max(meeting.start_ns) - min(meeting.start_ns)

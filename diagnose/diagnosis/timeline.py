@@ -110,7 +110,8 @@ class JobStep(msgspec.Struct, frozen=True, kw_only=True):
         chosen: why it is drawn.
         length_ns: from the earliest beginning of a drawn rank to the latest end of one.
         rows: the drawn ranks in order.
-        meetings: their collectives in order of time, those at which they arrive furthest apart.
+        meetings: their collectives in order of time; of many, those at which they arrive furthest apart, and sends only
+            where other collectives leave room.
         meetings_left_out: collectives of the step that are not listed.
         merged_below_ns: the length below which neighbours share a slice, 0 if every piece has its own.
         waiting_shares: of every rank of the job, in the order of `ranks` of the diagnosis, the share of this step in

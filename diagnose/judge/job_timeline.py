@@ -15,9 +15,10 @@ from diagnose.judge.step_timeline import causes_row, streams_and_threads
 from diagnose.metrics import Measured
 from diagnose.ranks import GroupMatch, Job
 from diagnose.ranks.collectives.clocks import Alignment, align_all, bases_of
-from diagnose.ranks.collectives.kinds import plain_kind
+from diagnose.ranks.collectives.kinds import SEND_RECEIVE, plain_kind
 
-BUDGET: Mapping[LaneKind, int] = {"rank": 1600, "stream": 1800, "thread": 1200}  # slices of all ranks in a step
+BUDGET: Mapping[LaneKind, int] = {"rank": 1400, "stream": 1400, "thread": 800}  # slices of all ranks in a step
+FEW = 4  # ranks that share it, at least: of two each has a quarter, or a small job's page would be the largest
 ALL_RANKS, SOME_RANKS = 16, 8
 MEETINGS = 40
 
@@ -141,7 +142,7 @@ class _Drawing(msgspec.Struct, frozen=True):
         begins = self._begins(windows)
         length = max(begins[p] + end - begin for p, (begin, end) in windows.items())
         rows, merged_below = self._rows(windows, begins, length, labels)
-        meetings = sorted(self._meetings(windows, begins, length), key=lambda meeting: -_apart(meeting))
+        meetings = sorted(self._meetings(windows, begins, length), key=_less_telling)
         return JobStep(
             step=self.number,
             chosen=self.why,
@@ -173,7 +174,8 @@ class _Drawing(msgspec.Struct, frozen=True):
         """The rows of the ranks, whose slices share one budget, and the length below which these are merged."""
         of_rank = {p: _rows_of(measured, *windows[p]) for p, measured in self.ranks.items()}
         every = [row for rows, _ in of_rank.values() for row in rows]
-        lanes, merged_below = bounded(every, length, BUDGET, labels)
+        budget = {kind: most * min(len(of_rank), FEW) // FEW for kind, most in BUDGET.items()}
+        lanes, merged_below = bounded(every, length, budget, labels)
         left, rows = iter(lanes), []
         for p, (own, left_out) in of_rank.items():
             causes, *beside = (next(left) for _ in own)
@@ -246,5 +248,6 @@ def _placing(job: Job) -> Alignment:
     return job.alignment if job.alignment.known.all() else align_all(job.ranks, job.match)
 
 
-def _apart(meeting: Meeting) -> int:
-    return max(meeting.start_ns) - min(meeting.start_ns)
+def _less_telling(meeting: Meeting) -> tuple[int, int]:
+    """Sends, of which each joins two ranks that wait by design, come after collectives, and those of one time last."""
+    return meeting.kind == SEND_RECEIVE, min(meeting.start_ns) - max(meeting.start_ns)

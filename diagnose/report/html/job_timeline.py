@@ -85,12 +85,16 @@ class JobStepView:
 
 @dataclass(frozen=True)
 class JobTimelineView:
-    """The section; the first of the steps is drawn, and the script draws the others from `data`."""
+    """The section; the first of the steps is drawn, and the script draws the others from `data`.
+
+    `waits` is whether a rank waits for another.
+    """
 
     steps: list[JobStepView]
     ranks: int
     drawn: int
     clock: str
+    waits: bool
     choices: list[tuple[str, str]]
     data: dict[str, Any]
 
@@ -106,6 +110,7 @@ def job_timeline_view(diagnosis: Diagnosis) -> JobTimelineView | None:
         ranks=len(numbers),
         drawn=len(job.steps[0].rows),
         clock=_clock(job),
+        waits=any(row.waiting_ns for step in job.steps for row in step.rows),
         choices=_choices(job, len(numbers)),
         data=_data(job, causes_named(diagnosis)),
     )
@@ -182,7 +187,8 @@ def _text(row: RankRow, late: bool) -> str:
     """The row in words, the longest class first."""
     of_class = sorted(((_ns_of(row, key), name) for key, name in CLASS_NAMES.items()), reverse=True)
     parts = [f"{name} {duration(ns)}" for ns, name in of_class if ns]
-    waits = "its waits are unknown" if row.waiting_ns is None else f"waits {duration(row.waiting_ns)} for other ranks"
+    waits = {None: "its waits are unknown", 0: "waits for no other rank"}.get(row.waiting_ns)
+    waits = waits or f"waits {duration(row.waiting_ns or 0)} for other ranks"
     step = f"begins at {duration(row.start_ns)}, step of {duration(row.length_ns)}"
     return f"rank {row.rank}{' (late)' if late else ''}: {step}: {', '.join((*parts, waits))}"
 
@@ -235,12 +241,16 @@ def _strip(step: JobStep, numbers: Sequence[int]) -> StripView | None:
             by_level.setdefault(level(share), []).append(at)
     ordered = sorted(known)
     (least, first), (middle, _), (most, last) = ordered[0], ordered[(len(ordered) - 1) // 2], ordered[-1]
-    told = [f"least rank {first} ({spoken(least, 'share')})", f"the median {spoken(middle, 'share')}"]
+    told = (
+        f"least rank {first} ({spoken(least, 'share')})",
+        f"the median {spoken(middle, 'share')}",
+        f"most rank {last} ({spoken(most, 'share')})",
+    )
     return StripView(
         shapes=[Shape(f"h{number}", "".join(squares)) for number, squares in sorted(by_level.items())],
         columns=min(len(numbers), STRIP_COLUMNS),
         lines=-(-len(numbers) // STRIP_COLUMNS),
-        text=f"Waiting for other ranks, of the step: {', '.join(told)}, most rank {last} ({spoken(most, 'share')})",
+        text=f"Waiting of all ranks, of step {step.step}: {', '.join(told)}",
         listed=[(rank, spoken(share, "share")) for share, rank in sorted(known, key=lambda k: k[1])[:RANKS_LISTED]],
         more=max(len(known) - RANKS_LISTED, 0),
     )
@@ -284,7 +294,8 @@ def _row_data(job: JobTimeline, row: RankRow) -> dict[str, Any]:
 
 
 def _lane_data(lane: Lane) -> tuple[str, str, list[int], tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """A lane in few characters: for each slice the gap before it, its length, label and count."""
+    """A lane in few characters: for each slice the gap before it, its length, label and count, () if all are 1."""
     ends = (0, *(start + length for start, length in zip(lane.start_ns, lane.length_ns, strict=True)))
     gaps = [start - end for start, end in zip(lane.start_ns, ends, strict=False)]
-    return plain(lane.name), lane.kind, gaps, lane.length_ns, lane.label, lane.count
+    count = () if set(lane.count) == {1} else lane.count
+    return plain(lane.name), lane.kind, gaps, lane.length_ns, lane.label, count

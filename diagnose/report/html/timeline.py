@@ -14,7 +14,7 @@ from diagnose.report.views.words import Named, causes_named, short_name
 
 UNITS = 1_000_000  # of the step's length in every drawing; as fine as a renderer's single precision
 WAITS_SHOWN = 12
-CLASSES: dict[str, str] = {**CLASS_NAMES, "plain": ""}
+CLASSES: dict[str, str] = {"plain": "", **{str(key): name for key, name in CLASS_NAMES.items()}}
 
 
 @dataclass(frozen=True)
@@ -89,14 +89,14 @@ def timeline_view(diagnosis: Diagnosis) -> TimelineView | None:
 def lane_view(lane: Lane, labels: Sequence[SliceLabel], whole_ns: int, start_ns: int = 0) -> LaneView:
     """The lane as drawn from `start_ns` on in a drawing of `whole_ns`.
 
-    Neighbours alternate between two tones of their class's colour. A wait for another rank is thinner than work.
+    Neighbours alternate between two tones of their class's colour. In a rank's row its waits for others are thin.
     """
     paths: dict[str, list[str]] = defaultdict(list)
     scale = UNITS / whole_ns
     for i, (start, length, label) in enumerate(zip(lane.start_ns, lane.length_ns, lane.label, strict=True)):
         key = (labels[label].class_ or "plain") + (" odd" if i % 2 else "")
         width = max(round(length * scale), 1)
-        top, high = (".35", ".3") if labels[label].name in WAITING else ("0", "1")
+        top, high = (".35", ".3") if lane.kind == "rank" and labels[label].name in WAITING else ("0", "1")
         paths[key].append(f"M{round((start_ns + start) * scale)} {top}h{width}v{high}h-{width}z")
     held = sum(lane.length_ns)
     summary = f"{sum(lane.count):,} in {duration(held)}"

@@ -21,7 +21,7 @@
   const unpacked = (row, [name, kind, gap, length, label, count], i) => {
     let end = row.start;
     const start = gap.map((before, at) => { const begin = end + before; end = begin + length[at]; return begin; });
-    return { rank: row.rank, row, kind, title: name, name: i ? `rank ${row.rank}, ${name}` : name, start, length, label, count, whole: row.length };
+    return { rank: row.rank, row, kind, title: name, name: i ? `rank ${row.rank}, ${name}` : name, start, length, label, count: count.length ? count : gap.map(() => 1), whole: row.length };
   };
   const lanesOf = (row) => row.lanes.slice(0, opened.has(row.rank) ? undefined : 1).map((lane, i) => unpacked(row, lane, i));
 

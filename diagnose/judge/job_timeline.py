@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 import numpy as np
 
-from diagnose.arrays import Ints
+from diagnose.arrays import Ints, Mask
 from diagnose.attribution.causes import WAITING
 from diagnose.diagnosis import JobStep, JobTimeline, LaneKind, Meeting, RankRow, StepChoice
 from diagnose.formulas import share
@@ -31,16 +31,17 @@ def job_timeline(case: Case) -> JobTimeline | None:
     """
     if case.only is not None or len(case.measured) < 2 or case.job.view.distortion is not None:
         return None
-    drawn = _drawn(case)
+    breakdowns = _Breakdowns(case.job)
+    drawn = _drawn(case, breakdowns)
     lengths = _lengths(case.job, list(drawn))
     if not lengths:
         return None
     chosen = _chosen_steps(lengths)
     labels: dict[Key, int] = {}
-    waits = _waiting(case.job, chosen[0][0])
+    waits = breakdowns.waiting_of_all(chosen[0][0])
     late, is_named = _late(case.job, list(drawn), waits)
     return JobTimeline(
-        steps=tuple(_Drawing(case.job, drawn, number, why).step(labels) for number, why in chosen),
+        steps=tuple(_Drawing(case.job, breakdowns, drawn, number, why).step(labels) for number, why in chosen),
         labels=named(labels),
         aligned=bool(case.job.match),
         late=None if late is None else case.job.ranks[late].rank,
@@ -50,17 +51,42 @@ def job_timeline(case: Case) -> JobTimeline | None:
     )
 
 
+class _Breakdowns:
+    """Every rank's steps by cause."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._each = [job.breakdown_by_step(position) for position in range(len(job.ranks))]
+
+    def by_cause(self, position: int, step: int | None = None) -> dict[str, int]:
+        """A counted step of the rank by cause, or all of them; empty if the rank does not count that step."""
+        numbers = self._job.ranks[position].numbers
+        at = slice(None) if step is None else [i for i, number in enumerate(numbers) if number == step]
+        by_cause = {cause: int(ns[at].sum()) for cause, ns in self._each[position].items()}
+        return {cause: ns for cause, ns in by_cause.items() if ns}
+
+    def waiting(self, position: int, step: int | None = None) -> int | None:
+        """The time of it in which the rank waits for others; None if that is not known."""
+        by_cause = self.by_cause(position, step)
+        return sum(by_cause.get(cause, 0) for cause in WAITING) if self._job.waits else None
+
+    def waiting_of_all(self, step: int | None = None) -> list[int | None]:
+        """The same of every rank."""
+        return [self.waiting(position, step) for position in range(len(self._each))]
+
+
 # Which ranks and steps are drawn.
 
 
-def _drawn(case: Case) -> dict[int, Measured]:
+def _drawn(case: Case, breakdowns: _Breakdowns) -> dict[int, Measured]:
     """The measured ranks by their position in the job; of many the late, the early, the median and others between."""
     position = {rank.rank: p for p, rank in enumerate(case.job.ranks)}
     measured = {position[m.timeline.rank]: m for m in case.measured}
     if len(case.job.ranks) <= ALL_RANKS:
         return measured
-    by_wait = _by_waiting(list(measured), _waiting(case.job))
-    late, _ = _late(case.job, by_wait, _waiting(case.job))
+    waits = breakdowns.waiting_of_all()
+    by_wait = _by_waiting(list(measured), waits)
+    late, _ = _late(case.job, by_wait, waits)
     chosen = {by_wait[0] if late is None else late, by_wait[(len(by_wait) - 1) // 2], by_wait[-1]}
     rest = [p for p in by_wait if p not in chosen]
     places = SOME_RANKS - len(chosen)
@@ -92,25 +118,6 @@ def _rank_at(job: Job, position: int | None) -> int | None:
     return None if position is None else job.ranks[position].rank
 
 
-def _waiting(job: Job, step: int | None = None) -> list[int | None]:
-    """The time that each rank waits for others in a step, or in all of its own; None if that is not known."""
-    if not job.waits:
-        return [None] * len(job.ranks)
-    return [_waiting_of(_by_cause(job, position, step)) for position in range(len(job.ranks))]
-
-
-def _waiting_of(by_cause: Mapping[str, int]) -> int:
-    return sum(by_cause.get(cause, 0) for cause in WAITING)
-
-
-def _by_cause(job: Job, position: int, step: int | None = None) -> dict[str, int]:
-    """The rank's counted step, or all of them, by cause; empty if it does not count that step."""
-    numbers = job.ranks[position].numbers
-    at = slice(None) if step is None else [i for i, number in enumerate(numbers) if number == step]
-    by_cause = {cause: int(ns[at].sum()) for cause, ns in job.breakdown_by_step(position).items()}
-    return {cause: ns for cause, ns in by_cause.items() if ns}
-
-
 def _lengths(job: Job, positions: Sequence[int]) -> dict[int, float]:
     """The mean length over the ranks of each step that all of them count, by number."""
     ranks = [job.ranks[p] for p in positions]
@@ -133,6 +140,7 @@ class _Drawing(msgspec.Struct, frozen=True):
     """The ranks that are drawn by their position in the job, the step, and why it is drawn."""
 
     job: Job
+    breakdowns: _Breakdowns
     ranks: Mapping[int, Measured]
     number: int
     why: StepChoice
@@ -179,14 +187,13 @@ class _Drawing(msgspec.Struct, frozen=True):
         left, rows = iter(lanes), []
         for p, (own, left_out) in of_rank.items():
             causes, *beside = (next(left) for _ in own)
-            by_cause = _by_cause(self.job, p, self.number)
             row = RankRow(
                 rank=self.job.ranks[p].rank,
                 start_ns=begins[p],
                 length_ns=windows[p][1] - windows[p][0],
                 residual_ns=self._residual(p),
-                waiting_ns=_waiting_of(by_cause) if self.job.waits else None,
-                by_cause=by_cause,
+                waiting_ns=self.breakdowns.waiting(p, self.number),
+                by_cause=self.breakdowns.by_cause(p, self.number),
                 causes=causes,
                 lanes=tuple(beside),
                 lanes_left_out=left_out,
@@ -213,7 +220,7 @@ class _Drawing(msgspec.Struct, frozen=True):
             for i in np.flatnonzero(inside).tolist():
                 yield self._meeting(group, i, drawn, (start[i], end[i]))
 
-    def _of_step(self, group: GroupMatch) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
+    def _of_step(self, group: GroupMatch) -> Mask:
         first = self.job.ranks[int(group.members[0])].calls
         return np.asarray(first.step[group.call[:, 0]] == self.number)
 
@@ -230,8 +237,8 @@ class _Drawing(msgspec.Struct, frozen=True):
         )
 
     def _waiting_shares(self) -> tuple[float | None, ...]:
-        waits = _waiting(self.job, self.number)
-        lengths = [sum(_by_cause(self.job, p, self.number).values()) for p in range(len(self.job.ranks))]
+        waits = self.breakdowns.waiting_of_all(self.number)
+        lengths = [sum(self.breakdowns.by_cause(p, self.number).values()) for p in range(len(waits))]
         return tuple(None if ns is None else share(ns, length) for ns, length in zip(waits, lengths, strict=True))
 
 

@@ -243,7 +243,7 @@ class _Drawing(msgspec.Struct, frozen=True):
 
 
 def _rows_of(measured: Measured, begin: int, end: int) -> tuple[list[Row], int]:
-    """What the rank does by cause, its streams and threads, and how many of these have no row."""
+    """The rank's step by cause, then its streams and threads, and how many of these have no row."""
     beside, left_out = streams_and_threads(measured, begin, end)
     whole = causes_row(measured, begin, end, f"rank {measured.timeline.rank}", "rank")
     rows = [clipped(row, begin, end) for row in (whole, *beside)]

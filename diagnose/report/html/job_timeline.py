@@ -129,7 +129,7 @@ def _clock(job: JobTimeline) -> str:
 
 
 def _choices(job: JobTimeline, ranks: int) -> list[tuple[str, str]]:
-    """Which ranks can be shown: all that are drawn, the late one beside a typical one, each alone."""
+    """The ranks to choose from: all that are drawn, the late one beside a typical one, each alone."""
     rows = job.steps[0].rows
     every = [("all", "All" if len(rows) == ranks else f"All {len(rows)} drawn of {ranks:,}")]
     if job.late is not None and job.typical is not None:

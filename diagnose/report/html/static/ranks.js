@@ -26,7 +26,7 @@
   const lanesOf = (row) => row.lanes.slice(0, opened.has(row.rank) ? undefined : 1).map((lane, i) => unpacked(row, lane, i));
 
   const svg = (name, attributes) => {
-    const made = document.createElementNS("http://www.w3.org/2000/svg", name);
+    const made = document.createElementNS(rows.querySelector("svg").namespaceURI, name);
     for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
     return made;
   };
@@ -120,7 +120,7 @@
   const rowOf = (rank) => shown().find((row) => row.rank === rank);
   const tell = () => {
     const row = rowOf(current), beside = row.lanes.length - 1;
-    const open = opened.has(current) ? `; below it ${beside} lanes of its streams and threads${row.left}` : "";
+    const open = opened.has(current) ? `; below it ${beside} lane${beside === 1 ? "" : "s"} of its streams and threads${row.left}` : "";
     details.textContent = row.text + open;
   };
   const choose = (by) => {

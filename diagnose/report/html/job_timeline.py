@@ -123,7 +123,7 @@ def _clock(job: JobTimeline) -> str:
     residuals = {row.rank: row.residual_ns for row in job.steps[0].rows}
     known = [ns for ns in residuals.values() if ns is not None]
     open_ = ", ".join(str(rank) for rank, ns in residuals.items() if ns is None)
-    to = f" to ±{duration(max(known))} (grey)" if len(known) > 1 else ""
+    to = f" to ±{duration(max(known))}{' (grey)' if max(known) else ''}" if len(known) > 1 else ""
     unknown = f" How well is not known for rank {open_}: too few collectives." if open_ else ""
     return f"The ends of their collectives align the clocks{to}.{unknown}"
 

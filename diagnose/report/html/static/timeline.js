@@ -145,6 +145,7 @@ const laneChart = (section, data, { drawn = () => {}, ownKeys = () => ({}) } = {
   const keys = {
     ArrowRight: () => step(0, 1), ArrowLeft: () => step(0, -1), ArrowDown: () => step(1, 0), ArrowUp: () => step(-1, 0),
     "+": () => zoom(1 / 2, middle()), "=": () => zoom(1 / 2, middle()), "-": () => zoom(2, middle()), "0": () => look(0, data.length),
+    Escape: () => chart.blur(),
   };
   const middle = () => {
     if (!chosen) return (from + to) / 2;

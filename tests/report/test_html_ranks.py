@@ -105,7 +105,7 @@ def unpacked(name: str, kind: str, gaps: list[int], lengths: list[int], labels: 
     [
         (drawn.joined(), "align the clocks to ±1.0 ms (grey)."),
         (with_job(aligned=False), "so each row begins at 0."),
-        (with_job(steps=job_of(drawn.joined()).steps[1:]), "How well is not known for rank 1: too few collectives."),
+        (with_job(steps=job_of(drawn.joined()).steps[1:]), "How well is not known for rank 1, which only sends"),
         (drawn.joined(), "Drawn are 2 of 6 ranks"),
         (
             drawn.joined(),

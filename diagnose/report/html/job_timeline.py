@@ -122,9 +122,12 @@ def _clock(job: JobTimeline) -> str:
         return "The ranks share no collective that could align their clocks, so each row begins at 0."
     residuals = {row.rank: row.residual_ns for row in job.steps[0].rows}
     known = [ns for ns in residuals.values() if ns is not None]
-    open_ = ", ".join(str(rank) for rank, ns in residuals.items() if ns is None)
     to = f" to ±{duration(max(known))}{' (grey)' if max(known) else ''}" if len(known) > 1 else ""
-    unknown = f" How well is not known for rank {open_}: too few collectives." if open_ else ""
+    left = [str(rank) for rank, ns in residuals.items() if ns is None]
+    of = f"rank{'s' if len(left) > 1 else ''} {', '.join(left)}"
+    unknown = (
+        f" How well is not known for {of}, which only sends or few collectives join to the others." if left else ""
+    )
     return f"The ends of their collectives align the clocks{to}.{unknown}"
 
 

@@ -19,7 +19,7 @@ from diagnose.ranks.collectives.kinds import SEND_RECEIVE, plain_kind
 
 BUDGET: Mapping[LaneKind, int] = {"rank": 1400, "stream": 1400, "thread": 800}  # slices of all ranks in a step
 FEW = 4  # ranks that share it, at least: of two each has a quarter, or a small job's page would be the largest
-ALL_RANKS, SOME_RANKS = 16, 8
+SOME_RANKS = 8  # of a job in which not every rank is measured in full
 MEETINGS = 40
 
 
@@ -79,10 +79,13 @@ class _Breakdowns:
 
 
 def _drawn(case: Case, breakdowns: _Breakdowns) -> dict[int, Measured]:
-    """The measured ranks by their position in the job; of many the late, the early, the median and others between."""
+    """The measured ranks by their position in the job.
+
+    If not every rank is measured, they are the late one, the one that waits most, the median and others between.
+    """
     position = {rank.rank: p for p, rank in enumerate(case.job.ranks)}
     measured = {position[m.timeline.rank]: m for m in case.measured}
-    if len(case.job.ranks) <= ALL_RANKS:
+    if len(measured) == len(case.job.ranks):
         return measured
     waits = breakdowns.waiting_of_all()
     by_wait = _by_waiting(list(measured), waits)
@@ -121,7 +124,7 @@ def _rank_at(job: Job, position: int | None) -> int | None:
 def _lengths(job: Job, positions: Sequence[int]) -> dict[int, float]:
     """The mean length over the ranks of each step that all of them count, by number."""
     ranks = [job.ranks[p] for p in positions]
-    common = sorted(set.intersection(*(set(rank.numbers) for rank in ranks)))
+    common = sorted(set.intersection(*(set(rank.numbers[: rank.steps]) for rank in ranks)))
     windows = [[rank.windows[rank.numbers.index(number)] for rank in ranks] for number in common]
     return {number: float(np.mean(np.diff(each))) for number, each in zip(common, windows, strict=True)}
 

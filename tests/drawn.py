@@ -82,7 +82,7 @@ def job_timeline(name: str = "nvjet_tst_128x256") -> JobTimeline:
     slowest = replace(median, step=14, chosen="slowest", rows=(rank_row(0, 2, 33), rank_row(1, 0, 0, residual_ns=None)))
     return JobTimeline(
         labels=tuple(SliceLabel(name=name, class_=class_) for name, class_ in labels),  # type: ignore[arg-type]
-        steps=(median, slowest), aligned=True, late=1, late_is_named=True, typical=0, ranks_left_out=4,
+        steps=(median, slowest), aligned=True, late=(1,), late_is_named=True, typical=0, ranks_left_out=4,
     )  # fmt: skip
 
 

@@ -136,17 +136,17 @@ class JobTimeline(msgspec.Struct, frozen=True, kw_only=True):
         steps: the step of median length, and the slowest if there are several.
         aligned: whether the ends of shared collectives give the ranks one clock; without it each rank's step begins
             at 0.
-        late: the drawn rank that the diagnosis names as late, else the one that waits least for others; null if the
-            waits are not known.
-        late_is_named: whether it is the one that the diagnosis names.
-        typical: of the other drawn ranks, the one whose waiting is the median; null as `late`.
+        late: the drawn ranks that the diagnosis names as late, worst first, else the one that waits least for others;
+            empty if the waits are not known.
+        late_is_named: whether they are those that the diagnosis names.
+        typical: of the other drawn ranks, the one whose waiting is the median; null if there is none.
         ranks_left_out: ranks of the job that are not drawn.
     """
 
     labels: tuple[SliceLabel, ...]
     steps: tuple[JobStep, ...]
     aligned: bool
-    late: int | None
+    late: tuple[int, ...]
     late_is_named: bool
     typical: int | None
     ranks_left_out: int

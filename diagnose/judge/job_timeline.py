@@ -44,9 +44,9 @@ def job_timeline(case: Case) -> JobTimeline | None:
         steps=tuple(_Drawing(case.job, breakdowns, drawn, number, why).step(labels) for number, why in chosen),
         labels=named(labels),
         aligned=bool(case.job.match),
-        late=None if late is None else case.job.ranks[late].rank,
+        late=tuple(case.job.ranks[p].rank for p in late),
         late_is_named=is_named,
-        typical=_rank_at(case.job, _median([p for p in drawn if p != late], waits)),
+        typical=_rank_at(case.job, _median([p for p in drawn if p not in late], waits)),
         ranks_left_out=len(case.job.ranks) - len(drawn),
     )
 
@@ -90,21 +90,19 @@ def _drawn(case: Case, breakdowns: _Breakdowns) -> dict[int, Measured]:
     waits = breakdowns.waiting_of_all()
     by_wait = _by_waiting(list(measured), waits)
     late, _ = _late(case.job, by_wait, waits)
-    chosen = {by_wait[0] if late is None else late, by_wait[(len(by_wait) - 1) // 2], by_wait[-1]}
+    chosen = {*late[: SOME_RANKS - 2], by_wait[(len(by_wait) - 1) // 2], by_wait[-1]}
     rest = [p for p in by_wait if p not in chosen]
     places = SOME_RANKS - len(chosen)
     chosen |= {rest[(2 * i + 1) * len(rest) // (2 * places)] for i in range(places) if rest}
     return {p: measured[p] for p in sorted(chosen)}
 
 
-def _late(job: Job, positions: Sequence[int], waits: Sequence[int | None]) -> tuple[int | None, bool]:
-    """The position of the rank that is named as late, else of the one that waits least; whether it is named."""
+def _late(job: Job, positions: Sequence[int], waits: Sequence[int | None]) -> tuple[list[int], bool]:
+    """The positions of the ranks that are named as late, else of the one that waits least; whether they are named."""
     of_rank = {job.ranks[p].rank: p for p in positions}
-    named_late = next((of_rank[late.rank] for late in job.stragglers if late.rank in of_rank), None)
-    if named_late is not None:
-        return named_late, True
+    late = [of_rank[straggler.rank] for straggler in job.stragglers if straggler.rank in of_rank]
     known = [p for p in _by_waiting(positions, waits) if waits[p] is not None]
-    return (known[0] if known else None), False
+    return late or known[:1], bool(late)
 
 
 def _median(positions: Sequence[int], waits: Sequence[int | None]) -> int | None:

@@ -39,11 +39,9 @@ def two_ranks(folder: Path, pauses_us: Sequence[int], reduces: bool = True, offs
 
 
 @cache
-def simulated(ranks: int = 8, **of: object) -> Diagnosis:
-    """A job of hosts whose clocks are 5 ms apart and drift, of which one rank is late for its data."""
-    job = Job(
-        ranks=ranks, ranks_per_node=4, steps=5, clocks=Clocks(5, 20), faults=(Fault("data", ranks=(LATE,)),), **of
-    )
+def simulated(ranks: int = 8, late: tuple[int, ...] = (LATE,), **of: object) -> Diagnosis:
+    """A job of hosts whose clocks are 5 ms apart and drift, of which some ranks are late for their data."""
+    job = Job(ranks=ranks, ranks_per_node=4, steps=5, clocks=Clocks(5, 20), faults=(Fault("data", ranks=late),), **of)
     with TemporaryDirectory() as folder:
         simulate(job).write(Path(folder))
         return analyze(folder)
@@ -70,7 +68,7 @@ def test_the_clocks_of_the_rows_are_aligned() -> None:
 def test_the_late_rank_arrives_last_while_the_others_wait() -> None:
     job = drawn(simulated())
 
-    assert (job.late, job.late_is_named) == (LATE, True)
+    assert (job.late, job.late_is_named) == ((LATE,), True)
     assert job.typical not in (None, LATE)
     step = job.steps[0]
     first, *_ = step.meetings
@@ -79,6 +77,14 @@ def test_the_late_rank_arrives_last_while_the_others_wait() -> None:
     assert max(first.start_ns) - sorted(first.start_ns)[-2] > 3 * MS
     waits = {row.rank: row.waiting_ns for row in step.rows}
     assert min(waits, key=lambda rank: waits[rank]) == LATE
+
+
+@pytest.mark.long
+def test_every_late_rank_is_named() -> None:
+    job = drawn(simulated(late=(2, 5)))
+
+    assert set(job.late) == {2, 5}
+    assert job.typical not in (None, 2, 5)
 
 
 @pytest.mark.long
@@ -100,7 +106,7 @@ def test_of_many_ranks_the_late_one_and_some_others_are_drawn_and_the_waiting_of
     job, step = drawn(found), drawn(found).steps[0]
 
     rows = [row.rank for row in step.rows]
-    assert (len(rows), job.ranks_left_out, job.late) == (8, 16, LATE)
+    assert (len(rows), job.ranks_left_out, job.late) == (8, 16, (LATE,))
     assert LATE in rows
     assert len(step.waiting_shares) == len(found.ranks) == 24
     assert step.waiting_shares.index(min(share for share in step.waiting_shares if share is not None)) == LATE
@@ -122,7 +128,7 @@ def test_the_median_and_the_slowest_step_are_drawn(tmp_path: Path) -> None:
 def test_ranks_that_meet_nowhere_each_begin_at_0_and_their_waits_are_unknown(tmp_path: Path) -> None:
     job = drawn(two_ranks(tmp_path, [100, 100, 100], reduces=False))
 
-    assert (job.aligned, job.late, job.typical) == (False, None, None)
+    assert (job.aligned, job.late, job.typical) == (False, (), None)
     for step in job.steps:
         assert [row.start_ns for row in step.rows] == [0, 0]
         assert [row.waiting_ns for row in step.rows] == [None, None]
@@ -146,6 +152,7 @@ def test_seven_ranks_of_the_public_job_wait_until_rank_7_arrives() -> None:
     first = min(step.meetings, key=lambda meeting: max(meeting.start_ns))
 
     arrivals = dict(zip(first.ranks, first.start_ns, strict=True))
-    assert max(arrivals, key=lambda rank: arrivals[rank]) == first.last == job.late == 7
+    assert max(arrivals, key=lambda rank: arrivals[rank]) == first.last == 7
+    assert job.late == (7,)
     residual = max(row.residual_ns or 0 for row in step.rows)
     assert max(first.end_ns) - min(first.end_ns) <= 2 * residual

@@ -129,7 +129,8 @@ def test_the_ranks_to_choose_from() -> None:
     unnamed = section(with_job(late_is_named=False))
     assert "Waits least: rank 1 beside typical rank 0" in unnamed
     assert "late</span>" not in unnamed
-    assert 'value="late"' not in section(with_job(late=None, typical=None))
+    assert ">Late ranks 1, 0 beside typical rank 0<" in section(with_job(late=(1, 0)))
+    assert 'value="late"' not in section(with_job(late=(), typical=None))
 
 
 def test_a_job_of_one_rank_has_no_such_section() -> None:

@@ -132,12 +132,13 @@ def _clock(job: JobTimeline) -> str:
 
 
 def _choices(job: JobTimeline, ranks: int) -> list[tuple[str, str]]:
-    """The ranks to choose from: all that are drawn, the late one beside a typical one, each alone."""
+    """The ranks to choose from: all that are drawn, the late ones beside a typical one, each alone."""
     rows = job.steps[0].rows
     every = [("all", "All" if len(rows) == ranks else f"All {len(rows)} drawn of {ranks:,}")]
-    if job.late is not None and job.typical is not None:
-        late = "Late" if job.late_is_named else "Waits least:"
-        every.append(("late", f"{late} rank {job.late} beside typical rank {job.typical}"))
+    if job.late and job.typical is not None:
+        late = f"rank{'s' if len(job.late) > 1 else ''} {', '.join(map(str, job.late))}"
+        late = f"Late {late}" if job.late_is_named else f"Waits least: {late}"
+        every.append(("late", f"{late} beside typical rank {job.typical}"))
     return [*every, *((str(row.rank), f"Rank {row.rank}") for row in rows)]
 
 
@@ -166,7 +167,7 @@ def _ns_of(row: RankRow, class_: CauseClass) -> int:
 
 
 def _row(job: JobTimeline, step: JobStep, row: RankRow, keys: Sequence[CauseClass]) -> RankRowView:
-    late = row.rank == job.late and job.late_is_named
+    late = row.rank in job.late and job.late_is_named
     drawn = lane_view(row.causes, job.labels, step.length_ns, row.start_ns)
     return RankRowView(
         rank=row.rank,
@@ -268,7 +269,7 @@ def _data(job: JobTimeline, named: Named) -> dict[str, Any]:
         "labels": labels_of(lanes, job.labels, named),
         "waits": [i for i, label in enumerate(job.labels) if label.name in WAITING],
         "classes": CLASSES,
-        "late": [job.late, job.typical],
+        "late": [*job.late, job.typical],
         "steps": [_step_data(job, step) for step in job.steps],
     }
 
@@ -282,7 +283,7 @@ def _step_data(job: JobTimeline, step: JobStep) -> dict[str, Any]:
 
 
 def _row_data(job: JobTimeline, row: RankRow) -> dict[str, Any]:
-    late = row.rank == job.late and job.late_is_named
+    late = row.rank in job.late and job.late_is_named
     left = f"; {counted(row.lanes_left_out, 'stream or thread')} not drawn" if row.lanes_left_out else ""
     return {
         "rank": row.rank,

@@ -14,7 +14,7 @@ from diagnose.judge.lanes import Key, Row, bounded, clipped, named
 from diagnose.judge.step_timeline import causes_row, streams_and_threads
 from diagnose.metrics import Measured
 from diagnose.ranks import GroupMatch, Job
-from diagnose.ranks.collectives.clocks import Alignment, align_all, bases_of
+from diagnose.ranks.collectives.clocks import Alignment, align, align_all, bases_of
 from diagnose.ranks.collectives.kinds import SEND_RECEIVE, plain_kind
 
 BUDGET: Mapping[LaneKind, int] = {"rank": 1400, "stream": 1400, "thread": 800}  # slices of all ranks in a step
@@ -38,10 +38,11 @@ def job_timeline(case: Case) -> JobTimeline | None:
         return None
     chosen = _chosen_steps(lengths)
     labels: dict[Key, int] = {}
+    clocks = align(case.job.ranks, case.job.match)
     waits = breakdowns.waiting_of_all(chosen[0][0])
     late, is_named = _late(case.job, list(drawn), waits)
     return JobTimeline(
-        steps=tuple(_Drawing(case.job, breakdowns, drawn, number, why).step(labels) for number, why in chosen),
+        steps=tuple(_Drawing(case.job, breakdowns, clocks, drawn, number, why).step(labels) for number, why in chosen),
         labels=named(labels),
         aligned=bool(case.job.match),
         late=tuple(case.job.ranks[p].rank for p in late),
@@ -142,6 +143,7 @@ class _Drawing(msgspec.Struct, frozen=True):
 
     job: Job
     breakdowns: _Breakdowns
+    clocks: Alignment
     ranks: Mapping[int, Measured]
     number: int
     why: StepChoice
@@ -172,10 +174,14 @@ class _Drawing(msgspec.Struct, frozen=True):
         """When each rank begins the step, from the first on."""
         if not self.job.match:
             return dict.fromkeys(windows, 0)
-        clocks, base = _placing(self.job), bases_of(self.job.ranks)
+        clocks, base = self._placing(), bases_of(self.job.ranks)
         at = {p: int(clocks.aligned(p, np.array([begin + base[p]]))[0]) for p, (begin, _) in windows.items()}
         first = min(at.values())
         return {p: begin - first for p, begin in at.items()}
+
+    def _placing(self) -> Alignment:
+        """The clocks of all ranks: by symmetric collectives if these join each to the first, else by any."""
+        return self.clocks if self.clocks.known.all() else align_all(self.job.ranks, self.job.match)
 
     def _rows(
         self, windows: Mapping[int, tuple[int, int]], begins: Mapping[int, int], length: int, labels: dict[Key, int]
@@ -203,7 +209,7 @@ class _Drawing(msgspec.Struct, frozen=True):
         return tuple(rows), merged_below
 
     def _residual(self, position: int) -> int | None:
-        residual = float(self.job.alignment.residual[position])
+        residual = float(self.clocks.residual[position])
         return round(residual) if np.isfinite(residual) else None
 
     def _meetings(
@@ -249,11 +255,6 @@ def _rows_of(measured: Measured, begin: int, end: int) -> tuple[list[Row], int]:
     whole = causes_row(measured, begin, end, f"rank {measured.timeline.rank}", "rank")
     rows = [clipped(row, begin, end) for row in (whole, *beside)]
     return [rows[0], *(row for row in rows[1:] if len(row.start))], left_out
-
-
-def _placing(job: Job) -> Alignment:
-    """The clocks of all ranks: by symmetric collectives where these join a rank to the first, else by any."""
-    return job.alignment if job.alignment.known.all() else align_all(job.ranks, job.match)
 
 
 def _less_telling(meeting: Meeting) -> tuple[int, int]:

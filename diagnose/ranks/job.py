@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import cached_property
 
 import msgspec
 import numpy as np
@@ -15,7 +14,6 @@ from diagnose.attribution.causes import EXPOSED, waiting_for
 from diagnose.diagnosis.postmortem import NO_DATA_WAIT, NO_STRAGGLER, HostCode
 from diagnose.facts import Unknown, another_run
 from diagnose.formulas import share
-from diagnose.ranks.collectives.clocks import Alignment, align
 from diagnose.ranks.collectives.matching import ALONE, Match, match
 from diagnose.ranks.digest import RankDigest
 from diagnose.ranks.distorted import distortion_of, undistorted
@@ -84,7 +82,7 @@ class JobView(msgspec.Struct, frozen=True):
         return self.late_rank_missing if self.matched else self.why_unmatched
 
 
-class Job(msgspec.Struct, frozen=True, dict=True):
+class Job(msgspec.Struct, frozen=True):
     """The ranks, what was matched of their collectives, each one's waiting, and how late each is, worst first."""
 
     view: JobView
@@ -93,11 +91,6 @@ class Job(msgspec.Struct, frozen=True, dict=True):
     waits: tuple[RankWaits, ...] = ()
     lateness: tuple[RankLateness, ...] = ()
     changes: Changes = msgspec.field(default_factory=Changes)
-
-    @cached_property
-    def alignment(self) -> Alignment:
-        """The clocks of the ranks that symmetric collectives join to the first."""
-        return align(self.ranks, self.match)
 
     @property
     def stragglers(self) -> tuple[RankLateness, ...]:

@@ -9,7 +9,7 @@ from diagnose.arrays import Ints
 from diagnose.diagnosis.postmortem import Postmortem
 from diagnose.formulas import share
 from diagnose.formulas.collectives import transfer_by_start, waiting_by_start
-from diagnose.ranks.collectives.clocks import Alignment, bases_of, clocks_of, torn_hosts
+from diagnose.ranks.collectives.clocks import Alignment, align, bases_of, clocks_of, torn_hosts
 from diagnose.ranks.collectives.matching import GroupMatch, Match
 from diagnose.ranks.collectives.mismatches import mismatches_of
 from diagnose.ranks.digest import RankDigest
@@ -30,7 +30,7 @@ def postmortem_of(job: Job, measured_ranks: Sequence[int]) -> Postmortem | None:
     """
     if len(job.ranks) < 2:
         return None
-    alignment = job.alignment
+    alignment = align(job.ranks, job.match)
     agreed = agreement(job.ranks, job.match, alignment)
     return Postmortem(
         matched=sum(len(group.call) for group in job.match),

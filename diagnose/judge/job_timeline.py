@@ -139,7 +139,7 @@ def _chosen_steps(lengths: Mapping[int, float]) -> list[tuple[int, StepChoice]]:
 
 
 class _Drawing(msgspec.Struct, frozen=True):
-    """The ranks that are drawn by their position in the job, the step, and why it is drawn."""
+    """The ranks that are drawn by their position in the job, their clocks, the step, and why it is drawn."""
 
     job: Job
     breakdowns: _Breakdowns

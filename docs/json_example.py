@@ -8,7 +8,7 @@ from diagnose.analysis import analyze
 
 SAMPLES = Path("sample_traces")  # as seen from the root of the repository, so that no machine's path is shown
 ONE, JOB = SAMPLES / "synthetic-memory-bound.json.gz", SAMPLES / "synthetic-straggler"
-OF_THE_JOB = ("stragglers", "postmortem")
+OF_THE_JOB = ("stragglers", "postmortem", "job_timeline")
 ENTRIES = {
     "files": 2,
     "measured_ranks": 8,

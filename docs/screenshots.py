@@ -1,4 +1,4 @@
-"""Writes docs/images/*.png: the top and the timeline of a bundled sample's HTML report in headless Chromium.
+"""Writes docs/images/*.png: the top, the ranks and the timeline of a bundled sample's HTML report in headless Chromium.
 
 Needs Chromium (Debian's package will do) in the PATH; the report itself needs none.
 """
@@ -31,10 +31,13 @@ def main() -> int:
         report.write_text(page(analyze(HERE.parent / SAMPLE), about), encoding="utf-8")
         tab.open(report, width=WIDTH, height=900)
         picture(tab, "report-light.png")
+        tab.open(report, width=WIDTH, height=640)
+        tab.run("document.querySelector('#job-timeline').scrollIntoView()")
+        picture(tab, "report-ranks.png")
         tab.open(report, width=WIDTH, height=760, scheme="dark")
         tab.run("document.querySelector('#timeline .show').click()")
         for _ in range(3):
-            tab.run("document.querySelector('[data-zoom=out]').click()")
+            tab.run("document.querySelector('#timeline [data-zoom=out]').click()")
         tab.run("document.querySelector('#timeline').scrollIntoView()")
         picture(tab, "report-dark.png")
     return 0

@@ -9,12 +9,16 @@ from diagnose.diagnosis import (
     Evidence,
     Finding,
     HistoryChange,
+    JobStep,
+    JobTimeline,
     KernelRow,
     Lane,
+    Meeting,
     OperatorRow,
     Patch,
     Peak,
     RangeRow,
+    RankRow,
     RooflineEntry,
     Roofs,
     SliceLabel,
@@ -51,6 +55,35 @@ def timeline(gemm: str = "nvjet_tst_128x256") -> StepTimeline:
         ),
         merged_below_ns=9 * US,
     )
+
+
+def rank_row(rank: int, start: float, waits: float, lanes: tuple[Lane, ...] = (), **changes: object) -> RankRow:
+    """A step of 100 ms that begins at `start` ms: data, then a wait of `waits` ms, then a product."""
+    end = 100 - waits
+    causes = lane(f"rank {rank}", "rank", (0, 30, 0, 1), (30, waits, 1, 1), (30 + waits, end - 30, 2, 3))
+    by_cause = {"data-wait": 30 * MS, "late-rank-data": round(waits * MS), "gemm": round((end - 30) * MS)}
+    times = {"start_ns": round(start * MS), "length_ns": 100 * MS, "waiting_ns": round(waits * MS), "residual_ns": MS}
+    known = {"rank": rank, "by_cause": by_cause, "causes": causes, "lanes": lanes}
+    return RankRow(**known | times | changes)  # type: ignore[arg-type]
+
+
+def job_timeline(name: str = "nvjet_tst_128x256") -> JobTimeline:
+    """Two of six ranks in two steps, of which rank 1 is late; a stream of rank 0 runs a kernel of the name."""
+    labels = (("data-wait", "data"), ("late-rank-data", "data"), ("gemm", "compute"), (name, "compute"))
+    stream = lane("stream 7", "stream", (60, 20, 3, 1))
+    meeting = Meeting(
+        kind="allreduce", group=name, ranks=(0, 1), start_ns=(30 * MS, 55 * MS), end_ns=(70 * MS, 70 * MS), last=1
+    )
+    median = JobStep(
+        step=12, chosen="median", length_ns=105 * MS, meetings=(meeting,), meetings_left_out=3, merged_below_ns=9 * US,
+        rows=(rank_row(0, 0, 25, (stream,), residual_ns=0), rank_row(1, 5, 0.5)),
+        waiting_shares=(0.25, 0.005, 0.21, 0.22, None, 0.4),
+    )  # fmt: skip
+    slowest = replace(median, step=14, chosen="slowest", rows=(rank_row(0, 2, 33), rank_row(1, 0, 0, residual_ns=None)))
+    return JobTimeline(
+        labels=tuple(SliceLabel(name=name, class_=class_) for name, class_ in labels),  # type: ignore[arg-type]
+        steps=(median, slowest), aligned=True, late=(1,), late_is_named=True, typical=0, ranks_left_out=4,
+    )  # fmt: skip
 
 
 def kernel(name: str, ns: int, **changes: object) -> KernelRow:
@@ -137,6 +170,7 @@ def joined(name: str = "node") -> Diagnosis:
         ),
         stragglers=(late,),
         trace=replace(of.trace, missing_ranks=(6, 7)),
+        job_timeline=job_timeline(),
         history=(
             HistoryChange(
                 since_step=8123, until_step=9000, change_share=0.14, ranks=(1,), hosts=(f"{name}0",),
@@ -195,6 +229,7 @@ def hostile() -> Diagnosis:
         postmortem=replace(job.postmortem, traffic=(kind, *job.postmortem.traffic), changes=(change,)),
         findings=(finding,),
         timeline=timeline(HOSTILE),
+        job_timeline=job_timeline(HOSTILE),
         kernels=(kernel(HOSTILE, MS, operator=HOSTILE, family=HOSTILE), kernel("a" + HOSTILE, MS)),
         roofline=(entry(HOSTILE, note=HOSTILE),),
         operators=(entry(HOSTILE),),

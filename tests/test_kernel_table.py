@@ -12,7 +12,8 @@ from msgspec.structs import replace
 
 from diagnose.diagnosis import Lane, StepTimeline
 from diagnose.judge.kernel_table import KERNELS_KEPT, kernel_rows, roofs_of, versions_of
-from diagnose.judge.step_timeline import BUDGET, _merged, _Row, step_timeline
+from diagnose.judge.lanes import Row, _merged
+from diagnose.judge.step_timeline import BUDGET, step_timeline
 
 
 def one_step() -> Trace:
@@ -134,7 +135,7 @@ def test_merging_loses_no_slice_and_keeps_the_main_label(gaps: list[tuple[int, i
         ends.append(now)
     labels = [label for *_, label in gaps]
     columns = (np.array(each, np.int64) for each in (starts, ends, labels))
-    row = _Row("", "stream", *columns, [("a", ""), ("b", ""), ("c", "")])
+    row = Row("", "stream", *columns, [("a", ""), ("b", ""), ("c", "")])
 
     start, end, label, count = _merged(row, below)
 

@@ -37,10 +37,20 @@ from diagnose.diagnosis.terms import (
     Severity,
     SliceClass,
     Speedup,
+    StepChoice,
     VerdictClass,
     bounding,
 )
-from diagnose.diagnosis.timeline import Lane, SliceLabel, SlowStep, StepTimeline
+from diagnose.diagnosis.timeline import (
+    JobStep,
+    JobTimeline,
+    Lane,
+    Meeting,
+    RankRow,
+    SliceLabel,
+    SlowStep,
+    StepTimeline,
+)
 from diagnose.diagnosis.track_record import TrackRecord
 from diagnose.diagnosis.user_code import Doing, UserCode, UserFunction
 
@@ -70,12 +80,15 @@ __all__ = [
     "GoodputPart",
     "HistoryChange",
     "IronTerm",
+    "JobStep",
+    "JobTimeline",
     "KernelRow",
     "Lane",
     "LaneKind",
     "LedgerEntry",
     "LightPart",
     "Loss",
+    "Meeting",
     "Mfu",
     "Money",
     "NotAdvised",
@@ -91,6 +104,7 @@ __all__ = [
     "Quantity",
     "RangeRow",
     "RankReport",
+    "RankRow",
     "Recommendation",
     "ReplayReport",
     "RooflineEntry",
@@ -102,6 +116,7 @@ __all__ = [
     "SlowStep",
     "Speed",
     "Speedup",
+    "StepChoice",
     "StepRate",
     "StepTimeline",
     "Steps",

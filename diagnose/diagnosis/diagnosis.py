@@ -24,7 +24,7 @@ from diagnose.diagnosis.period import Period
 from diagnose.diagnosis.postmortem import Postmortem, Straggler
 from diagnose.diagnosis.ranges import RangeRow
 from diagnose.diagnosis.speed import Speed
-from diagnose.diagnosis.timeline import SlowStep, StepTimeline
+from diagnose.diagnosis.timeline import JobTimeline, SlowStep, StepTimeline
 from diagnose.diagnosis.track_record import TrackRecord
 from diagnose.diagnosis.user_code import UserCode
 
@@ -78,6 +78,7 @@ class Diagnosis(Answer, frozen=True, kw_only=True):
     goodput: Goodput | None = None
     period: Period | None = None
     timeline: StepTimeline | None = None
+    job_timeline: JobTimeline | None = None
     kernels: tuple[KernelRow, ...] = ()
     host_operators: tuple[OperatorRow, ...] = ()
     ranges: tuple[RangeRow, ...] = ()

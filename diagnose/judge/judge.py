@@ -36,6 +36,7 @@ from diagnose.judge.case import Case, Judged
 from diagnose.judge.cost import cost_of
 from diagnose.judge.findings import STRAGGLER, findings_of, in_effect_already, plan_steps, weights_of, withholding_first
 from diagnose.judge.goodput import goodput_of
+from diagnose.judge.job_timeline import job_timeline
 from diagnose.judge.kernel_table import kernel_rows, roofs_of, versions_of
 from diagnose.judge.mfu import matrix_time_of, mfu_of, operators_of_job, roofline_of_job
 from diagnose.judge.next_change import recommended
@@ -117,6 +118,7 @@ def diagnose(case: Case) -> Diagnosis:
         slow_steps=part("slow_steps", lambda: slow_steps(case), ()),
         goodput=part("goodput", lambda: goodput_of(case.measured[0].record), None),
         timeline=part("timeline", lambda: _timeline(measured), None),
+        job_timeline=part("job_timeline", lambda: job_timeline(case), None),
         kernels=part("kernels", lambda: kernel_rows(measured), ()),
         host_operators=part("host_operators", lambda: operator_table(measured), ()),
         ranges=part("ranges", lambda: range_rows(measured), ()),

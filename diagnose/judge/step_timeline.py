@@ -1,17 +1,17 @@
 """One step as it can be drawn: streams, the threads that launch, and why the device waits; short slices merged."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import cast
 
-import msgspec
 import numpy as np
 
 from diagnose import intervals as iv
 from diagnose.arrays import Array, Ints, Labels, Mask, numbered, ordered
 from diagnose.attribution.attribution import cause_of
 from diagnose.attribution.causes import WITHOUT_KERNELS, class_of
-from diagnose.diagnosis import Lane, LaneKind, SliceClass, SliceLabel, StepTimeline
+from diagnose.diagnosis import LaneKind, SliceClass, StepTimeline
+from diagnose.judge.lanes import Key, Row, bounded, clipped, named
 from diagnose.metrics import Measured
 from diagnose.timeline import thread_turns
 from diagnose.trace.vocabulary import (
@@ -26,21 +26,7 @@ from diagnose.trace.vocabulary import (
 
 BUDGET: dict[LaneKind, int] = {"cause": 800, "stream": 1200, "thread": 1000}  # slices of each kind of lane
 STREAMS, THREADS, DEPTH = 8, 4, 2
-FINEST = 20_000  # slices shorter than this part of the step are no wider than a pixel even when zoomed ten times
 LONGEST_LABEL = 200
-
-Key = tuple[str, SliceClass]
-
-
-class _Row(msgspec.Struct, frozen=True):
-    """Slices of one lane, disjoint and by start, on the trace's clock; `label` indexes `keys`."""
-
-    name: str
-    kind: LaneKind
-    start: Ints
-    end: Ints
-    label: Ints
-    keys: Sequence[Key]
 
 
 def step_timeline(measured: Measured) -> StepTimeline | None:
@@ -50,35 +36,48 @@ def step_timeline(measured: Measured) -> StepTimeline | None:
         return None
     at = int(np.argsort(windows[:, 1] - windows[:, 0], kind="stable")[(len(windows) - 1) // 2])
     begin, end = (int(t) for t in windows[at])
-    streams, more_streams = _streams(measured, begin, end)
-    threads, more_threads = _threads(measured, begin, end)
-    rows = [_clipped(row, begin, end) for row in (*_causes(measured, begin, end), *streams, *threads)]
-    lanes, labels, merged_below = _bounded([row for row in rows if len(row.start)], begin, end - begin)
+    beside, left_out = streams_and_threads(measured, begin, end)
+    rows = [clipped(row, begin, end) for row in (*_causes(measured, begin, end), *beside)]
+    labels: dict[Key, int] = {}
+    lanes, merged_below = bounded([row for row in rows if len(row.start)], end - begin, BUDGET, labels)
     numbers = measured.timeline.steps.numbers
     return StepTimeline(
         rank=measured.timeline.rank,
         step=numbers[at] if at < len(numbers) else at,
         length_ns=end - begin,
-        labels=labels,
+        labels=named(labels),
         lanes=lanes,
         merged_below_ns=merged_below,
-        lanes_left_out=more_streams + more_threads,
+        lanes_left_out=left_out,
     )
 
 
-def _causes(measured: Measured, begin: int, end: int) -> Iterator[_Row]:
+def streams_and_threads(measured: Measured, begin: int, end: int) -> tuple[list[Row], int]:
+    """The rows of the busiest streams and threads of a window, and how many have none."""
+    streams, more_streams = _streams(measured, begin, end)
+    threads, more_threads = _threads(measured, begin, end)
+    return [*streams, *threads], more_streams + more_threads
+
+
+def _causes(measured: Measured, begin: int, end: int) -> Iterator[Row]:
     """Yield the pieces of a window in which the device idles or waits and no kernel runs; none if that is unknown."""
-    if measured.timeline.capture_failed:
-        return
+    if not measured.timeline.capture_failed:
+        yield causes_row(measured, begin, end, "idle and waiting", "cause", WITHOUT_KERNELS)
+
+
+def causes_row(
+    measured: Measured, begin: int, end: int, name: str, kind: LaneKind, chosen: Collection[str] | None = None
+) -> Row:
+    """The pieces of a window by cause, all of them or those of the chosen causes."""
     pieces = measured.attribution
-    waits = np.array([cause in WITHOUT_KERNELS for cause in pieces.causes], bool)
+    wanted = np.array([chosen is None or cause in chosen for cause in pieces.causes], bool)
     first, last = np.searchsorted(pieces.end, begin, side="right"), np.searchsorted(pieces.start, end)
-    at = first + np.flatnonzero(waits[pieces.cause[first:last]]) if last > first else np.zeros(0, np.int64)
+    at = first + np.flatnonzero(wanted[pieces.cause[first:last]]) if last > first else np.zeros(0, np.int64)
     keys = [(cause, class_of(cause)) for cause in pieces.causes]
-    yield _Row("idle and waiting", "cause", pieces.start[at], pieces.end[at], pieces.cause[at].astype(np.int64), keys)
+    return Row(name, kind, pieces.start[at], pieces.end[at], pieces.cause[at].astype(np.int64), keys)
 
 
-def _streams(measured: Measured, begin: int, end: int) -> tuple[list[_Row], int]:
+def _streams(measured: Measured, begin: int, end: int) -> tuple[list[Row], int]:
     """A row for each of the streams that are busiest in a window, and how many there are besides."""
     gpu, trace = measured.timeline.gpu, measured.timeline.trace
     at = np.flatnonzero((gpu.start < end) & (gpu.end > begin))
@@ -90,14 +89,14 @@ def _streams(measured: Measured, begin: int, end: int) -> tuple[list[_Row], int]
     streams, number = numbered(gpu.stream[at])
     busiest = np.argsort(-np.bincount(number, weights=(gpu.end - gpu.start)[at]), kind="stable")[:STREAMS]
     rows = [
-        _Row(f"stream {streams[i]}", "stream", gpu.start[at][of_stream], gpu.end[at][of_stream], label[of_stream], keys)
+        Row(f"stream {streams[i]}", "stream", gpu.start[at][of_stream], gpu.end[at][of_stream], label[of_stream], keys)
         for i in sorted(busiest.tolist())
         for of_stream in [number == i]
     ]
     return rows, len(streams) - len(rows)
 
 
-def _threads(measured: Measured, begin: int, end: int) -> tuple[list[_Row], int]:
+def _threads(measured: Measured, begin: int, end: int) -> tuple[list[Row], int]:
     """Rows for the outer calls and the runtime calls of the busiest threads, launching ones first."""
     trace, timeline = measured.timeline.trace, measured.timeline
     inside = iv.overlapping(trace.ts, trace.dur, begin, end)
@@ -107,7 +106,7 @@ def _threads(measured: Measured, begin: int, end: int) -> tuple[list[_Row], int]
     by_thread = _time_by_thread(on_pid, on_tid, np.minimum(trace.dur[calls], end - begin))
     chosen = timeline.launching_threads & by_thread.keys() or by_thread.keys()
     ordered = sorted(chosen, key=lambda thread: -by_thread[thread])
-    rows: list[_Row] = []
+    rows: list[Row] = []
     for pid, tid in ordered[:THREADS]:
         rows += _calls(measured, calls[(on_pid == pid) & (on_tid == tid)], f"thread {tid}")
     return rows, len(ordered[THREADS:])
@@ -123,7 +122,7 @@ def _time_by_thread(pid: Ints, tid: Ints, ns: Ints) -> Counter[tuple[int, int]]:
     return by_thread
 
 
-def _calls(measured: Measured, rows: Ints, name: str) -> Iterator[_Row]:
+def _calls(measured: Measured, rows: Ints, name: str) -> Iterator[Row]:
     """The outermost calls, those inside them, and the calls into the runtime."""
     trace = measured.timeline.trace
     runtime = trace.rows_of(*RUNTIME)[rows]
@@ -150,13 +149,13 @@ def _outermost(start: Ints, end: Ints) -> Mask:
     return start >= reached
 
 
-def _host_row(measured: Measured, name: str, rows: Ints) -> _Row:
+def _host_row(measured: Measured, name: str, rows: Ints) -> Row:
     timeline, trace = measured.timeline, measured.timeline.trace
     classes = Labels.all_alike("", len(rows))
     for pattern, class_ in ((DATA_WAIT, "data"), (SYNCHRONISATION, "host"), (COMMUNICATION_RANGES, "communication")):
         classes = classes.but(timeline.matching(pattern, *ANNOTATIONS, *RUNTIME)[rows], class_)
     label, keys = _labelled(trace.name[rows], classes, trace.names)
-    return _Row(name, "thread", trace.ts[rows], trace.ends(rows), label, keys)
+    return Row(name, "thread", trace.ts[rows], trace.ends(rows), label, keys)
 
 
 def _labelled(name: Array, classes: Labels, names: Sequence[str]) -> tuple[Ints, list[Key]]:
@@ -165,71 +164,3 @@ def _labelled(name: Array, classes: Labels, names: Sequence[str]) -> tuple[Ints,
     pairs, number = numbered(name.astype(np.int64) * len(known) + classes.code)
     keys = [(names[p // len(known)][:LONGEST_LABEL], cast(SliceClass, known[p % len(known)])) for p in pairs.tolist()]
     return number, keys
-
-
-def _clipped(row: _Row, begin: int, end: int) -> _Row:
-    start, stop = np.clip(row.start, begin, end), np.clip(row.end, begin, end)
-    keep = stop > start
-    return _Row(row.name, row.kind, start[keep], stop[keep], row.label[keep], row.keys)
-
-
-def _bounded(rows: Sequence[_Row], begin: int, length: int) -> tuple[tuple[Lane, ...], tuple[SliceLabel, ...], int]:
-    """The lanes, their labels, and the longest slice that was merged with its neighbours."""
-    below = {kind: _resolution([r for r in rows if r.kind == kind], length, most) for kind, most in BUDGET.items()}
-    numbers: dict[Key, int] = {}
-    lanes = []
-    for row in rows:
-        start, end, label, count = _merged(row, below[row.kind])
-        label_numbers = [numbers.setdefault(row.keys[i], len(numbers)) for i in label.tolist()]
-        lanes.append(
-            Lane(
-                name=row.name,
-                kind=row.kind,
-                start_ns=tuple((start - begin).tolist()),
-                length_ns=tuple((end - start).tolist()),
-                label=tuple(label_numbers),
-                count=tuple(count.tolist()),
-            )
-        )
-    labels = tuple(SliceLabel(name=name, class_=class_) for name, class_ in numbers)
-    return tuple(lanes), labels, max((below[row.kind] for row in rows), default=0)
-
-
-def _resolution(rows: Sequence[_Row], length: int, most: int) -> int:
-    """The smallest length to merge below with which the rows have at most `most` slices together; 0 merges none."""
-    below = 0
-    while sum(int(_first_of_merged(row, below).sum()) for row in rows) > most:
-        below = max(2 * below, length // FINEST, 1)
-    return below
-
-
-def _merged(row: _Row, below: int) -> tuple[Ints, Ints, Ints, Ints]:
-    """Start, end, label and count of the slices, neighbours that are shorter and nearer than `below` being one."""
-    if not below or not len(row.start):
-        return row.start, row.end, row.label, np.ones(len(row.start), np.int64)
-    first = _first_of_merged(row, below)
-    group = np.cumsum(first) - 1
-    last = np.concatenate((first[1:], [True]))
-    return row.start[first], row.end[last], _most(group, row), np.bincount(group)
-
-
-def _first_of_merged(row: _Row, below: int) -> Mask:
-    """Mask of the slices that are not merged with the one before them.
-
-    Slices that begin in different cells of a grid of `below` stay apart, so that a long run of short slices keeps its
-    shape.
-    """
-    if not below or not len(row.start):
-        return np.ones(len(row.start), bool)
-    small = row.end - row.start < below
-    near = (row.start[1:] - row.end[:-1] < below) & (row.start[1:] // below == row.start[:-1] // below)
-    return np.concatenate(([True], ~(small[1:] & small[:-1] & near)))
-
-
-def _most(group: Ints, row: _Row) -> Ints:
-    """For each group of slices, the label with the most time."""
-    pairs, inverse = numbered(group * len(row.keys) + row.label)
-    time = np.bincount(inverse, weights=row.end - row.start)
-    order = np.lexsort((time, pairs // len(row.keys)))
-    last = np.concatenate((np.diff(pairs[order] // len(row.keys)) > 0, [True]))
-    return pairs[order[last]] % len(row.keys)

@@ -100,7 +100,7 @@ def test_a_violation_of_the_policy_would_be_seen(tab: Browser, tmp_path: Path) -
 
 def test_a_hostile_name_stays_text(tab: Browser, tmp_path: Path) -> None:
     opened(tab, tmp_path, drawn.hostile())
-    tab.run("document.querySelector('.timeline').focus()")
+    tab.run("document.querySelector('#timeline .timeline').focus()")
     for key in ("ArrowDown", "ArrowRight"):
         tab.press(key)
 

@@ -9,7 +9,8 @@ import pytest
 from msgspec.structs import replace
 from report.pages import Read, sample, written
 
-from diagnose.diagnosis import Diagnosis
+from diagnose.attribution.causes import WAITING, class_of
+from diagnose.diagnosis import Diagnosis, JobStep
 from diagnose.facts import duration, spoken
 from diagnose.report.html.page import heat_view
 from diagnose.report.views.breakdown import basis, rows
@@ -41,7 +42,11 @@ def spellings(diagnosis: Diagnosis) -> Iterator[str]:
     """How the page may spell the numbers of a diagnosis: each by itself, per step, as a share, and what it adds up."""
     of = basis(diagnosis)
     listed = rows(diagnosis.waterfall) + rows(diagnosis.waterfall, details=True)
-    values = [*numbers(msgspec.to_builtins(replace(diagnosis, timeline=None))), *sums(diagnosis), of.step_ns]
+    values = [
+        *numbers(msgspec.to_builtins(replace(diagnosis, timeline=None, job_timeline=None))),
+        *sums(diagnosis),
+        of.step_ns,
+    ]
     values += [value for row in listed for value in (row.ns, row.share)]
     for value in values:
         yield from (f"{value:,.{digits}f}" for digits in (0, 1, 2, 3))
@@ -71,6 +76,19 @@ def texts(value: Any) -> Iterator[str]:
         yield value
 
 
+def of_job_step(step: JobStep) -> Iterator[float]:
+    """What the page says of one step of several ranks: times, and what the causes of each class add up to."""
+    yield from (step.step, step.length_ns, step.merged_below_ns, step.meetings_left_out, len(step.rows))
+    yield from (share for share in step.waiting_shares if share is not None)
+    for row in step.rows:
+        yield from (row.rank, row.start_ns, row.length_ns, row.residual_ns or 0, row.waiting_ns or 0)
+        own = {cause: ns for cause, ns in row.by_cause.items() if cause not in WAITING}
+        yield from (sum(ns for cause, ns in own.items() if class_of(cause) == key) for key in map(class_of, own))
+    for meeting in step.meetings:
+        first, last = min(meeting.start_ns), max(meeting.start_ns)
+        yield from (first, last, last - first, meeting.last, *meeting.ranks)
+
+
 def sums(diagnosis: Diagnosis) -> Iterator[float]:
     """What the page adds up: classes, ranks' other causes, the waits of the step, and what a late rank costs."""
     for ledger in (diagnosis.ledger, *(rank.ledger for rank in diagnosis.ranks)):
@@ -90,6 +108,8 @@ def sums(diagnosis: Diagnosis) -> Iterator[float]:
             longest = ns.index(max(ns))
             yield from (sum(ns), sum(ns) / step.length_ns, max(ns), lane.start_ns[own[longest]])
             yield sum(lane.count[i] for i in own)
+    for job_step in diagnosis.job_timeline.steps if diagnosis.job_timeline else ():
+        yield from of_job_step(job_step)
     for straggler in diagnosis.stragglers:
         share = waited_share(straggler, diagnosis)
         yield from (share, share * of.step_ns)

@@ -24,6 +24,7 @@ from diagnose.errors.defects import netted
 from diagnose.facts import duration, spoken
 from diagnose.report.html.breakdown import breakdown_view
 from diagnose.report.html.job import job_view
+from diagnose.report.html.job_timeline import JobTimelineView, job_timeline_view
 from diagnose.report.html.roofline import roofline_view
 from diagnose.report.html.timeline import TimelineView, timeline_view
 from diagnose.report.views.applied import applied_view
@@ -33,7 +34,7 @@ from diagnose.report.views.changes import captures_view, findings_view, plan_vie
 from diagnose.report.views.cost import cost_lines
 from diagnose.report.views.gains import speedup
 from diagnose.report.views.goodput import goodput_line
-from diagnose.report.views.heat import worst_first
+from diagnose.report.views.heat import level, worst_first
 from diagnose.report.views.job_words import late_stage_lines, missing_line
 from diagnose.report.views.plain import plain
 from diagnose.report.views.ranges import ranges_view
@@ -64,7 +65,7 @@ from diagnose.report.views.words import (
 _HERE = Path(__file__).parent
 _TEMPLATES = _HERE / "templates"
 _STYLES = ("report.css", "figures.css")
-_SCRIPTS = ("report.js", "table.js", "timeline.js")
+_SCRIPTS = ("report.js", "table.js", "timeline.js", "ranks.js")
 
 
 @dataclass(frozen=True)
@@ -140,7 +141,6 @@ def _view(row: KernelRow) -> KernelView:
 CAUSES_SHOWN = 9
 RANKS_SHOWN = 64
 VISIBLE = 0.005
-_LEVELS = (0.005, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5)
 
 
 @dataclass(frozen=True)
@@ -203,7 +203,7 @@ def _row(rank: RankReport, causes: list[str], late: bool) -> HeatSectionRow:
 
 
 def _cell(share: float) -> Cell:
-    return Cell(share, sum(share >= level for level in _LEVELS))
+    return Cell(share, level(share))
 
 
 def _late(diagnosis: Diagnosis) -> list[tuple[str, str]]:
@@ -228,6 +228,7 @@ _PLACED: dict[str, PageSection | LeftOut] = {  # in the order of the page; what 
     "not_advised": PageSection(lambda diagnosis: diagnosis.not_advised),
     "not_judged": PageSection(captures_view, inside="not_advised"),
     "slow_steps": PageSection(slow_steps_view),
+    "job_timeline": PageSection(job_timeline_view),
     "timeline": PageSection(timeline_view),
     "roofline": PageSection(roofline_view),
     "kernels": PageSection(kernels_view),
@@ -273,7 +274,11 @@ def context_of(diagnosis: Diagnosis, about: About) -> dict[str, Any]:
         "label_of": causes_named(diagnosis),
         "sections": shown,
         "failed": failed,
-        "data": _data(views["timeline"].data) if isinstance(views["timeline"], TimelineView) else "",
+        "data": {
+            f"{name.replace('_', '-')}-data": _data(view.data)
+            for name, view in views.items()
+            if isinstance(view, TimelineView | JobTimelineView)
+        },
     }
 
 

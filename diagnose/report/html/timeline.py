@@ -1,10 +1,12 @@
 """The timeline of one step: a path for each class of each lane, and the slices as data for the script."""
 
 from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from diagnose.diagnosis import Diagnosis, Lane, StepTimeline
+from diagnose.attribution.causes import WAITING
+from diagnose.diagnosis import Diagnosis, Lane, SliceLabel, StepTimeline
 from diagnose.facts import duration
 from diagnose.report.views.breakdown import CLASS_NAMES
 from diagnose.report.views.plain import plain
@@ -12,6 +14,7 @@ from diagnose.report.views.words import Named, causes_named, short_name
 
 UNITS = 1_000_000  # of the step's length in every drawing; as fine as a renderer's single precision
 WAITS_SHOWN = 12
+CLASSES: dict[str, str] = {"plain": "", **{str(key): name for key, name in CLASS_NAMES.items()}}
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,7 @@ def timeline_view(diagnosis: Diagnosis) -> TimelineView | None:
         step=step.step,
         length=duration(step.length_ns),
         ticks=[duration(step.length_ns * quarter / 4) for quarter in range(5)],
-        lanes=[_lane(step, lane) for lane in step.lanes],
+        lanes=[lane_view(lane, step.labels, step.length_ns) for lane in step.lanes],
         keys=[key for key in CLASS_NAMES if key in keys],
         waits=_waits(step, causes_named(diagnosis)),
         merged_below=duration(step.merged_below_ns) if step.merged_below_ns else "",
@@ -83,17 +86,31 @@ def timeline_view(diagnosis: Diagnosis) -> TimelineView | None:
     )
 
 
-def _lane(step: StepTimeline, lane: Lane) -> LaneView:
-    """Neighbours alternate between two tones of their class's colour."""
+def lane_view(lane: Lane, labels: Sequence[SliceLabel], whole_ns: int, start_ns: int = 0) -> LaneView:
+    """The lane as drawn from `start_ns` on in a drawing of `whole_ns`.
+
+    Neighbours alternate between two tones of their class's colour. In a rank's row its waits for others are thin.
+    """
     paths: dict[str, list[str]] = defaultdict(list)
-    scale = UNITS / step.length_ns
+    scale = UNITS / whole_ns
     for i, (start, length, label) in enumerate(zip(lane.start_ns, lane.length_ns, lane.label, strict=True)):
-        key = (step.labels[label].class_ or "plain") + (" odd" if i % 2 else "")
+        key = (labels[label].class_ or "plain") + (" odd" if i % 2 else "")
         width = max(round(length * scale), 1)
-        paths[key].append(f"M{round(start * scale)} 0h{width}v1h-{width}z")
+        top, high = (".35", ".3") if lane.kind == "rank" and labels[label].name in WAITING else ("0", "1")
+        paths[key].append(f"M{round((start_ns + start) * scale)} {top}h{width}v{high}h-{width}z")
     held = sum(lane.length_ns)
     summary = f"{sum(lane.count):,} in {duration(held)}"
     return LaneView(lane.name, lane.kind, [Shape(key, "".join(path)) for key, path in paths.items()], summary)
+
+
+def labels_of(lanes: Iterable[Lane], labels: Sequence[SliceLabel], named: Named) -> list[tuple[str, str, str]]:
+    """For the script: each label short and in full, and its class; those of lanes of causes in the report's words."""
+    causes = {i for lane in lanes if lane.kind in ("cause", "rank") for i in lane.label}
+    told: list[tuple[str, str, str]] = []
+    for i, label in enumerate(labels):
+        full = named(label.name) if i in causes else plain(label.name)
+        told.append((full if i in causes else short_name(label.name), full, label.class_ or "plain"))
+    return told
 
 
 def _waits(step: StepTimeline, named: Named) -> list[IdleCause]:
@@ -128,14 +145,10 @@ def _waits(step: StepTimeline, named: Named) -> list[IdleCause]:
 
 
 def _data(step: StepTimeline, named: Named) -> dict[str, Any]:
-    causes = {i for lane in step.lanes if lane.kind == "cause" for i in lane.label}
-    labels = []
-    for i, label in enumerate(step.labels):
-        full = named(label.name) if i in causes else plain(label.name)
-        labels.append([short_name(label.name) if i not in causes else full, full, label.class_ or "plain"])
     lanes = [
         {"name": plain(lane.name), "start": lane.start_ns, "length": lane.length_ns, "label": lane.label,
          "count": lane.count}
         for lane in step.lanes
     ]  # fmt: skip
-    return {"length": step.length_ns, "labels": labels, "lanes": lanes, "classes": {**CLASS_NAMES, "plain": ""}}
+    labels = labels_of(step.lanes, step.labels, named)
+    return {"length": step.length_ns, "labels": labels, "lanes": lanes, "classes": CLASSES}

@@ -255,6 +255,7 @@ def _listed_functions(page: Page, functions: Sequence[FunctionView], most: int) 
         page.line(Text(f"  +{counted(len(functions) - most, 'function')}", "dim"))
 
 
+_UNDRAWN = LeftOut("lines of text cannot draw it; --html does")
 REPORT_LABEL = 14  # cells of the label column; "to learn more" is the longest label
 
 
@@ -283,7 +284,8 @@ SECTIONS: dict[str, Callable[[Page, Diagnosis, Extent], None] | LeftOut] = {
     "slow_steps": print_slow_steps,
     "missing": print_missing,
     "ledger": print_causes,
-    "timeline": LeftOut("lines of text cannot draw it; --html does"),
+    "job_timeline": _UNDRAWN,
+    "timeline": _UNDRAWN,
     "roofline": print_roofline,
     "kernels": print_kernels,
     "host_operators": print_host_operators,

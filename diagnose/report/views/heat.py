@@ -9,7 +9,13 @@ from diagnose.diagnosis import CauseClass, Diagnosis, RankReport
 from diagnose.report.views.words import Named, cause_name
 
 SHOWN_FROM = 0.01  # a cause below one per cent of every rank's step gets no row
+_LEVELS = (0.005, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5)
 HOST_CLASSES: tuple[CauseClass, ...] = ("data", "host", "communication", "memory", "compute", "unexplained")
+
+
+def level(share: float) -> int:
+    """The step of the colour scale that a share falls in, 0 to 7."""
+    return sum(share >= least for least in _LEVELS)
 
 
 class HeatSectionRow(msgspec.Struct, frozen=True):

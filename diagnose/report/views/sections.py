@@ -21,6 +21,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {  # section -> the fields of the Diag
     "findings": ("findings",),
     "not_advised": ("not_advised",),
     "not_judged": ("not_judged",),
+    "job_timeline": ("job_timeline",),
     "timeline": ("timeline",),
     "roofline": ("roofline", "operators", "roofs"),
     "kernels": ("kernels",),

@@ -1,16 +1,12 @@
 "use strict";
-// Zoom, pan and details of the timeline of one step.
-(() => {
-  const source = document.getElementById("timeline-data");
-  if (!source) return;
-  const data = JSON.parse(source.textContent);
-  const section = document.getElementById("timeline");
+// Zoom, pan and details of a drawing of lanes: of one step below, of several ranks in ranks.js, which has `ownKeys`.
+const laneChart = (section, data, { drawn = () => {}, ownKeys = () => ({}) } = {}) => {
   const chart = section.querySelector(".timeline");
   const details = section.querySelector(".details");
   const windowText = section.querySelector(".window");
   const ticks = [...section.querySelectorAll(".ticks span")];
-  const tracks = [...section.querySelectorAll(".lane[data-lane] .track")];
-  const UNITS = 1e6, SHORTEST = data.length / 5000, NEAR_PX = 5, READABLE_PX = 44;
+  let tracks = [...section.querySelectorAll(".lane[data-lane] .track")];
+  const UNITS = 1e6, SHORTEST_PART = 5000, NEAR_PX = 5, READABLE_PX = 44;
   const narrow = matchMedia("(max-width: 720px)");
   let from = 0, to = data.length, chosen = null;
 
@@ -45,6 +41,7 @@
       const left = Math.max((lane.start[i] - from) * scale, 0);
       const right = Math.min((lane.start[i] + lane.length[i] - from) * scale, width());
       if (right - left < READABLE_PX) continue;
+      if (data.waits?.has(lane.label[i])) continue; // too thin for a name
       const text = element("text", left, right);
       const inner = document.createElement("span");
       inner.textContent = lane.count[i] > 1 ? `${lane.count[i]} short ones` : data.labels[lane.label[i]][0];
@@ -77,17 +74,28 @@
     fit();
     ticks.forEach((tick, i) => { tick.textContent = duration(from + ((to - from) * i) / (ticks.length - 1)); });
     const whole = from <= 0 && to >= data.length;
+    drawn(from, to);
     windowText.textContent = whole ? "" : `${duration(to - from)} of ${duration(data.length)}`;
   };
 
+  // Draws other lanes, in the same part of the step if it is the same step.
+  const use = (next) => {
+    const another = next.length !== data.length;
+    data = next;
+    tracks = [...section.querySelectorAll(".lane[data-lane] .track")];
+    chosen = null;
+    if (another) look(0, data.length);
+    else draw();
+  };
+
   const look = (start, end) => {
-    const length = Math.min(Math.max(end - start, SHORTEST), data.length);
+    const length = Math.min(Math.max(end - start, data.length / SHORTEST_PART), data.length);
     from = Math.min(Math.max(start, 0), data.length - length);
     to = from + length;
     draw();
   };
   const zoom = (factor, about = (from + to) / 2) => {
-    const length = Math.min(Math.max((to - from) * factor, SHORTEST), data.length);
+    const length = Math.min(Math.max((to - from) * factor, data.length / SHORTEST_PART), data.length);
     const start = about - ((about - from) / (to - from)) * length;
     look(start, start + length);
   };
@@ -99,7 +107,7 @@
     name.textContent = full;
     const merged = lane.count[i] > 1 ? `${lane.count[i]} short ones, most of it ` : "";
     const of = data.classes[key] ? `, ${data.classes[key]}` : "";
-    const share = ((100 * lane.length[i]) / data.length).toFixed(1);
+    const share = ((100 * lane.length[i]) / (lane.whole ?? data.length)).toFixed(1);
     const when = `: ${duration(lane.length[i])} (${share} % of this step) from ${duration(lane.start[i])}`;
     details.replaceChildren(`${lane.name}: ${merged}`, name, `${of}${when}`);
   };
@@ -137,14 +145,16 @@
   const keys = {
     ArrowRight: () => step(0, 1), ArrowLeft: () => step(0, -1), ArrowDown: () => step(1, 0), ArrowUp: () => step(-1, 0),
     "+": () => zoom(1 / 2, middle()), "=": () => zoom(1 / 2, middle()), "-": () => zoom(2, middle()), "0": () => look(0, data.length),
+    Escape: () => chart.blur(),
   };
   const middle = () => {
     if (!chosen) return (from + to) / 2;
     const lane = data.lanes[chosen.lane];
     return Math.min(Math.max(lane.start[chosen.at] + lane.length[chosen.at] / 2, from), to);
   };
+  Object.assign(keys, ownKeys(pan));
   chart.tabIndex = 0;
-  chart.setAttribute("role", "application"); // its arrow keys select slices
+  chart.setAttribute("role", "application"); // its arrow keys act on the drawing
   chart.addEventListener("keydown", (event) => {
     const action = !event.ctrlKey && !event.metaKey && !event.altKey && keys[event.key];
     if (!action) return;
@@ -197,4 +207,10 @@
   }, { passive: false });
   addEventListener("resize", draw);
   draw();
+  return { use, data: () => data };
+};
+
+(() => {
+  const source = document.getElementById("timeline-data");
+  if (source) laneChart(document.getElementById("timeline"), JSON.parse(source.textContent));
 })();

@@ -35,7 +35,7 @@ def last_line(done: "subprocess.CompletedProcess[str]") -> str:
 
 
 def of_the_job(stderr: str) -> list[str]:
-    return [line for line in stderr.splitlines() if not line.startswith(("diagnose: ", "USDT:"))]
+    return [line for line in stderr.splitlines() if line and not line.startswith(("diagnose: ", "USDT:"))]
 
 
 @pytest.mark.parametrize("flags", [(), ("-Wignore",), ("-Walways",), ("-Werror",), ("-X", "dev")])

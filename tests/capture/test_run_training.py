@@ -37,7 +37,9 @@ for _ in range(13):
     time.sleep(0.8 if dist.get_rank() == {late} else 0.4)  # most of a step, so that a busy machine makes nobody late
     model(torch.ones(64, 512)).mean().backward()
     optimizer.step()
-dist.barrier()  # gloo may abort a rank whose peer is already gone
+store = dist.distributed_c10d._get_default_store()  # of the launcher: gloo may abort a rank whose peer is already gone
+store.set(f"done{dist.get_rank()}", "")
+store.wait(["done0", "done1"])
 dist.destroy_process_group()
 """
 

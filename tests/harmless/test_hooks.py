@@ -163,8 +163,8 @@ _NOT_THE_JOBS = (
 
 
 def outcome(done: "subprocess.CompletedProcess[str]") -> tuple[int, str, list[str]]:
-    """Exit code and output, without the probe's lines and those of torch's profiler."""
-    theirs = [line for line in done.stderr.splitlines() if not line.startswith(_NOT_THE_JOBS)]
+    """Exit code and output, without the probe's lines and those of torch's profiler, which ends some of them late."""
+    theirs = [line for line in done.stderr.splitlines() if line and not line.startswith(_NOT_THE_JOBS)]
     return done.returncode, done.stdout, theirs
 
 

@@ -84,7 +84,7 @@ def no_run_is_repeated(seen: Seen) -> None:
     assert [rung for rung in seen.tuning["rungs"] if rung["change"].endswith(" again")] == []
 
 
-@EFFECTS.of("tune", "--no-ledger", "tune-go-on", "tune-default")
+@EFFECTS.of("tune", "--no-ledger", "tune-go-on", "tune-default", slow=True)
 def no_promise_is_kept(seen: Seen) -> None:
     assert seen.tuning["rungs"][1]["predicted"]
     assert seen.text("data/promises.jsonl") == ""

@@ -19,6 +19,7 @@ needs("torch")
 pytestmark = [pytest.mark.capture, pytest.mark.long]
 
 
+@pytest.mark.slow  # what is kept rests on how long the steps of real runs take
 def test_a_slow_loader_gets_workers_unaided_and_a_kill_loses_no_finished_run(tmp_path: Path) -> None:
     body = toys.SLOW_LOADER + "train()\n"
     limits = ("--runs", "2", "--at-step", "24")  # behind the start of the workers, which takes many steps on busy cores

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+from read_once import diagnosis_of
 
-from diagnose.analysis import analyze
 from diagnose.diagnosis import Diagnosis
 from diagnose.metrics import units
 from diagnose.report.views.job_words import waited_share
@@ -44,7 +44,7 @@ each = pytest.mark.parametrize("name", EXPECTED)
 
 @cache
 def answer(name: str) -> Diagnosis:
-    return analyze(FOLDER / name)
+    return diagnosis_of(FOLDER / name)
 
 
 @cache

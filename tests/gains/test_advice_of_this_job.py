@@ -10,6 +10,7 @@ from pathlib import Path
 import diagnoses
 import pytest
 from msgspec.structs import replace
+from read_once import diagnosis_of
 from rich.console import Console
 
 from diagnose.analysis import analyze
@@ -32,7 +33,7 @@ NOTHING = re.compile(r"(?<![\d.])0(\.0)? %")
 
 @cache
 def answer(path: Path) -> Diagnosis:
-    return analyze(path)
+    return diagnosis_of(path)
 
 
 def real_answers() -> Iterator[Diagnosis]:

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from analysed import ADD, COMM, GEMM, facts
 from kineto import Trace
+from read_once import diagnosis_of
 from whatif.predicted import steps
 
-from diagnose.analysis import analyze
 from diagnose.attribution.causes import EXPOSED, IDLE
 from diagnose.diagnosis import Diagnosis, Finding
 
@@ -37,7 +37,7 @@ def answer(trace: tuple[str, str]) -> Diagnosis:
     path = (Path(os.environ.get(variable, "")) if variable else SAMPLES) / name
     if variable and not (variable in os.environ and path.exists()):
         pytest.skip(f"{variable} names no folder with {name}")
-    return analyze(path)
+    return diagnosis_of(path)
 
 
 def finding(trace: tuple[str, str], rule: str) -> Finding | None:

@@ -36,8 +36,8 @@ class Job:
         prints: what the job prints because it was asked for: lines that hold this.
         report: whether the report is printed among what the job prints on stderr.
         after: a job in a copy of whose folder the command line goes on; else the folder is empty.
-        before: words after `diagnose` that print a diagnosis; it is in `before.json`, which the command line reads, with
-            promises that any speed keeps.
+        before: words after `diagnose` that print a diagnosis as JSON; it is in `before.json`, which the command line
+            reads, with promises that any speed keeps.
         meanwhile: words after `diagnose`, called one after another while the job trains; what each says is in
             `meanwhile-N.txt`. Then the file `enough` is made.
         variables: of the environment; `{here}` stands for the working folder.

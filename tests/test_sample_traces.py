@@ -42,7 +42,6 @@ STRAGGLERS = {"synthetic-straggler": (5, "data"), "gloo-slow-rank": (1, "data")}
 each = pytest.mark.parametrize("name", EXPECTED)
 
 
-@cache
 def answer(name: str) -> Diagnosis:
     return diagnosis_of(FOLDER / name)
 

@@ -4,7 +4,6 @@ import io
 import os
 import re
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import diagnoses
@@ -31,7 +30,6 @@ REAL = ("DIAGNOSE_REAL_TRACES", "DIAGNOSE_MORE_TRACES")
 NOTHING = re.compile(r"(?<![\d.])0(\.0)? %")
 
 
-@cache
 def answer(path: Path) -> Diagnosis:
     return diagnosis_of(path)
 

@@ -4,7 +4,6 @@ No test here runs a CUDA graph: what one leaves is modelled, and held to the one
 """
 
 import os
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -31,7 +30,6 @@ each = pytest.mark.parametrize("trace", TRACES, ids=[name for _, name in TRACES]
 MEASURED = 1.1  # two runs of one job on that machine lie so far apart
 
 
-@cache
 def answer(trace: tuple[str, str]) -> Diagnosis:
     variable, name = trace
     path = (Path(os.environ.get(variable, "")) if variable else SAMPLES) / name

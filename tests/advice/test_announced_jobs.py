@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from capture.scripts import HOOKS, run
 from needs import needs
 
 needs("torch")
 pytestmark = pytest.mark.capture
 JOBS = Path(__file__).parent / "jobs"
+ACCUMULATES = (JOBS / "accumulates.py").read_text()
 PATIENCE_S = 300
 DIAGNOSE = (sys.executable, "-m", "diagnose", "run", "--no-ledger", "--no-report", "--no-sampling", "--out", "out")
 PLAIN = {name: value for name, value in os.environ.items() if name not in ("PYTHONWARNINGS", "DIAGNOSE_LEDGER")}
@@ -22,8 +24,8 @@ def ended(*words: str, here: Path) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(words, cwd=here, env=PLAIN, capture_output=True, text=True, timeout=PATIENCE_S)
 
 
-def captured(job: str, *words: str, here: Path, options: tuple[str, ...] = ()) -> "subprocess.CompletedProcess[str]":
-    return ended(*DIAGNOSE, *options, "--", sys.executable, str(JOBS / job), *words, here=here)
+def captured(job: str, *words: str, here: Path) -> "subprocess.CompletedProcess[str]":
+    return ended(*DIAGNOSE, "--", sys.executable, str(JOBS / job), *words, here=here)
 
 
 def record(here: Path) -> Any:
@@ -38,7 +40,12 @@ def of_the_job(stderr: str) -> list[str]:
     return [line for line in stderr.splitlines() if line and not line.startswith(("diagnose: ", "USDT:"))]
 
 
-@pytest.mark.parametrize("flags", [(), ("-Wignore",), ("-Walways",), ("-Werror",), ("-X", "dev")])
+def slow(*case: object) -> object:
+    """A case that is near another one: it runs where there is time."""
+    return pytest.param(*case, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("flags", [(), slow(("-Wignore",)), slow(("-Walways",)), ("-Werror",), slow(("-X", "dev"))])
 def test_a_job_that_warns_and_logs_prints_what_it_prints_alone(tmp_path: Path, flags: tuple[str, ...]) -> None:
     job = [sys.executable, *flags, str(JOBS / "says_much.py")]
 
@@ -94,22 +101,22 @@ def test_the_last_line_says_why_no_window_came(tmp_path: Path, words: tuple[str,
 
 
 @pytest.mark.parametrize(
-    ("options", "source"),
+    ("window", "source"),
     [
-        ((), "optimizer"),
-        (("--step-on", "backward"), "backward"),
+        ({}, "optimizer"),
+        ({"step_on": "backward"}, "backward"),
     ],
 )
 def test_who_accumulates_gradients_has_steps_of_the_optimizer_unless_others_are_asked_for(
-    tmp_path: Path, options: tuple[str, ...], source: str
+    tmp_path: Path, window: dict[str, object], source: str
 ) -> None:
-    captured("accumulates.py", here=tmp_path, options=options)
+    run(HOOKS + ACCUMULATES, tmp_path, window)
 
     assert record(tmp_path)["steps"]["source"] == source
 
 
 def test_an_optimizer_that_comes_late_takes_the_steps_over(tmp_path: Path) -> None:
-    captured("accumulates.py", "later", here=tmp_path)
+    run(HOOKS + "import sys; sys.argv.append('later')\n" + ACCUMULATES, tmp_path, {})
 
     records = [json.loads(path.read_text()) for path in tmp_path.glob("out*/capture-rank0.json")]
     assert "optimizer" in {each["steps"]["source"] for each in records}

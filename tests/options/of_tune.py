@@ -16,8 +16,10 @@ JOBS = {
     ),
     "tune-too-long": Job("tune --run-limit 1s", SCRIPT, alike=False),
     "tune-no-time": Job("tune --budget 2s", SCRIPT, alike=False),
-    "tune-trainer": Job("tune --runs 1 --at-step 8", HALF, alike=False, variables=NO_FP16),
-    "tune-any-numbers": Job("tune --runs 1 --at-step 8 --allow-numerics", HALF, alike=False, variables=NO_FP16),
+    "tune-trainer": Job("tune --out t --runs 1 --at-step 8", HALF, alike=False, variables=NO_FP16),
+    "tune-any-numbers": Job(
+        "tune --resume t --runs 1 --allow-numerics", "", alike=False, after="tune-trainer", variables=NO_FP16
+    ),
     "tune-nothing": Job("tune", "", alike=False),
 }  # fmt: skip
 EFFECTS = Effects()
@@ -33,7 +35,7 @@ def the_ladder_is_in_the_folder(seen: Seen) -> None:
     assert seen.text("t/ladder.csv").startswith("source,row,")
 
 
-@EFFECTS.of("tune", "--runs", "tune-any-numbers", "tune-default")
+@EFFECTS.of("tune", "--runs", "tune-trainer", "tune-default")
 def the_job_runs_no_more_often(seen: Seen) -> None:
     assert len(seen.tuning["rungs"]) == 1
     assert seen.tuning["why_ended"] == "--runs 1 is reached"
@@ -51,7 +53,7 @@ def the_window_begins_at_the_step(seen: Seen) -> None:
 
 @EFFECTS.of("tune", "--control", "tuned", "tune-default")
 def so_many_steps_are_timed_beside(seen: Seen) -> None:
-    assert len(first_window(seen)["control_after_ns"]) == 4
+    assert [len(first_window(seen)[f"control_{when}_ns"]) for when in ("before", "after")] == [4, 4]
 
 
 @EFFECTS.of("tune", "--skip", "tune-default", "tuned")

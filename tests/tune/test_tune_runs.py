@@ -67,14 +67,6 @@ def test_all_runs_that_are_compared_have_the_same_plan(tmp_path: Path) -> None:
     assert [len(steps[0][name]) for name in names] == [len(steps[1][name]) for name in names]
 
 
-def test_as_many_steps_are_timed_without_the_profiler_as_are_asked_for(tmp_path: Path) -> None:
-    asked = ("--runs", "1", "--at-step", "12", "--control", "7")
-    toys.ended(toys.started(tmp_path, toys.SLOW_LOADER + "train()\n", *asked))
-    steps = json.loads((tmp_path / "tune" / "run-0" / "capture-rank0.json").read_text())["steps"]
-
-    assert [len(steps[name]) for name in ("control_before_ns", "control_after_ns")] == [7, 7]
-
-
 def test_an_interrupt_ends_the_job_and_says_how_to_go_on(tmp_path: Path) -> None:
     process = toys.started(tmp_path, toys.SAYS_ITS_ID + "import time\ntime.sleep(600)\n", "--runs", "2")
     job = toys.job_of(tmp_path, process)

@@ -44,6 +44,7 @@ dist.destroy_process_group()
 """
 
 
+@pytest.mark.slow  # a machine that others use may be too busy for a verdict
 def test_a_slow_loader_is_found_and_its_cure_seen(start: Start, tmp_path: Path) -> None:
     needs("torch")
     told = []

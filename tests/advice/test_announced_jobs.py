@@ -73,10 +73,11 @@ def test_known_messages_that_were_let_through_are_in_the_record(tmp_path: Path) 
 
 
 def test_a_loop_without_an_optimizer_ends_its_steps_by_backward_passes(tmp_path: Path) -> None:
-    alone = ended(sys.executable, str(JOBS / "no_torch_optimizer.py"), "60", here=tmp_path)
-    done = captured("no_torch_optimizer.py", "60", here=tmp_path)
+    job = HOOKS + (JOBS / "no_torch_optimizer.py").read_text().replace("int(sys.argv[1])", "60")
+    alone = run(job, tmp_path / "alone")
+    done = run(job, tmp_path, {})
 
-    assert done.stdout == alone.stdout
+    assert (done.returncode, done.stdout) == (0, alone.stdout)
     assert record(tmp_path)["steps"]["source"] == "backward"
     assert (tmp_path / "out" / "rank0.json.gz").is_file()
 

@@ -1,9 +1,11 @@
-"""Tests whose subject is a measurement of real time, which whatever else the machine does can spoil."""
+"""Tests whose subject is a measurement of real time, which whatever else the machine does can spoil: for `.ci/slow`."""
 
 import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 TRIES = 3
 
@@ -15,6 +17,7 @@ def noisy(test: Callable[..., None]) -> Callable[..., None]:
     makes of the measurement it makes each time.
     """
 
+    @pytest.mark.slow
     @functools.wraps(test)
     def tried(tmp_path: Path, **given: Any) -> None:
         for number in range(1, TRIES + 1):

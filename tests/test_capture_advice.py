@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from over_all import over_all
 
 from diagnose.commands.run.command import run
 from diagnose.diagnosis import NotJudged
@@ -28,7 +29,7 @@ OF_THE_PROFILER = re.compile(r"with_stack|profile_memory|record_shapes")
 AFTER_RUN: Facts = {"captured_with": Fact("captured_with", "diagnose run", "text")}
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
+@over_all("rule", RULES)
 def test_after_diagnose_run_no_rule_asks_for_options_that_it_has_not(rule: Rule) -> None:
     told = rule.advised(AFTER_RUN)
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from over_all import over_all
 from worked_examples import ROWS, evaluate
 
 from diagnose.errors import UserError
@@ -52,7 +53,7 @@ def agrees(value: Any, expected: Any, tolerance: float) -> bool:
     return math.isclose(value, expected, rel_tol=LAST_BITS, abs_tol=tolerance)
 
 
-@pytest.mark.parametrize("row_id", ROW_BY_ID)
+@over_all("row_id", ROW_BY_ID)
 def test_row(row_id: str) -> None:
     row = ROW_BY_ID[row_id]
 
@@ -101,7 +102,7 @@ def changed(value: Any) -> Any:
     return not value if isinstance(value, bool) else value * 3
 
 
-@pytest.mark.parametrize("row_id", [i for i, row in ROW_BY_ID.items() if inputs_of(row)])
+@over_all("row_id", [i for i, row in ROW_BY_ID.items() if inputs_of(row)])
 def test_some_input_changes_the_value(row_id: str) -> None:
     inputs = inputs_of(ROW_BY_ID[row_id])
     before = evaluate(row_id, inputs)
@@ -115,7 +116,7 @@ RATES = [i for i, row in ROW_BY_ID.items() if "tokens_per_s" in row["inputs_json
 STEPS = [i for i in ROW_BY_ID if i.endswith("-step") and i[0] in "MO"]
 
 
-@pytest.mark.parametrize("row_id", RATES)
+@over_all("row_id", RATES)
 def test_utilisation_is_proportional_to_the_rate(row_id: str) -> None:
     inputs = inputs_of(ROW_BY_ID[row_id])
 
@@ -124,12 +125,12 @@ def test_utilisation_is_proportional_to_the_rate(row_id: str) -> None:
     assert tripled == pytest.approx(3 * evaluate(row_id, inputs))
 
 
-@pytest.mark.parametrize("row_id", STEPS)
+@over_all("row_id", STEPS)
 def test_a_step_is_tokens_over_rate(row_id: str) -> None:
     assert evaluate(row_id, {"tokens_per_s": 5000, "batch": 3, "T": 500}) == pytest.approx(300.0)
 
 
-@pytest.mark.parametrize("row_id", [i for i in RATES if i.endswith(("-PaLM", "-palm")) or i.startswith("S")])
+@over_all("row_id", [i for i in RATES if i.endswith(("-PaLM", "-palm")) or i.startswith("S")])
 def test_mfu_follows_the_model_the_length_and_the_peak(row_id: str) -> None:
     inputs = {"model": "OPT-1.3B", "T": 512, "tokens_per_s": 1000, "peak": 1e15}
 

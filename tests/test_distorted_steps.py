@@ -10,6 +10,7 @@ import pytest
 from analysed import digest
 from click.testing import CliRunner
 from msgspec.structs import replace
+from read_once import diagnosis_of
 from report.printed import printed
 from rich.console import Console
 from whatif.predicted import loading
@@ -75,7 +76,7 @@ def forms(found: Diagnosis) -> dict[str, str]:
 
 @each
 def test_the_ledger_is_of_steps_without_the_profiler_and_adds_up(sample: str, tmp_path: Path) -> None:
-    plain = analyze(SAMPLES / sample)
+    plain = diagnosis_of(SAMPLES / sample)
     found = profiled(sample, tmp_path / "run")
 
     assert found.steps.distortion == LONGER
@@ -118,7 +119,7 @@ def test_no_share_of_the_step_is_a_fact_a_finding_a_plan_or_a_negative(sample: s
 
 @each
 def test_no_form_of_the_report_states_a_share_of_the_profiled_step(sample: str, tmp_path: Path) -> None:
-    waits = [e for e in analyze(SAMPLES / sample).ledger if e.class_ in ("data", "host", "communication")]
+    waits = [e for e in diagnosis_of(SAMPLES / sample).ledger if e.class_ in ("data", "host", "communication")]
     profiled_shares = {spoken(entry.share, "share") for entry in waits if entry.share > 0.02}
     found = profiled(sample, tmp_path / "run")
 
@@ -131,7 +132,7 @@ def test_no_form_of_the_report_states_a_share_of_the_profiled_step(sample: str, 
 
 
 def test_mfu_is_of_the_step_without_the_profiler(tmp_path: Path) -> None:
-    plain = analyze(SAMPLES / "synthetic-tiny-kernels.json.gz").mfu.value
+    plain = diagnosis_of(SAMPLES / "synthetic-tiny-kernels.json.gz").mfu.value
     found = profiled("synthetic-tiny-kernels.json.gz", tmp_path / "run").mfu.value
 
     assert plain is not None
@@ -173,7 +174,7 @@ def test_a_little_data_wait_without_the_profiler_speaks_against_workers(tmp_path
 def test_a_step_slowed_by_half_keeps_its_shares_and_has_its_parts_without_the_profiler_beside(
     longer: float, tmp_path: Path
 ) -> None:
-    plain = analyze(SAMPLES / "cpu-slow-loader.json.gz")
+    plain = diagnosis_of(SAMPLES / "cpu-slow-loader.json.gz")
     found = profiled("cpu-slow-loader.json.gz", tmp_path / "run", longer, WAITS)
 
     assert found.steps.distortion is None
@@ -193,7 +194,9 @@ def test_the_critical_path_of_a_distorted_step_is_not_told(tmp_path: Path, monke
 
 
 def test_a_distorted_run_is_not_held_against_steps_under_the_profiler(tmp_path: Path) -> None:
-    found = compare(analyze(SAMPLES / "cpu-slow-loader.json.gz"), profiled("cpu-slow-loader.json.gz", tmp_path / "run"))
+    found = compare(
+        diagnosis_of(SAMPLES / "cpu-slow-loader.json.gz"), profiled("cpu-slow-loader.json.gz", tmp_path / "run")
+    )
 
     assert (found.verdict, found.speedup) == ("not_comparable", None)
     assert "with the profiler and those of the other without" in found.because

@@ -10,6 +10,7 @@ from types import ModuleType
 
 import click
 import pytest
+from over_all import over_all
 
 from diagnose.cli import main
 from diagnose.judge import verdict
@@ -43,7 +44,7 @@ def anchors(page: Path) -> set[str]:
     return headings | set(re.findall(r'<a id="(\w+)">', prose(page)))
 
 
-@pytest.mark.parametrize("page", [*PAGES, *RECORDS], ids=name)
+@over_all("page", [*PAGES, *RECORDS])
 def test_every_link_leads_to_a_file_and_a_heading(page: Path) -> None:
     broken = []
     for link in LINK.finditer(prose(page)):
@@ -82,7 +83,7 @@ def refused(line: str) -> str | None:
     return None
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
+@over_all("page", PAGES)
 def test_every_command_parses(page: Path) -> None:
     assert [why for line in commands(page) if "diagnose" in line and (why := refused(line))] == []
 
@@ -128,7 +129,7 @@ def test_every_figure_in_the_text_is_in_an_output_or_follows_from_two(page: str)
     assert set(FIGURE.findall(prose(path))) <= printed | {"3.11"}  # the version of Python
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
+@over_all("page", PAGES)
 def test_every_threshold_that_is_quoted_is_that_of_the_verdict(page: Path, generate: ModuleType) -> None:
     text = page.read_text(encoding="utf-8")
 

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from analysed import content, measured, timeline
 from kineto import Trace
+from over_all import over_all
 
 from diagnose.attribution.attribution import attribute
 from diagnose.errors import UserError
@@ -64,14 +65,14 @@ def test_a_name_inside_another_name_is_another_device(name: str, memory: float, 
     assert found.key == key
 
 
-@pytest.mark.parametrize("gpu", table(), ids=lambda gpu: gpu.key)
+@over_all("gpu", table())
 def test_every_row_is_found_by_its_own_name_and_memory(gpu: Any) -> None:
     for name in gpu.names:
         for gb in gpu.memory_gb:
             assert resolved(name, gb * 1.0625e9, gpu.sms).gpu is gpu
 
 
-@pytest.mark.parametrize("gpu", table(), ids=lambda gpu: gpu.key)
+@over_all("gpu", table())
 def test_the_rows_agree_with_themselves(gpu: Any) -> None:
     assert gpu.hbm_gbs
     assert gpu.confidence in ("high", "medium", "low")
@@ -102,7 +103,7 @@ FLOPS_OF_AN_SM = {
 }
 
 
-@pytest.mark.parametrize("gpu", [gpu for gpu in table() if gpu.sms and gpu.boost_mhz], ids=lambda gpu: gpu.key)
+@over_all("gpu", [gpu for gpu in table() if gpu.sms and gpu.boost_mhz])
 def test_the_peaks_are_what_the_multiprocessors_do_at_the_boost_clock(gpu: Any) -> None:
     at_boost = gpu.sms * gpu.boost_mhz / 1e6
 
@@ -111,7 +112,7 @@ def test_the_peaks_are_what_the_multiprocessors_do_at_the_boost_clock(gpu: Any) 
         assert any(gpu.fp32_tflops == pytest.approx(at_boost * rate, rel=0.04) for rate in (128, 256))
 
 
-@pytest.mark.parametrize("gpu", table(), ids=lambda gpu: gpu.key)
+@over_all("gpu", table())
 def test_no_precision_is_slower_than_a_wider_one(gpu: Any) -> None:
     narrow_first = [gpu.fp8_tflops, gpu.fp16_tflops, gpu.tf32_tflops]
     known = [tflops for tflops in narrow_first if tflops is not None]

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from over_all import over_all
 
 from diagnose.hardware import lookup, table
 from diagnose.ranks.collectives.kinds import itemsize
@@ -52,7 +53,7 @@ def test_a_precision_is_told_by_examples_that_compute() -> None:
     assert [name for name, (kind, row) in told.items() if kind.precision != row.precision] == []
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"][:60])
+@over_all("case", CASES)
 def test_kernel_name(case: dict[str, str]) -> None:
     kind = classify(case["name"])
 

@@ -21,6 +21,7 @@ from analysed import (
     without,
 )
 from kineto import Trace
+from over_all import over_all
 
 import diagnose.metrics
 from diagnose.facts import Fact, Scalar, Unit, Unknown
@@ -61,7 +62,7 @@ KINDS: dict[str, Callable[[], Any]] = {
 }
 
 
-@pytest.mark.parametrize("metric", REGISTRY.values(), ids=REGISTRY)
+@over_all("metric", REGISTRY.values())
 def test_a_metric_says_what_it_is(metric: Any) -> None:
     assert metric.unit in get_args(Unit)
     assert len(metric.doc) > 15
@@ -70,7 +71,7 @@ def test_a_metric_says_what_it_is(metric: Any) -> None:
     assert (metric.unit == "share") == bool(metric.of), "a share names its denominator"
 
 
-@pytest.mark.parametrize("path", sorted(FOLDER.rglob("*.py")), ids=lambda path: str(path.relative_to(FOLDER)))
+@over_all("path", sorted(FOLDER.rglob("*.py")))
 def test_a_metric_is_registered_by_being_in_the_folder(path: Path) -> None:
     functions = [node for node in ast.parse(path.read_text()).body if isinstance(node, ast.FunctionDef)]
     decorators = {node.name: ast.unparse(node.decorator_list[0]) for node in functions if node.decorator_list}

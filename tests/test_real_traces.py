@@ -6,10 +6,10 @@ folder, class and accept; `accept` lists the answers that can be defended, separ
 
 import os
 import re
-from functools import cache
 from pathlib import Path
 
 import pytest
+from read_once import diagnosis_of
 
 from diagnose.analysis import analyze
 from diagnose.diagnosis import Diagnosis
@@ -43,9 +43,8 @@ LABELS = labels()
 each = pytest.mark.parametrize("name", LABELS)
 
 
-@cache
 def answer(name: str) -> Diagnosis:
-    return analyze(FOLDER / name)
+    return diagnosis_of(FOLDER / name)
 
 
 def test_labels_are_found() -> None:
@@ -136,5 +135,5 @@ def test_forward_convolutions_in_fp32_are_held_against_fp32() -> None:
 def test_an_optimised_job_keeps_its_gpu_busy() -> None:
     for run in ("current", "hook"):
         path = next((FOLDER / PAIR).glob(f"*{run}*"))
-        ledger = analyze(path).ledger
+        ledger = diagnosis_of(path).ledger
         assert sum(e.share for e in ledger if e.class_ not in ("host", "data", "unexplained")) > 0.97

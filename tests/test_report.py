@@ -8,11 +8,11 @@ from pathlib import Path
 import diagnoses
 import msgspec
 import pytest
+from read_once import diagnosis_of
 from report.printed import piped, printed
 from rich.cells import cell_len
 from rich.console import Console
 
-from diagnose.analysis import analyze
 from diagnose.diagnosis import Diagnosis
 from diagnose.judge import verdict
 from diagnose.report.text import render, render_brief
@@ -61,7 +61,7 @@ def test_the_default_report_of_one_rank_fits_a_screen() -> None:
 @pytest.mark.parametrize("sample", GOLDENS)
 def test_the_whole_report(sample: str, update_goldens: bool) -> None:
     golden = ROOT / "tests" / "goldens" / GOLDENS[sample]
-    report = printed(analyze(ROOT / "sample_traces" / sample))
+    report = printed(diagnosis_of(ROOT / "sample_traces" / sample))
     if update_goldens:
         golden.write_text(report, encoding="utf-8")
 

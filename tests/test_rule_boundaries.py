@@ -7,6 +7,7 @@ anew: read the diff.
 from pathlib import Path
 
 import pytest
+from over_all import over_all
 from robustness.mutation import whatifs
 from robustness.mutation.judging import judged
 from robustness.mutation.mutants import mutants
@@ -25,7 +26,7 @@ def test_the_table_is_of_rules_that_there_are() -> None:
     assert set(TABLE) <= set(RULES)
 
 
-@pytest.mark.parametrize("rule", TABLE)
+@over_all("rule", TABLE)
 def test_a_rule_comes_to_what_is_stated(rule: str) -> None:
     answers = [Case(facts=case.facts, outcome=outcome_of(RULES[rule], case.facts)) for case in TABLE[rule]]
 
@@ -69,7 +70,7 @@ def test_each_number_is_moved_both_ways_and_each_comparison_negated(tmp_path: Pa
 FACTORS = whatifs.stated()
 
 
-@pytest.mark.parametrize("rule", FACTORS)
+@over_all("rule", FACTORS)
 def test_a_remedy_comes_to_the_factors_that_are_stated(rule: str) -> None:
     remedy = RULES[rule].remedy
     assert remedy is not None

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+from over_all import over_all
+from read_once import diagnosis_of
 
-from diagnose.analysis import analyze
 from diagnose.diagnosis import Diagnosis
 from diagnose.metrics import units
 from diagnose.report.views.job_words import waited_share
@@ -42,9 +43,8 @@ STRAGGLERS = {"synthetic-straggler": (5, "data"), "gloo-slow-rank": (1, "data")}
 each = pytest.mark.parametrize("name", EXPECTED)
 
 
-@cache
 def answer(name: str) -> Diagnosis:
-    return analyze(FOLDER / name)
+    return diagnosis_of(FOLDER / name)
 
 
 @cache
@@ -188,7 +188,7 @@ def test_a_trace_of_a_gpu_names_its_card_and_no_path_of_a_machine(name: str) -> 
 RULES = load_rules((), units())
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
+@over_all("rule", RULES)
 def test_a_shipped_rule_fires_somewhere_and_is_quiet_elsewhere(rule: object) -> None:
     fires = any(f.rule == rule.id for name in EXPECTED for f in answer(name).findings)  # type: ignore[attr-defined]
     answers = {example.expect for example in rule.examples}  # type: ignore[attr-defined]

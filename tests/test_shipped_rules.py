@@ -1,8 +1,10 @@
 """The shipped rules: they load, speak only of what they rest on, and stay quiet where nothing is wrong."""
 
 import re
+from collections.abc import Callable
+from pathlib import Path
 
-import pytest
+from over_all import Test, over_all
 from small_rules import known
 
 from diagnose.facts import Fact, Scalar, Unknown
@@ -11,20 +13,27 @@ from diagnose.rule import SEVERITIES, Rule, builtin_rules, load_rule, load_rules
 from diagnose.rule.needs import met
 
 
-@pytest.fixture(params=sorted(builtin_rules().glob("*.toml")), ids=lambda path: path.stem)
-def shipped(request: pytest.FixtureRequest) -> Rule:
-    return load_rule(request.param, known())
+def of_each(test: Callable[[Rule], None]) -> Test:
+    """One test over all rules that ship."""
+
+    def of_file(path: Path) -> None:
+        test(load_rule(path, known()))
+
+    return over_all("path", sorted(builtin_rules().glob("*.toml")))(of_file)
 
 
+@of_each
 def test_shipped_rules_load_and_their_examples_hold(shipped: Rule) -> None:
     assert shipped.id
 
 
+@of_each
 def test_shipped_rules_say_why_their_fault_costs_time(shipped: Rule) -> None:
     assert shipped.mechanism is not None
     assert shipped.mechanism.source
 
 
+@of_each
 def test_shipped_rules_speak_only_of_facts_they_rest_on_or_that_an_example_gives(shipped: Rule) -> None:
     firing = [example for example in shipped.examples if example.expect in SEVERITIES]
     given = set().union(*(example.facts for example in firing))
@@ -32,12 +41,14 @@ def test_shipped_rules_speak_only_of_facts_they_rest_on_or_that_an_example_gives
     assert extra <= given | {"loader_workers", "steps_source", "memory_peak_bytes", "memory_total_bytes"}
 
 
+@of_each
 def test_shipped_rules_that_judge_the_run_predict_nothing_but_a_bound(shipped: Rule) -> None:
     if shipped.class_ == "validity":
         assert shipped.remedy is None or not shipped.remedy.assumes
         assert shipped.patch is None
 
 
+@of_each
 def test_shipped_rules_predict_no_gain_when_they_are_quiet_at_zero(shipped: Rule) -> None:
     zero: dict[str, Scalar] = {"share": 0.0, "flag": False, "text": "none seen"}
     nothing = {name: Fact(name, zero.get(unit, 0), unit) for name, unit in known().items()}
@@ -47,6 +58,7 @@ def test_shipped_rules_predict_no_gain_when_they_are_quiet_at_zero(shipped: Rule
         assert shipped.judge(nothing).answer == "quiet"
 
 
+@of_each
 def test_shipped_rules_that_fire_without_a_gpu_name_none(shipped: Rule) -> None:
     """Facts of a GPU are unknown on a CPU; what is lost or recorded of a GPU is about one, whatever else is known."""
     of_a_gpu = {"gpu_vendor", "gpu_record", "gpu_events_lost_share", "graph_capture_share"}
@@ -60,6 +72,7 @@ def test_shipped_rules_that_fire_without_a_gpu_name_none(shipped: Rule) -> None:
             assert "GPU" not in shipped.title + shipped.sentence(shipped.says, world) + shipped.advised(world)
 
 
+@of_each
 def test_shipped_rules_say_in_at_most_eight_words_what_to_do(shipped: Rule) -> None:
     actions = [shipped.action, *(advice.what for advice in shipped.advice if advice.what)]
 
@@ -67,6 +80,7 @@ def test_shipped_rules_say_in_at_most_eight_words_what_to_do(shipped: Rule) -> N
     assert [action for action in actions if len(action.split()) > 8 or not action[0].islower()] == []
 
 
+@of_each
 def test_shipped_rules_know_nothing_without_facts(shipped: Rule) -> None:
     assert shipped.judge({}).answer == "unknown"
 
@@ -89,6 +103,7 @@ def test_the_popular_remedies_can_be_advised_against() -> None:
     }  # fmt: skip
 
 
+@of_each
 def test_shipped_rules_send_nobody_back_to_diagnose_run(shipped: Rule) -> None:
     """What another capture by it would show has an option; a report of its own says what is not known, and why."""
     of_diagnose_run = 'captured_with == "diagnose run"'

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from read_once import diagnosis_of
 from whatif.predicted import rule
 
-from diagnose.analysis import analyze
 from diagnose.cli.rule_files import all_rules
 from diagnose.diagnosis import Finding, Severity, Speedup
 from diagnose.judge.findings import in_order
@@ -42,7 +42,7 @@ def test_whatever_the_gains_are(faults: list[Fault]) -> None:
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.name)
 def test_in_every_sample(sample: Path) -> None:
-    holds(analyze(sample).findings)
+    holds(diagnosis_of(sample).findings)
 
 
 def holds(findings: tuple[Finding, ...]) -> None:

@@ -2,10 +2,12 @@
 
 import re
 from collections.abc import Mapping
+from itertools import product
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from over_all import over_all
 from small_rules import known
 
 from diagnose.diagnosis import Patch
@@ -54,8 +56,7 @@ def sentences(rule: Rule) -> list[tuple[str, str]]:
     return [] if rule.facts & OF_A_TRAINER else [*told, rule.says, rule.action, rule.do, rule.unless]
 
 
-@pytest.mark.parametrize("loop", ELSEWHERE)
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
+@over_all("rule, loop", product(RULES, ELSEWHERE))
 def test_no_rule_tells_the_trainers_words_to_another_loop(rule: Rule, loop: str | None) -> None:
     facts, job_framework = job(loop), framework_of(job(loop))
     patch = rule.patch_for(facts) if rule.patch is None else replace(rule.patch, holds=None, not_when=())

@@ -49,8 +49,9 @@ def load_rules(dirs: Iterable[Path], known: Mapping[str, str], *, cache: bool = 
             raise RuleError("no rule files (*.toml) in this folder", where=folder)
         files |= {path.stem: path for path in paths}
     kept = kept_files(default_folder()) if cache else None
+    units = _units(tuple(known.items()))
     rules = tuple(
-        _loaded(file, known, False, kept) if file.parent == builtin else load_rule(file, known)
+        _loaded(file, units, False, kept) if file.parent == builtin else _loaded(file, units, True, None)
         for _, file in sorted(files.items())
     )
     if kept is not None:
@@ -63,7 +64,19 @@ def load_rule(path: Path, known: Mapping[str, str], *, tried: bool = True) -> Ru
 
     The same text is checked once per process, because that takes longer than judging a small trace.
     """
-    return _loaded(path, known, tried, None)
+    return _loaded(path, _units(tuple(known.items())), tried, None)
+
+
+class _Units(dict[str, str]):
+    """The unit of every fact, looked up by identity: hashing hundreds of names for each rule takes longer."""
+
+    __hash__ = object.__hash__  # type: ignore[assignment]
+    __eq__ = object.__eq__
+
+
+@lru_cache(maxsize=16)
+def _units(known: tuple[tuple[str, str], ...]) -> _Units:
+    return _Units(known)
 
 
 class CachedFiles:
@@ -112,15 +125,14 @@ def _files_in(note: bytes | None) -> dict[str, RuleFile]:
     return {}
 
 
-def _loaded(path: Path, known: Mapping[str, str], tried: bool, kept: CachedFiles | None) -> Rule:
+def _loaded(path: Path, known: _Units, tried: bool, kept: CachedFiles | None) -> Rule:
     if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", path.stem):
         raise RuleError("a rule file is named after its fault, such as data-wait.toml", where=path)
-    return _checked(path, text_of(path), tuple(known.items()), tried, kept)
+    return _checked(path, text_of(path), known, tried, kept)
 
 
 @lru_cache(maxsize=1024)
-def _checked(path: Path, text: str, units: tuple[tuple[str, str], ...], tried: bool, kept: CachedFiles | None) -> Rule:
-    known = dict(units)
+def _checked(path: Path, text: str, known: _Units, tried: bool, kept: CachedFiles | None) -> Rule:
     rule = rule_of(path, parsed(text, path) if kept is None else kept.parsed(text, path), known)
     if rule.mechanism is None and path.parent == builtin_rules():
         raise RuleError("a rule that ships says why its fault costs time", where=path, do="add the table [mechanism]")

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from capture.scripts import HOOKS, run
 from needs import needs
 
 needs("torch")
 pytestmark = pytest.mark.capture
 JOBS = Path(__file__).parent / "jobs"
+ACCUMULATES = (JOBS / "accumulates.py").read_text()
 PATIENCE_S = 300
 DIAGNOSE = (sys.executable, "-m", "diagnose", "run", "--no-ledger", "--no-report", "--no-sampling", "--out", "out")
 PLAIN = {name: value for name, value in os.environ.items() if name not in ("PYTHONWARNINGS", "DIAGNOSE_LEDGER")}
@@ -22,8 +24,8 @@ def ended(*words: str, here: Path) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(words, cwd=here, env=PLAIN, capture_output=True, text=True, timeout=PATIENCE_S)
 
 
-def captured(job: str, *words: str, here: Path, options: tuple[str, ...] = ()) -> "subprocess.CompletedProcess[str]":
-    return ended(*DIAGNOSE, *options, "--", sys.executable, str(JOBS / job), *words, here=here)
+def captured(job: str, *words: str, here: Path) -> "subprocess.CompletedProcess[str]":
+    return ended(*DIAGNOSE, "--", sys.executable, str(JOBS / job), *words, here=here)
 
 
 def record(here: Path) -> Any:
@@ -35,10 +37,15 @@ def last_line(done: "subprocess.CompletedProcess[str]") -> str:
 
 
 def of_the_job(stderr: str) -> list[str]:
-    return [line for line in stderr.splitlines() if not line.startswith(("diagnose: ", "USDT:"))]
+    return [line for line in stderr.splitlines() if line and not line.startswith(("diagnose: ", "USDT:"))]
 
 
-@pytest.mark.parametrize("flags", [(), ("-Wignore",), ("-Walways",), ("-Werror",), ("-X", "dev")])
+def slow(*case: object) -> object:
+    """A case that is near another one: it runs where there is time."""
+    return pytest.param(*case, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("flags", [(), slow(("-Wignore",)), slow(("-Walways",)), ("-Werror",), slow(("-X", "dev"))])
 def test_a_job_that_warns_and_logs_prints_what_it_prints_alone(tmp_path: Path, flags: tuple[str, ...]) -> None:
     job = [sys.executable, *flags, str(JOBS / "says_much.py")]
 
@@ -66,10 +73,11 @@ def test_known_messages_that_were_let_through_are_in_the_record(tmp_path: Path) 
 
 
 def test_a_loop_without_an_optimizer_ends_its_steps_by_backward_passes(tmp_path: Path) -> None:
-    alone = ended(sys.executable, str(JOBS / "no_torch_optimizer.py"), "60", here=tmp_path)
-    done = captured("no_torch_optimizer.py", "60", here=tmp_path)
+    job = HOOKS + (JOBS / "no_torch_optimizer.py").read_text().replace("int(sys.argv[1])", "60")
+    alone = run(job, tmp_path / "alone")
+    done = run(job, tmp_path, {})
 
-    assert done.stdout == alone.stdout
+    assert (done.returncode, done.stdout) == (0, alone.stdout)
     assert record(tmp_path)["steps"]["source"] == "backward"
     assert (tmp_path / "out" / "rank0.json.gz").is_file()
 
@@ -94,22 +102,22 @@ def test_the_last_line_says_why_no_window_came(tmp_path: Path, words: tuple[str,
 
 
 @pytest.mark.parametrize(
-    ("options", "source"),
+    ("window", "source"),
     [
-        ((), "optimizer"),
-        (("--step-on", "backward"), "backward"),
+        ({}, "optimizer"),
+        ({"step_on": "backward"}, "backward"),
     ],
 )
 def test_who_accumulates_gradients_has_steps_of_the_optimizer_unless_others_are_asked_for(
-    tmp_path: Path, options: tuple[str, ...], source: str
+    tmp_path: Path, window: dict[str, object], source: str
 ) -> None:
-    captured("accumulates.py", here=tmp_path, options=options)
+    run(HOOKS + ACCUMULATES, tmp_path, window)
 
     assert record(tmp_path)["steps"]["source"] == source
 
 
 def test_an_optimizer_that_comes_late_takes_the_steps_over(tmp_path: Path) -> None:
-    captured("accumulates.py", "later", here=tmp_path)
+    run(HOOKS + "import sys; sys.argv.append('later')\n" + ACCUMULATES, tmp_path, {})
 
     records = [json.loads(path.read_text()) for path in tmp_path.glob("out*/capture-rank0.json")]
     assert "optimizer" in {each["steps"]["source"] for each in records}

@@ -34,8 +34,9 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("options", [(), ("--no-report",)])
+@pytest.mark.parametrize(
+    ("fault", "options"), [*((fault, ()) for fault in FAULTS), ("no space for the trace", ("--no-report",))]
+)
 def test_no_further_window_opens_and_none_is_said_to_be_captured(
     fault: str, options: tuple[str, ...], tmp_path: Path
 ) -> None:

@@ -2,7 +2,8 @@
 
 As a script, `forks.py MODULE...` is such an interpreter: one line of JSON on stdin for each script to run, and its exit
 code on stdout. The script is its `__main__`, and ends it as it would end an interpreter of its own: exit code, signals
-and exit handlers are the same.
+and exit handlers are the same. Only the memory is not taken apart at the end, which takes longer than all else: who
+asks about that needs a fresh interpreter.
 """
 
 from __future__ import annotations
@@ -12,21 +13,27 @@ import gc
 import importlib
 import json
 import os
+import re
 import select
 import signal
 import subprocess
 import sys
+import threading
 from functools import cache
 from pathlib import Path
 from types import ModuleType
+from typing import NoReturn
 
-TORCH = ("torch", "torch._dynamo", "torch.profiler")
+PROBES = ("session", "hooks.torch_hooks", "trainers.transformers_trainer")  # which hook nothing until they are asked
+TORCH = ("torch", "torch._dynamo", "torch.profiler", *(f"diagnose.probes.{name}" for name in PROBES))
 TRANSFORMERS = (*TORCH, "accelerate", "transformers.trainer", "transformers.models.llama.modeling_llama")
+_IMPORTS_TRANSFORMERS = re.compile(r"^\s*(from|import) (transformers|accelerate)\b", re.MULTILINE)
 
 
 def run(script: Path, environment: dict[str, str], timeout_s: float) -> subprocess.CompletedProcess[str]:
     """Run `script` with its folder as its argument."""
-    forking = _started(TRANSFORMERS if "transformers" in script.read_text() else TORCH)
+    imports = TRANSFORMERS if _IMPORTS_TRANSFORMERS.search(script.read_text()) else TORCH
+    forking = _started(imports)
     out, err = script.with_suffix(".out"), script.with_suffix(".err")
     print(json.dumps([str(script), str(out), str(err), environment]), file=forking.stdin, flush=True)
     if not select.select([forking.stdout], [], [], timeout_s)[0]:
@@ -77,6 +84,14 @@ def _prepared(script: str, out: str, err: str, environment: dict[str, str]) -> s
     return script
 
 
+def _end_of_a_fork(code: int) -> NoReturn:
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
 if __name__ == "__main__":
     for name in sys.argv[1:]:
         importlib.import_module(name)
@@ -84,4 +99,11 @@ if __name__ == "__main__":
     path = _script_of_a_fork()
     sys.modules["__main__"] = main = ModuleType("__main__")
     main.__file__ = path
-    exec(compile(Path(path).read_text(), path, "exec"), vars(main))
+    code = None
+    try:
+        exec(compile(Path(path).read_text(), path, "exec"), vars(main))
+    except SystemExit as ended:
+        code = ended.code
+        if not isinstance(code, int | None):
+            raise
+    _end_of_a_fork(code or 0)

@@ -37,11 +37,14 @@ for _ in range(13):
     time.sleep(0.8 if dist.get_rank() == {late} else 0.4)  # most of a step, so that a busy machine makes nobody late
     model(torch.ones(64, 512)).mean().backward()
     optimizer.step()
-dist.barrier()  # gloo may abort a rank whose peer is already gone
+store = dist.distributed_c10d._get_default_store()  # of the launcher: gloo may abort a rank whose peer is already gone
+store.set(f"done{dist.get_rank()}", "")
+store.wait(["done0", "done1"])
 dist.destroy_process_group()
 """
 
 
+@pytest.mark.slow  # a machine that others use may be too busy for a verdict
 def test_a_slow_loader_is_found_and_its_cure_seen(start: Start, tmp_path: Path) -> None:
     needs("torch")
     told = []

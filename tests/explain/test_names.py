@@ -2,6 +2,7 @@
 
 import pytest
 from explain_answers import explain, known, named, rules
+from over_all import over_all
 
 from diagnose.attribution.causes import CAUSES
 from diagnose.metrics import REGISTRY
@@ -42,7 +43,7 @@ def test_each_own_name_means_itself() -> None:
     assert {each.id for each in known() if each.kind == "fact"} == {*REGISTRY} - {*rules()}
 
 
-@pytest.mark.parametrize("cause", CAUSES)
+@over_all("cause", CAUSES)
 def test_a_cause_is_known_by_its_name_and_by_its_label(cause: str) -> None:
     assert named(cause).kind in ("cause", "rule", "word")
     assert named(CAUSES[cause].label).kind in ("cause", "rule", "word")

@@ -4,6 +4,7 @@ import re
 
 import pytest
 from explain_answers import MEMORY_BOUND, SLOW_LOADER, explained, known, named, printed, rules, sample
+from over_all import over_all
 
 from diagnose.commands.explain.concept import ANY_CLASS, cause_texts, concepts
 from diagnose.commands.explain.explaining import explanation_of
@@ -16,7 +17,7 @@ SUBJECTS = [each for each in known() if each.kind != "fact"]
 FACTS = [each for each in known() if each.kind == "fact"]
 
 
-@pytest.mark.parametrize("subject", SUBJECTS, ids=str)
+@over_all("subject", SUBJECTS)
 def test_each_has_a_mechanism(subject) -> None:  # type: ignore[no-untyped-def]
     told = explanation_of(subject, rules())
 

@@ -4,12 +4,12 @@ import io
 import os
 import re
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import diagnoses
 import pytest
 from msgspec.structs import replace
+from read_once import diagnosis_of
 from rich.console import Console
 
 from diagnose.analysis import analyze
@@ -30,9 +30,8 @@ REAL = ("DIAGNOSE_REAL_TRACES", "DIAGNOSE_MORE_TRACES")
 NOTHING = re.compile(r"(?<![\d.])0(\.0)? %")
 
 
-@cache
 def answer(path: Path) -> Diagnosis:
-    return analyze(path)
+    return diagnosis_of(path)
 
 
 def real_answers() -> Iterator[Diagnosis]:

@@ -13,6 +13,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from kineto import Trace
 from more_traces import VARIABLE as MORE
+from read_once import diagnosis_of
 from whatif.predicted import loading, predictor, rule, saved
 
 from diagnose.analysis import analyze
@@ -33,7 +34,7 @@ def traces() -> list[Path]:
 
 @pytest.fixture(scope="module", params=[p for p in traces() if "__" not in p.name], ids=lambda path: path.name)
 def found(request: pytest.FixtureRequest) -> Diagnosis:
-    return analyze(request.param)
+    return diagnosis_of(request.param)
 
 
 def is_earned(finding: Finding) -> bool:

@@ -4,15 +4,14 @@ No test here runs a CUDA graph: what one leaves is modelled, and held to the one
 """
 
 import os
-from functools import cache
 from pathlib import Path
 
 import pytest
 from analysed import ADD, COMM, GEMM, facts
 from kineto import Trace
+from read_once import diagnosis_of
 from whatif.predicted import steps
 
-from diagnose.analysis import analyze
 from diagnose.attribution.causes import EXPOSED, IDLE
 from diagnose.diagnosis import Diagnosis, Finding
 
@@ -31,13 +30,12 @@ each = pytest.mark.parametrize("trace", TRACES, ids=[name for _, name in TRACES]
 MEASURED = 1.1  # two runs of one job on that machine lie so far apart
 
 
-@cache
 def answer(trace: tuple[str, str]) -> Diagnosis:
     variable, name = trace
     path = (Path(os.environ.get(variable, "")) if variable else SAMPLES) / name
     if variable and not (variable in os.environ and path.exists()):
         pytest.skip(f"{variable} names no folder with {name}")
-    return analyze(path)
+    return diagnosis_of(path)
 
 
 def finding(trace: tuple[str, str], rule: str) -> Finding | None:

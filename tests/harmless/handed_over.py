@@ -92,6 +92,8 @@ def _sets_a_function(node: ast.AST, functions: set[str]) -> bool:
 
 BROKEN = """
 import os, sys
+for _name in [each for each in sys.modules if each.startswith("diagnose")]:
+    del sys.modules[_name]  # what is imported already has the door as it was
 from diagnose.probes import hand_over
 def _site():
     frame = sys._getframe(1)

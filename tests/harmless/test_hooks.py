@@ -5,7 +5,9 @@ Each of the jobs runs without us and with every hook raising, before and after i
 
 import subprocess
 from collections import Counter
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from capture.frameworks import DEEPSPEED, LIGHTNING, real_and_in_order
@@ -170,8 +172,8 @@ _NOT_THE_JOBS = (
 
 
 def outcome(done: "subprocess.CompletedProcess[str]") -> tuple[int, str, list[str]]:
-    """Exit code and output, without the probe's lines and those of torch's profiler."""
-    theirs = [line for line in done.stderr.splitlines() if not line.startswith(_NOT_THE_JOBS)]
+    """Exit code and output, without the probe's lines and those of torch's profiler, which ends some of them late."""
+    theirs = [line for line in done.stderr.splitlines() if line and not line.startswith(_NOT_THE_JOBS)]
     return done.returncode, done.stdout, theirs
 
 
@@ -185,15 +187,22 @@ def reached(folder: Path) -> set[str]:
     return set((folder / "reached").read_text().splitlines())
 
 
+@cache
+def without_us(script: str, fresh: bool) -> "subprocess.CompletedProcess[str]":
+    """The script, which ends well by itself."""
+    with TemporaryDirectory() as folder:
+        plain = run(script, Path(folder), fresh=fresh)
+    assert plain.returncode == 0, plain.stderr
+    return plain
+
+
 def ends_as_without_us(job: str, when: str, folder: Path) -> set[str]:
-    """Run the job with and without us, and say which places were reached."""
+    """Run the job with us, hold it against what it is without, and say which places were reached."""
     script, window, patch = JOBS[job]
-    plain = run(script, folder / "plain", fresh=patch is not None)
     (folder / "broken" / "out" / SCRATCH).mkdir(parents=True)  # as the command makes it
     done = run(broken(script, when), folder / "broken", window, patch=patch, fresh=patch is not None)
 
-    assert plain.returncode == 0, plain.stderr
-    assert outcome(done) == outcome(plain)
+    assert outcome(done) == outcome(without_us(script, patch is not None))
     assert "injected" in done.stderr
     return reached(folder / "broken")
 
@@ -209,22 +218,21 @@ def test_a_job_ends_as_without_us_where_no_hook_does_what_it_is_for(job: str, tm
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("begin", real_and_in_order("lightning", "lightning_order"))
 def test_lightning_trains_as_without_us_whatever_hook_raises(begin: str, when: str, tmp_path: Path) -> None:
-    assert framework_ends_as_without_us(begin + FRAMEWORKS["lightning"], when, tmp_path)
+    assert framework_ends_as_without_us(begin, "lightning", when, tmp_path)
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("begin", real_and_in_order("deepspeed", "deepspeed_order"))
 def test_deepspeed_trains_as_without_us_whatever_hook_raises(begin: str, when: str, tmp_path: Path) -> None:
-    assert framework_ends_as_without_us(begin + FRAMEWORKS["deepspeed"], when, tmp_path)
+    assert framework_ends_as_without_us(begin, "deepspeed", when, tmp_path)
 
 
-def framework_ends_as_without_us(script: str, when: str, folder: Path) -> set[str]:
+def framework_ends_as_without_us(begin: str, name: str, when: str, folder: Path) -> set[str]:
     """As `ends_as_without_us`; a framework's own messages hold times and are not compared."""
-    plain = run(script, folder / "plain", fresh=True)
-    done = run(broken(script, when), folder / "broken", ONE_WINDOW, fresh=True)
+    script, fresh = begin + FRAMEWORKS[name], not begin
+    done = run(broken(script, when), folder / "broken", ONE_WINDOW, fresh=fresh)
 
-    assert plain.returncode == 0, plain.stderr
-    assert (done.returncode, done.stdout) == (0, plain.stdout), done.stderr
+    assert (done.returncode, done.stdout) == (0, without_us(script, fresh).stdout), done.stderr
     assert "Traceback" not in done.stderr
     return reached(folder / "broken")
 
@@ -237,7 +245,7 @@ def test_each_place_that_hands_something_over_was_made_to_raise(tmp_path: Path) 
         found |= ends_as_without_us(job, "after", tmp_path / job)
     for name, stand_in in (("lightning", "lightning_order"), ("deepspeed", "deepspeed_order")):
         (begin,) = real_and_in_order(name, stand_in)[1].values  # type: ignore[attr-defined]
-        found |= framework_ends_as_without_us(begin + FRAMEWORKS[name], "after", tmp_path / name)
+        found |= framework_ends_as_without_us(begin, name, "after", tmp_path / name)
 
     assert {site for site in sites() if not site.startswith("pipeline/")} - found == set()
 

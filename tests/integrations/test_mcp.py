@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from integrations.asked import FIT, TRACE, refused, runs_in, session, told
 from integrations.told import SAMPLES
 from needs import needs
+from read_once import diagnosis_of
 from report.test_markdown import ATTACK, talkative
 
 from diagnose import analysis
@@ -83,7 +84,8 @@ def test_plan_compare_explain_and_fit_answer(root: Path) -> None:
 
 
 @pytest.mark.long
-def test_every_sample_rule_and_forecast_stays_below_4000_tokens() -> None:
+def test_every_sample_rule_and_forecast_stays_below_4000_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(analysis, "analyze", lambda path, **_: diagnosis_of(path))
     answers = Answers(Roots([SAMPLES]))
     asked = [("analyze", {"path": path.name}) for path in SAMPLES.glob("*.json.gz")]
     asked += [("plan", arguments) for _, arguments in asked] + [("fit", FIT)]

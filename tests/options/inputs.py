@@ -56,7 +56,7 @@ def reads_a_job(line: str) -> bool:
     return any(f"{{{name}}}" in line for name in JOBS)
 
 
-JOBS = {"trainer": "trainer", "armed": "every"}
+JOBS = {"trainer": "logged", "armed": "every"}
 
 
 def two_runs(place: Path) -> None:

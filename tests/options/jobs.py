@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from kept_promises import kept_at_any_speed
 from options.rows import SAMPLES, called
 
 SCRIPTS = Path(__file__).parent / "scripts"
@@ -35,7 +36,8 @@ class Job:
         prints: what the job prints because it was asked for: lines that hold this.
         report: whether the report is printed among what the job prints on stderr.
         after: a job in a copy of whose folder the command line goes on; else the folder is empty.
-        before: words after `diagnose` that print the JSON file `before.json`, which the command line reads.
+        before: words after `diagnose` that print a diagnosis as JSON; it is in `before.json`, which the command line
+            reads, with promises that any speed keeps.
         meanwhile: words after `diagnose`, called one after another while the job trains; what each says is in
             `meanwhile-N.txt`. Then the file `enough` is made.
         variables: of the environment; `{here}` stands for the working folder.
@@ -144,7 +146,7 @@ class Jobs:
             shutil.copy(SCRIPTS / job.script, here)
         if job.before:
             done = called(job.before, lambda name: SAMPLES / name, {}, here)
-            (here / "before.json").write_text(done.stdout)
+            (here / "before.json").write_text(json.dumps(kept_at_any_speed(json.loads(done.stdout))))
         ours = {"OMP_NUM_THREADS": "1", "COLUMNS": "160", **job.variables}
         variables = os.environ | {key: value.replace("{here}", str(here)) for key, value in ours.items()}
         if not job.meanwhile:
@@ -203,6 +205,7 @@ class Effect:
         job: the job that was given it.
         beside: one without it, of which the check does not hold.
         check: asserts the effect.
+        slow: whether it rests on how long the steps take, which a busy machine changes.
     """
 
     command: str
@@ -210,16 +213,17 @@ class Effect:
     job: str
     beside: str
     check: Check
+    slow: bool = False
 
 
 class Effects(list[Effect]):
     """A table of effects, each a function under a line that says which option of which jobs it is about."""
 
-    def of(self, command: str, option: str, job: str, beside: str) -> Callable[[Check], Check]:
+    def of(self, command: str, option: str, job: str, beside: str, slow: bool = False) -> Callable[[Check], Check]:
         """The decorated function asserts what the option did to the job, and fails for the one beside."""
 
         def keep(check: Check) -> Check:
-            self.append(Effect(command, option, job, beside, check))
+            self.append(Effect(command, option, job, beside, check, slow))
             return check
 
         return keep

@@ -82,7 +82,7 @@ BASELINE_SAVE = [
     Row(
         "baseline save", "--jobs", "--jobs 2", f"b {RANKS} --dir .", writes={"started": "one\none\n"}, variables=STARTED
     ),
-    save("--low-memory", "--low-memory 4G", FUNCTIONS, differs=EACH),
-    save("--python-functions", "--python-functions", FUNCTIONS, differs=EACH, beside="--low-memory 4G"),
+    save("--low-memory", "--low-memory 1T", FUNCTIONS, differs=EACH),
+    save("--python-functions", "--python-functions", FUNCTIONS, differs=EACH, beside="--low-memory 1T"),
 ]
 ROWS = [*COMPARE, *BASELINE_CHECK, *BASELINE_SAVE]

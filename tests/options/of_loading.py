@@ -22,9 +22,9 @@ def loading_rows(command: str, ranks: str, functions: str, told: str, took: str,
         Row(command, "--no-cache", "--no-cache", ranks, leaves_out="cache/**/*.*", caches=True, codes=codes),
         Row(command, "--jobs", "--jobs 2", ranks, writes={"started": "one\none\n"}, variables=STARTED,
             codes=codes),
-        Row(command, "--low-memory", "--low-memory 4G", functions, adds=took, takes=told, codes=codes),
+        Row(command, "--low-memory", "--low-memory 1T", functions, adds=took, takes=told, codes=codes),
         Row(command, "--python-functions", "--python-functions", functions, adds=told, takes=took,
-            beside="--low-memory 4G", codes=codes),
+            beside="--low-memory 1T", codes=codes),
     ]  # fmt: skip
 
 

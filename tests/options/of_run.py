@@ -20,14 +20,11 @@ JOBS = {
     "window": Job(
         "run --out w --steps 2 --warmup 1 --skip 3 --report r.txt --html r.html --markdown r.md --json d.json"
     ),
-    "early": Job("run --at-step 5 --sample-steps 2 --no-report"),
-    "by-backward": Job("run --step-on backward --sample-steps 2 -q", report=True),
-    "bounded": Job("run --no-sampling --budget 100K --report r.txt"),
+    "early": Job("run --at-step 5 --sample-steps 2 --memory --no-report"),
+    "bounded": Job("run --step-on backward --no-sampling --budget 100K -q", report=True),
     "stopped": Job("run --stop --no-sampling --no-report", alike=False),
-    "memory": Job(f"run --memory {QUICK}"),
     "of-two-ranks": Job(f"run {QUICK}", TORCHRUN),
     "one-of-two-ranks": Job(f"run --ranks 0 --no-flight-recorder {QUICK}", TORCHRUN),
-    "trainer": Job(f"run --skip 1 {QUICK}", "trainer.py"),
     "logged": Job(f"run --skip 1 --log {QUICK}", "trainer.py", prints=re.compile("diagnose/")),
     "every": Job(f"run --arm --every 8 {QUICK}"),
     "signal": Job(f"run --arm --every 8 --windows 1 --on-signal SIGURG {QUICK}", SLOW),
@@ -90,8 +87,8 @@ def no_report_is_printed(seen: Seen) -> None:
     assert "diagnose: captured into" in seen.stderr
 
 
-@EFFECTS.of("run", "-q", "by-backward", "default")
-@EFFECTS.of("run", "--quiet", "by-backward", "default")
+@EFFECTS.of("run", "-q", "bounded", "default")
+@EFFECTS.of("run", "--quiet", "bounded", "default")
 def only_the_first_lines_are_printed(seen: Seen) -> None:
     assert "verdict   " in seen.stderr
     assert "scope     " not in seen.stderr
@@ -102,7 +99,7 @@ def the_window_begins_at_the_step(seen: Seen) -> None:
     assert seen.record["steps"]["first_active_step"] == 5
 
 
-@EFFECTS.of("run", "--step-on", "by-backward", "early")
+@EFFECTS.of("run", "--step-on", "bounded", "early")
 def each_backward_pass_ends_a_step(seen: Seen) -> None:
     assert seen.record["steps"]["source"] == "backward"
 
@@ -129,9 +126,9 @@ def the_job_ends_after_the_window(seen: Seen) -> None:
     assert "step 40 " not in seen.stdout
 
 
-@EFFECTS.of("run", "--memory", "memory", "default")
+@EFFECTS.of("run", "--memory", "early", "default")
 def allocations_are_recorded_or_it_is_said_that_there_are_none(seen: Seen) -> None:
-    assert [*seen.bundle.glob("*.pickle")] or len(re.findall("^diagnose: .*(?:memory|alloc)", seen.stderr, re.M)) == 1
+    assert [*seen.bundle.glob("*.pickle")] or len(re.findall("^diagnose: --memory ", seen.stderr, re.M)) == 1
 
 
 @EFFECTS.of("run", "--ranks", "one-of-two-ranks", "of-two-ranks")
@@ -145,7 +142,7 @@ def the_flight_recorder_is_as_the_job_has_it(seen: Seen) -> None:
     assert seen.json("recorder.json") == {}
 
 
-@EFFECTS.of("run", "--log", "logged", "trainer")
+@EFFECTS.of("run", "--log", "logged", "plain-trainer")
 def the_loggers_of_the_trainer_get_the_figures(seen: Seen) -> None:
     assert "diagnose/step_ms" in seen.stdout
 

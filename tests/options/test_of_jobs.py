@@ -14,7 +14,10 @@ pytestmark = pytest.mark.capture
 ALIKE = [name for name, job in JOBS.items() if job.line and job.alike]
 
 
-@pytest.mark.parametrize("effect", EFFECTS, ids=lambda effect: f"{effect.command} {effect.option}")
+@pytest.mark.parametrize(
+    "effect",
+    [pytest.param(each, id=f"{each.command} {each.option}", marks=[pytest.mark.slow] * each.slow) for each in EFFECTS],
+)
 def test_the_option_has_its_effect_and_a_job_without_it_has_not(effect: Effect, jobs: Jobs) -> None:
     effect.check(jobs(effect.job))
     with pytest.raises((AssertionError, LookupError)):

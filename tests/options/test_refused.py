@@ -7,6 +7,7 @@ import click
 import pytest
 from armed_folders import armed_folder
 from options.commands import called, commands, options, typed
+from over_all import over_all
 
 from diagnose.cli.command import Command
 from diagnose.errors import WrongUsage
@@ -18,9 +19,7 @@ def test_every_command_looks_at_what_its_options_need() -> None:
     assert [words for words, command in commands() if not isinstance(command, Command)] == []
 
 
-@pytest.mark.parametrize(
-    "option", [pytest.param(o, id=f"{'-'.join(words)}{o.opts[-1]}") for words, o in options() if not o.is_flag]
-)
+@over_all("option", [option for _, option in options() if not option.is_flag])
 def test_no_option_takes_a_number_that_is_none(option: click.Option) -> None:
     taken = [text for text in ("nan", "inf", "-inf", "1e999", "nan%") if isinstance(_taken(option, text), float)]
 

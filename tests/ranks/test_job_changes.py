@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pytest
 from msgspec import structs
+from read_once import diagnosis_of
 from simulator import Fault, Job, Transport, simulate
 
 from diagnose.analysis import analyze
@@ -236,7 +237,7 @@ def test_a_replay_that_misses_the_measured_steps_predicts_nothing() -> None:
 @pytest.mark.skipif(not REAL, reason="DIAGNOSE_REAL_TRACES names no folder with real traces")
 def test_a_real_job_of_one_step_begins_with_its_ranks_apart() -> None:
     """Rank 7 of eight begins last, two others almost as late: without it alone little is gained."""
-    found = analyze(Path(REAL) / "dlrm-8xv100").postmortem
+    found = diagnosis_of(Path(REAL) / "dlrm-8xv100").postmortem
 
     assert found is not None
     assert found.changes_error is not None

@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from read_once import diagnosis_of
 
 from diagnose.analysis import analyze
 from diagnose.attribution.attribution import attribute
@@ -35,7 +36,7 @@ def test_collectives_without_fields_match_on_all_ranks_and_hardly_transfer() -> 
 
 
 def test_the_clocks_of_one_host_agree_to_microseconds() -> None:
-    found = analyze(DLRM).postmortem
+    found = diagnosis_of(DLRM).postmortem
 
     assert found is not None
     assert found.matched == 8
@@ -66,7 +67,7 @@ def test_rccl_kernels_take_their_fields_from_the_host() -> None:
 
 
 def test_one_rank_is_exposed_but_transfer_is_not_judged() -> None:
-    found = analyze(RESNET)
+    found = diagnosis_of(RESNET)
 
     exposed = next(e.share for e in found.ledger if e.cause == "exposed-communication")
     assert exposed == pytest.approx(0.636, abs=0.03)

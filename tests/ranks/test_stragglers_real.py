@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from needs import needs
+from read_once import diagnosis_of
 
 from diagnose.analysis import analyze
 
@@ -17,7 +18,7 @@ needs_traces = pytest.mark.skipif(not REAL, reason="set DIAGNOSE_REAL_TRACES to 
 
 @needs_traces
 def test_rank_7_of_the_dlrm_job_is_late_by_its_host_code_and_nobody_else_is() -> None:
-    found = analyze(Path(REAL or "") / "dlrm-8xv100")
+    found = diagnosis_of(Path(REAL or "") / "dlrm-8xv100")
 
     assert [(s.rank, s.cause) for s in found.stragglers] == [(7, "host")]
     assert "more of Python" in found.stragglers[0].because

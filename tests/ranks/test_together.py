@@ -14,6 +14,7 @@ from digests import MS, US, Shared, digests
 from kineto import Trace, collective
 from msgspec.structs import replace
 from needs import needs
+from read_once import diagnosis_of
 from report.printed import printed
 
 from diagnose.analysis import analyze
@@ -49,7 +50,7 @@ def joined(folder: Path, pauses_us: Sequence[int], gemm_us: int = 500, all_reduc
 @needs_traces
 @pytest.mark.long
 def test_one_step_suspects_rank_7_of_the_public_job_and_claims_nothing() -> None:
-    found = analyze(Path(REAL or "") / "dlrm-8xv100")
+    found = diagnosis_of(Path(REAL or "") / "dlrm-8xv100")
 
     (late,) = found.stragglers
     assert (late.rank, late.suspected, late.of_steps, late.persistence) == (7, True, 1, "suspected")

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from analysed import ADD, GEMM, facts, without
 from kineto import Trace
+from over_all import over_all
 
 from diagnose.analysis import analyze
 from diagnose.diagnosis import Patch
@@ -54,12 +55,12 @@ def typed(patch: Patch | None, facts: Facts) -> list[str]:
     return python_lines(made) if made else []
 
 
-@pytest.mark.parametrize("name", RULES)
+@over_all("name", RULES)
 def test_where_nothing_trains_nothing_is_said_about_training(name: str) -> None:
     assert [text for text in told(RULES[name], trains=False) if OF_TRAINING.search(text)] == []
 
 
-@pytest.mark.parametrize("name", RULES)
+@over_all("name", RULES)
 def test_amd_gpus_get_no_advice_for_those_of_nvidia(name: str) -> None:
     remedy = RULES[name].remedy
     words = told(RULES[name], gpu_vendor="AMD", compute_capability="unknown")

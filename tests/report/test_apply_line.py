@@ -2,10 +2,10 @@
 
 import pytest
 from msgspec.structs import replace
+from read_once import diagnosis_of
 from report.pages import SAMPLES
 from report.printed import printed
 
-from diagnose.analysis import analyze
 from diagnose.diagnosis import Diagnosis, Patch
 from diagnose.report.html import About, page
 from diagnose.report.markdown import markdown
@@ -16,7 +16,7 @@ COMMAND = "diagnose run --apply run#data-wait -- python train.py"
 
 def recorded() -> Diagnosis:
     """The diagnosis of a run that kept its command."""
-    answer = analyze(SAMPLES / "cpu-slow-loader.json.gz")
+    answer = diagnosis_of(SAMPLES / "cpu-slow-loader.json.gz")
     trace = replace(answer.trace, files=("run/rank0.json",))
     return replace(answer, command=("python", "train.py"), trace=trace)
 

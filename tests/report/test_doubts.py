@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from kineto import Trace
 from machine.machine_jobs import readings
+from read_once import diagnosis_of
 
 from diagnose.analysis import analyze
 from diagnose.attribution.causes import CAUSES
@@ -140,7 +141,7 @@ def test_a_slow_profiler_is_a_doubt_and_no_note(factor: float, doubted: bool, tm
 
 def test_a_host_that_leads_without_the_profiler_is_claimed_with_low_confidence(tmp_path: Path) -> None:
     sample = "synthetic-tiny-kernels.json.gz"
-    plain = analyze(SAMPLES / sample)
+    plain = diagnosis_of(SAMPLES / sample)
     ns = round((plain.steps.device_time_ns or 0) / plain.steps.count)
     slow = {"control_before_ns": [round(ns / 1.8)] * 3, "active_ns": [ns] * 4}
     found = recorded(sample, tmp_path, slow)
@@ -150,7 +151,7 @@ def test_a_host_that_leads_without_the_profiler_is_claimed_with_low_confidence(t
 
 
 def test_two_steps_are_too_few_for_more_than_low_confidence() -> None:
-    found = analyze(SAMPLES / "h200-llama-eager.json.gz")
+    found = diagnosis_of(SAMPLES / "h200-llama-eager.json.gz")
 
     assert (found.verdict.class_, found.verdict.confidence) == ("memory-bound", "low")
     assert [doubt.says for doubt in found.verdict.doubts] == ["two steps per rank were counted"]
@@ -159,7 +160,7 @@ def test_two_steps_are_too_few_for_more_than_low_confidence() -> None:
 
 @pytest.mark.parametrize("sample", ["cpu-healthy.json.gz", "h200-slow-loader.json.gz", "synthetic-healthy-8"])
 def test_healthy_captures_keep_their_verdict(sample: str) -> None:
-    assert not any(doubt.withholds for doubt in analyze(SAMPLES / sample).verdict.doubts)
+    assert not any(doubt.withholds for doubt in diagnosis_of(SAMPLES / sample).verdict.doubts)
 
 
 def cpu_steps(folder: Path, *each_ms: float, **record: Any) -> Diagnosis:

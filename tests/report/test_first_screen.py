@@ -8,11 +8,11 @@ from pathlib import Path
 import diagnoses
 import pytest
 from msgspec.structs import replace
+from read_once import diagnosis_of
 from report.avoided import AVOIDED_IN_FIRST_LINES
 from report.printed import piped, printed
 from rich.cells import cell_len
 
-from diagnose.analysis import analyze
 from diagnose.diagnosis import Diagnosis
 from diagnose.diagnosis.promise import ALIKE
 from diagnose.errors import UserError
@@ -34,12 +34,11 @@ def traces() -> list[Path]:
     return [path for path in (*SAMPLES, *inside) if path.name not in ("damaged", "dumps")]
 
 
-@cache
 def diagnosed(trace: Path) -> Diagnosis:
     try:
-        return analyze(trace)
+        return diagnosis_of(trace)
     except UserError:  # two runs in one folder
-        return analyze(sorted(trace.iterdir())[0])
+        return diagnosis_of(sorted(trace.iterdir())[0])
 
 
 @cache

@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 from data_pipeline.measurements import made, rounds, spent
 from kept_promises import missed, promise
+from over_all import over_all
 from report.avoided import AVOIDED, AVOIDED_IN_FIRST_LINES, WEAK_BEGINNING
 from report.printed import piped
 
@@ -174,7 +175,7 @@ def test_details_means_the_same_in_every_command() -> None:
     assert len(texts) == 1
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
+@over_all("rule", RULES)
 def test_the_sentences_of_a_rule_are_plain(rule: Rule) -> None:
     for text in (rule.title, rule.says, rule.action, rule.do, rule.unless):
         plain = re.sub(r"\{[^}]*\}", "N", text)

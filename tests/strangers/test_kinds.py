@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from analysed import US, attribution, causes
 from kineto import Trace
+from over_all import over_all
 from profiled_jobs import traced
 from rich.console import Console
 
@@ -29,7 +30,7 @@ NOT_OPERATORS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "row"), NAMES, ids=[name for name, _ in NAMES])
+@over_all("name, row", NAMES)
 def test_the_table_knows_what_each_operator_does(name: str, row: object) -> None:
     assert kind_of(name) is row
     assert kind_of(f"{name}.out") is row  # an overload

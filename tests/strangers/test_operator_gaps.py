@@ -7,6 +7,7 @@ import pytest
 from analysed import ADD, GEMM
 from cut_captures import SAMPLES, answer_for, delayed, diagnosed, fact, is_gpu, read, rules, share
 from kineto import Trace
+from read_once import diagnosis_of
 
 from diagnose.diagnosis import Diagnosis
 
@@ -48,8 +49,9 @@ def test_a_scripted_function_that_is_compiled_is_not_launched_slowly() -> None:
 
 @pytest.mark.parametrize("name", ["h200-llama-eager", "h200-small-kernels", "synthetic-tiny-kernels"])
 def test_a_gap_inside_an_operator_raises_no_gain_of_quicker_launches(name: str, tmp_path: Path) -> None:
-    trace = read(SAMPLES / f"{name}.json.gz")
-    usual, answer = diagnosed(trace, tmp_path), diagnosed(delayed(trace, middle_launch(trace), 200 * MS), tmp_path)
+    path = SAMPLES / f"{name}.json.gz"
+    trace = read(path)
+    usual, answer = diagnosis_of(path), diagnosed(delayed(trace, middle_launch(trace), 200 * MS), tmp_path)
 
     assert share(answer, "operator-gap") > 0.2
     assert "long-gap-in-operator" in rules(answer)

@@ -1,13 +1,18 @@
 """The command line of `diagnose tune`, as far as no job is started."""
 
+import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from made_up_jobs import MadeUpRuns, diagnosed, planned
 
 from diagnose.cli import main
-from diagnose.commands.tune.answer import Rung, Tuning
+from diagnose.commands.ledger import file
+from diagnose.commands.tune.answer import Rung, Settings, Tuning
+from diagnose.commands.tune.settings import patches_of
 from diagnose.commands.tune.state import TuneFolder, default_folder
+from diagnose.diagnosis import Applied, Diagnosis
 
 
 def run(*args: object) -> Result:
@@ -76,3 +81,21 @@ def test_the_same_command_finds_its_folder_again(tmp_path: Path, monkeypatch: py
     assert one == again
     assert one != other
     assert one.name.startswith("tune-train-")
+
+
+@pytest.mark.parametrize(("options", "kept"), [([], [("half",)]), (["--no-ledger"], [])])
+def test_a_promise_that_a_run_put_to_the_test_is_kept_unless_not_wanted(
+    options: list[str], kept: list[tuple[str, ...]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def job(settings: Settings) -> Diagnosis:
+        applied = Applied(patches=patches_of(settings), rule="half", predicted_speedup=(1.3, 2.0))
+        plan = [] if settings else [planned("half", (1.3, 2.0), bf16=True)]
+        return diagnosed(60.0 if settings else 100.0, plan, settings, applied=applied if settings else None)
+
+    monkeypatch.setattr("diagnose.commands.tune.command.JobRuns", lambda *_: MadeUpRuns(job))
+    monkeypatch.setenv("DIAGNOSE_LEDGER", "on")
+    monkeypatch.setenv("DIAGNOSE_DATA_DIR", str(tmp_path / "data"))
+    done = run("--out", tmp_path / "tune", "--no-repeat", "--noise", "1%", *options, "--", sys.executable, "train.py")
+
+    assert done.exit_code == 0, done.output
+    assert [each.rules for each in file.read(tmp_path / "data").predictions] == kept

@@ -6,8 +6,8 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from read_once import diagnosis_of
 
-from diagnose.analysis import analyze
 from diagnose.diagnosis import Diagnosis
 
 pytestmark = pytest.mark.long
@@ -91,9 +91,9 @@ def answers() -> dict[str, list[Diagnosis]]:
     """The diagnoses by folder: one for the ranks of a job, two for a pair of jobs of one rank."""
     folders = sorted(path.parent for path in FOLDER.glob("*/*.json*") if path.parent.name != "damaged")
     return {
-        path.name: [analyze(file) for file in sorted(path.glob("*.json*"))]
+        path.name: [diagnosis_of(file) for file in sorted(path.glob("*.json*"))]
         if path.name.endswith("-pair")
-        else [analyze(path)]
+        else [diagnosis_of(path)]
         for path in dict.fromkeys(folders)
     }
 

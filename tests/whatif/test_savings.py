@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from kineto import Trace
 from more_traces import VARIABLE as MORE
 from more_traces import more_trace
+from read_once import diagnosis_of
 from whatif.predicted import predictor, rule, steps
 
-from diagnose.analysis import analyze
 from diagnose.diagnosis import Diagnosis, Finding
 from diagnose.trace import read
 from diagnose.trace.vocabulary import OPTIMIZER_STEP
@@ -42,7 +42,7 @@ def saved_share(finding: Finding, end: int) -> float:
 
 @pytest.fixture(scope="module", params=given_paths(), ids=lambda path: path.name)
 def found(request: pytest.FixtureRequest) -> Diagnosis:
-    return analyze(request.param)
+    return diagnosis_of(request.param)
 
 
 def test_a_finding_promises_what_the_ledger_books_and_explains_the_rest(found: Diagnosis) -> None:
@@ -108,7 +108,9 @@ OPTIMIZERS = ("single-tensor-optimizer", "unfused-optimizer", "host-optimizer")
 
 def test_what_a_shared_change_finds_absent_is_no_evidence_of_it() -> None:
     """torch.compile cures launches and elementwise kernels; the unfused norms that it looks for are not there."""
-    launches = next(f for f in analyze(more_trace("resnet50-v100-383a.json.gz")).findings if f.rule == "launch-bound")
+    launches = next(
+        f for f in diagnosis_of(more_trace("resnet50-v100-383a.json.gz")).findings if f.rule == "launch-bound"
+    )
     shares = {item.fact: item.value for item in launches.evidence if item.unit == "share"}
 
     assert "elementwise_share" in shares
@@ -118,7 +120,7 @@ def test_what_a_shared_change_finds_absent_is_no_evidence_of_it() -> None:
 def test_an_optimizer_rule_saves_no_more_than_its_step_takes() -> None:
     """Host and device together; zero_grad and the rest of the host are not the optimizer's."""
     path = more_trace("resnet50-v100-383a.json.gz")
-    found = analyze(path)
+    found = diagnosis_of(path)
     trace = read(path)
     ranges = trace.named(re.compile(OPTIMIZER_STEP).match)
     kernels_ns = sum(entry.ns for entry in found.ledger if entry.cause == "optimizer") / found.steps.count

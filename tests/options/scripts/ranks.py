@@ -20,5 +20,7 @@ if dist.get_rank() == 0:
     with open("recorder.json", "w") as file:
         json.dump({name: value for name, value in os.environ.items() if name.startswith("TORCH_FR_")}, file)
     print(f"loss {loss.item():.6f}")
-dist.barrier()  # gloo may abort a rank whose peer is already gone
+store = dist.distributed_c10d._get_default_store()  # of the launcher: gloo may abort a rank whose peer is already gone
+store.set(f"done{dist.get_rank()}", "")
+store.wait(["done0", "done1"])
 dist.destroy_process_group()

@@ -8,6 +8,10 @@ import sys
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
+from diagnose.probes.reporting import analysis, report
+
+report.AT_THE_END_S = 300.0  # on a busy machine the analysis takes longer than this short training
+analysis._PROGRAM = analysis._PROGRAM.replace("nice(19)", "nice(0)")
 torch.manual_seed(0)
 torch.set_num_threads(1)
 HALF = "--half" in sys.argv

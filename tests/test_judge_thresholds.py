@@ -99,7 +99,8 @@ def test_clocks_agree_with_durations_on_nine_tenths_of_the_waiting(
         monkeypatch.setattr(report, name, lambda *_: ())
     monkeypatch.setattr(report, "Postmortem", lambda **fields: fields)
     changes = SimpleNamespace(changes=(), error=None, because="")
-    job: Any = SimpleNamespace(ranks=(1, 2), match=(), changes=changes, view=SimpleNamespace(distortion=1))
+    view = SimpleNamespace(distortion=1, pipeline=None)
+    job: Any = SimpleNamespace(ranks=(1, 2), match=(), changes=changes, view=view, slow_links=())
     found: Any = report.postmortem_of(job, ())
 
     assert found["clocks_agree"] is told

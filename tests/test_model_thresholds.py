@@ -148,7 +148,7 @@ def test_kernels_beside_collectives_are_compared_that_are_a_twentieth_of_the_lon
     trace = SimpleNamespace(shape=np.array([1, 2]), name=np.zeros(2, np.int64))
     found = contention._slowed(
         job(
-            timeline=SimpleNamespace(gpu=gpu, trace=trace),
+            timeline=SimpleNamespace(gpu=gpu, trace=trace, has_gpu=True),
             kernels=~gpu.is_communication,
             operator=np.array([0, 0, 1, 0]),
         )

@@ -19,6 +19,7 @@ OURS = {  # what comes with diagnose
     ("__init__.py", "home"): "a module of the probes",
     ("attach.py", "f'.{name}'"): "a module of the probes",
     ("bootstrap/sitecustomize.py", "package + '.' + name"): "a module of the probes",
+    ("facts/job_objects.py", "'.model'"): "a module of the probes",
     ("facts/when_due.py", "'.record'"): "a module of the probes",
     ("facts/when_due.py", "'..stacks.folding'"): "a module of the probes",
 }

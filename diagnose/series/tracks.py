@@ -70,12 +70,14 @@ class LogEvent(msgspec.Struct, frozen=True):
         text: the line, or the cell's words.
         row: number of rows of steps before it.
         clock_s: time in seconds, None if the line has no clock.
+        seconds: how long it took, as the line says; None if it does not.
     """
 
     kind: str
     text: str
     row: int
     clock_s: float | None = None
+    seconds: float | None = None
 
 
 class LoggedSteps(msgspec.Struct, frozen=True):

@@ -40,11 +40,19 @@ class Periodic(msgspec.Struct, frozen=True, kw_only=True):
     run: str = ""
 
 
+_KNOWN = ("checkpoint", "evaluation")
+_EXPLAINS = 0.5  # of what a stall costs
+
+
 class Near(msgspec.Struct, frozen=True, kw_only=True):
-    """Event that the log holds between the sample before a stall and the stall: a kind, and its words."""
+    """Event that the log holds between the sample before a stall and the stall: a kind, and its words.
+
+    `seconds` is the time that the words state, None if they state none.
+    """
 
     kind: str
     text: str
+    seconds: float | None = None
 
 
 class Recurs(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,7 +77,8 @@ class Stall(msgspec.Struct, frozen=True, kw_only=True):
     `run_share` that as a share of the time of all steps of the run, `gpu_hours` that on all GPUs that wait, None if
     their number is not known. `count` is 1, or how many slow steps of one period are put together: `step` is then the
     first of them, and times and costs are those of all. `recurs` is None if it came once. `machine` are readings of the
-    machine during a single one, None if the source has no readings.
+    machine during a single one, None if the source has no readings. `told_from_noise` is false if the job's other steps
+    vary so much that it may be one of them.
     """
 
     step: int
@@ -87,6 +96,19 @@ class Stall(msgspec.Struct, frozen=True, kw_only=True):
     says: str
     count: int = 1
     machine: MachineBeside | None = None
+    told_from_noise: bool = True
+
+    @property
+    def known_as(self) -> str:
+        """The kind of event near it that explains it, "" if none does: a checkpoint, an evaluation, or half its time.
+
+        One that states less than half of what the stall costs leaves the most of it open.
+        """
+        least = _EXPLAINS * self.cost_s / self.count
+        for one in self.near:
+            if one.seconds >= least if one.seconds is not None else one.kind in _KNOWN:
+                return one.kind
+        return ""
 
 
 class RunReport(msgspec.Struct, frozen=True, kw_only=True):

@@ -99,6 +99,11 @@ class Stall(msgspec.Struct, frozen=True, kw_only=True):
     told_from_noise: bool = True
 
     @property
+    def times(self) -> float:
+        """Its time over that of the steps around."""
+        return self.time_s / max(self.time_s - self.cost_s, 1e-9)
+
+    @property
     def known_as(self) -> str:
         """The kind of event near it that explains it, "" if none does: a checkpoint, an evaluation, or half its time.
 
@@ -130,18 +135,20 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Spread(msgspec.Struct, frozen=True, kw_only=True):
-    """The usual and the slowest samples of all ranks, in seconds of a step.
+    """The usual, the shortest and the longest samples of all ranks, in seconds of a step, without the warm-up.
 
-    `longest_step` is that of `longest_s`, in the run `longest_run`; `slow` counts the samples of at least twice the
-    median, whose time beyond it is `slow_extra_s`. `whole_s` is the time of all samples. The three are those of one
-    track: the one with the longest sample.
+    `longest_step` is that of `longest_s`, in the run `longest_run`; `slow` of the `samples` take at least twice the
+    median, and `slow_extra_s` beyond it. `whole_s` is the time of all samples. These four are those of one track: the
+    one with the longest sample.
     """
 
     median_s: float
+    shortest_s: float
     p99_s: float
     longest_s: float
     longest_step: int
     longest_run: str
+    samples: int
     slow: int
     slow_extra_s: float
     whole_s: float
@@ -150,11 +157,11 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True):
 class SeriesReport(Answer, frozen=True, kw_only=True):
     """The content of a report of step times.
 
-    `levels` are (first step, last step, median seconds) of the job's step time between its changes; `shape` is the
-    median step time of up to 60 equal stretches of samples, for a sparkline. `goodput` is that of all runs together.
-    `machine` are its readings over the run, None if the source has no readings. `spread` is None without samples.
-    `listed` are step and seconds of each sample if there are too few to judge. `rank_times` are what the ranks take for
-    work of their own, if the log has it.
+    `shape` is the median step time of up to 60 equal stretches of samples, or the longest where one takes twice the
+    usual, for a sparkline. `longest` are the steps of five times those around and more that no stall holds. `goodput`
+    is that of all runs together. `machine` are its readings over the run, None if the source has no readings. `spread`
+    is None without samples. `listed` are step and seconds of each sample if there are too few to judge. `rank_times`
+    are what the ranks take for work of their own, if the log has it.
     """
 
     on_one_line = None
@@ -176,6 +183,7 @@ class SeriesReport(Answer, frozen=True, kw_only=True):
     not_told: NotTold | None
     shape: tuple[float, ...]
     stalls: tuple[Stall, ...] = ()
+    longest: tuple[Stall, ...] = ()
     runs: tuple[RunReport, ...] = ()
     goodput: Goodput | None = None
     goodput_not_told: NotTold | None = None

@@ -89,11 +89,12 @@ def looked_for(point: ChangePoints, step: int, last_step: int, share: float) -> 
         return None
     time = float(track.seconds[chosen].sum()) * track.steps_each
     return SeenStall(
-        step, last_step, time, cost, cost / whole, track, (0,), _rows(track, int(chosen[0]), int(chosen[-1]) + 1)
+        step, last_step, time, cost, cost / whole, track, (0,), rows_of(track, int(chosen[0]), int(chosen[-1]) + 1)
     )
 
 
-def _rows(track: Track, begin: int, end: int) -> tuple[int, ...]:
+def rows_of(track: Track, begin: int, end: int) -> tuple[int, ...]:
+    """Rows in the log of the samples [begin, end), none if the source has no rows."""
     return () if track.rows is None else tuple(int(row) for row in track.rows[begin:end])
 
 
@@ -119,7 +120,7 @@ def _together(points: Sequence[ChangePoints], whole: float) -> list[SeenStall]:
         cost = float(np.median([bursts[one].cost_s for _, _, one in cluster]))
         last = max(end for end, _, _ in cluster)
         ranks = tuple(sorted({one for _, one, _ in cluster}))
-        rows = _rows(track, first.begin, first.end)
+        rows = rows_of(track, first.begin, first.end)
         together.append(SeenStall(int(track.step[first.begin]), last, time, cost, cost / whole, track, ranks, rows))
     return together
 
@@ -151,7 +152,7 @@ def _of_beat(beat: Beat, whole: float) -> list[SeenStall]:
     if float(extra.sum()) < LEAST_SHARE * whole:
         return []
     if count > _LISTED:
-        step, rows = int(track.step[0]), _rows(track, 0, count)
+        step, rows = int(track.step[0]), rows_of(track, 0, count)
         cost = float(extra.sum())
         one = SeenStall(step, step, float(times.sum()), cost, cost / whole, track, (0,), rows, beat.every, count, count)
         return [one]
@@ -164,7 +165,7 @@ def _of_beat(beat: Beat, whole: float) -> list[SeenStall]:
             float(extra[at]) / whole,
             track,
             (0,),
-            _rows(track, at, at + 1),
+            rows_of(track, at, at + 1),
             beat.every,
             count,
         )

@@ -148,6 +148,23 @@ def _found(seconds: Floats, what: str, plant: Callable[[Floats], tuple[list[int]
     return tells(stalls_in(seconds), what, at, cost)
 
 
+LONG = 8  # medians
+SIGMAS = (0.05, 0.15, 0.3, 0.45, 0.6)
+
+
+def long_listed(seeds: int) -> Iterator[list[str]]:
+    """A row for each length and noise: how often the planted long step is listed, and stalls named beside it."""
+    for n, sigma in product((300, 2000), SIGMAS):
+        listed = beside = 0
+        for seed in range(seeds):
+            seconds = 0.3 * np.exp(sigma * np.random.default_rng(30_000 + seed).standard_normal(n))
+            seconds[n // 2] = LONG * np.median(seconds)
+            report = judged(Series("csv", (), "", (Track(0, "", np.arange(1, n + 1), seconds),)))
+            listed += any(one.step <= n // 2 + 1 <= one.last_step for one in (*report.stalls, *report.longest))
+            beside += any(not one.step <= n // 2 + 1 <= one.last_step for one in report.stalls)
+        yield [f"log-normal, {sigma:g}", f"{n:,}", f"{listed} of {seeds}", f"{beside} of {seeds}"]
+
+
 def real_runs() -> str:
     """A table of the published runs: stalls that are named, by system."""
     path = Path(environ.get("DIAGNOSE_PUBLIC_TABLES", "")) / _MLPERF
@@ -162,8 +179,9 @@ def real_runs() -> str:
         runs_with = f" in {len({one.run for one in named})} runs" if named else ""
         changed = sum(change.run in {run.name for run in of_job} for change in report.changes)
         samples = sum(run.samples for run in of_job)
-        rows.append((job, len(of_job), f"{samples:,}", f"{at}{runs_with}", changed))
-    return table(("job", "runs", "steps logged", "stalls", "changes"), rows)
+        long = sum(one.job == job for one in report.longest)
+        rows.append((job, len(of_job), f"{samples:,}", f"{at}{runs_with}", long, changed))
+    return table(("job", "runs", "steps logged", "stalls", "other long steps", "changes"), rows)
 
 
 def changes_text(seeds: int) -> str:
@@ -189,6 +207,11 @@ alarms, {max(seeds // 2, 1)} for each kind of stall. A stall is found when it is
 a fifth; a cadence when a stall is named with its period. A burst is a hundredth of the steps, 16 at least.
 
 {table(("noise", "steps", "false alarms", *PLANTED), stalls_found(seeds))}
+
+A step of {LONG} medians in noise, {max(seeds // 4, 1)} seeds each: listed among the stalls, or among the long steps
+that are not told from noise; and stalls named elsewhere, where there are none.
+
+{table(("noise, sigma", "steps", "listed", "named elsewhere"), long_listed(max(seeds // 4, 1)))}
 
 Step times that MLPerf training runs logged, all in one file, and the stalls of each job:
 

@@ -10,7 +10,9 @@ KINDS = ("checkpoint", "evaluation", "restart", "epoch", "gc", "compilation", "p
 MOST_EVENTS = 100_000
 LONGEST_TEXT = 160
 _TOOK = re.compile(r"\b(\d{1,9}(?:\.\d{1,9})?) ?(ms|milliseconds?|s|secs?|seconds?|mins?|minutes?)\b", re.IGNORECASE)
-_TIMER = re.compile(r"\.: \(\d{1,12}\.\d{1,6}, (\d{1,12}\.\d{1,6})\)")  # Megatron-LM's: least and most of the ranks, in ms
+_TIMER = re.compile(
+    r"\.: \(\d{1,12}\.\d{1,6}, (\d{1,12}\.\d{1,6})\)"
+)  # Megatron-LM's: least and most of the ranks, in ms
 _LOGGER = re.compile(r"\A.{0,120}? - (?:DEBUG|INFO|WARNING|ERROR|CRITICAL) - ")
 
 

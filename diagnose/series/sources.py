@@ -12,8 +12,9 @@ from diagnose.decoding import finite
 from diagnose.errors import UserError, WrongUsage, pass_over, shown_path
 from diagnose.facts import Unknown, another_run
 from diagnose.probes.protocol import STEP_LOG, rank_in
-from diagnose.series.columns import LogColumn, Stated
+from diagnose.series.columns import LogColumn, Stated, writer_of
 from diagnose.series.corrections import Corrections
+from diagnose.series.counting import apart_notes
 from diagnose.series.not_taken import UnitNotTaken, refuse_names, refuse_unit, unit_not_taken
 from diagnose.series.ordering import missing_ranks, reservations, takes_unit
 from diagnose.series.places import CAPTURE_NAME, CHECKPOINT, LOGS, STATE, is_window, step_logs
@@ -234,7 +235,9 @@ def _of_tables(tables: Sequence[tuple[Path, LogTable]], unit: str | None, kind: 
     )
     order = sorted(tracks, key=lambda t: (t.rank is None, t.rank or 0, t.host)) if len(runs) == 1 else tracks
     restarts = tuple(sorted(corrections.restarts)) if len(runs) == 1 else ()
-    return Series(kind, files, reads[0], tuple(order), restarts, notes, unknown, tuple(runs))
+    by = tables[0][1].name or writer_of(tables[0][1].columns["step"])
+    series = Series(kind, files, reads[0], tuple(order), restarts, notes, unknown, tuple(runs), written_by=by)
+    return replace(series, notes=(*notes, *apart_notes(series)))
 
 
 def _states(folder: Path, stated: Stated) -> Series | None:
@@ -256,7 +259,8 @@ def _of_state(path: Path, stated: Stated) -> Series:
         if table.columns.get("clock", LogColumn(0, "", "")).name == "wall_time":
             return _of_tables([(path, table)], stated.unit, "tensorboard")
         series = _of_tables([(path, table)], stated.unit, "trainer_state")
-        return replace(series, notes=(*series.notes, "each sample is the mean of the steps between two entries"))
+        means = "each sample is the mean of the steps between two entries"
+        return replace(series, notes=(*series.notes, means), written_by="transformers Trainer")
     notes = []
     rates = (finite(entry.get("train_steps_per_second"), 1e-9, 1e9) for entry in reversed(history))
     rate = next((rate for rate in rates if rate is not None), None)

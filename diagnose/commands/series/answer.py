@@ -116,6 +116,30 @@ class Stall(msgspec.Struct, frozen=True, kw_only=True):
         return ""
 
 
+class RemedyOption(msgspec.Struct, frozen=True, kw_only=True):
+    """A change, the least and the most times as fast as the whole run gets by it, and what it costs or depends on."""
+
+    do: str
+    gain: tuple[float, float]
+    but: str
+
+
+class Remedy(msgspec.Struct, frozen=True, kw_only=True):
+    """The changes that shorten the stalls of a kind, any one of them.
+
+    `time_s` is what all `count` of them cost over the run, `run_share` that as a share of the wall time if the log has
+    a clock, else of the time of all steps. `every_steps` are optimizer steps between two, None if not known.
+    """
+
+    kind: str
+    every_steps: int | None
+    count: int
+    time_s: float
+    run_share: float
+    says: str
+    options: tuple[RemedyOption, ...]
+
+
 class RunReport(msgspec.Struct, frozen=True, kw_only=True):
     """One run: `steps_s` is the time of all its steps on a rank, `stalls_share` the share of it that stalls cost.
 
@@ -184,6 +208,7 @@ class SeriesReport(Answer, frozen=True, kw_only=True):
     shape: tuple[float, ...]
     stalls: tuple[Stall, ...] = ()
     longest: tuple[Stall, ...] = ()
+    remedies: tuple[Remedy, ...] = ()
     runs: tuple[RunReport, ...] = ()
     goodput: Goodput | None = None
     goodput_not_told: NotTold | None = None

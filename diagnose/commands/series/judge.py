@@ -11,6 +11,7 @@ from diagnose.commands.series.goodput import PARTS, goodput, goodput_of
 from diagnose.commands.series.long_steps import longest_of
 from diagnose.commands.series.machine_moves import machine_at_change, machine_at_stall
 from diagnose.commands.series.machine_over_run import machine_over_run
+from diagnose.commands.series.remedies import remedies_of
 from diagnose.commands.series.seen_stalls import time_of
 from diagnose.commands.series.stall_findings import stalls_of
 from diagnose.commands.series.suggested_capture import suggested_captures
@@ -63,6 +64,7 @@ def judged(series: Series) -> SeriesReport:
         shape=_shape(settled),
         stalls=stalls,
         longest=longest_of(logged, of_run, stalls),
+        remedies=remedies_of(series, stalls, periodic, goodput),
         runs=runs,
         goodput=goodput,
         goodput_not_told=why,

@@ -66,7 +66,10 @@ def seen_in(run: LoggedRun, points: Sequence[ChangePoints]) -> tuple[SeenStall, 
     periodic = [seen for beat in best.beats for seen in _of_beat(beat, whole)]
     told = intervals(run, best.track)
     return tuple(
-        sorted((replace(one, near=near(one.rows, one.count, one.cost_s, told)) for one in (*single, *periodic)), key=lambda one: one.step)
+        sorted(
+            (replace(one, near=near(one.rows, one.count, one.cost_s, told)) for one in (*single, *periodic)),
+            key=lambda one: one.step,
+        )
     )
 
 

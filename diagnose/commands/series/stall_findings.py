@@ -72,7 +72,7 @@ def finding(
     seen: Mapping[str, Sequence[SeenStall]],
     points: Mapping[str, Sequence[ChangePoints]],
 ) -> Stall:
-    """The stall of a run as it is told; `seen` are the stalls of all runs of its job, by their names."""
+    """The stall of a run in the answer; `seen` are the stalls of all runs of its job, by their names."""
     tracks = [point.track for point in points[run.name]]
     having = sum(any(_same(one, other) for other in theirs) for theirs in seen.values())
     reached = sum(any(int(point.track.step[-1]) >= one.step for point in points[name]) for name in seen)

@@ -7,6 +7,7 @@ from rich.text import Text
 from diagnose.commands.series.answer import SeriesReport, Stall
 from diagnose.commands.series.machine_text import print_beside
 from diagnose.commands.series.suggested_capture import if_slow
+from diagnose.commands.series.views import bought
 from diagnose.diagnosis import Goodput
 from diagnose.facts import duration
 from diagnose.report.text.page import Page
@@ -41,6 +42,15 @@ def print_longest(page: Page, report: SeriesReport) -> None:
         page.paragraph(_why_no_stall(dearest, report))
         if unexplained := [one for one in dearest if not one.known_as]:
             page.field("do", if_slow(unexplained))
+        page.gap()
+
+
+def print_remedies(page: Page, report: SeriesReport) -> None:
+    """Print the changes that shorten the stalls that the log explains, each with its gain over the run."""
+    for remedy in report.remedies:
+        page.paragraph(remedy.says, label="remedy")
+        for i, option in enumerate(remedy.options):
+            page.field("or" if i else "do", bought(option))
         page.gap()
 
 

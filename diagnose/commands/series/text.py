@@ -5,7 +5,7 @@ from rich.text import Text
 
 from diagnose.commands.series.answer import SeriesReport, SuggestedCapture
 from diagnose.commands.series.machine_text import print_beside, print_gpu_changes
-from diagnose.commands.series.stalls_text import print_goodput, print_longest, print_stalls
+from diagnose.commands.series.stalls_text import print_goodput, print_longest, print_remedies, print_stalls
 from diagnose.commands.series.views import commands, head, listed, periods_of_no_stall
 from diagnose.facts import duration
 from diagnose.report.text.head import print_head
@@ -34,6 +34,7 @@ def render(report: SeriesReport, console: Console) -> None:
     page.gap()
     print_stalls(page, report)
     print_longest(page, report)
+    print_remedies(page, report)
     for change in report.changes:
         _print_change(page, change, several=len(report.changes) > 1)
     print_gpu_changes(page, report.machine)

@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 
-from diagnose.commands.series.answer import Periodic, SeriesReport, Spread, Stall
+from diagnose.commands.series.answer import Periodic, RemedyOption, SeriesReport, Spread, Stall
 from diagnose.commands.series.stall_findings import spoken_times
 from diagnose.commands.series.suggested_capture import if_slow
 from diagnose.facts import duration
 from diagnose.report.views.first_screen import ScreenLine
+from diagnose.report.views.gains import speedup
 from diagnose.report.views.one_unit import of_times
 from diagnose.report.views.plain import plain
 
@@ -81,8 +82,13 @@ def _long(report: SeriesReport) -> list[str]:
     return [f"one long step{where}: {took}" if count == 1 else f"{count} long steps{where}; the longest: {took}"]
 
 
+def bought(option: RemedyOption) -> str:
+    """The change with its gain over the run, and what it costs or depends on."""
+    return plain(f"{option.do}: {speedup(option.gain)}; {option.but}")
+
+
 def periods_of_no_stall(report: SeriesReport) -> list[Periodic]:
-    """The periods that no stall has: one thing is told once."""
+    """The periods that no stall has: the same thing is said once."""
     told = {(one.run, one.recurs.every_steps) for one in report.stalls if one.recurs is not None}
     return [one for one in report.periodic if (one.run, one.every_steps) not in told]
 
@@ -124,6 +130,8 @@ def _spread(of: Spread) -> str:
 def _next(report: SeriesReport) -> str:
     if report.not_told is not None:
         return report.not_told.capture_next
+    if report.remedies:
+        return bought(report.remedies[0].options[0])
     if _comes_once(report) and report.kind != "windows":
         return if_slow(report.longest)
     return commands(report)[0] if report.look else ""

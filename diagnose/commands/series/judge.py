@@ -40,6 +40,7 @@ def judged(series: Series) -> SeriesReport:
     periodic = tuple(beat for of_one in of_run.values() for beat in _periodic(of_one))
     logged = series.runs or (LoggedRun(),)
     stalls = stalls_of(logged, of_run)
+    longest = longest_of(logged, of_run, stalls)
     settled = _settled(series.tracks, points)
     runs = run_reports(series, of_run, stalls)
     goodput, why = goodput_of_runs(runs)
@@ -63,8 +64,8 @@ def judged(series: Series) -> SeriesReport:
         not_told=_not_told(series, points),
         shape=_shape(settled),
         stalls=stalls,
-        longest=longest_of(logged, of_run, stalls),
-        remedies=remedies_of(series, stalls, periodic, goodput),
+        longest=longest,
+        remedies=remedies_of(series, stalls, longest, periodic, goodput),
         runs=runs,
         goodput=goodput,
         goodput_not_told=why,

@@ -42,7 +42,7 @@ def _told(run: LoggedRun, one: SeenStall, points: Mapping[str, Sequence[ChangePo
     certain = any(one.step in _steps_of_bursts(point) for point in points[run.name])
     more = f"{duration(one.cost_s * 1e9)} more ({100 * one.share:.2g} % of the run)"
     says = f"step {one.step:,}: {duration(one.time_s * 1e9)}, {spoken_times(stall.times)} the usual, {more}"
-    return replace(stall, told_from_noise=certain, says=says)
+    return replace(stall, told_from_noise=certain or bool(stall.known_as), says=says)
 
 
 def _steps_of_bursts(point: ChangePoints) -> frozenset[int]:
@@ -54,7 +54,7 @@ def _long_in(run: LoggedRun, points: Sequence[ChangePoints]) -> list[SeenStall]:
     if not points:
         return []
     whole = float(np.median([time_of(one) for one in points]))
-    told = intervals(run, points[0].track)
+    told = intervals(run, points[0].track, _slow_rows(points[0]))
     by_step: dict[int, SeenStall] = {}
     for at, point in enumerate(points):
         for track, row, level in _long_samples(point):
@@ -76,6 +76,13 @@ def _long_samples(point: ChangePoints) -> Iterator[tuple[Track, int, float]]:
         yield point.track, int(row), float(level)
     for beat in point.beats:
         yield from _irregular(beat)
+
+
+def _slow_rows(point: ChangePoints) -> frozenset[int]:
+    """Rows in the log of the long samples and of all that come periodically."""
+    long = [rows_of(track, row, row + 1) for track, row, _ in _long_samples(point)]
+    of_beats = [rows_of(beat.samples, 0, len(beat.samples)) for beat in point.beats]
+    return frozenset(row for rows in (*long, *of_beats) for row in rows)
 
 
 def _irregular(beat: Beat) -> Iterator[tuple[Track, int, float]]:

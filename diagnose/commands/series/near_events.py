@@ -1,7 +1,7 @@
 """Events that the log holds near a stall, as far as they may have to do with what it costs."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -9,19 +9,26 @@ from diagnose.commands.series.answer import Near
 from diagnose.series.log_events import KINDS
 from diagnose.series.tracks import LoggedRun, Track
 
-_SPECIFIC = 0.2  # of the samples: a kind of event before more of them explains no single one
+_SPECIFIC = 0.2  # of the samples: a kind of event before more usual ones explains no slow one
 _MOST_NEAR = 3
 _MATTERS = 0.1  # of what the stall costs: an event that took less by its own words did not make it
 
 Told = Mapping[int, Sequence[Near]]
 
 
-def intervals(run: LoggedRun, track: Track) -> Told:
-    """Events that the log holds before each row of the track, without kinds that occur before many rows."""
+def intervals(run: LoggedRun, track: Track, slow: Collection[int]) -> Told:
+    """Events that the log holds before each row, without kinds that occur before many rows that are not slow.
+
+    Args:
+        run: with its events.
+        track: one of its tracks, whose rows are counted.
+        slow: rows of the log that are slow: what comes before these alone explains them, however many they are.
+    """
     if track.rows is None or not run.events:
         return {}
     ends = np.searchsorted(track.rows, [one.row for one in run.events])
-    often = Counter(kind for kind, _ in {(one.kind, int(at)) for one, at in zip(run.events, ends, strict=True)})
+    usual = {(one.kind, int(at)) for one, at in zip(run.events, ends, strict=True) if one.row not in slow}
+    often = Counter(kind for kind, _ in usual)
     told: dict[int, list[Near]] = {}
     for one in run.events:
         if often[one.kind] <= max(_SPECIFIC * len(track), 1):

@@ -58,10 +58,19 @@ def _ways() -> dict[str, tuple[_Way, ...]]:
 
 
 def remedies_of(
-    series: Series, stalls: Sequence[Stall], periodic: Sequence[Periodic], goodput: Goodput | None
+    series: Series,
+    stalls: Sequence[Stall],
+    longest: Sequence[Stall],
+    periodic: Sequence[Periodic],
+    goodput: Goodput | None,
 ) -> tuple[Remedy, ...]:
-    """The remedies of all kinds that cost a hundredth of the run or more, the dearest kind first."""
-    spent = [_spent(series, kind, stalls, periodic, goodput) for kind in _OF]
+    """The remedies of all kinds that cost a hundredth of the run or more, the dearest kind first.
+
+    Of a kind without a stall the long steps count.
+    """
+    told = {_kind_of(one) for one in stalls}
+    known = [*stalls, *(one for one in longest if _kind_of(one) not in told)]
+    spent = [_spent(series, kind, known, periodic, goodput) for kind in _OF]
     worth = [one for one in spent if one is not None and one.time_s >= _LEAST_SHARE * one.whole_s]
     return tuple(_remedy(series, one) for one in sorted(worth, key=lambda one: -one.time_s))
 
@@ -84,7 +93,26 @@ def _spent(
         return _of_period(periodic, stalls, whole, step_s)
     of_kind = [one for one in stalls if _kind_of(one) == kind]
     cost, number = sum(one.cost_s for one in of_kind), sum(one.count for one in of_kind)
-    return _Spent(kind, number, every, cost, whole, step_s) if of_kind else None
+    if of_kind:
+        return _Spent(kind, number, every, cost, whole, step_s)
+    stated = _stated(series, kind) if goodput is None else []
+    return _Spent(kind, len(stated), every, sum(stated), whole + sum(stated), step_s) if stated else None
+
+
+def _stated(series: Series, kind: str) -> list[float]:
+    """Seconds that the lines of each checkpoint or evaluation state, where they are in no step's time; none of others.
+
+    Of several lines before one step the longest time counts: they tell parts of the same.
+    """
+    if kind not in _PART_OF:
+        return []
+    by_row: dict[tuple[str, int], float] = {}
+    for run in series.runs:
+        for one in run.events:
+            if one.kind == kind and one.seconds is not None:
+                at = (run.name, one.row)
+                by_row[at] = max(by_row.get(at, 0.0), one.seconds)
+    return list(by_row.values())
 
 
 def _one_each(tracks: Sequence[Track]) -> list[Track]:

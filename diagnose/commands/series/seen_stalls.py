@@ -64,10 +64,11 @@ def seen_in(run: LoggedRun, points: Sequence[ChangePoints]) -> tuple[SeenStall, 
     single = with_periods(_together(points, whole))
     best = max(points, key=lambda one: sum(len(beat.rows) for beat in one.beats))
     periodic = [seen for beat in best.beats for seen in _of_beat(beat, whole)]
-    told = intervals(run, best.track)
+    found = [*single, *periodic]
+    told = intervals(run, best.track, frozenset(row for one in found for row in one.rows))
     return tuple(
         sorted(
-            (replace(one, near=near(one.rows, one.count, one.cost_s, told)) for one in (*single, *periodic)),
+            (replace(one, near=near(one.rows, one.count, one.cost_s, told)) for one in found),
             key=lambda one: one.step,
         )
     )

@@ -55,11 +55,12 @@ def print_remedies(page: Page, report: SeriesReport) -> None:
 
 
 def _why_no_stall(longest: Sequence[Stall], report: SeriesReport) -> str:
-    if all(one.told_from_noise for one in longest):
-        return f"each costs less than {100 * LEAST_SHARE:g} % of the run"
+    uncertain = [one for one in longest if not one.told_from_noise]
     of = report.spread
-    varied = f": {100 * of.slow / of.samples:.2g} % of the steps take twice the usual or more" if of is not None else ""
-    return f"not told from noise{varied}"
+    if not uncertain or of is None:
+        return f"explained by the log, or less than {100 * LEAST_SHARE:g} % of the run"
+    which = "" if len(uncertain) == len(longest) else f"{len(uncertain):,} of them are "
+    return f"{which}not told from noise: {100 * of.slow / of.samples:.2g} % of the steps take twice the usual or more"
 
 
 def print_goodput(page: Page, report: SeriesReport) -> None:

@@ -42,3 +42,13 @@ def test_a_trainer_that_logs_every_tenth_step_is_not_doubted(tmp_path: Path) -> 
 def test_a_log_of_single_steps_counts_no_samples(tmp_path: Path) -> None:
     with pytest.raises(WrongUsage, match="rows of the log are 1 apart"):
         read_runs(log(tmp_path, "step,timestamp", apart=1), samples_per_step=64)
+
+
+def test_lines_of_a_loop_of_ones_own_may_count_samples_and_those_of_megatron_do_not(tmp_path: Path) -> None:
+    def notes_of(line: str) -> tuple[str, ...]:
+        path = tmp_path / "train.log"
+        path.write_text("\n".join(line.format(step=64 * at) for at in range(1, 60)))
+        return read_runs([path]).notes
+
+    assert notes_of("step {step} loss 2.0 step_time 0.5s")[0].startswith("rows are 64 steps apart")
+    assert notes_of("iteration {step}/ 9999 | elapsed time per iteration (ms): 500.0 |") == ()

@@ -100,9 +100,9 @@ def _spent(
 
 
 def _stated(series: Series, kind: str) -> list[float]:
-    """Seconds that the lines of each checkpoint or evaluation state, where they are in no step's time; none of others.
+    """Seconds of each checkpoint or evaluation whose line states a time that is in no step's; none for other kinds.
 
-    Of several lines before one step the longest time counts: they tell parts of the same.
+    Of several lines before one step the longest time counts: they are about the same.
     """
     if kind not in _PART_OF:
         return []

@@ -1,11 +1,11 @@
-"""Changes and stalls in synthetic step times: false alarms on stationary noise, and how many planted ones are found.
+"""Changes, stalls and long steps in synthetic step times: false alarms on noise, and how many planted ones are found.
 
     python benchmarks/series.py                        # 200 seeds per kind of noise, 50 per shift; about 40 minutes
     python benchmarks/series.py --only stalls --seeds 20 --write     # fewer, written to benchmarks/reports/, dated
 
 A shift of 5 to 20 % begins at 60 % of the series. It counts as found when a change in its direction is named within 10
 samples or 2 % of the series, whichever is more. A stall counts as found when it is named at its step with its cost
-within a fifth, a cadence when the stall named has its period. With DIAGNOSE_PUBLIC_TABLES the logged step times of
+within a fifth, a cadence when the stall named has its period; a long step in noise when it is listed. With DIAGNOSE_PUBLIC_TABLES the logged step times of
 the MLPerf runs there are looked through, too. Everything is seeded: the same command gives the same table.
 """
 
@@ -208,12 +208,24 @@ a fifth; a cadence when a stall is named with its period. A burst is a hundredth
 
 {table(("noise", "steps", "false alarms", *PLANTED), stalls_found(seeds))}
 
-A step of {LONG} medians in noise, {max(seeds // 4, 1)} seeds each: listed among the stalls, or among the long steps
-that are not told from noise; and stalls named elsewhere, where there are none.
-
-{table(("noise, sigma", "steps", "listed", "named elsewhere"), long_listed(max(seeds // 4, 1)))}
-
 Step times that MLPerf training runs logged, all in one file, and the stalls of each job:
+
+{real_runs()}
+"""
+
+
+def long_text(seeds: int) -> str:
+    """The report of long steps in noise, with those that the published runs have."""
+    few = max(seeds // 4, 1)
+    return f"""# Long steps in noisy step times, {today()}
+
+`python benchmarks/series.py --only long --seeds {seeds} --write`: series of 300 ms steps with log-normal noise, {few}
+seeds each. One step takes {LONG} medians. It counts as listed if it is among the stalls, or among the long steps that
+are said not to be told from noise. Stalls named elsewhere are false alarms.
+
+{table(("noise, sigma", "steps", "listed", "with stalls named elsewhere"), long_listed(few))}
+
+Step times that MLPerf training runs logged, all in one file, and the stalls and other long steps of each job:
 
 {real_runs()}
 """
@@ -224,9 +236,10 @@ def main() -> None:
     options = parser(__doc__, writes=False)
     options.add_argument("--seeds", type=int, default=200)
     options.add_argument("--write", action="store_const", const=REPORTS)
-    options.add_argument("--only", choices=("changes", "stalls"))
+    options.add_argument("--only", choices=("changes", "stalls", "long"))
     chosen = options.parse_args()
-    for what, stem, text in (("stalls", "stalls", stalls_text), ("changes", "series", changes_text)):
+    texts = (("stalls", "stalls", stalls_text), ("long", "long-steps", long_text), ("changes", "series", changes_text))
+    for what, stem, text in texts:
         if chosen.only in (what, None):
             publish(text(chosen.seeds), chosen.write, stem)
 

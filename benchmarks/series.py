@@ -1,11 +1,11 @@
-"""Changes and stalls in synthetic step times: false alarms on stationary noise, and how many planted ones are found.
+"""Changes, stalls and long steps in synthetic step times: false alarms on noise, and how many planted ones are found.
 
     python benchmarks/series.py                        # 200 seeds per kind of noise, 50 per shift; about 40 minutes
     python benchmarks/series.py --only stalls --seeds 20 --write     # fewer, written to benchmarks/reports/, dated
 
 A shift of 5 to 20 % begins at 60 % of the series. It counts as found when a change in its direction is named within 10
 samples or 2 % of the series, whichever is more. A stall counts as found when it is named at its step with its cost
-within a fifth, a cadence when the stall named has its period. With DIAGNOSE_PUBLIC_TABLES the logged step times of
+within a fifth, a cadence when the stall named has its period; a long step in noise when it is listed. With DIAGNOSE_PUBLIC_TABLES the logged step times of
 the MLPerf runs there are looked through, too. Everything is seeded: the same command gives the same table.
 """
 
@@ -148,6 +148,23 @@ def _found(seconds: Floats, what: str, plant: Callable[[Floats], tuple[list[int]
     return tells(stalls_in(seconds), what, at, cost)
 
 
+LONG = 8  # medians
+SIGMAS = (0.05, 0.15, 0.3, 0.45, 0.6)
+
+
+def long_listed(seeds: int) -> Iterator[list[str]]:
+    """A row for each length and noise: how often the planted long step is listed, and stalls named beside it."""
+    for n, sigma in product((300, 2000), SIGMAS):
+        listed = beside = 0
+        for seed in range(seeds):
+            seconds = 0.3 * np.exp(sigma * np.random.default_rng(30_000 + seed).standard_normal(n))
+            seconds[n // 2] = LONG * np.median(seconds)
+            report = judged(Series("csv", (), "", (Track(0, "", np.arange(1, n + 1), seconds),)))
+            listed += any(one.step <= n // 2 + 1 <= one.last_step for one in (*report.stalls, *report.longest))
+            beside += any(not one.step <= n // 2 + 1 <= one.last_step for one in report.stalls)
+        yield [f"log-normal, {sigma:g}", f"{n:,}", f"{listed} of {seeds}", f"{beside} of {seeds}"]
+
+
 def real_runs() -> str:
     """A table of the published runs: stalls that are named, by system."""
     path = Path(environ.get("DIAGNOSE_PUBLIC_TABLES", "")) / _MLPERF
@@ -162,8 +179,9 @@ def real_runs() -> str:
         runs_with = f" in {len({one.run for one in named})} runs" if named else ""
         changed = sum(change.run in {run.name for run in of_job} for change in report.changes)
         samples = sum(run.samples for run in of_job)
-        rows.append((job, len(of_job), f"{samples:,}", f"{at}{runs_with}", changed))
-    return table(("job", "runs", "steps logged", "stalls", "changes"), rows)
+        long = sum(one.job == job for one in report.longest)
+        rows.append((job, len(of_job), f"{samples:,}", f"{at}{runs_with}", long, changed))
+    return table(("job", "runs", "steps logged", "stalls", "other long steps", "changes"), rows)
 
 
 def changes_text(seeds: int) -> str:
@@ -196,14 +214,32 @@ Step times that MLPerf training runs logged, all in one file, and the stalls of 
 """
 
 
+def long_text(seeds: int) -> str:
+    """The report of long steps in noise, with those that the published runs have."""
+    few = max(seeds // 4, 1)
+    return f"""# Long steps in noisy step times, {today()}
+
+`python benchmarks/series.py --only long --seeds {seeds} --write`: series of 300 ms steps with log-normal noise, {few}
+seeds each. One step takes {LONG} medians. It counts as listed if it is among the stalls, or among the long steps that
+are said not to be told from noise. Stalls named elsewhere are false alarms.
+
+{table(("noise, sigma", "steps", "listed", "with stalls named elsewhere"), long_listed(few))}
+
+Step times that MLPerf training runs logged, all in one file, and the stalls and other long steps of each job:
+
+{real_runs()}
+"""
+
+
 def main() -> None:
     """Print the tables, or write them."""
     options = parser(__doc__, writes=False)
     options.add_argument("--seeds", type=int, default=200)
     options.add_argument("--write", action="store_const", const=REPORTS)
-    options.add_argument("--only", choices=("changes", "stalls"))
+    options.add_argument("--only", choices=("changes", "stalls", "long"))
     chosen = options.parse_args()
-    for what, stem, text in (("stalls", "stalls", stalls_text), ("changes", "series", changes_text)):
+    texts = (("stalls", "stalls", stalls_text), ("long", "long-steps", long_text), ("changes", "series", changes_text))
+    for what, stem, text in texts:
         if chosen.only in (what, None):
             publish(text(chosen.seeds), chosen.write, stem)
 

@@ -42,6 +42,7 @@ PARTS = ("compute", "wait", "data")
 _SECTION = re.compile(r"\s*(?:train|trainer|training|perf)/", re.IGNORECASE)
 _IN_SECTION = ("step", "duration")  # a clock or a rate there is often the whole run's: train/train_runtime
 LOG_CALLS = "_step"  # W&B's: the calls of wandb.log
+_WRITERS = {"train/global_step": "transformers Trainer", "trainer/global_step": "Lightning"}
 _RATE = re.compile(r"(?:[ _-]per[ _-]|/\s*)(?:s|sec|secs|second)\W*\Z", re.IGNORECASE)
 
 
@@ -92,6 +93,11 @@ def _role_and_unit(name: str) -> tuple[str | None, str]:
 
 def _words(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "_", name.lower().replace("µ", "u")).strip("_")
+
+
+def writer_of(step: LogColumn) -> str:
+    """The trainer that calls its step so, "" if any may."""
+    return _WRITERS.get(step.name.strip(), "")
 
 
 def columns(names: Sequence[str], stated: Stated = NOTHING_STATED) -> dict[str, LogColumn]:

@@ -1,5 +1,6 @@
 """Lines of a log that are no step: a checkpoint, an evaluation, or another event that may be near a slow step."""
 
+import re
 from collections.abc import Callable
 
 from diagnose.errors import printable
@@ -8,6 +9,11 @@ from diagnose.series.tracks import LogEvent
 KINDS = ("checkpoint", "evaluation", "restart", "epoch", "gc", "compilation", "profiler", "log")
 MOST_EVENTS = 100_000
 LONGEST_TEXT = 160
+_TOOK = re.compile(r"\b(\d{1,9}(?:\.\d{1,9})?) ?(ms|milliseconds?|s|secs?|seconds?|mins?|minutes?)\b", re.IGNORECASE)
+_TIMER = re.compile(
+    r"\.: \(\d{1,12}\.\d{1,6}, (\d{1,12}\.\d{1,6})\)"
+)  # Megatron-LM's: least and most of the ranks, in ms
+_LOGGER = re.compile(r"\A.{0,120}? - (?:DEBUG|INFO|WARNING|ERROR|CRITICAL) - ")
 
 
 def kind_of(line: str) -> str | None:
@@ -17,8 +23,27 @@ def kind_of(line: str) -> str | None:
 
 
 def event(kind: str, line: str, row: int, clock_s: float | None = None) -> LogEvent:
-    """The event with the words of the line, without control characters and of bounded length."""
-    return LogEvent(kind, printable(" ".join(line[: 4 * LONGEST_TEXT].split()))[:LONGEST_TEXT], row, clock_s)
+    """The event with the words of the line, without what its logger sets before them, and with the time it states.
+
+    A warning's time is left out: it may be a limit.
+    """
+    words = _LOGGER.sub("", " ".join(line[: 4 * LONGEST_TEXT].split()))
+    return LogEvent(kind, printable(words)[:LONGEST_TEXT], row, clock_s, None if kind == "log" else _seconds(words))
+
+
+def _seconds(words: str) -> float | None:
+    """The last time that the words state, in seconds; None if they state none."""
+    if timer := _TIMER.search(words):
+        return float(timer[1]) / 1e3
+    stated = _TOOK.findall(words)
+    return float(stated[-1][0]) * _unit(stated[-1][1].lower()) if stated else None
+
+
+def _unit(spelled: str) -> float:
+    """Seconds in the unit: "ms" and "milliseconds", "minutes" and "min", else seconds."""
+    if spelled.startswith("m"):
+        return 1e-3 if spelled == "ms" or spelled.startswith("mil") else 60.0
+    return 1.0
 
 
 def _any(*words: str) -> Callable[[str], bool]:

@@ -22,6 +22,7 @@ class LineFormat:
         step: its first group is the count of steps.
         duration: its first group is the time of one step; a second group, if there is one, its unit.
         unit: unit of the duration if no group states it.
+        counts_steps: whether its count is known to be one of steps; a loop of one's own may count samples.
     """
 
     name: str
@@ -29,6 +30,7 @@ class LineFormat:
     step: re.Pattern[str]
     duration: re.Pattern[str] | None = None
     unit: str = "s"
+    counts_steps: bool = True
 
 
 FORMATS = (
@@ -65,9 +67,11 @@ FORMATS = (
             r"(?i:\b(?:(?:step|iter|batch)[_ ]time|time/(?:step|iter)|time[_ ]per[_ ](?:step|iter(?:ation)?)|dt))"
             rf"['\"]?(?:_s)?\s{{0,3}}[:=]?\s{{0,3}}{_DECIMAL}\s?(ms|us|s)?\b"
         ),
+        counts_steps=False,
     ),
     LineFormat("a progress bar", ("/", "<", "["), re.compile(rf"\b{_INTEGER}/\d{{1,15}} \[\d{{1,4}}:\d\d(?::\d\d)?<")),
 )
+PROGRAMS = frozenset(one.name for one in FORMATS if one.counts_steps)
 
 BATCH = re.compile(r"(?i:global[_ ]batch[_ ]size)['\"]?\s{0,3}[:=]\s{0,9}(\d{1,12})")
 WORLD = re.compile(r"(?i:world[_ ]size)['\"]?\s{0,3}(?:[:=]|is)\s{0,9}(\d{1,7})")

@@ -31,6 +31,7 @@ class RowEvents:
 
     def __init__(self, names: Sequence[str]) -> None:
         self.places = event_columns(names)
+        self.timed = {at for at in self.places if "runtime" in names[at].lower()}
         self.epoch: float | None = None
 
     def take(self, row: Sequence[Any], count: int, events: list[LogEvent]) -> None:
@@ -45,7 +46,10 @@ class RowEvents:
                     events.append(event("epoch", f"epoch {epoch:.0f} begins", count))
                 self.epoch = self.epoch if epoch is None else epoch
             elif found := kind or kind_of(cell):
-                events.append(event(found, cell if not kind else "evaluated", count))
+                events.append(event(found, self._words(at, cell) if kind else cell, count))
+
+    def _words(self, at: int, cell: str) -> str:
+        return f"evaluated for {cell} s" if at in self.timed else "evaluated"
 
 
 def _cell(row: Sequence[Any], at: int) -> str:

@@ -33,7 +33,8 @@ def runs_of(
         of_run = tracks_of(table, read, here, rank, rows)
         corrections = corrections.joined(here)
         per_step = _counts_per_step(table, rows)
-        tracks += [replace(track, run=name, counts_per_step=per_step) for track in of_run]
+        by_clock = read.kind == "clock"
+        tracks += [replace(track, run=name, by_clock=by_clock).counting(per_step) for track in of_run]
         events = tuple(table.events) if len(table.labels) < 2 else ()
         runs.append(LoggedRun(name, job, _gpus(table, rows, len(of_run)), _log(table, read, rows), events))
     return tracks, runs, read.says, corrections

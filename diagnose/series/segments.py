@@ -1,8 +1,4 @@
 """Find where a series of values moves to another level: splits of seeded intervals, tested on ranks, then tested again.
-|| The intervals are those of seeded binary segmentation (Kovács, Bühlmann, Li and Munk, Biometrika 2023): lengths fall
-by sqrt(2), and each length covers the series with half overlap. So every change is alone, and well inside, in one of
-them, where a test for one change finds it; the chance of a false one is divided among all intervals (Bonferroni). All
-of it is deterministic.
 
 The intervals are those of seeded binary segmentation (Kovács, Bühlmann, Li and Munk, Biometrika 2023): lengths fall by
 sqrt(2), each length is laid over the series with half overlap. So every change lies alone, and well inside, in one of

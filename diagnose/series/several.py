@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from diagnose.errors import WrongUsage, shown_path
 from diagnose.series.columns import Stated
+from diagnose.series.counting import counting_samples
 from diagnose.series.not_taken import UnitNotTaken
 from diagnose.series.sources import read_series
 from diagnose.series.tracks import LoggedRun, Series, Track
@@ -18,8 +19,20 @@ def read_runs(
     unit: str | None = None,
     step_column: str | None = None,
     time_column: str | None = None,
+    samples_per_step: int | None = None,
 ) -> Series:
-    """The step times of several runs of one job, each at a path of its own; arguments and errors as `read_series`."""
+    """The step times of several runs of one job, each at a path of its own; arguments and errors as `read_series`.
+
+    Args:
+        samples_per_step: the samples of an optimizer step, if the logs count samples instead of steps.
+    """
+    series = _read_each(paths, unit, step_column, time_column)
+    return series if samples_per_step is None else counting_samples(series, samples_per_step)
+
+
+def _read_each(
+    paths: Sequence[str | os.PathLike[str]], unit: str | None, step_column: str | None, time_column: str | None
+) -> Series:
     if len(paths) == 1:
         return read_series(paths[0], unit, step_column, time_column)
     units = _units_taken(paths, Stated(step_column, time_column, unit))
@@ -34,7 +47,17 @@ def read_runs(
     unknown = next((one.unknown for one in each if one.unknown is not None), None) if not tracks else None
     files = tuple(file for one in each for file in one.files)
     restarts = tuple(sorted({step for one in each for step in one.restarts}))
-    return Series(each[0].kind, files, each[0].unit, tuple(tracks), restarts, tuple(notes), unknown, tuple(runs))
+    return Series(
+        kind=each[0].kind,
+        files=files,
+        unit=each[0].unit,
+        tracks=tuple(tracks),
+        restarts=restarts,
+        notes=tuple(notes),
+        unknown=unknown,
+        runs=tuple(runs),
+        written_by=each[0].written_by,
+    )
 
 
 def _distinguished(paths: Sequence[str]) -> list[str]:

@@ -12,8 +12,10 @@ from diagnose.decoding import finite
 from diagnose.errors import UserError, WrongUsage, pass_over, shown_path
 from diagnose.facts import Unknown, another_run
 from diagnose.probes.protocol import STEP_LOG, rank_in
-from diagnose.series.columns import LogColumn, Stated
+from diagnose.series.columns import LogColumn, Stated, writer_of
 from diagnose.series.corrections import Corrections
+from diagnose.series.counting import apart_notes
+from diagnose.series.log_formats import PROGRAMS
 from diagnose.series.not_taken import UnitNotTaken, refuse_names, refuse_unit, unit_not_taken
 from diagnose.series.ordering import missing_ranks, reservations, takes_unit
 from diagnose.series.places import CAPTURE_NAME, CHECKPOINT, LOGS, STATE, is_window, step_logs
@@ -211,7 +213,7 @@ def _table(path: Path, stated: Stated) -> LogTable:
     return (read_jsonl if _suffix(path) in _JSON_LINES else read_csv)(path, stated)
 
 
-def _of_tables(tables: Sequence[tuple[Path, LogTable]], unit: str | None, kind: str) -> Series:
+def _of_tables(tables: Sequence[tuple[Path, LogTable]], unit: str | None, kind: str, written_by: str = "") -> Series:
     tracks, runs = list[Track](), list[LoggedRun]()
     corrections, reads, reserved = Corrections(), [], list[str]()
     if unit is not None and not any(takes_unit(table) for _, table in tables):
@@ -234,7 +236,10 @@ def _of_tables(tables: Sequence[tuple[Path, LogTable]], unit: str | None, kind: 
     )
     order = sorted(tracks, key=lambda t: (t.rank is None, t.rank or 0, t.host)) if len(runs) == 1 else tracks
     restarts = tuple(sorted(corrections.restarts)) if len(runs) == 1 else ()
-    return Series(kind, files, reads[0], tuple(order), restarts, notes, unknown, tuple(runs))
+    first = tables[0][1]
+    by = written_by or (first.name if first.name in PROGRAMS else writer_of(first.columns["step"]))
+    series = Series(kind, files, reads[0], tuple(order), restarts, notes, unknown, tuple(runs), written_by=by)
+    return replace(series, notes=(*notes, *apart_notes(series)))
 
 
 def _states(folder: Path, stated: Stated) -> Series | None:
@@ -255,8 +260,9 @@ def _of_state(path: Path, stated: Stated) -> Series:
     if table is not None:
         if table.columns.get("clock", LogColumn(0, "", "")).name == "wall_time":
             return _of_tables([(path, table)], stated.unit, "tensorboard")
-        series = _of_tables([(path, table)], stated.unit, "trainer_state")
-        return replace(series, notes=(*series.notes, "each sample is the mean of the steps between two entries"))
+        series = _of_tables([(path, table)], stated.unit, "trainer_state", "transformers Trainer")
+        means = "each sample is the mean of the steps between two entries"
+        return replace(series, notes=(*series.notes, means))
     notes = []
     rates = (finite(entry.get("train_steps_per_second"), 1e-9, 1e9) for entry in reversed(history))
     rate = next((rate for rate in rates if rate is not None), None)

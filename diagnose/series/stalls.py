@@ -19,6 +19,7 @@ ALPHA = 0.01  # samples beyond a stall that the tail of the others may give
 _ALPHA_IN_LOGS = 0.1
 LEAST_EXCESS = 0.2  # of the step time around
 LEAST_SHARE = 0.002  # of the time of all steps: less is not worth a finding
+LEAST_TIMES = 5.0  # the running median: a sample is long, whatever the others vary by
 _WINDOW = 51  # samples of the running median
 _WIDTHS = (5, 9, 17, 33, 65)  # samples of the medians that show bursts
 _TIMES_AS_WIDE = 4  # as a burst is the running median that it is held against
@@ -73,6 +74,14 @@ def bursts(track: Track, edges: Sequence[int] = ()) -> tuple[Burst, ...]:
         for begin, end in _stretches(marked)
         if excess[begin:end].mean() >= LEAST_EXCESS
     )
+
+
+def long_samples(track: Track, edges: Sequence[int] = ()) -> tuple[Ints, Floats]:
+    """The rows of samples that take `LEAST_TIMES` as long as those around them, and the running median at each."""
+    window = LONGEST_WINDOW if LONGEST_WINDOW * len(track) <= _MOST_WINDOWED else _WINDOW
+    level = running_level(track.seconds, edges, window)
+    rows = np.flatnonzero(track.seconds >= LEAST_TIMES * level)
+    return rows, level[rows]
 
 
 def running_level(seconds: Floats, edges: Sequence[int] = (), window: int = _WINDOW) -> Floats:

@@ -80,7 +80,10 @@ def read_text(path: Path) -> LogTable:
     if not read.rows:
         forms = ", ".join(dict.fromkeys(one.name for one in FORMATS))
         raise UserError(
-            "no line of the log has a step", where=path, why=f"known are {forms} and :::MLLOG", do="name another log"
+            "no line of the log has a step",
+            where=path,
+            why=f"known are {forms} and :::MLLOG",
+            do="name another log; a Trainer of transformers writes its steps to trainer_state.json in each checkpoint",
         )
     return _table(read, path)
 

@@ -24,6 +24,7 @@ class Track(msgspec.Struct, frozen=True):
         run: the run, "" if the source holds only one.
         counts_per_step: the log's counts in one optimizer step: the samples of a batch if it counts samples, else 1.
         rows: the row of the log that each sample ends with, shape (n,), if the source has rows.
+        by_clock: whether the times are differences of a clock, and so of one count of the log.
     """
 
     rank: int | None
@@ -36,6 +37,11 @@ class Track(msgspec.Struct, frozen=True):
     run: str = ""
     counts_per_step: float = 1.0
     rows: Ints | None = None
+    by_clock: bool = False
+
+    def counting(self, counts: float) -> "Track":
+        """The track of a log with so many counts in an optimizer step: times are of one such step."""
+        return replace(self, counts_per_step=counts, seconds=self.seconds * counts if self.by_clock else self.seconds)
 
     @property
     def steps_each(self) -> float:
@@ -70,12 +76,14 @@ class LogEvent(msgspec.Struct, frozen=True):
         text: the line, or the cell's words.
         row: number of rows of steps before it.
         clock_s: time in seconds, None if the line has no clock.
+        seconds: how long it took, as the line says; None if it does not.
     """
 
     kind: str
     text: str
     row: int
     clock_s: float | None = None
+    seconds: float | None = None
 
 
 class LoggedSteps(msgspec.Struct, frozen=True):
@@ -125,6 +133,7 @@ class Series(msgspec.Struct, frozen=True):
         unknown: why there are no step times.
         runs: the runs that the tracks belong to; empty if the source has neither rows nor several runs.
         machines: the ranks' readings of their machines; None if such a source cannot hold any.
+        written_by: the program that wrote the log, "" if the log does not show it.
     """
 
     kind: str
@@ -136,3 +145,4 @@ class Series(msgspec.Struct, frozen=True):
     unknown: Unknown | None = None
     runs: tuple[LoggedRun, ...] = ()
     machines: tuple[MachineReadings, ...] | None = None
+    written_by: str = ""

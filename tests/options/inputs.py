@@ -176,6 +176,7 @@ def steps_log(place: Path) -> None:
     rows = [f"{step},{500 if step == 150 else 100},{step * 0.2:.1f}" for step in range(1, 201)]
     (place / "steps.csv").write_text("\n".join(["step,step_time_ms,lap_s", *rows]))
     (place / "odd.csv").write_text("\n".join(["number,took,other", *rows]))
+    (place / "samples.csv").write_text("\n".join(["step,step_time_s", *(f"{64 * at},0.1" for at in range(1, 201))]))
     (place / "plain.csv").write_text("\n".join(["step,time", *(f"{step},{100 + step % 3}" for step in range(1, 201))]))
 
 

@@ -16,6 +16,8 @@ SERIES = [
     Row("series", "--unit", "--unit ms", "{steps_log}/plain.csv", adds=r"median 101\.0 ms", takes="median 101.0 s"),
     Row("series", "--step-column", "--step-column number", ODD, adds="steps 1 to 200", codes=(3, 0),
         beside="--time-column took"),
+    Row("series", "--samples-per-step", "--samples-per-step 64", "{steps_log}/samples.csv", codes=(2, 0),
+        takes="rows are 64 steps apart"),
     Row("series", "--time-column", "--time-column lap_s", "{steps_log}/steps.csv", changes="median (.*?) per step"),
 ]  # fmt: skip
 HANG = [

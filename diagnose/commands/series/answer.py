@@ -40,11 +40,19 @@ class Periodic(msgspec.Struct, frozen=True, kw_only=True):
     run: str = ""
 
 
+_KNOWN = ("checkpoint", "evaluation")
+_EXPLAINS = 0.5  # of what a stall costs
+
+
 class Near(msgspec.Struct, frozen=True, kw_only=True):
-    """Event that the log holds between the sample before a stall and the stall: a kind, and its words."""
+    """Event that the log holds between the sample before a stall and the stall: a kind, and its words.
+
+    `seconds` is the time that the words state, None if they state none.
+    """
 
     kind: str
     text: str
+    seconds: float | None = None
 
 
 class Recurs(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,7 +77,8 @@ class Stall(msgspec.Struct, frozen=True, kw_only=True):
     `run_share` that as a share of the time of all steps of the run, `gpu_hours` that on all GPUs that wait, None if
     their number is not known. `count` is 1, or how many slow steps of one period are put together: `step` is then the
     first of them, and times and costs are those of all. `recurs` is None if it came once. `machine` are readings of the
-    machine during a single one, None if the source has no readings.
+    machine during a single one, None if the source has no readings. `told_from_noise` is false if the job's other steps
+    vary so much that it may be one of them.
     """
 
     step: int
@@ -87,6 +96,48 @@ class Stall(msgspec.Struct, frozen=True, kw_only=True):
     says: str
     count: int = 1
     machine: MachineBeside | None = None
+    told_from_noise: bool = True
+
+    @property
+    def times(self) -> float:
+        """Its time over that of the steps around."""
+        return self.time_s / max(self.time_s - self.cost_s, 1e-9)
+
+    @property
+    def known_as(self) -> str:
+        """The kind of event near it that explains it, "" if none does: a checkpoint, an evaluation, or half its time.
+
+        One that states less than half of what the stall costs leaves the most of it open.
+        """
+        least = _EXPLAINS * self.cost_s / self.count
+        for one in self.near:
+            if one.seconds >= least if one.seconds is not None else one.kind in _KNOWN:
+                return one.kind
+        return ""
+
+
+class RemedyOption(msgspec.Struct, frozen=True, kw_only=True):
+    """A change, the least and the most times as fast as the whole run gets by it, and what it costs or depends on."""
+
+    do: str
+    gain: tuple[float, float]
+    but: str
+
+
+class Remedy(msgspec.Struct, frozen=True, kw_only=True):
+    """The changes that shorten the stalls of a kind, any one of them.
+
+    `time_s` is what all `count` of them cost over the run, `run_share` that as a share of the wall time if the log has
+    a clock, else of the time of all steps. `every_steps` are optimizer steps between two, None if not known.
+    """
+
+    kind: str
+    every_steps: int | None
+    count: int
+    time_s: float
+    run_share: float
+    says: str
+    options: tuple[RemedyOption, ...]
 
 
 class RunReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,18 +159,20 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Spread(msgspec.Struct, frozen=True, kw_only=True):
-    """The usual and the slowest samples of all ranks, in seconds of a step.
+    """The usual, the shortest and the longest samples of all ranks, in seconds of a step, without the warm-up.
 
-    `longest_step` is that of `longest_s`, in the run `longest_run`; `slow` counts the samples of at least twice the
-    median, whose time beyond it is `slow_extra_s`. `whole_s` is the time of all samples. The three are those of one
-    track: the one with the longest sample.
+    `longest_step` is that of `longest_s`, in the run `longest_run`; `slow` of the `samples` take at least twice the
+    median, and `slow_extra_s` beyond it. `whole_s` is the time of all samples. These four are those of one track: the
+    one with the longest sample.
     """
 
     median_s: float
+    shortest_s: float
     p99_s: float
     longest_s: float
     longest_step: int
     longest_run: str
+    samples: int
     slow: int
     slow_extra_s: float
     whole_s: float
@@ -128,11 +181,11 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True):
 class SeriesReport(Answer, frozen=True, kw_only=True):
     """The content of a report of step times.
 
-    `levels` are (first step, last step, median seconds) of the job's step time between its changes; `shape` is the
-    median step time of up to 60 equal stretches of samples, for a sparkline. `goodput` is that of all runs together.
-    `machine` are its readings over the run, None if the source has no readings. `spread` is None without samples.
-    `listed` are step and seconds of each sample if there are too few to judge. `rank_times` are what the ranks take for
-    work of their own, if the log has it.
+    `shape` is the median step time of up to 60 equal stretches of samples, or the longest where one takes twice the
+    usual, for a sparkline. `longest` are the steps of five times those around and more that no stall holds. `goodput`
+    is that of all runs together. `machine` are its readings over the run, None if the source has no readings. `spread`
+    is None without samples. `listed` are step and seconds of each sample if there are too few to judge. `rank_times`
+    are what the ranks take for work of their own, if the log has it.
     """
 
     on_one_line = None
@@ -154,6 +207,8 @@ class SeriesReport(Answer, frozen=True, kw_only=True):
     not_told: NotTold | None
     shape: tuple[float, ...]
     stalls: tuple[Stall, ...] = ()
+    longest: tuple[Stall, ...] = ()
+    remedies: tuple[Remedy, ...] = ()
     runs: tuple[RunReport, ...] = ()
     goodput: Goodput | None = None
     goodput_not_told: NotTold | None = None

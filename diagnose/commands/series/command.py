@@ -31,8 +31,20 @@ from diagnose.series import read_runs
     help="Name the column of a log with times: seconds of a step, a clock, or steps per second (default: recognised by"
     " name).",
 )
+@click.option(
+    "--samples-per-step",
+    type=click.IntRange(min=2),
+    metavar="N",
+    help="State that the log counts samples, N in an optimizer step (default: it counts steps, unless it has a column"
+    " global_batch_size that says otherwise).",
+)
 def series(
-    paths: tuple[Path, ...], unit: str | None, step_column: str | None, time_column: str | None, **given: Any
+    paths: tuple[Path, ...],
+    unit: str | None,
+    step_column: str | None,
+    time_column: str | None,
+    samples_per_step: int | None,
+    **given: Any,
 ) -> None:
     """Find stalls and slowdowns in the step times of a whole run.
 
@@ -40,5 +52,5 @@ def series(
     DeepSpeed, MLPerf's MLLOG), a trainer_state.json of transformers, a TensorBoard export, a capture-rank<R>.json, or
     a folder with one of them or with the traces of several windows of a run. Several paths are runs of one job.
     """
-    report = judged(read_runs(paths, unit, step_column, time_column))
+    report = judged(read_runs(paths, unit, step_column, time_column, samples_per_step))
     give(report, Forms(text=partial(render, report)), given)

@@ -8,8 +8,10 @@ from msgspec.structs import replace
 
 from diagnose.commands.series.answer import Periodic, RunReport, SeriesReport, Spread, Stall
 from diagnose.commands.series.goodput import PARTS, goodput, goodput_of
+from diagnose.commands.series.long_steps import longest_of
 from diagnose.commands.series.machine_moves import machine_at_change, machine_at_stall
 from diagnose.commands.series.machine_over_run import machine_over_run
+from diagnose.commands.series.remedies import remedies_of
 from diagnose.commands.series.seen_stalls import time_of
 from diagnose.commands.series.stall_findings import stalls_of
 from diagnose.commands.series.suggested_capture import suggested_captures
@@ -36,7 +38,10 @@ def judged(series: Series) -> SeriesReport:
     told = changes_at(series, of_run)
     kept = surest(told)
     periodic = tuple(beat for of_one in of_run.values() for beat in _periodic(of_one))
-    stalls = stalls_of(series.runs or (LoggedRun(),), of_run)
+    logged = series.runs or (LoggedRun(),)
+    stalls = stalls_of(logged, of_run)
+    longest = longest_of(logged, of_run, stalls)
+    settled = _settled(series.tracks, points)
     runs = run_reports(series, of_run, stalls)
     goodput, why = goodput_of_runs(runs)
     notes = [*series.notes, *_notes(series, points, told)]
@@ -57,12 +62,14 @@ def judged(series: Series) -> SeriesReport:
         look=suggested_captures(series, points, kept, periodic, stalls),
         notes=tuple(notes),
         not_told=_not_told(series, points),
-        shape=_shape(series.tracks),
+        shape=_shape(settled),
         stalls=stalls,
+        longest=longest,
+        remedies=remedies_of(series, stalls, longest, periodic, goodput),
         runs=runs,
         goodput=goodput,
         goodput_not_told=why,
-        spread=spread_of(series.tracks),
+        spread=spread_of(settled),
         listed=() if points else _listed(series.tracks),
     )
     return with_machine(report, series.machines)
@@ -85,8 +92,7 @@ def _periodic(points: Sequence[ChangePoints]) -> tuple[Periodic, ...]:
         return ()
     for beat in best.beats:
         track, extra = best.track, float(np.median(beat.extra_s))
-        whole = float(np.sum(track.seconds) * track.steps_each + np.sum(beat.extra_s))
-        share = float(np.sum(beat.extra_s)) / whole
+        share = float(np.sum(beat.extra_s)) / time_of(best)
         says = (
             f"every {beat.every:,} steps one takes {duration(extra * 1e9)} more ({100 * share:.1f} % of the time of all"
             " steps): work that comes again, not a change"
@@ -140,14 +146,23 @@ def spread_of(tracks: Sequence[Track]) -> Spread | None:
     slow = most.seconds >= SLOW * middle
     return Spread(
         median_s=float(np.median([np.median(track.seconds) for track in kept])),
+        shortest_s=min(float(track.seconds.min()) for track in kept),
         p99_s=float(np.quantile(np.concatenate([track.seconds for track in kept]), 0.99)),
         longest_s=float(most.seconds[at]),
         longest_step=int(most.step[at]),
         longest_run=most.run,
+        samples=len(most),
         slow=int(slow.sum()),
         slow_extra_s=float((most.seconds[slow] - middle).sum() * most.steps_each),
         whole_s=float(most.seconds.sum() * most.steps_each),
     )
+
+
+def _settled(tracks: Sequence[Track], points: Sequence[ChangePoints]) -> list[Track]:
+    """The tracks without the samples that are left out as warm-up."""
+    warm = {(one.track.run, one.track.rank, one.track.host): one.warmup for one in points}
+    first = [warm.get((track.run, track.rank, track.host), 0) for track in tracks]
+    return [track.part(np.arange(at, len(track))) for at, track in zip(first, tracks, strict=True)]
 
 
 def _listed(tracks: Sequence[Track]) -> tuple[tuple[int, float], ...]:
@@ -159,12 +174,15 @@ def _listed(tracks: Sequence[Track]) -> tuple[tuple[int, float], ...]:
 
 
 def _shape(tracks: Sequence[Track]) -> tuple[float, ...]:
+    """The longest sample of each stretch that holds a slow one, else the median of the stretch."""
     if not any(len(track) for track in tracks):
         return ()
     step = np.concatenate([t.step for t in tracks])
     seconds = np.concatenate([t.seconds for t in tracks])[np.argsort(step, kind="stable")]
     edges = np.linspace(0, len(seconds), min(_SHAPE, len(seconds)) + 1).astype(np.int64)
-    return tuple(float(np.median(seconds[a:b])) for a, b in pairwise(edges))
+    slow = SLOW * float(np.median(seconds))
+    stretches = [seconds[a:b] for a, b in pairwise(edges)]
+    return tuple(float(one.max() if one.max() >= slow else np.median(one)) for one in stretches)
 
 
 # The machine's part of a report: over the run, at each change and at each stall.

@@ -1,21 +1,18 @@
 """The stalls of one run: merged over its ranks, with the events near them, and whether they keep a period."""
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from diagnose.commands.series.answer import Near
+from diagnose.commands.series.near_events import intervals, near
 from diagnose.series.change_points import ChangePoints
-from diagnose.series.log_events import KINDS
 from diagnose.series.periodic import Beat
 from diagnose.series.stalls import LEAST_EXCESS, LEAST_SHARE, LONGEST_WINDOW, running_level
 from diagnose.series.tracks import LoggedRun, Track
 
 _LISTED = 12  # slow samples of one period that are named one by one
-_SPECIFIC = 0.2  # of the samples: a kind of event before more of them explains no single one
-_MOST_NEAR = 3
 _REGULAR = 0.75  # of the stalls that a period calls for are there
 _PHASES = 20  # a period is that many samples at least
 _ALL = 0.8  # of the ranks
@@ -67,9 +64,13 @@ def seen_in(run: LoggedRun, points: Sequence[ChangePoints]) -> tuple[SeenStall, 
     single = with_periods(_together(points, whole))
     best = max(points, key=lambda one: sum(len(beat.rows) for beat in one.beats))
     periodic = [seen for beat in best.beats for seen in _of_beat(beat, whole)]
-    told = _intervals(run, best.track)
+    found = [*single, *periodic]
+    told = intervals(run, best.track, frozenset(row for one in found for row in one.rows))
     return tuple(
-        sorted((replace(one, near=_near(one, told)) for one in (*single, *periodic)), key=lambda one: one.step)
+        sorted(
+            (replace(one, near=near(one.rows, one.count, one.cost_s, told)) for one in found),
+            key=lambda one: one.step,
+        )
     )
 
 
@@ -92,11 +93,12 @@ def looked_for(point: ChangePoints, step: int, last_step: int, share: float) -> 
         return None
     time = float(track.seconds[chosen].sum()) * track.steps_each
     return SeenStall(
-        step, last_step, time, cost, cost / whole, track, (0,), _rows(track, int(chosen[0]), int(chosen[-1]) + 1)
+        step, last_step, time, cost, cost / whole, track, (0,), rows_of(track, int(chosen[0]), int(chosen[-1]) + 1)
     )
 
 
-def _rows(track: Track, begin: int, end: int) -> tuple[int, ...]:
+def rows_of(track: Track, begin: int, end: int) -> tuple[int, ...]:
+    """Rows in the log of the samples [begin, end), none if the source has no rows."""
     return () if track.rows is None else tuple(int(row) for row in track.rows[begin:end])
 
 
@@ -122,7 +124,7 @@ def _together(points: Sequence[ChangePoints], whole: float) -> list[SeenStall]:
         cost = float(np.median([bursts[one].cost_s for _, _, one in cluster]))
         last = max(end for end, _, _ in cluster)
         ranks = tuple(sorted({one for _, one, _ in cluster}))
-        rows = _rows(track, first.begin, first.end)
+        rows = rows_of(track, first.begin, first.end)
         together.append(SeenStall(int(track.step[first.begin]), last, time, cost, cost / whole, track, ranks, rows))
     return together
 
@@ -154,7 +156,7 @@ def _of_beat(beat: Beat, whole: float) -> list[SeenStall]:
     if float(extra.sum()) < LEAST_SHARE * whole:
         return []
     if count > _LISTED:
-        step, rows = int(track.step[0]), _rows(track, 0, count)
+        step, rows = int(track.step[0]), rows_of(track, 0, count)
         cost = float(extra.sum())
         one = SeenStall(step, step, float(times.sum()), cost, cost / whole, track, (0,), rows, beat.every, count, count)
         return [one]
@@ -167,34 +169,9 @@ def _of_beat(beat: Beat, whole: float) -> list[SeenStall]:
             float(extra[at]) / whole,
             track,
             (0,),
-            _rows(track, at, at + 1),
+            rows_of(track, at, at + 1),
             beat.every,
             count,
         )
         for at in range(count)
     ]
-
-
-def _intervals(run: LoggedRun, track: Track) -> dict[int, list[Near]]:
-    """Events that the log holds before each row of the track, without kinds that occur before many rows."""
-    if track.rows is None or not run.events:
-        return {}
-    ends = np.searchsorted(track.rows, [one.row for one in run.events])
-    often = Counter(kind for kind, _ in {(one.kind, int(at)) for one, at in zip(run.events, ends, strict=True)})
-    told: dict[int, list[Near]] = {}
-    for one in run.events:
-        if often[one.kind] <= max(_SPECIFIC * len(track), 1):
-            told.setdefault(one.row, []).append(Near(kind=one.kind, text=one.text))
-    return told
-
-
-def _near(seen: SeenStall, told: dict[int, list[Near]]) -> tuple[Near, ...]:
-    """Events between the row before a stall and its last one; the most informative kinds first, each once."""
-    if not seen.rows or not told:
-        return ()
-    before = range(seen.rows[0], seen.rows[-1] + 1) if seen.count == 1 else seen.rows
-    found = sorted((near for row in before for near in told.get(row, ())), key=lambda near: KINDS.index(near.kind))
-    kinds: dict[str, Near] = {}
-    for near in found:
-        kinds.setdefault(near.kind, near)
-    return tuple(kinds.values())[:_MOST_NEAR]

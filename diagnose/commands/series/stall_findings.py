@@ -31,7 +31,7 @@ def stalls_of(runs: Sequence[LoggedRun], points: Mapping[str, Sequence[ChangePoi
         for run in of_job:
             kept = [one for one in seen[run.name] if _worth_naming(one, seen)]
             dearest = sorted(kept, key=lambda one: -one.cost_s)[:MOST_STALLS]
-            told += [_finding(run, one, seen, points) for one in sorted(dearest, key=lambda one: one.step)]
+            told += [finding(run, one, seen, points) for one in sorted(dearest, key=lambda one: one.step)]
     return tuple(told)
 
 
@@ -66,12 +66,13 @@ def _worth_naming(one: SeenStall, seen: Mapping[str, Sequence[SeenStall]]) -> bo
     return together or (2 * one.share >= LEAST_SHARE and any(other.share >= LEAST_SHARE for other in alike))
 
 
-def _finding(
+def finding(
     run: LoggedRun,
     one: SeenStall,
     seen: Mapping[str, Sequence[SeenStall]],
     points: Mapping[str, Sequence[ChangePoints]],
 ) -> Stall:
+    """The stall of a run in the answer; `seen` are the stalls of all runs of its job, by their names."""
     tracks = [point.track for point in points[run.name]]
     having = sum(any(_same(one, other) for other in theirs) for theirs in seen.values())
     reached = sum(any(int(point.track.step[-1]) >= one.step for point in points[name]) for name in seen)
@@ -124,3 +125,8 @@ def spoken_stall(stall: Stall) -> str:
         steps = f"every {stall.recurs.every_steps:,} steps from step {stall.step:,}"
         times = f"{stall.count} slow steps take {duration(stall.cost_s * 1e9)} more than the steps around"
     return f"{steps}: {times}, {100 * stall.run_share:.2g} % of the time of the run's steps"
+
+
+def spoken_times(times: float) -> str:
+    """How many times as long."""
+    return f"{times:.2g}x" if times < 100 else "over 100x"

@@ -6,11 +6,14 @@ from rich.text import Text
 
 from diagnose.commands.series.answer import SeriesReport, Stall
 from diagnose.commands.series.machine_text import print_beside
+from diagnose.commands.series.suggested_capture import if_slow
+from diagnose.commands.series.views import bought
 from diagnose.diagnosis import Goodput
 from diagnose.facts import duration
 from diagnose.report.text.page import Page
 from diagnose.report.views.goodput import goodput_words
 from diagnose.report.views.plain import plain
+from diagnose.series.stalls import LEAST_SHARE
 
 _MOST = 8
 _MOST_STEPS = 12  # of a group, that are listed
@@ -25,6 +28,39 @@ def print_stalls(page: Page, report: SeriesReport) -> None:
     if len(groups) > _MOST:
         page.paragraph(Text(f"and {len(groups) - _MOST} more that cost less: --json has all", "dim"), label="")
         page.gap()
+
+
+def print_longest(page: Page, report: SeriesReport) -> None:
+    """The long steps that no stall holds, the longest first, and what finds out about them."""
+    dearest = sorted(report.longest, key=lambda one: -one.time_s)
+    for i, one in enumerate(dearest[:_MOST]):
+        page.paragraph(Text(plain(f"{one.run}: {one.says}" if one.run else one.says)), label="" if i else "long")
+        _print_near(page, one)
+    if dearest[_MOST:]:
+        page.paragraph(Text(f"and {len(dearest) - _MOST} more, at {_steps(dearest[_MOST:])}", "dim"), label="")
+    if dearest:
+        page.paragraph(_why_no_stall(dearest, report))
+        if unexplained := [one for one in dearest if not one.known_as]:
+            page.field("do", if_slow(unexplained))
+        page.gap()
+
+
+def print_remedies(page: Page, report: SeriesReport) -> None:
+    """Print the changes that shorten the stalls that the log explains, each with its gain over the run."""
+    for remedy in report.remedies:
+        page.paragraph(remedy.says, label="remedy")
+        for i, option in enumerate(remedy.options):
+            page.field("or" if i else "do", bought(option))
+        page.gap()
+
+
+def _why_no_stall(longest: Sequence[Stall], report: SeriesReport) -> str:
+    uncertain = [one for one in longest if not one.told_from_noise]
+    of = report.spread
+    if not uncertain or of is None:
+        return f"explained by the log, or less than {100 * LEAST_SHARE:g} % of the run"
+    which = "" if len(uncertain) == len(longest) else f"{len(uncertain):,} of them are "
+    return f"{which}not told from noise: {100 * of.slow / of.samples:.2g} % of the steps take twice the usual or more"
 
 
 def print_goodput(page: Page, report: SeriesReport) -> None:
@@ -78,11 +114,15 @@ def _print(page: Page, report: SeriesReport, group: Sequence[Stall]) -> None:
         gpus = next((run.gpus for run in report.runs if run.name == first.run), None)
         page.field("cost", f"{hours:.2g} GPU-hours ({gpus:,} GPUs)" if gpus else f"{hours:.2g} GPU-hours")
     page.field("recurs", _recurs(first))
-    for near in first.near:
-        page.field("near", plain(near.text if near.kind == "log" else f"{near.kind}: {near.text}"))
+    _print_near(page, first)
     if len(group) == 1:
         print_beside(page, first.machine)
     page.gap()
+
+
+def _print_near(page: Page, stall: Stall) -> None:
+    for near in stall.near:
+        page.field("near", plain(near.text if near.kind == "log" else f"{near.kind}: {near.text}"))
 
 
 def _steps(group: Sequence[Stall]) -> str:

@@ -13,7 +13,15 @@ _ACTIVE = 4  # steps that `diagnose run` records
 _AFTER = 20  # steps into the new level
 _MOST_STALLS = 3
 JOB = "python train.py"
-IF_SLOW = f"diagnose run --arm --when-slow 3 -- {JOB}"
+_USUAL_TRIGGER, _HIGHEST_TRIGGER = 3, 20  # times the usual step
+_BELOW = 0.7  # of the step that is waited for
+
+
+def if_slow(stalls: Sequence[Stall]) -> str:
+    """The command that waits for a step like the longest of them, or for any slow one."""
+    times = max((one.times for one in stalls), default=0.0)
+    trigger = int(min(max(_BELOW * times, _USUAL_TRIGGER), _HIGHEST_TRIGGER))
+    return f"diagnose run --arm --when-slow {trigger} -- {JOB}"
 
 
 def suggested_captures(
@@ -23,10 +31,13 @@ def suggested_captures(
     periodic: Sequence[Periodic],
     stalls: Sequence[Stall] = (),
 ) -> tuple[SuggestedCapture, ...]:
-    """The steps to look at: of the dearest stalls, of the largest change, before it, and of the largest period."""
+    """The steps to look at: of the dearest stalls, of the largest change, before it, and of the largest period.
+
+    None for a stall that the log explains.
+    """
     if not points:
         return ()
-    suggested = _stalled(series, stalls)
+    suggested = _stalled(series, [one for one in stalls if not one.known_as])
     if changes:
         most = max(changes, key=lambda change: abs(change.change_share))
         suggested += [_steps_after(series, most, periodic), _steps_before(series, most, periodic)]
@@ -34,8 +45,9 @@ def suggested_captures(
         track = points[0].track
         first, last = int(track.step[0]), int(track.step[-1])
         suggested.append(_between(series, _typical(track), first, last, periodic, "typical steps"))
-    if periodic:
-        beat = max(periodic, key=lambda one: one.time_share)
+    told = {one.recurs.every_steps for one in stalls if one.recurs is not None}
+    if others := [one for one in periodic if one.every_steps not in told]:
+        beat = max(others, key=lambda one: one.time_share)
         at = beat.first_step + beat.every_steps * (beat.count // 2)
         suggested.append(_run(series, at - 1, f"around a slow step, one every {beat.every_steps:,}"))
     return tuple(suggested)

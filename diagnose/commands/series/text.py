@@ -5,8 +5,8 @@ from rich.text import Text
 
 from diagnose.commands.series.answer import SeriesReport, SuggestedCapture
 from diagnose.commands.series.machine_text import print_beside, print_gpu_changes
-from diagnose.commands.series.stalls_text import print_goodput, print_stalls
-from diagnose.commands.series.views import commands, head, listed
+from diagnose.commands.series.stalls_text import print_goodput, print_longest, print_remedies, print_stalls
+from diagnose.commands.series.views import commands, head, listed, periods_of_no_stall
 from diagnose.facts import duration
 from diagnose.report.text.head import print_head
 from diagnose.report.text.page import Page
@@ -33,10 +33,12 @@ def render(report: SeriesReport, console: Console) -> None:
     print_goodput(page, report)
     page.gap()
     print_stalls(page, report)
+    print_longest(page, report)
+    print_remedies(page, report)
     for change in report.changes:
         _print_change(page, change, several=len(report.changes) > 1)
     print_gpu_changes(page, report.machine)
-    for i, beat in enumerate(report.periodic):
+    for i, beat in enumerate(periods_of_no_stall(report)):
         of_run = f"{plain(beat.run)}: " if beat.run else ""
         page.paragraph(of_run + beat.says, label="" if i else "periodic")
     first = next(line.text for line in lines if line.label == "next")
@@ -66,7 +68,8 @@ def _source(report: SeriesReport) -> str:
 
 def _sparkline(report: SeriesReport, ascii_only: bool) -> Text:
     marks = _ASCII if ascii_only else _BLOCKS
-    low, high = min(report.shape), max(report.shape)
+    of = report.spread
+    low, high = (of.shortest_s, of.longest_s) if of is not None else (min(report.shape), max(report.shape))
     room = max(high - low, 0.1 * low, 1e-12)  # a tenth of the step fills the height at least: noise stays flat
     drawn = "".join(marks[min(int((value - low) / room * len(marks)), len(marks) - 1)] for value in report.shape)
     return Text.assemble((drawn, "cyan"), (f"  {duration(low * 1e9)} to {duration(high * 1e9)}", "dim"))

@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 
-from diagnose.commands.series.answer import SeriesReport, Spread, Stall
-from diagnose.commands.series.suggested_capture import IF_SLOW
+from diagnose.commands.series.answer import Periodic, RemedyOption, SeriesReport, Spread, Stall
+from diagnose.commands.series.stall_findings import spoken_times
+from diagnose.commands.series.suggested_capture import if_slow
 from diagnose.facts import duration
 from diagnose.report.views.first_screen import ScreenLine
+from diagnose.report.views.gains import speedup
 from diagnose.report.views.one_unit import of_times
 from diagnose.report.views.plain import plain
 
@@ -27,7 +29,7 @@ def result(report: SeriesReport) -> str:
     """The changes and stalls, the largest of them named; else whether a step stands far above the others."""
     if report.not_told is not None:
         return _too_few(report) or f"unknown, because {report.not_told.because}"
-    parts = [*_changes(report), *_stalls(report.stalls)]
+    parts = [*_changes(report), *_stalls(report.stalls), *_long(report)]
     if parts:
         return "; ".join(parts)
     of = report.spread
@@ -67,9 +69,33 @@ def _stalls(stalls: Sequence[Stall]) -> list[str]:
     return [f"one stall: {took}" if count == 1 else f"{count} stalls{where}; the longest: {took}"]
 
 
+def _long(report: SeriesReport) -> list[str]:
+    """The long steps that no stall holds; the longest is named where nothing else is."""
+    count = len(report.longest)
+    if not count:
+        return []
+    most = max(report.longest, key=lambda one: one.time_s)
+    where = "" if most.told_from_noise else ", not told from noise"
+    if report.changes or report.stalls:
+        return [f"{count} more long step{'s' * (count > 1)}{where}"]
+    took = f"step {most.step:,} took {_time(most.time_s)}, {_time(most.cost_s)} more than the steps around"
+    return [f"one long step{where}: {took}" if count == 1 else f"{count} long steps{where}; the longest: {took}"]
+
+
+def bought(option: RemedyOption) -> str:
+    """The change with its gain over the run, and what it costs or depends on."""
+    return plain(f"{option.do}: {speedup(option.gain)}; {option.but}")
+
+
+def periods_of_no_stall(report: SeriesReport) -> list[Periodic]:
+    """The periods that no stall has: the same thing is said once."""
+    told = {(one.run, one.recurs.every_steps) for one in report.stalls if one.recurs is not None}
+    return [one for one in report.periodic if (one.run, one.every_steps) not in told]
+
+
 def _longest(of: Spread) -> str:
     where = f" of {of.longest_run}" if of.longest_run else ""
-    times = f"{of.longest_s / of.median_s:.2g}x" if of.longest_s < 100 * of.median_s else "over 100x"
+    times = spoken_times(of.longest_s / of.median_s)
     return f"step {of.longest_step:,}{where} took {_time(of.longest_s)}, {times} the usual {_time(of.median_s)}"
 
 
@@ -88,10 +114,11 @@ def _cost(report: SeriesReport) -> str:
         gpu = [f"{hours:.2g} GPU-hours"] if hours else []
         up_to = "up to " if len(report.runs) > 1 else ""
         return "; ".join([f"{up_to}{100 * share:.2g} % of the time of all steps of a run", *gpu, *none])
-    if not of.slow:
+    extra = sum(one.cost_s for one in report.longest) or of.slow_extra_s
+    if not extra:
         return ""
-    took, whole = _time(of.slow_extra_s), duration(of.whole_s * 1e9)
-    return "; ".join([f"{took} of {whole} ({100 * of.slow_extra_s / of.whole_s:.1g} %)", *none])
+    took, whole = _time(extra), duration(of.whole_s * 1e9)
+    return "; ".join([f"{took} of {whole} ({100 * extra / of.whole_s:.2g} %)", *none])
 
 
 def _spread(of: Spread) -> str:
@@ -103,8 +130,10 @@ def _spread(of: Spread) -> str:
 def _next(report: SeriesReport) -> str:
     if report.not_told is not None:
         return report.not_told.capture_next
+    if report.remedies:
+        return bought(report.remedies[0].options[0])
     if _comes_once(report) and report.kind != "windows":
-        return IF_SLOW
+        return if_slow(report.longest)
     return commands(report)[0] if report.look else ""
 
 

@@ -29,7 +29,7 @@ _COLUMN = {
     FRAGMENTS: "reserved", DESCRIPTORS: "descriptors", THREADS: "threads", PROCESSES: "processes",
 }  # fmt: skip
 COUNTED = (DESCRIPTORS, THREADS, PROCESSES)
-_LEAST = {WORKERS: 4 * MIB, COPIES: 32 * MIB, FRAGMENTS: 64 * MIB, DESCRIPTORS: 16, THREADS: 8, PROCESSES: 8}
+_LEAST = {WORKERS: 4 * MIB, COPIES: 8 * MIB, FRAGMENTS: 64 * MIB, DESCRIPTORS: 16, THREADS: 8, PROCESSES: 8}
 _LEAST_BYTES = 2 * MIB
 _LEAST_WITH_GRAPH = MIB // 4  # where a container of tensors with their graph grows as steadily
 _EXPLAINS = 0.3  # of the bytes of a step
@@ -91,7 +91,7 @@ class Held(msgspec.Struct):
             told = [(step, read) for step, read in told if _same_workers(read, told[-1][1])]
         steps = np.array([step for step, _ in told], np.int64)
         values = np.array([read[name] for _, read in told], np.float64)
-        for first in self.windows:
+        for first in self.windows if what not in (WORKERS, COPIES) else ():
             at = int(np.searchsorted(steps, first))
             if 0 < at < len(steps):
                 values[at:] -= values[at] - values[at - 1]

@@ -192,9 +192,9 @@ class TimingSession(Session):
             arming.step_ended(self.clock.last_ns, phase in PROFILED)
         if self.phase in (ARMED, SAMPLING) and not self._passed:
             self._open_what_is_due(arming)
+        if self._holdings is not None and self.phase in (ARMED, SAMPLING) and not self._passed:
+            self._holdings.step_ended()
         if self.phase == ARMED and not self._passed:
-            if self._holdings is not None:
-                self._holdings.step_ended()
             self.clock.step_begins()
             self._rests(arming)
 

@@ -143,7 +143,17 @@ def told_of(job: Job, steps: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         text = LOOP.format(planted=job.planted, before=job.before or "pass", inside=job.inside or "pass")
         (Path(folder) / "train.py").write_text(text)
-        command = [sys.executable, "-m", "diagnose", "run", "--arm", "--no-ledger", "--no-report", "--json", "told.json"]
+        command = [
+            sys.executable,
+            "-m",
+            "diagnose",
+            "run",
+            "--arm",
+            "--no-ledger",
+            "--no-report",
+            "--json",
+            "told.json",
+        ]
         command += ["--at-step", str(1 << 30), "--", "train.py", str(steps)]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
         if done.returncode:
@@ -158,7 +168,9 @@ def row(name: str, job: Job, steps: int) -> tuple[bool, str]:
     names = [one["what"] for one in told["grown"]]
     first = next((one for one in told["grown"] if one["what"] == job.grows), None)
     held = "" if first is None or first["held_in"] is None else first["held_in"]["name"]
-    right = (not names if not job.grows else first is not None and held == (job.holder or held)) and bool(told["judged"])
+    right = (not names if not job.grows else first is not None and held == (job.holder or held)) and bool(
+        told["judged"]
+    )
     says = "; ".join(one["says"] for one in told["grown"]) or "nothing grows"
     return right, f"| {name} | {steps} | {says} | {held} | {'yes' if right else 'NO'} |"
 

@@ -1,10 +1,11 @@
-"""The verdict on what a job holds more of with each step, over its ranks: by how much, since when, until when, where."""
+"""The verdict on quantities of which a job holds more with each step, over its ranks."""
 
 from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from diagnose.facts import duration, spoken
+from diagnose.probes.held.containers import CACHE, SUM
 from diagnose.series.growth import (
     COPIES,
     COUNTED,
@@ -13,6 +14,9 @@ from diagnose.series.growth import (
     FRAGMENTS,
     HOST,
     PARTS,
+    PROCESSES,
+    SHARED,
+    THREADS,
     WORKERS,
     Container,
     Held,
@@ -33,7 +37,7 @@ class Growth(msgspec.Struct, frozen=True, kw_only=True):
     `last_step`, by `per_step` in each with the standard error `error`; `ranks` are all ranks on which it grows.
     `steps_left` is after how many further steps what is left of it would be used up at this rate, `seconds_left` the
     same in seconds; null if the limit is not known. `held_in` is the container of the job's own code that holds it,
-    null if none was seen to.
+    null if none was seen to. `do` is the change, or the check that tells candidates apart.
     """
 
     what: str
@@ -50,6 +54,7 @@ class Growth(msgspec.Struct, frozen=True, kw_only=True):
     seconds_left: float | None
     held_in: Container | None
     says: str
+    do: str
 
 
 class GrowthReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,7 +80,8 @@ def growth_over_run(ranks: Sequence[Held], step_s: float | None) -> GrowthReport
 def _growth(what: str, rises: Sequence[tuple[Held, Rise]], step_s: float | None, several: bool) -> Growth:
     held, rise = max(rises, key=lambda one: one[1].per_step)
     left = _left(what, held)
-    together = sum(one.per_step for other, one in rises if other.host == held.host) if what in _ON_HOST else rise.per_step
+    beside = [one.per_step for other, one in rises if other.host == held.host]
+    together = sum(beside) if what in _ON_HOST else rise.per_step
     steps_left = None if left is None else max(int(left / together), 0)
     seconds = None if steps_left is None or not step_s else steps_left * step_s
     container = held.holder(what, rise.per_step)
@@ -96,7 +102,39 @@ def _growth(what: str, rises: Sequence[tuple[Held, Rise]], step_s: float | None,
         seconds_left=seconds,
         held_in=container,
         says="; ".join(parts),
+        do=_do(what, container),
     )
+
+
+_CURES = {
+    HOST: "look for what each step adds to: lists of losses or outputs, states of metrics, caches without a limit,"
+    " hooks that keep activations; a C library's memory shows in no container",
+    WORKERS: "look for what the dataset keeps in its workers: caches without a limit; start workers anew each epoch"
+    " (persistent_workers=False) until it is found",
+    COPIES: "hold the samples of the dataset in one array (numpy, torch, pyarrow) instead of Python objects: reading"
+    " one writes its count of references, which copies its page in every worker",
+    SHARED: "keep copies (batch.clone()) instead of batches: those of workers live in shared memory",
+    DEVICE: "write a snapshot late in the run and read it with diagnose memory, which names the lines that allocate",
+    FRAGMENTS: "PYTORCH_ALLOC_CONF=expandable_segments:True: reserved memory grows, and what tensors take does not",
+    DESCRIPTORS: "close files and sockets, and the loaders that hold them",
+    THREADS: "end threads that are started, or keep one pool of them",
+    PROCESSES: "end processes that are started, or keep one pool of them",
+}
+_GRAPH = "keep loss.item() or loss.detach(): each loss keeps the whole graph of its step"
+_SUM = "add loss.item() or loss.detach(): the sum keeps the graphs of all steps"
+
+
+def _do(what: str, container: Container | None) -> str:
+    """The remedy: of the container if it is known, else of the quantity."""
+    if container is None:
+        return _CURES[what]
+    if container.kind == SUM:
+        return _SUM
+    if container.graph:
+        return _GRAPH
+    if container.kind == CACHE:
+        return f"give the cache of {container.name} a limit (functools.lru_cache(maxsize=N))"
+    return f"empty {container.name} once what it holds is used, or keep less of it"
 
 
 def _left(what: str, held: Held) -> float | None:

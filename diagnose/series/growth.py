@@ -19,6 +19,7 @@ LEAST_STEPS = 150  # behind the warm-up
 RISING = 6  # of the seven rises from part to part
 ONE_RISE = 0.5  # of the growth: a larger one is a step
 STILL = 0.5  # of the rise of the first parts is that of the last
+STRAIGHT = 0.75  # of the mean rise is that of the last parts, where no container of the job explains the growth
 SURE = 3.0  # standard errors
 MIB = 1 << 20
 HOST, WORKERS, COPIES, SHARED = "host memory", "workers' memory", "workers' copies", "shared memory"
@@ -38,7 +39,10 @@ _LONGEST = 200
 
 
 class Rise(msgspec.Struct, frozen=True):
-    """A steady rise: by how much in each step, its standard error, and the levels at both ends."""
+    """A steady rise: by how much in each step, its standard error, and the levels at both ends.
+
+    `late_share` is the rise in the last parts over the mean one: far below 1 where the growth comes to an end.
+    """
 
     per_step: float
     error: float
@@ -46,6 +50,7 @@ class Rise(msgspec.Struct, frozen=True):
     last_step: int
     before: float
     after: float
+    late_share: float = 1.0
 
 
 class Container(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,11 +89,11 @@ class Held(msgspec.Struct):
     limits: Mapping[str, int] = msgspec.field(default_factory=dict)
 
     def column(self, what: str) -> tuple[Ints, Floats]:
-        """Steps and values of a quantity, without the levels that windows moved; of workers, those of the last."""
+        """Steps and values of a quantity, without the levels that windows moved; of the same workers."""
         name = _COLUMN[what]
         told = [(step, read) for step, read in self.readings if name in read]
         if what in (WORKERS, COPIES) and told:
-            told = [(step, read) for step, read in told if _same_workers(read, told[-1][1])]
+            told = _of_same_workers(told)
         steps = np.array([step for step, _ in told], np.int64)
         values = np.array([read[name] for _, read in told], np.float64)
         for first in self.windows if what not in (WORKERS, COPIES) else ():
@@ -104,7 +109,7 @@ class Held(msgspec.Struct):
     def risen(self, what: str) -> Rise | None:
         """The steady rise of the quantity; None if it has none that is worth a line."""
         rise = _copied(self) if what == COPIES else rise_of(*self.column(what), stepwise=what == FRAGMENTS)
-        if rise is None:
+        if rise is None or (rise.late_share < STRAIGHT and self.holder(what, rise.per_step) is None):
             return None
         graph = what in (HOST, DEVICE) and any(one.graph for one in self.growing)
         least = _LEAST_WITH_GRAPH if graph else _LEAST.get(what, _LEAST_BYTES)
@@ -123,8 +128,12 @@ class Held(msgspec.Struct):
         return next(iter([*graphs, *explains, *objects]), None)
 
 
-def _same_workers(read: Mapping[str, int], other: Mapping[str, int]) -> bool:
-    return all(read.get(name) == other.get(name) for name in ("first_worker", "workers_read"))
+def _of_same_workers(told: Sequence[tuple[int, Mapping[str, int]]]) -> list[tuple[int, Mapping[str, int]]]:
+    """The readings of those workers that were read most often: others came before, or some had ended."""
+    groups: dict[tuple[int | None, ...], list[tuple[int, Mapping[str, int]]]] = {}
+    for step, read in told:
+        groups.setdefault((read.get("first_worker"), read.get("workers_read")), []).append((step, read))
+    return max(groups.values(), key=len)
 
 
 def rise_of(steps: Ints, values: Floats, stepwise: bool = False) -> Rise | None:
@@ -147,7 +156,8 @@ def rise_of(steps: Ints, values: Floats, stepwise: bool = False) -> Rise | None:
     steady = steady and last >= STILL * min(first, slope) and slope >= SURE * error * (0.5 if stepwise else 1)
     if grown <= 0 or not steady:
         return None
-    return Rise(float(slope), error, int(steps[0]), int(steps[-1]), float(low[0]), float(low[-1]))
+    late = 1.0 if stepwise else float(last / slope)
+    return Rise(float(slope), error, int(steps[0]), int(steps[-1]), float(low[0]), float(low[-1]), late)
 
 
 def warm(steps: Ints) -> Ints:

@@ -21,6 +21,7 @@ DEEPEST = 3
 MOST_TOLD = 6
 MOST_TERMS = 512  # of a running sum
 SUM = "running sum"
+CACHE = _lru_cache_wrapper.__name__
 LEAST_RATE = 0.02  # items in a step
 ALIKE = 2.0  # times one rate may be the other, of two stretches
 _LONGEST_NAME = 80

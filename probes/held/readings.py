@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,8 @@ def room() -> dict[str, int]:
     """Bytes of the host's memory that are left to this process: of the machine, or of its cgroup if that is less."""
     rows = (line.split() for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines())
     left = [int(row[1]) * _KIB for row in rows if row[0] == "MemAvailable:"]
-    left += quietly(lambda: _left_in_cgroups(Path("/"))) or []  # type: ignore[operator]
+    in_cgroups: list[int] = quietly(partial(_left_in_cgroups, Path("/"))) or []  # type: ignore[assignment]
+    left += in_cgroups
     return {"left": min(left)} if left else {}
 
 
@@ -106,14 +108,19 @@ def _of_child(process: str) -> tuple[int, int] | None:
 
 def _left_in_cgroups(root: Path) -> list[int]:
     left = []
-    kinds = (("sys/fs/cgroup", "", "memory.max", "memory.current"),)
-    kinds += (("sys/fs/cgroup/memory", "memory", "memory.limit_in_bytes", "memory.usage_in_bytes"),)
-    for top, controllers, limit, usage in kinds:
-        for folder in cgroup_folders(root, root / top, lambda told, of=controllers: of in told.split(",")):
+    for top, of, limit, usage in (
+        ("sys/fs/cgroup", "", "memory.max", "memory.current"),
+        ("sys/fs/cgroup/memory", "memory", "memory.limit_in_bytes", "memory.usage_in_bytes"),
+    ):
+        for folder in cgroup_folders(root, root / top, partial(_names, of)):
             most, used = numbers_in(folder / limit), numbers_in(folder / usage)
             if most and used and most[0] < _UNLIMITED:
                 left.append(max(most[0] - used[0] + _page_cache(folder), 0))
     return left
+
+
+def _names(controller: str, told: str) -> bool:
+    return controller in told.split(",")
 
 
 def _page_cache(folder: Path) -> int:

@@ -17,9 +17,9 @@ from .containers import GrowingContainers
 
 EVERY_STEPS = 25
 EVERY_S = 1.0
-CHILDREN_EVERY_S = 0.25
+CHILDREN_EVERY_S = 0.1
 MOST = 512  # readings; then half as many in the same steps, for as many again
-PARTS = 25, 100  # of the time: more is not spent on children, in the first readings and later
+PARTS = 10, 100  # of the time: more is not spent on children, in the first readings and later
 FIRST = 64
 FIRST_LOOK = 32  # steps until the first look at containers
 LOOKS = 2**0.5  # times as many steps at the next one

@@ -37,7 +37,7 @@ class Growth(msgspec.Struct, frozen=True, kw_only=True):
     `last_step`, by `per_step` in each with the standard error `error`; `ranks` are all ranks on which it grows.
     `steps_left` is after how many further steps what is left of it would be used up at this rate, `seconds_left` the
     same in seconds; null if the limit is not known. `held_in` is the container of the job's own code that holds it,
-    null if none was seen to. `do` is the change, or the check that tells candidates apart.
+    null if none was seen to. `do` is the change, or the check that separates candidates.
     """
 
     what: str
@@ -58,7 +58,7 @@ class Growth(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GrowthReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What grows with the steps, and which quantities were `judged`; `not_told` is why none was."""
+    """The quantities that grow with the steps, and those that were `judged`; `not_told` is why none was."""
 
     grown: tuple[Growth, ...]
     judged: tuple[str, ...]
@@ -66,7 +66,7 @@ class GrowthReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def growth_over_run(ranks: Sequence[Held], step_s: float | None) -> GrowthReport:
-    """What the ranks hold more of with each step of `step_s` seconds."""
+    """The quantities of which the ranks hold more with each step of `step_s` seconds."""
     judged = judged_quantities(ranks)
     none = NotTold(because=_FEW, capture_next=_LONGER) if not judged else None
     found = {what: [(one, rise) for one in ranks if (rise := one.risen(what)) is not None] for what in judged}
@@ -138,7 +138,7 @@ def _do(what: str, container: Container | None) -> str:
 
 
 def _left(what: str, held: Held) -> float | None:
-    """What is left of the quantity when the readings end; None if that is not known, or a matter of the data."""
+    """The rest of the quantity when the readings end; None if it is not known, or depends on the data."""
     if what in (HOST, WORKERS):
         return held.last("left")
     limit = {DESCRIPTORS: "most_descriptors", DEVICE: "device_total", FRAGMENTS: "device_total"}.get(what)

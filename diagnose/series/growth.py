@@ -1,4 +1,4 @@
-"""What a job holds more of with each step: memory, descriptors, threads; and what it only took while it warmed up.
+"""Memory, descriptors and threads of which a job holds more with each step, apart from what its warm-up takes.
 
 A leak is a straight line under all that comes and goes. The first fifth of the steps is warm-up. Of each of eight equal
 parts of the rest the least reading counts, which leaves out what Python's collector frees later; a level that moves
@@ -19,7 +19,7 @@ LEAST_STEPS = 150  # behind the warm-up
 RISING = 6  # of the seven rises from part to part
 ONE_RISE = 0.5  # of the growth: a larger one is a step
 STILL = 0.5  # of the rise of the first parts is that of the last
-STRAIGHT = 0.75  # of the mean rise is that of the last parts, where no container of the job explains the growth
+STRAIGHT = 0.75  # of the rise of the first half is that of the last, where no container of the job explains the growth
 SURE = 3.0  # standard errors
 MIB = 1 << 20
 HOST, WORKERS, COPIES, SHARED = "host memory", "workers' memory", "workers' copies", "shared memory"
@@ -41,7 +41,7 @@ _LONGEST = 200
 class Rise(msgspec.Struct, frozen=True):
     """A steady rise: by how much in each step, its standard error, and the levels at both ends.
 
-    `late_share` is the rise in the last parts over the mean one: far below 1 where the growth comes to an end.
+    `late_share` is the rise in the last half over that in the first: far below 1 if the growth comes to an end.
     """
 
     per_step: float
@@ -156,12 +156,13 @@ def rise_of(steps: Ints, values: Floats, stepwise: bool = False) -> Rise | None:
     steady = steady and last >= STILL * min(first, slope) and slope >= SURE * error * (0.5 if stepwise else 1)
     if grown <= 0 or not steady:
         return None
-    late = 1.0 if stepwise else float(last / slope)
+    half = PARTS // 2
+    late = 1.0 if stepwise else float((low[-1] - low[half]) / max(low[half - 1] - low[0], 1.0))
     return Rise(float(slope), error, int(steps[0]), int(steps[-1]), float(low[0]), float(low[-1]), late)
 
 
 def warm(steps: Ints) -> Ints:
-    """Which of the readings lie behind the warm-up."""
+    """The readings behind the warm-up, as positions."""
     if not len(steps):
         return np.zeros(0, np.int64)
     behind = max(WARM_STEPS, WARM_SHARE * float(steps[-1] - steps[0]))

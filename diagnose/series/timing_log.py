@@ -92,7 +92,7 @@ class TimingLog(msgspec.Struct):
         return table
 
     def longest_held(self) -> Held:
-        """What the process held in its longest loop: another one may be another process."""
+        """The readings of the longest loop: another one may be another process."""
         longest = max(self.held, key=lambda one: len(one.readings), default=Held())
         return msgspec.structs.replace(longest, rank=self.rank, host=self.host)
 

@@ -1,1 +1,1 @@
-"""What this process holds as its steps go on, and which containers of the job's own code grow with them."""
+"""The holdings of this process as its steps go on, and the containers of the job's own code that grow with them."""

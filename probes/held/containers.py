@@ -1,4 +1,4 @@
-"""Which containers of the job's own code grow with its steps: found by name, from the frames and modules of that code.
+"""The containers of the job's own code that grow with its steps, by name, from the frames and modules of that code.
 
 Only lengths are read, and of the containers that grow the last item; no line of the job's code runs.
 """
@@ -115,7 +115,7 @@ class GrowingContainers:
 
 
 def _locals(frame: FrameType) -> dict[str, Any]:
-    """The local variables; none where reading them could change the job, which then asks for its own `locals()`."""
+    """The local variables; empty if reading them could change the job, which then asks for its own `locals()`."""
     if frame.f_code.co_flags & 1 == 0:  # of a module: its globals
         return {}
     if not _SNAPSHOTS:
@@ -187,7 +187,7 @@ def _steady(lengths: list[tuple[int, int]]) -> float:
 
 
 def _of_item(item: Any, depth: int = 0) -> tuple[str, int, bool]:
-    """The kind of an item, its bytes as far as tensors and arrays tell them, and whether it keeps a graph."""
+    """The kind of an item, its bytes as far as tensors and arrays have them, and whether it keeps a graph."""
     torch: Any = sys.modules.get("torch")
     if torch is not None and is_a(item, torch.Tensor):
         with untouched():

@@ -1,7 +1,7 @@
-"""What this process and its children hold: memory, descriptors, threads; read from the kernel and torch's allocator.
+"""Memory, descriptors and threads of this process and its children, from the kernel and torch's allocator.
 
 Memory of the host is that of anonymous pages, swapped ones included: files that are mapped are page cache, and shared
-memory is told by itself.
+memory is counted by itself.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def of_this_process() -> dict[str, int]:
 
 
 def of_children(thread: int) -> dict[str, int]:
-    """Of the processes that this thread has started: their number, the bytes that each has for itself, the same with
-    the pages that it shares since the fork, and the least of their ids, which tells new workers from old ones.
+    """The number of processes that this thread has started, the bytes that each has for itself, the same with the
+    pages that it shares since the fork, and the least of their ids, which separates new workers from old ones.
     """
     with open(f"/proc/self/task/{thread}/children", encoding="ascii") as file:
         children = file.read().split()

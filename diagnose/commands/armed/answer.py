@@ -14,6 +14,7 @@ from diagnose.diagnosis import Applied, Diagnosis
 from diagnose.diagnosis.answer import Answer
 from diagnose.errors import UserError, WrongUsage
 from diagnose.probes.protocol import TRACE, WINDOW_FOLDER, rank_in
+from diagnose.series.grown import GrowthReport, growth_over_run
 from diagnose.series.not_told import NotTold
 from diagnose.series.places import is_window, step_logs
 from diagnose.series.sources import timing_series
@@ -88,6 +89,7 @@ class ArmedRun(Answer, frozen=True, kw_only=True):
     windows: tuple[ArmedWindow, ...]
     long_steps: tuple[LongStep, ...]
     memory: tuple[MemoryUse, ...]
+    growth: GrowthReport
     unended: tuple[int, ...]
     applied: Applied | None
 
@@ -112,13 +114,15 @@ def armed_run(folder: Path, options: Options | None = None) -> ArmedRun | None:
         _check_rules(chosen)
     logs = [read_timing_log(path) for path in paths]
     opened = tuple(_windows(folder, logs, chosen))
+    series = judged(timing_series(paths, logs))
     return ArmedRun(
         world_size=max(log.world_size for log in logs),
         ranks=tuple(log.rank for log in logs),
-        series=judged(timing_series(paths, logs)),
+        series=series,
         windows=opened,
         long_steps=tuple(_long_steps(logs)),
         memory=tuple(_memory(logs)),
+        growth=growth_over_run([log.longest_held() for log in logs], series.median_s),
         unended=tuple(log.rank for log in logs if not log.ended),
         applied=None if (tells := window_with_patch(opened)) is None else tells.applied,
     )

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from ..bundle.rank_files import write_run_time
 from ..config import Config, rank_and_world_size
 from ..cuda_graphs import capturing
 from ..guard import guarded, quietly, say
@@ -261,6 +262,12 @@ class TimingSession(Session):
             if self.outcome.disk_is_full:
                 self._arming.opens_no_more()
                 say("no more windows open, since the disk has no space for them: step times alone are taken")
+
+    def _tell_run_time(self, facts: dict[str, object] | None) -> None:
+        """Write where the time of the process went beside its step times: it is of no window."""
+        if facts is not None and self._opened:
+            folder, rank = Path(self.config.out), rank_and_world_size()[0]
+            quietly(lambda: self.outcome.beside(lambda: write_run_time(folder, rank, facts)))
 
     def _cut_short(self, why: str) -> None:
         if self.phase != ARMED:

@@ -10,6 +10,7 @@ from diagnose.facts import spoken
 from diagnose.report.text.page import Page
 from diagnose.report.views.applied import applied_line, got_slower
 from diagnose.report.views.brief import brief
+from diagnose.report.views.goodput import goodput_words
 from diagnose.report.views.plain import plain
 from diagnose.report.views.slow_steps import slow_steps_view
 from diagnose.series.grown import told_container
@@ -23,6 +24,8 @@ def render(run: ArmedRun, console: Console, shown: str) -> None:
     render_series(run.series, console)
     page = Page(console)
     page.gap()
+    if run.goodput is not None:
+        page.paragraph(f"{goodput_words(run.goodput)} the process ran", label="goodput")
     for i, use in enumerate(run.memory):
         most = f"{spoken(use.first_bytes, 'bytes')} -> {spoken(use.last_bytes, 'bytes')}"
         page.paragraph(

@@ -93,7 +93,10 @@ TRAINER = Framework(
     "transformers Trainer",
     "trainer",
     packages=("transformers",),
-    hooks={"transformers.trainer": "trainers.transformers_trainer"},
+    hooks={
+        "transformers.trainer": "trainers.transformers_trainer",
+        "transformers.modeling_utils": "hooks.start_hooks",
+    },
     patches={
         "transformers.training_args": "apply.training",
         "transformers.trainer": "apply.trainer",
@@ -135,7 +138,7 @@ ACCELERATE = Framework(
     "Accelerate",
     "accelerate",
     packages=("accelerate",),
-    hooks={},  # it counts no steps: the optimizers that it wraps are torch's (`hooks/accelerate_hooks`)
+    hooks={"accelerate.accelerator": "hooks.start_hooks"},  # it counts no steps (`hooks/accelerate_hooks`)
     patches={"accelerate.accelerator": "apply.accelerate"},
     modules=("accelerate.optimizer", "accelerate.accelerator"),
     ranges=r"Accelerator\.",
@@ -169,7 +172,11 @@ BARE_LOOP = Framework(
     "bare loop",
     "torch",
     packages=("torch",),
-    hooks={"torch": "hooks.torch_hooks", "torch._dynamo.callback": "hooks.compile_hooks"},
+    hooks={
+        "torch": "hooks.torch_hooks",
+        "torch._dynamo.callback": "hooks.compile_hooks",
+        "datasets.load": "hooks.start_hooks",
+    },
     patches={"torch": "apply.torch"},
     input_hooks={"torch": "pipeline.loop_begin"},
     targets=(

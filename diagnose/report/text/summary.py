@@ -7,7 +7,7 @@ from diagnose.facts import spoken
 from diagnose.report.text.changes import SEVERITY_STYLE
 from diagnose.report.text.page import Extent, Page, joined
 from diagnose.report.views.cost import cost_lines
-from diagnose.report.views.goodput import goodput_line
+from diagnose.report.views.goodput import goodput_view
 from diagnose.report.views.plain import plain
 from diagnose.report.views.slow_steps import explained_slow_steps, slow_steps_view
 from diagnose.report.views.summary import history_lines, loss_line, notes_of, shapes_line, steps_line, verdict_view
@@ -57,9 +57,9 @@ def print_history(page: Page, diagnosis: Diagnosis, _: Extent) -> None:
 
 
 def print_goodput(page: Page, diagnosis: Diagnosis, _: Extent) -> None:
-    """Print the parts of the wall time of the process."""
-    if line := goodput_line(diagnosis):
-        page.paragraph(plain(line), label="goodput")
+    """Print the parts of the wall time of the process, and of its start."""
+    for label, line in goodput_view(diagnosis) or []:
+        page.paragraph(plain(line), label=label)
 
 
 def print_slow_steps(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:

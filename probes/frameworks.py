@@ -93,10 +93,7 @@ TRAINER = Framework(
     "transformers Trainer",
     "trainer",
     packages=("transformers",),
-    hooks={
-        "transformers.trainer": "trainers.transformers_trainer",
-        "transformers.modeling_utils": "hooks.start_hooks",
-    },
+    hooks={"transformers.trainer": "trainers.transformers_trainer"},
     patches={
         "transformers.training_args": "apply.training",
         "transformers.trainer": "apply.trainer",
@@ -138,7 +135,7 @@ ACCELERATE = Framework(
     "Accelerate",
     "accelerate",
     packages=("accelerate",),
-    hooks={"accelerate.accelerator": "hooks.start_hooks"},  # it counts no steps (`hooks/accelerate_hooks`)
+    hooks={},  # it counts no steps: the optimizers that it wraps are torch's (`hooks/accelerate_hooks`)
     patches={"accelerate.accelerator": "apply.accelerate"},
     modules=("accelerate.optimizer", "accelerate.accelerator"),
     ranges=r"Accelerator\.",
@@ -175,7 +172,9 @@ BARE_LOOP = Framework(
     hooks={
         "torch": "hooks.torch_hooks",
         "torch._dynamo.callback": "hooks.compile_hooks",
-        "datasets.load": "hooks.start_hooks",
+        **dict.fromkeys(
+            ("datasets.load", "transformers.modeling_utils", "accelerate.accelerator"), "hooks.start_hooks"
+        ),
     },
     patches={"torch": "apply.torch"},
     input_hooks={"torch": "pipeline.loop_begin"},

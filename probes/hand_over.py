@@ -202,6 +202,11 @@ def around_compilations(begins: Hook, ends: Hook, doing: str) -> None:
     replace(type(handler), "clear", cleared, doing)
 
 
+def around_imports(imports: Any, begins: Hook, ends: Hook, doing: str) -> None:
+    """Call `begins()` and `ends()` around those imports of the job that the start-up file measures."""
+    imports.began, imports.ended = harmless(begins, doing), harmless(ends, doing)
+
+
 def when_gone(thing: Any, function: Hook, doing: str) -> Any:
     """A weak reference to `thing`; `function()` is called when that is gone and the reference is still there."""
     gone = harmless(function, doing)

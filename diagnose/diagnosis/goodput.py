@@ -22,7 +22,7 @@ class StartAdvice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
-    """What a process did before its first step; the parts, in seconds, add up to `time_s`.
+    """The start of a process, until its first step; the parts, in seconds, add up to `time_s`.
 
     With several ranks it is that of the `rank` which worked longest before its first step: the others wait for it.
     What torch.compile took until the capture was written comes on top. A start `matters` if it takes a notable share

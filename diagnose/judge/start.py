@@ -1,4 +1,4 @@
-"""What a job did before its first step: the parts of its start, and what makes it shorter."""
+"""The start of a job, until its first step: its parts, and what makes it shorter."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -34,7 +34,7 @@ def with_start(goodput: Goodput | None, start: Start | None) -> Goodput | None:
 
 
 def start_of(records: Iterable[CaptureRecord]) -> Start | None:
-    """The start of the rank that worked longest before its first step; None if no record tells."""
+    """The start of the rank that worked longest before its first step; None if no record has it."""
     starts = [start for record in records if (start := _start_of_one(record)) is not None]
     longest = max(starts, key=lambda each: each.time_s - _waited(each), default=None)
     return replace(longest, of_ranks=len(starts)) if longest is not None else None

@@ -1,4 +1,4 @@
-"""What makes the start of a job shorter, part by part, with what it saves at most."""
+"""Remedies for a long start of a job, part by part, with what each saves at most."""
 
 from collections.abc import Callable, Mapping
 

@@ -97,14 +97,17 @@ def _mapping(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     return result
 
 
+_longest_s = 0.0  # of the calls that were computed
+
+
 def _note_map(result: Any, began: float, processes: int) -> None:
-    """Count a call, whether it was computed, which its files tell, and whether it has none."""
-    files = [each["filename"] for each in result.cache_files]
+    """Count a call, which was computed if its files are new, or if it has none."""
+    global _longest_s
+    took_s, files = time.time() - began, [each["filename"] for each in result.cache_files]
     computed = not files or any(os.path.getmtime(file) > began - _OLDER_S for file in files)
-    maps = run_time.maps or {"calls": 0, "computed": 0, "in_memory": 0, "processes": None}
-    maps["calls"] = (maps["calls"] or 0) + 1
-    maps["computed"] = (maps["computed"] or 0) + computed
-    maps["in_memory"] = (maps["in_memory"] or 0) + (not files)
-    if computed:
-        maps["processes"] = min(maps["processes"] or processes, processes)
+    maps: dict[str, Any] = run_time.maps or {"calls": 0, "computed": 0, "in_memory": 0, "processes": None}
     run_time.maps = maps
+    for name, so in (("calls", True), ("computed", computed), ("in_memory", not files)):
+        maps[name] += so
+    if computed and took_s > _longest_s:
+        _longest_s, maps["processes"] = took_s, processes

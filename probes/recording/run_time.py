@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ..hand_over import harmless
+from ..hand_over import around_imports
 from ..protocol import DATA_WAIT_RANGE, FIRST_BATCH_RANGE, IMPORT_RANGE
 from .range_times import RangeTimes, times
 
@@ -139,7 +139,7 @@ def _mostly_waits(begin: Mark, end: Mark) -> bool:
 
 
 def _imports() -> Any:
-    """What times the imports of this process: the start-up file's finder has it; None where that did not run."""
+    """The watch over the imports of this process, which the start-up file's finder has; None if that did not run."""
     finders = (finder for finder in sys.meta_path if type(finder).__name__ == "_AfterImport")
     return getattr(next(finders, None), "imports", None)
 
@@ -152,9 +152,12 @@ def _watch_imports(timed: RangeTimes) -> None:
     timed.run[IMPORT_RANGE], under_way = imports.so_far()
     if under_way:
         timed.opened(IMPORT_RANGE)
-    doing = "imports are not timed"
-    imports.began = harmless(lambda: timed.on and timed.opened(IMPORT_RANGE), doing)
-    imports.ended = harmless(lambda: timed.closed(IMPORT_RANGE), doing)
+
+    def begins() -> None:
+        if timed.on:
+            timed.opened(IMPORT_RANGE)
+
+    around_imports(imports, begins, lambda: timed.closed(IMPORT_RANGE), "imports are not timed")
 
 
 def _leave_imports() -> None:

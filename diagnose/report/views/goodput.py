@@ -27,7 +27,7 @@ def goodput_view(diagnosis: Diagnosis) -> list[tuple[str, str]] | None:
 
 
 def start_lines(diagnosis: Diagnosis) -> list[str]:
-    """What the process did before its first step, and what makes that shorter, a sentence each; empty if not known."""
+    """The parts of the start, and what makes each shorter, a sentence each; empty if they are not known."""
     start = diagnosis.goodput.start if diagnosis.goodput is not None else None
     if start is None or diagnosis.goodput is None:
         return []

@@ -56,7 +56,7 @@ def _map(record: CaptureRecord, took_s: float) -> list[tuple[str, float]]:
     processes, most = record.number("run_time.maps.processes") or 1, int(cores)
     found = [(_IN_NO_FILE if in_memory else _CACHED, took_s)]
     if most > processes:
-        do = f"datasets.map(..., num_proc={most}), on the cores of this rank, rather than {processes:.0f}"
+        do = f"pass num_proc={most}, on the cores of this rank, rather than {processes:.0f}"
         found.append((do, took_s * (1 - processes / most)))
     if (record.number("world_size") or 1) > 1 and not in_memory:
         found.append((_ON_ONE_RANK, 0.0))

@@ -95,6 +95,8 @@ from transformers import LlamaConfig, LlamaModel
 from accelerate import Accelerator
 from diagnose.probes.hooks import start_hooks
 start_hooks.install()
+datasets.disable_progress_bars()
+transformers.utils.logging.disable_progress_bar()
 sizes = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "vocab_size": 8}
 wrapped = [torch.load, datasets.load_dataset, datasets.Dataset.map, LlamaModel.from_pretrained]
 print([pickle.loads(pickle.dumps(each)) == each for each in wrapped])
@@ -102,7 +104,6 @@ with tempfile.TemporaryDirectory() as there:
     LlamaModel(LlamaConfig(**sizes)).save_pretrained(there)
     LlamaModel.from_pretrained(there)
     (Path(there) / "rows.json").write_text('{"a": 1}\\n{"a": 2}')
-    datasets.disable_progress_bars()
     rows = datasets.load_dataset("json", data_files=f"{there}/rows.json", cache_dir=there, split="train")
     print(rows.map(lambda row: {"b": row["a"] + 1}).to_list())
     try:

@@ -38,6 +38,8 @@ def _build() -> None:
         _session = Session(config) if config.armed is None else _timing(config)
         if config.armed is None:
             run_time.watch()
+        else:
+            run_time.forget()
         _forget_in_children()
 
 

@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 from ..current_session import session
@@ -64,7 +65,7 @@ def _watch_torch() -> None:
         for name, timed in (("init_process_group", PROCESS_GROUP_RANGE), ("barrier", BARRIER_RANGE)):
             around = _within(timed)
             replace_everywhere(c10d, name, around, _DOING, [torch.distributed])
-            left_as_it_is(getattr(c10d, name), around)
+            quietly(partial(left_as_it_is, getattr(c10d, name), around))
 
 
 def _watch_transformers() -> None:

@@ -3,7 +3,7 @@
 from diagnose.diagnosis import Diagnosis, Goodput, Start
 from diagnose.facts import duration
 
-ADVICE_SHOWN = 3  # on the start
+PARTS_ADVISED = 3  # of the start
 
 
 def goodput_words(goodput: Goodput) -> str:
@@ -34,8 +34,11 @@ def start_lines(diagnosis: Diagnosis) -> list[str]:
     if not start.matters:
         share = 100 * (start.time_s + start.compiling_s) / diagnosis.goodput.wall_s
         return [f"{_start_words(start)}; it matters little: {share:.1f} % of the run"]
-    advice = [f"{each.what}: {each.do}{_saving(each.saves_s)}" for each in start.advice[:ADVICE_SHOWN]]
-    return [_start_words(start), *advice]
+    of_part: dict[str, list[str]] = {}
+    for each in start.advice:
+        of_part.setdefault(each.what, []).append(f"{each.do}{_saving(each.saves_s)}")
+    advice = [f"{what}: {'; or '.join(does)}" for what, does in of_part.items()]
+    return [_start_words(start), *advice[:PARTS_ADVISED]]
 
 
 def _start_words(start: Start) -> str:
@@ -48,7 +51,7 @@ def _start_words(start: Start) -> str:
 
 
 def _saving(saves_s: float) -> str:
-    return f" (saves at most {_seconds(saves_s)} of each start)" if saves_s > 0 else ""
+    return f" (up to {_seconds(saves_s)} less at each start)" if saves_s > 0 else ""
 
 
 def _seconds(seconds: float) -> str:

@@ -69,7 +69,6 @@ def test_long_parts_have_a_remedy_with_what_it_saves() -> None:
         "keep TORCHINDUCTOR_CACHE_DIR on a ": 20,
         "it was not in the cache": 12,
         "if a resume skips these about 900 ": 10,
-        "TrainingArguments(...": 10,
         "pass num_proc=4": 9,
     }
 
@@ -102,6 +101,21 @@ def test_a_start_that_hardly_counts_in_its_run_has_no_remedies(wall_s: int, says
     assert lines[0].startswith("before the first step: 38.0 s, of which datasets.map 12.0 s, batches")
     assert says in " ".join(lines)
     assert (len(lines) == 1) is (wall_s > 100)
+
+
+@pytest.mark.parametrize(
+    ("loop", "remedy"),
+    [
+        ("transformers Trainer", "ignore_data_skip=True"),
+        ("Accelerate", "use_stateful_dataloader=True"),
+        ("bare loop", "StatefulDataLoader"),
+        ("Lightning", "StatefulDataLoader"),
+    ],
+)
+def test_a_resume_skips_less_in_the_words_of_its_loop(loop: str, remedy: str) -> None:
+    (advice,) = (each for each in start(record(training_loop=loop)).advice if each.what == "batches read and skipped")
+
+    assert remedy in advice.do
 
 
 def test_imports_that_nothing_timed_are_said_to_be_unknown() -> None:

@@ -17,6 +17,14 @@ _CACHED = """it was not in the cache: keep that (HF_DATASETS_CACHE) on a disk th
 function as it is, and later starts read it"""
 _ON_ONE_RANK = """map on one rank first, and let the others read its cache: with training_args.main_process_first() or
 accelerator.main_process_first()"""
+_KEEPS_ITS_PLACE = """load with torchdata's StatefulDataLoader and keep its state_dict() in the checkpoint, or give a
+map-style data set a sampler that begins behind them"""
+_SKIPS_LESS = {
+    TRAINER.name: """set TrainingArguments(..., ignore_data_skip=True), by which the resumed epoch begins with its first
+batch and trains on some samples twice; or train on a map-style data set, which is skipped in its sampler, unread""",
+    ACCELERATE.name: """set DataLoaderConfiguration(use_stateful_dataloader=True), which needs torchdata, and resume by
+accelerator.load_state() in the place of skip_first_batches; or load a map-style data set""",
+}
 Remedy = Callable[[CaptureRecord, float], list[tuple[str, float]]]
 
 
@@ -69,15 +77,9 @@ def _checkpoint(_: CaptureRecord, took_s: float) -> list[tuple[str, float]]:
 
 
 def _skipped(record: CaptureRecord, took_s: float) -> list[tuple[str, float]]:
-    loop, batches = record.get("training_loop"), record.number("run_time.skipped.batches") or 0
-    stateful = "load with torchdata's StatefulDataLoader, whose state a checkpoint keeps"
-    if loop in (TRAINER.name, ACCELERATE.name):
-        stateful += " (accelerator_config / DataLoaderConfiguration: use_stateful_dataloader=True)"
-    found = [(f"if a resume skips these about {batches:,.0f} batches, {stateful}", took_s)]
-    if loop == TRAINER.name:
-        do = "TrainingArguments(..., ignore_data_skip=True): the resumed epoch begins with its first batch, so that it"
-        found.append((f"{do} trains on some samples twice", took_s))
-    return found
+    batches = f"if a resume skips these about {record.number('run_time.skipped.batches') or 0:,.0f} batches,"
+    own = _SKIPS_LESS.get(record.get("training_loop"), _KEEPS_ITS_PLACE)
+    return [(f"{batches} {own}", took_s)]
 
 
 def _compiling(_: CaptureRecord, took_s: float) -> list[tuple[str, float]]:

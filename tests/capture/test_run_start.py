@@ -12,6 +12,7 @@ from capture.test_run_time import whole_run
 from capture.test_session import Clock
 from needs import needs
 
+from diagnose.probes.bootstrap.sitecustomize import _Imports
 from diagnose.probes.protocol import CHECKPOINT_RANGE, DATA_WAIT_RANGE, IMPORT_RANGE, LOAD_MODEL_RANGE, MAP_RANGE
 from diagnose.probes.recording.range_times import RangeTimes
 from diagnose.probes.recording.run_time import READ_AHEAD, RunTime
@@ -43,6 +44,22 @@ def test_many_batches_that_are_only_waited_for_are_skipped() -> None:
 def test_a_rollout_or_what_is_read_ahead_is_not_skipped() -> None:
     assert skipped(20, beside_ns=10) is None
     assert skipped(READ_AHEAD - 1, beside_ns=1) is None
+
+
+def test_an_import_is_measured_once_with_what_it_imports_and_ends_where_it_fails() -> None:
+    imports, began = _Imports(), []
+    imports.began = lambda: began.append(True)
+
+    def fails(module: object) -> None:
+        imports.run(lambda _: None, module)
+        raise ImportError("of the package")
+
+    with pytest.raises(ImportError, match="of the package"):
+        imports.run(fails, None)
+
+    assert began == [True]
+    assert imports.may_begin()
+    assert imports.so_far()[1] is False
 
 
 RESUMES = """

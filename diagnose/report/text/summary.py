@@ -56,9 +56,9 @@ def print_history(page: Page, diagnosis: Diagnosis, _: Extent) -> None:
         page.paragraph(Text(plain(says), "yellow"), label="" if i else "history", most=2)
 
 
-def print_goodput(page: Page, diagnosis: Diagnosis, _: Extent) -> None:
-    """Print the parts of the wall time of the process, and of its start."""
-    for label, line in goodput_view(diagnosis) or []:
+def print_goodput(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
+    """Print the parts of the wall time of the process, and of its start with the first remedy; all with details."""
+    for label, line in (goodput_view(diagnosis) or [])[: None if extent.details else 3]:
         page.paragraph(plain(line), label=label)
 
 

@@ -11,19 +11,19 @@ from diagnose.probes import protocol
 from diagnose.trace.light_steps import every_step
 from diagnose.trace.record import CaptureRecord, record_beside, with_run_time
 
-PRODUCTIVE, STARTING, IDLE = "productive", "starting", "idle"
+PRODUCTIVE, STARTING, COMPILING, IDLE = "productive", "starting", "compiling", "idle"
 _PART_OF = {
     protocol.DATA_WAIT_RANGE: "waiting for data",
     protocol.FIRST_BATCH_RANGE: "waiting for data",
     protocol.EVAL_RANGE: "evaluation",
     protocol.SAVE_RANGE: "saving",
     protocol.LOG_RANGE: "logging",
-    protocol.COMPILE_RANGE: "compiling",
+    protocol.COMPILE_RANGE: COMPILING,
     protocol.OWN_RANGE: "capturing",
     protocol.BETWEEN_LOOPS_RANGE: IDLE,
 }
-PARTS = (PRODUCTIVE, "waiting for data", "evaluation", "saving", "logging", "compiling", STARTING, "capturing", IDLE)
-_BEFORE = ("evaluation", "saving", "compiling", "capturing")  # what is no start of the job before its first step
+PARTS = (PRODUCTIVE, "waiting for data", "evaluation", "saving", "logging", COMPILING, STARTING, "capturing", IDLE)
+_BEFORE = ("evaluation", "saving", COMPILING, "capturing")  # what is no start of the job before its first step
 
 
 def goodput_of(record: CaptureRecord, usual_step_s: float | None = None) -> Goodput | None:

@@ -33,7 +33,7 @@ from diagnose.report.views.capacity import capacity_view
 from diagnose.report.views.changes import captures_view, findings_view, plan_view
 from diagnose.report.views.cost import cost_lines
 from diagnose.report.views.gains import speedup
-from diagnose.report.views.goodput import goodput_line
+from diagnose.report.views.goodput import goodput_view
 from diagnose.report.views.heat import level, worst_first
 from diagnose.report.views.job_words import late_stage_lines, missing_line
 from diagnose.report.views.plain import plain
@@ -219,7 +219,7 @@ _PLACED: dict[str, PageSection | LeftOut] = {  # in the order of the page; what 
     "missing": PageSection(missing_line, inside="verdict"),
     "windows": PageSection(windows_lines, inside="verdict"),
     "history": PageSection(history_lines, inside="verdict"),
-    "goodput": PageSection(goodput_line, inside="verdict"),
+    "goodput": PageSection(goodput_view, inside="verdict"),
     "late_ranks": PageSection(_late, inside="verdict"),
     "notes": PageSection(notes_of, inside="verdict"),
     "ledger": PageSection(breakdown_view),

@@ -47,6 +47,7 @@ def spellings(diagnosis: Diagnosis) -> Iterator[str]:
         *numbers(msgspec.to_builtins(replace(diagnosis, timeline=None, job_timeline=None))),
         *sums(diagnosis),
         *of_terms(diagnosis),
+        *of_roofs(diagnosis),
         of.step_ns,
     ]
     values += [value for row in listed for value in (row.ns, row.share)]
@@ -68,6 +69,15 @@ def spellings(diagnosis: Diagnosis) -> Iterator[str]:
     for text in texts(msgspec.to_builtins(diagnosis)):
         yield from NUMBER.findall(text)
     yield from (str(number) for number in range(1, 11))  # of the points, and of small counts
+
+
+def of_roofs(diagnosis: Diagnosis) -> Iterator[float]:
+    """The shares of the roofs that the families reach."""
+    roofs = diagnosis.roofs
+    for entry in diagnosis.roofline if roofs is not None else ():
+        yield from (1e12 * entry.tflops / peak.flops_per_s for peak in roofs.peaks if entry.tflops is not None)
+        if roofs.hbm_bytes_per_s and entry.gbs is not None:
+            yield 1e9 * entry.gbs / roofs.hbm_bytes_per_s
 
 
 def of_terms(diagnosis: Diagnosis) -> Iterator[int]:

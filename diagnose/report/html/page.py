@@ -27,6 +27,7 @@ from diagnose.report.html.job import job_view
 from diagnose.report.html.job_timeline import JobTimelineView, job_timeline_view
 from diagnose.report.html.roofline import roofline_view
 from diagnose.report.html.timeline import TimelineView, timeline_view
+from diagnose.report.html.verdict import verdict_card
 from diagnose.report.views.applied import applied_view
 from diagnose.report.views.breakdown import CLASS_NAMES, basis
 from diagnose.report.views.capacity import capacity_view
@@ -48,7 +49,6 @@ from diagnose.report.views.summary import (
     notes_of,
     provenance_view,
     steps_line,
-    verdict_view,
 )
 from diagnose.report.views.user_code import user_code_view
 from diagnose.report.views.windows import windows_lines
@@ -213,7 +213,7 @@ def _late(diagnosis: Diagnosis) -> list[tuple[str, str]]:
 
 
 _PLACED: dict[str, PageSection | LeftOut] = {  # in the order of the page; what is not named here comes before the last
-    "verdict": PageSection(verdict_view),
+    "verdict": PageSection(verdict_card),
     "steps": PageSection(steps_line, inside="verdict"),
     "applied": PageSection(applied_view, inside="verdict"),
     "missing": PageSection(missing_line, inside="verdict"),

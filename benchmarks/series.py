@@ -5,8 +5,9 @@
 
 A shift of 5 to 20 % begins at 60 % of the series. It counts as found when a change in its direction is named within 10
 samples or 2 % of the series, whichever is more. A stall counts as found when it is named at its step with its cost
-within a fifth, a cadence when the stall named has its period; a long step in noise when it is listed. With DIAGNOSE_PUBLIC_TABLES the logged step times of
-the MLPerf runs there are looked through, too. Everything is seeded: the same command gives the same table.
+within a fifth, a cadence when the stall named has its period; a long step in noise when it is listed. With
+DIAGNOSE_PUBLIC_TABLES the logged step times of the MLPerf runs there are looked through, too. Everything is seeded: the
+same command gives the same table.
 """
 
 from collections.abc import Callable, Iterator

@@ -36,8 +36,7 @@ def _build() -> None:
     config = from_environment()
     if config is not None:
         _session = Session(config) if config.armed is None else _timing(config)
-        if config.armed is None:
-            run_time.watch()
+        run_time.watch()
         _forget_in_children()
 
 

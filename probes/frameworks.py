@@ -169,7 +169,13 @@ BARE_LOOP = Framework(
     "bare loop",
     "torch",
     packages=("torch",),
-    hooks={"torch": "hooks.torch_hooks", "torch._dynamo.callback": "hooks.compile_hooks"},
+    hooks={
+        "torch": "hooks.torch_hooks",
+        "torch._dynamo.callback": "hooks.compile_hooks",
+        **dict.fromkeys(
+            ("datasets.load", "transformers.modeling_utils", "accelerate.accelerator"), "hooks.start_hooks"
+        ),
+    },
     patches={"torch": "apply.torch"},
     input_hooks={"torch": "pipeline.loop_begin"},
     targets=(

@@ -14,7 +14,7 @@ import signal
 import sys
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import Any
 
@@ -74,6 +74,15 @@ def replace(owner: Any, name: str, around: Around, doing: str, mark: str = "__di
         wrapped = wrapping(original, around, doing)
         setattr(wrapped, mark, doing)
         setattr(owner, name, wrapped)
+
+
+def replace_everywhere(owner: Any, name: str, around: Around, doing: str, aliases: Iterable[Any]) -> None:
+    """Replace the attribute as `replace` does, and what the `aliases` have by that name, so that it is pickled."""
+    original = getattr(owner, name, None)
+    replace(owner, name, around, doing)
+    for alias in aliases:
+        if original is not None and getattr(alias, name, None) is original:
+            setattr(alias, name, getattr(owner, name))
 
 
 def put_back(owner: Any, name: str, mark: str = "__diagnose__") -> None:
@@ -191,6 +200,11 @@ def around_compilations(begins: Hook, ends: Hook, doing: str) -> None:
 
     register()
     replace(type(handler), "clear", cleared, doing)
+
+
+def around_imports(imports: Any, begins: Hook, ends: Hook, doing: str) -> None:
+    """Call `begins()` and `ends()` around those imports of the job that the start-up file measures."""
+    imports.began, imports.ended = harmless(begins, doing), harmless(ends, doing)
 
 
 def when_gone(thing: Any, function: Hook, doing: str) -> Any:

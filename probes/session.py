@@ -203,8 +203,10 @@ class Session(BreaksOff):
         if self._owner == os.getpid():
             self.loop_ended("the process ended")
             self._safely(self._finish, "capture stopped")
-            if self.config.armed is None:
-                self.outcome.tell_run_time(run_time.facts(ended=True))
+            self._tell_run_time(run_time.facts(ended=True))
+
+    def _tell_run_time(self, facts: dict[str, object] | None) -> None:
+        self.outcome.tell_run_time(facts)
 
     def _open(self, total: int | None, done: int) -> None:
         if self.config.at_step is not None and self.config.at_step <= done:

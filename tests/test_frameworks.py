@@ -119,6 +119,7 @@ MAY_SPELL = {
     "trace/vocabulary.py": "names of collectives and ranges of exchanges in a trace",
     "metrics/communication/together.py": "the wrappers that make ranks one job",
     "metrics/run/training_loop.py": "a loop that nothing else runs, and records with the Trainer's settings alone",
+    "judge/start_advice.py": "what skips the batches of a resume, by the loop that does",
     "patch/job_framework.py": "PyTorch's own words where the framework is not known",
     "commands/doctor/checks.py": "versions of packages",
     "commands/fit/launch.py": "the configuration file of accelerate's launcher, which a plan writes",

@@ -19,7 +19,7 @@ from diagnose.diagnosis.advice import (
 from diagnose.diagnosis.breakdown import Convention, Doubt, LedgerEntry, LightPart, Mfu, Steps, Verdict, WaterfallPart
 from diagnose.diagnosis.cost import Cost, Money, Saving
 from diagnose.diagnosis.diagnosis import Diagnosis
-from diagnose.diagnosis.goodput import Goodput, GoodputPart
+from diagnose.diagnosis.goodput import Goodput, GoodputPart, Start, StartAdvice
 from diagnose.diagnosis.iron_law import FORMULA, IRON_LAW, Axis, IronTerm, Quantity
 from diagnose.diagnosis.job import HistoryChange, Loss, Origin, RankReport, TraceSummary, WindowReport
 from diagnose.diagnosis.kernels import KernelRow, OperatorRow, Peak, RooflineEntry, Roofs
@@ -116,6 +116,8 @@ __all__ = [
     "SlowStep",
     "Speed",
     "Speedup",
+    "Start",
+    "StartAdvice",
     "StepChoice",
     "StepRate",
     "StepTimeline",

@@ -9,28 +9,29 @@ import numpy as np
 from diagnose.diagnosis import Goodput
 from diagnose.probes import protocol
 from diagnose.trace.light_steps import every_step
-from diagnose.trace.record import CaptureRecord, record_beside
+from diagnose.trace.record import CaptureRecord, record_beside, with_run_time
 
-PRODUCTIVE, STARTING, IDLE = "productive", "starting", "idle"
+PRODUCTIVE, STARTING, COMPILING, IDLE = "productive", "starting", "compiling", "idle"
 _PART_OF = {
     protocol.DATA_WAIT_RANGE: "waiting for data",
     protocol.FIRST_BATCH_RANGE: "waiting for data",
     protocol.EVAL_RANGE: "evaluation",
     protocol.SAVE_RANGE: "saving",
     protocol.LOG_RANGE: "logging",
-    protocol.COMPILE_RANGE: "compiling",
+    protocol.COMPILE_RANGE: COMPILING,
     protocol.OWN_RANGE: "capturing",
     protocol.BETWEEN_LOOPS_RANGE: IDLE,
 }
-PARTS = (PRODUCTIVE, "waiting for data", "evaluation", "saving", "logging", "compiling", STARTING, "capturing", IDLE)
-_BEFORE = ("evaluation", "saving", "compiling", "capturing")  # what is no start of the job before its first step
+PARTS = (PRODUCTIVE, "waiting for data", "evaluation", "saving", "logging", COMPILING, STARTING, "capturing", IDLE)
+_BEFORE = ("evaluation", "saving", COMPILING, "capturing")  # what is no start of the job before its first step
 
 
-def goodput_of(record: CaptureRecord) -> Goodput | None:
+def goodput_of(record: CaptureRecord, usual_step_s: float | None = None) -> Goodput | None:
     """The parts of the wall time of the recorded process; None if its record does not have them.
 
     What lies in no range is the start of the job before its first step, its steps from there on, and idle after the
-    last one. A first step whose beginning was not seen is taken to be as long as the others, without what it compiles.
+    last one. A first step whose beginning was not seen is taken to be as long as the others, without what it compiles:
+    `usual_step_s`, or the median of the record.
     """
     wall_ns = record.number("run_time.wall_ns")
     spans = {name: record.get(f"run_time.{name}") for name in ("before", "in_steps", "after")}
@@ -40,7 +41,8 @@ def goodput_of(record: CaptureRecord) -> Goodput | None:
     for span, rest in zip(spans.values(), (STARTING, PRODUCTIVE, IDLE), strict=True):
         _add(ns, span, rest)
     if not record.flag("run_time.first_seen"):
-        first_ns = min(_usual_step_ns(record), ns[STARTING])
+        usual_ns = _usual_step_ns(record) if usual_step_s is None else usual_step_s * 1e9
+        first_ns = min(usual_ns, ns[STARTING])
         ns[STARTING] -= first_ns
         ns[PRODUCTIVE] += first_ns
     ns[IDLE] += max(wall_ns - sum(ns.values()), 0.0)
@@ -52,6 +54,11 @@ def goodput_of(record: CaptureRecord) -> Goodput | None:
 def goodput_beside(folder: Path, rank: int) -> Goodput | None:
     """The same of the rank whose files are in the folder."""
     return goodput_of(record_beside(folder / protocol.TRACE.format(rank), rank))
+
+
+def goodput_of_armed(folder: Path, rank: int, usual_step_s: float | None) -> Goodput | None:
+    """The same of a rank of the armed run in the folder, whose usual step takes so long; its windows do not matter."""
+    return goodput_of(with_run_time(CaptureRecord(), folder, rank), usual_step_s or 0.0)
 
 
 def _add(ns: dict[str, float], span: Mapping[str, Any], rest: str) -> None:

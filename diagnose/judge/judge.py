@@ -12,6 +12,7 @@ from diagnose.diagnosis import (
     Diagnosis,
     FactReport,
     Finding,
+    Goodput,
     LedgerEntry,
     Loss,
     Mfu,
@@ -46,6 +47,7 @@ from diagnose.judge.range_table import range_rows
 from diagnose.judge.sections import Sections
 from diagnose.judge.slow_steps import slow_steps
 from diagnose.judge.speed import speed_of
+from diagnose.judge.start import start_of, with_start
 from diagnose.judge.step_timeline import step_timeline
 from diagnose.judge.user_code import located, user_code_of
 from diagnose.judge.verdict import class_to_cure, verdict_of
@@ -116,7 +118,7 @@ def diagnose(case: Case) -> Diagnosis:
         postmortem=part("postmortem", lambda: _postmortem(case), None),
         trace=summary_of(case.job.ranks, case.left_out),
         slow_steps=part("slow_steps", lambda: slow_steps(case), ()),
-        goodput=part("goodput", lambda: goodput_of(case.measured[0].record), None),
+        goodput=part("goodput", lambda: _goodput(case), None),
         timeline=part("timeline", lambda: _timeline(measured), None),
         job_timeline=part("job_timeline", lambda: job_timeline(case), None),
         kernels=part("kernels", lambda: kernel_rows(measured), ()),
@@ -132,6 +134,11 @@ def diagnose(case: Case) -> Diagnosis:
     advised = replace(diagnosis, next=part("next", lambda: recommended(diagnosis), NOT_RECOMMENDED))
     answer = replace(advised, cost=part("cost", lambda: cost_of(advised, case.measured[0].settings), None))
     return replace(answer, not_judged=(*sections.failed, *diagnosis.not_judged))
+
+
+def _goodput(case: Case) -> Goodput | None:
+    records = [each.record for each in case.measured]
+    return with_start(goodput_of(records[0]), start_of(records))
 
 
 def _applied(case: Case, steps: Steps) -> Applied | None:

@@ -18,6 +18,7 @@ from diagnose.decoding import MOST_COUNT, MOST_RANKS, encodable, finite
 from diagnose.errors import UserError
 from diagnose.probes.protocol import STEP_LOG, rank_in
 from diagnose.series.columns import LogColumn
+from diagnose.series.growth import Held, container_of
 from diagnose.series.log_events import event
 from diagnose.series.machine.gpu_changes import GpuReading, gpu_reading_of
 from diagnose.series.machine.readings import MOST_READINGS, MachineReading, MachineReadings, columns, reading_of
@@ -29,6 +30,8 @@ from diagnose.trace.source import opened
 _LARGEST_BYTES = 512 << 20
 _MOST_TOLD = 10_000
 _LONGEST_WHY = 300
+_MOST_CONTAINERS = 16
+_OF_HELD = ("held", "growing", "limits")
 _COLUMNS = {
     "step": LogColumn(0, "step", "step"),
     "duration": LogColumn(1, "step time", "duration", "us"),
@@ -48,6 +51,7 @@ class TimingLog(msgspec.Struct):
             unknown), and the end of the last one, in seconds since 1970.
         told: windows and their outcome, in order; "loop" counts the loops that have begun.
         memory: "rss" and "device" in bytes, by step.
+        held: what the process held, of each loop.
         readings: readings of the machine, in the order of the lines.
         of_gpu: links and errors of the GPU, likewise.
         why_no_gpu: why there are none of a GPU, "" if there are.
@@ -63,6 +67,7 @@ class TimingLog(msgspec.Struct):
     blocks: list[tuple[int, int, Ints, float]] = msgspec.field(default_factory=list)
     told: list[dict[str, Any]] = msgspec.field(default_factory=list)
     memory: dict[str, list[tuple[int, int]]] = msgspec.field(default_factory=dict)
+    held: list[Held] = msgspec.field(default_factory=list)
     readings: list[MachineReading] = msgspec.field(default_factory=list)
     of_gpu: list[GpuReading] = msgspec.field(default_factory=list)
     why_no_gpu: str = ""
@@ -85,6 +90,11 @@ class TimingLog(msgspec.Struct):
         table.events += self._events(before, self.windows_at, "profiler", "a window of diagnose")
         table.events.sort(key=lambda one: one.row)
         return table
+
+    def longest_held(self) -> Held:
+        """The readings of the longest loop: another one may be another process."""
+        longest = max(self.held, key=lambda one: len(one.readings), default=Held())
+        return msgspec.structs.replace(longest, rank=self.rank, host=self.host)
 
     def machine(self) -> MachineReadings:
         """The readings of the machine in the order of steps."""
@@ -135,9 +145,12 @@ def _take(log: TimingLog, line: dict[str, Any] | None) -> None:
         _take_block(log, line)
     elif "gauges" in line:
         _take_reading(log, line)
+    elif log.held and line.keys() & set(_OF_HELD):
+        _take_held(log, log.held[-1], line)
     elif "armed" in line:
         log.begins += 1
         log.ended = False
+        log.held.append(Held())
         log.why_no_gpu = ""  # this loop may compute on one
         log.host = encodable(str(line.get("host", "")))[:200]
         log.world_size = _whole(line.get("world_size"), 1, MOST_RANKS) or log.world_size
@@ -151,6 +164,8 @@ def _take(log: TimingLog, line: dict[str, Any] | None) -> None:
         log.told.append({**_plain(line), "loop": log.begins})
         if line["what"] == "window":
             log.windows_at.append(len(log.blocks))
+            if log.held and type(line.get("first")) is int:
+                log.held[-1].windows.append(line["first"])
 
 
 def _take_block(log: TimingLog, line: Mapping[str, Any]) -> None:
@@ -160,13 +175,32 @@ def _take_block(log: TimingLog, line: Mapping[str, Any]) -> None:
     if first is None or covers is None or at is None or not sound:
         log.unread += 1
         return
-    last = first + covers * len(us) - 1
-    for kind in ("rss", "device"):
-        held = _whole(line.get(kind), 0)
-        if held is not None:
-            log.memory.setdefault(kind, []).append((last, held))
+    _take_memory(log, first + covers * len(us) - 1, line)
     if not line.get("p"):
         log.blocks.append((first, covers, np.array(us, np.int64), at))
+
+
+def _take_memory(log: TimingLog, step: int, told: Mapping[str, Any]) -> None:
+    """Take the memory out of a reading; logs of earlier versions have it in their blocks."""
+    for kind in ("rss", "device"):
+        held = _whole(told.get(kind), 0, _LARGEST_BYTES << 30)
+        if held is not None:
+            log.memory.setdefault(kind, []).append((step, held))
+
+
+def _take_held(log: TimingLog, held: Held, line: Mapping[str, Any]) -> None:
+    step, told = _whole(line.get("step"), 0), next(line[name] for name in _OF_HELD if name in line)
+    if step is None or not isinstance(told, dict | list):
+        log.unread += 1
+    elif isinstance(told, list):
+        held.growing = tuple(one for each in told[:_MOST_CONTAINERS] if (one := container_of(each)) is not None)
+    else:
+        read = {name: count for name, count in told.items() if _whole(count, 0, _LARGEST_BYTES << 30) is not None}
+        if "limits" in line:
+            held.limits = read
+        elif len(held.readings) < MOST_READINGS:
+            held.readings.append((step, read))
+            _take_memory(log, step, read)
 
 
 def _take_reading(log: TimingLog, line: Mapping[str, Any]) -> None:

@@ -101,14 +101,16 @@ def record_beside(trace: Path, rank: int) -> CaptureRecord:
         found = _read(trace.parent / RECORD_FILE.format(rank))
     except (OSError, ValueError, RecursionError):
         return CaptureRecord(lost=(UNREADABLE_RECORD,))
-    return CaptureRecord() if found is None else with_run_time(decoded(found), trace.parent, rank)
+    if found is None or not (record := decoded(found)):
+        return CaptureRecord()
+    return with_run_time(record, trace.parent, rank)
 
 
 def with_run_time(record: CaptureRecord, folder: Path, rank: int) -> CaptureRecord:
     """The record with the time of the whole run, which the rank wrote into the folder at its end; unchanged if none."""
     with contextlib.suppress(OSError, ValueError, RecursionError):
         found = RUN_TIME(_read(folder / RUN_TIME_FILE.format(rank)), "run_time", lambda _: None)
-        if found is not None and record:
+        if found is not None:
             return CaptureRecord({**record.values, "run_time": found}, record.lost)
     return record
 

@@ -71,7 +71,10 @@ RUN_TIME = table(
         "wall_ns": _NS,
         **dict.fromkeys(("first_seen", "ended"), flag),
         **dict.fromkeys(("before", "in_steps", "after"), _SPAN),
-    }
+        "skipped": table({"batches": _COUNT, "ns": _NS, "ranges_ns": each(_NS)}),
+        "maps": table(dict.fromkeys(("calls", "computed", "in_memory", "processes"), _COUNT)),
+    },
+    optional=("skipped", "maps"),
 )
 _STEPS_IF_ANY = (
     *(f"active_{name}_ns" for name in ("cpu", "core_wait")),

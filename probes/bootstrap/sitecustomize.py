@@ -10,6 +10,8 @@ folder stays in PYTHONPATH, for the processes that this one starts.
 
 import os
 import sys
+from _thread import get_ident
+from time import perf_counter_ns
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,17 +61,59 @@ def _serves_another_process(words: "list[str]") -> bool:
     )
 
 
+class _Imports:
+    """The time that the main thread takes to run installed packages, each with what it imports itself.
+
+    Attributes:
+        on: whether it is measured.
+        ns: so far.
+        began: called where it begins, as `ended` is where it ends.
+    """
+
+    def __init__(self) -> None:
+        self.on = True
+        self.ns = 0
+        self.began = self.ended = None  # type: Any
+        self._since = None  # type: int | None
+        self._thread = get_ident()
+
+    def so_far(self) -> "tuple[int, bool]":
+        """Nanoseconds until now, and whether an import is under way."""
+        since = self._since
+        return self.ns + (perf_counter_ns() - since if since is not None else 0), since is not None
+
+    def may_begin(self) -> bool:
+        """Whether an import that begins now is measured: no other is under way."""
+        return self.on and self._since is None and self._thread == get_ident()
+
+    def run(self, execute: "Any", module: "Any") -> None:
+        """Run the module, and measure that if it may begin."""
+        if not self.may_begin():
+            execute(module)
+            return
+        self._since = since = perf_counter_ns()
+        try:
+            if self.began is not None:
+                self.began()
+            execute(module)
+        finally:
+            self.ns += perf_counter_ns() - since
+            self._since = None
+            if self.ended is not None:
+                self.ended()
+
+
 class _AfterImport:
     """A finder that finds nothing itself: it makes the loader that others found call us after the module ran."""
 
     def __init__(self) -> None:
         self._asking = set()  # type: set[tuple[str, int]]
+        self.imports = _Imports()
 
     def find_spec(self, name: str, path: "Any" = None, target: "Any" = None) -> "Any":
-        """The spec that the other finders give for a watched module."""
-        if name not in _watched:
+        """The spec that the other finders give for a watched module, or for one whose import is measured."""
+        if name not in _watched and not self.imports.may_begin():
             return None
-        from _thread import get_ident
 
         asking = (name, get_ident())
         if asking in self._asking:  # another finder asks the whole list again
@@ -79,8 +123,8 @@ class _AfterImport:
             spec = self._from_the_others(name, path, target)
         finally:
             self._asking.discard(asking)
-        if spec is not None:
-            _tell_after(spec.loader, name)
+        if spec is not None and (name in _watched or _is_installed(spec.loader)):
+            _tell_after(spec.loader, name, self.imports)
         return spec
 
     def _from_the_others(self, name: str, path: "Any", target: "Any") -> "Any":
@@ -96,7 +140,15 @@ class _AfterImport:
         return None
 
 
-def _tell_after(loader: "Any", name: str) -> None:
+def _is_installed(loader: "Any") -> bool:
+    """Whether this runs the text of an installed module, which is no code of the job's own."""
+    path = getattr(loader, "path", None) if type(loader).__name__ == "SourceFileLoader" else None
+    return type(path) is str and (
+        os.sep + "site-packages" + os.sep in path or os.sep + "dist-packages" + os.sep in path
+    )
+
+
+def _tell_after(loader: "Any", name: str, imports: "_Imports") -> None:
     """Call `_after_import` when the module has run; the loader stays in place, so that the module looks as usual."""
     try:
         execute = loader.exec_module
@@ -106,8 +158,9 @@ def _tell_after(loader: "Any", name: str) -> None:
                 execute(module)
                 return
             loader.__dict__.pop("exec_module", None)
-            execute(module)
-            _after_import(name)
+            imports.run(execute, module)
+            if name in _watched:
+                _after_import(name)
 
         loader.exec_module = exec_module
     except Exception:

@@ -33,11 +33,11 @@ class RankFiles:
 
     def write_record(self, facts: dict[str, object]) -> None:
         """Write capture-rank{R}.json."""
-        self._write(self.record, facts)
+        _write(self.record, facts)
 
     def write_run_time(self, facts: dict[str, object]) -> None:
         """Write run-rank{R}.json."""
-        self._write(self.folder / RUN_TIME.format(self.rank), facts)
+        write_run_time(self.folder, self.rank, facts)
 
     def finish(self, error: str | None, left_out: str = "") -> None:
         """Write the marker after which nothing more comes from this rank, and release the claim.
@@ -59,7 +59,7 @@ class RankFiles:
         if self._token is not None:
             marker["token"] = self._token
         try:
-            self._write(self.folder / DONE.format(self.rank), marker)
+            _write(self.folder / DONE.format(self.rank), marker)
         except OSError as failure:
             if self._token is None or self._claim.parent == self.folder:  # no parent sees it
                 self._claim.unlink(missing_ok=True)
@@ -111,10 +111,16 @@ class RankFiles:
         claim = {"rank": self.rank, "world_size": self.world_size, "error": error and error[:100]}
         return json.dumps(claim).encode().ljust(CLAIM_BYTES)
 
-    def _write(self, path: Path, content: dict[str, object]) -> None:
-        incomplete = (scratch_of(path.parent) or path.parent) / partial(path.name)
-        try:
-            incomplete.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-            incomplete.replace(path)
-        finally:
-            incomplete.unlink(missing_ok=True)
+
+def write_run_time(folder: Path, rank: int, facts: dict[str, object]) -> None:
+    """Write run-rank{R}.json into the folder, in the place of that of an earlier process of the job."""
+    _write(folder / RUN_TIME.format(rank), facts)
+
+
+def _write(path: Path, content: dict[str, object]) -> None:
+    incomplete = (scratch_of(path.parent) or path.parent) / partial(path.name)
+    try:
+        incomplete.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+        incomplete.replace(path)
+    finally:
+        incomplete.unlink(missing_ok=True)

@@ -159,6 +159,8 @@ def _note_loader(loader: Any) -> None:
 
 def _noting_batch(original: Any, iterator: Any) -> Any:
     measured = quietly(lambda: _measuring(iterator))
+    if not seen.backward_passes and run_time.is_before and not times.is_open(EVAL_RANGE):
+        quietly(run_time.fetches)
     try:
         with Timed(DATA_WAIT_RANGE if own_attribute(iterator, "_num_yielded") else FIRST_BATCH_RANGE):
             batch = original(iterator)

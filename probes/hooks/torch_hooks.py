@@ -25,7 +25,7 @@ from ..recording.run_time import run_time
 from ..seen import seen, tell_at_exit
 from ..session import Session
 from ..timing import pulse
-from . import backward_hooks, loader_hooks
+from . import backward_hooks, loader_hooks, start_hooks
 from .accelerate_hooks import wrap_accelerate
 
 FORGOTTEN_AFTER = 64  # steps of other optimizers, of few: one that pauses longer no longer ends the cycle
@@ -51,6 +51,7 @@ def _install() -> None:
         after_optimizer_steps(_after_step, "steps are not counted")
         guarded(backward_hooks.watch, "backward passes are not counted")
         replace(sys.modules["torch"], "save", within(SAVE), "saving is not timed")
+        start_hooks.install()
         guarded(announced.watch, "what libraries announce is not read")
         guarded(tell_at_exit, "what was seen is not told")
         other_profilers.watch()

@@ -63,6 +63,10 @@ class RangeTimes:
             self._since = self._now()
             self.run[OWN_RANGE] = self.run.get(OWN_RANGE, 0) + self._since - began
 
+    def is_here(self) -> bool:
+        """Whether this is the thread whose ranges are timed."""
+        return self.on and self._thread == threading.get_ident()
+
     def is_open(self, name: str) -> bool:
         """Whether a range of this name is open."""
         return name in self._open

@@ -91,9 +91,11 @@ class Folding:
 
     def __init__(self, codes: Mapping[int, tuple[CodeType, str]]) -> None:
         self._codes = codes
-        self._libraries = tuple(_library_folders())
+        libraries = tuple(library_folders())
         self._here = _working_folder()
-        self._users = {identity: self._is_the_users(*code) for identity, code in codes.items()}
+        self._users = {
+            identity: is_the_users(code.co_filename, module, libraries) for identity, (code, module) in codes.items()
+        }
         self._lines: dict[tuple[int, int], int] = {}
 
     def of(self, stacks: Stacks) -> dict[tuple[Any, ...], int]:
@@ -156,15 +158,6 @@ class Folding:
                 found.add(doing)
         return next((doing for doing in _FIRST if doing in found), STEP)
 
-    def _is_the_users(self, code: CodeType, module: str) -> bool:
-        path = code.co_filename
-        if path.startswith("<"):  # executed text: of a notebook, of `python -c`, or made by a library
-            return module == "__main__"
-        parts = path.split(os.sep)
-        if any(name in parts for name in INSTALLED) or any(part.startswith(_GENERATED) for part in parts):
-            return False
-        return not path.startswith(self._libraries)
-
     def _path(self, path: str) -> str:
         return path[len(self._here) :] if self._here and path.startswith(self._here) else path
 
@@ -181,7 +174,17 @@ def _done_by(code: CodeType) -> str:
     return next((doing for part, function, doing in DOING if part in path and function in (None, code.co_name)), STEP)
 
 
-def _library_folders() -> Iterator[str]:
+def is_the_users(path: str, module: str, libraries: tuple[str, ...]) -> bool:
+    """Whether code of this path and module is the user's, and of none of the folders of `libraries`."""
+    if path.startswith("<"):  # executed text: of a notebook, of `python -c`, or made by a library
+        return module == "__main__"
+    parts = path.split(os.sep)
+    if any(name in parts for name in INSTALLED) or any(part.startswith(_GENERATED) for part in parts):
+        return False
+    return not path.startswith(libraries)
+
+
+def library_folders() -> Iterator[str]:
     """Folders of the standard library, of installed packages, of libraries wherever they are, and of the probe."""
     for name in ("stdlib", "platstdlib", "purelib", "platlib"):
         yield from _both(sysconfig.get_path(name))

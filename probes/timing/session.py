@@ -10,9 +10,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from ..bundle.rank_files import write_run_time
 from ..config import Config, rank_and_world_size
 from ..cuda_graphs import capturing
 from ..guard import guarded, quietly, say
+from ..held.watch import HoldingsWatch
 from ..machine.sampling import Reader
 from ..protocol import ARMED, JOBS_PROFILER, MANY_BATCHES, SCRATCH, STEP_LOG, WINDOW_FOLDER
 from ..recording.clock import Mark, StepClock
@@ -28,7 +30,7 @@ from .machine_log import MachineLog
 from .pulse import pulse_of
 from .schedule import Schedule
 from .signals import SignalFlag
-from .step_log import StepLog, memory_in_use
+from .step_log import StepLog
 from .triggers import Triggers
 
 MOST_LOOPS = 1000
@@ -77,6 +79,7 @@ class TimingSession(Session):
         self._machine_log = MachineLog()
         self._machine: Reader | None = None
         self._is_machine_unread = False
+        self._holdings: HoldingsWatch | None = None
         self._is_quiet = False
         self._failures = 0
 
@@ -131,7 +134,7 @@ class TimingSession(Session):
         rank, world_size = rank_and_world_size()
         begins = {"rank": rank, "world_size": world_size, "done": done, "host": platform.node()[:200]}
         path = os.path.join(self.config.out, STEP_LOG.format(rank))
-        log = run_in_thread(lambda: StepLog(path, begins, memory_in_use))
+        log = run_in_thread(lambda: StepLog(path, begins))
         agreement = Agreement(Path(self.config.out) / SCRATCH, rank)
         guarded(lambda: run_in_thread(agreement.begins), "windows cannot be announced to other ranks")
         schedule = Schedule(self._asked, planned(replace(self.config, at_step=1 << 40), world_size), done)
@@ -152,6 +155,7 @@ class TimingSession(Session):
         self._beside.start()
         self._arming, self._thread, self._passed = arming, threading.get_ident(), False
         self._is_machine_unread = False
+        self._holdings = quietly(lambda: HoldingsWatch(arming.note_reading, lambda: arming.number))  # type: ignore[assignment]
         self._profiler_is_on, self._prepared_profilers = signs()
         self.clock.armed = True
         self.clock.restart()
@@ -189,6 +193,8 @@ class TimingSession(Session):
             arming.step_ended(self.clock.last_ns, phase in PROFILED)
         if self.phase in (ARMED, SAMPLING) and not self._passed:
             self._open_what_is_due(arming)
+        if self._holdings is not None and self.phase in (ARMED, SAMPLING) and not self._passed:
+            self._holdings.step_ended()
         if self.phase == ARMED and not self._passed:
             self.clock.step_begins()
             self._rests(arming)
@@ -197,6 +203,8 @@ class TimingSession(Session):
         began = self.clock.began
         if began is not None:
             arming.rests(began[0])
+            if self._holdings is not None:
+                arming.quiet_until = min(arming.quiet_until, self._holdings.due)
             self._is_quiet = True
 
     def _timed(self) -> None:
@@ -255,6 +263,12 @@ class TimingSession(Session):
                 self._arming.opens_no_more()
                 say("no more windows open, since the disk has no space for them: step times alone are taken")
 
+    def _tell_run_time(self, facts: dict[str, object] | None) -> None:
+        """Write where the time of the process went beside its step times: it is of no window."""
+        if facts is not None and self._opened:
+            folder, rank = Path(self.config.out), rank_and_world_size()[0]
+            quietly(lambda: self.outcome.beside(lambda: write_run_time(folder, rank, facts)))
+
     def _cut_short(self, why: str) -> None:
         if self.phase != ARMED:
             super()._cut_short(why)
@@ -270,6 +284,9 @@ class TimingSession(Session):
         self._is_quiet = False
         arming, beside, self._arming = self._arming, self._beside, None
         machine, self._machine = self._machine, None
+        holdings, self._holdings = self._holdings, None
+        if holdings is not None:
+            quietly(holdings.stop)
         if machine is not None:
             quietly(machine.stop)
             if arming is not None and machine.why_none and not self._is_machine_unread:

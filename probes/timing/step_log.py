@@ -10,10 +10,6 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Callable
-from typing import Any
-
-from ..guard import quietly
 
 VERSION = 1
 BLOCK_STEPS = 64
@@ -23,8 +19,6 @@ MOST_READINGS = 256  # of the machine that wait to be written
 MOST_WAITING = 20_000  # notes in memory, if the file cannot be written for long
 _LOCKED_BY_ANOTHER = (11, 13)  # EAGAIN, EACCES
 
-Memory = Callable[[], dict[str, int]]
-
 
 class StepLog:
     """Appends to `path`; lines of an earlier process of the job stay.
@@ -33,7 +27,7 @@ class StepLog:
         OSError: the file cannot be written, or another process of the job writes it.
     """
 
-    def __init__(self, path: str, begins: dict[str, object], memory: Memory | None = None) -> None:
+    def __init__(self, path: str, begins: dict[str, object]) -> None:
         self.lost = 0
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
         try:
@@ -44,7 +38,6 @@ class StepLog:
         except BaseException:
             os.close(self._file)
             raise
-        self._memory = memory
         self._noted: list[tuple[int, int, bool, float] | dict[str, object]] = []
         self._covers, self._written = 1, 0
         self._block = _Block(self._covers)
@@ -115,8 +108,6 @@ class StepLog:
         """End the block and keep its lines; if it goes on (`whole`), the begun sample stays for the next one."""
         block = self._block
         lines = block.lines(whole)
-        if lines and self._memory is not None:
-            lines[-1].update(quietly(self._memory) or {})  # type: ignore[call-overload]
         self._lines += lines
         if not block.profiled:
             self._written += sum(len(line["us"]) for line in lines)  # type: ignore[misc,arg-type]
@@ -194,16 +185,3 @@ def _lock(file: int) -> None:
     except OSError as error:
         if error.errno in _LOCKED_BY_ANOTHER:
             raise OSError(error.errno, "another process of this run writes the step times of this rank") from error
-
-
-def memory_in_use() -> dict[str, int]:
-    """Bytes that this process holds, and the most that its tensors took on the device, as far as they are known."""
-    import sys
-
-    found = {}
-    with open("/proc/self/statm", "rb") as file:
-        found["rss"] = int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    torch: Any = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_initialized():
-        found["device"] = int(torch.cuda.max_memory_allocated())
-    return found

@@ -18,6 +18,7 @@ from ..current_session import configure, session
 from ..frameworks import TRAINER
 from ..guard import guarded, quietly
 from ..hand_over import a_callback, replace
+from ..hooks import start_hooks
 from ..introspection import attributes, own_attribute, plain
 from ..recording import ranges
 from ..session import Session
@@ -116,6 +117,7 @@ def _install() -> None:
 
     kind: Any = trainer.Trainer
     training_loop.watch(kind, METHODS | OF_THE_BASE)
+    start_hooks.reads_checkpoints(kind, ("_load_from_checkpoint", "_load_optimizer_and_scheduler"))
     replace(kind, "__init__", _adopting, "no hooks in this Trainer")
     replace(kind, "train", _meeting, "no capture of this training")
 

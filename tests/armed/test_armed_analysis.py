@@ -108,3 +108,35 @@ def test_a_run_without_a_patch_has_none(tmp_path: Path) -> None:
 
     assert json.loads(analyze(run, "--json").stdout)["applied"] is None
     assert "applied:" not in analyze(run).stdout
+
+
+def run_of_ten_seconds(folder: Path) -> Path:
+    """An armed run with where the time of its process went: 4 s to its first step, 5 s of steps, 1 s after them."""
+    run = armed_folder(folder, windows=[])
+    spans = {name: {"ns": s * 10**9, "ranges_ns": {}} for name, s in (("before", 4), ("in_steps", 5), ("after", 1))}
+    spans["in_steps"]["ranges_ns"] = {"diagnose.data_wait": 2 * 10**9}
+    whole = {"wall_ns": 10 * 10**9, "first_seen": True, "ended": True, **spans}
+    (run / "run-rank0.json").write_text(json.dumps(whole))
+    return run
+
+
+def test_the_goodput_of_a_run_is_that_of_its_process(tmp_path: Path) -> None:
+    run = run_of_ten_seconds(tmp_path / "run")
+
+    answer = json.loads(analyze(run, "--json").stdout)
+
+    took = {part["what"]: part["time_s"] for part in answer["goodput"]["parts"] if part["time_s"]}
+    assert took == {"productive": 3.0, "waiting for data": 2.0, "starting": 4.0, "idle": 1.0}
+    assert answer["series"]["goodput"] is None
+    assert "starting 40.0 %" in analyze(run).stdout
+
+
+def test_the_goodput_of_an_earlier_process_is_not_that_of_a_run_that_was_killed(tmp_path: Path) -> None:
+    run = run_of_ten_seconds(tmp_path / "run")
+    log = run / "rank0.steps"
+    log.write_text("".join(line for line in log.read_text().splitlines(True) if '"end"' not in line))
+
+    answer = json.loads(analyze(run, "--json").stdout)
+
+    assert answer["goodput"] is None
+    assert answer["series"]["goodput"] is not None

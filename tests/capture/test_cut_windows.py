@@ -62,7 +62,11 @@ def test_where_no_step_fits_step_times_are_kept_and_the_report_says_so(start: St
 
     record = facts(tmp_path / "b")
     assert (code, out) == (0, "trained\n"), err
-    assert sorted(path.name for path in (tmp_path / "b").iterdir()) == ["capture-rank0.json", "rank0.done"]
+    assert sorted(path.name for path in (tmp_path / "b").iterdir()) == [
+        "capture-rank0.json",
+        "rank0.done",
+        "run-rank0.json",
+    ]
     [line] = [each for each in err.splitlines() if each.startswith("diagnose: step times only")]
     assert "the budget is 20 kB" in line
     assert line.endswith("see them: diagnose series b")

@@ -142,6 +142,20 @@ def test_training_in_the_mode_of_an_evaluation_is_taken_for_one_once_at_most(tmp
 
 @pytest.mark.slow
 @pytest.mark.capture
+def test_an_armed_run_tells_of_all_its_process_beside_its_step_times(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+
+    done = run(BARE + LOOP.format(evaluate=NO_GRAD), tmp_path, {"armed": {}})
+
+    told = json.loads((tmp_path / "out" / "run-rank0.json").read_text())
+    assert done.returncode == 0, done.stderr
+    assert told["ended"]
+    assert told["wall_ns"] == sum(told[name]["ns"] for name in SPANS)
+    assert {EVAL_RANGE, DATA_WAIT_RANGE} <= set(told["in_steps"]["ranges_ns"])
+
+
+@pytest.mark.slow
+@pytest.mark.capture
 def test_what_torch_compiles_is_a_range(tmp_path: Path) -> None:
     compiled = "import torch._dynamo\nfrom diagnose.probes.hooks import compile_hooks\ncompile_hooks.install()\n"
     compiled += "model.compile(backend='eager')\n"

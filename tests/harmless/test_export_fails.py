@@ -155,7 +155,11 @@ def test_a_full_disk_is_said_and_leaves_nothing(size: int, says: str, tmp_path: 
     assert says in nothing
     assert "no optimizer step" not in done.stderr
     assert list(temporary.glob("*diagnose*")) == []
-    assert set(left(tmp_path / "b") if (tmp_path / "b").exists() else []) <= {"rank0.done", "capture-rank0.json"}
+    assert set(left(tmp_path / "b") if (tmp_path / "b").exists() else []) <= {
+        "rank0.done",
+        "capture-rank0.json",
+        "run-rank0.json",
+    }
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])

@@ -87,6 +87,36 @@ for (batch,) in batches:
     optimizer.zero_grad()
 print(sum(p.sum().item() for p in model.parameters()))
 """
+START = """
+import os, pickle, tempfile
+from pathlib import Path
+import datasets, transformers.modeling_utils
+from transformers import LlamaConfig, LlamaModel
+from accelerate import Accelerator
+from diagnose.probes.hooks import start_hooks
+start_hooks.install()
+datasets.disable_progress_bars()
+transformers.utils.logging.disable_progress_bar()
+sizes = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "vocab_size": 8}
+wrapped = [torch.load, datasets.load_dataset, datasets.Dataset.map, LlamaModel.from_pretrained]
+print([pickle.loads(pickle.dumps(each)) == each for each in wrapped])
+with tempfile.TemporaryDirectory() as there:
+    LlamaModel(LlamaConfig(**sizes)).save_pretrained(there)
+    LlamaModel.from_pretrained(there)
+    (Path(there) / "rows.json").write_text('{"a": 1}\\n{"a": 2}')
+    rows = datasets.load_dataset("json", data_files=f"{there}/rows.json", cache_dir=there, split="train")
+    print(rows.map(lambda row: {"b": row["a"] + 1}).to_list())
+    try:
+        rows.map(lambda row: row["none"])
+    except KeyError as error:
+        print(error)
+    accelerator = Accelerator(cpu=True)
+    accelerator.save_state(there)
+    accelerator.load_state(there)
+    torch.save(1, f"{there}/one.pt")
+    print(torch.load(f"{there}/one.pt"))
+loop(20)
+"""
 PATCHED = (
     """
 import gc, sys
@@ -150,6 +180,7 @@ JOBS: dict[str, tuple[str, dict[str, object], dict[str, dict[str, object]] | Non
     "bare": (BARE.replace("import torch\n", "import torch\n" + CUDA, 1) + BARE_JOB, ONE_WINDOW, None),
     "armed": (BARE + BARE_JOB, ARMED, None),
     "accelerate": (BARE + ACCELERATE, ONE_WINDOW, None),
+    "start": (BARE + START, ONE_WINDOW, None),
     "trainer": (TRAINER + TRAINS, ONE_WINDOW, None),
     "patched": (PATCHED[0], ONE_WINDOW, PATCHED[1]),
     "patched trainer": (PATCHED_TRAINER[0], ONE_WINDOW, PATCHED_TRAINER[1]),
@@ -211,6 +242,8 @@ def ends_as_without_us(job: str, when: str, folder: Path) -> set[str]:
 def test_a_job_ends_as_without_us_where_no_hook_does_what_it_is_for(job: str, tmp_path: Path) -> None:
     if "trainer" in job or job == "accelerate":
         needs("transformers", "accelerate")
+    if job == "start":
+        needs("transformers", "accelerate", "datasets")
 
     assert ends_as_without_us(job, "before", tmp_path)
 
@@ -239,7 +272,7 @@ def framework_ends_as_without_us(begin: str, name: str, when: str, folder: Path)
 
 def test_each_place_that_hands_something_over_was_made_to_raise(tmp_path: Path) -> None:
     """Those of `diagnose data`, whose jobs do not train, are tried with it."""
-    needs("transformers", "accelerate")
+    needs("transformers", "accelerate", "datasets")
     found = set()
     for job in JOBS:
         found |= ends_as_without_us(job, "after", tmp_path / job)

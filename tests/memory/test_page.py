@@ -25,6 +25,7 @@ def test_the_page_has_the_findings_the_chart_and_who_has_the_peak() -> None:
     assert 'aria-label="Memory in use and reserved over 192 recorded actions; at most 240.0 MiB in use"' in page
     assert re.search(r"activations</th><td class=\"number\">144.0 MiB</td><td class=\"number\">60.0 %", page)
     assert "http" not in page.replace("http-equiv", "")
+    assert '<path class="reserved"' in page, "reserved is a line, of no colour that a category has"
 
 
 def test_the_chart_is_as_high_as_what_was_reserved_and_marks_the_peak() -> None:

@@ -70,6 +70,7 @@ def test_the_window_is_recorded_by_nsys_and_the_export_is_analysed(tmp_path: Pat
         "nsight.sqlite",
         "rank0.done",
         "report.txt",
+        "run-rank0.json",
     ]
     record = json.loads((tmp_path / "bundle" / "capture-rank0.json").read_text())
     assert (record["error"], record["profiler"], record["steps"]["first_active_step"]) == (None, None, 8)

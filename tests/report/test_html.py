@@ -134,6 +134,13 @@ def test_the_post_mortem_is_read_without_scripts() -> None:
         assert part in shown, part
 
 
+def test_a_gain_stands_in_its_own_words_without_a_second_pair_of_parentheses() -> None:
+    gains = re.findall(r'<span class="gain[^"]*">([^<]*)', written(sample("synthetic-straggler")))
+
+    assert gains
+    assert [gain for gain in gains if gain.startswith("(") or "))" in gain] == []
+
+
 def test_ranks_without_a_trace_stand_with_the_verdict() -> None:
     shown = Read(written(drawn.joined())).shown
 

@@ -204,3 +204,20 @@ def test_it_prints(tab: Browser, tmp_path: Path) -> None:
 
     assert (tmp_path / "report.pdf").read_bytes()[:5] == b"%PDF-"
     assert tab.complaints == []
+
+
+def test_every_family_has_a_bar_of_what_it_reaches_of_its_roof(tab: Browser, tmp_path: Path) -> None:
+    """Families whose FLOPs nobody counts have no point in the drawing, but their bandwidth has a roof, too."""
+    diagnosis = sample("synthetic-memory-bound.json.gz")
+    opened(tab, tmp_path, diagnosis)
+    rows = tab.run("""[...document.querySelectorAll('#roofline [data-family]')].map(row =>
+        +(row.querySelectorAll('.reached rect')[1]?.getAttribute('width') ?? -1))""")
+
+    roofs = diagnosis.roofs
+    assert roofs is not None
+    assert roofs.hbm_bytes_per_s is not None
+    assert len(rows) == len(diagnosis.roofline)
+    for entry, width in zip(diagnosis.roofline, rows, strict=True):
+        if entry.gbs is not None and entry.tflops is None:
+            assert width == pytest.approx(1e11 * entry.gbs / roofs.hbm_bytes_per_s, abs=0.01)
+    assert any(entry.gbs is not None and entry.tflops is None for entry in diagnosis.roofline)

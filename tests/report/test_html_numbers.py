@@ -10,11 +10,12 @@ from msgspec.structs import replace
 from report.pages import Read, sample, written
 
 from diagnose.attribution.causes import WAITING, class_of
-from diagnose.diagnosis import Diagnosis, JobStep
+from diagnose.diagnosis import IRON_LAW, Diagnosis, JobStep
 from diagnose.facts import duration, spoken
 from diagnose.report.html.page import heat_view
 from diagnose.report.views.breakdown import basis, rows
 from diagnose.report.views.changes import captures_view
+from diagnose.report.views.first_screen import first_screen
 from diagnose.report.views.job_words import waited_share
 
 
@@ -45,19 +46,44 @@ def spellings(diagnosis: Diagnosis) -> Iterator[str]:
     values = [
         *numbers(msgspec.to_builtins(replace(diagnosis, timeline=None, job_timeline=None))),
         *sums(diagnosis),
+        *of_terms(diagnosis),
+        *of_roofs(diagnosis),
         of.step_ns,
     ]
     values += [value for row in listed for value in (row.ns, row.share)]
     for value in values:
         yield from (f"{value:,.{digits}f}" for digits in (0, 1, 2, 3))
-        yield from (f"{100 * value:.1f} %", f"{100 * value:.1f}", spoken(value, "bytes"), of.per_step(int(value)))
+        yield from (
+            f"{100 * value:.0f} %",
+            f"{100 * value:.1f} %",
+            f"{100 * value:.1f}",
+            spoken(value, "bytes"),
+            of.per_step(int(value)),
+        )
         yield from (duration(value), duration(value / max(of.count, 1)), f"{value * 1e-12:,.0f} TFLOP/s")
         yield from (f"{value / 1e9:,.0f} GB/s", f"{value:,.0f} TFLOP/s", spoken(value, "flops"))
         yield f"{value * 1e-12:,.1f} TFLOP/s"
         yield spoken(1e9 * value, "bytes_per_s")
+    for line in first_screen(diagnosis).lines:  # the first card shows them; tests of its own hold their numbers
+        yield from NUMBER.findall(line.text)
     for text in texts(msgspec.to_builtins(diagnosis)):
         yield from NUMBER.findall(text)
     yield from (str(number) for number in range(1, 11))  # of the points, and of small counts
+
+
+def of_roofs(diagnosis: Diagnosis) -> Iterator[float]:
+    """The shares of the roofs that the families reach."""
+    roofs = diagnosis.roofs
+    for entry in diagnosis.roofline if roofs is not None else ():
+        yield from (1e12 * entry.tflops / peak.flops_per_s for peak in roofs.peaks if entry.tflops is not None)
+        if roofs.hbm_bytes_per_s and entry.gbs is not None:
+            yield 1e9 * entry.gbs / roofs.hbm_bytes_per_s
+
+
+def of_terms(diagnosis: Diagnosis) -> Iterator[int]:
+    """What the terms of the iron law add up to."""
+    for term in {law.term for law in IRON_LAW.values()}:
+        yield sum(entry.ns for entry in diagnosis.ledger if IRON_LAW[entry.class_].term == term)
 
 
 def numbers(value: Any) -> Iterator[float]:

@@ -9,10 +9,10 @@ import diagnoses
 import drawn
 import pytest
 from drawn import MS
-from msgspec.structs import fields
+from msgspec.structs import fields, replace
 from rich.console import Console
 
-from diagnose.diagnosis import Applied, Diagnosis, Goodput, SlowStep
+from diagnose.diagnosis import Applied, Diagnosis, Goodput, SlowStep, Start, StartAdvice
 from diagnose.judge.cost import cost_of
 from diagnose.metrics.settings import Settings
 from diagnose.report import markdown
@@ -42,7 +42,9 @@ def everything() -> Diagnosis:
     more |= {"ranges": (drawn.range_row(),)}
     more |= {"windows": (drawn.window("first", 9 * MS), drawn.window("last", 7 * MS, is_reported=True))}
     more |= {"capacity": counted_memory.CAPACITY}
-    more |= {"goodput": Goodput.of(50.0, {"productive": 45.0, "idle": 5.0})}
+    longer = StartAdvice(what="imports", do="keep them on a local disk", saves_s=3.0)
+    started = Start(rank=0, of_ranks=1, time_s=5.0, parts={"imports": 5.0}, compiling_s=0.0, advice=(longer,))
+    more |= {"goodput": replace(Goodput.of(50.0, {"productive": 45.0, "starting": 5.0}), start=started)}
     cost = cost_of(diagnoses.diagnosis(), Settings(gpu_hour_price=2.0))
     return diagnoses.judged(drawn.joined(), applied=applied, slow_steps=(slow,), cost=cost, **more)
 

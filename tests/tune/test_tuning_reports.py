@@ -99,7 +99,7 @@ def test_a_hostile_name_drives_no_terminal() -> None:
 
 
 def test_the_page_s_table_begins_with_what_came_of_each_run_and_is_as_wide_as_it_needs() -> None:
-    table = tuning_page(TUNING, About("test")).split('<div class="scroll"')[1].split("</table>")[0]
+    table = tuning_page(TUNING, About("test")).split('<table class="ladder">')[1].split("</table>")[0]
 
     assert re.findall(r"<th scope=\"col\"[^>]*>([^<]*)<", table)[:5] == [
         "Run",

@@ -5,15 +5,18 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from diagnose.analysis.answer import analyze
 from diagnose.analysis.options import Options
 from diagnose.commands.series.answer import SeriesReport
 from diagnose.commands.series.judge import judged
-from diagnose.diagnosis import Applied, Diagnosis
+from diagnose.diagnosis import Applied, Diagnosis, Goodput
 from diagnose.diagnosis.answer import Answer
 from diagnose.errors import UserError, WrongUsage
+from diagnose.judge.goodput import goodput_of_armed
 from diagnose.probes.protocol import TRACE, WINDOW_FOLDER, rank_in
+from diagnose.series.grown import GrowthReport, growth_over_run
 from diagnose.series.not_told import NotTold
 from diagnose.series.places import is_window, step_logs
 from diagnose.series.sources import timing_series
@@ -75,6 +78,9 @@ class LongStep(msgspec.Struct, frozen=True, kw_only=True):
 class ArmedRun(Answer, frozen=True, kw_only=True):
     """An armed run. `unended` are ranks whose log has no end: the job runs on, or they were killed.
 
+    `goodput` is of the process of the first rank, from its ranges, and takes the place of that of `series`; null if its
+    last process did not end by itself.
+
     `applied` is what the patch of `diagnose run --apply` bought, by the first window with it, one of usual steps if
     there is one; null in a run without a patch, and if no window shows it.
     """
@@ -88,7 +94,9 @@ class ArmedRun(Answer, frozen=True, kw_only=True):
     windows: tuple[ArmedWindow, ...]
     long_steps: tuple[LongStep, ...]
     memory: tuple[MemoryUse, ...]
+    growth: GrowthReport
     unended: tuple[int, ...]
+    goodput: Goodput | None
     applied: Applied | None
 
     @property
@@ -112,14 +120,19 @@ def armed_run(folder: Path, options: Options | None = None) -> ArmedRun | None:
         _check_rules(chosen)
     logs = [read_timing_log(path) for path in paths]
     opened = tuple(_windows(folder, logs, chosen))
+    series = judged(timing_series(paths, logs))
+    first = logs[0]
+    goodput = goodput_of_armed(folder, first.rank, series.median_s) if first.ended else None
     return ArmedRun(
         world_size=max(log.world_size for log in logs),
         ranks=tuple(log.rank for log in logs),
-        series=judged(timing_series(paths, logs)),
+        series=series if goodput is None else replace(series, goodput=None, goodput_not_told=None),
         windows=opened,
         long_steps=tuple(_long_steps(logs)),
         memory=tuple(_memory(logs)),
+        growth=growth_over_run([log.longest_held() for log in logs], series.median_s),
         unended=tuple(log.rank for log in logs if not log.ended),
+        goodput=goodput,
         applied=None if (tells := window_with_patch(opened)) is None else tells.applied,
     )
 

@@ -10,8 +10,10 @@ from diagnose.facts import spoken
 from diagnose.report.text.page import Page
 from diagnose.report.views.applied import applied_line, got_slower
 from diagnose.report.views.brief import brief
+from diagnose.report.views.goodput import goodput_words
 from diagnose.report.views.plain import plain
 from diagnose.report.views.slow_steps import slow_steps_view
+from diagnose.series.grown import told_container
 
 _MOST_RANKS = 8
 _MOST_LONG = 5
@@ -22,12 +24,15 @@ def render(run: ArmedRun, console: Console, shown: str) -> None:
     render_series(run.series, console)
     page = Page(console)
     page.gap()
+    if run.goodput is not None:
+        page.paragraph(f"{goodput_words(run.goodput)} the process ran", label="goodput")
     for i, use in enumerate(run.memory):
         most = f"{spoken(use.first_bytes, 'bytes')} -> {spoken(use.last_bytes, 'bytes')}"
         page.paragraph(
             f"{use.what}: {most}, {spoken(use.most_bytes, 'bytes')} at most (rank {use.rank})",
             label="" if i else "memory",
         )
+    _print_growth(page, run)
     print_machine(page, run.series.machine)
     if line := applied_line(run.applied):
         page.paragraph(Text(line, "bold yellow" if got_slower(run.applied) else "bold"), label="applied")
@@ -40,6 +45,18 @@ def render(run: ArmedRun, console: Console, shown: str) -> None:
         page.paragraph("none was opened", label="windows")
     for window in run.windows:
         _print_window(page, window, shown)
+
+
+def _print_growth(page: Page, run: ArmedRun) -> None:
+    """Print what grows with the steps, where it is held, and what to do; why that is unknown, if it is."""
+    if run.growth.not_told is not None:
+        page.paragraph(f"unknown, because {run.growth.not_told.because}", label="growth")
+        page.field("do", run.growth.not_told.capture_next)
+    for grown in run.growth.grown:
+        page.paragraph(Text(plain(grown.says), "bold yellow"), label="growth")
+        if grown.held_in is not None:
+            page.field("held in", plain(told_container(grown.held_in)))
+        page.field("do", grown.do)
 
 
 def _print_window(page: Page, window: ArmedWindow, shown: str) -> None:

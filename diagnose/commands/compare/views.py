@@ -6,13 +6,13 @@ from typing import Literal
 import msgspec
 
 from diagnose.commands.compare.answer import (
-    CauseDifference,
     Changed,
     ComparedRun,
     Comparison,
     KernelDifference,
     Promise,
 )
+from diagnose.diagnosis import CauseClass
 from diagnose.facts import duration, spoken
 from diagnose.report.views.breakdown import CLASS_NAMES, INVISIBLE
 from diagnose.report.views.first_screen import ScreenLine
@@ -246,27 +246,43 @@ def _value(value: float | bool | str | None) -> str:
     return f"{value:,.0f}" if float(value).is_integer() else f"{value:.6g}"
 
 
+class Moved(msgspec.Struct, frozen=True):
+    """A cause, or all the smaller ones, per step: `ns` is after less before."""
+
+    name: str
+    class_: CauseClass | None
+    before_ns: int
+    after_ns: int
+    ns: int
+
+
+def moved_causes(c: Comparison, least: float = _WORTH_A_ROW) -> list[Moved]:
+    """The causes that moved by `least` of the longer step, then the rest as one; they add up to B - A."""
+    enough = least * max(c.before_ns or 0, c.after_ns or 0)
+    shown = [row for row in c.difference if abs(row.ns) >= enough][:MOST_CAUSES]
+    rest = [row for row in c.difference if row not in shown]
+    moved = [Moved(cause_name(row.cause), row.class_, row.before_ns, row.after_ns, row.ns) for row in shown]
+    if rest:
+        sums = (sum(r.before_ns for r in rest), sum(r.after_ns for r in rest), sum(r.ns for r in rest))
+        moved.append(Moved(counted(len(rest), "more cause"), None, *sums))
+    return moved
+
+
 def _causes(c: Comparison) -> ComparedRows:
     """The causes that moved, the rest in a row, and the step; the column of differences adds up."""
     if c.before_ns is None or c.after_ns is None or c.difference_ns is None:
         return ComparedRows("", (), ())
-    least = _WORTH_A_ROW * max(c.before_ns, c.after_ns)
-    shown = [row for row in c.difference if abs(row.ns) >= least][:MOST_CAUSES]
-    rest = c.difference[len(shown) :]
     unit = of_times([c.before_ns, c.after_ns])
-    rows = [_cause(row, c.before_ns, unit) for row in shown]
-    if rest:
-        sums = (sum(r.before_ns for r in rest), sum(r.after_ns for r in rest), sum(r.ns for r in rest))
-        rows.append((counted(len(rest), "more cause"), "", *_figures(*sums, of_ns=c.before_ns, unit=unit)))
-    rows.append(("the step", "", *_figures(c.before_ns, c.after_ns, c.difference_ns, of_ns=c.before_ns, unit=unit)))
+    step = Moved("the step", None, c.before_ns, c.after_ns, c.difference_ns)
+    rows = [_cause(row, c.before_ns, unit) for row in (*moved_causes(c), step)]
     work = "" if c.speedup_of == "step time" else ", B's for the work of a step of A"
     says = f"Per step{work}; a share is of the step of A. The rows add up to the step."
     return ComparedRows("Causes", ("cause", "class", "A", "B", "B - A", "share"), tuple(rows), says)
 
 
-def _cause(row: CauseDifference, step_ns: int, unit: OneUnit) -> Row:
+def _cause(row: Moved, step_ns: int, unit: OneUnit) -> Row:
     figures = _figures(row.before_ns, row.after_ns, row.ns, of_ns=step_ns, unit=unit)
-    return (cause_name(row.cause), CLASS_NAMES.get(row.class_, row.class_), *figures)
+    return (row.name, CLASS_NAMES[row.class_] if row.class_ else "", *figures)
 
 
 def _figures(before_ns: int, after_ns: int, ns: int, of_ns: int, unit: OneUnit) -> Row:

@@ -93,17 +93,21 @@ class Reporter:
         from msgspec.structs import replace
 
         from diagnose.judge.goodput import goodput_beside
-        from diagnose.report.views.goodput import goodput_line
+        from diagnose.judge.start import with_start
+        from diagnose.report.views.goodput import goodput_line, start_lines
 
         folder, diagnosis = self._bundle.folder, self._diagnosis
         goodput = goodput_beside(folder, diagnosis.ranks[0].rank) if diagnosis and diagnosis.ranks else None
         if diagnosis is None or goodput is None:
             return
-        whole = replace(diagnosis, goodput=goodput)
+        before = diagnosis.goodput
+        whole = replace(diagnosis, goodput=with_start(goodput, before.start if before else None))
         if whole != diagnosis:
             self._keep(whole)
             self._outputs.write(whole, folder, f"{printable(near(folder))}/{REPORT}")
         say(f"goodput: {goodput_line(whole)}")
+        for line in start_lines(whole)[:1]:
+            say(line)
 
     def _keep(self, diagnosis: "Diagnosis") -> None:
         from diagnose.cli.kept import keep

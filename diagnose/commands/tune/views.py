@@ -85,11 +85,15 @@ class RungView:
 
 @dataclass(frozen=True)
 class TuningView:
-    """The table of trials with its headings, the lines to type and the changes left, each with what to do."""
+    """The table of trials with its headings, the lines to type and the changes left, each with what to do.
+
+    `constant` names what all measured runs share, and no column shows.
+    """
 
     result: str
     command: str
     heads: tuple[str, ...]
+    constant: str
     rows: tuple[RungView, ...]
     patch: tuple[str, ...]
     left: tuple[tuple[str, str], ...]
@@ -97,15 +101,23 @@ class TuningView:
 
 def tuning_view(tuning: Tuning) -> TuningView:
     """All parts of a page of the tune."""
-    columns = known_columns(tuning.rungs[0].measured if tuning.rungs else None)
+    known = known_columns(tuning.rungs[0].measured if tuning.rungs else None)
+    columns = tuple(name for name in known if len(_values(tuning, name)) > 1)
+    constant = ((SHOWN[name], *_values(tuning, name)) for name in known if name not in columns)
     return TuningView(
         result=result(tuning),
         command=plain(shlex.join(tuning.command)),
         heads=tuple(SHOWN[name] for name in columns),
+        constant=", ".join(" ".join(pair) for pair in constant),
         rows=tuple(_row(rung, columns, tuning.rungs[:at]) for at, rung in enumerate(tuning.rungs)),
         patch=tuple(plain(line) for line in tuning.patch),
         left=tuple((left_line(left), to_do(left)) for left in tuning.left),
     )
+
+
+def _values(tuning: Tuning, column: str) -> list[str]:
+    """The different values of the column."""
+    return list(dict.fromkeys(filter(None, (_cells(rung.measured, (column,))[0] for rung in tuning.rungs))))
 
 
 def _row(rung: Rung, columns: tuple[str, ...], earlier: Sequence[Rung]) -> RungView:

@@ -27,13 +27,14 @@ from diagnose.report.html.job import job_view
 from diagnose.report.html.job_timeline import JobTimelineView, job_timeline_view
 from diagnose.report.html.roofline import roofline_view
 from diagnose.report.html.timeline import TimelineView, timeline_view
+from diagnose.report.html.verdict import verdict_card
 from diagnose.report.views.applied import applied_view
 from diagnose.report.views.breakdown import CLASS_NAMES, basis
 from diagnose.report.views.capacity import capacity_view
 from diagnose.report.views.changes import captures_view, findings_view, plan_view
 from diagnose.report.views.cost import cost_lines
 from diagnose.report.views.gains import speedup
-from diagnose.report.views.goodput import goodput_line
+from diagnose.report.views.goodput import goodput_view
 from diagnose.report.views.heat import level, worst_first
 from diagnose.report.views.job_words import late_stage_lines, missing_line
 from diagnose.report.views.plain import plain
@@ -48,7 +49,6 @@ from diagnose.report.views.summary import (
     notes_of,
     provenance_view,
     steps_line,
-    verdict_view,
 )
 from diagnose.report.views.user_code import user_code_view
 from diagnose.report.views.windows import windows_lines
@@ -213,13 +213,13 @@ def _late(diagnosis: Diagnosis) -> list[tuple[str, str]]:
 
 
 _PLACED: dict[str, PageSection | LeftOut] = {  # in the order of the page; what is not named here comes before the last
-    "verdict": PageSection(verdict_view),
+    "verdict": PageSection(verdict_card),
     "steps": PageSection(steps_line, inside="verdict"),
     "applied": PageSection(applied_view, inside="verdict"),
     "missing": PageSection(missing_line, inside="verdict"),
     "windows": PageSection(windows_lines, inside="verdict"),
     "history": PageSection(history_lines, inside="verdict"),
-    "goodput": PageSection(goodput_line, inside="verdict"),
+    "goodput": PageSection(goodput_view, inside="verdict"),
     "late_ranks": PageSection(_late, inside="verdict"),
     "notes": PageSection(notes_of, inside="verdict"),
     "ledger": PageSection(breakdown_view),

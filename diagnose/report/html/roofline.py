@@ -2,9 +2,10 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
-from diagnose.diagnosis import Diagnosis, Peak, RooflineEntry
+from diagnose.diagnosis import Diagnosis, Peak, RooflineEntry, Roofs
 from diagnose.facts import duration
 from diagnose.report.views.plain import plain
 from diagnose.report.views.words import cause_name
@@ -63,7 +64,10 @@ class Chart:
 
 @dataclass(frozen=True)
 class Figures:
-    """One row of the table; `number` is that of its point, "" when it has none."""
+    """One row of the table; `number` is that of its point, "" when it has none.
+
+    `reached` is the larger of the shares of the peak and of the memory bandwidth, and `roof` which of them it is.
+    """
 
     number: str
     name: str
@@ -74,6 +78,8 @@ class Figures:
     intensity: str
     bound: str
     note: str
+    reached: float | None = None
+    roof: str = ""
 
 
 @dataclass(frozen=True)
@@ -99,9 +105,28 @@ def roofline_view(diagnosis: Diagnosis) -> RooflineView | None:
         chart=None if missing else _chart(diagnosis, drawn),
         missing=missing,
         rates=any(entry.bytes is not None for entry in entries),
-        families=[_figures(e, "" if missing else numbers.get(id(e), ""), family_name(e)) for e in entries],
+        families=[
+            replace(
+                _figures(e, "" if missing else numbers.get(id(e), ""), family_name(e)), **_reached(e, diagnosis.roofs)
+            )
+            for e in entries
+        ],
         operators=[_figures(e, "", f"{e.family} {e.precision}") for e in diagnosis.operators],
     )
+
+
+def _reached(entry: RooflineEntry, roofs: Roofs | None) -> dict[str, Any]:
+    """The share of its nearer roof that the family reaches; empty if its rates or the roofs are unknown."""
+    peaks = {peak.precision: peak.flops_per_s for peak in roofs.peaks} if roofs is not None else {}
+    bandwidth = roofs.hbm_bytes_per_s if roofs is not None else None
+    peak = peaks.get(entry.precision)
+    shares = {
+        "the peak": 1e12 * entry.tflops / peak if entry.tflops is not None and peak else None,
+        "memory": 1e9 * entry.gbs / bandwidth if entry.gbs is not None and bandwidth else None,
+    }
+    known = {roof: share for roof, share in shares.items() if share is not None}
+    roof = max(known, key=lambda name: known[name], default="")
+    return {"reached": known[roof], "roof": roof} if roof else {}
 
 
 def family_name(entry: RooflineEntry) -> str:

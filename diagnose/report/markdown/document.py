@@ -22,7 +22,7 @@ from diagnose.report.views.breakdown import basis, outside_line, rows
 from diagnose.report.views.capacity import capacity_view
 from diagnose.report.views.changes import ChangeView, Full, Headline, captures_view, findings_view, plan_view
 from diagnose.report.views.cost import cost_lines
-from diagnose.report.views.goodput import goodput_line
+from diagnose.report.views.goodput import goodput_view
 from diagnose.report.views.job_words import late_stage_lines, missing_line
 from diagnose.report.views.operators import longest_operators_line
 from diagnose.report.views.ranges import OF, idle_line, ranges_view
@@ -100,8 +100,8 @@ def _cost(draft: Draft) -> str:
 
 
 def _goodput(draft: Draft) -> str:
-    line = goodput_line(draft.diagnosis)
-    return draft.to.items([f"Goodput: {line}"]) if line else ""
+    lines = goodput_view(draft.diagnosis) or []
+    return draft.to.items([f"{label.capitalize()}: {line}" if label else line for label, line in lines])
 
 
 def _slow_steps(draft: Draft) -> str:

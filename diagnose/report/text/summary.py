@@ -7,7 +7,7 @@ from diagnose.facts import spoken
 from diagnose.report.text.changes import SEVERITY_STYLE
 from diagnose.report.text.page import Extent, Page, joined
 from diagnose.report.views.cost import cost_lines
-from diagnose.report.views.goodput import goodput_line
+from diagnose.report.views.goodput import goodput_view
 from diagnose.report.views.plain import plain
 from diagnose.report.views.slow_steps import explained_slow_steps, slow_steps_view
 from diagnose.report.views.summary import history_lines, loss_line, notes_of, shapes_line, steps_line, verdict_view
@@ -56,10 +56,10 @@ def print_history(page: Page, diagnosis: Diagnosis, _: Extent) -> None:
         page.paragraph(Text(plain(says), "yellow"), label="" if i else "history", most=2)
 
 
-def print_goodput(page: Page, diagnosis: Diagnosis, _: Extent) -> None:
-    """Print the parts of the wall time of the process."""
-    if line := goodput_line(diagnosis):
-        page.paragraph(plain(line), label="goodput")
+def print_goodput(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
+    """Print the parts of the wall time of the process, and of its start with the first remedy; all with details."""
+    for label, line in (goodput_view(diagnosis) or [])[: None if extent.details else 3]:
+        page.paragraph(plain(line), label=label)
 
 
 def print_slow_steps(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:

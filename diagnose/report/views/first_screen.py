@@ -102,14 +102,19 @@ def next_words(diagnosis: Diagnosis, chosen: Finding | None) -> str:
 
 def gain_words(diagnosis: Diagnosis, chosen: Finding | None, of: Basis) -> str:
     """The likely gain with its range, what it saves, what it risks, and why the range is wide."""
+    return "; ".join(gain_notes(diagnosis, chosen, of))
+
+
+def gain_notes(diagnosis: Diagnosis, chosen: Finding | None, of: Basis) -> list[str]:
+    """The parts of `gain_words`, the gain itself first; empty if nothing is to be said."""
     if chosen is None:
-        return ""
+        return []
     predicted = chosen.predicted_speedup
     if diagnosis.next.kind != "change":
-        return f"{gain(predicted)}, which is no prediction of the next run" if predicted else ""
+        return [f"{gain(predicted)}, which is no prediction of the next run"] if predicted else []
     if predicted is None:
         why = chosen.assumes or ("" if diagnosis.replay.valid else diagnosis.replay.because)
-        return plain(f"not predicted: {why}") if why else ""
+        return [plain(f"not predicted: {why}")] if why else []
     told = gain(predicted, chosen.likely_speedup)
     saved = saved_ms(predicted, of.step_ns)
     notes = (
@@ -118,7 +123,7 @@ def gain_words(diagnosis: Diagnosis, chosen: Finding | None, of: Basis) -> str:
         "can change results" if chosen.numerics else "",
         record_line(diagnosis, chosen.rule),
     )
-    return plain("; ".join(filter(None, notes)))
+    return [plain(note) for note in notes if note]
 
 
 def _slows(chosen: Finding | None) -> bool:

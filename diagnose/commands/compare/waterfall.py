@@ -1,0 +1,68 @@
+"""The way from the step of A to that of B as bars: one for each cause that moved, where the one before ended."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from diagnose.commands.compare.answer import ComparedRun, Comparison
+from diagnose.commands.compare.views import Moved, moved_causes
+from diagnose.report.views.breakdown import CLASS_NAMES, SHOWN_FROM
+from diagnose.report.views.one_unit import OneUnit, of_times
+
+
+class WaterfallRow(msgspec.Struct, frozen=True):
+    """A bar with its name and figure. `x`, `width` and the ends of `noise` are in percent of the longest step.
+
+    Attributes:
+        kind: "side" for the step of A or B, else "less" or "more".
+        ns: the length of the bar, with the sign of B - A.
+        noise: low and high end of the step's noise; None if it is unknown.
+    """
+
+    name: str
+    class_: str
+    figure: str
+    kind: str
+    ns: int
+    x: float
+    width: float
+    noise: tuple[float, float] | None = None
+
+
+def waterfall(comparison: Comparison) -> list[WaterfallRow]:
+    """The bars from A to B, which add up; empty if the steps are not compared."""
+    before_ns, after_ns = comparison.before_ns, comparison.after_ns
+    if before_ns is None or after_ns is None:
+        return []
+    moved = moved_causes(comparison, least=SHOWN_FROM)
+    sides = [(before_ns, _noise(comparison.before)), (after_ns, _noise(comparison.after))]
+    longest = max(*_ends(before_ns, moved), *(ns * (1 + (noise or 0)) for ns, noise in sides), 1)
+    unit = of_times([before_ns, after_ns])
+    first, last = (_side(name, *side, unit, longest) for name, side in zip("AB", sides, strict=True))
+    return [first, *_steps(before_ns, moved, unit, longest), last]
+
+
+def _noise(run: ComparedRun) -> float | None:
+    return run.noise_share or None
+
+
+def _ends(begin_ns: int, moved: Sequence[Moved]) -> list[int]:
+    ends = [begin_ns]
+    for row in moved:
+        ends.append(ends[-1] + row.ns)
+    return ends
+
+
+def _side(name: str, ns: int, noise: float | None, unit: OneUnit, longest: float) -> WaterfallRow:
+    ends = None if noise is None else (100 * ns * (1 - noise) / longest, 100 * ns * (1 + noise) / longest)
+    return WaterfallRow(name, "", unit.cell(ns), "side", ns, 0.0, 100 * ns / longest, ends)
+
+
+def _steps(begin_ns: int, moved: Sequence[Moved], unit: OneUnit, longest: float) -> list[WaterfallRow]:
+    rows = []
+    for start, row in zip(_ends(begin_ns, moved), moved, strict=False):
+        low = min(start, start + row.ns)
+        kind, class_ = "more" if row.ns > 0 else "less", CLASS_NAMES[row.class_] if row.class_ else ""
+        x, width = 100 * low / longest, 100 * abs(row.ns) / longest
+        rows.append(WaterfallRow(row.name, class_, unit.cell(row.ns, sign=True), kind, row.ns, x, width))
+    return rows

@@ -1,0 +1,55 @@
+"""The runs of a tune on one axis of factors: what was predicted of each, and what it achieved."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from diagnose.commands.tune.answer import Rung, Tuning
+from diagnose.commands.tune.views import differing, outcome
+from diagnose.report.html.factors import FactorAxis, FactorMark, axis_of, mark
+
+
+@dataclass(frozen=True)
+class LadderRow:
+    """One run; `inside` is whether what it achieved lies in the predicted range, None if either is unknown."""
+
+    number: int
+    change: str
+    outcome: str
+    is_kept: bool
+    says: str
+    predicted: FactorMark | None
+    achieved: FactorMark | None
+    inside: bool | None
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """The rows, and the axis they share; `one` is the place of 1.0x."""
+
+    axis: FactorAxis
+    one: float
+    rows: list[LadderRow]
+
+
+def ladder_of(tuning: Tuning) -> Ladder | None:
+    """The runs that were compared with another; None if there is none."""
+    shown = [(at, rung) for at, rung in enumerate(tuning.rungs) if rung.predicted or rung.achieved]
+    if not shown:
+        return None
+    ends = [end for _, rung in shown for end in (*(rung.predicted or ()), *(rung.achieved or ())) if end]
+    axis = axis_of(ends)
+    return Ladder(axis, axis.at(1.0), [_row(rung, axis, tuning.rungs[:at]) for at, rung in shown])
+
+
+def _row(rung: Rung, axis: FactorAxis, earlier: Sequence[Rung]) -> LadderRow:
+    predicted, achieved = rung.predicted, rung.achieved
+    return LadderRow(
+        number=rung.number,
+        change=differing(rung, earlier),
+        outcome=outcome(rung),
+        is_kept=rung.decision in ("kept", "held"),
+        says=f"{achieved[1]:.2f}x" if achieved else "not measured",
+        predicted=mark(axis, *predicted) if predicted else None,
+        achieved=mark(axis, achieved[0], achieved[2], achieved[1]) if achieved else None,
+        inside=predicted[0] <= achieved[1] <= (predicted[1] or achieved[1]) if predicted and achieved else None,
+    )

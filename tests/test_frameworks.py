@@ -114,6 +114,7 @@ _ALTERNATIVES = "|".join(re.escape(word).replace("\\.", "[./]") for word in _WOR
 SPELLS = re.compile(rf"\b({_ALTERNATIVES})\b", re.IGNORECASE)
 MAY_SPELL = {
     "data/settings.toml": "how settings are made with each, by the key of its row",
+    "data/log_remedies.toml": "what shortens stalls, in the words of the program that wrote the log",
     "data/capture.schema.json": "versions of packages in the record, and examples of names",
     "trace/record_fields.py": "versions of packages in the record",
     "trace/vocabulary.py": "names of collectives and ranges of exchanges in a trace",
@@ -124,6 +125,8 @@ MAY_SPELL = {
     "commands/doctor/checks.py": "versions of packages",
     "commands/fit/launch.py": "the configuration file of accelerate's launcher, which a plan writes",
     "commands/memory/stacks.py": "files on a stack of allocations: of an optimizer, of a loop of training",
+    "series/columns.py": "columns that only one program writes",
+    "series/sources.py": "a state that only one program writes",
     "series/log_formats.py": "a format of log files, whatever wrote them",
     "metrics/lines/callees.py": "a package between a line of the user's and the training library's loop",
     "probes/announced.py": "names of loggers",

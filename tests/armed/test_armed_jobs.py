@@ -104,7 +104,11 @@ def test_a_stall_every_25_steps_is_found_recorded_and_named(tmp_path: Path) -> N
     assert 25 in periods(run["series"])
     assert f"step {slow['step']}" in report
     assert f"diagnose analyze out/step-{slow['step'] - 2}" in report
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["rank0.steps", window["folder"]]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "rank0.steps",
+        "run-rank0.json",
+        window["folder"],
+    ]
 
 
 def test_analyze_tells_the_run_and_each_window(tmp_path: Path) -> None:

@@ -192,10 +192,10 @@ def test_what_a_rank_says_went_wrong_is_what_the_parent_says(tmp_path: Path) -> 
 def test_a_marker_that_cannot_be_written_still_says_why(tmp_path: Path) -> None:
     """The bytes of the claim are there since the window began."""
     body = """
-from diagnose.probes.bundle.rank_files import RankFiles
-bundle = RankFiles(given["out"], 0, 1)
+from diagnose.probes.bundle import rank_files
+bundle = rank_files.RankFiles(given["out"], 0, 1)
 def full(*args): raise OSError(28, "No space left on device")
-bundle._write = full
+rank_files._write = full
 try:
     bundle.finish(None)
 except OSError:

@@ -26,6 +26,7 @@ from diagnose.diagnosis.kernels import KernelRow, OperatorRow, Peak, RooflineEnt
 from diagnose.diagnosis.period import Period
 from diagnose.diagnosis.ranges import OpenedBy, RangeRow
 from diagnose.diagnosis.speed import Speed, StepRate
+from diagnose.diagnosis.step_times import StepTimes
 from diagnose.diagnosis.terms import (
     Bound,
     CauseClass,
@@ -121,6 +122,7 @@ __all__ = [
     "StepChoice",
     "StepRate",
     "StepTimeline",
+    "StepTimes",
     "Steps",
     "TraceSummary",
     "TrackRecord",

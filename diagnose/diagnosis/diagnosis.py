@@ -24,6 +24,7 @@ from diagnose.diagnosis.period import Period
 from diagnose.diagnosis.postmortem import Postmortem, Straggler
 from diagnose.diagnosis.ranges import RangeRow
 from diagnose.diagnosis.speed import Speed
+from diagnose.diagnosis.step_times import StepTimes
 from diagnose.diagnosis.timeline import JobTimeline, SlowStep, StepTimeline
 from diagnose.diagnosis.track_record import TrackRecord
 from diagnose.diagnosis.user_code import UserCode
@@ -75,6 +76,7 @@ class Diagnosis(Answer, frozen=True, kw_only=True):
     capacity: Capacity = NO_CAPACITY
     cost: Cost | None = None
     slow_steps: tuple[SlowStep, ...] = ()
+    step_times: StepTimes | None = None
     goodput: Goodput | None = None
     period: Period | None = None
     timeline: StepTimeline | None = None

@@ -49,6 +49,7 @@ from diagnose.judge.slow_steps import slow_steps
 from diagnose.judge.speed import speed_of
 from diagnose.judge.start import start_of, with_start
 from diagnose.judge.step_timeline import step_timeline
+from diagnose.judge.step_times import step_times
 from diagnose.judge.user_code import located, user_code_of
 from diagnose.judge.verdict import class_to_cure, verdict_of
 from diagnose.judge.waterfall import MatrixTime, waterfall_of
@@ -118,6 +119,7 @@ def diagnose(case: Case) -> Diagnosis:
         postmortem=part("postmortem", lambda: _postmortem(case), None),
         trace=summary_of(case.job.ranks, case.left_out),
         slow_steps=part("slow_steps", lambda: slow_steps(case), ()),
+        step_times=part("step_times", lambda: step_times(case), None),
         goodput=part("goodput", lambda: _goodput(case), None),
         timeline=part("timeline", lambda: _timeline(measured), None),
         job_timeline=part("job_timeline", lambda: job_timeline(case), None),

@@ -12,7 +12,7 @@ from drawn import MS
 from msgspec.structs import fields, replace
 from rich.console import Console
 
-from diagnose.diagnosis import Applied, Diagnosis, Goodput, SlowStep, Start, StartAdvice
+from diagnose.diagnosis import Applied, Diagnosis, Goodput, SlowStep, Start, StartAdvice, StepTimes
 from diagnose.judge.cost import cost_of
 from diagnose.metrics.settings import Settings
 from diagnose.report import markdown
@@ -46,6 +46,10 @@ def everything() -> Diagnosis:
     started = Start(rank=0, of_ranks=1, time_s=5.0, parts={"imports": 5.0}, compiling_s=0.0, advice=(longer,))
     more |= {"goodput": replace(Goodput.of(50.0, {"productive": 45.0, "starting": 5.0}), start=started)}
     cost = cost_of(diagnoses.diagnosis(), Settings(gpu_hour_price=2.0))
+    more["step_times"] = StepTimes(
+        rank=0, first_step=(1, 2), last_step=(1, 2), shortest_ns=(10**6, 10**7), longest_ns=(10**6, 10**7),
+        profiled=None, median_ns=10**6,
+    )  # fmt: skip
     return diagnoses.judged(drawn.joined(), applied=applied, slow_steps=(slow,), cost=cost, **more)
 
 

@@ -26,6 +26,7 @@ from diagnose.report.html.breakdown import breakdown_view
 from diagnose.report.html.job import job_view
 from diagnose.report.html.job_timeline import JobTimelineView, job_timeline_view
 from diagnose.report.html.roofline import roofline_view
+from diagnose.report.html.step_times import step_curve
 from diagnose.report.html.timeline import TimelineView, timeline_view
 from diagnose.report.html.verdict import verdict_card
 from diagnose.report.views.applied import applied_view
@@ -227,6 +228,7 @@ _PLACED: dict[str, PageSection | LeftOut] = {  # in the order of the page; what 
     "cost": PageSection(cost_lines),
     "not_advised": PageSection(lambda diagnosis: diagnosis.not_advised),
     "not_judged": PageSection(captures_view, inside="not_advised"),
+    "step_times": PageSection(step_curve),
     "slow_steps": PageSection(slow_steps_view),
     "job_timeline": PageSection(job_timeline_view),
     "timeline": PageSection(timeline_view),

@@ -284,6 +284,7 @@ SECTIONS: dict[str, Callable[[Page, Diagnosis, Extent], None] | LeftOut] = {
     "slow_steps": print_slow_steps,
     "missing": print_missing,
     "ledger": print_causes,
+    "step_times": _UNDRAWN,
     "job_timeline": _UNDRAWN,
     "timeline": _UNDRAWN,
     "roofline": print_roofline,

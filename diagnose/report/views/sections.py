@@ -12,6 +12,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {  # section -> the fields of the Diag
     "windows": ("windows",),
     "history": ("history",),
     "goodput": ("goodput",),
+    "step_times": ("step_times",),
     "slow_steps": ("slow_steps",),
     "late_ranks": ("stragglers", "postmortem"),
     "missing": ("trace",),

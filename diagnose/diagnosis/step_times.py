@@ -1,0 +1,22 @@
+"""The times of all steps that a capture timed."""
+
+import msgspec
+
+from diagnose.diagnosis.terms import Nanoseconds
+
+
+class StepTimes(msgspec.Struct, frozen=True, kw_only=True):
+    """The steps of rank `rank` by the host's clock, in groups of neighbours: first and last step, shortest and longest
+    time. With few steps each is a group of its own; extremes are in the groups however many there are.
+
+    `profiled` are the first and the last step with the profiler on, null if there is none; `median_ns` is of the
+    others.
+    """
+
+    rank: int
+    first_step: tuple[int, ...]
+    last_step: tuple[int, ...]
+    shortest_ns: tuple[Nanoseconds, ...]
+    longest_ns: tuple[Nanoseconds, ...]
+    profiled: tuple[int, int] | None
+    median_ns: Nanoseconds

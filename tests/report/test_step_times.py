@@ -1,0 +1,78 @@
+"""The time of every step: the extremes stay however long the run, and the drawing places them."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from browser import CHROMIUM, browser
+from msgspec.structs import replace
+from report.pages import sample
+
+from diagnose.diagnosis import StepTimes
+from diagnose.judge.step_times import MOST_GROUPS, step_times
+from diagnose.report.html import About, page
+from diagnose.report.html.step_times import step_curve
+from diagnose.trace.record import CaptureRecord
+
+STALL_NS, STEP_NS = 2_000_000_000, 10_000_000
+
+
+def recorded(steps: int, stall: int, window: range = range(0)) -> StepTimes:
+    """A run of steps of 10 ms, of which one takes two seconds."""
+    number = list(range(1, steps + 1))
+    every = {
+        "number": number,
+        "profiled": [each in window for each in number],
+        "ns": [STALL_NS if each == stall else STEP_NS for each in number],
+        "gc_ns": [0] * steps,
+        "ranges_ns": {},
+    }
+    measured = SimpleNamespace(record=CaptureRecord({"every_step": every}), timeline=SimpleNamespace(rank=0))
+    told = step_times(SimpleNamespace(measured=[measured], only=None))  # type: ignore[arg-type]
+    assert told is not None
+    return told
+
+
+@pytest.mark.parametrize("steps", [12, 300, 100_000])
+def test_a_stall_stays_however_long_the_run(steps: int) -> None:
+    told = recorded(steps, stall=steps // 2)
+    at = told.longest_ns.index(STALL_NS)
+
+    assert len(told.first_step) <= MOST_GROUPS
+    assert told.first_step[at] <= steps // 2 <= told.last_step[at]
+    assert (told.first_step[0], told.last_step[-1], told.median_ns) == (1, steps, STEP_NS)
+
+
+def test_few_steps_are_not_drawn() -> None:
+    case = SimpleNamespace(
+        measured=[SimpleNamespace(record=CaptureRecord(), timeline=SimpleNamespace(rank=0))], only=None
+    )
+
+    assert step_times(case) is None  # type: ignore[arg-type]
+
+
+def test_the_window_and_the_longest_step_are_where_they_were() -> None:
+    curve = step_curve(replace(sample("cpu-healthy.json.gz"), step_times=recorded(41, 31, range(11, 16))))
+
+    assert curve is not None
+    assert curve.window is not None
+    places = [mark.x for mark in curve.marks]
+    assert [mark.hollow for mark in curve.marks] == [11 <= step < 16 for step in range(1, 42)]
+    assert curve.window == (places[10], places[14])
+    assert [label.text for label in curve.labels] == ["31"]
+    assert min(mark.high for mark in curve.marks) == curve.marks[30].high < curve.median
+    assert curve.says.endswith("the median one takes 10.0 ms, the longest 2.0 s (step 31).")
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(not CHROMIUM, reason="Chromium is not installed")
+def test_the_page_draws_every_step_once(tmp_path: Path) -> None:
+    told = replace(sample("cpu-healthy.json.gz"), step_times=recorded(41, 31, range(11, 16)))
+    (tmp_path / "page.html").write_text(page(told, About("1")), encoding="utf-8")
+    with browser(tmp_path / "profile") as tab:
+        tab.open(tmp_path / "page.html", width=400)
+
+        assert tab.run("document.querySelectorAll('#step-times .steps circle').length") == 41
+        assert tab.run("document.querySelectorAll('#step-times .hollow').length") == 5
+        assert tab.run("document.documentElement.scrollWidth") <= 400
+        assert tab.complaints == []

@@ -9,8 +9,8 @@ class StepTimes(msgspec.Struct, frozen=True, kw_only=True):
     """The steps of rank `rank` by the host's clock, in groups of neighbours: first and last step, shortest and longest
     time. With few steps each is a group of its own; extremes are in the groups however many there are.
 
-    `profiled` are the first and the last step with the profiler on, null if there is none; `median_ns` is of the
-    others.
+    `profiled` are the first and the last step of each window with the profiler on, and no group reaches over the border
+    of a window; `median_ns` is of the other steps.
     """
 
     rank: int
@@ -18,5 +18,5 @@ class StepTimes(msgspec.Struct, frozen=True, kw_only=True):
     last_step: tuple[int, ...]
     shortest_ns: tuple[Nanoseconds, ...]
     longest_ns: tuple[Nanoseconds, ...]
-    profiled: tuple[int, int] | None
+    profiled: tuple[tuple[int, int], ...]
     median_ns: Nanoseconds

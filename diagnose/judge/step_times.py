@@ -1,12 +1,15 @@
 """The times of every step of a run, as few as a picture needs, with their extremes."""
 
+import math
+
 import numpy as np
 
+from diagnose.arrays import Ints, Mask
 from diagnose.diagnosis import StepTimes
 from diagnose.judge.case import Case
 from diagnose.trace.light_steps import every_step
 
-MOST_GROUPS = 400
+MOST_GROUPS = 400  # and some more at the borders of windows
 _LEAST = 8  # fewer steps are told in words
 
 
@@ -16,14 +19,25 @@ def step_times(case: Case) -> StepTimes | None:
     rank, every = next(((rank, found) for rank, found in told if found is not None), (0, None))
     if every is None or len(every.ns) < _LEAST or every.profiled.all():
         return None
-    groups = np.array_split(np.arange(len(every.ns)), min(len(every.ns), MOST_GROUPS))
-    profiled = every.number[every.profiled]
+    groups = _groups(every.profiled)
+    windows = [group for group in _runs(every.profiled) if every.profiled[group[0]]]
     return StepTimes(
         rank=rank,
         first_step=tuple(int(every.number[group[0]]) for group in groups),
         last_step=tuple(int(every.number[group[-1]]) for group in groups),
         shortest_ns=tuple(int(every.ns[group].min()) for group in groups),
         longest_ns=tuple(int(every.ns[group].max()) for group in groups),
-        profiled=(int(profiled[0]), int(profiled[-1])) if len(profiled) else None,
+        profiled=tuple((int(every.number[window[0]]), int(every.number[window[-1]])) for window in windows),
         median_ns=int(np.median(every.ns[~every.profiled])),
     )
+
+
+def _runs(profiled: Mask) -> list[Ints]:
+    """The positions of neighbours that are all in a window, or all in none."""
+    return np.split(np.arange(len(profiled)), np.flatnonzero(np.diff(profiled)) + 1)
+
+
+def _groups(profiled: Mask) -> list[Ints]:
+    """The positions of each group: single steps of a run of few, else as many to a group as it takes."""
+    each = max(math.ceil(len(profiled) / MOST_GROUPS), 1)
+    return [group for run in _runs(profiled) for group in np.array_split(run, math.ceil(len(run) / each))]

@@ -48,7 +48,7 @@ def everything() -> Diagnosis:
     cost = cost_of(diagnoses.diagnosis(), Settings(gpu_hour_price=2.0))
     more["step_times"] = StepTimes(
         rank=0, first_step=(1, 2), last_step=(1, 2), shortest_ns=(10**6, 10**7), longest_ns=(10**6, 10**7),
-        profiled=None, median_ns=10**6,
+        profiled=(), median_ns=10**6,
     )  # fmt: skip
     return diagnoses.judged(drawn.joined(), applied=applied, slow_steps=(slow,), cost=cost, **more)
 

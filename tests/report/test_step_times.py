@@ -17,12 +17,12 @@ from diagnose.trace.record import CaptureRecord
 STALL_NS, STEP_NS = 2_000_000_000, 10_000_000
 
 
-def recorded(steps: int, stall: int, window: range = range(0)) -> StepTimes:
+def recorded(steps: int, stall: int, *windows: range) -> StepTimes:
     """A run of steps of 10 ms, of which one takes two seconds."""
     number = list(range(1, steps + 1))
     every = {
         "number": number,
-        "profiled": [each in window for each in number],
+        "profiled": [any(each in window for window in windows) for each in number],
         "ns": [STALL_NS if each == stall else STEP_NS for each in number],
         "gc_ns": [0] * steps,
         "ranges_ns": {},
@@ -38,9 +38,20 @@ def test_a_stall_stays_however_long_the_run(steps: int) -> None:
     told = recorded(steps, stall=steps // 2)
     at = told.longest_ns.index(STALL_NS)
 
-    assert len(told.first_step) <= MOST_GROUPS
+    assert len(told.first_step) <= MOST_GROUPS + 4
     assert told.first_step[at] <= steps // 2 <= told.last_step[at]
     assert (told.first_step[0], told.last_step[-1], told.median_ns) == (1, steps, STEP_NS)
+
+
+@pytest.mark.parametrize("steps", [100, 100_000])
+def test_each_window_is_shaded_by_itself_and_no_group_reaches_over_its_border(steps: int) -> None:
+    told = recorded(steps, 50, range(11, 16), range(81, 86))
+    curve = step_curve(replace(sample("cpu-healthy.json.gz"), step_times=told))
+
+    assert curve is not None
+    assert told.profiled == ((11, 15), (81, 85))
+    covered = zip(told.first_step, told.last_step, curve.marks, strict=True)
+    assert sum(last - first + 1 for first, last, mark in covered if mark.hollow) == 10
 
 
 def test_few_steps_are_not_drawn() -> None:
@@ -55,10 +66,9 @@ def test_the_window_and_the_longest_step_are_where_they_were() -> None:
     curve = step_curve(replace(sample("cpu-healthy.json.gz"), step_times=recorded(41, 31, range(11, 16))))
 
     assert curve is not None
-    assert curve.window is not None
     places = [mark.x for mark in curve.marks]
     assert [mark.hollow for mark in curve.marks] == [11 <= step < 16 for step in range(1, 42)]
-    assert curve.window == (places[10], places[14])
+    assert curve.windows == [(places[10], places[14])]
     assert [label.text for label in curve.labels] == ["31"]
     assert min(mark.high for mark in curve.marks) == curve.marks[30].high < curve.median
     assert curve.says.endswith("the median one takes 10.0 ms, the longest 2.0 s (step 31).")

@@ -34,12 +34,14 @@ class StepLabel:
 
 @dataclass(frozen=True)
 class StepCurve:
-    """The drawing: `window` is the first and the last profiled step as places, `ticks` are places with their times."""
+    """The drawing: `windows` are the first and the last profiled step of each as places, `ticks` are places with their
+    times.
+    """
 
     marks: list[StepMark]
     labels: list[StepLabel]
     ticks: list[tuple[float, str]]
-    window: tuple[float, float] | None
+    windows: list[tuple[float, float]]
     median: float
     first: str
     last: str
@@ -64,7 +66,7 @@ def step_curve(diagnosis: Diagnosis) -> StepCurve | None:
         marks=[StepMark(*mark) for mark in zip(places, lows, highs, hollow, strict=True)],
         labels=_labels(times, places, highs),
         ticks=[(scale.y(ns), duration(ns)) for ns in scale.ticks],
-        window=None if times.profiled is None else (scale.x(times.profiled[0]), scale.x(times.profiled[1])),
+        windows=[(scale.x(first), scale.x(last)) for first, last in times.profiled],
         median=scale.y(times.median_ns),
         first=f"step {times.first_step[0]:,}",
         last=f"step {times.last_step[-1]:,}",
@@ -97,7 +99,7 @@ class _Scale:
 
 
 def _is_profiled(times: StepTimes, at: int) -> bool:
-    return times.profiled is not None and times.profiled[0] <= times.first_step[at] <= times.profiled[1]
+    return any(first <= times.first_step[at] <= last for first, last in times.profiled)
 
 
 def _name(times: StepTimes, at: int) -> str:

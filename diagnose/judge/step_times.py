@@ -1,6 +1,7 @@
 """The times of every step of a run, as few as a picture needs, with their extremes."""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -19,8 +20,9 @@ def step_times(case: Case) -> StepTimes | None:
     rank, every = next(((rank, found) for rank, found in told if found is not None), (0, None))
     if every is None or len(every.ns) < _LEAST or every.profiled.all():
         return None
-    groups = _groups(every.profiled)
-    windows = [group for group in _runs(every.profiled) if every.profiled[group[0]]]
+    runs = _runs(every.profiled)
+    groups = _groups(runs, len(every.ns))
+    windows = [run for run in runs if every.profiled[run[0]]]
     return StepTimes(
         rank=rank,
         first_step=tuple(int(every.number[group[0]]) for group in groups),
@@ -37,7 +39,7 @@ def _runs(profiled: Mask) -> list[Ints]:
     return np.split(np.arange(len(profiled)), np.flatnonzero(np.diff(profiled)) + 1)
 
 
-def _groups(profiled: Mask) -> list[Ints]:
+def _groups(runs: Sequence[Ints], steps: int) -> list[Ints]:
     """The positions of each group: single steps of a run of few, else as many to a group as it takes."""
-    each = max(math.ceil(len(profiled) / MOST_GROUPS), 1)
-    return [group for run in _runs(profiled) for group in np.array_split(run, math.ceil(len(run) / each))]
+    each = max(math.ceil(steps / MOST_GROUPS), 1)
+    return [group for run in runs for group in np.array_split(run, math.ceil(len(run) / each))]

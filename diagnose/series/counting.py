@@ -20,7 +20,8 @@ def counting_samples(series: Series, samples_per_step: int) -> Series:
             f"--samples-per-step {samples_per_step}: rows of the log are {closest:,.0f} apart, so it counts no samples"
         )
     tracks = tuple(track.counting(float(samples_per_step)) for track in series.tracks)
-    return replace(series, tracks=tracks, notes=tuple(note for note in series.notes if note not in apart_notes(series)))
+    assumed = apart_notes(series)
+    return replace(series, tracks=tracks, notes=tuple(note for note in series.notes if note not in assumed))
 
 
 def apart_notes(series: Series) -> list[str]:

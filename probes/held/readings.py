@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import os
 import sys
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 from ..guard import quietly
-from ..machine.cores import cgroup_folders, numbers_in
+from ..limits.room import free_memory_bytes
 
 _MOST_CHILDREN = 64
 _KIB = 1024
 _OF_STATUS = {"VmRSS:": "rss", "RssAnon:": "anonymous", "VmSwap:": "swapped", "RssShmem:": "shared"}
-_UNLIMITED = 1 << 60  # cgroups of the first version write such a number where there is no limit
 
 
 def of_this_process() -> dict[str, int]:
@@ -48,12 +45,9 @@ def of_children(thread: int) -> dict[str, int]:
 
 
 def room() -> dict[str, int]:
-    """Bytes of the host's memory that are left to this process: of the machine, or of its cgroup if that is less."""
-    rows = (line.split() for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines())
-    left = [int(row[1]) * _KIB for row in rows if row[0] == "MemAvailable:"]
-    in_cgroups: list[int] = quietly(partial(_left_in_cgroups, Path("/"))) or []  # type: ignore[assignment]
-    left += in_cgroups
-    return {"left": min(left)} if left else {}
+    """Bytes of the host's memory that are left to this process."""
+    left = free_memory_bytes(with_page_cache=True)
+    return {} if left is None else {"left": left}
 
 
 def limits() -> dict[str, int]:
@@ -104,27 +98,3 @@ def _of_child(process: str) -> tuple[int, int] | None:
         return None
     swapped = rows.get("SwapPss:", 0)
     return rows.get("Private_Dirty:", 0) + swapped, rows.get("Anonymous:", 0) + swapped
-
-
-def _left_in_cgroups(root: Path) -> list[int]:
-    left = []
-    for top, of, limit, usage in (
-        ("sys/fs/cgroup", "", "memory.max", "memory.current"),
-        ("sys/fs/cgroup/memory", "memory", "memory.limit_in_bytes", "memory.usage_in_bytes"),
-    ):
-        for folder in cgroup_folders(root, root / top, partial(_names, of)):
-            most, used = numbers_in(folder / limit), numbers_in(folder / usage)
-            if most and used and most[0] < _UNLIMITED:
-                left.append(max(most[0] - used[0] + _page_cache(folder), 0))
-    return left
-
-
-def _names(controller: str, told: str) -> bool:
-    return controller in told.split(",")
-
-
-def _page_cache(folder: Path) -> int:
-    """Bytes of files that the kernel gives back first."""
-    rows = (line.split() for line in (folder / "memory.stat").read_text(encoding="ascii").splitlines())
-    told = {row[0]: int(row[1]) for row in rows if len(row) == 2}
-    return told.get("total_inactive_file", told.get("inactive_file", 0))

@@ -36,9 +36,14 @@ def limits(budget_bytes: int, folder: Path, ranks: int, timeout_s: float | None)
     )
 
 
-def free_memory_bytes(root: Path = Path("/")) -> int | None:
-    """Memory that processes may still take: of the host, or of the cgroup if it has less; None if unknown."""
-    return min((*_of_host(root), *_of_cgroups(root)), default=None)
+def free_memory_bytes(root: Path = Path("/"), *, with_page_cache: bool = False) -> int | None:
+    """Memory that processes may still take: of the host, or of the cgroup if it has less; None if unknown.
+
+    Args:
+        root: holds proc and sys.
+        with_page_cache: count the files that the cgroup caches and the kernel gives back first, as of the host.
+    """
+    return min((*_of_host(root), *_of_cgroups(root, with_page_cache)), default=None)
 
 
 def _of_host(root: Path) -> Iterator[int]:
@@ -48,14 +53,20 @@ def _of_host(root: Path) -> Iterator[int]:
         yield int(found[1]) * 1024
 
 
-def _of_cgroups(root: Path) -> Iterator[int]:
+def _of_cgroups(root: Path, with_page_cache: bool) -> Iterator[int]:
     if not (root / "proc/self/cgroup").is_file():
         return
     for most, taken, top, controller in _LIMITS_OF_MEMORY:
         for folder in cgroup_folders(root, root / top, partial(_is_listed, controller)):
             both = numbers_in(folder / most) + numbers_in(folder / taken)
             if len(both) == 2 and both[0] > 0:
-                yield max(both[0] - both[1], 0)
+                yield max(both[0] - both[1] + (_page_cache(folder) if with_page_cache else 0), 0)
+
+
+def _page_cache(folder: Path) -> int:
+    stat = folder / "memory.stat"
+    found = re.findall(r"^(?:total_)?inactive_file (\d+)", stat.read_text() if stat.is_file() else "", re.MULTILINE)
+    return max(map(int, found), default=0)  # the total has that of the groups below it
 
 
 def _is_listed(controller: str, names: str) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from diagnose.commands.compare.answer import ComparedRun, Comparison
+from diagnose.commands.compare.answer import Comparison
 from diagnose.commands.compare.views import Moved, moved_causes
 from diagnose.report.views.breakdown import CLASS_NAMES, SHOWN_FROM
 from diagnose.report.views.one_unit import OneUnit, of_times
@@ -35,15 +35,11 @@ def waterfall(comparison: Comparison) -> list[WaterfallRow]:
     if before_ns is None or after_ns is None:
         return []
     moved = moved_causes(comparison, least=SHOWN_FROM)
-    sides = [(before_ns, _noise(comparison.before)), (after_ns, _noise(comparison.after))]
-    longest = max(*_ends(before_ns, moved), *(ns * (1 + (noise or 0)) for ns, noise in sides), 1)
+    sides = [(before_ns, comparison.before.noise_share or 0.0), (after_ns, comparison.after.noise_share or 0.0)]
+    longest = max(*_ends(before_ns, moved), *(ns * (1 + noise) for ns, noise in sides), 1)
     unit = of_times([before_ns, after_ns])
     first, last = (_side(name, *side, unit, longest) for name, side in zip("AB", sides, strict=True))
     return [first, *_steps(before_ns, moved, unit, longest), last]
-
-
-def _noise(run: ComparedRun) -> float | None:
-    return run.noise_share or None
 
 
 def _ends(begin_ns: int, moved: Sequence[Moved]) -> list[int]:
@@ -53,8 +49,8 @@ def _ends(begin_ns: int, moved: Sequence[Moved]) -> list[int]:
     return ends
 
 
-def _side(name: str, ns: int, noise: float | None, unit: OneUnit, longest: float) -> WaterfallRow:
-    ends = None if noise is None else (100 * ns * (1 - noise) / longest, 100 * ns * (1 + noise) / longest)
+def _side(name: str, ns: int, noise: float, unit: OneUnit, longest: float) -> WaterfallRow:
+    ends = (100 * ns * (1 - noise) / longest, 100 * ns * (1 + noise) / longest) if noise else None
     return WaterfallRow(name, "", unit.cell(ns), "side", ns, 0.0, 100 * ns / longest, ends)
 
 

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from diagnose.commands.tune import views
 from diagnose.commands.tune.answer import Rung, Tuning
-from diagnose.commands.tune.views import differing, outcome
 from diagnose.report.html.factors import FactorAxis, FactorMark, axis_of, mark
 
 
@@ -45,10 +45,10 @@ def _row(rung: Rung, axis: FactorAxis, earlier: Sequence[Rung]) -> LadderRow:
     predicted, achieved = rung.predicted, rung.achieved
     return LadderRow(
         number=rung.number,
-        change=differing(rung, earlier),
-        outcome=outcome(rung),
+        change=views.differing(rung, earlier),
+        outcome=views.outcome(rung),
         is_kept=rung.decision in ("kept", "held"),
-        says=f"{achieved[1]:.2f}x" if achieved else "not measured",
+        says=views.achieved(achieved) or "not measured",
         predicted=mark(axis, *predicted) if predicted else None,
         achieved=mark(axis, achieved[0], achieved[2], achieved[1]) if achieved else None,
         inside=predicted[0] <= achieved[1] <= (predicted[1] or achieved[1]) if predicted and achieved else None,

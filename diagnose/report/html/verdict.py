@@ -6,7 +6,7 @@ from diagnose.diagnosis import Diagnosis, Finding
 from diagnose.diagnosis.terms import may_slow
 from diagnose.report.html.factors import FactorAxis, FactorMark, axis_of, mark
 from diagnose.report.views.breakdown import basis
-from diagnose.report.views.first_screen import gain_notes, next_words
+from diagnose.report.views.first_screen import WIDE, gain_notes, next_words
 from diagnose.report.views.plain import plain
 from diagnose.report.views.speed_words import speed_line
 from diagnose.report.views.summary import VerdictView, verdict_view
@@ -58,7 +58,7 @@ def verdict_card(diagnosis: Diagnosis) -> VerdictCard:
     """The first card of this diagnosis."""
     chosen = diagnosis.finding(diagnosis.next.rule)
     first, *notes = gain_notes(diagnosis, chosen, basis(diagnosis)) or [""]
-    wide = next((note for note in notes if note.startswith(_WIDE)), "")
+    wide = next((note for note in notes if note.startswith(WIDE)), "")
     verdict = verdict_view(diagnosis)
     return VerdictCard(
         verdict=verdict,
@@ -71,12 +71,9 @@ def verdict_card(diagnosis: Diagnosis) -> VerdictCard:
         slows=chosen is not None and may_slow(chosen.predicted_speedup),
         bar=_bar(chosen, first) if diagnosis.next.kind == "change" else None,
         notes=[note for note in notes if note != wide],
-        wide=wide.removeprefix(_WIDE),
+        wide=wide.removeprefix(WIDE),
         speed=speed_line(diagnosis),
     )
-
-
-_WIDE = "wide, because "
 
 
 def _bar(chosen: Finding | None, says: str) -> GainBar | None:

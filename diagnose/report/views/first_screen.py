@@ -22,6 +22,7 @@ from diagnose.report.views.words import counted, patch_lines
 CLASSES_SHOWN = 6
 SHOWN_FROM = 0.01  # of the step
 DOUBTS_SHOWN = 2
+WIDE = "wide, because "  # begins the note on the width of a range
 _CLASSES_KNOWN = ("unnamed", "profiler", "start-in-window")  # doubts about what a part of the step is, not all of it
 _FUNCTIONAL = "torch.nn.functional."
 
@@ -119,7 +120,7 @@ def gain_notes(diagnosis: Diagnosis, chosen: Finding | None, of: Basis) -> list[
     saved = saved_ms(predicted, of.step_ns)
     notes = (
         f"{told}: {saved}" if saved else told,
-        f"wide, because {reason_wide(chosen)}" if reason_wide(chosen) else "",
+        f"{WIDE}{reason_wide(chosen)}" if reason_wide(chosen) else "",
         "can change results" if chosen.numerics else "",
         record_line(diagnosis, chosen.rule),
     )

@@ -86,9 +86,10 @@ def third(_repo: Path, work: Path, _tiny: bool) -> Iterator[Part]:
 
 def fourth(repo: Path, work: Path, tiny: bool) -> Iterator[Part]:
     """Peaks, `fit`, CUDA graphs, Nsight, more captures, the rest of the faults."""
+    yield Part("residue", script("residue"), 70, 20)
+    yield Part("graphs", script("graphs", work / "graphs"), 75, 25)
     yield Part("peaks", script("peaks"), 80, 20)
     yield Part("fit", script("fitted", work / "fit"), 170, 40)
-    yield Part("graphs", script("graphs", work / "graphs"), 75, 25)
     yield Part("nsight", script("nsight", work / "nsight"), 80, 25)
     yield from (capture(repo, work, tiny, name, 130) for name in ("compiled", "checkpointed"))
     yield Part("captures-more", script("captures", work), 40, 5)
@@ -104,6 +105,6 @@ def fourth(repo: Path, work: Path, tiny: bool) -> Iterator[Part]:
             "no:cacheprovider",
             "--rootdir",
             str(repo),
-            str(repo / "tests"),
+            str(repo / "tests" / "on_gpu"),
         )
         yield Part("tests", (PYTHON, *tests), 300, 60)

@@ -11,6 +11,9 @@ from diagnose.metrics.unknowns import NO_PYTHON, NO_RUNTIME
 from diagnose.probes.protocol import BY_TRAINER
 from diagnose.trace.vocabulary import ANNOTATIONS, DATA_WAIT, LOGGING, PYTHON, RUNTIME
 
+CAUSES_OF: dict[str, tuple[str, ...]] = {}
+"""The causes that a fact is the share of, by the fact's name."""
+
 
 def _class_metric(class_: str, doc: str) -> None:
     def function(m: Measured) -> Value:
@@ -57,6 +60,7 @@ def _cause_metric(
     """
     unknown = [cause for cause in causes if cause not in CAUSES]
     assert not unknown, unknown
+    CAUSES_OF[name] = causes
 
     def function(m: Measured) -> Value:
         if m.device_unseen:

@@ -177,7 +177,7 @@ def _to_compare(gain: Speedup | None) -> tuple[float, float]:
 
 
 def _surpassed(gain: Speedup | None, ranges: Iterable[Speedup | None]) -> bool:
-    """Whether another change gains more in its worst case than this one at best."""
+    """Whether another change, which waits for none, gains more in its worst case than this one at best."""
     best = None if gain is None else gain[1]
     return best is not None and any(other is not None and other[0] > best for other in ranges)
 
@@ -196,11 +196,12 @@ def _merit(ranges: Mapping[str, Speedup | None], weights: Mapping[str, Weight], 
     then effort.
     """
     gain, weight = ranges[rule.id], weights[rule.id]
+    rivals = (each for name, each in ranges.items() if not weights[name].awaited(weights, ranges))
     others = ((weights[name], each) for name, each in ranges.items())
     return (
         not weight.is_noise(gain),
         not may_slow(gain),
-        weight.leads(gain) and not _surpassed(gain, ranges.values()) and not weight.yields(gain, ranges),
+        weight.leads(gain) and not _surpassed(gain, rivals) and not weight.yields(gain, ranges),
         not weight.follows(gain, others) and not weight.awaited(weights, ranges),
         round(weight.promise(gain), 2),
         round(_most(gain), 2),

@@ -22,6 +22,9 @@ from diagnose.trace.record_fields import RECORD, RUN_TIME, UNREADABLE_RECORD
 _LARGEST_BYTES = 16 << 20
 _MOST_TOLD = 64
 LIKE_STEPS = 1.05  # medians of two groups of steps that lie nearer are of the same steps
+UNLIKE_STEPS = 1.2  # medians further apart are of other steps
+_SETTLING = 5  # steps behind those that are timed as controls, in which a trace may still be written
+_LEAST_LATER, _MOST_LATER = 10, 40
 _PLAIN_PATH = re.compile(r"(?:[a-zA-Z_]\w{0,39}\.?){1,4}", re.ASCII)
 
 
@@ -61,12 +64,29 @@ class CaptureRecord:
 
 
 def control_ns(record: CaptureRecord) -> tuple[list[float], list[float]]:
-    """Times of the steps that the capture took without the profiler, before and after its window; nanoseconds."""
+    """Times of the steps that the capture took without the profiler, before and after its window; nanoseconds.
+
+    Those after it are none if later steps are like those before: then the end of the recording beside them made them
+    longer, and not a change of the job.
+    """
     before, after = (
         [ns for ns in record.get(f"steps.{key}") or () if ns is not None]
         for key in ("control_before_ns", "control_after_ns")
     )
+    later = _later_ns(record, len(after))
+    if before and after and later and np.median(after) > UNLIKE_STEPS * max(np.median(before), np.median(later)):
+        return before, []
     return before, after
+
+
+def _later_ns(record: CaptureRecord, controls: int) -> list[float]:
+    """Host times of the steps that follow the controls behind the window, a few left out; none if they are few."""
+    profiled, ns = (record.get(f"every_step.{name}") or () for name in ("profiled", "ns"))
+    if not any(profiled) or len(profiled) != len(ns):
+        return []
+    first = len(profiled) - profiled[::-1].index(True) + controls + _SETTLING
+    later = [each for each in ns[first : first + _MOST_LATER] if each is not None]
+    return later if len(later) >= _LEAST_LATER else []
 
 
 def unprofiled_ns(record: CaptureRecord) -> list[float]:

@@ -250,7 +250,7 @@ _ANNOUNCED = {
 _PROFILER = {
     "activities": listed(text),
     **dict.fromkeys(("warmup", "active"), _COUNT),
-    **dict.fromkeys(("record_shapes", "with_stack", "profile_memory", "record_python_gc_info"), flag),
+    **dict.fromkeys(("record_shapes", "with_stack", "profile_memory", "record_python_gc_info", "detaches_cupti"), flag),
 }
 _RECORDING = {
     **dict.fromkeys(("budget_bytes", "text_bytes", "memory_bytes"), _BYTES),

@@ -13,7 +13,7 @@ from ..introspection import unseen
 from ..limits.allowance import Allowance
 from ..limits.capture_size import TrialStep
 from ..threaded import run_in_thread
-from . import forks, other_profilers, ranges
+from . import cupti, forks, other_profilers, ranges
 from .deferral import handlers_wait
 from .gc_ranges import Collections
 from .trace_file import exported_bytes, write_trace
@@ -94,7 +94,10 @@ class Recorder:
                 raise RuntimeError("another profiler is running in this process")
             self.running = True
             other_profilers.begins(self._profiler, self._give_way, self.forsake)
+            cupti.stay_attached()
             _start(self._profiler)
+            if not self._on_trial:
+                self.settings["detaches_cupti"] = cupti.detach_at_stop()
             ranges.record(True)
             self._watch_collections()
 
@@ -145,6 +148,7 @@ class Recorder:
             warmup, active = self._length
             write_trace(profiler, self.path, self._collections, (self._first_step + warmup, active))
             self.written = True
+        cupti.stay_attached()
 
     def still_ours(self) -> None:
         """Raise if another thread's profiler has taken the session."""
@@ -157,6 +161,7 @@ class Recorder:
         if self.running:
             _forsaken.append(self._profiler)
             self._profiler, self.recorded, self._forsaken = None, False, True
+            cupti.stay_attached()
             self._unhook()
             self._stopped()
 
@@ -173,6 +178,7 @@ class Recorder:
                 self._stopped()
                 if not beside:  # torch would end that one
                     _stop(profiler)
+            cupti.stay_attached()
 
     def _unhook(self) -> None:
         ranges.record(False)

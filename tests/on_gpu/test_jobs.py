@@ -84,6 +84,23 @@ def test_synchronisations_are_in_the_trace(tmp_path: Path) -> None:
     assert {"cuda_sync", "gpu_memcpy"} <= kinds(tmp_path)
 
 
+def test_cupti_lets_go_behind_the_window_and_the_environment_is_as_before(tmp_path: Path) -> None:
+    body = "loop(60)\ntorch.cuda.synchronize()\nimport os, time\ntime.sleep(1)\nprint(os.environ.get('TEARDOWN_CUPTI'))"
+    done = ran(tmp_path, body)
+
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "None"), done.stderr
+    assert record(tmp_path)["profiler"]["detaches_cupti"] is True
+    assert {"kernel", "cuda_runtime"} <= kinds(tmp_path)
+
+
+@pytest.mark.parametrize("steps", [16, 17, 18, 19])
+def test_a_job_that_ends_as_cupti_lets_go_ends_well(steps: int, tmp_path: Path) -> None:
+    done = ran(tmp_path, f"loop({steps})\nprint('ended')", "--at-step", "12", "--steps", "3")
+
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "ended"), done.stderr
+    assert "kernel" in kinds(tmp_path)
+
+
 def test_the_drivers_facts_are_in_the_record(tmp_path: Path) -> None:
     ran(tmp_path, "torch.set_float32_matmul_precision('high')\nloop()\n", "--no-report")
 

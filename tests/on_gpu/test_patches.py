@@ -11,7 +11,10 @@ pytestmark = pytest.mark.gpu
 
 BARE = """
 import torch
-model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 1)).to("cuda")
+class Model(torch.nn.Sequential):
+    def forward(self, x):
+        return self[1](self[0](x).relu())
+model = Model(torch.nn.Linear(64, 64), torch.nn.Linear(64, 1)).to("cuda")
 optimizer = torch.optim.AdamW(model.parameters())
 data = torch.utils.data.TensorDataset(torch.randn(400, 64))
 loader = torch.utils.data.DataLoader(data, batch_size=8)

@@ -1,15 +1,44 @@
 """Checkpoints and evaluations: how long one takes, and what share of the run they are at their interval."""
 
+from typing import NamedTuple
+
+import numpy as np
+
 from diagnose import intervals as iv
+from diagnose.arrays import Floats, Ints
 from diagnose.facts import DIAGNOSE_RUN, STEP, Unknown, Value, another_run, nothing_helps
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 from diagnose.metrics.run.capture import profiler_overhead_factor
+from diagnose.probes.protocol import EVAL_RANGE, SAVE_RANGE
+from diagnose.trace.light_steps import every_step
 from diagnose.trace.vocabulary import EVAL, SAVE
 
 RUN = "the run"
 WRITTEN_SLOWLY = 1.5  # times as long other checkpoints may take: an estimate, for what disks do with the same bytes
-_WHERE = {SAVE: ("save", "a checkpoint was saved"), EVAL: ("eval", "an evaluation ran")}
+_WHERE = {SAVE: ("save", SAVE_RANGE, "a checkpoint was saved"), EVAL: ("eval", EVAL_RANGE, "an evaluation ran")}
+
+
+class _Light(NamedTuple):
+    """The steps without the profiler, and the time of each in ranges of one name."""
+
+    number: Ints
+    ns: Floats
+    within_ns: Floats
+
+    @property
+    def holding(self) -> Ints:
+        """The rows with such a range."""
+        return np.flatnonzero(self.within_ns > 0)
+
+
+def _light(m: Measured, pattern: str) -> _Light | None:
+    """None where the record does not hold these steps."""
+    every = every_step(m.record)
+    if every is None or every.profiled.all():
+        return None
+    rows, within = ~every.profiled, every.ranges_ns.get(_WHERE[pattern][1])
+    return _Light(every.number[rows], every.ns[rows], np.zeros(rows.sum()) if within is None else within[rows])
 
 
 def _in_window(m: Measured, pattern: str) -> iv.Intervals:
@@ -17,29 +46,47 @@ def _in_window(m: Measured, pattern: str) -> iv.Intervals:
     return iv.clip(m.ranges(pattern), int(host[0, 0]), int(host[-1, 1])) if len(host) else iv.EMPTY
 
 
+def _happens(m: Measured, pattern: str) -> bool:
+    light = _light(m, pattern)
+    return len(_in_window(m, pattern)) > 0 or (light is not None and len(light.holding) > 0)
+
+
 def _mean_ns(m: Measured, pattern: str) -> float | Unknown:
-    ranges = _in_window(m, pattern)
-    if not len(ranges):
-        what = _WHERE[pattern][1]
-        return Unknown(
-            f"{what} in no counted step", another_run("capture a window in which it happens (diagnose run --at-step)")
-        )
-    return iv.total(ranges) / len(ranges)
+    """Of the steps without the profiler, else of the window."""
+    light, ranges = _light(m, pattern), _in_window(m, pattern)
+    if light is not None and len(light.holding):
+        return float(light.within_ns[light.holding].mean())
+    if len(ranges):
+        return iv.total(ranges) / len(ranges)
+    then = another_run("capture a window in which it happens (diagnose run --at-step)")
+    return Unknown(f"{_WHERE[pattern][2]} in no timed step", then)
 
 
 def _interval(m: Measured, pattern: str) -> float | Unknown:
+    """As the settings say, else as the steps show."""
     name = _WHERE[pattern][0]
-    if m.record.text(f"training_arguments.{name}_strategy") not in ("steps", None):
-        return Unknown(f"{name}_strategy is not steps", nothing_helps("the interval is not set in steps"))
-    steps = m.record.number(f"training_arguments.{name}_steps")
-    if steps is None or steps < 1:
-        return Unknown(f"no capture record gives {name}_steps as a number of steps", DIAGNOSE_RUN)
-    return steps
+    by_steps = m.record.text(f"training_arguments.{name}_strategy") in ("steps", None)
+    steps = m.record.number(f"training_arguments.{name}_steps") if by_steps else None
+    if steps is not None and steps >= 1:
+        return steps
+    return _observed_interval(m, pattern)
+
+
+def _observed_interval(m: Measured, pattern: str) -> float | Unknown:
+    light, ranges = _light(m, pattern), _in_window(m, pattern)
+    if light is not None and len(light.holding) > 1:
+        return float(np.median(np.diff(light.number[light.holding])))
+    if len(ranges) > 1:
+        return len(m.timeline.steps.host) / len(ranges)
+    name = _WHERE[pattern][0]
+    return Unknown(f"no setting gives {name}_steps as a number of steps, and fewer than two are seen", DIAGNOSE_RUN)
 
 
 def plain_step_ns(m: Measured, pattern: str = SAVE) -> float:
-    """Mean host step without the ranges of the pattern."""
-    host = m.timeline.steps.host
+    """Median step without the profiler and without the ranges of the pattern, else the mean host step of the window."""
+    light, host = _light(m, pattern), m.timeline.steps.host
+    if light is not None:
+        return float(np.median(light.ns - light.within_ns))
     plain = float((host[:, 1] - host[:, 0]).sum()) - iv.total(_in_window(m, pattern))
     return m.timeline.steps.each(max(plain, 0.0))
 
@@ -54,15 +101,15 @@ def _run_share(m: Measured, pattern: str, slowed: float = 1.0, longer: float = 1
 
 
 @metric("flag", needs_gpu=False)
-def saves_in_window(m: Measured) -> Value:
-    """Whether a checkpoint is saved in the counted steps."""
-    return len(_in_window(m, SAVE)) > 0
+def saves_in_capture(m: Measured) -> Value:
+    """Whether a checkpoint is saved in the steps that the capture timed, with the profiler or without."""
+    return _happens(m, SAVE)
 
 
 @metric("flag", needs_gpu=False)
-def evaluates_in_window(m: Measured) -> Value:
-    """Whether an evaluation runs in the counted steps."""
-    return len(_in_window(m, EVAL)) > 0
+def evaluates_in_capture(m: Measured) -> Value:
+    """Whether an evaluation runs in the steps that the capture timed, with the profiler or without."""
+    return _happens(m, EVAL)
 
 
 @metric("ns", needs_gpu=False)
@@ -79,13 +126,13 @@ def evaluation_ns(m: Measured) -> Value:
 
 @metric("count", needs_gpu=False)
 def save_interval_steps(m: Measured) -> Value:
-    """Optimizer steps between two checkpoints (save_steps)."""
+    """Optimizer steps between two checkpoints: save_steps, else as seen."""
     return _interval(m, SAVE)
 
 
 @metric("count", needs_gpu=False)
 def evaluation_interval_steps(m: Measured) -> Value:
-    """Optimizer steps between two evaluations (eval_steps)."""
+    """Optimizer steps between two evaluations: eval_steps, else as seen."""
     return _interval(m, EVAL)
 
 
@@ -101,7 +148,7 @@ def run_steps(m: Measured) -> Value:
 
 @metric("share", RUN, needs_gpu=False)
 def checkpoint_run_share(m: Measured) -> Value:
-    """Part of the run in which the loop saves checkpoints, from one checkpoint's time and save_steps."""
+    """Part of the run in which the loop saves checkpoints, from one checkpoint's time and the steps between two."""
     return _run_share(m, SAVE)
 
 
@@ -114,14 +161,14 @@ def most_checkpoint_run_share(m: Measured) -> Value:
 
 
 def slowed_by_profiler(m: Measured) -> float:
-    """Profiled over unprofiled step time, 1 if not known."""
+    """How much longer the profiler makes `plain_step_ns`: 1 where that is of steps without it, or not known."""
     slowed = profiler_overhead_factor(m)
-    return 1.0 if isinstance(slowed, Unknown) else max(float(slowed), 1.0)
+    return 1.0 if _light(m, SAVE) is not None or isinstance(slowed, Unknown) else max(float(slowed), 1.0)
 
 
 @metric("share", RUN, needs_gpu=False)
 def evaluation_run_share(m: Measured) -> Value:
-    """Part of the run that evaluations take, from one evaluation's time and eval_steps."""
+    """Part of the run that evaluations take, from one evaluation's time and the steps between two."""
     return _run_share(m, EVAL)
 
 

@@ -4,13 +4,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from diagnose.facts import DIAGNOSE_RUN, Unknown, Value, another_run, nothing_helps, spoken
+from diagnose.arrays import Floats
+from diagnose.facts import DIAGNOSE_RUN, Unknown, Value, another_run, spoken
 from diagnose.formulas.statistics import ENDS, draws_of, robust_deviation
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 from diagnose.metrics.unknowns import MORE_STEPS
 from diagnose.probes.protocol import COMPILE_RANGE
-from diagnose.trace.record import control_ns, unprofiled_ns
+from diagnose.trace.light_steps import every_step
+from diagnose.trace.record import CaptureRecord, control_ns, unprofiled_ns
 
 MOST_LISTED = 4  # durations that a sentence holds
 LEAST_CONTROLS = 2  # steps on each side of the window: one alone may be an odd one
@@ -62,11 +64,18 @@ def unprofiled_step_time_ns(m: Measured) -> Value:
 
 
 @metric("share", "the steps without the profiler", needs_gpu=False)
-def least_unprofiled_gc_share(m: Measured) -> Value:
+def unprofiled_gc_share(m: Measured) -> Value:
     """Share of the unprofiled steps' time in which Python collects garbage, if there are many such steps.
 
-    All but one in twenty resampled draws of these steps give more.
+    Beside a GPU, which may work through a collection, of each only what its step takes beyond the median.
     """
+    timed = _timed_with_collections(m)
+    return timed if isinstance(timed, Unknown) else min(float(timed[1].sum() / timed[0].sum()), 1.0)
+
+
+@metric("share", "the steps without the profiler", needs_gpu=False)
+def least_unprofiled_gc_share(m: Measured) -> Value:
+    """The same, but all but one in twenty resampled draws of these steps give more."""
     return _drawn_gc_share(m, min(ENDS))
 
 
@@ -77,15 +86,31 @@ def most_unprofiled_gc_share(m: Measured) -> Value:
 
 
 def _drawn_gc_share(m: Measured, quantile: float) -> Value:
-    if m.timeline.has_gpu:
-        return Unknown("the device may work through a collection", nothing_helps("gc_share tells where it does not"))
-    steps, pauses = (m.record.get(f"steps.unprofiled_{of}_ns") or () for of in ("host", "gc"))
-    timed = [] if None in (*steps, *pauses) or len(pauses) != len(steps) else [*zip(steps, pauses, strict=True)]
-    if len(timed) < LEAST_STEPS or min(timed)[0] <= 0:
+    timed = _timed_with_collections(m)
+    if isinstance(timed, Unknown):
+        return timed
+    drawn = draws_of(len(timed[0]))
+    taken, spent = (each[drawn].sum(axis=1) for each in timed)
+    return min(float(np.quantile(spent / taken, quantile)), 1.0)
+
+
+def _timed_with_collections(m: Measured) -> tuple[Floats, Floats] | Unknown:
+    """Time of each step without the profiler, and of what collections add to it, nanoseconds."""
+    every = every_step(m.record)
+    taken, spent = (
+        _beside_controls(m.record) if every is None else (every.ns[~every.profiled], every.gc_ns[~every.profiled])
+    )
+    if len(taken) < LEAST_STEPS or taken.min() <= 0:
         return Unknown(f"garbage was collected beside a clock in fewer than {LEAST_STEPS} steps", MORE_UNPROFILED)
-    taken, spent = np.array(timed[-MOST_STEPS:], np.float64).T
-    drawn = draws_of(len(taken))
-    return min(float(np.quantile(spent[drawn].sum(axis=1) / taken[drawn].sum(axis=1), quantile)), 1.0)
+    taken, spent = taken[-MOST_STEPS:], spent[-MOST_STEPS:]
+    return taken, np.minimum(spent, np.maximum(taken - np.median(taken), 0)) if m.timeline.has_gpu else spent
+
+
+def _beside_controls(record: CaptureRecord) -> tuple[Floats, Floats]:
+    """The same of the steps on both sides of the window; none if one of them was not timed."""
+    steps, pauses = (record.get(f"steps.unprofiled_{of}_ns") or () for of in ("host", "gc"))
+    known = None not in (*steps, *pauses) and len(pauses) == len(steps)
+    return tuple(np.array(each if known else (), np.float64) for each in (steps, pauses))  # type: ignore[return-value]
 
 
 @metric("share", "the median step", needs_gpu=False)

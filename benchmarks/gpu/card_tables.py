@@ -91,6 +91,9 @@ def _job(job: Any) -> str:
     return f"{job['model']}, {job['batch']} x {job['tokens']}, {', '.join(kinds)}"
 
 
+ORDER = ("first", "second")
+
+
 def overhead(calls: Sequence[Call]) -> str:
     """Each round of each run: the mean step alone, behind the window, and armed."""
     rows = []
@@ -103,6 +106,26 @@ def overhead(calls: Sequence[Call]) -> str:
     return table(
         ("run", "job", "round", "ms alone", "ms behind the window", "ms armed", "behind / alone", "armed / alone"), rows
     )
+
+
+def residue(calls: Sequence[Call]) -> str:
+    """Steps of many small kernels after torch.profiler alone has recorded, by whether CUPTI detached."""
+    rows = [
+        [name, number(each["ms before"], digits=2), *(number(each[f"after the {n} / before"], digits=2) for n in ORDER)]
+        for name, runs in part(calls, "residue").items()
+        for each in runs
+        if "ms before" in each
+    ]
+    return table(("CUPTI", "ms before", "after one recording / before", "after two / before"), rows)
+
+
+def behind(calls: Sequence[Call]) -> str:
+    """The median step behind the window over that before it, of known faults that wait for the host."""
+    held = [call for call in calls if "faults" in call.found]
+    told = [{n: row.get("behind / before") for n, row in call.found["faults"]["rows"].items()} for call in held]
+    names = [name for name in dict.fromkeys(n for each in told for n in each) if all(each.get(name) for each in told)]
+    rows = [[name, *(number(each[name], digits=2) for each in told)] for name in names]
+    return table(("fault", *(f"`{call.commit}`" for call in held)), rows)
 
 
 def noise(calls: Sequence[Call]) -> str:

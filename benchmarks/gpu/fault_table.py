@@ -10,7 +10,10 @@ Options = dict[str, Any]
 
 @dataclass(frozen=True)
 class Fault:
-    """Of `classes` and `right` one has to be told: none of `right` means that nothing is worth doing."""
+    """Of `classes` and `right` one has to be told: none of `right` means that nothing is worth doing.
+
+    The remedy is the change that the first of `right` advises, or else that of `cure`.
+    """
 
     classes: tuple[str, ...]
     right: tuple[str, ...]
@@ -18,6 +21,7 @@ class Fault:
     fast: Options
     tiny: Options = field(default_factory=dict)
     env: dict[str, str] = field(default_factory=dict)
+    cure: str = ""
 
 
 DEFAULTS: Options = {
@@ -112,6 +116,7 @@ FAULTS: dict[str, Fault] = {
         ("text-work-in-the-loop", "data-wait", "bursts-of-data-wait", "python-host"),
         {"words": 600, "workers": 0},
         {"workers": 8},
+        cure="data-wait",
     ),
     "optimizer by single tensors": Fault(
         ("host-bound", "memory-bound"),

@@ -9,6 +9,7 @@ import json
 import re
 import sys
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from fault_table import FAULTS, Fault
@@ -19,6 +20,7 @@ EACH_S = 22.0  # that one takes; with less than that left none is begun
 FIRST = 22  # that a call has time for
 JOB = str(Path(__file__).with_name("fault_job.py"))
 SMALL_BYTES = 600_000
+STARTING, SETTLING = 3, 10  # steps left out at the begin, and behind the window, where its trace is written
 
 
 def main() -> None:
@@ -55,11 +57,23 @@ def one(folder: Path, name: str, fault: Fault) -> dict[str, Any]:
     if not page.is_file():
         return row | {"failed": "no diagnosis", "err": done["err"][-800:], "out": done["out"][-800:]}
     row |= judged(diagnosis_told(page), fault, row.get("achieved"))
+    row["behind / before"] = tried(behind, bundle / "capture-rank0.json") if row["class"] == "host-bound" else None
     trace, target = bundle / "rank0.json.gz", folder.parent / "reduced" / f"fault-{stem}.json.gz"
     if trace.is_file():
         target.parent.mkdir(exist_ok=True)
         row["reduced"] = tried(reduced, trace, target, SMALL_BYTES)
     return row
+
+
+def behind(record: Path) -> float | None:
+    """Median step behind the window, once the trace is written, over that before it; None if few were timed.
+
+    Of jobs that wait for the host: beside a busy device the host runs ahead in the first steps.
+    """
+    every = json.loads(record.read_text(encoding="utf-8"))["every_step"]
+    recorded = [at for at, profiled in enumerate(every["profiled"]) if profiled]
+    before, later = every["ns"][STARTING : recorded[0]], every["ns"][recorded[-1] + SETTLING :]
+    return round(median(later) / median(before), 3) if len(before) > 1 and len(later) > 9 else None
 
 
 def timed(times: dict[str, Any]) -> dict[str, Any]:
@@ -77,7 +91,7 @@ def timed(times: dict[str, Any]) -> dict[str, Any]:
 def judged(told: dict[str, Any], fault: Fault, achieved: float | None) -> dict[str, Any]:
     """What was told beside what is true."""
     promises = {rule: speedup for rule, speedup, _ in told["findings"]}
-    promised = next((promises[rule] for rule in promises if rule in fault.right and promises[rule]), None)
+    promised = promises.get(fault.cure or next(iter(fault.right), ""))
     row = {
         "class": told["class"],
         "next": told["next"],

@@ -74,10 +74,11 @@ REPORTS = (
         (("", more.fit), ("Largest micro-batch", tables.limits)),
     ),
     Report(
-        "overhead-gpu", "What the probe costs", ("overhead",),
+        "overhead-gpu", "What the probe costs", ("overhead", "residue", "faults"),
         "The mean step of a loop of 24 linear layers (256 wide: small steps, 2,048 wide: larger steps), alone, under "
         "`diagnose run` behind its window, and armed; three processes a round, in turns.",
-        (("", more.overhead), ("Noise", more.noise)),
+        (("", more.overhead), ("Noise", more.noise), ("What a recording leaves behind", more.residue),
+         ("Behind the window over before it, known faults that wait for the host", more.behind)),
     ),
     Report(
         "paths-gpu", "Paths that need CUDA", ("cuda-paths", "graphs", "nsight", "environment"),

@@ -20,13 +20,14 @@ from diagnose.predict.replay import (
     AS_PROFILED,
     HostSpeeds,
     Replay,
+    host_speeds_ahead,
     host_speeds_for,
     likely_host_speeds_for,
 )
 from diagnose.rule import Rule
 from diagnose.rule.remedy import Case
 from diagnose.trace.distortion import distorted_by
-from diagnose.trace.light_steps import shares_in_ranges
+from diagnose.trace.light_steps import ran_ahead_ns, shares_in_ranges
 from diagnose.trace.record import unprofiled_ns
 
 
@@ -60,12 +61,19 @@ class ChangedSteps:
 
     @cached_property
     def host_speeds(self) -> HostSpeeds:
-        """Factors on host time from the profiled to the unprofiled speed; 1 without unprofiled steps."""
+        """Factors on host time from the profiled to the unprofiled speed; 1 without unprofiled steps.
+
+        If a busy device hides the host's speed, it is that of the steps in which the host ran ahead of the device.
+        """
         control = self._unprofiled_ns
         if not control:
             return AS_PROFILED
         step_ns = float(np.median(control))
-        return host_speeds_for(self.replay, step_ns, self._told_ns(step_ns))
+        speeds = host_speeds_for(self.replay, step_ns, self._told_ns(step_ns))
+        ahead_ns = ran_ahead_ns(self.measured.record)
+        if ahead_ns is None or not self.measured.timeline.has_gpu or not speeds.is_as_profiled:
+            return speeds
+        return host_speeds_ahead(self.replay, len(self.measured.timeline.gpu), ahead_ns)
 
     @cached_property
     def _likely_host_speeds(self) -> HostSpeeds:

@@ -44,6 +44,18 @@ def every_step(record: CaptureRecord) -> EveryStep | None:
     )
 
 
+def ran_ahead_ns(record: CaptureRecord) -> float | None:
+    """Median time on the host of the steps that are much shorter than most; None if there are few.
+
+    Beside a busy device the host's step is as long as the device's once its queue of launches is full. Before, as at
+    the begin and behind the window, it is what the host itself takes.
+    """
+    every = every_step(record)
+    ns = every.ns[~every.profiled] if every is not None else np.zeros(0)
+    short = ns[ns < _AHEAD * np.median(ns)] if len(ns) else ns
+    return float(np.median(short)) if len(short) >= _LEAST_AHEAD else None
+
+
 def grown(every: EveryStep, rows: Ints) -> tuple[str, float]:
     """The range that grew most in these steps beyond the median of all, and by how much; ("", 0) if none explains them.
 
@@ -67,6 +79,8 @@ EXPLAINS = (
     protocol.OPTIMIZER_RANGE,
 )
 _TELLS = 0.5  # of what a step takes beyond the others: a smaller part does not explain it
+_AHEAD = 0.8  # of the median step
+_LEAST_AHEAD = 4
 _LATER = 1.05  # times the step: more cannot be of the same steps
 CAUSES_IN_RANGES = {  # causes in the breakdown of a host step that a range stands for, jointly if there are several
     ("data-wait",): DATA_WAIT,

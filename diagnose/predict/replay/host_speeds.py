@@ -36,6 +36,11 @@ class HostSpeeds:
         if min(self.others, *self.by_cause.values(), 1.0) < 0:
             raise ValueError("a factor below 0 would turn time back")
 
+    @property
+    def is_as_profiled(self) -> bool:
+        """Whether no factor changes anything."""
+        return {self.others, *self.by_cause.values()} == {1.0}
+
     def of(self, cause: str) -> float:
         """The factor of a cause."""
         return self.by_cause.get(cause, 1.0 if cause in UNRECORDED else self.others)

@@ -7,7 +7,7 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from diagnose.arrays import Floats, Ints
+from diagnose.arrays import Coded, Floats, Ints
 from diagnose.attribution.attribution import Attribution
 from diagnose.predict.replay.change import StepChange
 from diagnose.predict.replay.costs import ReplayCosts, check_aligned, costs_of
@@ -30,6 +30,7 @@ MOST_ACTIVITIES = 100_000  # of several steps: a replay walks all of them, tens 
 STRICT_ERROR_LIMIT = 0.05
 BETWEEN_STEPS_SHARE = 0.1  # of a step: a longer pause before it is not part of it
 DEVICE_BOUND_SHARE = 0.02
+INSTANT = 1e-6  # on a kernel: one of 0 would vanish with its launch
 ALIKE_SHARE = 0.05  # of the mean step: replayed steps that lie further apart from it predict for other steps
 ODD_FACTOR = 2.0  # of the median step: a longer one may not recur on the device as soon as in the trace
 LINKED_AT_LEAST = 0.5  # of the activities of the replayed steps
@@ -140,6 +141,22 @@ def host_speeds_for(
     return speeds_that_fit(
         replay.recorded, known, lambda speeds: replay.step_ns(StepChange(host_speeds=speeds)) <= wanted
     )
+
+
+def host_speeds_ahead(replay: Replay, activities: int, host_ns: float) -> HostSpeeds:
+    """The factors on host time at which the host takes `host_ns` for a step beside a device that takes no time.
+
+    Args:
+        replay: the profiled steps.
+        activities: how many the device has.
+        host_ns: a step on the host without the profiler that did not wait for the device.
+    """
+    at_once = Coded(np.zeros(activities, np.uint8), np.array([INSTANT]))
+
+    def fits(speeds: HostSpeeds) -> bool:
+        return replay.step_ns(StepChange(kernels=at_once, host_speeds=speeds)) <= host_ns
+
+    return speeds_that_fit(replay.recorded, {}, fits)
 
 
 def likely_host_speeds_for(replay: Replay, slowest: HostSpeeds) -> HostSpeeds:

@@ -107,7 +107,8 @@ def test_no_share_of_the_step_is_a_fact_a_finding_a_plan_or_a_negative(sample: s
 
     assert found.verdict.class_ == "undecided"
     assert "the profiler makes steps 3.40x as long" in found.verdict.because
-    assert [fact.name for fact in found.facts if fact.of in (STEP, HOST_STEP) and fact.value is not None] == []
+    told = {fact.name for fact in found.facts if fact.of in (STEP, HOST_STEP) and fact.value is not None}
+    assert told <= {"device_to_host_share"}  # copies of the device, which the profiler does not lengthen
     assert [evidence for f in found.findings for evidence in f.evidence if evidence.of in (STEP, HOST_STEP)] == []
     assert [n.because for n in found.not_advised if "step" in n.because] == []
     assert [step.rule for step in found.plan if step.predicted_speedup] == []

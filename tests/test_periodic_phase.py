@@ -138,7 +138,8 @@ def test_the_ranges_of_the_slow_steps_say_what_they_do(grew: str, does: str, tmp
 
     assert told.fact("slow_phase_doing") == does
     rules = {each.rule: each.do for each in told.findings}
-    assert (RULE in rules) is (does != "loading")
+    owner = {"evaluating": "evaluation-cadence", "saving": "checkpoint-cadence", "loading": None}.get(does, RULE)
+    assert {RULE, "evaluation-cadence", "checkpoint-cadence"} & rules.keys() == {owner} - {None}
     assert ("rollout" not in rules.get(RULE, "")) or does == "step"
 
 

@@ -11,7 +11,9 @@ TOO_LITTLE = 0.03  # of a remedy's gain: below it the fault says nothing about t
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table."""
+    """A Markdown table, "" of no rows."""
+    if not rows:
+        return ""
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+INSTALLED = ("torch", "transformers", "accelerate", "liger-kernel", "triton", "python")
 VERSIONS = ("torch", "transformers", "accelerate", "liger_kernel", "triton", "python")
 Found = Mapping[str, Any]
 
@@ -39,10 +41,12 @@ def holding(calls: Sequence[Call], *parts: str) -> list[Call]:
 
 
 def merged(calls: Sequence[Call], *names: str) -> Found:
-    """The rows of parts that share a table."""
+    """The rows of parts that share a table: of each the last that ran, if one did."""
     rows: dict[str, Any] = {}
-    for name in names:
-        rows |= part(calls, name).get("rows", {})
+    told = [call.found[name].get("rows", {}) for name in names for call in calls if name in call.found]
+    for name, row in (item for each in told for item in each.items()):
+        if name not in rows or "not run" not in row:
+            rows[name] = row
     return rows
 
 
@@ -73,12 +77,25 @@ def machine(calls: Sequence[Call]) -> str:
     """Card, driver and versions in a sentence."""
     record = next(records(calls), None)
     if record is None:
-        return f"On {card(calls)}."
+        return _looked_at(part(calls, "environment")) or f"On {card(calls)}."
     versions = record["versions"]
     known = [f"{name.replace('_', '-')} {versions[name]}" for name in VERSIONS if versions.get(name)]
     memory = record["device"]["total_memory_bytes"] / 2**30
     driver = f"driver {versions['driver']} (CUDA {versions['driver_cuda']})"
     return f"One {card(calls)} ({memory:.1f} GiB), {driver};\n{', '.join(known)}."
+
+
+def _looked_at(environment: Found) -> str:
+    """The same from a look at the machine, "" without a GPU: no capture of a call holds its record."""
+    torch, packages = environment.get("torch") or {}, environment.get("packages") or {}
+    card = (torch.get("properties") or {}).get("name")
+    if not card:
+        return ""
+    driver = re.search(r"Driver Version\s*: (\S+)\s*CUDA Version\s*: (\S+)", environment.get("smi") or "")
+    with_driver = f", driver {driver[1]} (CUDA {driver[2]})" if driver else ""
+    packages |= {"python": environment.get("python")}
+    known = [f"{name} {packages[name]}" for name in INSTALLED if isinstance(packages.get(name), str)]
+    return f"One {card}{with_driver};\n{', '.join(known)}."
 
 
 def origin(calls: Sequence[Call], of: Sequence[Call]) -> str:

@@ -33,7 +33,7 @@ class _Light(NamedTuple):
 
 
 def _light(m: Measured, pattern: str) -> _Light | None:
-    """None where the record does not hold these steps."""
+    """The steps of the record; None if it does not hold them."""
     every = every_step(m.record)
     if every is None or every.profiled.all():
         return None
@@ -52,7 +52,7 @@ def _happens(m: Measured, pattern: str) -> bool:
 
 
 def _mean_ns(m: Measured, pattern: str) -> float | Unknown:
-    """Of the steps without the profiler, else of the window."""
+    """The mean of the steps without the profiler, else of the window."""
     light, ranges = _light(m, pattern), _in_window(m, pattern)
     if light is not None and len(light.holding):
         return float(light.within_ns[light.holding].mean())
@@ -63,7 +63,7 @@ def _mean_ns(m: Measured, pattern: str) -> float | Unknown:
 
 
 def _interval(m: Measured, pattern: str) -> float | Unknown:
-    """As the settings say, else as the steps show."""
+    """The interval that the settings say, else the one that the steps show."""
     name = _WHERE[pattern][0]
     by_steps = m.record.text(f"training_arguments.{name}_strategy") in ("steps", None)
     steps = m.record.number(f"training_arguments.{name}_steps") if by_steps else None
@@ -161,7 +161,7 @@ def most_checkpoint_run_share(m: Measured) -> Value:
 
 
 def slowed_by_profiler(m: Measured) -> float:
-    """How much longer the profiler makes `plain_step_ns`: 1 where that is of steps without it, or not known."""
+    """How much longer the profiler makes `plain_step_ns`: 1 if that is of steps without it, or not known."""
     slowed = profiler_overhead_factor(m)
     return 1.0 if _light(m, SAVE) is not None or isinstance(slowed, Unknown) else max(float(slowed), 1.0)
 

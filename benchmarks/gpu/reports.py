@@ -55,8 +55,8 @@ REPORTS = (
         "faults-gpu", "Known faults", ("faults", "faults-rest"),
         "Bare loops with one fault each under `diagnose run`. The remedy is made by hand in a process without the "
         "probe, and its gain is that of throughput. `right` is by the truth in `benchmarks/gpu/fault_table.py`; "
-        "`promised` is what the rule of that remedy said, wherever among the findings it stood. Each row is the last run "
-        "of that fault.",
+        "`promised` is what the rule of that remedy said, wherever among the findings it stood. Each row is the last "
+        "run of that fault.",
         (("", tables.faults), ("Score", tables.score), ("Where the tool was wrong", tables.wrong),
          ("Remedies that bought nothing", tables.too_little), ("Step times", tables.fault_times)),
         (("All findings", tables.fault_findings),),

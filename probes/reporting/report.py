@@ -13,6 +13,7 @@ from ..guard import guarded, say
 from ..session import Session
 from . import figures
 from .analysis import WindowAnalysis
+from .live import Live
 
 AT_THE_END_S = 30.0  # a training that ends before the analysis waits for it no longer than so
 
@@ -28,10 +29,20 @@ class Report:
         self._seen = len(session.outcome.written)
         self._analysis: WindowAnalysis | None = None
         self._trainer: Any = None
+        self._live, self._ranks = Live(), 1
 
     def is_of(self, trainer: object) -> None:
         """Set the trainer whose loggers get the reports, without keeping it alive."""
         self._trainer = weakref.ref(trainer)
+
+    def step_ended(self) -> None:
+        """Count a step of the training."""
+        self._live.step_ended()
+
+    def adds(self, logs: dict[str, Any], samples: float | None) -> None:
+        """Add the figures since the last log to this one, if it is of the training; a step takes so many `samples`."""
+        if "loss" in logs:
+            guarded(lambda: logs.update(self._live.scalars(samples)), "no figures of the steps")
 
     def look(self) -> None:
         """Begin an analysis that is due and report one that has ended; called between two steps."""
@@ -63,7 +74,7 @@ class Report:
             files = written[self._seen]
             self._seen += 1
             if files.rank == 0:
-                self._analysis = WindowAnalysis(files.folder, files.world_size)
+                self._analysis, self._ranks = WindowAnalysis(files.folder, files.world_size), files.world_size
 
     def _tell(self, ended: WindowAnalysis) -> None:
         diagnosis = ended.diagnosis
@@ -71,6 +82,7 @@ class Report:
             if ended.failure:
                 say(f"the window is not analysed: {ended.failure}")
             return
+        guarded(lambda: self._live.knows(diagnosis, self._ranks), "no rates of the steps")
         guarded(lambda: _log_line(figures.line(diagnosis)), "no log line")
         guarded(lambda: self._log(figures.scalars(diagnosis)), "no figures logged")
         if self._sends_artifacts:

@@ -219,7 +219,14 @@ class _Steps:
         if self.report is not None:  # here, since what is logged at the end of a step takes the place of its loss
             self.report.look()
 
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
+        if self.report is not None and type(logs) is dict:  # before the loggers, which get the same one
+            samples: Any = quietly(lambda: samples_of_a_step(args))
+            self.report.adds(logs, samples)
+
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if self.report is not None:
+            self.report.step_ended()
         if training_loop.step_ended(self.diagnose_session or session()):
             control.should_training_stop = True
 
@@ -241,6 +248,11 @@ def _begin(current: Session, args: Any, state: Any, kwargs: dict[str, Any]) -> N
         steps=left if left > 0 else None,
         done=state.global_step,
     )
+
+
+def samples_of_a_step(arguments: Any) -> float:
+    """Samples in an optimizer step of all ranks."""
+    return float(arguments.train_batch_size * arguments.gradient_accumulation_steps * arguments.world_size)
 
 
 def settings_of(arguments: Any) -> dict[str, object]:

@@ -90,6 +90,24 @@ def test_the_jobs_own_logs_are_those_of_a_run_without_it(folder: Path) -> None:
     assert (folder / "final.pt").read_bytes() == (folder / "plain" / "final.pt").read_bytes()
 
 
+def test_each_log_of_the_training_has_the_speed_since_the_last_one(folder: Path) -> None:
+    history = "made = told(callback, Recording(), logging_steps=4)\nmade.train()\nfinish()\n"
+    history += "print('HISTORY', any('live' in name for logs in made.state.log_history for name in logs))\n"
+    done = run(script(AT_ONCE, history), folder)
+
+    assert done.returncode == 0, done.stderr
+    assert "HISTORY False" in done.stdout
+    live = [logs for _, logs in got(done.stdout) if "diagnose/live_step_ms" in logs]
+    assert [step for step, logs in got(done.stdout) if "loss" in logs] == [4, 8, 12, 16, 20, 24]
+    assert len(live) == 6
+    for logs in live:
+        assert 0 < logs["diagnose/live_step_ms"] < 60_000
+        assert 0 <= logs["diagnose/live_waiting_percent"] <= 100
+        samples = logs["diagnose/live_samples_per_s"] * logs["diagnose/live_step_ms"] / 1e3
+        assert samples == pytest.approx(round(samples))
+    assert "diagnose/live_mfu_percent" not in live[-1]  # the peak of this CPU is not known
+
+
 def test_a_short_training_waits_for_the_analysis_before_the_loggers_close(folder: Path) -> None:
     closing = "class Closing(Recording):\n    def on_train_end(self, *args, **more):\n        print('CLOSED')\n"
     done = run(script(AT_ONCE, closing, "told(Closing(), callback, max_steps=6).train()\n"), folder)

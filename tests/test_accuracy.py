@@ -7,14 +7,16 @@ import numpy as np
 import pytest
 from accuracy.answer import Answer, answered
 from accuracy.changed import changed
+from accuracy.columns import gpus, real_cpu
 from accuracy.corpus import SEVERITIES, Case, corpus, tables
 from accuracy.floors import below_floors, figures
+from accuracy.interval import interval
 from accuracy.page import page
 from accuracy.peers import Breakdown
 from accuracy.real_jobs import real_jobs
 from accuracy.realism import distance
 from accuracy.replay import report
-from accuracy.score import Outcome, Score
+from accuracy.score import Outcome, Part, Score
 from accuracy.truth import Truth, cures, truth_of
 from simulator import Fault, WholeJob
 from simulator.operators import Shape
@@ -146,6 +148,33 @@ def test_the_page_has_every_figure_of_the_scored_half() -> None:
 
     assert "| class right | at least 95 % | 1 of 2 (50.0 %) |" in text
     assert "| data-bound | 1 | 1 |" in text
+    assert "| class right | 1 of 2, 50.0 % (1 to 99) |" in text
+    assert "A verdict of data-bound for every simulated job would be right in 2 of 2, 100.0 % (16 to 100)." in text
+
+
+@pytest.mark.parametrize(
+    ("right", "of", "low", "high"),
+    [(0, 13, 0, 0.2471), (13, 13, 0.7529, 1), (434, 465, 0.9067, 0.9543), (12, 18, 0.4099, 0.8666)],
+)
+def test_intervals_are_those_of_clopper_and_pearson(right: int, of: int, low: float, high: float) -> None:
+    assert interval(right, of) == pytest.approx((low, high), abs=1e-4)
+
+
+def test_what_ran_for_real_is_read_from_its_reports(tmp_path: Path) -> None:
+    (tmp_path / "first-advice-2026-01-01.md").write_text(
+        "class right: 3 of 4; first advice right: 1 of 4\n; gain inside the range: 2 of 3\n| 1.00-1.50x | 2.00-6.00x |"
+    )
+    (tmp_path / "faults-gpu-2026-01-01.md").write_text(
+        "One NVIDIA X1 80GB (80 GiB)\n5 faults ran. The class was right in 2 of 3, the first advice in\n3 of 5; the "
+        "achieved gain lay inside the promised range, widened by 5 %, in 1 of 2."
+    )
+    cpu, (gpu,) = real_cpu(tmp_path), gpus(tmp_path)
+
+    assert (cpu.strict, cpu.first, cpu.inside) == (Part(3, 4), Part(1, 4), Part(2, 3))
+    assert cpu.width == pytest.approx(1.5)
+    assert (gpu.head, gpu.strict, gpu.first, gpu.inside, gpu.width) == (
+        "faults on an X1", Part(2, 3), Part(3, 5), Part(1, 2), None,
+    )  # fmt: skip
 
 
 def test_ranks_of_a_slow_link_may_be_named_and_others_may_not() -> None:

@@ -143,6 +143,11 @@ class Score:
         return [one for one in self._seen if one.case.rules and one.fault_gain >= WORTH_DOING]
 
     @property
+    def strict(self) -> Part:
+        """Verdicts that are the true class, near a boundary or not, of the jobs whose traces are whole."""
+        return part(self._seen, lambda one: one.truth.class_ == one.answer.class_)
+
+    @property
     def class_(self) -> Part:
         """Right classes, of the jobs whose traces are whole."""
         return part(self._seen, lambda one: one.class_right)

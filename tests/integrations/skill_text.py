@@ -14,7 +14,7 @@ from diagnose.commands.schema.command import answer_of, answering
 
 FENCE = re.compile(r"^```sh\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
 _SECTION = re.compile(r"^## (.+)\n", re.MULTILINE)
-_TABLE = re.compile(r"`([\w.\[\]]+)`[^`\n]*:\n\n\| value \|.*\n\|.*\n((?:\|.*\n)+)")
+_TABLE = re.compile(r"`([\w.\[\]]+)`[^`]*:\n\n\| value \|.*\n\|.*\n((?:\|.*\n)+)")
 Schema = dict[str, Any]
 
 

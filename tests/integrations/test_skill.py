@@ -18,11 +18,13 @@ from test_docs import refused
 from test_sample_traces import EXPECTED
 
 from diagnose.cli import main
+from diagnose.commands.agents import run_state
 from diagnose.commands.agents.catalog import TOOLS
 from diagnose.commands.tune.state import STATE
 from diagnose.report.markdown import MOST_TOKENS
 
 TEXT = printed()
+RUN_RESOURCE = run_state.TEMPLATE.replace("{+path}", "FOLDER")
 STEPS = ["1. Capture", "2. Read", "3. Explain", "4. Apply one change", "5. Compare"]
 TRACES = {  # and a run after its change, or the same where no sample shows that
     "cpu-slow-loader.json.gz": "cpu-healthy.json.gz",
@@ -57,7 +59,7 @@ def is_owned(span: str, by: Section) -> bool:
         return refused(span) is None
     if span.startswith("--"):
         return any(span in options_of(command) for command in by.commands)
-    known = by.key(span) is not None or by.is_value(span) or span in (STATE, *TOOLS)
+    known = by.key(span) is not None or by.is_value(span) or span in (STATE, *TOOLS, RUN_RESOURCE)
     return known or any(span in help_of(command) for command in by.commands)
 
 

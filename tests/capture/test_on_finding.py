@@ -1,12 +1,13 @@
 """`diagnose run --on-finding`: what the command of a user gets of real jobs, how often it starts, and its failures."""
 
+import contextlib
 import json
 import os
 import re
 import shlex
 import shutil
-import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any
 import jsonschema
 import pytest
 from armed_folders import armed_folder
-from capture.command_runs import WRITES, Start, ended, script
+from capture.command_runs import PATIENCE_S, WRITES, Start, ended, script
 from capture.test_hang_stacks import STARTS
 from needs import needs
 
@@ -59,6 +60,16 @@ def found(folder: Path) -> list[dict[str, Any]]:
 
 def finding(number: int) -> RunFinding:
     return RunFinding(kind="stall", about=f"step {number}", text="a stall", do="look", run="/runs/a", step=number)
+
+
+def living(group: int) -> list[str]:
+    """The processes of a group that have not ended; one that has may still wait for its parent."""
+    told = []
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            state, _, of = file.read_text(errors="replace").rpartition(")")[2].split()[:3]
+            told += [file.parent.name] if (int(of), state != "Z") == (group, True) else []
+    return told
 
 
 @pytest.fixture
@@ -157,6 +168,16 @@ def test_its_failure_is_said_once_and_never_that_of_the_run(
     assert err.splitlines()[-1].startswith("diagnose: data-bound; set num_workers=4")
 
 
+@pytest.mark.capture
+def test_a_settings_file_starts_no_command(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "diagnose.toml").write_text(f"[run]\non-finding = '{KEEPS}'\n")
+
+    code, _, err = ended(start("--no-report", "--", script(tmp_path, f"{WRITES}\nwrite(0)\n")))
+
+    assert (code, found(tmp_path)) == (0, [])
+    assert "--on-finding is only taken from the command line" in err
+
+
 def test_what_is_found_meanwhile_waits_and_comes_together(
     kept: FindingCommand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -194,8 +215,10 @@ def test_one_that_takes_too_long_is_killed_with_all_that_it_started(
 
     assert command.done
     assert "it took more than 0 s and was ended" in capfd.readouterr().err
-    left = subprocess.run(["pgrep", "-g", str(group)], capture_output=True, text=True, check=False)
-    assert left.stdout == ""
+    deadline = time.monotonic() + PATIENCE_S
+    while living(group) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert living(group) == []
 
 
 def test_a_command_that_cannot_be_started_is_said(capfd: pytest.CaptureFixture[str]) -> None:

@@ -209,8 +209,8 @@ def run(
 def _config(window: Config, asked: Triggers | None, given: dict[str, Any]) -> Config:
     """The settings that the options ask for, in addition to the window or in its place."""
     asks = {name: given[name] for name in ("memory", "log", "nsight", "command")}
-    with_pulse = can_look(given["hang_stacks"]) or (given["on_finding"] is not None and asked is not None)
-    asks["looked_at_by"] = itself() if with_pulse else None
+    asks["looked_at_by"] = itself() if can_look(given["hang_stacks"]) else None
+    asks["pulse"] = asked is not None and given["on_finding"] is not None
     config = replace(window, flight_recorder=not given["no_flight_recorder"], **asks, **limits_of(given))
     return config if asked is None else replace(config, at_step=None, armed=asked.to_json())
 

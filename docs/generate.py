@@ -42,6 +42,7 @@ GROUPS_MARK = re.compile(r"(<!-- groups of kernels -->\n).*?(?=\n##|\Z)", re.DOT
 ANSWERS = re.compile(r"(<!-- answers -->\n).*?(?=\n## |\Z)", re.DOTALL)
 PRINTED_OTHERWISE = {  # answers that no `--json` of the command of that name prints
     "armed": "`diagnose analyze RUN --json` of an armed run",
+    "run": "`diagnose run --on-finding COMMAND`, a finding a line, to the command",
     "tune": "`diagnose tune`, as `tune.json` in its folder",
 }
 THRESHOLD = re.compile(r"(?P<head><!-- threshold: (?P<name>[A-Z_]+) -->)[^<]*(?P<end><!-- -->)")

@@ -32,6 +32,7 @@ class Config:
         flight_recorder: whether torch's is armed, so that a job that hangs leaves what `diagnose hang` reads.
         looked_at_by: the `diagnose run` that reads stacks if the job stands still, as `timing.pulse.name_of` names it;
             None without one.
+        pulse: whether each rank writes its progress for the `diagnose run` above; always if that reads stacks.
         memory: whether allocations are recorded, and a snapshot of them is written.
         log: the loggers of the trainer receive each window.
         nsight: Nsight Systems records the window, and torch's profiler stays off.
@@ -53,6 +54,7 @@ class Config:
     ranks: str | None = None
     flight_recorder: bool = True
     looked_at_by: dict[str, Any] | None = None
+    pulse: bool = False
     memory: bool = False
     log: bool = False
     nsight: bool = False

@@ -28,6 +28,7 @@ COMMANDS = [
     "memory",
     "ledger",
     "mcp",
+    "skill",
     "rules",
     "explain",
     "metrics",

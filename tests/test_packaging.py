@@ -91,7 +91,8 @@ def test_rules_tables_and_types_are_installed(installed_files: set[str]) -> None
     parts = {str(path.relative_to(ROOT)) for name in ("templates", "static") for path in (page / name).iterdir()}
     expected = rules | parts | {path for path in modules if not path.startswith("diagnose/probes/")}
     data = {str(path.relative_to(ROOT)) for path in (ROOT / "diagnose" / "data").iterdir() if path.is_file()}
-    assert expected | data | {"diagnose/py.typed"} <= installed_files
+    skill = {"diagnose/commands/agents/SKILL.md"}
+    assert expected | data | skill | {"diagnose/py.typed"} <= installed_files
 
 
 def compiled(files: set[str]) -> list[str]:

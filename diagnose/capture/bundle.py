@@ -69,19 +69,7 @@ class Bundle:
 
     def written(self) -> Written:
         """The results that the markers of this run in the folder record."""
-        traces: dict[int, str] = {}
-        errors: dict[int, str] = {}
-        left_out: dict[int, str] = {}
-        world_size = 1
-        for rank, marker in _of_each_rank(self.folder, DONE):
-            if marker is None or marker.get("token") not in (None, self.token):
-                continue
-            trace = marker.get("trace")
-            chosen = marker.get("left_out")
-            into = traces if trace else left_out if chosen else errors
-            into[rank] = str(trace or chosen or marker.get("error") or "no steps were recorded")[:_LONGEST_REASON]
-            world_size = max(world_size, _ranks(marker))
-        return Written(world_size, traces, errors, left_out)
+        return written_in(self.folder, self.token)
 
     def spans_nodes(self, written: Written) -> bool:
         """Whether the job has ranks on other nodes, as the record of a rank shows by those of its own."""
@@ -142,6 +130,23 @@ class Bundle:
     def tidy(self) -> None:
         """Remove the files that only the parent needs, and the folder itself if it was made here and stayed empty."""
         self._claimed.release([path for path in self.further_windows() if path != self.folder])
+
+
+def written_in(folder: Path, token: str | None = None) -> Written:
+    """The results that the markers in a folder record: those of the job with the token, if there is one, else all."""
+    traces: dict[int, str] = {}
+    errors: dict[int, str] = {}
+    left_out: dict[int, str] = {}
+    world_size = 1
+    for rank, marker in _of_each_rank(folder, DONE):
+        if marker is None or (token is not None and marker.get("token") not in (None, token)):
+            continue
+        trace = marker.get("trace")
+        chosen = marker.get("left_out")
+        into = traces if trace else left_out if chosen else errors
+        into[rank] = str(trace or chosen or marker.get("error") or "no steps were recorded")[:_LONGEST_REASON]
+        world_size = max(world_size, _ranks(marker))
+    return Written(world_size, traces, errors, left_out)
 
 
 def _of_each_rank(folder: Path, pattern: str) -> Iterator[tuple[int, dict[str, object] | None]]:

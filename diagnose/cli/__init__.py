@@ -67,6 +67,7 @@ from diagnose.cli.group import LazyGroup
                 "diagnose.commands.agents.command",
                 "Give an AI agent access to analyze, compare, explain and fit.",
             ),
+            "skill": ("diagnose.commands.agents.skill", "Print a SKILL.md that teaches coding agents to use diagnose."),
             "explain": (
                 "diagnose.commands.explain.command",
                 "Explain a finding, a term, or a metric, with the numbers of your last run.",

@@ -104,18 +104,21 @@ def write_files(forms: Forms, given: Mapping[str, Any], *shown: str, reads: Coll
         _write_tables(forms.tables(), tables)
 
 
-def write_file(to: Path, content: bytes, what: str) -> None:
+def write_file(to: Path, content: bytes, what: str, in_new_folder: bool = False) -> None:
     """Write `content` whole or not at all and report its path on stderr.
 
     Args:
         to: the file.
         content: all of it.
         what: the thing that is written, for the message of an error.
+        in_new_folder: whether its folder is made if it is not there.
 
     Raises:
         UserError: it cannot be written.
     """
     with _writing(to, what):
+        if in_new_folder:
+            to.parent.mkdir(parents=True, exist_ok=True)
         _write_whole(to, content)
     click.echo(f"wrote {printable(str(to))}", err=True)
 

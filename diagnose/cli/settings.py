@@ -5,8 +5,8 @@
     gpu-hour-price = 2.5
     fail-on = "critical"
 
-Options that write files or send traces elsewhere are not taken from a file: it may have come with somebody's code. A
-file that cannot be used stops no job: `diagnose run` reports it in a line and goes on without.
+Options that write files, send traces elsewhere or start a command are not taken from a file: it may have come with
+somebody's code. A file that cannot be used stops no job: `diagnose run` reports it in a line and goes on without.
 """
 
 import os
@@ -21,7 +21,7 @@ from diagnose.errors import WrongUsage, printable
 OWN, SHARED = "diagnose.toml", "pyproject.toml"
 ONLY_TYPED = frozenset(
     {"html", "markdown", "report", "json", "tables", "annotate", "scheduler", "out", "apply", "patch_file", "as_json"}
-    | {"export", "clear", "yes"}
+    | {"export", "clear", "yes", "on_finding"}
 )
 _LARGEST_BYTES = 1 << 20
 _STARTS_A_JOB = "run"

@@ -148,7 +148,8 @@ def rise_of(steps: Ints, values: Floats, stepwise: bool = False) -> Rise | None:
     parts = np.array_split(np.arange(len(steps)), PARTS)
     low = np.array([values[part].min() for part in parts])
     at = np.array([steps[part].mean() for part in parts])
-    rates = np.diff(low) / np.diff(at)
+    with np.errstate(invalid="ignore", divide="ignore"):  # of a step that stands still for parts there is no rate
+        rates = np.diff(low) / np.diff(at)
     grown, slope = low[-1] - low[0], (low[-1] - low[0]) / (at[-1] - at[0])
     error = float(np.std(rates, ddof=1) / len(rates) ** 0.5)
     first, last = rates[:3].mean(), rates[-3:].mean()

@@ -38,7 +38,7 @@ def install() -> None:
     """Count optimizer steps and watch loaders from now on; without a session, do nothing."""
     if session() is not None:
         guarded(flight_recorder.arm, "the flight recorder is not armed")
-        guarded(pulse.arm, "no stacks if the job hangs")
+        guarded(pulse.arm, pulse.UNSEEN)
         guarded(memory_history.arm, "no memory snapshots")
         guarded(_install, "no hooks in torch")
 

@@ -19,6 +19,7 @@ from ..config import Config, from_environment, rank_and_world_size
 from ..guard import described, quietly, say
 from ..protocol import PULSE, SCRATCH
 
+UNSEEN = "nobody sees it if the job hangs"
 PULSE_BYTES = 512
 _SET_PTRACER = 0x59616D61  # PR_SET_PTRACER of <linux/prctl.h>
 
@@ -78,15 +79,16 @@ def name_of(pid: int) -> dict[str, Any]:
 
 
 def pulse_of(config: Config, rank: int) -> Pulse | None:
-    """The pulse of this rank, after letting the `diagnose run` above read its stacks; None if that does not ask."""
-    if not config.looked_at_by:
-        return None
+    """The pulse of this rank, None if nobody asks for it; the `diagnose run` above may read its stacks if it asks."""
     parent = config.looked_at_by
-    quietly(lambda: _allow(parent))
+    if not parent and not config.pulse:
+        return None
+    if parent:
+        quietly(lambda: _allow(parent))
     try:
         return Pulse(config.out, rank)
     except OSError as error:
-        say(f"no stacks if the job hangs: {described(error)}")
+        say(f"{UNSEEN}: {described(error)}")
         return None
 
 

@@ -35,6 +35,24 @@ def test_a_rank_tells_its_steps_and_their_usual_time_while_its_loop_runs(
     assert told(tmp_path) == [RankPulse(1, os.getpid(), None, 0.0)]
 
 
+@pytest.mark.parametrize(("pulse_asked", "reads_stacks"), [(True, False), (False, True)])
+def test_only_who_reads_stacks_is_allowed_to_look_into_the_process(
+    pulse_asked: bool, reads_stacks: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / SCRATCH).mkdir()
+    allowed: list[object] = []
+    monkeypatch.setattr(pulse, "_allow", allowed.append)
+    parent = pulse.name_of(os.getppid()) if reads_stacks else None
+
+    beats = pulse.pulse_of(Config(str(tmp_path), looked_at_by=parent, pulse=pulse_asked), 0)
+
+    assert beats is not None
+    beats.beat(7)
+    assert (told(tmp_path), allowed) == ([RankPulse(0, os.getpid(), 7, 0.0)], [parent] if parent else [])
+    beats.close()
+    assert pulse.pulse_of(Config(str(tmp_path)), 0) is None
+
+
 def test_a_rank_of_several_tells_where_it_is_before_its_first_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -77,7 +95,7 @@ def test_a_folder_that_is_not_there_costs_the_stacks_and_not_the_job(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert pulse.pulse_of(Config(str(tmp_path / "gone"), looked_at_by=pulse.name_of(1)), 0) is None
-    assert "no stacks if the job hangs: FileNotFoundError" in capfd.readouterr().err
+    assert "nobody sees it if the job hangs: FileNotFoundError" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -252,12 +252,18 @@ def ranks_of_fleet(place: Path) -> None:
     shutil.copytree(SAMPLES / "synthetic-straggler", place / "run")
 
 
+def skills(place: Path) -> None:
+    """Skills of an agent, of which one is called as ours."""
+    (place / "diagnose").mkdir()
+    (place / "diagnose" / "SKILL.md").write_text("the user's own")
+
+
 Make = Callable[[Path], None]
 MADE: dict[str, Make] = {
     make.__name__: make
     for make in (
         two_runs, two_windows, diagnosis, rule, two_nodes, saving, batch, graphs, monitor, torch_trace, functions,
         counting, steps_log, ladder, snapshot, jobs_of_fleet, many_jobs, functions_of_fleet, ranks_of_fleet,
-        accounting, baselines, promises, forgotten, configurations, with_a_patch,
+        accounting, baselines, promises, forgotten, configurations, with_a_patch, skills,
     )
 }  # fmt: skip

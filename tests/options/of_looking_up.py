@@ -20,5 +20,8 @@ ROWS = [
     Row("ledger", "--clear", "--clear", adds="pass --yes", codes=(0, 2), variables=PROMISES),
     Row("ledger", "--yes", "--yes", adds="5 predictions forgotten", codes=(2, 0), beside="--clear", variables=OWN),
     Row("schema", "--of", "--of armed", adds='"title": "ArmedRun"'),
+    Row("skill", "--force", "--force", adds="wrote ", takes="pass --force", beside="--out {skills}", codes=(3, 0)),
+    Row("skill", "--out", "--out skills", adds="wrote skills/diagnose/SKILL.md", takes="name: diagnose",
+        writes={"skills/diagnose/SKILL.md": "name: diagnose"}),
     Row("completion", "SHELL", "bash", adds="_diagnose_completion", codes=(2, 0)),
 ]  # fmt: skip

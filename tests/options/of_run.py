@@ -1,5 +1,6 @@
 """What each option of `diagnose run` does to a real job of forty steps."""
 
+import json
 import re
 
 from options.jobs import Effects, Job, Seen
@@ -28,6 +29,7 @@ JOBS = {
     "logged": Job(f"run --skip 1 --log {QUICK}", "trainer.py", prints=re.compile("diagnose/")),
     "every": Job(f"run --arm --every 8 {QUICK}"),
     "signal": Job(f"run --arm --every 8 --windows 1 --on-signal SIGURG {QUICK}", SLOW),
+    "told": Job(f"run --arm --at-step 9 --on-finding cat>>found.jsonl {QUICK}"),
     "slow": Job(f"run --arm --when-slow 50 --hang-stacks 1 {QUICK}", SLOW),
     "applied": Job(f"run --apply before.json {NO_PRINT}", before=SLOW_LOADER, prints=WORKERS, variables=LEDGER),
     "applied-unkept": Job(
@@ -145,6 +147,12 @@ def the_flight_recorder_is_as_the_job_has_it(seen: Seen) -> None:
 @EFFECTS.of("run", "--log", "logged", "plain-trainer")
 def the_loggers_of_the_trainer_get_the_figures(seen: Seen) -> None:
     assert "diagnose/step_ms" in seen.stdout
+
+
+@EFFECTS.of("run", "--on-finding", "told", "every")
+def the_command_gets_the_verdict_of_the_window(seen: Seen) -> None:
+    found = [json.loads(line) for line in seen.text("found.jsonl").splitlines()]
+    assert [(one["kind"], one["window"]) for one in found if one["kind"] == "verdict"] == [("verdict", "step-9")]
 
 
 @EFFECTS.of("run", "--arm", "every", "default")

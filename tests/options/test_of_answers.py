@@ -15,7 +15,7 @@ from options.tables import ROWS
 from diagnose.commands.schema.command import answer_of, answering
 
 ROWS_OF_JSON = {row.command: row for row in ROWS if row.option == "--json"}
-BY_A_JOB = {"armed", "data", "tune"}  # the answer of a job that the command starts, or of one that was armed
+BY_A_JOB = {"armed", "data", "run", "tune"}  # the answer of a job that the command starts, or of one that was armed
 
 
 def assert_is_answer(text: str, command: str) -> None:
@@ -57,6 +57,7 @@ def test_what_is_told_of_a_job_keeps_to_its_schema(jobs: Jobs, inputs: Inputs, t
     assert_is_answer(called("analyze {armed} --json", inputs, {}, tmp_path).stdout, "armed")
     assert_is_answer(jobs("data-of-run").stdout, "data")
     assert_is_answer(jobs("tuned").text("t/tune.json"), "tune")
+    assert_is_answer(jobs("told").text("found.jsonl").splitlines()[-1], "run")
 
 
 @pytest.mark.capture

@@ -183,6 +183,11 @@ COMMANDS: Mapping[str, Command] = {
         ("memory", "in/dumps/synthetic-memory-oom.pickle", "--html", "out/page.html"), _sample("dumps")
     ),
     "ledger": Command(("ledger", "--export", "out/promises.json"), _promises),
+    "skill": Command(("skill", "--out", "out/skills", "--force"), _sample()),
+    "run --on-finding": Command(
+        ("run", "--on-finding", "cat > /dev/null", "--out", "out/bundle", "--", sys.executable, "in/train.py", _ONE),
+        _training, keeps=r"out/bundle.*",
+    ),
     "run": Command(
         ("run", "--html", "out/page.html", "--out", "out/bundle", "--", sys.executable, "in/train.py", _ONE), _training,
         keeps=r"out/bundle.*",

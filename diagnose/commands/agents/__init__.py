@@ -1,1 +1,1 @@
-"""The tools of `diagnose mcp`: commands for an agent, which reads files in given folders and writes none."""
+"""The tools of `diagnose mcp`, with which an agent reads files in given folders and writes none, and its skill."""

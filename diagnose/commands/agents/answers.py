@@ -12,6 +12,7 @@ from diagnose.cli.exit_status import defect, explained
 from diagnose.cli.loading import loading_of
 from diagnose.cli.rule_files import all_rules
 from diagnose.cli.terminal import terminal
+from diagnose.commands.agents import run_state
 from diagnose.commands.agents.catalog import PATHS, TOOLS
 from diagnose.commands.agents.roots import Roots
 from diagnose.commands.agents.tables import Tables
@@ -40,6 +41,7 @@ from diagnose.report.tables import CapacityTable, tables_of
 from diagnose.report.text.page import Page
 from diagnose.report.views.summary import About
 
+CSV, JSON = "text/csv", "application/json"
 _FOR_TABLES = 400  # tokens of the line that names them
 _WIDTH = 100  # cells of an answer as text
 _LONGEST_ERROR = 2_000  # characters
@@ -68,8 +70,24 @@ class Answers:
             with self._one_at_a_time, self.roots.confined():
                 return cut(self._told[name](TOOLS[name].call(self._in_roots(arguments)))), False
         except Exception as error:
-            told = explained(error)
-            return (defect(error) if told is None else told.format_message())[:_LONGEST_ERROR], True
+            return message_of(error), True
+
+    def resource(self, uri: str) -> tuple[str, str]:
+        """The text of a resource, and its media type: a table of an answer, or the state of a run.
+
+        Raises:
+            UserError: there is none of that address.
+        """
+        if not run_state.is_state(uri):
+            return self.tables.page(uri), CSV
+        with self._one_at_a_time, self.roots.confined():
+            return run_state.page(self.roots, uri), JSON
+
+    def resources(self) -> list[tuple[str, str, str, str]]:
+        """The address, name, description and media type of each table that is kept, and of each run in the roots."""
+        with self._one_at_a_time, self.roots.confined():
+            runs = [(uri, name, "state of a run", JSON) for uri, name in run_state.listed(self.roots)]
+        return [*((uri, name, f"{rows:,} rows", CSV) for uri, name, rows in self.tables.listed()), *runs]
 
     def _in_roots(self, arguments: Mapping[str, object]) -> dict[str, object]:
         """The arguments with the full paths of the files that they name."""
@@ -113,6 +131,12 @@ class Answers:
         """The model of a file in the roots, else of that name; it never reveals whether a file exists elsewhere."""
         path = self.roots.find(text)
         return model_named(text) if path is None else model_from(str(path))
+
+
+def message_of(error: Exception) -> str:
+    """The text of an error that an agent reads: what failed, why, and what to do."""
+    told = explained(error)
+    return (defect(error) if told is None else told.format_message())[:_LONGEST_ERROR]
 
 
 def cut(text: str, most: int = MOST_TOKENS) -> str:

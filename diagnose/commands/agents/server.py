@@ -10,12 +10,14 @@ from mcp.server import Server
 from mcp.server.stdio import stdio_server
 
 from diagnose import __version__
-from diagnose.commands.agents.answers import Answers
+from diagnose.commands.agents import run_state, tables
+from diagnose.commands.agents.answers import CSV, JSON, Answers, message_of
 from diagnose.commands.agents.catalog import TOOLS
-from diagnose.commands.agents.tables import TEMPLATE
-from diagnose.errors import UserError
 
-CSV = "text/csv"
+_TEMPLATES = (
+    (tables.TEMPLATE, "table", "A table of an answer, from a row on, as CSV; the answer ends with the names", CSV),
+    (run_state.TEMPLATE, "run", "How far the job of a run's folder has got, and its verdict once there is one", JSON),
+)
 _INSTRUCTIONS = """diagnose says why a PyTorch training job is slow, what to change, and how much that buys.
 Call analyze on a trace or run folder first, explain on a finding before acting on it, plan before editing the job,
 compare after a change, and fit for a job that has not run. Each rule has three answers: it fires, it is quiet, or it
@@ -26,7 +28,7 @@ _READS = types.ToolAnnotations(read_only_hint=True, destructive_hint=False, idem
 
 
 def server_of(answers: Answers) -> Server:
-    """The server of these tools and tables."""
+    """The server of these tools and resources."""
 
     async def tools(_context: Any, _asked: Any) -> types.ListToolsResult:
         listed = [
@@ -40,25 +42,27 @@ def server_of(answers: Answers) -> Server:
         text, failed = await anyio.to_thread.run_sync(answers.answer, asked.name, arguments)
         return types.CallToolResult(content=[types.TextContent(type="text", text=text)], is_error=failed)
 
-    async def tables(_context: Any, _asked: Any) -> types.ListResourcesResult:
+    async def resources(_context: Any, _asked: Any) -> types.ListResourcesResult:
         listed = [
-            types.Resource(uri=uri, name=name, description=f"{rows:,} rows", mime_type=CSV)
-            for uri, name, rows in answers.tables.listed()
+            types.Resource(uri=uri, name=name, description=says, mime_type=kind)
+            for uri, name, says, kind in await anyio.to_thread.run_sync(answers.resources)
         ]
         return types.ListResourcesResult(resources=listed)
 
     async def templates(_context: Any, _asked: Any) -> types.ListResourceTemplatesResult:
-        says = "A table of an answer, from a row on, as CSV; the answer ends with the names"
-        one = types.ResourceTemplate(uri_template=TEMPLATE, name="table", description=says, mime_type=CSV)
-        return types.ListResourceTemplatesResult(resource_templates=[one])
+        listed = [
+            types.ResourceTemplate(uri_template=uri, name=name, description=says, mime_type=kind)
+            for uri, name, says, kind in _TEMPLATES
+        ]
+        return types.ListResourceTemplatesResult(resource_templates=listed)
 
     async def page(_context: Any, asked: types.ReadResourceRequestParams) -> types.ReadResourceResult:
         uri = str(asked.uri)
         try:
-            text = answers.tables.page(uri)
-        except UserError as error:
-            raise MCPError(code=types.INVALID_PARAMS, message=error.message) from error
-        return types.ReadResourceResult(contents=[types.TextResourceContents(uri=uri, text=text, mime_type=CSV)])
+            text, kind = await anyio.to_thread.run_sync(answers.resource, uri)
+        except Exception as error:
+            raise MCPError(code=types.INVALID_PARAMS, message=message_of(error)) from error
+        return types.ReadResourceResult(contents=[types.TextResourceContents(uri=uri, text=text, mime_type=kind)])
 
     return Server(
         "diagnose",
@@ -66,7 +70,7 @@ def server_of(answers: Answers) -> Server:
         instructions=_INSTRUCTIONS,
         on_list_tools=tools,
         on_call_tool=call,
-        on_list_resources=tables,
+        on_list_resources=resources,
         on_list_resource_templates=templates,
         on_read_resource=page,
     )

@@ -105,8 +105,13 @@ class ArmedRun(Answer, frozen=True, kw_only=True):
         return tuple(window.diagnosis for window in self.windows if window.diagnosis is not None)
 
 
-def armed_run(folder: Path, options: Options | None = None) -> ArmedRun | None:
+def armed_run(folder: Path, options: Options | None = None, with_windows: bool = True) -> ArmedRun | None:
     """The armed run whose folder this is; None if it is none.
+
+    Args:
+        folder: of the run.
+        options: of the analysis of its windows.
+        with_windows: whether these are read.
 
     Raises:
         UserError: a step log cannot be read, or a rule of the user's.
@@ -119,7 +124,7 @@ def armed_run(folder: Path, options: Options | None = None) -> ArmedRun | None:
     if chosen.rules_dirs:
         _check_rules(chosen)
     logs = [read_timing_log(path) for path in paths]
-    opened = tuple(_windows(folder, logs, chosen))
+    opened = tuple(_windows(folder, logs, chosen)) if with_windows else ()
     series = judged(timing_series(paths, logs))
     first = logs[0]
     goodput = goodput_of_armed(folder, first.rank, series.median_s) if first.ended else None

@@ -168,7 +168,7 @@ def _fails(run: "ArmedRun", severity: str | None) -> bool:
     return any(is_as_severe(diagnosis, severity) for diagnosis in run.diagnoses)
 
 
-def tell_armed(folder: Path, near: str, printed: bool, files: Mapping[str, Path], no_ledger: bool) -> None:
+def tell_armed(folder: Path, near: str, printed: bool, files: Mapping[str, Path], no_ledger: bool) -> "ArmedRun":
     """Report an armed job at its end: print it after the job's own output, and write it to `files` by form."""
     from diagnose.cli.kept import keep
     from diagnose.report.views.applied import applied_line
@@ -188,6 +188,7 @@ def tell_armed(folder: Path, near: str, printed: bool, files: Mapping[str, Path]
     if line := applied_line(run.applied):
         say(f"applied: {line}")
     say(printable(_last_line(run, near)))
+    return run
 
 
 def _record_prediction(run: "ArmedRun") -> None:

@@ -40,7 +40,7 @@ def render(run: ArmedRun, console: Console, shown: str) -> None:
         says = f"the log of {_ranks(run.unended)} does not end: the job runs on, or the process was killed"
         page.paragraph(Text(says, "yellow"), label="ended")
     for i, step in enumerate(run.long_steps[:_MOST_LONG]):
-        page.paragraph(_long(step), label="" if i else "long steps", most=2)
+        page.paragraph(told_long(step), label="" if i else "long steps", most=2)
     if not run.windows:
         page.paragraph("none was opened", label="windows")
     for window in run.windows:
@@ -84,7 +84,8 @@ def _slow(window: ArmedWindow) -> list[str]:
     return [f"step {window.slow_step:,} was slow; the counted steps do not tell what grew in it"]
 
 
-def _long(step: LongStep) -> str:
+def told_long(step: LongStep) -> str:
+    """A long step in a sentence: where the job was while it ran."""
     calls = f", calling {step.calls}" if step.calls else ""
     at = step.at or f"outside your own code ({step.doing})"
     return plain(f"step {step.step:,} of rank {step.rank}, {step.after_s:.1f} s after it began: {at}{calls}")

@@ -18,7 +18,6 @@ from diagnose.commands.compare.command import forms_of, noise_option, refuse_of_
 from diagnose.commands.compare.comparing import compare
 from diagnose.commands.compare.regression import regression
 from diagnose.commands.compare.views import headline
-from diagnose.errors import UserError
 from diagnose.trace import displayed
 
 FOLDER = ".diagnose-baselines"
@@ -57,11 +56,7 @@ def save(name: str, trace: str, folder: Path, **given: Any) -> None:
     refuse_of_traces(trace)
     refuse_over_another(file)
     side = kept(side_from(trace, given), name)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError("cannot make the folder", where=folder, why=error.strerror or "", do="name another") from error
-    write_file(file, written(side), "the baseline")
+    write_file(file, written(side), "the baseline", in_new_folder=True)
 
 
 @baseline.command(

@@ -28,10 +28,13 @@ from diagnose.cli.whole_file import is_same_file
 from diagnose.commands.armed.arming import arm_options, asked_of
 from diagnose.commands.ledger.option import ledger_option
 from diagnose.commands.run import nsight
-from diagnose.commands.run.hang_stacks import HangStacks, can_look, hang_stacks, itself
+from diagnose.commands.run.following import followed, watchers
+from diagnose.commands.run.hang_stacks import TIMED_OUT, can_look, itself
+from diagnose.commands.run.live_findings import timed_out
 from diagnose.commands.run.nsight import nsight_options
+from diagnose.commands.run.on_finding import on_finding_option
 from diagnose.commands.run.outputs import Outputs, files_given, output_options
-from diagnose.commands.run.reporter import POLL_EVERY_S, Reporter
+from diagnose.commands.run.reporter import Reporter
 from diagnose.commands.run.window import window_options
 from diagnose.errors import UserError, printable
 from diagnose.patch.patch_file import Request, read, split
@@ -125,6 +128,7 @@ ranks_option = click.option(
 )
 @click.option("--no-flight-recorder", is_flag=True, help="Leave torch's flight recorder as it is.")
 @output_options
+@on_finding_option
 @click.option(
     "--apply",
     "patch_file",
@@ -190,13 +194,13 @@ def run(
     except OSError as error:
         _cannot_run(ctx, under, error, bundle)
     speaking = bundle if reports else None
-    outputs = Outputs.of(given, [*options_typed(ctx), "--", "..."])
+    outputs = Outputs.of(given, [*options_typed(ctx), "--", "..."], plain)
     reporter = Reporter(speaking, outputs, no_ledger) if speaking and outputs.wanted and asked is None else None
     beside = reporter if not under_nsys else None
-    code = _followed(job, beside or hang_stacks(bundle, config, given["hang_stacks"]))
+    code = followed(job, beside, *watchers(bundle, config, given["hang_stacks"], outputs if speaking else None))
     if speaking is not None:
         words = partial(nsight.words_at_end, speaking, outputs, reporter, argv, config, no_ledger, code)
-        _tell_the_end(speaking, words, patch)
+        _tell_the_end(speaking, words, patch, outputs)
     if reporter is not None and reporter.told:
         guarded(lambda: say(reporter.told))
     _ended(ctx, code, bundle)
@@ -206,6 +210,7 @@ def _config(window: Config, asked: Triggers | None, given: dict[str, Any]) -> Co
     """The settings that the options ask for, in addition to the window or in its place."""
     asks = {name: given[name] for name in ("memory", "log", "nsight", "command")}
     asks["looked_at_by"] = itself() if can_look(given["hang_stacks"]) else None
+    asks["pulse"] = asked is not None and given["on_finding"] is not None
     config = replace(window, flight_recorder=not given["no_flight_recorder"], **asks, **limits_of(given))
     return config if asked is None else replace(config, at_step=None, armed=asked.to_json())
 
@@ -272,19 +277,13 @@ def _started(
         become(*alone)
 
 
-def _followed(job: RunningCommand, beside: Reporter | HangStacks | None) -> int:
-    """Follow the capture, or watch for a standstill, while the command runs; return its exit code."""
-    with job.forwarding():
-        while beside is not None and not beside.done and job.runs(POLL_EVERY_S):
-            guarded(beside.look, beside.failing)
-        return job.exit_code()
-
-
-def _tell_the_end(bundle: Bundle, words: Callable[[], object], patch: Request | None) -> None:
+def _tell_the_end(bundle: Bundle, words: Callable[[], object], patch: Request | None, outputs: Outputs) -> None:
     guarded(words)
-    guarded(lambda: _whether_it_hung(bundle))
+    guarded(lambda: _whether_it_hung(bundle, outputs))
     if patch is not None:
         guarded(lambda: _whether_applied(bundle))
+    if outputs.on_finding is not None:
+        guarded(outputs.on_finding.finish, outputs.on_finding.failing)
 
 
 def _whether_applied(bundle: Bundle) -> None:
@@ -292,10 +291,11 @@ def _whether_applied(bundle: Bundle) -> None:
         say("whether the patch was applied is not known: nothing was captured")
 
 
-def _whether_it_hung(bundle: Bundle) -> None:
+def _whether_it_hung(bundle: Bundle, outputs: Outputs) -> None:
     folder = printable(str(bundle.folder))
     if any(bundle.folder.glob(protocol.HANG_DUMP.format("*"))):
-        say(f"a call of a collective timed out; which rank was missing: diagnose hang {folder}")
+        say(f"{TIMED_OUT}; which rank was missing: diagnose hang {folder}")
+        outputs.tell(lambda: timed_out(bundle.folder))
     elif any(bundle.folder.glob(protocol.STACKS.format("*"))):
         say(f"the job stood still before it ended; where its ranks were: diagnose hang {folder}")
 

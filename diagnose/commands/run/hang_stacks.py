@@ -27,6 +27,7 @@ from diagnose.probes.config import Config
 from diagnose.probes.protocol import HANG_DUMP, SCRATCH, STACKS
 from diagnose.probes.timing.pulse import name_of
 
+TIMED_OUT = "a call of a collective timed out"
 _EVERY_S = 1.0
 _MOST_RANKS = 64  # of a host
 
@@ -112,7 +113,7 @@ def hang_stacks(bundle: Bundle | None, config: Config, least_s: float | None) ->
 
 def _when(stands: Standstill) -> str:
     if stands.timed_out:
-        return "when a call of a collective timed out"
+        return f"when {TIMED_OUT}"
     return f"{stands.for_s:,.0f} s after step {stands.step:,}"
 
 
@@ -187,10 +188,16 @@ def _output_of(code: int, out: str, err: str) -> PySpyOutput:
     return PySpyOutput("", why[:300])
 
 
-def _said(stands: Standstill, seen: dict[int, PySpyOutput], folder: str) -> list[str]:
+def told_standstill(stands: Standstill) -> str:
+    """A job that stands still, in a clause."""
+    if stands.timed_out:
+        return TIMED_OUT
     usual = f" (usually {stands.usual_s:.3g} s)" if stands.usual_s else ""
-    what = f"no step has ended for {stands.for_s:,.0f} s{usual}"
-    what = "a call of a collective timed out" if stands.timed_out else what
+    return f"no step has ended for {stands.for_s:,.0f} s{usual}"
+
+
+def _said(stands: Standstill, seen: dict[int, PySpyOutput], folder: str) -> list[str]:
+    what = told_standstill(stands)
     have = [rank for rank, one in seen.items() if one.text]
     lines = [f"{what}; stacks of rank {_listed(have)}: diagnose hang {folder}"] if have else [what]
     refused: dict[str, list[int]] = {}

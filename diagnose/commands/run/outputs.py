@@ -7,7 +7,7 @@ import io
 import os
 import shlex
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,10 +18,12 @@ import click
 from diagnose import __version__
 from diagnose.cli.command import Option
 from diagnose.cli.voice import guarded, say, stderr, stdout
+from diagnose.commands.run.on_finding import FindingCommand
 from diagnose.errors import printable
 from diagnose.probes.protocol import REPORT
 
 if TYPE_CHECKING:
+    from diagnose.commands.run.answer import RunFinding
     from diagnose.diagnosis import Diagnosis
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -41,7 +43,7 @@ def output_options(command: Command) -> Command:
         cls=Option,
         idle_with={"print_line": ""},
         is_flag=True,
-        help="Print no report; if no FILE is to be written either, capture only.",
+        help="Print no report; if no FILE is to be written and no --on-finding given, capture only.",
     )(command)
     command = click.option(
         "-q",
@@ -84,24 +86,39 @@ class Outputs:
         printed: whether the report is printed.
         quiet: whether of it only the first lines are.
         command: the command line that the report names as its own.
+        on_finding: the command that gets each finding; None if there is none.
     """
 
     files: Mapping[str, Path]
     printed: bool
     command: str
     quiet: bool = False
+    on_finding: FindingCommand | None = None
 
     @classmethod
-    def of(cls, given: Mapping[str, Any], words: Sequence[str]) -> "Outputs":
-        """The outputs that the options of `output_options` ask for; `words` follow `diagnose run`."""
-        files = files_given(given)
+    def of(cls, given: Mapping[str, Any], words: Sequence[str], environment: Mapping[str, str]) -> "Outputs":
+        """The outputs that the options of `output_options` and `on_finding_option` ask for.
+
+        Args:
+            given: the options.
+            words: follow `diagnose run`.
+            environment: of the command that gets the findings.
+        """
+        files, told = files_given(given), given["on_finding"]
         printed = not given["no_report"] and "report" not in files
-        return cls(files, printed, shlex.join(["diagnose", "run", *words]), given.get("quiet", False))
+        line = shlex.join(["diagnose", "run", *words])
+        command = None if told is None else FindingCommand(told, environment)
+        return cls(files, printed, line, given.get("quiet", False), command)
 
     @property
     def wanted(self) -> bool:
         """Whether any output of a capture is wanted."""
-        return self.printed or bool(self.files)
+        return self.printed or bool(self.files) or self.on_finding is not None
+
+    def tell(self, findings: "Callable[[], Iterable[RunFinding]]") -> None:
+        """Pass findings on to the command that gets them, if there is one."""
+        if (command := self.on_finding) is not None:
+            guarded(lambda: command.tell(findings()), command.failing)
 
     def publish(self, diagnosis: "Diagnosis", folder: Path, shown: str) -> str:
         """Print and write each wanted output; return the job's last line: verdict, next change, places of the report.
@@ -119,6 +136,7 @@ class Outputs:
             guarded(partial(_print, diagnosis, of_bundle if kept else shown, self.quiet))
         if written:
             say(f"wrote {', '.join(written)}")
+        self.tell(lambda: _findings(diagnosis, folder))
         places = ", ".join([*([of_bundle] if kept else []), *written]) or "none"
         return f"{brief(diagnosis)}; report: {places}"
 
@@ -135,6 +153,12 @@ class Outputs:
         to = self.files[name]
         done = guarded(lambda: _write(_FORMS[name](diagnosis, self.command), to), f"no --{name} file")
         return printable(str(to)) if done else ""
+
+
+def _findings(diagnosis: "Diagnosis", folder: Path) -> "Iterable[RunFinding]":
+    from diagnose.commands.run.findings import of_diagnosis
+
+    return of_diagnosis(diagnosis, folder)
 
 
 def _print(diagnosis: "Diagnosis", report: str, quiet: bool) -> None:

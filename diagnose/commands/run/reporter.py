@@ -3,6 +3,7 @@
 import contextlib
 import os
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,8 @@ from diagnose.errors import printable
 from diagnose.probes.protocol import DIAGNOSIS, REPORT, TRACE, WINDOW_FOLDER
 
 if TYPE_CHECKING:
+    from diagnose.commands.armed.answer import ArmedRun
+    from diagnose.commands.run.answer import RunFinding
     from diagnose.diagnosis import Diagnosis
 
 POLL_EVERY_S = 0.3
@@ -152,7 +155,14 @@ def armed_words(bundle: Bundle, outputs: Outputs, argv: list[str], no_ledger: bo
         where = printable(near(bundle.folder))
         say(f"captured into {where}" if holds else f"step times into {where}; no window holds a trace")
     else:
-        tell_armed(bundle.folder, near(bundle.folder), outputs.printed, outputs.files, no_ledger)
+        run = tell_armed(bundle.folder, near(bundle.folder), outputs.printed, outputs.files, no_ledger)
+        outputs.tell(lambda: _findings(run, bundle.folder))
+
+
+def _findings(run: "ArmedRun", folder: Path) -> "Iterable[RunFinding]":
+    from diagnose.commands.run.findings import of_armed
+
+    return of_armed(run, folder)
 
 
 def near(folder: Path) -> str:

@@ -29,6 +29,26 @@ _FAMILIES: dict[str, Fields] = {
     "gpt_oss": {"attention_sinks": True},
     "deepseek_v2": {},
     "deepseek_v3": {},
+    "arcee": {"gated": False},
+    "cohere": {"norms_per_layer": 1},
+    "cohere2": {"norms_per_layer": 1},
+    "cwm": {},
+    "ernie4_5": {},
+    "exaone": {},
+    "exaone4": {"qk_norm": True},
+    "glm": {"qkv_bias": True},
+    "glm4": {"qkv_bias": True, "norms_per_layer": 4},
+    "granitemoe": {},
+    "helium": {},
+    "internlm3": {},
+    "minimax_m2": {"qk_norm_whole": True},
+    "ministral3": {},
+    "olmo2": {"qk_norm_whole": True},
+    "olmo3": {"qk_norm_whole": True},
+    "seed_oss": {"qkv_bias": True},
+    "smollm3": {},
+    "starcoder2": _LAYER_NORMS,
+    "vaultgemma": {"tied": True},
     "opt": {**_LAYER_NORMS, "tied": True},
     "gpt2": {**_LAYER_NORMS, "tied": True},
     "gpt_neox": _LAYER_NORMS,
@@ -54,6 +74,8 @@ _WIDTH_OF_EXPERTS = {
     "mixtral": "intermediate_size",
     "olmoe": "intermediate_size",
     "gpt_oss": "intermediate_size",
+    "granitemoe": "intermediate_size",
+    "minimax_m2": "intermediate_size",
     "qwen2_moe": "moe_intermediate_size",
     "qwen3_moe": "moe_intermediate_size",
     "deepseek_v2": "moe_intermediate_size",
@@ -103,10 +125,13 @@ def _is_regular(model_type: str, config: Mapping[str, Any]) -> bool:
     """Whether no entry asks for a variant that changes the counts."""
     projected = config.get("word_embed_proj_dim") not in (None, config.get("hidden_size"))
     biases = {
-        "attention_bias": model_type in ("gpt_neox", "gpt_oss"),
+        "attention_bias": model_type in ("gpt_neox", "gpt_oss", "seed_oss", "glm", "glm4"),
+        "attention_out_bias": False,
         "mlp_bias": False,
         "enable_bias": True,
         "qkv_bias": True,
+        "use_bias": model_type == "starcoder2",
+        "use_qk_norm": False,
     }
     unusual = any(config.get(name, usual) is not usual for name, usual in biases.items())
     uneven = config.get("decoder_sparse_step", 1) != 1 or bool(config.get("mlp_only_layers"))
@@ -163,6 +188,8 @@ def _window(model_type: str, config: Mapping[str, Any]) -> Fields | None:
         return {}
     if model_type in _WINDOW_ON_EVERY_LAYER:
         return {"window": window, "windowed_layers": layers}
+    if isinstance(kinds := config.get("layer_types"), list) and len(kinds) == layers:
+        return {"window": window, "windowed_layers": kinds.count("sliding_attention")}
     if model_type in _FULL_ATTENTION_EVERY:
         return {"window": window, "windowed_layers": layers - layers // _FULL_ATTENTION_EVERY[model_type]}
     return None

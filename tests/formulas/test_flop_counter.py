@@ -50,6 +50,19 @@ def counted_per_token(model: Any) -> float:
     return (counter.get_total_flops() - rotary) / (BATCH * TOKENS)
 
 
+DENSE = (
+    "arcee", "cohere", "cohere2", "cwm", "ernie4_5", "exaone4", "gemma2", "gemma3_text", "granite",
+    "mistral", "olmo2", "olmo3", "phi3", "qwen3", "seed_oss", "smollm3", "starcoder2", "vaultgemma",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("model_type", DENSE)
+def test_each_dense_type_costs_what_torch_counts(model_type: str) -> None:
+    model, shape = tiny(model_type, pad_token_id=0)
+
+    assert counted_per_token(model) == flops_per_token(shape, TOKENS, "palm")
+
+
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize("model_type", ["llama", "qwen2", "gemma"])
 def test_eager_attention_is_the_palm_convention(model_type: str, tied: bool) -> None:

@@ -38,6 +38,10 @@ OPT_13B = {
     "ffn_dim": 8192,
     "word_embed_proj_dim": 2048,
 }
+LATER = (
+    "arcee", "cohere", "cohere2", "cwm", "ernie4_5", "exaone", "exaone4", "glm", "glm4", "granitemoe", "helium",
+    "internlm3", "minimax_m2", "ministral3", "olmo2", "olmo3", "seed_oss", "smollm3", "starcoder2", "vaultgemma",
+)  # fmt: skip
 MODELS: list[tuple[str, dict[str, Any]]] = [
     ("llama", LLAMA_1B),
     ("llama", {**LLAMA_1B, "tie_word_embeddings": False}),
@@ -60,7 +64,9 @@ MODELS: list[tuple[str, dict[str, Any]]] = [
     ("gpt2", {}),
     ("gpt2", {"n_inner": 1000}),
     ("gpt_neox", {}),  # 20B
+    *((model_type, {}) for model_type in LATER),
 ]
+LAYER_TYPES = ("cohere2", "cwm", "exaone4", "olmo3", "vaultgemma")  # in a list, which no record holds
 ENCODERS: dict[str, dict[str, Any]] = {"bert": {}, "roberta": {"type_vocab_size": 1}}  # as published
 
 
@@ -98,7 +104,31 @@ def test_a_decoder_counts_as_transformers_builds_it(model_type: str, sizes: dict
     config = transformers.AutoConfig.for_model(model_type, **sizes)
     model = without_memory(transformers.AutoModelForCausalLM, config)
 
-    assert_counts(ModelShape.from_config(model_type, recorded(config), type(model).__name__), model)
+    known = config.to_dict() if model_type in LAYER_TYPES else recorded(config)
+    assert_counts(ModelShape.from_config(model_type, known, type(model).__name__), model)
+
+
+@pytest.mark.parametrize("model_type", LAYER_TYPES)
+def test_layers_with_a_window_are_counted_in_the_file_and_unknown_in_a_record(model_type: str) -> None:
+    config = transformers.AutoConfig.for_model(model_type)
+    shape = ModelShape.from_config(model_type, config.to_dict())
+
+    assert shape is not None
+    assert shape.windowed_layers == config.layer_types.count("sliding_attention")
+    assert ModelShape.from_config(model_type, recorded(config)) is None
+
+
+@pytest.mark.parametrize(
+    ("model_type", "variant"),
+    [
+        ("cohere", {"use_qk_norm": True}), ("ernie4_5", {"use_bias": True}), ("starcoder2", {"use_bias": False}),
+        ("glm", {"attention_bias": False}), ("seed_oss", {"attention_out_bias": True}),
+    ],
+)  # fmt: skip
+def test_a_variant_that_changes_the_counts_is_unknown(model_type: str, variant: dict[str, bool]) -> None:
+    config = transformers.AutoConfig.for_model(model_type, **variant)
+
+    assert ModelShape.from_config(model_type, config.to_dict()) is None
 
 
 @pytest.mark.parametrize("model_type", ENCODERS)

@@ -275,6 +275,7 @@ def test_explain_suggests_the_nearest_rule() -> None:
         ("memory",),
         ("series",),
         ("trigger",),
+        ("watch",),
     ],
 )
 def test_a_file_that_may_not_be_read_is_unusable_input_and_no_wrong_usage(

@@ -10,7 +10,6 @@ import click
 from diagnose.cli.command import Command, Option
 from diagnose.cli.exit_status import writing
 from diagnose.cli.numbers import Number
-from diagnose.errors import printable
 
 if TYPE_CHECKING:
     from diagnose.commands.watch.following import Following
@@ -48,7 +47,7 @@ def watch(run: Path, every: float, once: bool) -> None:
             return
         following = Following(glances, every)
         with contextlib.closing(following):
-            _follow(following, printable(str(run)))
+            _follow(following)
 
 
 def _print_once(glances: "Glances") -> None:
@@ -60,13 +59,13 @@ def _print_once(glances: "Glances") -> None:
         render(once(glances), terminal())
 
 
-def _follow(following: "Following", name: str) -> None:
+def _follow(following: "Following") -> None:
     from diagnose.commands.watch.following import until_over
     from diagnose.commands.watch.lines import one_line
     from diagnose.commands.watch.live import show_live
 
     if sys.stdout.isatty():
-        show_live(following, name)
+        show_live(following)
         return
     for view in until_over(following):
         click.echo(one_line(view))

@@ -14,6 +14,7 @@ from diagnose.commands.watch.view import RankView, View, WindowView
 from diagnose.diagnosis import Diagnosis
 from diagnose.errors import UserError, printable
 from diagnose.facts import STEP, Fact, Unknown, Value
+from diagnose.probes.bundle.disk import free_bytes
 from diagnose.probes.protocol import RECORD, RUN_TIME, SCRATCH, rank_in
 from diagnose.series.sources import timing_series
 from diagnose.series.timing_log import TimingLog
@@ -55,20 +56,21 @@ class Glances:
         told = {one.rank: state_of(one, one.log, usual_s, is_tidied) for one in seen if one.log is not None}
         state = worst([of_rank[0] for of_rank in told.values()])
         over = [self._is_over(one, told[one.rank], is_tidied) for one in seen if one.rank in told]
-        window = self._window.look([*logs.values()])
+        ends = all(over) if over else is_tidied
+        window = self._window.look([*logs.values()], ends)
         behind = min(logs.values(), key=lambda log: log.step, default=None)
         return View(
             state=state,
             says=_why(told, state),
-            is_over=all(over) if over else is_tidied,
+            is_over=ends and not self.is_analysing,
             step=behind.step if behind else 0,
             total=behind.total if behind else None,
-            facts=tuple(_facts(logs, usual_s, behind, window)),
+            facts=tuple(_facts(logs, usual_s, None if state in ("ended", "killed") else behind, window)),
             series=self._series,
-            ranks=tuple(_ranks(logs, told)),
+            ranks=tuple(_ranks(logs, told, window.diagnosis if window is not None else None)),
             missing=_missing(logs),
             window=window,
-            problems=tuple(_problems(seen, ends=all(over))),
+            problems=(*_problems(seen, ends), *(_full_disk(self._folder) if state == "silent" else ())),
         )
 
     def close(self) -> None:
@@ -116,9 +118,10 @@ def _why(told: Mapping[int, Told], state: str) -> str:
     return f"{'all ranks' if len(ranks) == len(told) else f'rank {listed}'}: {says}"
 
 
-def _ranks(logs: Mapping[int, TimingLog], told: Mapping[int, Told]) -> list[RankView]:
-    """The ranks, the latest first: by the steps that they are behind, then by when they ended the same one."""
+def _ranks(logs: Mapping[int, TimingLog], told: Mapping[int, Told], diagnosis: Diagnosis | None) -> list[RankView]:
+    """The ranks, the latest first: by what others waited for them in the window, then by when they ended a step."""
     late = late_s(logs)
+    waited = {one.rank: one.share for one in diagnosis.stragglers} if diagnosis is not None else {}
     ranks = [
         RankView(
             rank=rank,
@@ -128,10 +131,11 @@ def _ranks(logs: Mapping[int, TimingLog], told: Mapping[int, Told]) -> list[Rank
             step=log.step,
             now_s=now_s(log),
             late_s=late.get(rank),
+            waited_share=None if diagnosis is None else waited.get(rank, 0.0),
         )
         for rank, log in logs.items()
     ]
-    return sorted(ranks, key=lambda one: (-(one.late_s or 0.0), one.step, one.rank))
+    return sorted(ranks, key=lambda one: (-(one.waited_share or 0.0), -(one.late_s or 0.0), one.step, one.rank))
 
 
 def _missing(logs: Mapping[int, TimingLog]) -> tuple[int, ...]:
@@ -145,13 +149,18 @@ def _problems(seen: Sequence[SeenLog], ends: bool) -> list[str]:
     for one in seen:
         unread = one.log.unread if one.log is not None else 0
         if unread > (not ends):
-            told.append(f"{one.path.name}: {unread:,} line{'s' * (unread > 1)} cannot be read and are left out")
+            told.append(f"{one.path.name}: {unread:,} unreadable line{'s' * (unread > 1)} left out")
     return told
 
 
+def _full_disk(folder: Path) -> list[str]:
+    return ["the disk of this folder is full"] if free_bytes(folder) == 0 else []
+
+
 def _facts(
-    logs: Mapping[int, TimingLog], usual_s: float, behind: TimingLog | None, window: WindowView | None
+    logs: Mapping[int, TimingLog], usual_s: float, going_on: TimingLog | None, window: WindowView | None
 ) -> list[Fact]:
+    """The figures of the run; `going_on` is the log of a loop that has not ended, None if there is none."""
     now = max((took for log in logs.values() if (took := now_s(log)) is not None), default=None)
     unknown = Unknown(_NO_STEPS, None)
     found = window.diagnosis if window is not None else None
@@ -159,7 +168,7 @@ def _facts(
     return [
         Fact("now", unknown if now is None else now * 1e9, "ns"),
         Fact("usual", usual_s * 1e9 if usual_s else unknown, "ns"),
-        Fact("left", _left(behind), "ns"),
+        Fact("left", _left(going_on), "ns"),
         Fact("tokens_per_s", _per_s(found, "global_batch_tokens", now, why), "count"),
         Fact("samples_per_s", _per_s(found, "global_batch_samples", now, why), "samples_per_s"),
         _mfu(found, why),
@@ -170,7 +179,7 @@ def _facts(
 def _left(log: TimingLog | None) -> Value:
     """Nanoseconds until the loop ends, if its other steps take as long as those so far."""
     if log is None or log.total is None:
-        return Unknown(_NO_TOTAL, None)
+        return Unknown(_NO_TOTAL if log is not None else "no loop goes on", None)
     mean = mean_s(log)
     return Unknown(_NO_STEPS, None) if mean is None else max(log.total - log.step, 0) * mean * 1e9
 

@@ -9,11 +9,12 @@ from diagnose.commands.watch.view import WindowView
 from diagnose.diagnosis import Diagnosis
 from diagnose.diagnosis.reading import diagnosis_in
 from diagnose.errors import UserError
-from diagnose.probes.protocol import DIAGNOSIS, TRACE
+from diagnose.probes.protocol import DIAGNOSIS, DONE, TRACE
 from diagnose.probes.reporting.analysis import WindowAnalysis
 from diagnose.series.places import is_window
 from diagnose.series.timing_log import TimingLog
 
+_WITHOUT_FIRST = f"its folder holds no {TRACE.format(0)}"
 _BEING_ANALYSED = "it is being analysed"
 
 
@@ -30,13 +31,17 @@ class LastWindow:
         """Whether a window is being analysed."""
         return self._analysis is not None
 
-    def look(self, logs: Sequence[TimingLog]) -> WindowView | None:
-        """The last window that is diagnosed, else the last one; None if none has opened."""
+    def look(self, logs: Sequence[TimingLog], is_over: bool) -> WindowView | None:
+        """The last window that is diagnosed, else the last one; None if none has opened.
+
+        Once the run `is_over`, no rank is waited for that has not written its part.
+        """
         self._collect()
         told = _windows(logs)
         if not told:
             return None
-        diagnosed = [(one, self._of(one, logs)) for one in told[-2:]]
+        ranks = 0 if is_over else max(log.world_size for log in logs)
+        diagnosed = [(one, self._of(one, ranks)) for one in told[-2:]]
         newest, is_known = diagnosed[-1]
         shown, found = next((each for each in diagnosed[::-1] if isinstance(each[1], Diagnosis)), (newest, is_known))
         return WindowView(
@@ -52,24 +57,29 @@ class LastWindow:
         if self._analysis is not None:
             self._analysis.give_up()
 
-    def _of(self, told: dict[str, Any], logs: Sequence[TimingLog]) -> Diagnosis | str:
+    def _of(self, told: dict[str, Any], ranks: int) -> Diagnosis | str:
         """Its diagnosis, or why there is none; an analysis that is due begins."""
         name = str(told.get("folder", ""))
         if told["what"] == "window":
-            return "it is open"
+            return "it is open" if ranks else "the run ended in it"
         if not is_window(name):
             return str(told.get("error") or "it left no files")
         if name not in self._known:
             kept = _kept(self._folder / name)
             if kept is None:
-                return self._begun(self._folder / name, max(log.world_size for log in logs))
+                return self._begun(self._folder / name, ranks)
             self._known[name] = kept
         return self._known[name]
 
     def _begun(self, folder: Path, ranks: int) -> str:
+        """Begin its analysis if all ranks have written their part of it."""
+        if not (folder / TRACE.format(0)).is_file():
+            return _WITHOUT_FIRST
+        if not all((folder / DONE.format(rank)).is_file() for rank in range(ranks)):
+            return "not all ranks have written it"
         if self._analysis is None:
             try:
-                self._analysis = WindowAnalysis(folder, ranks)
+                self._analysis = WindowAnalysis(folder, ranks=0)
             except RuntimeError as error:
                 return f"it cannot be analysed here: {error}"
         return _BEING_ANALYSED
@@ -80,7 +90,7 @@ class LastWindow:
         if ended is None or not ended.ended:
             return
         self._analysis = None
-        found: Diagnosis | str = ended.failure or f"its folder holds no {TRACE.format(0)}"
+        found: Diagnosis | str = ended.failure or _WITHOUT_FIRST
         if ended.diagnosis is not None:
             try:
                 found = diagnosis_in(json.dumps(ended.diagnosis).encode(), ended.folder)

@@ -33,9 +33,7 @@ def rest(view: View) -> list[ScreenLine]:
         for i, problem in enumerate(view.problems[:_MOST_PROBLEMS])
     ]
     return [
-        ScreenLine("speed", plain(_speed(view))),
-        ScreenLine("mfu", plain(_share(view, "mfu"))),
-        ScreenLine("data wait", plain(_share(view, "data_wait_share"))),
+        *(() if view.state == "waiting" else _figures(view)),
         *ranks,
         ScreenLine("stalls", plain(stalls(view)), warns=bool(view.series and view.series.stalls)),
         *_window(view.window),
@@ -84,8 +82,9 @@ def rank_line(rank: RankView) -> str:
     """A rank with its steps, its step time, how late it is, and its state unless it runs."""
     now = "" if rank.now_s is None else f"{duration(rank.now_s * 1e9)} per step"
     late = f"{duration(rank.late_s * 1e9)} behind the first" if _is_late(rank) and rank.late_s is not None else ""
-    state = "" if rank.state == "running" else f"{rank.state}{f' ({rank.says})' if rank.says else ''}"
-    return plain(", ".join(filter(None, (f"{rank.rank}: step {rank.step:,}", now, late, state))))
+    state = "" if rank.state == "running" else rank.state
+    waited = f"others wait {spoken(rank.waited_share, 'share')} of their step for it" if rank.waited_share else ""
+    return plain(", ".join(filter(None, (f"{rank.rank}: step {rank.step:,}", now, state, waited, late))))
 
 
 def _state(view: View) -> str:
@@ -122,6 +121,15 @@ def _share(view: View, name: str) -> str:
         return f"unknown, because {fact.value.because}"
     step = f", in the window at step {view.window.first_step:,}" if view.window is not None else ""
     return f"{spoken(fact.value, fact.unit)} of {fact.of}{step}"
+
+
+def _figures(view: View) -> Iterator[ScreenLine]:
+    """The figures that a window shows; a reason that several have in common is said once."""
+    words = {"speed": _speed(view), "mfu": _share(view, "mfu"), "data wait": _share(view, "data_wait_share")}
+    before = ""
+    for label, text in words.items():
+        yield ScreenLine(label, "unknown likewise" if text == before else plain(text))
+        before = text
 
 
 def _known(view: View, name: str, words: str) -> str:

@@ -14,7 +14,7 @@ QUIT = "q"
 _HEARD_WITHIN_S = 0.1
 
 
-def show_live(following: Following, name: str) -> None:
+def show_live(following: Following) -> None:
     """Show the views until the job has ended, or `q` is typed."""
     console = terminal()
     with keys() as typed, Live(console=console, auto_refresh=False, redirect_stdout=False) as live:
@@ -25,15 +25,15 @@ def show_live(following: Following, name: str) -> None:
             found = following.next(within_s=0.001)
             if found is not None:
                 view = found
-                live.update(_drawn(view, name, console), refresh=True)
+                live.update(_drawn(view, console), refresh=True)
 
 
-def _drawn(view: View, name: str, console: Console) -> Text:
+def _drawn(view: View, console: Console) -> Text:
     """The view in the width that the terminal has now."""
     page = terminal()
     console.width = page.width
     with page.capture() as drawn:
         render(view, page)
         if not view.is_over:
-            page.print(Text(f"\n{name}: {QUIT} ends the view, not the job", "dim"), no_wrap=True)
+            page.print(Text(f"\n{QUIT} ends the view, not the job", "dim"))
     return Text.from_ansi(drawn.get().rstrip("\n"))

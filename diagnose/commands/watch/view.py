@@ -24,7 +24,8 @@ class RankView(msgspec.Struct, frozen=True, kw_only=True):
     """A rank: its state and why, the steps that it has done, and the median of its last steps in seconds.
 
     `late_s` is how much later it ended a step than the first rank that ended the same one, by the clocks of their
-    hosts; None if no step of the last ones is known of all ranks.
+    hosts; None if no step of the last ones is known of all ranks. `waited_share` is the part of the other ranks' steps
+    that they waited for it in the last window, 0 if that does not name it; None without a diagnosis.
     """
 
     rank: int
@@ -34,6 +35,7 @@ class RankView(msgspec.Struct, frozen=True, kw_only=True):
     step: int
     now_s: float | None
     late_s: float | None
+    waited_share: float | None
 
 
 class WindowView(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,7 +53,7 @@ class WindowView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):
-    """The run: `state` is that of its worst rank, and `says` why. `is_over`: no file of it changes any more.
+    """The run: `state` is that of its worst rank, and `says` why. `is_over`: nothing of it changes any more.
 
     `step` are the steps done by the rank that is behind all others, `total` those after which the loop ends, None if
     it does not say. `facts` are figures by name, each with its unit, and the reason where one is unknown. `ranks` are

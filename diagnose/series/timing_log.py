@@ -58,7 +58,7 @@ class TimingLog(msgspec.Struct):
         why_no_readings: why there are none of the machine, or no more; "" if the log gives no reason.
         unread: number of lines that could not be read.
         ended: whether the last loop ended by itself and logged its end.
-        why_ended: how that end is told, "" without one.
+        why_ended: the reason that the log gives for that end, "" without one.
         step: the steps that the job has done in the last loop, those before it included.
         total: the steps after which the last loop ends, None if only its end shows.
     """

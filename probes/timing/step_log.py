@@ -182,7 +182,7 @@ class _Block:
 
 
 def is_written(path: str) -> bool | None:
-    """Whether a process holds the lock on the log at `path`; None if the system does not tell. Nothing is locked.
+    """Whether a process holds the lock on the log at `path`; None if the system does not say. Nothing is locked.
 
     On another host than the writer's, a file system without locks between hosts says that nobody does.
     """

@@ -38,6 +38,8 @@ for (batch,) in torch.utils.data.DataLoader(samples, batch_size=4):
     if Path("enough").exists():
         break
 """
+RELOADS = '<meta http-equiv="refresh" content="1">'
+RUNS = 'diagnose_run_state{run="out",state="running"} 1\n'
 OF_RANKS = """torch.distributed.init_process_group("gloo")
 model = torch.nn.parallel.DistributedDataParallel(model)"""
 RANKS = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2")
@@ -97,12 +99,14 @@ def files(run: Path) -> dict[str, int]:
 
 
 def test_a_job_is_seen_to_run_and_to_end_and_nothing_is_written(tmp_path: Path) -> None:
+    page_file, metrics = tmp_path / "view.html", tmp_path / "view.prom"
     with armed_job(tmp_path, windows=("--at-step", "15")) as run:
         awaited(lambda: '"closed"' in text(run / "rank0.steps"))
         page = once(run)
-        with watched(run) as watching:
+        with watched(run, "--page", str(page_file), "--prometheus", str(metrics)) as watching:
             assert watching.stdout is not None
             first = watching.stdout.readline()
+            while_it_runs = page_file.read_text(), metrics.read_text()
             (tmp_path / "enough").touch()
             said, failed = watching.communicate(timeout=PATIENCE_S)
     before = files(run)
@@ -120,6 +124,9 @@ def test_a_job_is_seen_to_run_and_to_end_and_nothing_is_written(tmp_path: Path) 
     assert said.splitlines()[-1].startswith("ended: the process ended; step ")
     assert after_it.startswith("state     ended: the process ended\n")
     assert files(run) == before
+    assert [RELOADS in while_it_runs[0], RELOADS in page_file.read_text()] == [True, False]
+    assert [RUNS in text for text in (while_it_runs[1], metrics.read_text())] == [True, False]
+    assert 'diagnose_run_state{run="out",state="ended"} 1\n' in metrics.read_text()
 
 
 def test_a_killed_job_is_said_to_be_and_the_view_ends(tmp_path: Path) -> None:

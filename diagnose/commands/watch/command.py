@@ -10,8 +10,10 @@ import click
 from diagnose.cli.command import Command, Option
 from diagnose.cli.exit_status import writing
 from diagnose.cli.numbers import Number
+from diagnose.errors import printable
 
 if TYPE_CHECKING:
+    from diagnose.commands.watch.files import Files
     from diagnose.commands.watch.following import Following
     from diagnose.commands.watch.glances import Glances
 
@@ -30,7 +32,23 @@ EVERY_S = 2.0
     help=f"Look every S seconds (default: {EVERY_S:g}).",
 )
 @click.option("--once", is_flag=True, help="Print the view once, and end.")
-def watch(run: Path, every: float, once: bool) -> None:
+@click.option(
+    "--page",
+    cls=Option,
+    writes=True,
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Also write each view as one HTML file that reloads itself, without network or JavaScript.",
+)
+@click.option(
+    "--prometheus",
+    cls=Option,
+    writes=True,
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Also write each view for the textfile collector of Prometheus's node exporter, which reads names in .prom.",
+)
+def watch(run: Path, every: float, once: bool, page: Path | None, prometheus: Path | None) -> None:
     """See how a job runs that was started with `diagnose run --arm`, and whether it still does.
 
     RUN is the folder of that job, here or on a file system that both machines see. Only its files are read, and the job
@@ -40,23 +58,43 @@ def watch(run: Path, every: float, once: bool) -> None:
     from diagnose.commands.watch.following import Following
     from diagnose.commands.watch.glances import Glances
 
-    glances = Glances(run)
+    glances, files = Glances(run), _files(run, every, page, prometheus)
     with contextlib.suppress(KeyboardInterrupt), writing():
         if once:
-            _print_once(glances)
+            _print_once(glances, files)
             return
-        following = Following(glances, every)
+        following = Following(glances, every, files)
         with contextlib.closing(following):
             _follow(following)
 
 
-def _print_once(glances: "Glances") -> None:
+def _files(run: Path, every_s: float, page: Path | None, prometheus: Path | None) -> "Files":
+    """The files that are asked for, each with what makes its content."""
+    from diagnose.commands.watch.files import Files, Form
+
+    name, forms = run.resolve().name, dict[Path, Form]()
+    if page is not None:
+        from diagnose.cli.giving import about
+        from diagnose.commands.watch.html import watch_page
+
+        of_page = about((printable(str(run)),))
+        forms[page] = lambda view: watch_page(view, name, of_page, every_s)
+    if prometheus is not None:
+        from diagnose.commands.watch.prometheus import exposition
+
+        forms[prometheus] = lambda view: exposition(view, name)
+    return Files(forms)
+
+
+def _print_once(glances: "Glances", files: "Files") -> None:
     from diagnose.cli.terminal import terminal
     from diagnose.commands.watch.following import once
     from diagnose.commands.watch.text import render
 
     with contextlib.closing(glances):
-        render(once(glances), terminal())
+        view = once(glances)
+    files.write(view)
+    render(view, terminal())
 
 
 def _follow(following: "Following") -> None:

@@ -4,8 +4,10 @@ import contextlib
 import os
 import queue
 import threading
+import time
 from collections.abc import Iterator
 
+from diagnose.commands.watch.files import Files
 from diagnose.commands.watch.glances import Glances
 from diagnose.commands.watch.view import View
 from diagnose.probes.reporting.report import AT_THE_END_S
@@ -14,10 +16,10 @@ _LOOKS_EVERY_S = 0.2
 
 
 class Following:
-    """The views of `glances`, one at once and then one every `every_s` seconds, until `close`."""
+    """The views of `glances`, one at once and then one every `every_s` seconds, until `close`; `files` get each."""
 
-    def __init__(self, glances: Glances, every_s: float) -> None:
-        self._glances, self._every_s = glances, every_s
+    def __init__(self, glances: Glances, every_s: float, files: Files) -> None:
+        self._glances, self._every_s, self._files = glances, every_s, files
         self._views: queue.Queue[View | BaseException] = queue.Queue(maxsize=1)
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -47,7 +49,9 @@ class Following:
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
         try:
             while not self._over.is_set():
-                self._views.put(self._glances.take())
+                view = self._glances.take()
+                self._files.write(view)
+                self._views.put(view)
                 self._over.wait(self._every_s)
         except BaseException as error:
             self._views.put(error)
@@ -65,8 +69,6 @@ def until_over(following: Following) -> Iterator[View]:
 
 def once(glances: Glances) -> View:
     """A view with the verdict of the last window, if that is known before long."""
-    import time
-
     until = time.monotonic() + AT_THE_END_S
     view = glances.take()
     while glances.is_analysing and time.monotonic() < until:

@@ -47,7 +47,7 @@ class Glances:
         return self._window.is_busy
 
     def take(self) -> View:
-        """What there is to see now."""
+        """The view at this moment."""
         is_tidied = not (self._folder / SCRATCH).is_dir()  # before the logs: then they are whole
         seen = self._logs.read()
         logs = {one.rank: one.log for one in seen if one.log is not None}
@@ -144,7 +144,7 @@ def _missing(logs: Mapping[int, TimingLog]) -> tuple[int, ...]:
 
 
 def _problems(seen: Sequence[SeenLog], ends: bool) -> list[str]:
-    """What is wrong with the files; a last line that is being written is nothing wrong."""
+    """The faults of the files; a last line that is being written is none."""
     told = [printable(f"{one.path.name}: {one.problem}") for one in seen if one.problem]
     for one in seen:
         unread = one.log.unread if one.log is not None else 0

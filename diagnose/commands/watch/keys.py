@@ -11,7 +11,7 @@ _LONGEST = 64
 
 
 class Keys:
-    """What is typed on standard input; nothing, if nobody can type there."""
+    """The input of the terminal whose descriptor is `number`; with None nobody types."""
 
     def __init__(self, number: int | None) -> None:
         self._number = number

@@ -12,14 +12,14 @@ from diagnose.report.views.summary import late_rank_lines
 
 RANKS_SHOWN = 8
 _LATE_FROM = 0.1  # of a step: by less clocks of several hosts differ
-_BAD = ("killed", "silent", "standing")
+BAD = ("killed", "silent", "standing")
 _MOST_PROBLEMS = 4
 
 
 def head(view: View) -> list[ScreenLine]:
     """The state with its reason, the progress, and the step time."""
     return [
-        ScreenLine("state", plain(_state(view)), warns=view.state in _BAD),
+        ScreenLine("state", plain(_state(view)), warns=view.state in BAD),
         ScreenLine("progress", plain(progress(view))),
         ScreenLine("step", plain(_step_time(view))),
     ]

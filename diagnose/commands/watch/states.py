@@ -54,7 +54,7 @@ def is_over(seen: SeenLog, state: State, has_run_time: bool, is_tidied: bool) ->
 
 
 def _lives(seen: SeenLog, log: TimingLog) -> bool | None:
-    """Whether the process lives; None if only its own host could tell."""
+    """Whether the process lives; None if only its own host could know."""
     if seen.is_written is False and log.host != platform.node():
         return None
     return seen.is_written

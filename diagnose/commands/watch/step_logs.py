@@ -21,7 +21,7 @@ class SeenLog(msgspec.Struct, frozen=True, kw_only=True):
     """A log as it was last read; None if it never could be, and `problem` says why.
 
     `quiet_s` are the seconds since it last changed, `is_written` whether a process holds it open to write; None if the
-    system does not tell.
+    system does not say.
     """
 
     path: Path

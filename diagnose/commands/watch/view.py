@@ -1,4 +1,4 @@
-"""What is shown of an armed run at one moment. Frozen; every form of it prints the same."""
+"""An armed run at one moment. Frozen; every form of it prints the same."""
 
 from typing import Literal
 

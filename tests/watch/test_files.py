@@ -69,7 +69,7 @@ def test_the_page_needs_nothing_else_and_says_what_the_line_says(run: Path, tmp_
     assert "default-src 'none'" in page
     assert "ended: all ranks: the process ended" in page
     assert "1: step 40, 10.0 ms per step, ended" in page
-    assert "10.0 ms now, 10.0 ms usual" in done.stdout
+    assert "10.0 ms at the end, 10.0 ms usual" in done.stdout
 
 
 def test_the_page_escapes_what_a_log_says(run: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from diagnose.commands.series.answer import SeriesReport
 from diagnose.commands.series.views import result
 from diagnose.commands.watch.view import RankView, View, WindowView
 from diagnose.facts import Fact, Unknown, duration, spoken
@@ -26,7 +27,7 @@ def head(view: View) -> list[ScreenLine]:
 
 
 def rest(view: View) -> list[ScreenLine]:
-    """Speed, waiting for data, ranks, stalls, the last window, and what is wrong with the files."""
+    """Speed, waiting for data, ranks, stalls and changes, the last window, and what is wrong with the files."""
     ranks = [ScreenLine("" if i else "ranks", line) for i, line in enumerate(_ranks(view))]
     problems = [
         ScreenLine("" if i else "files", plain(problem), warns=True)
@@ -35,7 +36,7 @@ def rest(view: View) -> list[ScreenLine]:
     return [
         *(() if view.state == "waiting" else _figures(view)),
         *ranks,
-        ScreenLine("stalls", plain(stalls(view)), warns=bool(view.series and view.series.stalls)),
+        ScreenLine("series", plain(series(view)), warns=bool(view.series and _is_uneven(view.series))),
         *_window(view.window),
         *problems,
     ]
@@ -50,7 +51,7 @@ def one_line(view: View) -> str:
         "" if _rate(view) is None else _speed(view),
         _known(view, "mfu", "MFU"),
         _known(view, "data_wait_share", "waiting for data"),
-        stalls(view),
+        series(view),
         verdict(view.window) if view.window is not None else "",
         *view.problems[:1],
     ]
@@ -68,8 +69,8 @@ def progress(view: View) -> str:
     return f"step {view.step:,} of {view.total:,} ({100 * view.step / view.total:.1f} %){after}"
 
 
-def stalls(view: View) -> str:
-    """The result of the series so far; "" before it has any step."""
+def series(view: View) -> str:
+    """The stalls and changes of the step times so far; "" before there is any step."""
     return result(view.series) if view.series is not None else ""
 
 
@@ -97,7 +98,12 @@ def _step_time(view: View) -> str:
     now, usual = view.fact("now").value, view.fact("usual").value
     if isinstance(now, Unknown):
         return "" if view.state == "waiting" else f"unknown, because {now.because}"
-    return f"{spoken(now, 'ns')} now" + ("" if isinstance(usual, Unknown) else f", {spoken(usual, 'ns')} usual")
+    when = "at the end" if view.state in ("killed", "ended") else "now"
+    return f"{spoken(now, 'ns')} {when}" + ("" if isinstance(usual, Unknown) else f", {spoken(usual, 'ns')} usual")
+
+
+def _is_uneven(report: SeriesReport) -> bool:
+    return bool(report.changes or report.stalls)
 
 
 def _rate(view: View) -> Fact | None:

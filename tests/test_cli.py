@@ -24,6 +24,7 @@ COMMANDS = [
     "data",
     "fit",
     "series",
+    "watch",
     "hang",
     "memory",
     "ledger",

@@ -141,6 +141,19 @@ def test_a_killed_job_is_said_to_be_and_the_view_ends(tmp_path: Path) -> None:
     assert said.splitlines()[-1].startswith("killed: no process writes its log, which has no end")
 
 
+def test_an_interrupt_ends_the_lines_and_not_the_job(tmp_path: Path) -> None:
+    with armed_job(tmp_path) as run:
+        with watched(run) as watching:
+            assert watching.stdout is not None
+            lines = [watching.stdout.readline() for _ in range(2)]
+            watching.send_signal(signal.SIGINT)
+            _, failed = watching.communicate(timeout=PATIENCE_S)
+        is_running = once(run).startswith("state     running")
+
+    assert all(line.startswith("running; step ") for line in lines)
+    assert (watching.returncode, failed, is_running) == (0, "", True)
+
+
 def test_of_two_ranks_the_one_that_was_killed_is_named(tmp_path: Path) -> None:
     with armed_job(tmp_path, *RANKS, wraps=OF_RANKS) as run:
         both = once(run)

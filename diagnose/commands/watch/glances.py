@@ -70,7 +70,7 @@ class Glances:
             ranks=tuple(_ranks(logs, told, window.diagnosis if window is not None else None)),
             missing=_missing(logs),
             window=window,
-            problems=(*_problems(seen, ends), *(_full_disk(self._folder) if state == "silent" else ())),
+            problems=(*_problems(seen, ends), *(() if ends else _full_disk(self._folder))),
         )
 
     def close(self) -> None:

@@ -51,6 +51,7 @@ class _StepLogFile:
     def __init__(self, path: Path, clock: Callable[[], float]) -> None:
         self._path, self._clock = path, clock
         self._version: tuple[int, ...] | None = None
+        self._size: int | None = None
         self._changed_s = clock()
         self._log: TimingLog | None = None
         self._problem = ""
@@ -72,12 +73,17 @@ class _StepLogFile:
         )
 
     def _follow(self, status: os.stat_result) -> None:
-        """Read what has changed. Later changes are timed here; the first look has only the file's own time."""
+        """Read what has changed. Growth is timed here: a write that fails may change the file's own time.
+
+        The first look has only that.
+        """
         version = status.st_ino, status.st_size, status.st_mtime_ns
         if version == self._version:
             return
-        age_s = time.time() - status.st_mtime if self._version is None and self._log is None else 0.0
-        self._version, self._changed_s = version, self._clock() - max(age_s, 0.0)
+        age_s = time.time() - status.st_mtime if self._size is None else 0.0
+        if status.st_size != self._size:
+            self._changed_s = self._clock() - max(age_s, 0.0)
+        self._version, self._size = version, status.st_size
         try:
             self._log, self._problem = read_timing_log(self._path), ""
         except UserError as error:

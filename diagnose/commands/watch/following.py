@@ -52,7 +52,7 @@ class Following:
                 view = self._glances.take()
                 self._files.write(view)
                 self._views.put(view)
-                self._over.wait(self._every_s)
+                self._over.wait(max(self._every_s, self._glances.rest_s))
         except BaseException as error:
             self._views.put(error)
 

@@ -19,7 +19,7 @@ from diagnose.probes.protocol import RECORD, RUN_TIME, SCRATCH, rank_in
 from diagnose.series.sources import timing_series
 from diagnose.series.timing_log import TimingLog
 
-_PART = 10  # of the time: more is not spent on judging a long series again
+_PART = 20  # of the time: more is not spent on reading long logs again, nor on judging them again
 _NO_TOTAL = "only a trainer says how many steps its loop has"
 _NO_WINDOW = "no window has been recorded yet (diagnose trigger RUN opens one)"
 _NO_STEPS = "no step has been timed yet"
@@ -28,6 +28,9 @@ _MOST_MISSING = 64
 
 class Glances:
     """The run in `folder`, which may not have begun.
+
+    Attributes:
+        rest_s: the seconds after which the logs may be read again, by what the last reading took.
 
     Raises:
         UserError: no armed run is there.
@@ -38,7 +41,7 @@ class Glances:
         self._logs = StepLogs(folder)
         self._window = LastWindow(folder)
         self._series: SeriesReport | None = None
-        self._judged_at_s = self._judging_took_s = 0.0
+        self._judged_at_s = self._judging_took_s = self.rest_s = 0.0
         _refuse_others(folder, self._logs.read())
 
     @property
@@ -49,7 +52,9 @@ class Glances:
     def take(self) -> View:
         """The view at this moment."""
         is_tidied = not (self._folder / SCRATCH).is_dir()  # before the logs: then they are whole
+        began_s = time.monotonic()
         seen = self._logs.read()
+        self.rest_s = _PART * (time.monotonic() - began_s)
         logs = {one.rank: one.log for one in seen if one.log is not None}
         self._judge(seen)
         usual_s = (self._series.median_s if self._series else None) or 0.0

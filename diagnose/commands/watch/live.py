@@ -18,6 +18,7 @@ def show_live(following: Following) -> None:
     """Show the views until the job has ended, or `q` is typed."""
     console = terminal()
     with keys() as typed, Live(console=console, auto_refresh=False, redirect_stdout=False) as live:
+        live.update(Text("reading the step logs", "dim"), refresh=True)  # of many ranks and steps that takes a while
         view: View | None = None
         while view is None or not view.is_over:
             if QUIT in typed.typed(_HEARD_WITHIN_S):

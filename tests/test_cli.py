@@ -24,6 +24,7 @@ COMMANDS = [
     "data",
     "fit",
     "series",
+    "watch",
     "hang",
     "memory",
     "ledger",
@@ -276,6 +277,7 @@ def test_explain_suggests_the_nearest_rule() -> None:
         ("memory",),
         ("series",),
         ("trigger",),
+        ("watch",),
     ],
 )
 def test_a_file_that_may_not_be_read_is_unusable_input_and_no_wrong_usage(

@@ -72,11 +72,16 @@ class Watch:
                 self._least_s = max(self._least_s, 2 * (now_s - self._moved_s))
             self.stands, self._moved_s = None, now_s
         usual_s = max((pulse.usual_s for pulse in pulses), default=0.0)
-        limit_s = max(self._least_s, TIMES * usual_s if usual_s else WITHOUT_USUAL_S)
+        limit_s = patience_s(self._least_s, usual_s)
         for_s = now_s - self._moved_s if steps else 0.0
         if self.stands is None and self._count < MOST and (timed_out or for_s >= limit_s):
             self._count += 1
             self.stands = Standstill(max(steps.values(), default=None), for_s, usual_s, timed_out)
+
+
+def patience_s(least_s: float, usual_s: float) -> float:
+    """The seconds without a step after which a job stands still; a usual step of 0 seconds is not known."""
+    return max(least_s, TIMES * usual_s if usual_s else WITHOUT_USUAL_S)
 
 
 def pulses(scratch: Path, host: str, above: int, proc: Path = Path("/proc")) -> list[RankPulse]:

@@ -45,6 +45,10 @@ from diagnose.cli.group import LazyGroup
                 "diagnose.commands.series.command",
                 "Find stalls and slowdowns in the step times of a whole run.",
             ),
+            "watch": (
+                "diagnose.commands.watch.command",
+                "See how a job runs that was started with `diagnose run --arm`.",
+            ),
             "hang": ("diagnose.commands.hang.command", "Find the rank that a hanging job waits for."),
             "memory": (
                 "diagnose.commands.memory.command",

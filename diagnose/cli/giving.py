@@ -99,7 +99,7 @@ def write_files(forms: Forms, given: Mapping[str, Any], *shown: str, reads: Coll
         if any(is_same_file(read, to) for read in reads):
             raise UserError(f"cannot write {what}", where=to, why="it is what is read", do="name another file")
     for to, made, what in asked:
-        write_file(to, made(_about(shown)).encode(), what)
+        write_file(to, made(about(shown)).encode(), what)
     if tables is not None and forms.tables is not None:
         _write_tables(forms.tables(), tables)
 
@@ -130,7 +130,7 @@ def _in_place_of_text(answer: "Answer", forms: Forms, given: Mapping[str, Any], 
     if given.get("annotations") and forms.annotations is not None:
         return "".join(f"{line}\n" for line in forms.annotations()).encode()
     if given.get("markdown") == STDOUT and forms.markdown is not None:
-        return forms.markdown(_about(shown)).encode()
+        return forms.markdown(about(shown)).encode()
     return None
 
 
@@ -142,7 +142,7 @@ def _text(forms: Forms) -> str:
     return page.getvalue()
 
 
-def _about(shown: tuple[str, ...]) -> "About":
+def about(shown: tuple[str, ...]) -> "About":
     """The command line that made the page: only what the user gave, with paths as they may be printed."""
     from diagnose.report.views.summary import About
 

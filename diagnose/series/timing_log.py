@@ -58,6 +58,9 @@ class TimingLog(msgspec.Struct):
         why_no_readings: why there are none of the machine, or no more; "" if the log gives no reason.
         unread: number of lines that could not be read.
         ended: whether the last loop ended by itself and logged its end.
+        why_ended: the reason that the log gives for that end, "" without one.
+        step: the steps that the job has done in the last loop, those before it included.
+        total: the steps after which the last loop ends, None if only its end shows.
     """
 
     rank: int
@@ -74,6 +77,9 @@ class TimingLog(msgspec.Struct):
     why_no_readings: str = ""
     unread: int = 0
     ended: bool = False
+    why_ended: str = ""
+    step: int = 0
+    total: int | None = None
     restarts: list[int] = msgspec.field(default_factory=list)
     windows_at: list[int] = msgspec.field(default_factory=list)
 
@@ -149,7 +155,8 @@ def _take(log: TimingLog, line: dict[str, Any] | None) -> None:
         _take_held(log, log.held[-1], line)
     elif "armed" in line:
         log.begins += 1
-        log.ended = False
+        log.ended, log.why_ended = False, ""
+        log.step, log.total = _whole(line.get("done"), 0) or 0, _whole(line.get("total"), 1)
         log.held.append(Held())
         log.why_no_gpu = ""  # this loop may compute on one
         log.host = encodable(str(line.get("host", "")))[:200]
@@ -157,9 +164,9 @@ def _take(log: TimingLog, line: dict[str, Any] | None) -> None:
         if log.begins > 1:
             log.restarts.append(len(log.blocks))
     elif line.get("what") == "end":
-        log.ended = True
+        log.ended, log.why_ended = True, _words(line.get("why", ""))
     elif line.get("what") == "no_readings":
-        log.why_no_readings = encodable(str(line.get("why", "")))[:_LONGEST_WHY]
+        log.why_no_readings = _words(line.get("why", ""))
     elif isinstance(line.get("what"), str) and len(log.told) < _MOST_TOLD:
         log.told.append({**_plain(line), "loop": log.begins})
         if line["what"] == "window":
@@ -175,7 +182,9 @@ def _take_block(log: TimingLog, line: Mapping[str, Any]) -> None:
     if first is None or covers is None or at is None or not sound:
         log.unread += 1
         return
-    _take_memory(log, first + covers * len(us) - 1, line)
+    last = first + covers * len(us) - 1
+    log.step = max(log.step, last)
+    _take_memory(log, last, line)
     if not line.get("p"):
         log.blocks.append((first, covers, np.array(us, np.int64), at))
 
@@ -196,6 +205,7 @@ def _take_held(log: TimingLog, held: Held, line: Mapping[str, Any]) -> None:
         held.growing = tuple(one for each in told[:_MOST_CONTAINERS] if (one := container_of(each)) is not None)
     else:
         read = {name: count for name, count in told.items() if _whole(count, 0, _LARGEST_BYTES << 30) is not None}
+        log.step = max(log.step, step)
         if "limits" in line:
             held.limits = read
         elif len(held.readings) < MOST_READINGS:
@@ -208,12 +218,13 @@ def _take_reading(log: TimingLog, line: Mapping[str, Any]) -> None:
     if reading is None:
         log.unread += 1
         return
+    log.step = max(log.step, reading.step)
     if len(log.readings) < MOST_READINGS:
         log.readings.append(reading)
         of_gpu = gpu_reading_of(log.begins, reading.step, line)
         log.of_gpu += [of_gpu] if of_gpu is not None else []
     if isinstance(line.get("no_gpu"), str):
-        log.why_no_gpu = encodable(line["no_gpu"])[:_LONGEST_WHY]
+        log.why_no_gpu = _words(line["no_gpu"])
 
 
 def _rows(block: tuple[int, int, Ints, float], covers: int) -> tuple[Floats, Floats, Floats]:
@@ -240,6 +251,10 @@ def _plain(line: Mapping[str, Any]) -> dict[str, Any]:
         elif type(value) is int and abs(value) < MOST_COUNT:
             kept[key] = value
     return kept
+
+
+def _words(value: object) -> str:
+    return encodable(str(value))[:_LONGEST_WHY]
 
 
 def _whole(value: object, low: int, high: int = MOST_COUNT) -> int | None:

@@ -16,7 +16,7 @@ from ..cuda_graphs import capturing
 from ..guard import guarded, quietly, say
 from ..held.watch import HoldingsWatch
 from ..machine.sampling import Reader
-from ..protocol import ARMED, JOBS_PROFILER, MANY_BATCHES, SCRATCH, STEP_LOG, WINDOW_FOLDER
+from ..protocol import ARMED, BY_TRAINER, JOBS_PROFILER, MANY_BATCHES, SCRATCH, STEP_LOG, WINDOW_FOLDER
 from ..recording.clock import Mark, StepClock
 from ..recording.other_profilers import signs
 from ..session import Session
@@ -133,6 +133,8 @@ class TimingSession(Session):
     def _open(self, total: int | None, done: int) -> None:
         rank, world_size = rank_and_world_size()
         begins = {"rank": rank, "world_size": world_size, "done": done, "host": platform.node()[:200]}
+        if total is not None and self.source == BY_TRAINER:  # others know one pass over their data, and not how many
+            begins["total"] = done + total
         path = os.path.join(self.config.out, STEP_LOG.format(rank))
         log = run_in_thread(lambda: StepLog(path, begins))
         agreement = Agreement(Path(self.config.out) / SCRATCH, rank)

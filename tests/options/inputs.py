@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from analysed import GEMM
+from armed_folders import armed_folder
 from click.testing import CliRunner
 from distributed_traces import DISTRIBUTED
 from fleets import made_job, written
@@ -258,12 +259,22 @@ def skills(place: Path) -> None:
     (place / "diagnose" / "SKILL.md").write_text("the user's own")
 
 
+def armed_logs(place: Path) -> None:
+    """An armed run that has ended, without a window."""
+    armed_folder(place / "run", windows=[])
+
+
+def armed_window(place: Path) -> None:
+    """The same with a window that nobody has analysed."""
+    armed_folder(place / "run", windows=[20])
+
+
 Make = Callable[[Path], None]
 MADE: dict[str, Make] = {
     make.__name__: make
     for make in (
         two_runs, two_windows, diagnosis, rule, two_nodes, saving, batch, graphs, monitor, torch_trace, functions,
         counting, steps_log, ladder, snapshot, jobs_of_fleet, many_jobs, functions_of_fleet, ranks_of_fleet,
-        accounting, baselines, promises, forgotten, configurations, with_a_patch, skills,
+        accounting, baselines, promises, forgotten, configurations, with_a_patch, skills, armed_logs, armed_window,
     )
 }  # fmt: skip

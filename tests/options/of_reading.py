@@ -47,4 +47,17 @@ FLEET_ROWS = [
     Row("fleet", "--json", "--json", FLEET, adds='"jobs": \\[', takes="verdict "),
     *loading_rows("fleet", "{ranks_of_fleet}", "{functions_of_fleet}", told="garbage collection", took=""),
 ]
-ROWS = [*SERIES, *HANG, *MEMORY, *FLEET_ROWS]
+WATCH = [
+    Row("watch", "RUN", "{armed_logs}/run", adds="^ended: the process ended; step 40; ", codes=(2, 0)),
+    Row("watch", "--once", "--once", "{armed_logs}/run", adds="^state ended: the process ended progress step 40 "),
+    Row("watch", "--every", "--every 0.1", "{armed_window}/run", changes="(it is being analysed)"),
+    Row("watch", "--page", "--page p.html", "{armed_logs}/run", writes={"p.html": "ended: the process ended"}),
+    Row(
+        "watch",
+        "--prometheus",
+        "--prometheus w.prom",
+        "{armed_logs}/run",
+        writes={"w.prom": r'(?m)^diagnose_steps_total\{run="run"\} 40$'},
+    ),
+]
+ROWS = [*SERIES, *HANG, *MEMORY, *FLEET_ROWS, *WATCH]

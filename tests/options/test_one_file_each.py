@@ -20,6 +20,7 @@ ARGUMENTS = {
     ("compare",): ["t.json.gz", "t.json.gz"],
     ("baseline", "check"): ["base", "t.json.gz"],
     ("fleet",): ["runs"],
+    ("watch",): ["runs"],
     ("fit",): ["--table", "t.csv", "--heat-map"],
 }
 PAIRS = [

@@ -174,6 +174,9 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "fleet": Command(("fleet", "in", "--html", "out/page.html", "--tables", "out/tables"), _fleet),
     "trigger": Command(("trigger", "in/run", "--wait", "0"), _armed_run),
+    "watch": Command(
+        ("watch", "in/run", "--once", "--page", "out/page.html", "--prometheus", "out/view.prom"), _armed_run
+    ),
     "doctor": Command(("doctor",), _sample()),
     "series": Command(("series", "in/steps.csv"), _steps),
     "scaling": Command(("scaling", "in/runs.csv"), _sizes),

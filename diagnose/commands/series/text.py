@@ -25,7 +25,7 @@ def render(report: SeriesReport, console: Console) -> None:
     page = Page(console)
     page.paragraph(Text(plain(_source(report)), "dim"), label="read", most=4)
     if report.shape:
-        page.paragraph(_sparkline(report, page.ascii_only), label="")
+        page.paragraph(sparkline(report, page.ascii_only), label="")
     if each := listed(report):
         page.paragraph(each, label="samples")
     for i, told in enumerate(report.rank_times):
@@ -66,7 +66,8 @@ def _source(report: SeriesReport) -> str:
     return f"{steps}{middle} ({report.unit})"
 
 
-def _sparkline(report: SeriesReport, ascii_only: bool) -> Text:
+def sparkline(report: SeriesReport, ascii_only: bool) -> Text:
+    """The step time over the run, of a report with a `shape`, and between which times it lies."""
     marks = _ASCII if ascii_only else _BLOCKS
     of = report.spread
     low, high = (of.shortest_s, of.longest_s) if of is not None else (min(report.shape), max(report.shape))

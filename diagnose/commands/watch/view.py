@@ -1,0 +1,77 @@
+"""An armed run at one moment. Frozen; every form of it prints the same."""
+
+from typing import Literal
+
+import msgspec
+
+from diagnose.commands.series.answer import SeriesReport
+from diagnose.diagnosis import Diagnosis
+from diagnose.facts import Fact
+
+State = Literal["waiting", "running", "standing", "silent", "killed", "ended"]
+STATES: dict[State, str] = {
+    "killed": "no process writes its log, and it has no end",
+    "silent": "its log no longer grows, and nothing says why",
+    "standing": "its log grows, but no step ends",
+    "running": "its log grows, and steps end",
+    "ended": "its log has an end",
+    "waiting": "no training loop has begun",
+}
+"""The states of a rank with what tells each; that of a job is the first of these that a rank is in."""
+
+
+class RankView(msgspec.Struct, frozen=True, kw_only=True):
+    """A rank: its state and why, the steps that it has done, and the median of its last steps in seconds.
+
+    `late_s` is how much later it ended a step than the first rank that ended the same one, by the clocks of their
+    hosts; None if no step of the last ones is known of all ranks. `waited_share` is the part of the other ranks' steps
+    that they waited for it in the last window, 0 if that does not name it; None without a diagnosis.
+    """
+
+    rank: int
+    host: str
+    state: State
+    says: str
+    step: int
+    now_s: float | None
+    late_s: float | None
+    waited_share: float | None
+
+
+class WindowView(msgspec.Struct, frozen=True, kw_only=True):
+    """The last window that is diagnosed, else the last one: its first recorded step, and why it opened.
+
+    `because` is why it has no diagnosis, "" if it has one. `newer` says what there is of a later window, "" if there
+    is none.
+    """
+
+    first_step: int
+    why: str
+    diagnosis: Diagnosis | None
+    because: str
+    newer: str
+
+
+class View(msgspec.Struct, frozen=True, kw_only=True):
+    """The run: `state` is that of its worst rank, and `says` why. `is_over`: nothing of it changes any more.
+
+    `step` are the steps done by the rank that is behind all others, `total` those after which the loop ends, None if
+    it does not say. `facts` are figures by name, each with its unit, and the reason where one is unknown. `ranks` are
+    in the order of lateness. `series` is None before the first step. `missing` are ranks of the job without a log.
+    """
+
+    state: State
+    says: str
+    is_over: bool
+    step: int
+    total: int | None
+    facts: tuple[Fact, ...]
+    series: SeriesReport | None
+    ranks: tuple[RankView, ...]
+    missing: tuple[int, ...]
+    window: WindowView | None
+    problems: tuple[str, ...]
+
+    def fact(self, name: str) -> Fact:
+        """The figure of this name."""
+        return next(fact for fact in self.facts if fact.name == name)

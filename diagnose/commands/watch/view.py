@@ -1,6 +1,6 @@
 """An armed run at one moment. Frozen; every form of it prints the same."""
 
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
@@ -8,16 +8,9 @@ from diagnose.commands.series.answer import SeriesReport
 from diagnose.diagnosis import Diagnosis
 from diagnose.facts import Fact
 
-State = Literal["waiting", "running", "standing", "silent", "killed", "ended"]
-STATES: dict[State, str] = {
-    "killed": "no process writes its log, and it has no end",
-    "silent": "its log no longer grows, and nothing says why",
-    "standing": "its log grows, but no step ends",
-    "running": "its log grows, and steps end",
-    "ended": "its log has an end",
-    "waiting": "no training loop has begun",
-}
-"""The states of a rank with what tells each; that of a job is the first of these that a rank is in."""
+State = Literal["killed", "silent", "standing", "running", "ended", "waiting"]
+STATES: tuple[State, ...] = get_args(State)
+"""The states of a rank; that of a job is the first of these that a rank is in."""
 
 
 class RankView(msgspec.Struct, frozen=True, kw_only=True):

@@ -26,8 +26,14 @@ def watch_page(view: View, run: str, about: About, every_s: float) -> str:
         "state": state.text,
         "mood": "critical" if view.state in BAD else "good",
         "as_of": strftime("%Y-%m-%d %H:%M:%S UTC", gmtime()),
-        "lines": [line for line in (*lines, ScreenLine("", over_run), *rest(view)) if line.text],
+        "lines": [line for line in (*lines, *_over_run(over_run), *rest(view)) if line.text],
     }
     if not view.is_over:
         context["reload_s"] = max(ceil(every_s), 1)
     return framed(_TEMPLATE, about, f"{view.state}: {plain(run)}", _STYLES, **context)
+
+
+def _over_run(sparkline: str) -> tuple[ScreenLine, ScreenLine]:
+    """The shape, in letters as small as a narrow page needs, and what its lowest and highest mark stand for."""
+    shape, _, between = sparkline.partition(" ")
+    return ScreenLine("", shape), ScreenLine("range", between.strip())

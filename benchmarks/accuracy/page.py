@@ -101,7 +101,7 @@ def page(score: Score, real: Sequence[Labelled], realism: str, command: str, oth
 def report(text: str, today: str) -> str:
     """The page with its date, for the folder of reports."""
     dated = text.replace("# How often the diagnosis is right", f"# How often the diagnosis is right, {today}", 1)
-    return dated.replace("](../benchmarks/reports/", "](")
+    return dated.replace("](gpu", "](../../docs/gpu").replace("](../benchmarks/reports/", "](")
 
 
 def _names(score: Score) -> dict[str, None]:

@@ -19,9 +19,9 @@ from typing import Any
 
 from diagnose.capture.bundle import Bundle
 from diagnose.capture.standstill import RankPulse, Standstill, Watch, pulses
+from diagnose.cli.near import near
 from diagnose.cli.voice import say
 from diagnose.cli.whole_file import whole_file
-from diagnose.commands.run.reporter import near
 from diagnose.errors import printable
 from diagnose.probes.config import Config
 from diagnose.probes.protocol import HANG_DUMP, SCRATCH, STACKS

@@ -15,9 +15,10 @@ from diagnose.capture.bundle import Bundle
 from diagnose.capture.command import hooked
 from diagnose.capture.folder import has_siblings, rank_of
 from diagnose.cli.command import Option
+from diagnose.cli.near import near
 from diagnose.cli.voice import say
 from diagnose.commands.run.outputs import Outputs
-from diagnose.commands.run.reporter import POLL_EVERY_S, WAIT_FOR_PARENTS_S, Reporter, armed_words, last_words, near
+from diagnose.commands.run.reporter import POLL_EVERY_S, WAIT_FOR_PARENTS_S, Reporter, armed_words, last_words
 from diagnose.errors import printable
 from diagnose.probes import protocol
 from diagnose.probes.config import Config

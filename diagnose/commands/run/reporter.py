@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from diagnose.capture.bundle import Bundle, Written
 from diagnose.capture.command import ignores_our_hook
 from diagnose.capture.unreached import ended
+from diagnose.cli.near import near
 from diagnose.cli.voice import guarded, say
 from diagnose.commands.armed.arming import tell_armed
 from diagnose.commands.ledger.option import record, with_track_records
@@ -163,15 +164,6 @@ def _findings(run: "ArmedRun", folder: Path) -> "Iterable[RunFinding]":
     from diagnose.commands.run.findings import of_armed
 
     return of_armed(run, folder)
-
-
-def near(folder: Path) -> str:
-    """The folder as a user would type it."""
-    try:
-        relative = os.path.relpath(folder)
-    except OSError:  # the working folder is gone
-        return str(folder)
-    return str(folder) if relative.startswith("..") else relative
 
 
 def _without(written: Written, spans_nodes: bool) -> str:

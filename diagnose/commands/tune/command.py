@@ -16,6 +16,7 @@ from diagnose.capture.job import exit_code_of
 from diagnose.cli.command import Command, Option
 from diagnose.cli.exit_status import INTERRUPTED
 from diagnose.cli.forms import out_option
+from diagnose.cli.near import near
 from diagnose.cli.numbers import HOURS
 from diagnose.cli.terminal import terminal
 from diagnose.cli.typed import options_typed
@@ -147,7 +148,7 @@ def _climbed(folder: TuneFolder, command: tuple[str, ...], given: dict[str, Any]
         click.echo(f"Error: cannot run the command: {printable(argv[0])}\n  why: {error.strerror}", err=True)
         return exit_code_of(error)
     _written(folder, tuning)
-    render_end(tuning, _near(folder), terminal())
+    render_end(tuning, near(folder.path), terminal())
     return 0
 
 
@@ -155,7 +156,7 @@ def _announced(runs: Run, folder: TuneFolder) -> Run:
     """The same runs, each announced on stderr when it begins."""
 
     def run(number: int, settings: Settings, expected: Mapping[str, Any] | None, most_s: float | None) -> EndedRun:
-        say(f"run {number} begins; its output: {printable(os.path.join(_near(folder), f'run-{number}.log'))}")
+        say(f"run {number} begins; its output: {printable(os.path.join(near(folder.path), f'run-{number}.log'))}")
         return runs(number, settings, expected, most_s)
 
     return run
@@ -188,9 +189,4 @@ def _written(folder: TuneFolder, tuning: Tuning) -> None:
 
 
 def _again(folder: TuneFolder) -> str:
-    return shlex.join(["diagnose", "tune", "--resume", _near(folder)])
-
-
-def _near(folder: TuneFolder) -> str:
-    relative = os.path.relpath(folder.path)
-    return str(folder.path) if relative.startswith("..") else relative
+    return shlex.join(["diagnose", "tune", "--resume", near(folder.path)])

@@ -34,7 +34,6 @@ _FAMILIES: dict[str, Fields] = {
     "cohere2": {"norms_per_layer": 1},
     "cwm": {},
     "ernie4_5": {},
-    "exaone": {},
     "exaone4": {"qk_norm": True},
     "glm": {"qkv_bias": True},
     "glm4": {"qkv_bias": True, "norms_per_layer": 4},

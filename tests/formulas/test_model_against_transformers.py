@@ -39,7 +39,7 @@ OPT_13B = {
     "word_embed_proj_dim": 2048,
 }
 LATER = (
-    "arcee", "cohere", "cohere2", "cwm", "ernie4_5", "exaone", "exaone4", "glm", "glm4", "granitemoe", "helium",
+    "arcee", "cohere", "cohere2", "cwm", "ernie4_5", "exaone4", "glm", "glm4", "granitemoe", "helium",
     "internlm3", "minimax_m2", "ministral3", "olmo2", "olmo3", "seed_oss", "smollm3", "starcoder2", "vaultgemma",
 )  # fmt: skip
 MODELS: list[tuple[str, dict[str, Any]]] = [

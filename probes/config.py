@@ -33,6 +33,8 @@ class Config:
         looked_at_by: the `diagnose run` that reads stacks if the job stands still, as `timing.pulse.name_of` names it;
             None without one.
         pulse: whether each rank writes its progress for the `diagnose run` above; always if that reads stacks.
+        deep: whether a second window follows, with stacks of Python and the history of allocations; in an armed run,
+            another one at the next step of a stall that comes again and was recorded.
         memory: whether allocations are recorded, and a snapshot of them is written.
         log: the loggers of the trainer receive each window.
         nsight: Nsight Systems records the window, and torch's profiler stays off.
@@ -55,6 +57,7 @@ class Config:
     flight_recorder: bool = True
     looked_at_by: dict[str, Any] | None = None
     pulse: bool = False
+    deep: bool = False
     memory: bool = False
     log: bool = False
     nsight: bool = False

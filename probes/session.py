@@ -24,15 +24,16 @@ from .guard import described, guarded, quietly, say
 from .hand_over import at_exit
 from .interrupts import in_a_handler, of_the_job
 from .limits.allowance import Allowance
-from .protocol import BETWEEN_LOOPS_RANGE, BY_BACKWARD, BY_OPTIMIZER, JOBS_PROFILER, MANY_BATCHES
+from .protocol import BETWEEN_LOOPS_RANGE, BY_BACKWARD, BY_OPTIMIZER, JOBS_PROFILER, MANY_BATCHES, WINDOW_FOLDER
 from .recording import other_profilers
 from .recording.clock import StepClock
 from .recording.nsight_window import AnyRecorder, recorder_of
 from .recording.range_times import times
 from .recording.ranges import StepRange
 from .recording.run_time import run_time
+from .second_window import STEPS, SecondWindow
 from .stacks.sampling import StackSampler
-from .window import PROFILED, SAMPLING, Plan, Window, planned
+from .window import PROFILED, SAMPLING, UNLIMITED, Plan, Window, planned
 
 PATIENCE_S = 0.5  # the training thread waits so long for a trace to be written
 _SHOWN_BY_A_STEP = (BY_OPTIMIZER, BY_BACKWARD)  # loops that are seen first where a step of theirs ends
@@ -126,6 +127,8 @@ class Session(BreaksOff):
         self.clock = StepClock(clock)
         self.sampler = StackSampler(threading.get_ident())
         self._step_range, self._fetches, self._opened = StepRange(), Fetches(), 0
+        self._second: SecondWindow | None = None
+        self._is_second, self._total = False, 0
         self.stop_asked = self._busy = self._passed = self._spoilt = False
         self._thread, self._owner = threading.get_ident(), os.getpid()
         at_exit(self._at_exit, "capture stopped")
@@ -211,7 +214,15 @@ class Session(BreaksOff):
     def _open(self, total: int | None, done: int) -> None:
         if self.config.at_step is not None and self.config.at_step <= done:
             say(f"step {self.config.at_step} is over: the job goes on from step {done}")
-        self._plan(planned(self.config, rank_and_world_size()[1], total, done), done)
+        world_size = rank_and_world_size()[1]
+        self.folder, self._is_second, self._total = self.config.out, False, UNLIMITED if total is None else total + done
+        self._second = self._second_window(world_size)
+        self._plan(planned(self.config, world_size, total, done), done)
+
+    def _second_window(self, world_size: int) -> SecondWindow | None:
+        """What decides on a second window; None if none may follow."""
+        ends = self.config.stop and not self.config.deep
+        return None if ends or self.config.nsight else SecondWindow(self.config.deep, judges=world_size == 1)
 
     def _plan(self, plan: Plan, done: int) -> None:
         """Begin a window by `plan` with the next step; the job has done `done` steps before."""
@@ -251,6 +262,8 @@ class Session(BreaksOff):
             return
         before = window.phase
         ns = self.clock.step_ended(before, window.number + 1)
+        if self._second is not None and before != "cooldown":
+            self._second.step_ended(window.number + 1, 0 if before in PROFILED else ns, before == "active")
         self._step_range.end()  # before the window ends: a range that is open then is in no recording
         if before == SAMPLING:
             window.sampled = self.sampler.step_ended(window.number + 1)
@@ -262,7 +275,7 @@ class Session(BreaksOff):
         if window.phase != before:
             self._moved(before, window.phase)
         self._step_range.next()
-        self.clock.step_begins(window.phase)
+        self.clock.step_begins(self.phase)
 
     def _pass_over(self, window: Window) -> None:
         """Pass over a step with a profiler of the job, or the one in which that profiler stopped."""
@@ -303,7 +316,31 @@ class Session(BreaksOff):
             other_profilers.tell(self.sampler.pause)
             self.sampler.start()
         if after == "done":
+            number = self.window.number
+            follows = self._follows(number)
             self._finish()
+            if follows is not None:
+                self._open_second(follows, number)
+
+    def _follows(self, number: int) -> int | None:
+        """The first step of the second window, if one follows this window after step `number`; else None."""
+        second = self._second
+        recorded = self.recorder is not None and self.recorder.recorded
+        first = second.first_step(number, self.config.warmup) if second is not None and recorded else None
+        fits = first is not None and first + STEPS - 1 <= self._total
+        if second is not None and second.deep and not fits:
+            say(f"no second window: after step {number} none fits before the loop ends, or the first has no trace")
+        return first if fits else None
+
+    def _open_second(self, first: int, number: int) -> None:
+        """Let the window open whose first recorded step is `first`, in a folder within that of the window before."""
+        if self.outcome.error is not None or not self.outcome.written:
+            return
+        self.folder = os.path.join(self.outcome.written[-1].folder, WINDOW_FOLDER.format(first))
+        asked = replace(self.config, at_step=first, steps=STEPS, sample_steps=0)
+        self.objects.loop_begins()
+        self._is_second, self._second = True, None
+        self._plan(planned(asked, rank_and_world_size()[1], None, number), number)
 
     def _sampled(self) -> None:
         """End the sampling: no step follows, and the steps before have samples or not."""
@@ -316,7 +353,8 @@ class Session(BreaksOff):
         if self.outcome.files is None:
             self.outcome.claim(self.folder)
         assert self.outcome.files is not None
-        self.recorder = recorder_of(self.config, self.outcome.files.trace, self.window.plan, self.allowance)
+        config = self.config if self._is_second else replace(self.config, deep=False)
+        self.recorder = recorder_of(config, self.outcome.files.trace, self.window.plan, self.allowance)
         self.recorder.start(self._give_way, self.window.number + 1)
         self.window.records(self.recorder.active)
 
@@ -358,9 +396,17 @@ class Session(BreaksOff):
         window = self.window
         assert window is not None
         window.phase, window.cut_by = "done", why
+        if self._second is not None and self._second.deep:
+            say(f"no second window: {why} before it could begin")
         if self.recorder is not None:
             self.recorder.stop()
-        if self.recorder is None or not (self.recorder.recorded or self.recorder.left_out):
+        if self._is_second and (self.recorder is None or not self.recorder.recorded):
+            if self.config.deep:
+                say(f"no second window: {why} before a step of it was recorded")
+            if self.outcome.files is None:
+                return
+            self.outcome.error = f"{why} before a step was recorded"
+        elif self.recorder is None or not (self.recorder.recorded or self.recorder.left_out):
             beside = ", while another profiler was running in this process" if self._passed else ""
             needs = "" if beside or self.config.token is None else f": {window.what_fits()}"
             self.outcome.error = f"{why} after {window.count} steps, before a step was recorded{beside}{needs}"

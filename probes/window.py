@@ -24,7 +24,8 @@ SETTLED_WITHIN = 0.2
 class Plan:
     """Steps in each phase; `waiting` is the maximum, and exact if `fixed`.
 
-    `sampling` is the maximum, and exact if `ends_job`: ranks that end by themselves have to end together.
+    `sampling` is the maximum, and exact if `ends_job`: ranks that end by themselves, or open a second window, do so
+    together.
     """
 
     waiting: int
@@ -59,7 +60,7 @@ def planned(config: Config, world_size: int = 1, total: int | None = None, done:
     plan = Plan(waiting, control, warmup, active, int(control > 0), control, fixed)
     if total is not None:
         plan = _shortened(plan, max(total, 1), config.at_step is not None)
-    together = world_size > 1 and config.stop
+    together = world_size > 1 and (config.stop or config.deep)
     most = config.sample_steps
     sampling = (SAMPLE_STEPS_TOGETHER if together else UNLIMITED) if most is None else max(most, 0)
     return replace(plan, sampling=sampling, ends_job=together)

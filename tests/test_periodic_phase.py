@@ -1,5 +1,6 @@
 """A phase that comes every so many steps: its share of the run, its lines, and what gains of the other steps are."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -7,10 +8,12 @@ import pytest
 from kineto import Trace
 from lines.lines_jobs import recorded
 
+from diagnose.analysis import analyze
 from diagnose.diagnosis import Diagnosis
 from diagnose.facts import Unknown
 from diagnose.predict.usual_steps import part_of_run
 from diagnose.report.views.first_screen import first_screen
+from diagnose.report.views.why import period_sentence
 from diagnose.series.phase import BEHIND_THE_HOST, NONE, SlowPhase, slow_phase
 from diagnose.trace.record import decoded
 
@@ -107,11 +110,58 @@ def test_shares_and_speed_are_of_the_whole_period(tmp_path: Path) -> None:
     assert told.period.mean_ns == pytest.approx((7 * 2 + 30) / 8 * MS, rel=0.01)
     assert told.steps.time_ns == sum(entry.ns for entry in told.ledger) == told.steps.count * told.period.mean_ns
     shares = {entry.cause: entry.share for entry in told.ledger}
-    assert shares["recurring-phase"] == pytest.approx(28 / 44, rel=0.01)
+    assert told.period.cause_shares == {"python": 1.0}  # by step 8, whose samples show the user's code
+    assert (told.period.recorded_step, told.period.window) == (8, "")
+    assert shares["python"] == pytest.approx(28 / 44 + 0.1 * 16 / 44, rel=0.01)
     assert sum(shares.values()) == pytest.approx(1)
     lines = {line.label: line.text for line in first_screen(told).lines}
-    assert lines["why"].startswith("Every 8 steps one takes 28.0 ms more, 64 % of the time.")
+    assert lines["why"].startswith(
+        "Every 8 steps one takes 28.0 ms more, 64 % of the time: of that 100 % Python, by step 8."
+    )
     assert lines["speed"].startswith("5.5 ms per step, the mean of 8 steps")
+
+
+def two_ranks(folder: Path, *doings: str) -> Diagnosis:
+    """Steps 17 to 19 of ranks whose samples show this in the slow steps, which are none of them."""
+    jobs, known = [], []
+    for rank, doing in enumerate(doings):
+        job = Trace(gpu=None, rank=rank)
+        job.next_step = 17
+        for _ in range(3):
+            with job.step():
+                job.cpu_op("aten::mm", 1800)
+                job.host(200)
+        jobs.append(job)
+        of_rank = record(30, doing=doing, first_active_step=17, active_ns=[2 * MS] * 3)
+        known.append({**of_rank, "world_size": len(doings), "rank": rank})
+    return recorded(folder, jobs, *known)
+
+
+@pytest.mark.parametrize(
+    ("doings", "alone"),
+    [(("step", "backward"), 0), (("backward", "step"), 1), (("step", "step"), None), (("backward", "backward"), None)],
+)
+def test_ranks_that_wait_in_the_slow_steps_are_told_from_the_one_that_works(
+    doings: tuple[str, ...], alone: int | None, tmp_path: Path
+) -> None:
+    told = two_ranks(tmp_path, *doings)
+
+    assert told.period is not None
+    assert (told.period.every_steps, told.period.rank) == (8, alone)
+    assert told.steps.time_ns == sum(entry.ns for entry in told.ledger)
+    if alone is not None:
+        assert told.fact("slow_phase_doing") == "step"
+        assert f"on rank {alone} alone, for which the others wait" in period_sentence(told.period)
+
+
+def test_ranks_that_do_not_agree_have_no_period(tmp_path: Path) -> None:
+    told = two_ranks(tmp_path, "step", "backward")
+    other = json.loads((tmp_path / "capture-rank1.json").read_text())
+    other["stack_samples"]["step_ns"] = [2 * MS] * 240
+    (tmp_path / "capture-rank1.json").write_text(json.dumps(other))
+
+    assert told.period is not None
+    assert analyze(tmp_path).period is None
 
 
 def test_a_job_without_a_phase_has_no_period(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from dataclasses import replace as replaced
 from pathlib import Path
 
 import msgspec
@@ -9,8 +10,10 @@ from msgspec.structs import replace
 
 from diagnose import series
 from diagnose.analysis.options import Options
+from diagnose.analysis.phase import waiting_told
 from diagnose.analysis.ranks import analyze_ranks, comparable, representatives, weights
-from diagnose.analysis.windows import window_reports
+from diagnose.analysis.second import Second, second_of
+from diagnose.analysis.windows import own_report, window_reports
 from diagnose.diagnosis import Diagnosis, HistoryChange, WindowReport
 from diagnose.errors import WrongUsage, shown_path
 from diagnose.judge.case import Case
@@ -60,17 +63,23 @@ def _examined(path: Path, chosen: Options) -> Examined:
     job = with_missing_straggler(join(ranks, chosen.network_gbs))
     positions = _chosen(job, chosen.rank, path)
     measured = read.measured(job, positions, range(len(job.ranks)) if chosen.rank is None else positions)
+    sections = Sections()
+    second = sections.part(
+        "windows", lambda: second_of(path, run, measured[0], chosen.settings, chosen.loading), Second()
+    )
+    measured = waiting_told([replaced(measured[0], second=second.code), *measured[1:]])
     facts = undistorted(merged([measure(m) for m in measured], weights(job, measured)), job, positions)
     standing = Standing.of((digest.refused for digest in job.ranks), measured[0].record)
     binding = tuple(bound(rule, facts, standing) for rule in rules)
-    diagnosis = diagnose(Case(job, measured, facts, binding, left_out, chosen.rank))
+    diagnosis = diagnose(Case(job, measured, facts, binding, left_out, chosen.rank, second.phase))
     passed = run.copies, run.skipped, run.unreadable
     copies, skipped, unreadable = (tuple(str(file) for file in files) for files in passed)
-    sections = Sections()
     history: tuple[HistoryChange, ...] = sections.part("history", lambda: _history(path), ())
     windows: tuple[WindowReport, ...] = sections.part(
         "windows", lambda: window_reports(run, measured[0], chosen.settings, chosen.loading), ()
     )
+    if second.reports and not windows:
+        windows = (own_report(run, measured[0]), *second.reports)
     trace = replace(diagnosis.trace, copies=copies, skipped=skipped, unreadable=unreadable)
     not_judged = (*sections.failed, *diagnosis.not_judged)
     whole = replace(diagnosis, history=history, windows=windows, not_judged=not_judged, trace=trace)

@@ -37,7 +37,7 @@ def window_reports(
     room, reports = MOST_BYTES if loading.memory_bytes is None else 0, list[WindowReport]()
     for window in reversed(run.windows):
         if window.files == run.files:
-            reports.append(_told(window, measured.timeline, measured.attribution, is_reported=True))
+            reports.append(told(window, measured.timeline, measured.attribution, is_reported=True))
             continue
         file = next((file for file in window.files if file.rank in (measured.timeline.rank, None)), window.files[0])
         room -= file.path.stat().st_size
@@ -46,10 +46,15 @@ def window_reports(
     return tuple(reversed(reports))
 
 
+def own_report(run: TracedRun, measured: Measured) -> WindowReport:
+    """The report of the window that is diagnosed, of a run that has no other of its kind."""
+    return told(TracedWindow("", run.files), measured.timeline, measured.attribution, is_reported=True)
+
+
 def _read(window: TracedWindow, file: RankFile, settings: Settings, loading: Loading) -> WindowReport:
     try:
         for each in analyses([(file.path, file.rank or 0)], settings, loading):
-            return _told(window, each.timeline, each.attribution)
+            return told(window, each.timeline, each.attribution)
     except UserError as error:
         return _unread(window, f"not read: {error.what}")
     return _unread(window, "the trace is empty")
@@ -59,9 +64,8 @@ def _unread(window: TracedWindow, because: str = NOT_READ) -> WindowReport:
     return WindowReport(name=window.name, is_reported=False, because=because, **_about(window))
 
 
-def _told(
-    window: TracedWindow, timeline: Timeline, attribution: Attribution, is_reported: bool = False
-) -> WindowReport:
+def told(window: TracedWindow, timeline: Timeline, attribution: Attribution, is_reported: bool = False) -> WindowReport:
+    """The report of a window that was read: its steps, and what of their time each class takes."""
     steps, of_class = len(attribution.windows), Counter[CauseClass]()
     for class_, ns in zip(attribution.classes, attribution.ns().values(), strict=True):
         of_class[class_] += ns

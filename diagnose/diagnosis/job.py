@@ -1,5 +1,7 @@
 """The ranks of the job, its history, and the files that were read."""
 
+from typing import Literal
+
 import msgspec
 
 from diagnose.diagnosis.breakdown import LedgerEntry, Verdict
@@ -50,11 +52,15 @@ class WindowReport(msgspec.Struct, frozen=True, kw_only=True):
     number and host of the processes that wrote it, `began` is its begin in UTC; both are "" if they are unknown.
     `step_ns` is the mean over the counted steps of `rank`, and `class_ns` what of it each class of causes takes;
     `step_ns` is null if the window was not read, and `because` says why.
+
+    `holds` is what a second window of `diagnose run` was opened for: a "slow step" that comes again and again, or
+    "stacks"; "" for the others.
     """
 
     name: str
     is_reported: bool
     is_cut: bool = False
+    holds: Literal["", "slow step", "stacks"] = ""
     process: str = ""
     began: str = ""
     files: tuple[str, ...] = ()

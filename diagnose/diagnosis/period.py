@@ -11,7 +11,12 @@ class Period(msgspec.Struct, frozen=True, kw_only=True):
     `mean_ns` is the mean step of the period. If MFU is unknown, steps and ledger are those of the period: as many such
     steps as were counted, without the profiler.
 
-    `cause` is the cause of the ledger that it counts for, and `what` says what of it, "" if that is not known.
+    `rank` is the one rank of several that works in that step, for which the others wait; null if all do.
+
+    `cause` is the cause of the ledger that it counts for, and `what` says what of it, "" if that is not known. If a
+    window recorded such a step, it is `recorded_step`, in the window of that name ("" for that of the diagnosis). If
+    `cause` says no more than that the phase comes again, the ledger counts it by that step: `cause_shares` are the
+    causes of what it takes beyond the usual step. They add up to 1.
     """
 
     every_steps: int
@@ -20,3 +25,7 @@ class Period(msgspec.Struct, frozen=True, kw_only=True):
     share: Share
     cause: str
     what: str = ""
+    rank: int | None = None
+    recorded_step: int | None = None
+    window: str = ""
+    cause_shares: dict[str, Share] = msgspec.field(default_factory=dict)

@@ -1,6 +1,6 @@
 """The inputs of one diagnosis."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -10,6 +10,20 @@ from diagnose.ranks import Job, RankDigest
 from diagnose.rule import Judgement, Rule
 
 Judged = Sequence[tuple[Rule, Judgement]]
+
+
+class RecordedPhase(msgspec.Struct, frozen=True):
+    """A slow step of the phase that comes again, as a window recorded it: what it takes beyond the usual step.
+
+    Attributes:
+        step: its number.
+        window: the name of the folder of the window, "" if it is that of the diagnosis.
+        shares: of that time by cause; they add up to 1.
+    """
+
+    step: int
+    window: str
+    shares: Mapping[str, float]
 
 
 class Case(msgspec.Struct, frozen=True):
@@ -22,6 +36,7 @@ class Case(msgspec.Struct, frozen=True):
         rules: to judge by.
         left_out: ranks whose time is not accounted as that of the others.
         only: the one rank that the diagnosis is of; None for the whole job.
+        phase: a slow step of the phase that comes again, if a window holds one.
     """
 
     job: Job
@@ -30,6 +45,7 @@ class Case(msgspec.Struct, frozen=True):
     rules: Sequence[Rule]
     left_out: tuple[int, ...] = ()
     only: int | None = None
+    phase: RecordedPhase | None = None
 
     @property
     def positions(self) -> list[int]:

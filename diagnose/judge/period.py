@@ -14,13 +14,15 @@ LEAST_SHARE = 0.03  # of the time: the rule on phases speaks from there on
 
 
 def period_of(case: Case) -> Period | None:
-    """The period of a job of one rank, if its slow steps take a part of the time and are none of the counted ones."""
-    measured, phase = case.measured[0], case.measured[0].slow_phase
-    if len(case.job.ranks) > 1 or not isinstance(phase, SlowPhase) or phase.run_share < LEAST_SHARE:
+    """The period that the ranks agree on, if its slow steps take a part of the time and none of them is counted."""
+    at_work = [m for m in case.measured if not m.waits_in_phase]
+    measured, phase = at_work[0], at_work[0].slow_phase
+    if not isinstance(phase, SlowPhase) or phase.run_share < LEAST_SHARE or not _agreed(case, phase):
         return None
     if any(phase.holds(number) for number in measured.timeline.steps.numbers):
         return None
     cause = cause_of(phase.grew) if phase.grew else "data-wait" if _loads(case) else SLOW_PHASE
+    seen = case.phase
     return Period(
         every_steps=phase.every,
         more_ns=round(phase.more_ns),
@@ -28,7 +30,17 @@ def period_of(case: Case) -> Period | None:
         share=phase.run_share,
         cause=cause,
         what=WHAT.get(phase.grew, ""),
+        rank=measured.timeline.rank if len(at_work) == 1 < len(case.measured) else None,
+        recorded_step=seen.step if seen is not None else None,
+        window=seen.window if seen is not None else "",
+        cause_shares=dict(seen.shares) if seen is not None and cause == SLOW_PHASE else {cause: 1.0},
     )
+
+
+def _agreed(case: Case, phase: SlowPhase) -> bool:
+    """Whether all ranks are slow at the same distance."""
+    phases = [m.slow_phase for m in case.measured]
+    return all(isinstance(each, SlowPhase) and each.every == phase.every for each in phases)
 
 
 def _loads(case: Case) -> bool:
@@ -42,11 +54,18 @@ def steps_over(steps: Steps, period: Period) -> Steps:
 
 
 def ledger_over(ledger: Sequence[LedgerEntry], whole_ns: int, period: Period) -> tuple[LedgerEntry, ...]:
-    """The ledger of `whole_ns` over a whole period: what its slow step takes beyond the others counts for its cause."""
+    """The ledger of `whole_ns` over a whole period: what its slow step takes beyond the others counts for its cause, or
+    for those that a window recorded of it if its cause is not known.
+    """
     rest = (1 - period.share) * whole_ns / max(sum(entry.ns for entry in ledger), 1)
     ns = {entry.cause: round(rest * entry.ns) for entry in ledger}
-    ns[period.cause] = ns.get(period.cause, 0) + whole_ns - sum(ns.values())
+    beyond = whole_ns - sum(ns.values())
+    for cause, share in period.cause_shares.items():
+        ns[cause] = ns.get(cause, 0) + round(share * beyond)
+    largest = max(period.cause_shares, key=lambda cause: period.cause_shares[cause])
+    ns[largest] += whole_ns - sum(ns.values())
     return tuple(
         LedgerEntry(cause=cause, class_=CAUSES[cause].class_, ns=each, share=each / max(whole_ns, 1))
         for cause, each in ns.items()
+        if each
     )

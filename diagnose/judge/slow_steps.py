@@ -42,7 +42,8 @@ WHAT = {  # what of the cause a range is
 
 
 def slow_steps(case: Case) -> tuple[SlowStep, ...]:
-    """The slowest steps, in order of number; for a step that is slow on several ranks, the slowest rank's.
+    """The slowest steps, in order of number; of a step that is slow on several ranks, that of the one that says why,
+    else of the slowest that does not wait for another.
 
     None of a window that the profiler distorts: a growth there may be the profiler's.
     """
@@ -52,10 +53,16 @@ def slow_steps(case: Case) -> tuple[SlowStep, ...]:
     for found in (*(_recorded(case.job, at) for at in recorded), *(_timed(m) for m in measured)):
         for step in found:
             known = worst.get((step.step, step.recorded))
-            if known is None or step.factor > known.factor:
+            if known is None or _tells_more(case, step, known):
                 worst[step.step, step.recorded] = step
     slowest = sorted(worst.values(), key=lambda step: -step.factor)[:MOST]
     return tuple(sorted(slowest, key=lambda step: step.step))
+
+
+def _tells_more(case: Case, step: SlowStep, known: SlowStep) -> bool:
+    waiting = {m.timeline.rank for m in case.measured if m.waits_in_phase}
+    one, other = ((bool(each.cause), each.rank not in waiting, each.factor) for each in (step, known))
+    return one > other
 
 
 def _recorded(job: Job, position: int) -> Iterator[SlowStep]:

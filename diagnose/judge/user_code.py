@@ -77,7 +77,9 @@ def located(findings: Sequence[Finding], rules: Iterable[Rule], case: Case, typi
 def _located(finding: Finding, lines: Lines | None, case: Case, typical: Measured) -> Finding:
     if lines is None or not lines.apply(case.facts):
         return finding
-    where = _beyond_others(case) if lines.excess else _where(lines, _code(lines, typical), case.facts)
+    of_phase = next((m for m in case.measured if not m.waits_in_phase), typical)
+    code = _code(lines, of_phase if lines.phase else typical)
+    where = _beyond_others(case) if lines.excess else _where(lines, code, case.facts)
     if isinstance(where, Unknown):
         return replace(finding, where_because=where.because, where_capture_next=where.capture_next)
     return replace(finding, where=where)
@@ -85,7 +87,10 @@ def _located(finding: Finding, lines: Lines | None, case: Case, typical: Measure
 
 def _code(lines: Lines, typical: Measured) -> Known:
     """The code of the steps that the rule is about: the counted ones, or those of the slow phase."""
-    return typical.user_code.slow if lines.phase else typical.user_code.usual
+    code = typical.user_code
+    if lines.of_collector and code.recorded is not None:
+        return code.recorded
+    return code.slow if lines.phase else code.usual
 
 
 def _where(lines: Lines, code: Known, facts: Facts) -> tuple[CodeLine, ...] | Unknown:

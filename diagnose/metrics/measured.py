@@ -61,6 +61,7 @@ class RankCode(msgspec.Struct, frozen=True):
         samples: the record's samples, None if it has none.
         usual, usual_samples: the same without the steps of a slow phase, which the counted steps leave out.
         slow: the same of the steps of that phase; None without one.
+        recorded: the calls that a second window recorded with stacks; None without one.
     """
 
     training: ThreadWork | Unknown | None = None
@@ -68,6 +69,7 @@ class RankCode(msgspec.Struct, frozen=True):
     usual: ThreadWork | Unknown | None = None
     usual_samples: StackSamples | None = None
     slow: ThreadWork | Unknown | None = None
+    recorded: ThreadWork | None = None
 
     @property
     def cost_share(self) -> float | None:
@@ -77,17 +79,25 @@ class RankCode(msgspec.Struct, frozen=True):
         return min(self.samples.cost_ms / self.samples.wall_ms, 1.0)
 
 
-def code_of(timeline: Timeline, record: CaptureRecord, phase: SlowPhase | Unknown = NO_PHASE) -> RankCode:
-    """The user's code by the samples of the record, else by the calls of the trace, else the record's reason."""
+def code_of(
+    timeline: Timeline,
+    record: CaptureRecord,
+    phase: SlowPhase | Unknown = NO_PHASE,
+    second: ThreadWork | None = None,
+) -> RankCode:
+    """The user's code by the samples of the record, else by the calls of the trace or those of the `second` window,
+    else the record's reason.
+    """
     samples = stack_samples(record)
     by_samples = sampled(samples) if samples is not None else None
-    training = by_samples if isinstance(by_samples, ThreadWork) else recorded(timeline) or by_samples
+    training = by_samples if isinstance(by_samples, ThreadWork) else recorded(timeline) or second or by_samples
     if isinstance(training, Unknown) and isinstance(by_samples, Unknown):
         training = by_samples
     if samples is None or isinstance(phase, Unknown):
-        return RankCode(training, samples, training, samples)
+        return RankCode(training, samples, training, samples, recorded=second)
     usual = of_steps(samples, phase.steps, others=True)
-    return RankCode(training, samples, sampled(usual), usual, sampled(of_steps(samples, phase.steps)))
+    slow = sampled(of_steps(samples, phase.steps))
+    return RankCode(training, samples, sampled(usual), usual, slow, recorded=second)
 
 
 @dataclass(frozen=True)
@@ -95,7 +105,9 @@ class Measured(Derived):
     """One rank as metrics see it.
 
     `judged` is its roofline if the attribution has already computed it. `judged_ns` are the nanoseconds by cause of the
-    ledger that the verdict is based on, of all ranks or the requested one; None if that is the rank's own.
+    ledger that the verdict is based on, of all ranks or the requested one; None if that is the rank's own. `second` is
+    the code that a second window recorded with stacks. `waits_in_phase`: in the slow steps that come again it waits for
+    a rank that works there.
     """
 
     timeline: Timeline
@@ -105,6 +117,8 @@ class Measured(Derived):
     record: CaptureRecord = field(default_factory=CaptureRecord)
     judged: Roofline | None = None
     judged_ns: Mapping[str, int] | None = None
+    second: ThreadWork | None = None
+    waits_in_phase: bool = False
 
     @cached_property
     def cause_ns(self) -> Mapping[str, int]:
@@ -134,7 +148,7 @@ class Measured(Derived):
     @cached_property
     def user_code(self) -> RankCode:
         """The lines of the user's code in which the time goes."""
-        return code_of(self.timeline, self.record, self.slow_phase)
+        return code_of(self.timeline, self.record, self.slow_phase, self.second)
 
     @cached_property
     def slow_phase(self) -> SlowPhase | Unknown:

@@ -4,10 +4,12 @@ The step times are those of the whole run, as far as it was timed without the pr
 say what the phase does. Which slow steps are periodic, `periodic` decides, as for the log of an armed run.
 """
 
+from collections.abc import Callable
 from functools import cached_property
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from diagnose.arrays import Floats, Ints
 from diagnose.facts import Unknown, capture_setting, nothing_helps
@@ -15,7 +17,7 @@ from diagnose.series.periodic import Beat, beats
 from diagnose.series.tracks import Track
 from diagnose.trace.light_steps import every_step, grown
 from diagnose.trace.record import CaptureRecord, timed_steps
-from diagnose.trace.stacks import StackSamples, stack_samples
+from diagnose.trace.stacks import WAITS, Stack, StackSamples, stack_samples
 
 FEWEST_STEPS = 20  # four slow steps, five apart: with fewer none is told from chance
 _WAITS_FOR_DEVICE = ("item", "cpu", "tolist", "synchronize", "to", "numpy")
@@ -38,6 +40,7 @@ class SlowPhase(msgspec.Struct, frozen=True, dict=True):
         slow: the rows of the slow ones among them.
         extra_ns: what each of these takes beyond its neighbours.
         grew: the range of the training thread that explains what they take beyond the others, "" if none does.
+        waits: most samples of the slow steps show a backward pass, or a call that waits: other ranks may keep this one.
     """
 
     every: int
@@ -46,6 +49,7 @@ class SlowPhase(msgspec.Struct, frozen=True, dict=True):
     slow: Ints
     extra_ns: Floats
     grew: str = ""
+    waits: bool = False
 
     @cached_property
     def steps(self) -> frozenset[int]:
@@ -97,6 +101,7 @@ def slow_phase(record: CaptureRecord) -> SlowPhase | Unknown:
     hits = _one_of_each_period(found)
     rows, extra_ns = found.rows[hits], found.extra_s[hits] * 1e9
     phase = SlowPhase(found.every, number, ns, rows, extra_ns, _grew(record, number[rows]))
+    phase = replace(phase, waits=not phase.grew and _mostly(samples, phase, _waits_for_a_rank))
     if record.text("steps.clock") == "device" and not (phase.grew or _works(samples, phase)):
         return BEHIND_THE_HOST
     return phase
@@ -131,8 +136,14 @@ def _timed(record: CaptureRecord, samples: StackSamples | None) -> tuple[Ints, F
 
 def _works(samples: StackSamples | None, phase: SlowPhase) -> bool:
     """Whether most samples of the slow steps show work, and no wait for the device."""
-    if samples is None:
-        return False
-    seen = [(stack, stack.samples_in(phase.steps)) for stack in samples.stacks]
-    waits = sum(count for stack, count in seen if stack.calls in _WAITS_FOR_DEVICE)
-    return 2 * waits < sum(count for _, count in seen)
+    return samples is not None and not _mostly(samples, phase, lambda stack: stack.calls in _WAITS_FOR_DEVICE)
+
+
+def _waits_for_a_rank(stack: Stack) -> bool:
+    return stack.doing == "backward" or stack.calls in WAITS
+
+
+def _mostly(samples: StackSamples | None, phase: SlowPhase, chosen: Callable[[Stack], bool]) -> bool:
+    """Whether half of the samples of the slow steps, or more, are of such stacks; False without any."""
+    seen = [(stack, stack.samples_in(phase.steps)) for stack in (samples.stacks if samples is not None else ())]
+    return 2 * sum(count for stack, count in seen if chosen(stack)) >= sum(count for _, count in seen) > 0

@@ -12,7 +12,7 @@ from diagnose.trace.record import CaptureRecord
 
 FEWEST_SAMPLES = 30  # a share of a half is then known to a fifth of the whole: two standard errors of a binomial
 _AS_WELL_AS_A_HALF = share_error(FEWEST_SAMPLES // 2, FEWEST_SAMPLES)
-_WAITS = ("acquire", "barrier", "get", "join", "recv", "synchronize", "wait")
+WAITS = ("acquire", "barrier", "get", "join", "recv", "synchronize", "wait")
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ def own_code_share(samples: StackSamples | None) -> float:
     """
     if samples is None or not samples.are_enough:
         return 0.0
-    own = (s.samples for s in samples.stacks if s.frames and s.doing in ("step", LOOP) and s.calls not in _WAITS)
+    own = (s.samples for s in samples.stacks if s.frames and s.doing in ("step", LOOP) and s.calls not in WAITS)
     return sum(own) / samples.samples
 
 

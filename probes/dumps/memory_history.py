@@ -18,8 +18,8 @@ from ..guard import guarded, quietly, say
 from ..hand_over import after_optimizer_steps, at_exit, at_out_of_memory, when_cuda_begins
 from ..protocol import MEMORY, MEMORY_AT_OOM, partial
 from ..threaded import run_in_thread
+from .window_memory import ACTIONS
 
-ACTIONS = 100_000  # that are kept: tens of steps of most jobs, and hundreds of megabytes at most
 AFTER_STEPS = 3  # the optimizer has its state from the first step on
 _NONE = "no memory snapshot"
 

@@ -95,4 +95,4 @@ def recorder_of(config: Config, trace: Path, plan: Plan, allowance: Allowance) -
     """The recorder of the planned window: torch's profiler into `trace`, or Nsight Systems."""
     if config.nsight:
         return NsightWindow(plan.warmup, plan.active)
-    return Recorder(trace, plan.warmup, plan.active, allowance)
+    return Recorder(trace, plan.warmup, plan.active, allowance, stacks=config.deep)

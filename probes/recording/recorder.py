@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ..dumps.window_memory import WindowMemory
 from ..guard import silent
 from ..introspection import unseen
 from ..limits.allowance import Allowance
@@ -32,6 +33,8 @@ class Recorder:
     Everything but `write` belongs to the training thread. It raises whatever the profiler raises; the session decides
     what that means.
 
+    With `stacks` each call of Python is recorded, and the history of allocations, which makes the steps far longer.
+
     Attributes:
         running: the profiler is on.
         rests: it is off for one step, after the trial.
@@ -39,8 +42,12 @@ class Recorder:
         written: the trace is there.
     """
 
-    def __init__(self, path: Path, warmup: int, active: int, allowance: Allowance | None = None) -> None:
+    def __init__(
+        self, path: Path, warmup: int, active: int, allowance: Allowance | None = None, stacks: bool = False
+    ) -> None:
         self.path = path
+        self._stacks = stacks
+        self._memory = WindowMemory(path.parent) if stacks else None
         self._allowance = allowance
         self._on_trial = self.rests = False
         self._shapes = True
@@ -115,6 +122,8 @@ class Recorder:
         with handlers_wait(), silent(), unseen():
             self._steps += 1
             self._profiler.step()
+            if self._memory is not None and self._steps == self._length[0]:
+                self._memory.begin()
             self._watch_collections()
 
     def _decide(self) -> None:
@@ -143,6 +152,8 @@ class Recorder:
 
     def write(self) -> None:
         """Write the recorded steps, if there are any; any thread may."""
+        if self._memory is not None:
+            self._memory.write()
         profiler, self._profiler = self._profiler, None
         if self.recorded and profiler is not None:
             warmup, active = self._length
@@ -182,6 +193,8 @@ class Recorder:
 
     def _unhook(self) -> None:
         ranges.record(False)
+        if self._memory is not None:
+            self._memory.end()
         if self._collections is not None:
             self._collections.stop()
 
@@ -199,13 +212,13 @@ class Recorder:
 
         warmup, active = self._length
         activities = _activities()
-        options, extra = _experimental()
+        options, extra = _experimental(self._stacks)
         self.settings = {
             "activities": sorted(activity.name for activity in activities),
             "warmup": warmup,
             "active": active,
             "record_shapes": self._shapes,
-            "with_stack": False,
+            "with_stack": self._stacks,
             "profile_memory": False,
             "record_python_gc_info": True,
             **extra,
@@ -216,6 +229,7 @@ class Recorder:
                 schedule=_schedule(self._first_step, warmup, active),
                 on_trace_ready=self._ready,
                 record_shapes=self._shapes,
+                with_stack=self._stacks,
                 experimental_config=options,
             )
         built.step_num = self._first_step  # ProfilerStep#N counts as the job does
@@ -225,7 +239,9 @@ class Recorder:
         from torch.profiler import profile
 
         with silent():
-            return profile(activities=_activities(), experimental_config=_experimental()[0])
+            return profile(
+                activities=_activities(), with_stack=self._stacks, experimental_config=_experimental(self._stacks)[0]
+            )
 
     def _ready(self, _profiler: Any) -> None:
         self.recorded = True
@@ -280,15 +296,15 @@ def _activities() -> Any:
     return {ProfilerActivity.CPU, ProfilerActivity.CUDA} & set(supported_activities())
 
 
-def _experimental() -> tuple[Any, dict[str, object]]:
-    """The profiler's experimental options that this torch has, and their values."""
+def _experimental(stacks: bool) -> tuple[Any, dict[str, object]]:
+    """The profiler's experimental options that this torch has, and their values; `trace_only` excludes stacks."""
     try:
         from torch._C._profiler import _ExperimentalConfig
     except ImportError:
         return None, {}
     wanted: dict[str, Any] = {
         "enable_cuda_sync_events": True,
-        "trace_only": True,
+        "trace_only": not stacks,
     }
     known = {name: value for name, value in wanted.items() if name in (_ExperimentalConfig.__init__.__doc__ or "")}
     try:

@@ -19,6 +19,7 @@ AHEAD_S = 4 * EVERY_S  # by then every rank has read the announcements
 PATIENCE_TURNS = 3  # that long a rank waits for rank 0 to see the same, before it asks
 TOGETHER_NS = 250_000_000  # short steps are judged together: code that runs once in a while is slow to run
 _AHEAD_STEPS = 50  # if no step has a time yet
+WITH_STACKS = "again, with stacks"
 _NO_JUDGE = 2.0  # no window opens for slow steps, and those in windows are reported all the same
 
 
@@ -35,6 +36,7 @@ class Arming:
         pulse: reports the progress of the job; None if nobody asks for it.
         done: steps that the job has behind it.
         alone: there is no other rank.
+        deep: once a slow step that comes again was recorded, a window with stacks is to hold its next one.
 
     Attributes:
         number: steps that the job has behind it.
@@ -46,6 +48,7 @@ class Arming:
         quiet_until_ns: until then a step may only be noted,
         quiet_until: before the end of that step, and
         quiet_below_ns: if it took no longer.
+        opens_deep: the window that has begun last is to be with stacks.
     """
 
     def __init__(
@@ -60,6 +63,7 @@ class Arming:
         pulse: Pulse | None = None,
         done: int,
         alone: bool,
+        deep: bool = False,
     ) -> None:
         self.number = done
         self.noted_ns: list[int] = []
@@ -70,6 +74,8 @@ class Arming:
         self._signal, self._long_step, self._pulse, self._alone = signal, long_step, pulse, alone
         self._slowness = Slowness(asked.when_slow or _NO_JUDGE)
         self._recorded: dict[int, int] = {}
+        self._deep, self._deepened = deep, set[int]()
+        self.opens_deep = False
         self._over = False
         self.heard: list[Wanted | tuple[int, str]] = []  # by the background thread
         self._to_tell: list[tuple[int, str]] = []  # for it
@@ -115,14 +121,24 @@ class Arming:
             return None
         self._recorded = {}
         self._log.tell("window", first=due[0], why=due[1])
+        self.opens_deep = due[1].endswith(WITH_STACKS)
         return due[0]
 
     def closed(self, folder: str | None, error: str | None) -> None:
         """Log the window that has closed; its files are in `folder`, if there are any."""
         first = self._schedule.begun
         steps = {number: ns for number, ns in self._recorded.items() if first is not None and number >= first}
-        self._log.tell("closed", first=first, folder=folder, error=error, slow=self._slowness.recorded(steps))
+        slow = self._slowness.recorded(steps)
+        self._log.tell("closed", first=first, folder=folder, error=error, slow=slow)
         self._schedule.closed(self.number)
+        if self._deep and slow is not None:
+            self._look_deeper(slow, self._slowness.period)
+
+    def _look_deeper(self, slow: int, period: int) -> None:
+        """Ask for a window with stacks at the next slow step, once for each period."""
+        if period and period not in self._deepened and self._agreement.leads:
+            self._deepened.add(period)
+            self._want(Wanted(f"a slow step comes every {period} steps, {WITH_STACKS}", slow + period, period))
 
     def opens_no_more(self) -> None:
         """Let no further window open, whatever asks for one."""

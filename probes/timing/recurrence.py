@@ -37,6 +37,11 @@ class Recurrence:
         self._tries: deque[tuple[int, int]] = deque(maxlen=REMEMBERED)
         self._believed = 0
 
+    @property
+    def believed(self) -> int:
+        """The last period that was believed, 0 for none."""
+        return self._believed
+
     def note(self, step: int, excess: float) -> None:
         """Note a slow step, unless it is close to the previous one."""
         if not self._slow or step - self._slow[-1].step > _NEIGHBOURS:

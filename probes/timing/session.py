@@ -152,6 +152,7 @@ class TimingSession(Session):
             pulse=run_in_thread(lambda: pulse_of(self.config, rank)),
             done=done,
             alone=world_size == 1,
+            deep=self.config.deep,
         )
         self._beside = Background(arming.turn, arming.close)
         self._beside.start()
@@ -247,6 +248,7 @@ class TimingSession(Session):
         plan = planned(replace(self.config, at_step=first), rank_and_world_size()[1], None, arming.number)
         self.folder = os.path.join(self.config.out, WINDOW_FOLDER.format(first))
         self.objects.loop_begins()
+        self._is_second = arming.opens_deep
         self.clock.armed = False
         self._plan(replace(plan, cooldown=1, control_after=max(self.config.control, 0)), arming.number)
 

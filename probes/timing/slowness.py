@@ -83,6 +83,11 @@ class Slowness:
         expected, period = comes
         return Wanted(f"a slow step comes every {period} steps", expected, period, slow=True)
 
+    @property
+    def period(self) -> int:
+        """The distance at which slow steps come again, as last believed; 0 without one."""
+        return self._recurrence.believed
+
     def answered(self, wanted: Wanted) -> None:
         """Note that a window opens for the request."""
         if wanted.step is not None and wanted.period:

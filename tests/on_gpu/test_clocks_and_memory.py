@@ -1,11 +1,14 @@
 """Events, synchronisation, facts of the device and of its memory, in this process."""
 
+import pickle
 import time
+from pathlib import Path
 
 import pytest
 from needs import needs
 
 from diagnose.probes.cuda_graphs import capturing
+from diagnose.probes.dumps.window_memory import WindowMemory
 from diagnose.probes.facts import machine, torch_settings
 from diagnose.probes.pipeline.measurement import to_device
 from diagnose.probes.recording.clock import StepClock, _event
@@ -95,3 +98,38 @@ def test_pinning_and_copying_a_batch_are_timed() -> None:
 
     assert told["pin"]["wall_ns"] > 0
     assert told["copy"]["pinned"] is True
+
+
+def test_the_history_of_a_second_window_is_of_it_alone(tmp_path: Path) -> None:
+    import torch
+
+    torch.cuda.init()
+    memory = WindowMemory(tmp_path)
+    before = torch.empty(3 << 20, device="cuda", dtype=torch.uint8)
+    memory.begin()
+    within = torch.empty(5 << 20, device="cuda", dtype=torch.uint8)
+    memory.end()
+    after = torch.empty(7 << 20, device="cuda", dtype=torch.uint8)
+    memory.write()
+
+    snapshot = pickle.loads((tmp_path / "memory-rank0.pickle").read_bytes())
+    sizes = {entry["size"] for trace in snapshot["device_traces"] for entry in trace if entry["action"] == "alloc"}
+    assert sizes == {5 << 20}
+    assert torch._C._cuda_isHistoryEnabled() is False
+    del before, within, after
+
+
+def test_a_history_that_the_job_records_itself_is_left_alone(tmp_path: Path) -> None:
+    import torch
+
+    torch.cuda.init()
+    torch.cuda.memory._record_memory_history(max_entries=100)
+    try:
+        memory = WindowMemory(tmp_path)
+        memory.begin()
+        memory.end()
+        memory.write()
+        assert torch._C._cuda_isHistoryEnabled() is True
+        assert not [*tmp_path.iterdir()]
+    finally:
+        torch.cuda.memory._record_memory_history(enabled=None)

@@ -22,6 +22,7 @@ JOBS = {
         "run --out w --steps 2 --warmup 1 --skip 3 --report r.txt --html r.html --markdown r.md --json d.json"
     ),
     "early": Job("run --at-step 5 --sample-steps 2 --memory --no-report"),
+    "deep": Job("run --deep --sample-steps 2 --no-report"),
     "bounded": Job("run --step-on backward --no-sampling --budget 100K -q", report=True),
     "stopped": Job("run --stop --no-sampling --no-report", alike=False),
     "of-two-ranks": Job(f"run {QUICK}", TORCHRUN),
@@ -126,6 +127,12 @@ def the_window_is_cut_to_the_budget(seen: Seen) -> None:
 def the_job_ends_after_the_window(seen: Seen) -> None:
     assert "step 10 " in seen.stdout
     assert "step 40 " not in seen.stdout
+
+
+@EFFECTS.of("run", "--deep", "deep", "default")
+def a_second_window_has_stacks(seen: Seen) -> None:
+    (record,) = seen.bundle.glob("step-*/capture-rank0.json")
+    assert json.loads(record.read_text())["profiler"]["with_stack"] is True
 
 
 @EFFECTS.of("run", "--memory", "early", "default")

@@ -120,6 +120,14 @@ ranks_option = click.option(
     help="Record allocations for `diagnose memory`, which slows each of them down.",
 )
 @click.option(
+    "--deep",
+    cls=Option,
+    idle_with={"nsys": "--deep opens a second window of torch's profiler, in whose place --nsys records"},
+    is_flag=True,
+    help="After the window record a second one with Python stacks and, on CUDA, allocations; its steps are slow, so "
+    "times stay those of the first. With --arm: at the next of slow steps that come again.",
+)
+@click.option(
     "--log",
     cls=Option,
     idle_with={"nsys": "--log works with torch's profiler, not with --nsys"},
@@ -208,7 +216,7 @@ def run(
 
 def _config(window: Config, asked: Triggers | None, given: dict[str, Any]) -> Config:
     """The settings that the options ask for, in addition to the window or in its place."""
-    asks = {name: given[name] for name in ("memory", "log", "nsight", "command")}
+    asks = {name: given[name] for name in ("deep", "memory", "log", "nsight", "command")}
     asks["looked_at_by"] = itself() if can_look(given["hang_stacks"]) else None
     asks["pulse"] = asked is not None and given["on_finding"] is not None
     config = replace(window, flight_recorder=not given["no_flight_recorder"], **asks, **limits_of(given))

@@ -120,23 +120,25 @@ class Outputs:
         if (command := self.on_finding) is not None:
             guarded(lambda: command.tell(findings()), command.failing)
 
-    def publish(self, diagnosis: "Diagnosis", folder: Path, shown: str) -> str:
+    def publish(self, diagnosis: "Diagnosis", folder: Path, shown: str, again: bool = False) -> str:
         """Print and write each wanted output; return the job's last line: verdict, next change, places of the report.
 
         Args:
             diagnosis: the diagnosis of the capture.
             folder: the capture's own, which gets the report, too.
             shown: the folder as it is printed.
+            again: it takes the place of one that was printed and told before.
         """
         from diagnose.report.views.brief import brief
 
         of_bundle = f"{shown}/{REPORT}"
         kept, written = self.write(diagnosis, folder, of_bundle)
-        if self.printed:
+        if self.printed and not again:
             guarded(partial(_print, diagnosis, of_bundle if kept else shown, self.quiet))
-        if written:
+        if written and not again:
             say(f"wrote {', '.join(written)}")
-        self.tell(lambda: _findings(diagnosis, folder))
+        if not again:
+            self.tell(lambda: _findings(diagnosis, folder))
         places = ", ".join([*([of_bundle] if kept else []), *written]) or "none"
         return f"{brief(diagnosis)}; report: {places}"
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from diagnose.diagnosis import Diagnosis
 
 POLL_EVERY_S = 0.3
+_ANY_WINDOW = WINDOW_FOLDER.format("*")
 _MOST_RANKS = 8
 _WAIT_FOR_RANKS_S = 120.0  # after the last rank that came; then the report does without the others
 _ELSEWHERE = (
@@ -53,6 +54,7 @@ class Reporter:
         self.done = False
         self.told = ""
         self._diagnosis: Diagnosis | None = None
+        self._run: str | None = None
 
     def look(self) -> None:
         """Report once every rank has written, or when the missing ones are long overdue."""
@@ -82,15 +84,29 @@ class Reporter:
     def publish(self, run: str | None = None) -> None:
         """Make the report of the folder, or of one run in it, with its prediction and the ledger's quotes."""
         self.done = True
+        self._run = run
+        self._publish(again=False)
+
+    def _publish(self, again: bool) -> None:
         from diagnose import analysis
 
-        diagnosis = analysis.analyze(self._bundle.folder, options=analysis.Options(run=run))
-        if not self._no_ledger:
+        diagnosis = analysis.analyze(self._bundle.folder, options=analysis.Options(run=self._run))
+        if not self._no_ledger and not again:
             guarded(lambda: record(diagnosis), "not kept in the ledger of promises")
         quoting = with_track_records(diagnosis, self._no_ledger)
         self._keep(quoting)
         self._diagnosis = quoting
-        self.told = self._outputs.publish(quoting, self._bundle.folder, printable(near(self._bundle.folder)))
+        self.told = self._outputs.publish(quoting, self._bundle.folder, printable(near(self._bundle.folder)), again)
+
+    def tell_second(self) -> None:
+        """Make the report again when the job has ended, if a second window came after it."""
+        from diagnose.report.views.windows import windows_lines
+
+        if self._diagnosis is None or not any(self._bundle.folder.glob(f"{_ANY_WINDOW}/{TRACE.format('*')}")):
+            return
+        self._publish(again=True)
+        for line in windows_lines(self._diagnosis):
+            say(printable(line.replace(str(self._bundle.folder), near(self._bundle.folder))))
 
     def tell_goodput(self) -> None:
         """Say where the time of the whole run went when the job has ended, and write it into the report made before."""
@@ -131,6 +147,7 @@ def last_words(bundle: Bundle, reporter: Reporter | None, argv: list[str], code:
     else:
         if not reporter.done:
             reporter.report(written)
+        guarded(reporter.tell_second, "no report of the second window")
         guarded(reporter.tell_goodput, "no goodput of the run")
         if cut := bundle.cut():
             say(printable(_cut_line(cut)))
@@ -152,7 +169,7 @@ def armed_words(bundle: Bundle, outputs: Outputs, argv: list[str], no_ledger: bo
     if not step_logs(bundle.folder):
         say(f"nothing captured: {printable(_why_nothing(bundle, bundle.written(), argv, code))}")
     elif not outputs.wanted:
-        holds = any(True for _ in bundle.folder.glob(f"{WINDOW_FOLDER.format('*')}/{TRACE.format('*')}"))
+        holds = any(True for _ in bundle.folder.glob(f"{_ANY_WINDOW}/{TRACE.format('*')}"))
         where = printable(near(bundle.folder))
         say(f"captured into {where}" if holds else f"step times into {where}; no window holds a trace")
     else:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from diagnose.facts import Unknown, Value
+from diagnose.facts import Unknown, Value, nothing_helps
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 from diagnose.metrics.run.cadence import RUN
@@ -11,6 +11,9 @@ from diagnose.probes import protocol
 from diagnose.series.phase import NONE, SlowPhase
 from diagnose.trace.light_steps import GC
 
+WAITS_FOR_ANOTHER = Unknown(
+    "this rank waits for another one in the slow steps", nothing_helps("what that one does there is the job's")
+)
 _DOING = {
     protocol.FIRST_BATCH_RANGE: "loading",
     protocol.DATA_WAIT_RANGE: "loading",
@@ -65,11 +68,13 @@ def slow_phase_extra_ns(m: Measured) -> Value:
 @metric("text", needs_gpu=False)
 def slow_phase_doing(m: Measured) -> Value:
     """The work of these slow steps beyond the others: by their ranges, else the purpose of most of their samples, as
-    the `doing` of a line; "not sampled" if there are none.
+    the `doing` of a line; "not sampled" if there are none. Unknown of a rank that waits there for one that works.
     """
     found, samples = m.slow_phase, m.user_code.samples
     if isinstance(found, Unknown):
         return found
+    if m.waits_in_phase:
+        return WAITS_FOR_ANOTHER
     if found.grew in _DOING:
         return _DOING[found.grew]
     doing: Counter[str] = Counter()

@@ -2,6 +2,7 @@
 
 from pathlib import PurePosixPath
 
+from diagnose.attribution.causes import CAUSES
 from diagnose.attribution.leading import WORKS
 from diagnose.diagnosis import CauseClass, Diagnosis, Finding, Period, bounding
 from diagnose.facts import HOST_STEP, STEP, duration
@@ -14,6 +15,7 @@ from diagnose.report.views.words import causes_named
 
 WORTH_NAMING = 0.05  # of the step: a smaller part explains little
 NAMED = 2
+_TOLD_PART = 0.2  # of what a slow step takes beyond the others
 _MOST_OF = 0.7  # of its class: a finding that explains less is not the reason for the verdict
 _ON_GPU: dict[CauseClass, str] = {
     "data": "The {gpu} {wait} for data for",
@@ -57,16 +59,26 @@ def why_lines(diagnosis: Diagnosis) -> list[str]:
 def _mostly_period(diagnosis: Diagnosis, class_: CauseClass) -> bool:
     """Whether the slow step of the period is most of what its class takes."""
     period = diagnosis.period
-    entries = [entry for entry in diagnosis.ledger if entry.class_ == class_]
-    own = [entry.ns for entry in entries if period is not None and entry.cause == period.cause]
-    return sum(own) > 0.5 * sum(entry.ns for entry in entries)
+    if period is None or diagnosis.mfu.value is not None:  # then the ledger is of the other steps
+        return False
+    own = sum(share for cause, share in period.cause_shares.items() if CAUSES[cause].class_ == class_)
+    whole = sum(entry.ns for entry in diagnosis.ledger)
+    return own * period.share * whole > 0.5 * sum(entry.ns for entry in diagnosis.ledger if entry.class_ == class_)
 
 
 def period_sentence(period: Period) -> str:
     """How often a slow step comes, what it takes, and what of the time that is."""
-    what = f": {period.what}" if period.what else ""
+    what = f": {period.what or _parts_of(period)}" if period.what or period.recorded_step is not None else ""
     told = f"Every {period.every_steps:,} steps one takes {duration(period.more_ns)} more"
-    return f"{told}, {percent(period.share)} of the time{what}."
+    on = f", on rank {period.rank} alone, for which the others wait" if period.rank is not None else ""
+    return f"{told}, {percent(period.share)} of the time{on}{what}."
+
+
+def _parts_of(period: Period) -> str:
+    """The largest causes of what the recorded slow step takes beyond the others."""
+    shares = sorted(period.cause_shares.items(), key=lambda each: -each[1])
+    told = [f"{percent(share)} {CAUSES[cause].spoken}" for cause, share in shares[:2] if share >= _TOLD_PART]
+    return f"of that {' and '.join(told)}, by step {period.recorded_step:,}"
 
 
 def _largest_class(diagnosis: Diagnosis) -> CauseClass:

@@ -1,5 +1,6 @@
 """The windows of a run in words: which one the report is of, and how the others differ from it."""
 
+from pathlib import PurePath
 from shlex import quote
 
 from diagnose.diagnosis import Diagnosis, WindowReport
@@ -10,6 +11,7 @@ from diagnose.report.views.words import counted, spans
 
 DIFFERS = 0.05  # of the reported window's step: a smaller difference of a class is not named
 MANY_TIMES = 2.0
+STACKS = "stacks"
 
 
 def windows_lines(diagnosis: Diagnosis) -> list[str]:
@@ -17,6 +19,9 @@ def windows_lines(diagnosis: Diagnosis) -> list[str]:
     own = next((window for window in diagnosis.windows if window.is_reported), None)
     if own is None:
         return []
+    second = [window for window in diagnosis.windows if window.holds]
+    if second:
+        return [_second(window, own) for window in second]
     others = [window for window in reversed(diagnosis.windows) if window is not own]
     whole = [window for window in diagnosis.windows if not window.is_cut]
     last = "the last" if own is diagnosis.windows[-1] else "the last whole one" if own is whole[-1] else "one"
@@ -27,6 +32,16 @@ def windows_lines(diagnosis: Diagnosis) -> list[str]:
         first,
         *(f"{_itself(window)}{_difference(window, own)}; --run {quote(plain(window.name))}" for window in others),
     ]
+
+
+def _second(window: WindowReport, own: WindowReport) -> str:
+    """What a second window of `diagnose run` holds, and what of this report is of it."""
+    steps = f"{'steps' if len(window.numbers) > 1 else 'step'} {spans(window.numbers)}"
+    more = f"diagnose analyze {quote(plain(str(PurePath(window.files[0]).parent)))}" if window.files else ""
+    each = duration(window.step_ns) if window.step_ns is not None else "of unknown length"
+    if window.holds == STACKS:
+        return f"a second window has {steps} with stacks, {each} per step: of it are lines of code alone; {more}"
+    return f"a second window has {steps}, of those that come again, {each}{_difference(window, own)}; {more}"
 
 
 def _itself(window: WindowReport, on: str = "") -> str:

@@ -1,0 +1,171 @@
+"""The second windows of a plain run: one on a step that comes again and again, one with stacks.
+
+Each lies in a folder of its own below that of the run. What takes time is told by the first window; of these come what
+a slow step does beyond the others, and lines of code that samples do not show.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace as with_fields
+
+from diagnose.analysis.rank import RankAnalysis, analyses
+from diagnose.analysis.windows import told
+from diagnose.attribution.causes import CAUSES, UNTRACED
+from diagnose.diagnosis import CauseClass, WindowReport
+from diagnose.errors import UserError, pass_over, shown_path
+from diagnose.judge.case import RecordedPhase
+from diagnose.metrics import Measured
+from diagnose.metrics.lines.recorded import recorded
+from diagnose.metrics.lines.user_code import ThreadWork
+from diagnose.metrics.settings import Settings
+from diagnose.series.phase import SlowPhase
+from diagnose.series.places import is_window, step_logs
+from diagnose.trace import Loading, TracedRun
+from diagnose.trace.discover import runs_in
+from diagnose.trace.record import CaptureRecord
+from diagnose.trace.runs import TracedWindow
+
+MOST = 2
+
+
+class Second(msgspec.Struct, frozen=True):
+    """What the second windows add to the diagnosis of the first."""
+
+    reports: tuple[WindowReport, ...] = ()
+    code: ThreadWork | None = None
+    phase: RecordedPhase | None = None
+
+
+def second_of(path: Path, run: TracedRun, measured: Measured, settings: Settings, loading: Loading) -> Second:
+    """What the second windows of the run at `path` hold, for the first of its measured ranks."""
+    reading = _Reading(run, measured, with_fields(settings, step=None, step_range=None), loading)
+    read = [each for folder in _folders(path, run) for each in reading.of_folder(folder)]
+    deep = next((each for each in read if each.has_stacks), None)
+    phases = (phase for each in (reading.itself(), *read) if each is not None if (phase := reading.phase_in(each)))
+    return Second(
+        tuple(each.report for each in read),
+        _code(deep.analysis) if deep is not None else None,
+        next(phases, None) if settings.step is None else None,
+    )
+
+
+def _folders(path: Path, run: TracedRun) -> list[Path]:
+    """The folders of second windows; an armed run has windows too, which are diagnosed each by itself."""
+    beside = {file.path.parent for file in run.files}
+    if not path.is_dir() or beside != {path} or step_logs(path):
+        return []
+    return sorted(each for each in path.iterdir() if each.is_dir() and is_window(each.name))[:MOST]
+
+
+class _Window(msgspec.Struct, frozen=True):
+    """A window that was read: the name of its folder, "" if it is that of the diagnosis, and its slow step if it is
+    about one.
+    """
+
+    name: str
+    analysis: RankAnalysis
+    slow_step: int | None = None
+    samples_tell: bool = False
+
+    @property
+    def cause_ns(self) -> dict[str, int]:
+        """Nanoseconds by cause. Where samples of the slow steps show the user's code, untraced time is Python."""
+        ns: dict[str, int] = defaultdict(int)
+        for cause, each in self.analysis.attribution.ns().items():
+            ns["python" if cause in UNTRACED and self.samples_tell else cause] += each
+        return ns
+
+    @property
+    def has_stacks(self) -> bool:
+        """Whether calls of Python were recorded."""
+        return self.analysis.record.flag("profiler.with_stack") is True
+
+    @property
+    def report(self) -> WindowReport:
+        """As the diagnosis has it."""
+        timeline = self.analysis.timeline
+        report = told(TracedWindow(self.name, ()), timeline, self.analysis.attribution)
+        of_class: dict[CauseClass, float] = defaultdict(float)
+        for cause, ns in self.cause_ns.items():
+            of_class[CAUSES[cause].class_] += ns / max(report.steps, 1)
+        holds = "stacks" if self.has_stacks else "slow step"
+        files = (shown_path(Path(timeline.trace.path)),)
+        return with_fields(report, holds=holds, files=files, class_ns=dict(of_class))
+
+
+class _Reading(msgspec.Struct, frozen=True):
+    """Reads the windows of one rank."""
+
+    run: TracedRun
+    measured: Measured
+    settings: Settings
+    loading: Loading
+
+    def of_folder(self, folder: Path) -> Iterator[_Window]:
+        """The window in the folder: of one without stacks the slow step alone. Nothing if it cannot be read."""
+        rank = self.measured.timeline.rank
+        try:
+            files = [file.path for run in runs_in(folder) for file in run.files if file.rank == rank]
+            for analysis in self._analyses(files[:1]):
+                window = _Window(folder.name, analysis)
+                yield window if window.has_stacks else self._slow(window) or window
+        except UserError as error:
+            pass_over(error)
+
+    def itself(self) -> _Window | None:
+        """The slow step of the window that is diagnosed, which leaves it out of the counted ones; None without one."""
+        rank = self.measured.timeline.rank
+        file = next((file.path for file in self.run.files if file.rank in (rank, None)), None)
+        slow = next((step for step in _counted(self.measured.record) if self._is_slow(step)), None)
+        if file is None or slow is None:
+            return None
+        try:
+            return next((self._of_step("", each, slow) for each in self._analyses([file], slow)), None)
+        except UserError as error:
+            pass_over(error)
+            return None
+
+    def phase_in(self, window: _Window) -> RecordedPhase | None:
+        """What the slow step of the window takes beyond the usual step; None without one, or if it takes no longer."""
+        if window.slow_step is None:
+            return None
+        usual = {cause: self.measured.timeline.steps.each(ns) for cause, ns in self.measured.cause_ns.items()}
+        more = {cause: ns - usual.get(cause, 0.0) for cause, ns in window.cause_ns.items()}
+        longer = {cause: ns for cause, ns in more.items() if ns > 0}
+        shares = {cause: ns / sum(longer.values()) for cause, ns in longer.items()}
+        return RecordedPhase(window.slow_step, window.name, shares) if shares else None
+
+    def _slow(self, window: _Window) -> _Window | None:
+        file, numbers = Path(window.analysis.timeline.trace.path), window.analysis.timeline.steps.numbers
+        slow = next((step for step in numbers if self._is_slow(step)), None)
+        if slow is None:
+            return None
+        return next(self._of_step(window.name, each, slow) for each in self._analyses([file], slow))
+
+    def _of_step(self, name: str, analysis: RankAnalysis, step: int) -> _Window:
+        return _Window(name, analysis, step, isinstance(self.measured.user_code.slow, ThreadWork))
+
+    def _is_slow(self, step: int) -> bool:
+        phase = self.measured.slow_phase
+        return isinstance(phase, SlowPhase) and phase.holds(step)
+
+    def _analyses(self, files: list[Path], step: int | None = None) -> Iterator[RankAnalysis]:
+        rank = self.measured.timeline.rank
+        return analyses([(file, rank) for file in files], with_fields(self.settings, step=step), self.loading)
+
+
+def _counted(record: CaptureRecord) -> list[int]:
+    """The steps that a window of ours counts: all that it recorded but the first of several."""
+    first, times = record.number("steps.first_active_step"), record.get("steps.active_ns") or ()
+    return [] if first is None else [int(first) + at for at in range(1 if len(times) > 2 else 0, len(times))]
+
+
+def _code(analysis: RankAnalysis) -> ThreadWork | None:
+    """The calls that the window recorded, of the steps that it counts."""
+    code, numbers = recorded(analysis.timeline), analysis.timeline.steps.numbers
+    if not isinstance(code, ThreadWork) or not numbers:
+        return None
+    return with_fields(code, of=f"the Python time of steps {numbers[0]} to {numbers[-1]}, recorded with stacks")

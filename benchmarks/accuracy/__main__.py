@@ -26,7 +26,7 @@ PAGE = Path(__file__).parent.parent.parent / "docs" / "accuracy.md"
 def main() -> None:
     """Runs the corpus and prints the figures."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy", description=main.__doc__)
-    parser.add_argument("--subset", choices=("full", "ci", "quick"), default="full")
+    parser.add_argument("--subset", choices=("full", "ci", "quick", "healthy", "drawn"), default="full")
     parser.add_argument("--seeds", type=int, nargs="+", default=FULL_SEEDS, help="of the full corpus")
     parser.add_argument("--severities", choices=SEVERITIES, nargs="+", default=SEVERITIES, help="of the full corpus")
     parser.add_argument("--only", default="", help="rows whose name holds this")

@@ -2,7 +2,7 @@
 
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -87,6 +87,24 @@ def _healthy(seed: int) -> Iterator[Case]:
     for parallelism in PARALLELISMS:
         job = Job(RANKS, NODE, seed=seed, parallelism=parallelism, clocks=SKEW)
         yield Case("healthy", f"{RANKS} ranks, {parallelism}", "none", seed, job)
+
+
+def healthy(seeds: Iterable[int]) -> Iterator[Case]:
+    """Jobs in which nothing is wrong: each shape of the table on each of its GPUs, for each seed."""
+    for seed in seeds:
+        for name, shape in tables()["healthy"].items():
+            for base in shape.get("on", list(tables()["bases"])):
+                job = changed(_base(base, seed), shape["set"])
+                yield Case(f"healthy, {name}", base, "none", seed, job)
+
+
+def drawn(seeds: Iterable[int], severities: tuple[Severity, ...] = SEVERITIES) -> Iterator[Case]:
+    """The faults of whole jobs on machines whose kernels reach, and whose changes gain, what is drawn for each job."""
+    for seed in seeds:
+        for severity in severities:
+            for number, case in enumerate(_whole(seed, severity), 1):
+                if isinstance(case.job, WholeJob):
+                    yield replace(case, job=replace(case.job, drawn=1000 * seed + number))
 
 
 def _whole(seed: int, severity: Severity) -> Iterator[Case]:

@@ -45,6 +45,7 @@ class WholeJob(Job):
         allocations: pairs of cudaMalloc and cudaFree in each step.
         logs_ms: writing a log in each step.
         saves_ms: writing a checkpoint at the end of each step.
+        drawn: the seed of what kernels reach of the GPU's peaks, and of what changes gain; 0 for the usual figures.
     """
 
     ranks: int = 1
@@ -73,6 +74,7 @@ class WholeJob(Job):
     allocations: int = 0
     logs_ms: float = 0.0
     saves_ms: float = 0.0
+    drawn: int = 0
 
 
 class WholeTraining(Training):
@@ -82,7 +84,7 @@ class WholeTraining(Training):
 
     def __init__(self, job: WholeJob) -> None:
         super().__init__(job)
-        self.model = Model(job.shape, job.code, gpu(job.device))
+        self.model = Model(job.shape, job.code, gpu(job.device, job.drawn))
         self._layer_ops = list(self.model.layer())
         self._backward_ops = list(self.model.layer_backward())
         self._loaded = self.ranks.now  # when the next batch is ready, of the workers

@@ -12,6 +12,7 @@ from diagnose.rule import Rule
 from diagnose.rule.rule_file import Answer
 
 WORTH_PLANNING = 1.02
+WORTH_A_TRY = 1.05  # if less than WORTH_PLANNING is sure: what gains less at best, nobody sees in a trial
 MOST_PLANNED = 5
 EFFORTS = ("setting", "code", "cluster")
 ALIKE = 0.02  # of a speedup: closer gains count as equal
@@ -139,8 +140,8 @@ def plan_of(
 
 
 def pays(gain: Speedup) -> bool:
-    """Whether the best case gains 2 % or is unknown."""
-    return gain[1] is None or gain[1] >= WORTH_PLANNING
+    """Whether a change is worth a try: 2 % are sure, 5 % are possible, or the best case is unknown."""
+    return gain[1] is None or gain[1] >= WORTH_A_TRY or gain[0] >= WORTH_PLANNING
 
 
 def is_within(gain: Speedup | None, noise_share: float) -> bool:

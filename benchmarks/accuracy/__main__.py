@@ -32,14 +32,19 @@ def main() -> None:
     parser.add_argument("--only", default="", help="rows whose name holds this")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--write", type=Path, help="folder for the dated report; writes docs/accuracy.md too")
+    parser.add_argument("--ledger", type=Path, nargs="+", help="files of `diagnose ledger --export`: a column more")
     stated = parser.parse_args()
     chosen = cases_of(stated.subset, stated.seeds, tuple(stated.severities))
     cases = [case for case in chosen if stated.only in case.label]
     score = Score(outcomes_of(cases, stated.jobs, _tell))
     print(short(score))
     if stated.write:
+        healthy, drawn = (Score(outcomes_of(cases_of(each), stated.jobs, _tell)) for each in ("healthy", "drawn"))
         command = f"python -m benchmarks.accuracy {' '.join(sys.argv[1:])}"
-        text = page(score, real_outcomes(), realism(), command, peers(score.outcomes, stated.jobs), real_jobs())
+        beside = peers(score.outcomes, stated.jobs)
+        text = page(
+            score, real_outcomes(), realism(), command, beside, real_jobs(), healthy, drawn, stated.ledger or ()
+        )
         stated.write.mkdir(parents=True, exist_ok=True)
         today = datetime.date.today().isoformat()
         (stated.write / f"accuracy-{today}.md").write_text(report(text, today), encoding="utf-8")

@@ -6,7 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+import msgspec
 from reporting import REPORTS, table
+
+from diagnose.commands.ledger.command import Exported
 
 from .interval import interval
 from .real import Labelled
@@ -38,10 +41,11 @@ class Column:
     accused: Part | None = None
 
 
-def simulated(score: Score) -> Column:
-    """The seeds that nobody looked at, all of them if there are none such."""
+def simulated(score: Score, healthy: Score | None = None) -> Column:
+    """The seeds that nobody looked at, all of them without any; `healthy` are further jobs without a fault."""
     blind = Score([one for one in score.outcomes if one.case.half == "blind"] or score.outcomes)
-    accused, needless = blind.accused, blind.false_positives
+    both = Score([*blind.outcomes, *(healthy.outcomes if healthy is not None else ())])
+    accused, needless = both.accused, both.false_positives
     return Column(
         "simulated",
         blind.strict,
@@ -51,6 +55,23 @@ def simulated(score: Score) -> Column:
         1 + blind.sharpness,
         Part(accused.right + needless.right, accused.of + needless.of),
     )
+
+
+def of_drawn(score: Score) -> Column:
+    """Faults on machines whose kernels reach, and whose changes gain, what was drawn for each job."""
+    width = 1 + score.sharpness
+    return Column("simulated, drawn figures", score.strict, score.class_, score.cause_first, score.covered, width)
+
+
+def reported(exports: Sequence[Path]) -> Iterator[Column]:
+    """What users measured, by their files of `diagnose ledger --export`: nothing without a file."""
+    documents = [msgspec.json.decode(path.read_bytes(), type=Exported) for path in exports]
+    promises = [promise for document in documents for promise in document.promises]
+    ranges = [promise.predicted for promise in promises]
+    widths = [high / low for low, _, high in ranges if high is not None and low > 0]
+    if promises:
+        inside = Part(sum(promise.inside for promise in promises), len(promises))
+        yield Column("reported by users", inside=inside, width=median(widths) if widths else None)
 
 
 def real_cpu(folder: Path = REPORTS) -> Column:

@@ -43,7 +43,7 @@ def parts_of(call: str, repo: Path, work: Path, tiny: bool) -> Iterator[Part]:
 
 
 def masks_compile() -> bool:
-    """Whether torch.compile takes the attention masks of transformers: torch before 2.5 refuses how they are written."""
+    """Whether torch.compile takes the attention masks of transformers, as torch before 2.5 does not."""
     major, minor = version("torch").split(".")[:2]
     return (int(major), int(minor)) >= (2, 5)
 

@@ -91,6 +91,16 @@ class Diagnosis(Answer, frozen=True, kw_only=True):
     command: tuple[str, ...] = ()
     facts: tuple[FactReport, ...] = ()
 
+    @property
+    def open_questions(self) -> tuple[NotJudged, ...]:
+        """The rules that are asked of such a job and could not be judged: of one that uses no GPU none about it."""
+        return tuple(item for item in self.not_judged if item.title and not (self.cpu_only and item.of_gpu))
+
+    @property
+    def unasked(self) -> int:
+        """How many rules are not asked, since the job uses no GPU."""
+        return sum(self.cpu_only and item.of_gpu for item in self.not_judged)
+
     def fact(self, name: str) -> float | bool | str | None:
         """The value of the fact; None if it is unknown, or not among the facts."""
         return next((fact.value for fact in self.facts if fact.name == name), None)

@@ -133,7 +133,7 @@ def diagnose(case: Case) -> Diagnosis:
         command=tuple(case.measured[0].record.get("command") or ()),
         facts=tuple(fact_report(fact) for fact in case.facts.values()),
     )
-    advised = replace(diagnosis, next=part("next", lambda: recommended(diagnosis), NOT_RECOMMENDED))
+    advised = replace(diagnosis, next=part("next", lambda: recommended(diagnosis, len(case.rules)), NOT_RECOMMENDED))
     answer = replace(advised, cost=part("cost", lambda: cost_of(advised, case.measured[0].settings), None))
     return replace(answer, not_judged=(*sections.failed, *diagnosis.not_judged))
 

@@ -8,7 +8,7 @@ from diagnose.diagnosis.iron_law import SHORT_NAMES
 from diagnose.diagnosis.postmortem import Straggler
 from diagnose.facts import spoken
 from diagnose.judge.findings import STRAGGLER
-from diagnose.predict.plan import ALIKE, WORTH_PLANNING, pays, promised
+from diagnose.predict.plan import ALIKE, WORTH_A_TRY, WORTH_PLANNING, pays, promised
 from diagnose.ranks.stragglers.evidence import FEWEST_TO_TELL
 
 SAME_PREDICTION = 0.005  # gains are printed with two digits
@@ -25,6 +25,7 @@ _DOUBTED = "the capture is in doubt, and the other findings are for information 
 _OF_CAPTURE = "only the capture can be improved"
 _LATE_RANK = "the ranks wait for each other, whatever limits the step of each"
 WORTH_NAMING = 0.05  # of the step
+MUCH_OPEN = 1 / 3  # of the rules that are asked: nothing found by the others says little of the job
 MOST = 0.5  # of the waiting
 _BETWEEN_RANKS = ("communication", "imbalance")
 _ABOUT = {
@@ -38,14 +39,14 @@ _ABOUT = {
 }
 
 
-def recommended(diagnosis: Diagnosis) -> Recommendation:
-    """The answer to "what now?", from the findings, the plan and what they rest on."""
+def recommended(diagnosis: Diagnosis, rules: int = 0) -> Recommendation:
+    """The answer to "what now?", from the findings, the plan and what they rest on; `rules` were there to judge by."""
     suspect, chosen = _leading_suspect(diagnosis), None if nothing_pays(diagnosis) else _first(diagnosis)
     if suspect is not None and (chosen is None or chosen[0].class_ in _BETWEEN_RANKS or _only_doubts(chosen[0])):
         return _watched(suspect)
     worth_doing = tuple(step.rule for step in diagnosis.plan if not step.below_noise)
     if chosen is None:
-        return _more_steps(diagnosis) or _names(diagnosis) or _nothing(diagnosis)
+        return _more_steps(diagnosis) or _names(diagnosis) or _nothing(diagnosis, rules)
     finding, because = chosen
     return Recommendation(
         kind="capture" if finding.class_ == "validity" else "change",
@@ -259,7 +260,7 @@ def _names(diagnosis: Diagnosis) -> Recommendation | None:
     )
 
 
-def _nothing(diagnosis: Diagnosis) -> Recommendation:
+def _nothing(diagnosis: Diagnosis, rules: int) -> Recommendation:
     """The answer that nothing is left to change, what no change is known for, and how much is open."""
     if diagnosis.plan:
         says = "no gain is larger than the noise of these steps; record 20 steps to see smaller ones"
@@ -268,10 +269,13 @@ def _nothing(diagnosis: Diagnosis) -> Recommendation:
         )
     fired = any(finding.class_ != "validity" for finding in diagnosis.findings)
     only = "only the recording can be improved" if diagnosis.findings else "no known fault was found"
-    why = f"no change is predicted to gain {100 * (WORTH_PLANNING - 1):.0f} %" if fired else only
-    unjudged = len(diagnosis.not_judged)
+    sure, possible = (f"{100 * (factor - 1):.0f} %" for factor in (WORTH_PLANNING, WORTH_A_TRY))
+    why = f"no change is sure to gain {sure}, or may gain {possible}" if fired else only
+    unjudged, of_rules = len(diagnosis.not_judged), len(diagnosis.open_questions)
     unknown = f"; {unjudged:,} question{' is' if unjudged == 1 else 's are'} open" if unjudged else ""
     head = "nothing worth doing" if nothing_pays(diagnosis) else "nothing to change"
+    if of_rules > MUCH_OPEN * (rules - diagnosis.unasked) > 0:
+        head = f"nothing found in what this capture shows ({of_rules:,} rules could not be judged)"
     told = f"{head}: {why}{_of_achievable(diagnosis)}{_without_a_change(diagnosis)}{unknown}"
     return Recommendation(kind="nothing", says=told, because=why)
 

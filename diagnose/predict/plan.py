@@ -102,7 +102,7 @@ def hiding(rule: Rule, noise_share: float) -> float:
 def plan_of(
     predictor: Predictor, fired: Sequence[Rule], weights: Mapping[str, Weight] | None = None
 ) -> tuple[PlannedRemedy, ...]:
-    """Plan the best remedy, then the best of the rest with it in place, until none gains 2 %.
+    """Plan the best remedy, then the best of the rest with it in place, until none pays.
 
     A critical fault comes first if its cure pays, or may pay and its class bounds the step, unless another change is
     sure to gain more than it can. A change for information comes after a critical fault whose cure may gain more and,

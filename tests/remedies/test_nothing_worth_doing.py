@@ -11,11 +11,13 @@ from remedies import single_gpu_jobs as jobs
 from remedies.single_gpu_jobs import analysed, job, product
 from rich.console import Console
 
-from diagnose.diagnosis import Diagnosis, Finding
+from diagnose.diagnosis import Diagnosis, Finding, NotJudged
+from diagnose.judge.next_change import recommended
 from diagnose.report.text import render, render_brief
 
-SMALL_GAIN = msgspec.structs.replace(diagnoses.SLOW_NORM, predicted_speedup=(1.0, 1.019))
-LARGE_GAIN = msgspec.structs.replace(diagnoses.SLOW_NORM, predicted_speedup=(1.0, 1.02))
+SMALL_GAIN = msgspec.structs.replace(diagnoses.SLOW_NORM, predicted_speedup=(1.019, 1.049))
+LARGE_GAIN = msgspec.structs.replace(diagnoses.SLOW_NORM, predicted_speedup=(1.0, 1.05))
+SURE_GAIN = msgspec.structs.replace(diagnoses.SLOW_NORM, predicted_speedup=(1.02, 1.03))
 NO_GAIN_KNOWN = msgspec.structs.replace(diagnoses.SLOW_NORM, predicted_speedup=None)
 UNSAFE = msgspec.structs.replace(diagnoses.DAMAGED, severity="critical")
 
@@ -44,6 +46,7 @@ def test_nothing_pays_where_each_change_buys_less_than_2_percent(findings: tuple
     [
         ((LARGE_GAIN,), "change", "unfused-norm"),
         ((SMALL_GAIN, LARGE_GAIN), "change", "unfused-norm"),
+        ((SURE_GAIN,), "change", "unfused-norm"),
         ((diagnoses.NO_MEMORY,), "change", "near-out-of-memory"),
         ((UNSAFE, LARGE_GAIN), "capture", "damaged-trace"),
     ],
@@ -107,3 +110,15 @@ def test_the_brief_report_says_it_too() -> None:
     render_brief(healthy(), Console(file=out, width=200))
 
     assert "nothing worth doing: no known fault was found" in out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("judged", "says"), [(1, "nothing worth doing: "), (9, "nothing found in what this capture shows")]
+)
+def test_where_a_third_of_the_rules_could_not_be_judged_nothing_found_says_little(judged: int, says: str) -> None:
+    open_ = tuple(NotJudged.lacking(f"rule-{at}", "no GPU") for at in range(judged))
+    asked = msgspec.structs.replace(
+        healthy(), not_judged=tuple(msgspec.structs.replace(each, title="x") for each in open_)
+    )
+
+    assert recommended(asked, 24).says.startswith(says)

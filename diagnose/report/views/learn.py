@@ -29,10 +29,9 @@ def _distance(diagnosis: Diagnosis, class_: str) -> int:
 def to_learn(diagnosis: Diagnosis) -> list[str]:
     """A sentence for each recording that answers open questions: the least to do first, then the most questions."""
     by_capture: dict[str, list[NotJudged]] = {}
-    for item in diagnosis.not_judged:
+    for item in diagnosis.open_questions:
         what = to_capture(item)
-        is_asked = item.title and not (diagnosis.cpu_only and item.of_gpu)
-        if what and is_asked and len(item.captures) <= MOST_THINGS:
+        if what and len(item.captures) <= MOST_THINGS:
             by_capture.setdefault(what, []).append(item)
     ordered = sorted(by_capture.items(), key=lambda pair: (len(pair[1][0].captures), -len(pair[1])))
     return [_advice(diagnosis, items) for _, items in ordered[:CAPTURES_SHOWN]]

@@ -86,7 +86,8 @@ def _record(job: WholeJob) -> dict[str, Any]:
         "logging_steps": 1 if job.logs_ms else 500,
         "save_steps": 1 if job.saves_ms else 500, "save_strategy": "steps", "max_steps": 10_000,
     }  # fmt: skip
-    return {
+    memory = {"memory": {"max_reserved_bytes": 16 * count}} if job.recomputes else {}  # room for activations is free
+    return memory | {
         "training_arguments": arguments,
         "dataloader": {"num_workers": job.workers, "pin_memory": job.pinned},
         "model": {"parameters": count, "trainable": count, "dtypes": {dtype: count}},

@@ -4,6 +4,7 @@ Each field of a `WholeJob` is one way to make it slow, and one way to make it fa
 by running the job with it. With several ranks gradients are reduced in buckets of a layer, behind the backward pass.
 """
 
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -17,6 +18,7 @@ from .operators import FOREACH, FUSED_ADAM, Code, Model, Op, Shape
 from .training import HOOK, Training
 
 LOADERS = {False: "_SingleProcessDataLoaderIter", True: "_MultiProcessingDataLoaderIter"}
+DDP = "DistributedDataParallel.forward"
 PREFETCHED = 2  # batches that each worker makes ahead
 STATE_PASSES = {"fused": 7, "foreach": 20, "loop": 20}  # over the weights, of AdamW in one kernel and in many
 FOREACH_KERNELS, LOOP_OPERATORS, TENSORS = 12, 9, 6  # of a group of layers; of a tensor; of a layer
@@ -45,6 +47,7 @@ class WholeJob(Job):
         allocations: pairs of cudaMalloc and cudaFree in each step.
         logs_ms: writing a log in each step.
         saves_ms: writing a checkpoint at the end of each step.
+        reduces_each: whether each micro-batch reduces its gradients, and not only the last of a step.
         drawn: the seed of what kernels reach of the GPU's peaks, and of what changes gain; 0 for the usual figures.
     """
 
@@ -74,6 +77,7 @@ class WholeJob(Job):
     allocations: int = 0
     logs_ms: float = 0.0
     saves_ms: float = 0.0
+    reduces_each: bool = False
     drawn: int = 0
 
 
@@ -127,13 +131,9 @@ class WholeTraining(Training):
 
     def _micro_batch(self, is_last: bool) -> None:
         ranks, self._reads_left = self.ranks, self.job.reads
-        for number in range(self.job.shape.layers):
-            self._run(self._layer_ops)
-            self._read()
-            if number == self.job.shape.layers // 2:
-                collects = int(self.job.collects_ms * 1e6) * ranks.trouble.costs("host")
-                ranks.collection(ranks.trouble.delay_ns("gc") + collects)
-                self._allocate()
+        reduces = self.job.ranks > 1 and (is_last or self.job.reduces_each)
+        with ranks.range(DDP) if self.job.ranks > 1 else nullcontext():
+            self._forward()
         self._loss()
         for _ in range(self.job.shape.layers):
             if self.job.recomputes:
@@ -142,11 +142,20 @@ class WholeTraining(Training):
             for node, ops in self._backward_ops:
                 with ranks.backward(node):
                     self._run(ops, python=False)
-            if is_last and self.job.ranks > 1:
+            if reduces:
                 with ranks.backward(HOOK):
                     self._gradients(self.job.shape.layer_parameters)
-        if is_last and self.job.ranks > 1:
+        if reduces:
             ranks.wait(GRADIENTS)
+
+    def _forward(self) -> None:
+        for number in range(self.job.shape.layers):
+            self._run(self._layer_ops)
+            self._read()
+            if number == self.job.shape.layers // 2:
+                collects = int(self.job.collects_ms * 1e6) * self.ranks.trouble.costs("host")
+                self.ranks.collection(self.ranks.trouble.delay_ns("gc") + collects)
+                self._allocate()
 
     def _gradients(self, elements: int) -> None:
         """Two buckets of a layer's gradients, which travel in bf16."""

@@ -21,7 +21,8 @@ from diagnose.series.tracks import Track
 LEAST_SPIKE = np.log(1.2)
 _STRETCH = 50  # samples that share a median
 _HITS = 4
-_REGULAR = 0.75  # of the expected slow samples are there
+_SHORTEST = 3
+_MOST_THERE = 0.75  # of the expected slow samples are there
 _BY_CHANCE = 1e-4
 _MOST_PERIODS = 3
 _MOST_SPIKES = 5000
@@ -83,20 +84,29 @@ def _by_least_size(above: Floats, rows: Ints) -> list[Ints]:
 
 
 def _most_regular(track: Track, rows: Ints, chance: float) -> tuple[int, Ints] | None:
+    """The period with the most hits: where each step has a sample exactly at its distance, too, since of short periods
+    a step to either side is most of them.
+    """
+    usual = max(1, round(track.covers))
+    tolerances = (usual, 0) if track.covers == 1 else (usual,)
+    found = [_regular(track, rows, chance / len(tolerances), tolerance) for tolerance in tolerances]
+    return max((each for each in found if each is not None), key=lambda hits: len(hits[1]), default=None)
+
+
+def _regular(track: Track, rows: Ints, chance: float, tolerance: int) -> tuple[int, Ints] | None:
     steps = track.step[rows]
-    tolerance = max(1, round(track.covers))
     rate = min((2 * tolerance + 1) / track.covers * len(rows) / max(len(track), 1), 1.0)
     apart, count = np.unique(np.diff(steps), return_counts=True)
     best: tuple[int, Ints] | None = None
     for every in apart[np.argsort(-count, kind="stable")][:5]:
-        if every < 4 * tolerance:
+        if every < max(4 * tolerance, _SHORTEST):
             continue
         hits = _in_phase(steps, int(every), tolerance)
         called = _timed(track, int(steps[hits[0]]), int(steps[hits[-1]]), int(every), tolerance)
         there = len(np.unique((steps[hits] - steps[hits[0]] + every // 2) // every))
         by_chance = binomial_tail(min(there, called) - 2, called - 2, rate)
-        regular = there >= max(_REGULAR * called, _HITS) and by_chance < chance
-        if regular and (best is None or len(hits) > len(best[1])):
+        is_regular = there >= max(_MOST_THERE * called, _HITS) and by_chance < chance
+        if is_regular and (best is None or len(hits) > len(best[1])):
             best = int(every), rows[hits]
     return best
 

@@ -25,7 +25,7 @@ def stack_tree(code: ThreadWork) -> tuple[StackFrame, ...]:
 
 
 def _path(stack: Spent) -> Path:
-    """What the job was doing, the user's frames, and the first calls into libraries."""
+    """The purpose of the stack, the user's frames, and the first calls into libraries."""
     below = [Frame(file, 0, function) for file, function in (stack.below or ())[:LIBRARY_FRAMES]]
     if not below and stack.calls:
         below = [Frame("", 0, stack.calls)]

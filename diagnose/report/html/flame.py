@@ -37,7 +37,7 @@ class Box:
 
     @property
     def short(self) -> str:
-        """As much of the name as fits; "" if that tells nothing."""
+        """The beginning of the name that fits; "" for a few letters."""
         fits = int(self.width / 100 * LETTERS) - 1
         if len(self.name) <= fits:
             return self.name

@@ -17,6 +17,7 @@ LEFT, RIGHT, TOP, BOTTOM = 84, 744, 44, 372  # of the frame, in a drawing of 780
 BARS_LEFT, BARS_RIGHT, BARS_TOP, BARS_BOTTOM = 14, 240, 38, 250  # in a drawing of 300 by 280
 SMALLEST, LARGEST = 8.0, 22.0  # radius of a point, growing with the root of its time
 LETTER, LINE = 14, 26  # width and height of a letter where it is largest in the drawing, on a phone
+HUGE = 10_000  # beyond every drawing
 VISIBLE = 0.005  # of the step: a family below it gets no bar
 OPERATORS_DRAWN = 40
 
@@ -262,20 +263,28 @@ Box = tuple[float, float, float, float]
 
 
 def _labelled(points: list[Point], roofs: Sequence[Roof]) -> list[Point]:
-    """The points, each number in its point or beside it, where it meets no other point, number, or name of a roof."""
-    taken, placed = [_box_of_name(roof) for roof in roofs], []
+    """The points, each number in its point or beside it: at the first place where it covers least of other points,
+    numbers, names of roofs, and of what is outside the frame.
+    """
+    outside = [(-HUGE, BOTTOM, HUGE, HUGE), (-HUGE, -HUGE, HUGE, 0), (-HUGE, 0, LEFT, HUGE), (RIGHT, 0, HUGE, HUGE)]
+    taken, placed = [*outside, *map(_box_of_name, roofs)], []
     circles = [(p.x - 0.7 * p.r, p.y - 0.7 * p.r, p.x + 0.7 * p.r, p.y + 0.7 * p.r) for p in points]
     for i, point in enumerate(points):
-        far = point.r + 0.7 * LETTER
-        beside = ((0.0, 0.0), (far, 0.0), (-far, 0.0), (0.0, far), (0.0, -far), (far, far), (-far, far), (far, -far))
-        boxes = [
-            (_box(point.x + dx, point.y + dy, len(point.number)), (point.x + dx, point.y + dy)) for dx, dy in beside
-        ]
         others = [*taken, *circles[:i], *circles[i + 1 :]]
-        box, at = next(((box, at) for box, at in boxes if not any(_cover(box, other) for other in others)), boxes[0])
-        taken.append(box)
-        placed.append(replace(point, label=(round(at[0], 1), round(at[1], 1))))
+        away = [(0.0, 0.0), *(_away(point.r, times, turn) for times in (1, 2, 3) for turn in range(8))]
+        places = [(round(point.x + dx, 1), round(point.y + dy, 1)) for dx, dy in away]
+        boxes = [_box(*place, len(point.number)) for place in places]
+        covered = [sum(_covered(box, other) for other in others) for box in boxes]
+        at = covered.index(min(covered))
+        taken.append(boxes[at])
+        placed.append(replace(point, label=places[at]))
     return placed
+
+
+def _away(radius: float, times: int, turn: int) -> tuple[float, float]:
+    """A place beside a point of the radius, so many times as far as the nearest one, an eighth of a turn apart."""
+    far = radius + (times - 0.3) * LINE / 2
+    return far * math.cos(turn * math.pi / 4), far * math.sin(turn * math.pi / 4)
 
 
 def _box(x: float, y: float, letters: int) -> Box:
@@ -283,13 +292,15 @@ def _box(x: float, y: float, letters: int) -> Box:
 
 
 def _box_of_name(roof: Roof) -> Box:
-    wide = LETTER * len(roof.label)
+    wide = 1.15 * LETTER * len(roof.label)  # bold
     left = roof.x if roof.slanted else roof.x - wide
     return left, roof.y - LINE, left + wide, roof.y + 0.2 * LINE
 
 
-def _cover(one: Box, other: Box) -> bool:
-    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+def _covered(one: Box, other: Box) -> float:
+    """The area that both boxes cover."""
+    wide, high = min(one[2], other[2]) - max(one[0], other[0]), min(one[3], other[3]) - max(one[1], other[1])
+    return max(wide, 0.0) * max(high, 0.0)
 
 
 def _peaks(diagnosis: Diagnosis, drawn: Sequence[RooflineEntry]) -> list[Peak]:

@@ -200,6 +200,28 @@ def test_a_point_of_the_roofline_tells_its_figures(tab: Browser, tmp_path: Path)
     assert told.startswith("matrix products bf16: 500 TFLOP/s at 400.0 FLOP per byte, 40.0 ms per step")
 
 
+def test_the_link_of_the_section_on_the_screen_is_current(tab: Browser, tmp_path: Path) -> None:
+    opened(tab, tmp_path, drawn.drawn())
+    current = "[...document.querySelectorAll('nav [aria-current]')].map(link => link.textContent)"
+
+    assert tab.run(current) == ["Verdict"]
+    tab.run("document.getElementById('roofline').scrollIntoView()")
+    tab.run("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    assert tab.run(current) == ["Roofline"]
+
+
+def test_arrows_go_from_point_to_bar_and_tab_enters_once(tab: Browser, tmp_path: Path) -> None:
+    opened(tab, tmp_path, drawn.drawn())
+    tab.run("document.querySelector('.point').focus()")
+    points = tab.run("document.querySelectorAll('.point').length")
+    for _ in range(points):
+        tab.press("ArrowRight")
+
+    assert points > 1
+    assert tab.run("[...document.querySelectorAll('.point')].indexOf(document.activeElement)") == points - 1
+    assert tab.run("document.querySelectorAll('.point[tabindex=\"0\"]').length") == 1
+
+
 def test_it_prints(tab: Browser, tmp_path: Path) -> None:
     opened(tab, tmp_path, drawn.drawn())
     tab.pdf(tmp_path / "report.pdf")

@@ -74,3 +74,16 @@ document.documentElement.classList.add("js");
     });
   }
 })();
+
+// The link to the section that is on the screen.
+(() => {
+  const links = [...document.querySelectorAll("nav a[href^='#']")];
+  const parts = links.map((link) => document.getElementById(link.hash.slice(1)));
+  const seen = () => {
+    const at = Math.max(parts.findLastIndex((part) => part.getBoundingClientRect().top <= innerHeight / 3), 0);
+    links.forEach((link, i) => { i === at ? link.setAttribute("aria-current", "true") : link.removeAttribute("aria-current"); });
+  };
+  if (!links.length) return;
+  addEventListener("scroll", seen, { passive: true });
+  seen();
+})();

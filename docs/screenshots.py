@@ -1,10 +1,11 @@
-"""Writes docs/images/*.png: the top, the ranks and the timeline of a bundled sample's HTML report in headless Chromium.
+"""Writes docs/images/*.png: the HTML reports of bundled real captures in headless Chromium.
 
 Needs Chromium (Debian's package will do) in the PATH; the report itself needs none.
 """
 
 import sys
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 from diagnose import __version__
@@ -16,8 +17,36 @@ sys.path.insert(0, str(HERE.parent / "tests"))  # where the driver of the browse
 
 from browser import CHROMIUM, Browser, browser  # noqa: E402
 
-SAMPLE = "sample_traces/synthetic-straggler"
-WIDTH = 1100
+LLAMA = "sample_traces/h200-llama-eager.json.gz"
+RANKS = "sample_traces/gloo-slow-rank"
+STACKS = "tests/measured/h100-eager-attention"
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A window on the page of a capture, after a script that brings the part in question into view."""
+
+    name: str
+    of: str
+    width: int
+    height: int
+    scheme: str = "light"
+    script: str = ""
+
+
+def into_view(section: str) -> str:
+    """The script that scrolls to a section."""
+    return f"document.querySelector('#{section}').scrollIntoView()"
+
+
+PICTURES = (
+    Picture("report-light.png", LLAMA, 1100, 900),
+    Picture("report-phone.png", LLAMA, 400, 800),
+    Picture("report-dark.png", LLAMA, 1100, 760, "dark", into_view("timeline")),
+    Picture("report-roofline.png", LLAMA, 1100, 640, script=into_view("roofline")),
+    Picture("report-stacks.png", STACKS, 1100, 640, script=into_view("user-code")),
+    Picture("report-ranks.png", RANKS, 1100, 560, script=into_view("job-timeline")),
+)
 
 
 def main() -> int:
@@ -26,26 +55,20 @@ def main() -> int:
         print("Chromium is not installed", file=sys.stderr)
         return 1
     with tempfile.TemporaryDirectory() as folder, browser(Path(folder) / "profile") as tab:
-        report = Path(folder) / "report.html"
-        about = About(__version__, f"diagnose analyze {SAMPLE} --html report.html")
-        report.write_text(page(analyze(HERE.parent / SAMPLE), about), encoding="utf-8")
-        tab.open(report, width=WIDTH, height=900)
-        picture(tab, "report-light.png")
-        tab.open(report, width=WIDTH, height=640)
-        tab.run("document.querySelector('#job-timeline').scrollIntoView()")
-        picture(tab, "report-ranks.png")
-        tab.open(report, width=WIDTH, height=760, scheme="dark")
-        tab.run("document.querySelector('#timeline .show').click()")
-        for _ in range(3):
-            tab.run("document.querySelector('#timeline [data-zoom=out]').click()")
-        tab.run("document.querySelector('#timeline').scrollIntoView()")
-        picture(tab, "report-dark.png")
+        for picture in PICTURES:
+            report = Path(folder) / f"{Path(picture.of).name}.html"
+            if not report.exists():
+                about = About(__version__, f"diagnose analyze {picture.of} --html report.html")
+                report.write_text(page(analyze(HERE.parent / picture.of), about), encoding="utf-8")
+            take(tab, picture, report)
     return 0
 
 
-def picture(tab: Browser, name: str) -> None:
-    """The window as it is now."""
-    to = HERE / "images" / name
+def take(tab: Browser, picture: Picture, report: Path) -> None:
+    """Write the picture of the report."""
+    tab.open(report, width=picture.width, height=picture.height, scheme=picture.scheme)
+    tab.run(picture.script or "null")
+    to = HERE / "images" / picture.name
     tab.screenshot(to)
     print(f"{to.relative_to(HERE.parent)}: {to.stat().st_size:,} bytes")
 

@@ -67,6 +67,12 @@ class Browser:
         self.call("Input.dispatchKeyEvent", type="keyDown", key=key, **text)
         self.call("Input.dispatchKeyEvent", type="keyUp", key=key)
 
+    def tab_key(self) -> None:
+        """The key that moves the focus, which Chromium knows by its number."""
+        key = {"key": "Tab", "code": "Tab", "windowsVirtualKeyCode": 9}
+        self.call("Input.dispatchKeyEvent", type="keyDown", **key)
+        self.call("Input.dispatchKeyEvent", type="keyUp", **key)
+
     def mouse(self, kind: str, x: float, y: float, **how: Any) -> None:
         """A mouse event at a point of the window: mouseMoved, mousePressed, mouseReleased or mouseWheel."""
         self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, **how)

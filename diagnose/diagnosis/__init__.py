@@ -53,7 +53,7 @@ from diagnose.diagnosis.timeline import (
     StepTimeline,
 )
 from diagnose.diagnosis.track_record import TrackRecord
-from diagnose.diagnosis.user_code import Doing, UserCode, UserFunction
+from diagnose.diagnosis.user_code import Doing, StackFrame, UserCode, UserFunction
 
 __all__ = [
     "FORMULA",
@@ -117,6 +117,7 @@ __all__ = [
     "SlowStep",
     "Speed",
     "Speedup",
+    "StackFrame",
     "Start",
     "StartAdvice",
     "StepChoice",

@@ -8,7 +8,9 @@ from msgspec.structs import replace
 from diagnose.diagnosis import CodeLine, CodePlace, Finding, UserFunction
 from diagnose.diagnosis import UserCode as UserCodeReport
 from diagnose.facts import Facts, Unknown, another_run, spoken
+from diagnose.formulas.statistics import share_error
 from diagnose.judge.case import Case
+from diagnose.judge.stack_tree import stack_tree
 from diagnose.metrics import Measured
 from diagnose.metrics.lines.sampled import WITH_STACK
 from diagnose.metrics.lines.user_code import SAMPLES, Function, FunctionTime, ThreadWork, entry, summed
@@ -39,10 +41,14 @@ def user_code_of(measured: Measured) -> UserCodeReport | None:
         return UserCodeReport(because=known.training.because, capture_next=known.training.capture_next)
     code = known.training
     functions = _functions(code)
+    samples = round(code.whole) if code.source == SAMPLES else None
     return UserCodeReport(
         functions=functions,
         of=code.of,
         other_share=max(1.0 - sum(each.share for each in functions), 0.0),
+        stacks=stack_tree(code),
+        samples=samples,
+        half_error=None if samples is None else 2 * share_error(samples // 2, samples),
         cost_share=known.cost_share if code.source == SAMPLES else None,
     )
 

@@ -11,9 +11,10 @@ from fleets import fleet_at, made_job, written
 
 from diagnose.cli import main
 from diagnose.commands.fleet.answer import Fleet
-from diagnose.commands.fleet.html import fleet_page
+from diagnose.commands.fleet.html import days_view, fleet_page
 from diagnose.commands.fleet.tables import fleet_tables
 from diagnose.report.views.summary import About
+from diagnose.report.views.words import cause_name
 
 
 def fleet(*args: object) -> Result:
@@ -95,6 +96,20 @@ def test_the_page_is_one_file_whose_texts_are_escaped(tmp_path: Path) -> None:
     assert "http" not in page.replace("http-equiv", "")
     assert "96.0 of 384 GPU-hours a day are lost (25.0 %)" in page
     assert page.count("<g><title>2026-08") == 2, "a bar for each day, also for that on which nothing is lost"
+
+
+def test_the_page_has_the_hours_of_each_cause_by_day(folder: Path) -> None:
+    answer = fleet_at(folder)
+    view = days_view(answer)
+
+    assert view is not None
+    assert view.causes == ["data wait", "operator dispatch"]
+    assert [row[0] for row in view.rows] == sorted({day.day for day in answer.days})
+    told = {(row[0], cause): float(cell) for row in view.rows for cause, cell in zip(view.causes, row[1:], strict=True)}
+    for day in answer.days:
+        assert told[day.day, cause_name(day.cause)] == pytest.approx(day.gpu_hours, rel=0.01)
+    page = fleet_page(answer, About("1.0"))
+    assert f'<td class="number" data-head="data wait">{view.rows[0][1]}</td>' in page
 
 
 def test_a_hostile_name_drives_no_terminal(tmp_path: Path) -> None:

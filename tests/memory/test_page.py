@@ -1,8 +1,10 @@
 """The page of `diagnose memory`: one file, its chart and tables drawn from the answer, every text escaped."""
 
+import pickle
 import re
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 from msgspec.structs import replace
 
@@ -39,6 +41,41 @@ def test_the_chart_is_as_high_as_what_was_reserved_and_marks_the_peak() -> None:
     assert drawn.peak_y == round(HEIGHT / 7, 1)
     assert 0.8 * WIDTH < drawn.peak_x < 0.9 * WIDTH
     assert drawn.reserved.endswith(f"H{WIDTH}V{HEIGHT}Z")
+
+
+def test_the_axis_is_of_time_if_the_actions_have_times_else_of_actions() -> None:
+    (device,) = judged(read(OOM)).devices
+    assert device.usage is not None
+
+    timed, counted = curve(device.usage), curve(replace(device.usage, border_us=()))
+
+    assert (timed.is_timed, timed.first, timed.last) == (True, "0 ns", "1.3 ms")
+    assert (counted.is_timed, counted.first, counted.last) == (False, "action 0", "action 192")
+    for drawn in (timed, counted):
+        assert sum(moment.width for moment in drawn.moments) == pytest.approx(WIDTH, abs=1)
+        assert [moment.in_use for moment in drawn.moments if moment.x <= drawn.peak_x][-1] == "240.0 MiB"
+
+
+def test_a_pause_is_as_wide_as_it_is_long(tmp_path: Path) -> None:
+    """One of a hundred actions comes after as long a time as all others took."""
+    frames = [{"filename": "/home/me/train.py", "line": 3, "name": "f"}]
+    entries = [
+        {"action": "alloc", "addr": 512 * i, "size": 512, "time_us": 1000 + i + (99 if i > 49 else 0), "frames": frames}
+        for i in range(100)
+    ]
+    (tmp_path / "paused.pickle").write_bytes(pickle.dumps({"segments": [], "device_traces": [entries]}))
+
+    (device,) = judged(read(tmp_path / "paused.pickle")).devices
+    assert device.usage is not None
+    assert curve(device.usage).moments[49].width == pytest.approx(WIDTH / 2, rel=0.02)
+
+
+def test_the_categories_add_up_to_what_is_in_use_at_each_moment() -> None:
+    (device,) = judged(read(OOM)).devices
+    assert device.usage is not None
+
+    stacked = [sum(parts) for parts in zip(*(row.bytes for row in device.usage.by_category), strict=True)]
+    assert stacked == list(device.usage.allocated_bytes)
 
 
 def test_a_snapshot_without_a_history_has_no_chart() -> None:

@@ -7,7 +7,8 @@ from msgspec.structs import replace
 from report.printed import printed
 
 from diagnose.diagnosis import Diagnosis, FactReport
-from diagnose.diagnosis.capacity import Capacity
+from diagnose.diagnosis.capacity import Capacity, MemoryPart
+from diagnose.report.html.capacity import capacity_section
 from diagnose.report.views.capacity import capacity_view
 
 NOT_COUNTED = Capacity(because="the trace comes without a capture record")
@@ -81,3 +82,36 @@ def test_the_details_fit_a_narrow_terminal() -> None:
     page = printed(job(counted_memory.CAPACITY), width=60, details=True)
     assert "memory  " in page
     assert max(map(len, page.splitlines())) <= 60
+
+
+def test_the_bar_of_the_page_stands_for_each_part_and_the_recorded_peak() -> None:
+    section = capacity_section(job(counted_memory.CAPACITY))
+
+    count = counted_memory.COUNTED
+    assert section is not None
+    assert section.bar is not None
+    assert sum(part.bytes for part in section.bar.parts) == sum(part.bytes for part in count.parts)
+    assert [part.key for part in section.bar.parts] == sorted(part.key for part in section.bar.parts)
+    ends = [part.x + part.width for part in section.bar.parts]
+    assert [part.x for part in section.bar.parts[1:]] == pytest.approx(ends[:-1])
+    assert ends[-1] == pytest.approx(100 * sum(part.bytes for part in count.parts) / count.device_bytes)
+    assert section.bar.peak == pytest.approx(100 * count.recorded_allocated_bytes / count.device_bytes)
+
+
+def test_a_job_that_does_not_fit_is_wider_than_its_device() -> None:
+    parts = (MemoryPart(name="weights", bytes=30 << 30, transient=False),)
+    tight = replace(counted_memory.COUNTED, parts=parts, total_bytes=30 << 30, device_bytes=20 << 30)
+    section = capacity_section(job(Capacity(counted=replace(tight, recorded_allocated_bytes=None))))
+
+    assert section is not None
+    assert section.bar is not None
+    assert section.bar.device == pytest.approx(100 * 2 / 3)
+    assert [(part.x, part.width) for part in section.bar.parts] == [(0.0, 100.0)]
+    assert section.bar.peak is None
+
+
+def test_without_a_count_there_is_no_bar() -> None:
+    section = capacity_section(job(NOT_COUNTED))
+
+    assert section is not None
+    assert section.bar is None

@@ -11,6 +11,8 @@ from report.pages import sample
 from diagnose.analysis import analyze
 from diagnose.diagnosis import Diagnosis
 from diagnose.report.html import About, page
+from diagnose.report.html.roofline import BARS_BOTTOM, BARS_TOP, VISIBLE, family_name
+from diagnose.report.views.breakdown import basis
 
 pytestmark = [pytest.mark.browser, pytest.mark.skipif(not CHROMIUM, reason="Chromium is not installed")]
 
@@ -198,6 +200,28 @@ def test_a_point_of_the_roofline_tells_its_figures(tab: Browser, tmp_path: Path)
     assert told.startswith("matrix products bf16: 500 TFLOP/s at 400.0 FLOP per byte, 40.0 ms per step")
 
 
+def test_the_link_of_the_section_on_the_screen_is_current(tab: Browser, tmp_path: Path) -> None:
+    opened(tab, tmp_path, drawn.drawn())
+    current = "[...document.querySelectorAll('nav [aria-current]')].map(link => link.textContent)"
+
+    assert tab.run(current) == ["Verdict"]
+    tab.run("document.getElementById('roofline').scrollIntoView()")
+    tab.run("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    assert tab.run(current) == ["Roofline"]
+
+
+def test_arrows_go_from_point_to_bar_and_tab_enters_once(tab: Browser, tmp_path: Path) -> None:
+    opened(tab, tmp_path, drawn.drawn())
+    tab.run("document.querySelector('.point').focus()")
+    points = tab.run("document.querySelectorAll('.point').length")
+    for _ in range(points):
+        tab.press("ArrowRight")
+
+    assert points > 1
+    assert tab.run("[...document.querySelectorAll('.point')].indexOf(document.activeElement)") == points - 1
+    assert tab.run("document.querySelectorAll('.point[tabindex=\"0\"]').length") == 1
+
+
 def test_it_prints(tab: Browser, tmp_path: Path) -> None:
     opened(tab, tmp_path, drawn.drawn())
     tab.pdf(tmp_path / "report.pdf")
@@ -206,18 +230,35 @@ def test_it_prints(tab: Browser, tmp_path: Path) -> None:
     assert tab.complaints == []
 
 
-def test_every_family_has_a_bar_of_what_it_reaches_of_its_roof(tab: Browser, tmp_path: Path) -> None:
-    """Families whose FLOPs nobody counts have no point in the drawing, but their bandwidth has a roof, too."""
+@pytest.mark.parametrize("name", ["synthetic-memory-bound.json.gz", "h200-llama-eager.json.gz"])
+def test_each_family_that_takes_time_is_marked_once(tab: Browser, tmp_path: Path, name: str) -> None:
+    """Families whose FLOPs nobody counts have no point in the drawing, but a bar of their bandwidth beside it."""
+    diagnosis = sample(name)
+    opened(tab, tmp_path, diagnosis)
+    marks = tab.run("""[...document.querySelectorAll('#roofline [data-family]')].map(mark => ({
+        name: mark.dataset.family, ms: +mark.dataset.ms, inside: (({x, y, width, height}, box) =>
+            x >= box.x && y >= box.y && x + width <= box.x + box.width && y + height <= box.y + box.height)(
+            mark.firstElementChild.getBBox(), mark.closest('svg').viewBox.baseVal)}))""")
+
+    least = VISIBLE * basis(diagnosis).step_ns
+    long = [entry for entry in diagnosis.roofline if entry.bytes is not None and entry.ns >= least]
+    known = {(family_name(entry), entry.ns / 1e6) for entry in diagnosis.roofline}
+    assert {family_name(entry) for entry in long} <= {mark["name"] for mark in marks}
+    assert all((mark["name"], mark["ms"]) in known and mark["inside"] for mark in marks)
+    assert len(marks) >= 5
+
+
+def test_a_bar_is_as_high_as_the_share_of_the_bandwidth(tab: Browser, tmp_path: Path) -> None:
     diagnosis = sample("synthetic-memory-bound.json.gz")
     opened(tab, tmp_path, diagnosis)
-    rows = tab.run("""[...document.querySelectorAll('#roofline [data-family]')].map(row =>
-        +(row.querySelectorAll('.reached rect')[1]?.getAttribute('width') ?? -1))""")
+    bars = tab.run("""Object.fromEntries([...document.querySelectorAll('.reach [data-family]')].map(mark =>
+        [mark.dataset.family, +mark.firstElementChild.getAttribute('height')]))""")
 
     roofs = diagnosis.roofs
     assert roofs is not None
     assert roofs.hbm_bytes_per_s is not None
-    assert len(rows) == len(diagnosis.roofline)
-    for entry, width in zip(diagnosis.roofline, rows, strict=True):
-        if entry.gbs is not None and entry.tflops is None:
-            assert width == pytest.approx(1e11 * entry.gbs / roofs.hbm_bytes_per_s, abs=0.01)
-    assert any(entry.gbs is not None and entry.tflops is None for entry in diagnosis.roofline)
+    of_bytes = {family_name(e): e.gbs for e in diagnosis.roofline if e.gbs is not None and e.tflops is None}
+    assert bars
+    for name, height in bars.items():
+        share = 1e9 * of_bytes[name] / roofs.hbm_bytes_per_s
+        assert height == pytest.approx(share * (BARS_BOTTOM - BARS_TOP), abs=0.1)

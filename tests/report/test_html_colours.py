@@ -23,6 +23,15 @@ def test_text_stands_out_from_what_is_behind_it(scheme: str) -> None:
         assert contrast(text, ground) >= 4.5, (ground, text)
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_each_mark_or_its_edge_stands_out_from_the_card(scheme: str) -> None:
+    colours = variables(scheme)
+
+    for mark in ("compute", "memory", "communication", "data", "host", "unexplained", "plain"):
+        seen = colours.get(f"{mark}edge", colours[mark])
+        assert contrast(seen, colours["card"]) >= 3, mark
+
+
 def variables(scheme: str) -> dict[str, str]:
     """The colours of a scheme: dark ones replace light ones."""
     blocks = re.findall(r":root \{(.*?)\}", (STATIC / "report.css").read_text(encoding="utf-8"), re.DOTALL)

@@ -12,6 +12,7 @@ from report.pages import Read, sample, written
 from diagnose.attribution.causes import WAITING, class_of
 from diagnose.diagnosis import IRON_LAW, Diagnosis, JobStep
 from diagnose.facts import duration, spoken
+from diagnose.report.html.breakdown import breakdown_view
 from diagnose.report.html.page import heat_view
 from diagnose.report.views.breakdown import basis, rows
 from diagnose.report.views.changes import captures_view
@@ -27,6 +28,23 @@ def test_every_number_comes_from_the_diagnosis(name: str) -> None:
     wrong = replace(diagnosis, verdict=replace(diagnosis.verdict, because="the step takes 987,654.3 ms"))
     assert [number for number in shown if number not in known] == []
     assert [number for number in numbers_shown(wrong) if number not in known] == ["987,654.3 ms"]
+
+
+@pytest.mark.parametrize("name", ["synthetic-memory-bound.json.gz", "synthetic-straggler", "cpu-slow-loader.json.gz"])
+def test_the_terms_of_the_iron_law_add_up_to_the_step_and_lead_to_their_rows(name: str) -> None:
+    view = breakdown_view(sample(name))
+
+    step, terms = ms(view.step), [ms(term.says) for term in view.law]
+    assert sum(terms) == pytest.approx(step, abs=0.2)
+    assert len(terms) > 1
+    anchors = [bar.anchor for bar in view.bars if bar.anchor]
+    assert len(anchors) == len(set(anchors))
+    assert {term.anchor for term in view.law if term.anchor} <= set(anchors)
+
+
+def ms(text: str) -> float:
+    """The milliseconds at the end of a text."""
+    return float(text.removesuffix(" ms").split()[-1].replace(",", ""))
 
 
 UNIT = r"%|[num]?s|[KMGT]iB|GB/s|TFLOP/s|[kMGTP]?FLOP(?!/)"

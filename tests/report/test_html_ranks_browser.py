@@ -156,16 +156,6 @@ def test_nothing_is_wider_than_the_window(
     assert fits(tab, width)
 
 
-@pytest.mark.parametrize("width", [400, 800])
-@pytest.mark.parametrize("case", [drawn.joined, lambda: sample("synthetic-straggler")])
-def test_text_of_double_size_fits_too(tab: Browser, tmp_path: Path, case: Callable[[], Diagnosis], width: int) -> None:
-    opened(tab, tmp_path, case(), width)
-    tab.run("document.documentElement.style.fontSize = '200%'; document.body.style.fontSize = '200%'")
-    tab.run("dispatchEvent(new Event('resize'))")
-
-    assert fits(tab, width)
-
-
 BEYOND = """[...document.querySelectorAll('body *')]
     .filter(e => e.getBoundingClientRect().width && !e.closest('.scroll *, svg *, .sr, .skip'))
     .filter(e => e.getBoundingClientRect().right > innerWidth + 1).map(e => `${e.tagName} ${e.className}`)"""

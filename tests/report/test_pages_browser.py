@@ -1,30 +1,22 @@
-"""The pages of comparisons, tunes and snapshots in headless Chromium: they fit every window, and their bars add up."""
+"""The pages of comparisons and tunes in headless Chromium: their bars add up and lie where the answer says."""
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from browser import CHROMIUM, Browser, browser
-from compared_runs import SAMPLES, kernel, run
+from compared_runs import SAMPLES
+from report.whole_pages import ABOUT, of_twelve_runs, tuned
 
 from diagnose.analysis import analyze
 from diagnose.commands.compare.answer import Comparison
 from diagnose.commands.compare.comparing import compare
 from diagnose.commands.compare.html import comparison_page
-from diagnose.commands.memory.html import memory_page
-from diagnose.commands.memory.judging import judged
-from diagnose.commands.memory.snapshot import read
-from diagnose.commands.tune.answer import DONE, Measured, Rung, Tuning
-from diagnose.commands.tune.html import tuning_page
-from diagnose.report.html import About, page
+from diagnose.report.html import page
 from diagnose.report.html.factors import axis_of
 
 pytestmark = [pytest.mark.browser, pytest.mark.skipif(not CHROMIUM, reason="Chromium is not installed")]
-ABOUT = About("1.2.3", "diagnose")
-LONG = "void cutlass::Kernel<cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_256x128_32x3_tn_align8>(Params)"
-CUT = """[...document.querySelectorAll('body *')]
-    .filter(e => e.clientWidth && !e.closest('svg, .scroll, .sr') && e.getBoundingClientRect().right > innerWidth + 1)
-    .map(e => `${e.tagName} ${e.className}: ${e.textContent.trim().slice(0, 40)}`)"""
 
 
 @pytest.fixture(scope="module")
@@ -37,56 +29,10 @@ def compared() -> Comparison:
     return compare(analyze(SAMPLES / "cpu-slow-loader.json.gz"), analyze(SAMPLES / "cpu-healthy.json.gz"))
 
 
-def of_long_kernels() -> str:
-    kernels = tuple(kernel(f"{LONG}{i}", 10 + i) for i in range(10))
-    return comparison_page(compare(run(100, 101, 99, kernels=kernels), run(80, 81, 79)), ABOUT)
-
-
-def of_twelve_runs() -> str:
-    return tuning_page(tuned(), ABOUT)
-
-
-def tuned() -> Tuning:
-    """Twelve runs with the long names of settings, some without a prediction, some undone."""
-    measured = Measured(gpus=1, micro_batch=1, seq_len=512, samples_per_s=3.2, step_ms=320.1)
-    first = Rung(number=0, change="the job as it is", outcome="ok", decision="first", measured=measured)
-    return Tuning(command=("train.py",), rungs=(first, *(_rung(number) for number in range(1, 12))), why_ended=DONE)
-
-
-def _rung(number: int) -> Rung:
-    achieved = (0.4, 0.44, 0.5) if number % 4 == 0 else (1.2, 1.3 + number / 4, 4.5)
-    return Rung(
-        number=number, rule="rule", change=f"per_device_train_batch_size={number}, gradient_accumulation_steps=16",
-        outcome="ok", decision="rolled back" if achieved[1] < 1 else "kept", achieved=achieved, total=achieved,
-        predicted=(1.1, 1.3 + 0.3 * number) if number % 3 else None,
-    )  # fmt: skip
-
-
-def of_a_failed_allocation() -> str:
-    return memory_page(judged(read(SAMPLES / "dumps" / "synthetic-memory-oom.pickle")), ABOUT)
-
-
 def opened(tab: Browser, folder: Path, text: str, width: int = 1400, scheme: str = "light") -> None:
     path = folder / "page.html"
     path.write_text(text, encoding="utf-8")
     tab.open(path, width=width, scheme=scheme)
-
-
-@pytest.mark.parametrize("width", [1400, 800, 400])
-@pytest.mark.parametrize("text", [of_long_kernels, of_twelve_runs, of_a_failed_allocation])
-def test_a_page_fits_its_window(tab: Browser, tmp_path: Path, text: Callable[[], str], width: int) -> None:
-    opened(tab, tmp_path, text(), width, "dark" if width == 800 else "light")
-
-    assert tab.run("document.documentElement.scrollWidth") <= width
-    assert tab.run(CUT) == []
-    assert tab.complaints == []
-    assert [url for url in tab.requests if not url.startswith("file:")] == []
-
-
-def test_at_twice_the_size_of_text_a_page_still_fits(tab: Browser, tmp_path: Path) -> None:
-    opened(tab, tmp_path, of_long_kernels(), 700)  # a window of 1,400 pixels at 200 %
-
-    assert tab.run("document.documentElement.scrollWidth") <= 700
 
 
 def test_the_bars_of_a_comparison_lead_from_a_to_b(tab: Browser, tmp_path: Path) -> None:
@@ -118,15 +64,6 @@ def test_the_middle_of_a_run_is_drawn_inside_its_range_exactly_if_it_lies_there(
             assert row == [inside, "yes" if inside else "no"]
 
 
-def test_the_answer_stands_on_the_first_screen(tab: Browser, tmp_path: Path) -> None:
-    """What is slow, what to do and how much it brings lie above the fold of a screen and of a phone."""
-    found = analyze(SAMPLES / "synthetic-straggler")
-    for width, fold in ((1400, 900), (400, 1400)):
-        opened(tab, tmp_path, page(found, ABOUT), width)
-        for part in ("h1", ".next h2", ".gainbar", ".next .gain"):
-            assert tab.run(f"document.querySelector('{part}').getBoundingClientRect().bottom") < fold, (width, part)
-
-
 def test_the_bar_of_the_gain_is_the_range_of_the_answer(tab: Browser, tmp_path: Path) -> None:
     found = analyze(SAMPLES / "synthetic-memory-bound.json.gz")
     chosen = found.finding(found.next.rule)
@@ -145,3 +82,30 @@ def test_the_bar_of_the_gain_is_the_range_of_the_answer(tab: Browser, tmp_path: 
     )
     assert x < likely < x + width
     assert tab.run("document.querySelector('.gainbar').getAttribute('aria-label')").startswith("about ")
+
+
+def test_both_steps_of_a_comparison_are_stacked_from_their_classes(tab: Browser, tmp_path: Path) -> None:
+    found = compared()
+    opened(tab, tmp_path, comparison_page(found, ABOUT))
+    steps = tab.run("""[...document.querySelectorAll('.pair .stack')].map(stack =>
+        [...stack.querySelectorAll('[data-class]')].map(part =>
+            [part.dataset.class, +part.dataset.ns, parseFloat(part.firstElementChild.getAttribute('width'))]))""")
+
+    longest = max(found.before_ns or 0, found.after_ns or 0)
+    for parts, whole_ns in zip(steps, (found.before_ns, found.after_ns), strict=True):
+        assert sum(ns for _, ns, _ in parts) == pytest.approx(whole_ns, rel=1e-6)
+        assert all(width == pytest.approx(100 * ns / longest, abs=0.001) for _, ns, width in parts)
+
+
+def test_the_way_of_a_tune_ends_at_the_total(tab: Browser, tmp_path: Path) -> None:
+    opened(tab, tmp_path, of_twelve_runs())
+    places = [
+        float(x) for x in re.findall(r"H([\d.]+)", tab.run("document.querySelector('.way path').getAttribute('d')"))
+    ]
+
+    rungs = tuned().rungs[1:]
+    ends = [end for rung in rungs for end in (*(rung.predicted or ()), *(rung.achieved or ())) if end]
+    kept = [rung.total[1] for rung in rungs if rung.total and rung.decision == "kept"]
+    assert places == sorted(places)
+    assert len(places) == len(rungs)
+    assert places[-1] == pytest.approx(axis_of(ends).at(kept[-1]), abs=0.01)

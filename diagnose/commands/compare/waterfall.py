@@ -1,11 +1,14 @@
-"""The way from the step of A to that of B as bars: one for each cause that moved, where the one before ended."""
+"""The steps of A and B as stacks of classes on one axis, and the way from one to the other as bars: one for each cause
+that moved, where the one before ended.
+"""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from diagnose.commands.compare.answer import Comparison
 from diagnose.commands.compare.views import Moved, moved_causes
+from diagnose.diagnosis import CauseClass
 from diagnose.report.views.breakdown import CLASS_NAMES, SHOWN_FROM
 from diagnose.report.views.one_unit import OneUnit, of_times
 
@@ -27,6 +30,57 @@ class WaterfallRow(msgspec.Struct, frozen=True):
     x: float
     width: float
     noise: tuple[float, float] | None = None
+
+
+class StackPart(msgspec.Struct, frozen=True):
+    """A class's part of a step; `x` and `width` in percent of the longer step."""
+
+    class_: CauseClass
+    figure: str
+    ns: int
+    x: float
+    width: float
+
+
+class StackedStep(msgspec.Struct, frozen=True):
+    """The step of A or B: its length, and its classes side by side."""
+
+    name: str
+    figure: str
+    parts: list[StackPart]
+
+    @property
+    def says(self) -> str:
+        """The stack in words."""
+        return f"{self.name} {self.figure}: {', '.join(f'{CLASS_NAMES[p.class_]} {p.figure}' for p in self.parts)}"
+
+
+def stacks(comparison: Comparison) -> list[StackedStep]:
+    """Both steps; empty if the steps are not compared."""
+    before_ns, after_ns = comparison.before_ns, comparison.after_ns
+    if before_ns is None or after_ns is None:
+        return []
+    unit, longest = of_times([before_ns, after_ns]), max(before_ns, after_ns, 1)
+    sides = (("A", before_ns, "before_ns"), ("B", after_ns, "after_ns"))
+    return [
+        StackedStep(
+            name, unit.of(ns), _parts({key: _class_ns(comparison, key, of) for key in CLASS_NAMES}, unit, longest)
+        )
+        for name, ns, of in sides
+    ]
+
+
+def _class_ns(comparison: Comparison, key: CauseClass, of: str) -> int:
+    return sum(getattr(row, of) for row in comparison.difference if row.class_ == key)
+
+
+def _parts(by_class: Mapping[CauseClass, int], unit: OneUnit, longest: int) -> list[StackPart]:
+    parts, x = [], 0.0
+    for key, ns in by_class.items():
+        if ns:
+            parts.append(StackPart(key, unit.of(ns), ns, x, 100 * ns / longest))
+            x += 100 * ns / longest
+    return parts
 
 
 def waterfall(comparison: Comparison) -> list[WaterfallRow]:

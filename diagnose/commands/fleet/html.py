@@ -1,5 +1,6 @@
 """Many jobs as one self-contained page, in the style and under the policy of the report's."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,10 +8,12 @@ from pathlib import Path
 from diagnose.attribution.causes import CAUSES
 from diagnose.commands.fleet import views as view
 from diagnose.commands.fleet.answer import Fleet
+from diagnose.diagnosis.estimates import number
 from diagnose.facts import spoken
 from diagnose.report.html.page import framed
 from diagnose.report.views.plain import plain
 from diagnose.report.views.summary import About
+from diagnose.report.views.words import cause_name
 
 ROWS_SHOWN = 200  # of hosts and jobs; --json and --tables have all
 _STYLES = ("report.css", "figures.css")
@@ -42,6 +45,7 @@ def fleet_page(fleet: Fleet, about: About) -> str:
 # Drawing of the losses of many jobs by day.
 
 WIDTH, HEIGHT = 1000, 200
+CAUSES_TOLD = 8
 CLASSES = {
     "data": "data",
     "host": "host",
@@ -63,9 +67,14 @@ class DayBar:
 
 @dataclass(frozen=True)
 class Days:
-    """The share that is lost by day; `legend` are (class, name) of the drawn classes, `top` is the share at the top."""
+    """The share that is lost by day; `legend` are (class, name) of the drawn classes, `top` is the share at the top.
+
+    `rows` are the same in hours: the day, then what is lost to each of `causes`, those with most hours first.
+    """
 
     bars: list[DayBar]
+    causes: list[str]
+    rows: list[list[str]]
     legend: list[tuple[str, str]]
     top: float
     first: str
@@ -82,7 +91,29 @@ def days_view(fleet: Fleet) -> Days | None:
     classes = [key for key in CLASSES if any(shares.get(key) for shares in by_class.values())]
     wide = WIDTH / len(days)
     bars = [_bar(day, by_class[day], classes, (i * wide, wide), top) for i, day in enumerate(days)]
-    return Days(bars, [(key, CLASSES[key]) for key in classes], top, days[0], days[-1])
+    causes = _most_first(fleet)
+    rows = [_hours(fleet, day, causes) for day in days]
+    return Days(
+        bars,
+        [cause_name(cause) for cause in causes],
+        rows,
+        [(key, CLASSES[key]) for key in classes],
+        top,
+        days[0],
+        days[-1],
+    )
+
+
+def _most_first(fleet: Fleet) -> list[str]:
+    hours: dict[str, float] = defaultdict(float)
+    for row in fleet.days:
+        hours[row.cause] += row.gpu_hours
+    return sorted((cause for cause in hours if hours[cause]), key=lambda cause: -hours[cause])[:CAUSES_TOLD]
+
+
+def _hours(fleet: Fleet, day: str, causes: Sequence[str]) -> list[str]:
+    of = {row.cause: row.gpu_hours for row in fleet.days if row.day == day}
+    return [day, *(number(of.get(cause, 0.0)) for cause in causes)]
 
 
 def _by_class(fleet: Fleet) -> dict[str, dict[str, float]]:

@@ -96,12 +96,15 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
     """Memory over the recorded history, the oldest first: the maximum of either over every `actions_per_point` actions.
 
     The most of `allocated_bytes` is the peak. `by_category` divides each of them: stacked, they add up to it.
+    `border_us` is when each of these parts begins, from the first action on, and when the last one ends; empty if the
+    snapshot has no times.
     """
 
     actions_per_point: int
     allocated_bytes: tuple[int, ...]
     reserved_bytes: tuple[int, ...]
     by_category: tuple[CategoryUsage, ...] = ()
+    border_us: tuple[int, ...] = ()
 
 
 class DeviceMemory(msgspec.Struct, frozen=True, kw_only=True):

@@ -60,7 +60,7 @@ def _attributed(
             numbers[pair] = len(stacks)
             stacks.append((*stacks[pair[0]], *_caller(stacks[pair[1]])))
         column[int(rows[i])] = numbers[pair]
-    return History(history.actions, history.addresses, history.sizes, column)
+    return replace(history, stacks=column)
 
 
 def _caller(stack: Sequence[Frame]) -> Sequence[Frame]:

@@ -32,10 +32,22 @@ def usage(
     points = [row for _, row in in_use]
     return Usage(
         actions_per_point=each,
+        border_us=_borders(history, each),
         allocated_bytes=tuple(bytes_ for bytes_, _ in in_use),
         reserved_bytes=tuple(bytes_ for bytes_, _ in _most(changes(history, GROWS, SHRINKS), reserved_bytes, each)),
         by_category=_stacked(history, used, int(max(0, allocated_bytes - added.sum())), points, category_of),
     )
+
+
+def _borders(history: History, each: int) -> tuple[int, ...]:
+    """When each part begins, from the first action on, and when the last one ends, whose last action is taken to be as
+    long as the mean one; empty if actions have no times in order.
+    """
+    times = np.frombuffer(history.times, np.int64)
+    if len(times) != len(history) or not len(times) or times[0] < 0 or (np.diff(times) < 0).any():
+        return ()
+    since = times - times[0]
+    return (*since[::each].tolist(), int(since[-1]) + -(-int(since[-1]) // len(since))) if since[-1] else ()
 
 
 def _most(

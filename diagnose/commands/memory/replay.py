@@ -6,7 +6,7 @@ in use before it is that at its end, less what it added.
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
@@ -123,7 +123,7 @@ def with_stacks_of(history: History, used: Iterable[Block]) -> History:
     stacks = history.stacks[:]
     for address in known.keys() & last.keys():
         stacks[last[address]] = known[address]
-    return History(history.actions, history.addresses, history.sizes, stacks)
+    return replace(history, stacks=stacks)
 
 
 def live_at(until: int, history: History, frees: int) -> tuple[dict[int, tuple[int, int]], int]:

@@ -57,13 +57,14 @@ class Segment:
 class History:
     """The last actions of one device, the oldest first: a row each.
 
-    The address of an OOM is the free bytes of the device.
+    The address of an OOM is the free bytes of the device. Times are in microseconds, -1 if an action has none.
     """
 
     actions: "array[int]" = field(default_factory=lambda: array("b"))
     addresses: "array[int]" = field(default_factory=lambda: array("q"))
     sizes: "array[int]" = field(default_factory=lambda: array("q"))
     stacks: "array[int]" = field(default_factory=lambda: array("i"))
+    times: "array[int]" = field(default_factory=lambda: array("q"))
 
     def __len__(self) -> int:
         return len(self.actions)
@@ -165,6 +166,7 @@ class _Rows:
         self.history.addresses.append(address)
         self.history.sizes.append(size)
         self.history.stacks.append(self._stack(entry.get("frames")))
+        self.history.times.append(_time(entry.get("time_us")))
         return 0
 
     def _block(self, entry: Mapping[Any, Any]) -> Block | None:
@@ -230,9 +232,8 @@ def _divided(traces: Any, history: History) -> dict[int, History]:
             return {device: history}
         if count:
             part = slice(at, at + count)
-            found[device] = History(
-                history.actions[part], history.addresses[part], history.sizes[part], history.stacks[part]
-            )
+            columns = history.actions, history.addresses, history.sizes, history.stacks, history.times
+            found[device] = History(*(column[part] for column in columns))
         at += count
     return found
 
@@ -244,6 +245,10 @@ def _is_private(pool: Any) -> bool:
 
 def _bytes(value: Any) -> int | None:
     return value if type(value) is int and 0 <= value <= MOST_BYTES else None
+
+
+def _time(value: Any) -> int:
+    return value if type(value) is int and 0 <= value < _LARGEST else -1
 
 
 def _text(value: Any) -> str:

@@ -17,13 +17,14 @@ from diagnose.commands.memory.answer import (
     OutOfMemory,
     Usage,
 )
-from diagnose.facts import spoken
+from diagnose.facts import duration, spoken
 from diagnose.report.views.first_screen import ScreenLine
 from diagnose.report.views.plain import plain
 from diagnose.report.views.words import counted
 
 WIDTH, HEIGHT = 1000, 240
 LEAST_SHOWN = 0.001
+MOMENTS_TOLD = 24
 COLOUR_OF: Mapping[Category, str] = {
     "parameters": "compute",
     "activations": "memory",
@@ -40,7 +41,8 @@ COLOUR_OF: Mapping[Category, str] = {
 @dataclass(frozen=True)
 class Curve:
     """Areas in a figure of `WIDTH` x `HEIGHT`: what is reserved, what is in use, and of that the categories one on the
-    other, the lowest last; the place of the peak, and labelled lines.
+    other, the lowest last; the place of the peak, and labelled lines. `first` and `last` label the axis, which is of
+    time if `is_timed`; `moments` are its parts.
     """
 
     reserved: str
@@ -49,6 +51,28 @@ class Curve:
     peak_x: float
     peak_y: float
     grid: tuple[tuple[float, str], ...]
+    is_timed: bool
+    first: str
+    last: str
+    moments: list["Moment"]
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A part of the history: its place, when it begins, and what is in use then; `is_told` if the table has it."""
+
+    x: float
+    width: float
+    when: str
+    in_use: str
+    reserved: str
+    by_category: list[str]
+    is_told: bool
+
+    @property
+    def cells(self) -> list[str]:
+        """Its row in the table, after `when`."""
+        return [self.in_use, self.reserved, *self.by_category]
 
 
 @dataclass(frozen=True)
@@ -66,15 +90,48 @@ class UsageRow:
 def curve(usage: Usage) -> Curve:
     """The areas of a history; the highest value fills the figure."""
     most = max((*usage.allocated_bytes, *usage.reserved_bytes, 1))
-    peak = usage.allocated_bytes.index(max(usage.allocated_bytes))
+    peak, xs = usage.allocated_bytes.index(max(usage.allocated_bytes)), _places(usage)
     return Curve(
-        reserved=_area(usage.reserved_bytes, most),
-        in_use=_area(usage.allocated_bytes, most),
-        stacked=tuple(_stacked(usage, most)),
-        peak_x=_x(peak + 0.5, len(usage.allocated_bytes)),
+        reserved=_area(usage.reserved_bytes, most, xs),
+        in_use=_area(usage.allocated_bytes, most, xs),
+        stacked=tuple(_stacked(usage, most, xs)),
+        peak_x=round((xs[peak] + xs[peak + 1]) / 2, 1),
         peak_y=_y(usage.allocated_bytes[peak], most),
         grid=tuple((_y(part * most, most), spoken(round(part * most), "bytes")) for part in (1.0, 0.75, 0.5, 0.25)),
+        is_timed=bool(usage.border_us),
+        first=_when(usage, 0),
+        last=_when(usage, len(usage.allocated_bytes)),
+        moments=_moments(usage, xs, peak),
     )
+
+
+def _places(usage: Usage) -> list[float]:
+    """Where each part of the history begins and the last one ends: on an axis of time, else of actions."""
+    borders = usage.border_us or range(len(usage.allocated_bytes) + 1)
+    return [round(WIDTH * border / borders[-1], 2) for border in borders]
+
+
+def _when(usage: Usage, part: int) -> str:
+    if usage.border_us:
+        return duration(1000 * usage.border_us[part])
+    return f"action {part * usage.actions_per_point:,}"
+
+
+def _moments(usage: Usage, xs: Sequence[float], peak: int) -> list[Moment]:
+    """The parts; the table has one of every few, and the peak."""
+    each = -(-len(usage.allocated_bytes) // MOMENTS_TOLD)
+    return [
+        Moment(
+            x=xs[at],
+            width=round(xs[at + 1] - xs[at], 2),
+            when=_when(usage, at),
+            in_use=spoken(usage.allocated_bytes[at], "bytes"),
+            reserved=spoken(usage.reserved_bytes[at], "bytes"),
+            by_category=[spoken(row.bytes[at], "bytes") for row in usage.by_category],
+            is_told=at % each == 0 or at == peak,
+        )
+        for at in range(len(usage.allocated_bytes))
+    ]
 
 
 def rows(held: Sequence[Held]) -> list[UsageRow]:
@@ -270,23 +327,17 @@ def _times(count: int | None) -> str:
     return "an unknown number of times" if count is None else counted(count, "time")
 
 
-def _stacked(usage: Usage, most: int) -> Iterator[tuple[Category, str, str]]:
+def _stacked(usage: Usage, most: int, xs: Sequence[float]) -> Iterator[tuple[Category, str, str]]:
     """Category, colour and area up to its upper edge, the highest first: each covers what lies below the one before."""
     edges = list(accumulate((row.bytes for row in usage.by_category), lambda low, row: tuple(map(add, low, row))))
     for row, edge in reversed(list(zip(usage.by_category, edges, strict=True))):
-        yield row.category, COLOUR_OF.get(row.category, "plain"), _area(edge, most)
+        yield row.category, COLOUR_OF.get(row.category, "plain"), _area(edge, most, xs)
 
 
-def _area(values: Sequence[int], most: int) -> str:
+def _area(values: Sequence[int], most: int, xs: Sequence[float]) -> str:
     """A path of steps: each value holds for its part of the history."""
-    steps = [
-        f"L{_x(i, len(values)):g} {_y(value, most):g}H{_x(i + 1, len(values)):g}" for i, value in enumerate(values)
-    ]
+    steps = [f"L{xs[i]:g} {_y(value, most):g}H{xs[i + 1]:g}" for i, value in enumerate(values)]
     return f"M0 {HEIGHT}{''.join(steps)}V{HEIGHT}Z"
-
-
-def _x(part: float, parts: int) -> float:
-    return round(WIDTH * part / parts, 1)
 
 
 def _y(value: float, most: int) -> float:

@@ -2,7 +2,8 @@
 ends.
 """
 
-from dataclasses import dataclass
+from collections.abc import Set
+from dataclasses import dataclass, replace
 
 from diagnose.diagnosis import IRON_LAW, CauseClass, Diagnosis
 from diagnose.facts import duration
@@ -26,27 +27,37 @@ class ClassSegment:
 @dataclass(frozen=True)
 class WaterfallBar:
     """One row of the waterfall; `x` and `width` in percent of the step; `term` is a class's term of the iron law, with
-    the axis on which it is cured.
+    the axis on which it is cured; `anchor` is the id of the first row of a term, else "".
     """
 
     name: str
     per_step: str
     share: float
-    key: str
+    key: CauseClass
     is_class: bool
     term: str
     x: float
     width: float
+    anchor: str = ""
+
+
+@dataclass(frozen=True)
+class LawTerm:
+    """A term of the iron law with its time, and the id of its first row; "" if it has none."""
+
+    says: str
+    anchor: str
 
 
 @dataclass(frozen=True)
 class BreakdownView:
     """The breakdown as drawn: `heading` names the denominator of the shares; `bars` are the terminal's rows, `every`
-    all rows; `law` is the step as the sum of the iron law's terms, and `outside` is time outside the step.
+    all rows; `step` is the sum of the iron law's terms in `law`, and `outside` is time outside the step.
     """
 
     heading: str
-    law: str
+    step: str
+    law: list[LawTerm]
     segments: list[ClassSegment]
     bars: list[WaterfallBar]
     every: list[WaterfallBar]
@@ -57,24 +68,43 @@ def breakdown_view(diagnosis: Diagnosis) -> BreakdownView:
     """The breakdown by class, and the waterfall."""
     of = basis(diagnosis)
     average = f", {of.average}" if of.average else ""
+    bars = _anchored(_bars(diagnosis, rows(diagnosis.waterfall, named=causes_named(diagnosis))))
     return BreakdownView(
         heading=f"of the {of.name}, {duration(of.step_ns)}{average}",
-        law=_law(diagnosis),
+        step=of.per_step(of.total_ns),
+        law=_law(diagnosis, {bar.anchor for bar in bars}),
         segments=_segments(diagnosis),
-        bars=_bars(diagnosis, rows(diagnosis.waterfall, named=causes_named(diagnosis))),
+        bars=bars,
         every=_bars(diagnosis, rows(diagnosis.waterfall, True, causes_named(diagnosis))),
         outside=outside_line(diagnosis),
     )
 
 
-def _law(diagnosis: Diagnosis) -> str:
-    """The step as its terms, as "175.5 ms = D/BW 91.8 ms + O/(R·eta) 65.6 ms + L 18.0 ms"; "" without a ledger."""
+def _law(diagnosis: Diagnosis, rows_with: Set[str]) -> list[LawTerm]:
+    """The step's terms, as "D/BW 91.8 ms", "O/(R·eta) 65.6 ms" and "L 18.0 ms"; empty without a ledger."""
     of, terms = basis(diagnosis), dict[str, int]()
     for entry in diagnosis.ledger:
-        name = IRON_LAW[entry.class_].term or CLASS_NAMES[entry.class_]
-        terms[name] = terms.get(name, 0) + entry.ns
-    shown = [f"{name} {of.per_step(ns)}" for name, ns in terms.items() if ns >= INVISIBLE * of.total_ns]
-    return f"{of.per_step(of.total_ns)} = {' + '.join(shown)}" if shown else ""
+        terms[_law_name(entry.class_)] = terms.get(_law_name(entry.class_), 0) + entry.ns
+    return [
+        LawTerm(f"{name} {of.per_step(ns)}", _anchor(name) if _anchor(name) in rows_with else "")
+        for name, ns in terms.items()
+        if ns >= INVISIBLE * of.total_ns
+    ]
+
+
+def _law_name(class_: CauseClass) -> str:
+    return IRON_LAW[class_].term or CLASS_NAMES[class_]
+
+
+def _anchor(name: str) -> str:
+    return "term-" + "".join(letter for letter in name if letter.isascii() and letter.isalpha())
+
+
+def _anchored(bars: list[WaterfallBar]) -> list[WaterfallBar]:
+    """The rows, the first one of each term with its id."""
+    first = {_anchor(_law_name(bar.key)): bar for bar in reversed(bars) if bar.is_class}
+    ids = {id(bar): anchor for anchor, bar in first.items()}
+    return [replace(bar, anchor=ids.get(id(bar), "")) for bar in bars]
 
 
 def _segments(diagnosis: Diagnosis) -> list[ClassSegment]:
@@ -91,7 +121,7 @@ def _bars(diagnosis: Diagnosis, listed: list[BreakdownRow]) -> list[WaterfallBar
     """Bars for the rows: each class begins where the one before ended, and its parts lie within it."""
     of, bars = basis(diagnosis), []
     x = inner = 0.0
-    key = ""
+    key: CauseClass = "unexplained"
     for row in listed:
         if row.class_:
             key, inner, start = row.class_, x, x

@@ -23,6 +23,8 @@ from diagnose.diagnosis import Diagnosis, KernelRow, OperatorRow, RankReport
 from diagnose.errors.defects import netted
 from diagnose.facts import duration, spoken
 from diagnose.report.html.breakdown import breakdown_view
+from diagnose.report.html.capacity import capacity_section
+from diagnose.report.html.flame import code_section
 from diagnose.report.html.job import job_view
 from diagnose.report.html.job_timeline import JobTimelineView, job_timeline_view
 from diagnose.report.html.roofline import roofline_view
@@ -31,7 +33,6 @@ from diagnose.report.html.timeline import TimelineView, timeline_view
 from diagnose.report.html.verdict import verdict_card
 from diagnose.report.views.applied import applied_view
 from diagnose.report.views.breakdown import CLASS_NAMES, basis
-from diagnose.report.views.capacity import capacity_view
 from diagnose.report.views.changes import captures_view, findings_view, plan_view
 from diagnose.report.views.cost import cost_lines
 from diagnose.report.views.gains import speedup
@@ -51,7 +52,6 @@ from diagnose.report.views.summary import (
     provenance_view,
     steps_line,
 )
-from diagnose.report.views.user_code import user_code_view
 from diagnose.report.views.windows import windows_lines
 from diagnose.report.views.words import (
     cause_name,
@@ -66,7 +66,7 @@ from diagnose.report.views.words import (
 _HERE = Path(__file__).parent
 _TEMPLATES = _HERE / "templates"
 _STYLES = ("report.css", "figures.css")
-_SCRIPTS = ("report.js", "table.js", "timeline.js", "ranks.js")
+_SCRIPTS = ("report.js", "table.js", "timeline.js", "ranks.js", "flame.js")
 
 
 @dataclass(frozen=True)
@@ -235,9 +235,9 @@ _PLACED: dict[str, PageSection | LeftOut] = {  # in the order of the page; what 
     "roofline": PageSection(roofline_view),
     "kernels": PageSection(kernels_view),
     "host_operators": PageSection(host_operators_view),
-    "user_code": PageSection(user_code_view),
+    "user_code": PageSection(code_section),
     "ranges": PageSection(ranges_view),
-    "capacity": PageSection(capacity_view),
+    "capacity": PageSection(capacity_section),
     "ranks": PageSection(heat_view),
     "job": PageSection(job_view, inside="ranks"),
     "findings": PageSection(findings_view),

@@ -1,4 +1,6 @@
-"""The roofline as a drawing on two logarithmic axes: what each family reaches, under what the device allows."""
+"""The roofline as a drawing on two logarithmic axes: what each family reaches, under what the device allows; and beside
+it the bandwidth of the families whose FLOPs nobody counts, which have no place on these axes.
+"""
 
 import math
 from collections.abc import Sequence
@@ -6,18 +8,23 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from diagnose.diagnosis import Diagnosis, Peak, RooflineEntry, Roofs
-from diagnose.facts import duration
+from diagnose.facts import duration, spoken
+from diagnose.report.views.breakdown import basis
 from diagnose.report.views.plain import plain
 from diagnose.report.views.words import cause_name
 
-LEFT, RIGHT, TOP, BOTTOM = 84, 744, 24, 352  # of the frame, in a drawing of 780 by 400
+LEFT, RIGHT, TOP, BOTTOM = 84, 744, 44, 372  # of the frame, in a drawing of 780 by 432
+BARS_LEFT, BARS_RIGHT, BARS_TOP, BARS_BOTTOM = 14, 240, 38, 250  # in a drawing of 300 by 280
 SMALLEST, LARGEST = 8.0, 22.0  # radius of a point, growing with the root of its time
+LETTER, LINE = 14, 26  # width and height of a letter where it is largest in the drawing, on a phone
+HUGE = 10_000  # beyond every drawing
+VISIBLE = 0.005  # of the step: a family below it gets no bar
 OPERATORS_DRAWN = 40
 
 
 @dataclass(frozen=True)
 class Point:
-    """A family or an operator at its intensity and speed, in the drawing's units."""
+    """A family or an operator at its intensity and speed, in the drawing's units; its number is at `label`."""
 
     number: str
     x: float
@@ -25,6 +32,24 @@ class Point:
     r: float
     bound: str
     tip: str
+    name: str
+    ms: float
+    label: tuple[float, float]
+
+
+@dataclass(frozen=True)
+class ReachBar:
+    """A family of which only bytes are known: the share of the memory bandwidth that it reaches, as a bar."""
+
+    number: str
+    x: float
+    y: float
+    width: float
+    height: float
+    bound: str
+    tip: str
+    name: str
+    ms: float
 
 
 @dataclass(frozen=True)
@@ -51,15 +76,16 @@ class Roof:
 
 @dataclass(frozen=True)
 class Chart:
-    """The drawing, `operators` below `points`; `frame` is left, right, top, bottom."""
+    """The drawing, `operators` below `points`, and `bars` beside it; `frame` is left, right, top, bottom."""
 
     frame: tuple[int, int, int, int]
-
     xs: list[Tick]
     ys: list[Tick]
     roofs: list[Roof]
     points: list[Point]
     operators: list[Point]
+    bars: list[ReachBar]
+    reach: list[Tick]
 
 
 @dataclass(frozen=True)
@@ -84,10 +110,14 @@ class Figures:
 
 @dataclass(frozen=True)
 class RooflineView:
-    """The roofline as drawn: if `chart` is None, `missing` is the reason; `rates` is whether any rate is known."""
+    """The roofline as drawn: if `chart` is None, `missing` is the reason; `rates` is whether any rate is known.
+
+    `left_out` names the families that take time but whose bytes are unknown, too.
+    """
 
     chart: Chart | None
     missing: str
+    left_out: str
     rates: bool
     families: list[Figures]
     operators: list[Figures]
@@ -98,12 +128,15 @@ def roofline_view(diagnosis: Diagnosis) -> RooflineView | None:
     entries = diagnosis.roofline
     if not entries:
         return None
-    drawn = [entry for entry in entries if _drawable(entry)]
+    least_ns = VISIBLE * basis(diagnosis).step_ns
+    drawn = [entry for entry in entries if _drawable(entry) or (_has_bar(entry, diagnosis.roofs, least_ns))]
     numbers = {id(entry): str(i) for i, entry in enumerate(drawn, 1)}
     missing = _missing(diagnosis, drawn)
+    unknown = [family_name(e) for e in entries if e.bytes is None and e.ns >= least_ns]
     return RooflineView(
         chart=None if missing else _chart(diagnosis, drawn),
         missing=missing,
+        left_out="" if missing else ", ".join(unknown),
         rates=any(entry.bytes is not None for entry in entries),
         families=[
             replace(
@@ -138,10 +171,15 @@ def _drawable(entry: RooflineEntry) -> bool:
     return bool(entry.intensity and entry.tflops)
 
 
+def _has_bar(entry: RooflineEntry, roofs: Roofs | None, least_ns: float) -> bool:
+    known = entry.gbs is not None and roofs is not None and bool(roofs.hbm_bytes_per_s)
+    return known and not _drawable(entry) and entry.ns >= least_ns
+
+
 def _missing(diagnosis: Diagnosis, drawn: Sequence[RooflineEntry]) -> str:
     roofs = diagnosis.roofs
     if not drawn:
-        return "no family of kernels has counted FLOPs and bytes: operators carry no shapes"
+        return "of no family of kernels are FLOPs or bytes counted: operators carry no shapes"
     if roofs is None or not roofs.peaks or not roofs.hbm_bytes_per_s:
         why = f": {roofs.hbm_source}" if roofs and not roofs.hbm_bytes_per_s else ""
         return f"the roofs of the device are unknown{why}"
@@ -174,23 +212,95 @@ def _decades(values: Sequence[float]) -> tuple[int, int]:
 def _chart(diagnosis: Diagnosis, drawn: Sequence[RooflineEntry]) -> Chart:
     assert diagnosis.roofs is not None
     bandwidth = (diagnosis.roofs.hbm_bytes_per_s or 0.0) / 1e12  # TB/s: TFLOP/s at one FLOP per byte
-    peaks = _peaks(diagnosis, drawn)
+    numbered = [(str(i), entry) for i, entry in enumerate(drawn, 1)]
+    points = [(number, entry) for number, entry in numbered if _drawable(entry)]
+    peaks = _peaks(diagnosis, [entry for _, entry in points])
     operators = [entry for entry in diagnosis.operators if _drawable(entry)][:OPERATORS_DRAWN]
-    every = [*drawn, *operators]
+    every = [*(entry for _, entry in points), *operators]
     highest = peaks[0].flops_per_s / 1e12
     scale = _Scale(
         [*(e.intensity or 1.0 for e in every), highest / bandwidth / 10, highest / bandwidth * 2],
         [*(e.tflops or 1.0 for e in every), highest],
     )
     most = max(entry.ns for entry in drawn)
+    roofs = [_slope(scale, bandwidth, highest), *_flats(scale, bandwidth, peaks)]
     return Chart(
         frame=(LEFT, RIGHT, TOP, BOTTOM),
         xs=[Tick(scale.x(10.0**d), _power(d)) for d in range(scale.x0, scale.x1 + 1)],
         ys=[Tick(scale.y(10.0**d), _power(d)) for d in range(scale.y0, scale.y1 + 1)],
-        roofs=[_slope(scale, bandwidth, highest), *_flats(scale, bandwidth, peaks)],
-        points=[_point(scale, e, str(i), family_name(e), most) for i, e in enumerate(drawn, 1)],
+        roofs=roofs,
+        points=_labelled([_point(scale, e, number, family_name(e), most) for number, e in points], roofs),
         operators=[_point(scale, e, "", f"{e.family} {e.precision}", 0) for e in operators],
+        bars=_bars([(number, e) for number, e in numbered if not _drawable(e)], 1e3 * bandwidth),
+        reach=[Tick(_reach_y(share), f"{share:.0%}".replace("%", " %")) for share in (0, 0.5, 1)],
     )
+
+
+def _reach_y(share: float) -> float:
+    return round(BARS_BOTTOM - min(share, 1.0) * (BARS_BOTTOM - BARS_TOP), 1)
+
+
+def _bars(entries: Sequence[tuple[str, RooflineEntry]], roof_gbs: float) -> list[ReachBar]:
+    slot = (BARS_RIGHT - BARS_LEFT) / max(len(entries), 4)
+    bars = []
+    for i, (number, e) in enumerate(entries):
+        top, x = _reach_y((e.gbs or 0.0) / roof_gbs), BARS_LEFT + (i + 0.15) * slot
+        tip, name = _bytes_only(e, roof_gbs), family_name(e)
+        bars.append(ReachBar(number, x, top, 0.7 * slot, BARS_BOTTOM - top, e.bound, tip, name, e.ns / 1e6))
+    return bars
+
+
+def _bytes_only(entry: RooflineEntry, roof_gbs: float) -> str:
+    reached = spoken((entry.gbs or 0.0) / roof_gbs, "share")
+    figures = _figures(entry, "", family_name(entry))
+    return (
+        f"{figures.name}: {figures.gbs} GB/s, {reached} of the memory bandwidth, {figures.ns} per step; its FLOPs are "
+        f"not counted; bound: {entry.bound}"
+    )
+
+
+Box = tuple[float, float, float, float]
+
+
+def _labelled(points: list[Point], roofs: Sequence[Roof]) -> list[Point]:
+    """The points, each number in its point or beside it: at the first place where it covers least of other points,
+    numbers, names of roofs, and of what is outside the frame.
+    """
+    outside = [(-HUGE, BOTTOM, HUGE, HUGE), (-HUGE, -HUGE, HUGE, 0), (-HUGE, 0, LEFT, HUGE), (RIGHT, 0, HUGE, HUGE)]
+    taken, placed = [*outside, *map(_box_of_name, roofs)], []
+    circles = [(p.x - 0.7 * p.r, p.y - 0.7 * p.r, p.x + 0.7 * p.r, p.y + 0.7 * p.r) for p in points]
+    for i, point in enumerate(points):
+        others = [*taken, *circles[:i], *circles[i + 1 :]]
+        away = [(0.0, 0.0), *(_away(point.r, times, turn) for times in (1, 2, 3) for turn in range(8))]
+        places = [(round(point.x + dx, 1), round(point.y + dy, 1)) for dx, dy in away]
+        boxes = [_box(*place, len(point.number)) for place in places]
+        covered = [sum(_covered(box, other) for other in others) for box in boxes]
+        at = covered.index(min(covered))
+        taken.append(boxes[at])
+        placed.append(replace(point, label=places[at]))
+    return placed
+
+
+def _away(radius: float, times: int, turn: int) -> tuple[float, float]:
+    """A place beside a point of the radius, so many times as far as the nearest one, an eighth of a turn apart."""
+    far = radius + (times - 0.3) * LINE / 2
+    return far * math.cos(turn * math.pi / 4), far * math.sin(turn * math.pi / 4)
+
+
+def _box(x: float, y: float, letters: int) -> Box:
+    return x - letters * LETTER / 2, y - LINE / 2, x + letters * LETTER / 2, y + LINE / 2
+
+
+def _box_of_name(roof: Roof) -> Box:
+    wide = 1.15 * LETTER * len(roof.label)  # bold
+    left = roof.x if roof.slanted else roof.x - wide
+    return left, roof.y - LINE, left + wide, roof.y + 0.2 * LINE
+
+
+def _covered(one: Box, other: Box) -> float:
+    """The area that both boxes cover."""
+    wide, high = min(one[2], other[2]) - max(one[0], other[0]), min(one[3], other[3]) - max(one[1], other[1])
+    return max(wide, 0.0) * max(high, 0.0)
 
 
 def _peaks(diagnosis: Diagnosis, drawn: Sequence[RooflineEntry]) -> list[Peak]:
@@ -235,7 +345,7 @@ def _point(scale: _Scale, entry: RooflineEntry, number: str, name: str, most: in
         f"bound: {entry.bound}"
     )
     x, y = scale.x(entry.intensity or 1.0), scale.y(entry.tflops or 1.0)
-    return Point(number, x, y, round(radius, 1), entry.bound, tip)
+    return Point(number, x, y, round(radius, 1), entry.bound, tip, plain(name), entry.ns / 1e6, (x, y))
 
 
 def _figures(entry: RooflineEntry, number: str, name: str) -> Figures:

@@ -3,13 +3,13 @@
 import math
 from dataclasses import dataclass
 
-from diagnose.diagnosis import Diagnosis, StepTimes
+from diagnose.diagnosis import Diagnosis, Speed, StepTimes
 from diagnose.facts import duration
 
 WIDTH, HEIGHT = 780, 220
-LEFT, RIGHT, TOP, BOTTOM = 84, 764, 22, 184
+LEFT, RIGHT, TOP, BOTTOM = 110, 764, 30, 184
 LOG_FROM = 3.0  # times the median: from here on the longest step would flatten all others
-_LABELLED, _APART = 3, 46  # labels, and the least distance between two
+_LABELLED, _APART = 3, 110  # labels, and the least distance between two, at the size of a phone's
 _MARGIN = 1.05
 
 
@@ -25,24 +25,26 @@ class StepMark:
 
 @dataclass(frozen=True)
 class StepLabel:
-    """A step that is named."""
+    """A step that is named at (x, y), and marked with a triangle at (`tip_x`, `tip_y`)."""
 
     x: float
     y: float
     text: str
+    tip_x: float
+    tip_y: float
 
 
 @dataclass(frozen=True)
 class StepCurve:
     """The drawing: `windows` are the first and the last profiled step of each as places, `ticks` are places with their
-    times.
+    times, `medians` are lines as (from, to, height).
     """
 
     marks: list[StepMark]
     labels: list[StepLabel]
     ticks: list[tuple[float, str]]
     windows: list[tuple[float, float]]
-    median: float
+    medians: list[tuple[float, float, float]]
     first: str
     last: str
     says: str
@@ -67,7 +69,7 @@ def step_curve(diagnosis: Diagnosis) -> StepCurve | None:
         labels=_labels(times, places, highs),
         ticks=[(scale.y(ns), duration(ns)) for ns in scale.ticks],
         windows=[(scale.x(first), scale.x(last)) for first, last in times.profiled],
-        median=scale.y(times.median_ns),
+        medians=_medians(diagnosis.speed, times, scale),
         first=f"step {times.first_step[0]:,}",
         last=f"step {times.last_step[-1]:,}",
         says=f"Steps{of} {times.first_step[0]:,} to {times.last_step[-1]:,}: the median one takes "
@@ -98,6 +100,15 @@ class _Scale:
         return round(BOTTOM - (BOTTOM - TOP) * share, 1)
 
 
+def _medians(speed: Speed, times: StepTimes, scale: _Scale) -> list[tuple[float, float, float]]:
+    """The median of all steps without the profiler; those before and after the window, if they differ."""
+    if speed.job is None and speed.before is not None and speed.after is not None and times.profiled:
+        (first, _), (_, last) = times.profiled[0], times.profiled[-1]
+        before = (LEFT, scale.x(first), scale.y(speed.before.step_ns))
+        return [before, (scale.x(last), RIGHT, scale.y(speed.after.step_ns))]
+    return [(LEFT, RIGHT, scale.y(times.median_ns))]
+
+
 def _is_profiled(times: StepTimes, at: int) -> bool:
     return any(first <= times.first_step[at] <= last for first, last in times.profiled)
 
@@ -115,6 +126,9 @@ def _labels(times: StepTimes, places: list[float], highs: list[float]) -> list[S
         if len(chosen) < _LABELLED and far and times.longest_ns[at] > 1.5 * times.median_ns:
             chosen.append(at)
     return [
-        StepLabel(min(max(places[at], LEFT + 20), RIGHT - 20), highs[at] - 6, f"{times.first_step[at]:,}")
+        StepLabel(
+            min(max(places[at], LEFT + 50), RIGHT - 50), highs[at] - 9, f"step {times.first_step[at]:,}", places[at],
+            highs[at],
+        )
         for at in chosen
-    ]
+    ]  # fmt: skip

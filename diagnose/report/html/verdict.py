@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
-from diagnose.diagnosis import Diagnosis, Finding
+from diagnose.diagnosis import Diagnosis, Finding, Verdict
 from diagnose.diagnosis.terms import may_slow
 from diagnose.report.html.factors import FactorAxis, FactorMark, axis_of, mark
 from diagnose.report.views.breakdown import basis
-from diagnose.report.views.first_screen import WIDE, gain_notes, next_words
+from diagnose.report.views.first_screen import WIDE, class_lines, gain_notes, next_words
 from diagnose.report.views.plain import plain
 from diagnose.report.views.speed_words import speed_line
 from diagnose.report.views.summary import VerdictView, verdict_view
@@ -33,7 +33,9 @@ class VerdictCard:
     """The verdict with what to do about it.
 
     Attributes:
+        title: the class, or that there is none; `confidence` in it, "" for none.
         why: sentences on what limits the step; `sure` says how sure that is, and why.
+        shows_classes: whether the classes of this step say something of the job.
         words: the change in words, with the rule in `rule`; "" for no change.
         typed: its lines as they are typed.
         gain: the likely gain with its range; `bar` draws it, and `notes` say what goes with it.
@@ -41,8 +43,11 @@ class VerdictCard:
     """
 
     verdict: VerdictView
+    title: str
+    confidence: str
     why: list[str]
     sure: str
+    shows_classes: bool
     words: str
     rule: str
     typed: list[str]
@@ -62,8 +67,11 @@ def verdict_card(diagnosis: Diagnosis) -> VerdictCard:
     verdict = verdict_view(diagnosis)
     return VerdictCard(
         verdict=verdict,
+        title="no verdict" if diagnosis.verdict.withheld else verdict.class_,
+        confidence="" if diagnosis.verdict.withheld else verdict.confidence,
         why=why_lines(diagnosis) or [verdict.because],
-        sure=verdict.because if diagnosis.verdict.doubts else f"Confidence {verdict.confidence}: {verdict.because}",
+        sure=_sure(diagnosis.verdict, verdict.because),
+        shows_classes=bool(class_lines(diagnosis, basis(diagnosis))),
         words=plain((chosen.action or chosen.do) if chosen else diagnosis.next.says),
         rule=chosen.rule if chosen else "",
         typed=next_words(diagnosis, chosen).splitlines() if chosen and chosen.patch else [],
@@ -74,6 +82,14 @@ def verdict_card(diagnosis: Diagnosis) -> VerdictCard:
         wide=wide.removeprefix(WIDE),
         speed=speed_line(diagnosis),
     )
+
+
+def _sure(verdict: Verdict, because: str) -> str:
+    """The reason for the verdict or for none, with the doubts."""
+    if not verdict.withheld:
+        return because
+    others = " and ".join(doubt.says for doubt in verdict.doubts[1:])
+    return plain("; besides ".join(filter(None, (verdict.withheld, others))))
 
 
 def _bar(chosen: Finding | None, says: str) -> GainBar | None:

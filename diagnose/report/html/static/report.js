@@ -59,5 +59,31 @@ document.documentElement.classList.add("js");
       if (found) details.textContent = found.dataset.tip;
     };
     for (const kind of ["pointerover", "focusin", "click"]) figure.addEventListener(kind, show);
+
+    // Tab enters the points once, and arrows go from one to the next.
+    const points = [...figure.querySelectorAll(".point")];
+    const enter = (at) => points.forEach((point, i) => { point.tabIndex = i === at ? 0 : -1; });
+    const by = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 };
+    if (points.length) enter(0);
+    figure.addEventListener("keydown", (event) => {
+      const at = points.indexOf(document.activeElement) + (by[event.key] ?? 0);
+      if (!points.includes(document.activeElement) || !by[event.key]) return;
+      event.preventDefault();
+      enter(Math.min(Math.max(at, 0), points.length - 1));
+      points.find((point) => point.tabIndex === 0).focus();
+    });
   }
+})();
+
+// The link to the section that is on the screen.
+(() => {
+  const links = [...document.querySelectorAll("nav a[href^='#']")];
+  const parts = links.map((link) => document.getElementById(link.hash.slice(1)));
+  const seen = () => {
+    const at = Math.max(parts.findLastIndex((part) => part.getBoundingClientRect().top <= innerHeight / 3), 0);
+    links.forEach((link, i) => { i === at ? link.setAttribute("aria-current", "true") : link.removeAttribute("aria-current"); });
+  };
+  if (!links.length) return;
+  addEventListener("scroll", seen, { passive: true });
+  seen();
 })();

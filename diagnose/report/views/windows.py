@@ -40,7 +40,7 @@ def _second(window: WindowReport, own: WindowReport) -> str:
     more = f"diagnose analyze {quote(plain(str(PurePath(window.files[0]).parent)))}" if window.files else ""
     each = duration(window.step_ns) if window.step_ns is not None else "of unknown length"
     if window.holds == STACKS:
-        return f"a second window has {steps} with stacks, {each} per step: of it are lines of code alone; {more}"
+        return f"a second window has {steps} with stacks, {each} per step: only lines of code are taken from it; {more}"
     return f"a second window has {steps}, of those that come again, {each}{_difference(window, own)}; {more}"
 
 

@@ -275,7 +275,7 @@ def _nothing(diagnosis: Diagnosis, rules: int) -> Recommendation:
     unknown = f"; {unjudged:,} question{' is' if unjudged == 1 else 's are'} open" if unjudged else ""
     head = "nothing worth doing" if nothing_pays(diagnosis) else "nothing to change"
     if of_rules > MUCH_OPEN * (rules - diagnosis.unasked) > 0:
-        head = f"nothing found in what this capture shows ({of_rules:,} rules could not be judged)"
+        head, why, unknown = "nothing found in what this capture shows", f"{of_rules:,} rules need more than it", ""
     told = f"{head}: {why}{_of_achievable(diagnosis)}{_without_a_change(diagnosis)}{unknown}"
     return Recommendation(kind="nothing", says=told, because=why)
 

@@ -60,6 +60,18 @@ def test_some_steps_of_a_trace_are_no_job_beside_it(tmp_path: Path) -> None:
     assert fleet.repeats == 2
 
 
+def test_the_second_window_of_a_run_is_no_job_of_its_own(tmp_path: Path) -> None:
+    run = tmp_path / "me" / "17"
+    (run / "step-40").mkdir(parents=True)
+    shutil.copy(SAMPLES / "synthetic-tiny-kernels.json.gz", run / "rank0.json.gz")
+    shutil.copy(SAMPLES / "synthetic-compute-bound.json.gz", run / "step-40" / "rank0.json.gz")
+
+    fleet = fleet_at(tmp_path)
+
+    assert [job.name for job in fleet.jobs] == ["me/17"]
+    assert fleet.analysed == 1
+
+
 def test_runs_beside_each_other_are_jobs_of_their_own(tmp_path: Path) -> None:
     for name in ("synthetic-tiny-kernels", "synthetic-compute-bound"):
         shutil.copy(SAMPLES / f"{name}.json.gz", tmp_path)

@@ -120,7 +120,14 @@ def _survey(tree: Tree, read: Read) -> _Found:
             if name.endswith(SUFFIXES) and not _RECORD.fullmatch(name):
                 place = _joined(folder, name)
                 _tried(read, place, partial(_survey_file, tree, found, folder, name))
+    found.runs = {folder: names for folder, names in found.runs.items() if not _is_second(folder, found)}
     return found
+
+
+def _is_second(folder: str, found: _Found) -> bool:
+    """Whether it holds the second window of the run above it, which is no job of its own."""
+    above, _, last = folder.rpartition("/")
+    return is_window(last) and above in found.runs and above not in found.armed
 
 
 def _survey_file(tree: Tree, found: _Found, folder: str, name: str) -> None:

@@ -83,8 +83,10 @@ class Reporter:
         """Make the report of the folder, or of one run in it, with its prediction and the ledger's quotes."""
         self.done = True
         from diagnose import analysis
+        from diagnose.cli.measured_machines import measured_machines
 
-        diagnosis = analysis.analyze(self._bundle.folder, options=analysis.Options(run=run))
+        options = analysis.Options(run=run, measured=measured_machines())
+        diagnosis = analysis.analyze(self._bundle.folder, options=options)
         if not self._no_ledger:
             guarded(lambda: record(diagnosis), "not kept in the ledger of promises")
         quoting = with_track_records(diagnosis, self._no_ledger)

@@ -14,7 +14,6 @@ from diagnose.probes.protocol import ANNOUNCED, SCRATCH, STEPS_OF_RANKS, TRIGGER
 from diagnose.series.places import step_logs
 
 _POLL_EVERY_S = 0.1
-PORT = 1778  # of dynolog
 
 
 @click.command(cls=Command, epilog="Example:  diagnose trigger diagnose-runs/2026-01-02_03-04-05")
@@ -29,7 +28,7 @@ PORT = 1778  # of dynolog
 @click.option(
     "--dynolog",
     is_flag=True,
-    help="Ask a job that is not armed, but was started with KINETO_USE_DAEMON=1 beside the daemon dynolog.",
+    help="Ask a job that runs without diagnose, but with KINETO_USE_DAEMON=1 and the daemon dynolog.",
 )
 @click.option(
     "--host",
@@ -38,7 +37,7 @@ PORT = 1778  # of dynolog
     because="an armed job is asked by its folder",
     metavar="HOST[:PORT]",
     default="localhost",
-    help=f"With --dynolog, where its daemon listens (default: localhost:{PORT}).",
+    help="Ask the daemon of --dynolog there (default: localhost:1778).",
 )
 @click.option(
     "--pid",
@@ -49,7 +48,7 @@ PORT = 1778  # of dynolog
     metavar="PID",
     type=click.IntRange(1, 2**31 - 1),
     multiple=True,
-    help="With --dynolog, ask this process or its children; may be repeated (default: all that listen).",
+    help="Ask this process or its children with --dynolog; may be repeated (default: all that listen).",
 )
 @click.option(
     "--steps",
@@ -58,7 +57,7 @@ PORT = 1778  # of dynolog
     because="an armed job records as many as diagnose run --steps said",
     type=click.IntRange(1, 1000),
     default=STEPS_OF_RANKS,
-    help=f"With --dynolog, record so many steps (default: {STEPS_OF_RANKS}).",
+    help=f"Record so many steps with --dynolog (default: {STEPS_OF_RANKS}).",
 )
 def trigger(run: Path, wait: float, dynolog: bool, host: str, pids: tuple[int, ...], steps: int) -> None:
     """Record a few steps now, in a job started with `diagnose run --arm`.

@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from diagnose.commands.armed.command import PORT
 from diagnose.errors import UserError, printable
 
+PORT = 1778
 VARIABLE = "KINETO_USE_DAEMON"
 MOST_PROCESSES = 1024
 _ANSWERS_WITHIN_S = 5.0
@@ -56,7 +56,10 @@ def ask(folder: Path, host: str, pids: Sequence[int], steps: int) -> list[Path]:
 
 
 def written(files: Sequence[Path], within_s: float) -> list[Path]:
-    """Those of the files that are there within so many seconds: torch gives a trace its name when it is whole."""
+    """Wait so many seconds at most for the files, and return those that are there.
+
+    torch gives a trace its name when it is whole.
+    """
     until = time.monotonic() + within_s
     while not all(file.is_file() for file in files) and time.monotonic() < until:
         time.sleep(_POLL_EVERY_S)

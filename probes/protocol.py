@@ -51,6 +51,16 @@ MAP_RANGE = "diagnose.map"
 CHECKPOINT_RANGE = "diagnose.read_checkpoint"
 PROCESS_GROUP_RANGE = "diagnose.process_group"
 BARRIER_RANGE = "diagnose.barrier"
+PART_OF_RANGE = {  # the part of the wall time that each of these is; steps without them are productive
+    DATA_WAIT_RANGE: "waiting for data",
+    FIRST_BATCH_RANGE: "waiting for data",
+    EVAL_RANGE: "evaluation",
+    SAVE_RANGE: "saving",
+    LOG_RANGE: "logging",
+    COMPILE_RANGE: "compiling",
+    OWN_RANGE: "capturing",
+    BETWEEN_LOOPS_RANGE: "idle",
+}
 OWN_STEPS = "diagnoseSteps"  # the key of a trace under which the first step of the probe stands, and how many
 JOBS_PROFILER = "the job started a profiler of its own"  # why a window ended, as its record has it
 MANY_BATCHES = "many batches came without a step"  # likewise
@@ -64,6 +74,7 @@ ARMED = "armed"  # the phase of a session between two windows
 WINDOWS = 8  # that open for slow steps, and as many by count
 WHEN_SLOW = 1.3
 STEP_LOG = "rank{}.steps"
+LIVE = "live.jsonl"  # figures of the steps, of a loop whose loggers do not take them
 WINDOW_FOLDER = "step-{}"  # of a window, by its first recorded step
 ANNOUNCED = "windows"  # in the scratch folder, as the next three: the windows that open, announced by rank 0
 ASK = "rank{}.ask"  # a rank has seen slow steps

@@ -24,7 +24,16 @@ from .guard import described, guarded, quietly, say
 from .hand_over import at_exit
 from .interrupts import in_a_handler, of_the_job
 from .limits.allowance import Allowance
-from .protocol import BETWEEN_LOOPS_RANGE, BY_BACKWARD, BY_OPTIMIZER, JOBS_PROFILER, MANY_BATCHES, WINDOW_FOLDER
+from .machine.now import Machine, unread
+from .protocol import (
+    BETWEEN_LOOPS_RANGE,
+    BY_BACKWARD,
+    BY_OPTIMIZER,
+    BY_TRAINER,
+    JOBS_PROFILER,
+    MANY_BATCHES,
+    WINDOW_FOLDER,
+)
 from .recording import other_profilers
 from .recording.clock import StepClock
 from .recording.nsight_window import AnyRecorder, recorder_of
@@ -147,6 +156,10 @@ class Session(BreaksOff):
         """Whether no loop has begun."""
         return not self._opened
 
+    def machine_now(self) -> Machine:
+        """The last readings of this process and its GPU, by a session that makes them while no window is open."""
+        return unread()
+
     def loop_begins(self, source: str, total: int | None = None, done: int = 0) -> None:
         """Begin a training loop of `total` optimizer steps (None: unknown); the job has done `done` steps before."""
         self.loop_ended()
@@ -158,8 +171,9 @@ class Session(BreaksOff):
         if source not in _SHOWN_BY_A_STEP:
             times.closed(BETWEEN_LOOPS_RANGE)
             run_time.may_begin()
-        if self.config.log and source != "trainer" and self._opened == 1 and not rank_and_world_size()[0]:
-            say("--log tells nobody of this loop: it is not that of transformers' Trainer")
+        untold = self.config.log and self.config.armed is None and source != BY_TRAINER
+        if untold and self._opened == 1 and not rank_and_world_size()[0]:
+            say("--log tells nobody of this loop: it is not that of transformers' Trainer; with --arm a file gets it")
         self._safely(lambda: self._open(total, done), "no capture")
 
     def step_ended(self) -> None:

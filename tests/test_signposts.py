@@ -14,12 +14,16 @@ DESIGN = [ROOT / "docs" / "design.md", *sorted((ROOT / "docs" / "design").glob("
 FOR_DEVELOPERS = [ROOT / "CONTRIBUTING.md", ROOT / "docs" / "writing-a-rule.md", *DESIGN]  # each path is ours
 FOR_USERS = [ROOT / "README.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*.md"))]
 PLACEHOLDERS = {"NAME": "*", "SUBJECT": "*"}
-LIVE = ("step_ms", "samples_per_s", "tokens_per_s", "waiting_percent")
+LIVE = (
+    "step_ms", "samples_per_s", "tokens_per_s", "real_tokens_per_s", "waiting_percent", "goodput_percent",
+    "host_memory_bytes", "sm_clock_mhz", "slowest_rank",
+)  # fmt: skip
 OTHERS = {  # what looks like a path or a module of ours, and is none
     "meta-llama/Llama-3.2-1B": "a model",
     **dict.fromkeys(("diagnose/data_percent", "diagnose/gain_low", "diagnose/mfu_percent"), "a logged value"),
     **dict.fromkeys(("diagnose/step_ms", "diagnose/window_step"), "a logged value"),
     **dict.fromkeys((f"diagnose/live_{of}" for of in LIVE), "a logged value"),
+    "diagnose.step.duration": "a metric",
     "diagnose.toml": "a file of the user's",
     **dict.fromkeys(("benchmarks/slow.txt", "benchmarks/sbom.cdx.json"), "what the slow check writes"),
     **dict.fromkeys(("diagnose.trace._scanner", "diagnose.predict.replay._loop"), "compiled, where a compiler is"),

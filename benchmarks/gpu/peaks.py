@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import time
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, is_dataclass
 from importlib.resources import files
-from statistics import median
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from kit import TINY, tell, tried
 
-PLACE = "cuda" if torch.cuda.is_available() else "cpu"
+from diagnose.probes.peaks import host_copies, place, product, seconds
+
+PLACE = place()
 SQUARE = ((4096, 4096, 4096), (8192, 8192, 8192), (16384, 8192, 8192))
 OTHERS = (
     (1024, 1024, 1024), (2048, 2048, 2048), (7168, 2048, 2048), (7168, 8192, 2048), (7168, 2048, 8192),
@@ -49,32 +50,6 @@ def main() -> None:
     tell(FOUND)
 
 
-def seconds(calls: Sequence[Callable[[], Any]], repeats: int = 12) -> float:
-    """The median of one call, of several that take turns."""
-    for n in range(4):
-        calls[n % len(calls)]()
-    if PLACE == "cuda":
-        return on_device(calls, repeats)
-    times = []
-    for n in range(repeats):
-        since = time.perf_counter()
-        calls[n % len(calls)]()
-        times.append(time.perf_counter() - since)
-    return median(times)
-
-
-def on_device(calls: Sequence[Callable[[], Any]], repeats: int) -> float:
-    """The same by events."""
-    torch.cuda.synchronize()
-    marks = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(repeats)]
-    for n, (begin, end) in enumerate(marks):
-        begin.record()
-        calls[n % len(calls)]()
-        end.record()
-    torch.cuda.synchronize()
-    return median(begin.elapsed_time(end) for begin, end in marks) / 1e3
-
-
 def products() -> None:
     """Products of each type."""
     kinds = {"bf16": (torch.bfloat16, SHAPES, False), "fp32": (torch.float32, FEW, False)}
@@ -87,15 +62,6 @@ def products() -> None:
     if PLACE == "cuda":
         FOUND["products fp8, FLOP/s"] = {str(shape): tried(fp8, *shape) for shape in SQUARE}
         tell(FOUND)
-
-
-def product(m: int, n: int, k: int, dtype: torch.dtype) -> float:
-    """FLOP/s of a product of two random matrices."""
-    pairs = [
-        (torch.randn(m, k, device=PLACE).to(dtype), torch.randn(k, n, device=PLACE).to(dtype))
-        for _ in range(2 if m * n < 1e9 else 1)
-    ]
-    return 2 * m * n * k / seconds([lambda a=a, b=b: a @ b for a, b in pairs])
 
 
 def fp8(m: int, n: int, k: int) -> float:
@@ -148,19 +114,6 @@ def attention(backend: str, tokens: int, backward: bool) -> float:
     with sdpa_kernel(getattr(SDPBackend, backend)):
         taken = seconds([call])
     return 4 * b * h * tokens * tokens * d * (3.5 if backward else 1) / 2 / taken
-
-
-def host_copies() -> dict[str, float]:
-    """Bytes a second between host and device."""
-    size = 1 << 28
-    pageable, there = torch.empty(size, dtype=torch.uint8), torch.empty(size, dtype=torch.uint8, device=PLACE)
-    pinned = pageable.pin_memory()
-    calls: dict[str, Callable[[], Any]] = {
-        "pinned to device": lambda: there.copy_(pinned, non_blocking=True),
-        "pageable to device": lambda: there.copy_(pageable),
-        "device to pinned": lambda: pinned.copy_(there, non_blocking=True),
-    }
-    return {name: size / seconds([call]) for name, call in calls.items()}
 
 
 def launches(count: int = 5000) -> dict[str, float]:

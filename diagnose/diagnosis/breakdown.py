@@ -121,7 +121,9 @@ class Mfu(msgspec.Struct, frozen=True, kw_only=True):
     the numerator and the operators that ran, and its reason; `missing` names work in a step that is not counted, which
     makes `value` a lower bound of MFU; `unused_option` names an option of the user that could not be used, and why.
     `peak_device` and `peak_precision` name the row of the GPU table that the peak comes from, "" for another source,
-    and `peak_is_verified` is whether that row is trusted. `or_pass` are further options that would make MFU known.
+    and `peak_is_verified` is whether that row is trusted. `reached_value` is of `reached_flops`, the best product that
+    the user measured on such a GPU; null without a measurement. `or_pass` are further options that would make MFU
+    known.
     """
 
     value: float | None
@@ -145,6 +147,8 @@ class Mfu(msgspec.Struct, frozen=True, kw_only=True):
     peak_precision: str = ""
     peak_is_verified: bool = True
     or_pass: tuple[str, ...] = ()
+    reached_flops: float | None = None
+    reached_value: float | None = None
 
     @property
     def of_own_peak(self) -> float | None:

@@ -1,7 +1,7 @@
 """The device of one run, from three sources in this order: what the user states, the capture record, the table."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -9,6 +9,7 @@ import msgspec
 from diagnose.errors import WrongUsage
 from diagnose.facts import Capture, analysis_option, capture_setting
 from diagnose.formulas import roofline as formula
+from diagnose.hardware.measured import MeasuredMachine, of_device
 from diagnose.hardware.table import Gpu, lookup, named, positive
 
 PRECISIONS = ("bf16", "fp16", "tf32", "fp32", "fp8")
@@ -41,8 +42,9 @@ class Device(msgspec.Struct, frozen=True):
         capture: what to pass or capture instead, None if `gpu` is known.
         given_flops: the peak stated by the user.
         hbm_bytes_per_s: peak bandwidth of the device memory.
-        achievable_matrix_flops: best bf16 matrix product measured on such a board; never assumed.
-        achievable_hbm_bytes_per_s: measured on such a board, else an assumed share of the peak.
+        achievable_matrix_flops: best bf16 matrix product measured by the user, else on such a board; never assumed.
+        achievable_hbm_bytes_per_s: measured likewise, else an assumed share of the peak.
+        measured_flops: what `achievable_matrix_flops` is if the user measured it.
     """
 
     name: str
@@ -56,6 +58,7 @@ class Device(msgspec.Struct, frozen=True):
     achievable_matrix_flops_source: str
     achievable_hbm_bytes_per_s: float | None
     achievable_hbm_bytes_per_s_source: str
+    measured_flops: float | None = None
 
     def peak(self, precision: str) -> float | None:
         """Dense peak in FLOP/s of "bf16", "fp16", "tf32", "fp32" (without tensor cores) or "fp8"; None when unknown.
@@ -115,6 +118,7 @@ def resolve(
     *,
     peak_tflops: float | None = None,
     hbm_gbs: float | None = None,
+    measured: Sequence[MeasuredMachine] = (),
 ) -> Device:
     """Return the device with Kineto's properties, completed by the capture record of the same rank.
 
@@ -123,6 +127,7 @@ def resolve(
         record: the capture record next to the trace; a record of another device is ignored.
         peak_tflops: stated dense peak, TFLOP/s.
         hbm_gbs: stated memory bandwidth, GB/s.
+        measured: machines of the user's with the rates that they reach.
 
     Raises:
         UserError: a stated figure is not a positive, finite number.
@@ -133,8 +138,14 @@ def resolve(
     gpu = lookup(known)
     because, capture = ("", None) if gpu else _unknown(known)
     hbm, hbm_source = _hbm(_stated(hbm_gbs, "hbm_gbs", 1e9), gpu, record, known, because)
+    own = of_device(measured, known)
     products, products_source = _achievable_matrix(gpu, given_flops, because)
     memory, memory_source = _achievable_hbm(gpu, hbm, hbm_source)
+    own_products = own.best("flops_per_s", "bf16") if own is not None and given_flops is None else None
+    if own is not None and own_products is not None:
+        products, products_source = own_products, f"best bf16 matrix product {own.said}"
+    if own is not None and own.memory_rate is not None and hbm_gbs is None:
+        memory, memory_source = own.memory_rate, f"best copy or read {own.said}"
     return Device(
         name=str(known.get("name") or ""),
         gpu=gpu,
@@ -147,6 +158,7 @@ def resolve(
         achievable_matrix_flops_source=products_source,
         achievable_hbm_bytes_per_s=memory,
         achievable_hbm_bytes_per_s_source=memory_source,
+        measured_flops=own_products,
     )
 
 

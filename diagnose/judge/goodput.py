@@ -12,16 +12,6 @@ from diagnose.trace.light_steps import every_step
 from diagnose.trace.record import CaptureRecord, record_beside, with_run_time
 
 PRODUCTIVE, STARTING, COMPILING, IDLE = "productive", "starting", "compiling", "idle"
-_PART_OF = {
-    protocol.DATA_WAIT_RANGE: "waiting for data",
-    protocol.FIRST_BATCH_RANGE: "waiting for data",
-    protocol.EVAL_RANGE: "evaluation",
-    protocol.SAVE_RANGE: "saving",
-    protocol.LOG_RANGE: "logging",
-    protocol.COMPILE_RANGE: COMPILING,
-    protocol.OWN_RANGE: "capturing",
-    protocol.BETWEEN_LOOPS_RANGE: IDLE,
-}
 PARTS = (PRODUCTIVE, "waiting for data", "evaluation", "saving", "logging", COMPILING, STARTING, "capturing", IDLE)
 _BEFORE = ("evaluation", "saving", COMPILING, "capturing")  # what is no start of the job before its first step
 
@@ -65,7 +55,7 @@ def _add(ns: dict[str, float], span: Mapping[str, Any], rest: str) -> None:
     """Add the parts of one span, whose time in no range is `rest`."""
     left = float(span["ns"] or 0.0)
     for name, took in (span["ranges_ns"] or {}).items():
-        part = _PART_OF.get(name, rest)
+        part = protocol.PART_OF_RANGE.get(name, rest)
         if took and part != rest and (rest != STARTING or part in _BEFORE):
             ns[part] += took
             left -= took

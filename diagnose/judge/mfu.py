@@ -51,6 +51,8 @@ def mfu_of(ranks: Sequence[Measured], work: MatrixTime | None) -> Mfu:
         own_precision=own_precision,
         own_peak_flops=own_flops,
         own_value=_against(mfu, peak, own_flops),
+        reached_flops=first.device.measured_flops,
+        reached_value=_against(mfu, peak, first.device.measured_flops),
         tokens_per_step=None if isinstance(tokens, Unknown) else tokens.per_step,
         tokens_per_s=None if isinstance(tokens, Unknown) else tokens.per_step * _steps(ranks) / total_ns * 1e9,
         check=_check(first),

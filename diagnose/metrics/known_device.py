@@ -7,6 +7,7 @@ from diagnose.trace.record import CaptureRecord
 
 
 def device_of(timeline: Timeline, settings: Settings, record: CaptureRecord) -> Device:
-    """The device's peaks and bandwidth: as stated, as captured, then from the table."""
+    """The device's peaks and bandwidth: as stated, as captured, then from the table; its rates as measured."""
     properties = timeline.device_properties
-    return resolve(properties, record, peak_tflops=settings.peak_tflops, hbm_gbs=settings.hbm_gbs)
+    stated = {"peak_tflops": settings.peak_tflops, "hbm_gbs": settings.hbm_gbs}
+    return resolve(properties, record, measured=settings.measured, **stated)

@@ -8,6 +8,7 @@ import msgspec
 if TYPE_CHECKING:
     from diagnose.formulas.critical_batch import CriticalBatch
     from diagnose.hardware import Gpu
+    from diagnose.hardware.measured import MeasuredMachine
     from diagnose.trace.exported import Monitored
     from diagnose.trace.torch_trace import TorchTraces
 
@@ -36,6 +37,7 @@ class Settings(msgspec.Struct, frozen=True):
         network_gbs: rate of a node's network, all its cards together, one direction, GB/s; in place of its ports.
         monitored: a monitor's records of the job's GPUs.
         torch_traces: torch.compile's logs of its work.
+        measured: rates that machines of the user's reach.
     """
 
     flops_per_step: float | None = None
@@ -58,3 +60,4 @@ class Settings(msgspec.Struct, frozen=True):
     critical_batch: "CriticalBatch | None" = None
     monitored: "Monitored | None" = None
     torch_traces: "TorchTraces | None" = None
+    measured: "tuple[MeasuredMachine, ...]" = ()

@@ -52,6 +52,7 @@ class TimingLog(msgspec.Struct):
         told: windows and their outcome, in order; "loop" counts the loops that have begun.
         memory: "rss" and "device" in bytes, by step.
         held: what the process held, of each loop.
+        goodput: nanoseconds of steps without what they wait for, and of the process until then, as last read.
         readings: readings of the machine, in the order of the lines.
         of_gpu: links and errors of the GPU, likewise.
         why_no_gpu: why there are none of a GPU, "" if there are.
@@ -71,6 +72,7 @@ class TimingLog(msgspec.Struct):
     told: list[dict[str, Any]] = msgspec.field(default_factory=list)
     memory: dict[str, list[tuple[int, int]]] = msgspec.field(default_factory=dict)
     held: list[Held] = msgspec.field(default_factory=list)
+    goodput: tuple[int, int] | None = None
     readings: list[MachineReading] = msgspec.field(default_factory=list)
     of_gpu: list[GpuReading] = msgspec.field(default_factory=list)
     why_no_gpu: str = ""
@@ -206,11 +208,20 @@ def _take_held(log: TimingLog, held: Held, line: Mapping[str, Any]) -> None:
     else:
         read = {name: count for name, count in told.items() if _whole(count, 0, _LARGEST_BYTES << 30) is not None}
         log.step = max(log.step, step)
+        log.goodput = _spent(line.get("goodput")) or log.goodput
         if "limits" in line:
             held.limits = read
         elif len(held.readings) < MOST_READINGS:
             held.readings.append((step, read))
             _take_memory(log, step, read)
+
+
+def _spent(told: object) -> tuple[int, int] | None:
+    """A part of a time and that time, in nanoseconds."""
+    if not isinstance(told, list) or len(told) != 2:
+        return None
+    part, whole = (_whole(each, 0, _LARGEST_BYTES << 30) for each in told)
+    return None if part is None or not whole else (min(part, whole), whole)
 
 
 def _take_reading(log: TimingLog, line: Mapping[str, Any]) -> None:

@@ -35,15 +35,18 @@ class HoldingsWatch:
     Args:
         note: takes a line.
         step: returns the number of steps that the job has behind it.
+        beside: returns what else each line of this process has.
 
     Attributes:
         due: the step at whose end the holdings are read, at the latest.
     """
 
-    def __init__(self, note: Callable[[Line], object], step: Callable[[], int]) -> None:
+    def __init__(
+        self, note: Callable[[Line], object], step: Callable[[], int], beside: Callable[[], Line] = dict
+    ) -> None:
         done = step()
         self.due = done + EVERY_STEPS
-        self._note, self._done, self._step = note, done, step
+        self._note, self._done, self._step, self._also = note, done, step, beside
         self._every, self._every_s, self._children_s = EVERY_STEPS, EVERY_S, CHILDREN_EVERY_S
         self._taken = self._of_children = 0
         self._read_at = 0.0
@@ -59,7 +62,7 @@ class HoldingsWatch:
         if step < self.due and now - self._read_at < self._every_s:
             return
         self._read_at = now
-        self._tell(readings.of_this_process)
+        self._tell(readings.of_this_process, self._also)
         if step - self._done >= self._look_at:
             self._look_at = (step - self._done) * LOOKS
             grown = quietly(lambda: self._containers.look(step))
@@ -76,10 +79,10 @@ class HoldingsWatch:
         if beside is not None:
             beside.stop(within_s=1)
 
-    def _tell(self, read: Callable[[], dict[str, int]]) -> None:
+    def _tell(self, read: Callable[[], dict[str, int]], beside: Callable[[], Line] = dict) -> None:
         held = quietly(read)
         if held:
-            self._note({"held": held, "step": self._step()})
+            self._note({"held": held, **(quietly(beside) or {}), "step": self._step()})  # type: ignore[dict-item]
 
     def _run(self, beside: SideThread) -> None:
         room_at = 0.0

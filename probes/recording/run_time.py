@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..hand_over import around_imports
-from ..protocol import DATA_WAIT_RANGE, FIRST_BATCH_RANGE, IMPORT_RANGE
+from ..protocol import DATA_WAIT_RANGE, FIRST_BATCH_RANGE, IMPORT_RANGE, PART_OF_RANGE
 from .range_times import RangeTimes, times
 
 _STARTED_AT = 19  # place of a process's start in /proc/self/stat behind its name, in ticks since the boot
@@ -103,6 +103,18 @@ class RunTime:
             "skipped": self._skipped_facts(),
             "maps": self.maps,
         }
+
+    def goodput(self, usual_ns: float = 0.0) -> tuple[int, int] | None:
+        """Nanoseconds of steps without what they wait for, and of the process so far; None before the first step.
+
+        A first step whose beginning was not seen is taken to be as long as a usual one, as in the report.
+        """
+        if self._began is None or self._last is None or self._first_end is None:
+            return None
+        (begun, before), (ended, ranges) = self._first or self._first_end, self._last
+        parts = sum(ranges.get(name, 0) - before.get(name, 0) for name in PART_OF_RANGE)
+        unseen = 0 if self._first is not None else min(int(usual_ns), begun - self._began)
+        return max(ended - begun - parts, 0) + unseen, self._times.look() - self._began
 
     def _skipped_facts(self) -> dict[str, object] | None:
         if not self._skipped:

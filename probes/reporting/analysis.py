@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ..bundle.rank_files import RankFiles
 from ..guard import described
 from ..protocol import CONFIG, DONE, PIPELINE, TRACE
 from ..side_thread import SideThread
@@ -89,6 +90,41 @@ class WindowAnalysis:
 
     def _all_written(self) -> bool:
         return all((self.folder / DONE.format(rank)).exists() for rank in range(self._ranks))
+
+
+class Windows:
+    """The windows that are `written` from now on, analysed one after another; all is for the thread that looks."""
+
+    def __init__(self, written: list[RankFiles]) -> None:
+        self._written, self._seen = written, len(written)
+        self.analysis: WindowAnalysis | None = None
+
+    @property
+    def are_due(self) -> bool:
+        """Whether an analysis runs or is to begin."""
+        return self.analysis is not None or self._seen < len(self._written)
+
+    def look(self) -> WindowAnalysis | None:
+        """The analysis that has ended since the last look; the next one begins where none runs.
+
+        Raises:
+            RuntimeError: no thread can be had.
+        """
+        ended = self.analysis if self.analysis is not None and self.analysis.ended else None
+        if ended is not None:
+            self.analysis = None
+        while self.analysis is None and self._seen < len(self._written):
+            files = self._written[self._seen]
+            self._seen += 1
+            if files.rank == 0:
+                self.analysis = WindowAnalysis(files.folder, files.world_size)
+        return ended
+
+    def give_up(self) -> None:
+        """End the analysis that runs."""
+        if self.analysis is not None:
+            self.analysis.give_up()
+            self.analysis = None
 
 
 def analysed(folder: Path, begun: Callable[[subprocess.Popen[bytes]], object]) -> dict[str, Any]:

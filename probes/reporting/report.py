@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..guard import guarded, say
+from ..machine.now import Machine, MachineNow
 from ..session import Session
 from . import figures
-from .analysis import WindowAnalysis
+from .analysis import WindowAnalysis, Windows
 from .live import Live
 
 AT_THE_END_S = 30.0  # a training that ends before the analysis waits for it no longer than so
@@ -22,14 +23,18 @@ class Report:
     """One callback's report of the windows of `session`; with `sends_artifacts` the document goes out, too.
 
     All of it is for the training thread, and no failure here reaches the job.
+
+    Attributes:
+        windows: their analyses.
     """
 
     def __init__(self, session: Session, *, sends_artifacts: bool = False) -> None:
         self._session, self._sends_artifacts = session, sends_artifacts
-        self._seen = len(session.outcome.written)
-        self._analysis: WindowAnalysis | None = None
+        self.windows = Windows(session.outcome.written)
         self._trainer: Any = None
-        self._live, self._ranks = Live(), 1
+        self._told_unlogged = False
+        self._machine = MachineNow()
+        self._live = Live(machine=self._machine_now)
 
     def is_of(self, trainer: object) -> None:
         """Set the trainer whose loggers get the reports, without keeping it alive."""
@@ -46,35 +51,32 @@ class Report:
 
     def look(self) -> None:
         """Begin an analysis that is due and report one that has ended; called between two steps."""
-        if self._analysis is not None or self._seen < len(self._session.outcome.written):
+        if self.windows.are_due:
             guarded(self._look, "the window is not told")
 
     def ends(self) -> None:
         """Wait a little for the last analysis, since training has ended and later results reach nobody."""
         guarded(self._wait, "the window is not told")
+        guarded(self._machine.stop, "the machine is still read")
+
+    def _machine_now(self) -> Machine:
+        """The readings that an armed session makes anyway, else those for the logs."""
+        return self._machine() if self._session.config.armed is None else self._session.machine_now()
 
     def _wait(self) -> None:
         until = time.monotonic() + AT_THE_END_S
         self._look()
-        while self._analysis is not None:
-            if not self._analysis.ends_within(max(until - time.monotonic(), 0.0)):
-                self._analysis.give_up()
-                self._analysis = None
+        while self.windows.analysis is not None:
+            if not self.windows.analysis.ends_within(max(until - time.monotonic(), 0.0)):
+                self.windows.give_up()
                 say("training ended before the window was analysed: diagnose analyze tells it")
                 return
             self._look()
 
     def _look(self) -> None:
-        """Report the analysis that has ended before the next one begins."""
-        if self._analysis is not None and self._analysis.ended:
-            ended, self._analysis = self._analysis, None
+        ended = self.windows.look()
+        if ended is not None:
             self._tell(ended)
-        written = self._session.outcome.written
-        while self._analysis is None and self._seen < len(written):
-            files = written[self._seen]
-            self._seen += 1
-            if files.rank == 0:
-                self._analysis, self._ranks = WindowAnalysis(files.folder, files.world_size), files.world_size
 
     def _tell(self, ended: WindowAnalysis) -> None:
         diagnosis = ended.diagnosis
@@ -82,12 +84,20 @@ class Report:
             if ended.failure:
                 say(f"the window is not analysed: {ended.failure}")
             return
-        guarded(lambda: self._live.knows(diagnosis, self._ranks), "no rates of the steps")
+        guarded(lambda: self._live.knows(diagnosis), "no rates of the steps")
         guarded(lambda: _log_line(figures.line(diagnosis)), "no log line")
+        guarded(self._tell_unlogged, "no log line")
         guarded(lambda: self._log(figures.scalars(diagnosis)), "no figures logged")
         if self._sends_artifacts:
             document = figures.document(diagnosis)
             guarded(lambda: send(document), "no artifact sent")
+
+    def _tell_unlogged(self) -> None:
+        """Say once which figures the logs of the training lack, and why."""
+        lacks = self._live.unlogged
+        if lacks and not self._told_unlogged:
+            self._told_unlogged = True
+            _log_line(f"no live {' and '.join(f'{name} ({why})' for name, why in lacks.items())}")
 
     def _log(self, scalars: dict[str, float]) -> None:
         """Log by the method of Trainer itself: that of a subclass may add, and clear, figures between two logs.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from ..guard import described, guarded, quietly, say
 from .agreement import Agreement
@@ -40,7 +41,8 @@ class Arming:
 
     Attributes:
         number: steps that the job has behind it.
-        note_reading: takes a reading of the machine, a line of the log.
+        held: what the process holds, as last read.
+        gauges: how the machine runs, likewise.
         heard: what the background thread has heard of windows: which are asked for, and which were announced, or, on
             rank 0, could not be.
         noted_ns: when the last steps ended that were only noted, by the clock of the steps; each began where the one
@@ -70,7 +72,8 @@ class Arming:
         self.noted_from_ns = self.quiet_until_ns = 0
         self.quiet_until = self.quiet_below_ns = 0.0
         self._asked, self._schedule, self._log, self._agreement = asked, schedule, log, agreement
-        self.note_reading = log.note_reading
+        self.held: dict[str, float] = {}
+        self.gauges: dict[str, float] = {}
         self._signal, self._long_step, self._pulse, self._alone = signal, long_step, pulse, alone
         self._slowness = Slowness(asked.when_slow or _NO_JUDGE)
         self._recorded: dict[int, int] = {}
@@ -100,6 +103,17 @@ class Arming:
                 self._schedule.withdrawn(heard[0], self.number)
             else:
                 self._schedule.announced(*heard)
+
+    def note_reading(self, line: dict[str, Any]) -> None:
+        """Take a reading of the process or the machine, a line of the log; any thread may."""
+        self.held.update(line.get("held", {}))
+        self.gauges = line.get("gauges", self.gauges)
+        self._log.note_reading(line)
+
+    @property
+    def usual_ns(self) -> int:
+        """The usual time of a step, 0 if unknown."""
+        return self._slowness.usual.median
 
     def rests(self, now_ns: int) -> None:
         """Note that nothing is due: from now on steps may only be noted, for a while."""

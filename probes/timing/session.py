@@ -15,10 +15,12 @@ from ..config import Config, rank_and_world_size
 from ..cuda_graphs import capturing
 from ..guard import guarded, quietly, say
 from ..held.watch import HoldingsWatch
+from ..machine.now import Machine, machine_of, unread
 from ..machine.sampling import Reader
 from ..protocol import ARMED, BY_TRAINER, JOBS_PROFILER, MANY_BATCHES, SCRATCH, STEP_LOG, WINDOW_FOLDER
 from ..recording.clock import Mark, StepClock
 from ..recording.other_profilers import signs
+from ..recording.run_time import run_time
 from ..session import Session
 from ..threaded import run_in_thread
 from ..window import PROFILED, SAMPLING, planned
@@ -154,14 +156,49 @@ class TimingSession(Session):
             alone=world_size == 1,
             deep=self.config.deep,
         )
-        self._beside = Background(arming.turn, arming.close)
+        self._beside = Background(*self._told(arming, rank))
         self._beside.start()
         self._arming, self._thread, self._passed = arming, threading.get_ident(), False
         self._is_machine_unread = False
-        self._holdings = quietly(lambda: HoldingsWatch(arming.note_reading, lambda: arming.number))  # type: ignore[assignment]
+        self._holdings = quietly(  # type: ignore[assignment]
+            lambda: HoldingsWatch(arming.note_reading, lambda: arming.number, lambda: _goodput(arming))
+        )
         self._profiler_is_on, self._prepared_profilers = signs()
         self.clock.armed = True
         self.clock.restart()
+
+    def _told(self, arming: Arming, rank: int) -> tuple[Callable[[], object], Callable[[], object]]:
+        """The turn and the end of the thread beside: with lines of figures where no loggers of the loop take them."""
+        if not self.config.log or rank or self.source == BY_TRAINER:
+            return arming.turn, arming.close
+        from ..reporting.live_lines import LiveLines  # a job without it does not pay for its import
+
+        lines = LiveLines(self.config.out, self.outcome.written, self._mark_of_last, self.machine_now)
+
+        def turn() -> None:
+            lines.turn()
+            arming.turn()
+
+        def close() -> None:
+            lines.close()
+            arming.close()
+
+        return turn, close
+
+    def machine_now(self) -> Machine:
+        """The last readings of this process and its GPU in this loop."""
+        arming, machine = self._arming, self._machine
+        if arming is None:
+            return unread()
+        why = "the GPU is not read yet" if machine is None else machine.why_none or machine.why_no_gpu
+        return machine_of(arming.held, arming.gauges, why)
+
+    def _mark_of_last(self) -> tuple[int, int] | None:
+        """The steps done and when the last one ended; None in a window and where the steps are not timed."""
+        arming, began = self._arming, self.clock.began
+        if arming is None or began is None or self._busy or self.phase != ARMED or self._passed:
+            return None
+        return arming.number, began[0]
 
     def _listening(self, says: bool) -> SignalFlag | None:
         if self._asked.signal is None:
@@ -301,3 +338,9 @@ class TimingSession(Session):
             arming.ended(why)
             if not beside.stop(ENDS_WITHIN_S):
                 say("the last step times are not written: the file system takes too long")
+
+
+def _goodput(arming: Arming) -> dict[str, object]:
+    """The goodput so far, for the step log."""
+    spent = run_time.goodput(arming.usual_ns)
+    return {} if spent is None else {"goodput": spent}

@@ -8,9 +8,11 @@ import pytest
 from capture.scripts import BARE, run
 from capture.test_session import Clock
 
+from diagnose.judge.goodput import goodput_of
 from diagnose.probes.protocol import COMPILE_RANGE, DATA_WAIT_RANGE, EVAL_RANGE, OWN_RANGE, SAVE_RANGE
 from diagnose.probes.recording.range_times import RangeTimes
 from diagnose.probes.recording.run_time import RunTime
+from diagnose.trace.record import decoded
 
 pytest.importorskip("torch")
 
@@ -163,3 +165,29 @@ def test_what_torch_compiles_is_a_range(tmp_path: Path) -> None:
     told = whole_run(BARE + compiled + LOOP.format(evaluate=ROLLOUT), tmp_path)
 
     assert told["in_steps"]["ranges_ns"][COMPILE_RANGE] > 0
+
+
+@pytest.mark.parametrize("first_seen", [True, False])
+def test_the_goodput_so_far_is_that_of_the_report(monkeypatch: pytest.MonkeyPatch, first_seen: bool) -> None:
+    monkeypatch.setattr("diagnose.probes.recording.run_time.age_ns", lambda: 100)
+    clock = Clock()
+    times = RangeTimes(clock)
+    run_time = RunTime(times, clock)
+    run_time.watch()
+    clock.now += 50
+    if first_seen:
+        run_time.may_begin()
+    for _ in range(3):
+        for name, ns in ((DATA_WAIT_RANGE, 4), (EVAL_RANGE, 3), (SAVE_RANGE, 2), ("diagnose.forward", 20)):
+            times.opened(name)
+            clock.now += ns
+            times.closed(name)
+        run_time.step_ended()
+    clock.now += 7
+    reported = goodput_of(decoded({"run_time": run_time.facts()}), 25e-9)
+    spent = run_time.goodput(25)
+
+    assert spent is not None
+    assert reported is not None
+    assert spent[0] / spent[1] == pytest.approx(reported.parts[0].share)
+    assert spent[1] == pytest.approx(1e9 * reported.wall_s)

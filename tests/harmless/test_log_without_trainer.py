@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 from capture.scripts import BARE, TRAINER, run, said
 
-WORDS = ["diagnose: --log tells nobody of this loop: it is not that of transformers' Trainer"]
+WORDS = [
+    "diagnose: --log tells nobody of this loop: it is not that of transformers' Trainer; with --arm a file gets it"
+]
 
 
 @pytest.mark.parametrize(("script", "told"), [(BARE + "loop(30)\n", WORDS), (TRAINER + "trainer().train()\n", [])])

@@ -68,7 +68,7 @@ def test_an_analysis_that_training_does_not_wait_for_is_ended_and_not_told(
     telling = report.Report(SimpleNamespace(outcome=SimpleNamespace(written=[])))  # type: ignore[arg-type]
     telling._session.outcome.written.append(window)  # type: ignore[arg-type]
     telling.look()
-    begun = telling._analysis
+    begun = telling.windows.analysis
     assert begun is not None
     begun._begun(SimpleNamespace(kill=lambda: killed.append("running")))  # type: ignore[arg-type]
     telling.ends()

@@ -7,6 +7,8 @@ OWN = {"DIAGNOSE_LEDGER": "on", "DIAGNOSE_DATA_DIR": "{forgotten}"}
 ROWS = [
     Row("", "--version", "--version", adds="diagnose, version ", codes=(2, 0)),
     Row("doctor", "--json", "--json", adds='"name": "torch"', takes="hook ok"),
+    Row("doctor", "--measure", "--measure", adds="those of a GPU are unknown|reaches", takes="hook ok"),
+    Row("doctor", "--model", "--model gpt2", "--measure", adds="attention output", takes="square"),
     Row("explain", "NAMES", "data-wait", adds="mechanism: ", codes=(2, 0)),
     Row("explain", "--from", "--from {cpu-slow-loader.json.gz}", "data-wait", adds="yours: "),
     Row("explain", "--rule", "--rule", "data-wait", adds="says: ", takes="mechanism: "),

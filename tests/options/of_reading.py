@@ -59,5 +59,12 @@ WATCH = [
         "{armed_logs}/run",
         writes={"w.prom": r'(?m)^diagnose_steps_total\{run="run"\} 40$'},
     ),
+    Row(
+        "watch",
+        "--otlp",
+        "--otlp w.jsonl",
+        "{armed_logs}/run",
+        writes={"w.jsonl": r'^\{"resourceMetrics":.*"name":"diagnose\.steps".*"asDouble":40'},
+    ),
 ]
 ROWS = [*SERIES, *HANG, *MEMORY, *FLEET_ROWS, *WATCH]

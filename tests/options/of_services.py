@@ -8,4 +8,5 @@ SCHEDULED = {
     "fleet": "{ranks_of_fleet}",
     "scaling": "2={gloo-slow-rank}",
 }
-PAIRS = {(command, "--scheduler") for command in SCHEDULED} | {("mcp", "--root")}
+OF_DYNOLOG = {("trigger", option) for option in ("--dynolog", "--host", "--pid", "--steps")}  # in test_dynolog
+PAIRS = {(command, "--scheduler") for command in SCHEDULED} | {("mcp", "--root")} | OF_DYNOLOG

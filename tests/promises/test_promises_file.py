@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from kept_promises import promise
 
+from diagnose.cli.users_data import default_folder
 from diagnose.commands.ledger import file
 from diagnose.commands.ledger.keeping import RecordOutcome, record, recorded_predictions
 from diagnose.commands.ledger.lines import LONGEST_LINE, RecordedPredictions, line_of, prediction_in, predictions_of
@@ -262,10 +263,10 @@ def test_the_folder_is_that_of_the_users_data(tmp_path: Path, monkeypatch: pytes
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
 
-    plain = file.default_folder()
+    plain = default_folder()
     monkeypatch.setenv("XDG_DATA_HOME", "relative")
-    relative = file.default_folder()
+    relative = default_folder()
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "xdg"))
 
     assert plain == relative == tmp_path / ".local" / "share" / "diagnose"
-    assert file.default_folder() == tmp_path / "xdg" / "diagnose"
+    assert default_folder() == tmp_path / "xdg" / "diagnose"

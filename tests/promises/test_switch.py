@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from kept_promises import promise
 
+from diagnose.cli.users_data import why_off
 from diagnose.commands.ledger.keeping import record, recorded_predictions
 from diagnose.commands.ledger.lines import RecordedPredictions
-from diagnose.commands.ledger.switch import why_off
 
 
 @pytest.mark.parametrize("name", ["SLURM_JOB_ID", "LSB_JOBID", "PBS_JOBID", "KUBERNETES_SERVICE_HOST", "CI"])

@@ -1,5 +1,6 @@
 """The page and the metrics of a view: what they hold, and what happens where they cannot be written."""
 
+import json
 import re
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from diagnose.commands.watch.prometheus import exposition
 from diagnose.errors import UserError
 
 SAMPLE = re.compile(r'(diagnose_[a-z_]+)\{((?:[a-z]+="(?:[^"\\\n]|\\["\\n])*",?)+)\} (-?[\d.e+-]+)')
-UNITS = ("_seconds", "_ratio", "_total", "_per_second", "_steps", "_stalls", "_state")
+UNITS = ("_seconds", "_ratio", "_total", "_per_second", "_steps", "_stalls", "_state", "_bytes", "_hertz", "_watts")
 
 
 def watch(*words: object) -> Result:
@@ -46,6 +47,51 @@ def test_each_metric_is_declared_once_before_its_samples_with_its_unit(run: Path
     assert all((name.endswith("_total")) == (f"# TYPE {name} counter" in text) for name in declared)
     assert 'diagnose_rank_steps_total{run="run",rank="1",host="n1"} 40\n' in text
     assert 'diagnose_step_seconds{run="run"} 0.01\n' in text
+
+
+def seen(run: Path, rank: int) -> None:
+    """What a rank reads of itself and its GPU, as its log has it."""
+    held = {"held": {"rss": 2 << 30, "device": 5 << 30}, "goodput": [9 * 10**9, 10**10], "step": 40}
+    of_gpu = {"gauges": {"sm_clock_mhz": 1500 + rank, "power_w": 600}, "step": 40, "t": 2.5}
+    with (run / f"rank{rank}.steps").open("a") as log:
+        log.writelines(json.dumps(line) + "\n" for line in (held, of_gpu))
+
+
+def test_memory_clock_and_goodput_are_of_each_rank_and_the_view_has_the_worst(run: Path) -> None:
+    for rank in range(2):
+        seen(run, rank)
+    view = Glances(run).take()
+    text = exposition(view, "run")
+
+    for metric in (
+        "goodput_ratio{} 0.9", "host_memory_bytes{} 2147483648", "device_memory_peak_bytes{} 5368709120",
+        "sm_clock_hertz{} 1501000000", "power_watts{} 600",
+    ):  # fmt: skip
+        assert f"diagnose_rank_{metric}\n".replace("{}", '{run="run",rank="1",host="n1"}') in text
+    said = one_line(view)
+    assert "goodput 90.0 % of the time so far; memory 2.0 GiB (host), 5.0 GiB (device, at most so far)" in said
+    assert "gpu clock 1,500 MHz, power 600 W" in said
+
+
+def test_each_view_is_a_line_of_otlp_with_the_metrics_of_the_other_form(run: Path, tmp_path: Path) -> None:
+    file = tmp_path / "metrics.jsonl"
+    file.write_text('{"resourceMetrics":[')  # as a full disk leaves it
+    for _ in range(2):
+        assert watch(run, "--once", "--otlp", file).exit_code == 0
+    cut, *lines = file.read_text().splitlines()
+    (told,) = json.loads(lines[1])["resourceMetrics"]
+    found = {metric["name"]: metric for metric in told["scopeMetrics"][0]["metrics"]}
+
+    assert (cut, len(lines)) == ('{"resourceMetrics":[', 2)
+    attributes = {each["key"]: each["value"]["stringValue"] for each in told["resource"]["attributes"]}
+    assert attributes == {"service.name": "diagnose", "diagnose.run": "run"}
+    assert len(found) == exposition(Glances(run).take(), "run").count("# TYPE ")
+    assert all(re.fullmatch(r"diagnose(\.[a-z_]+)+", name) for name in found)
+    (point,) = found["diagnose.step.duration"]["gauge"]["dataPoints"]
+    assert (point["asDouble"], found["diagnose.step.duration"]["unit"]) == (pytest.approx(0.01), "s")
+    counted = found["diagnose.rank.steps"]["sum"]
+    assert (counted["isMonotonic"], counted["aggregationTemporality"]) == (True, 2)
+    assert [point["asDouble"] for point in counted["dataPoints"]] == [40, 40]
 
 
 def test_what_is_unknown_is_no_metric(run: Path) -> None:
@@ -81,7 +127,7 @@ def test_the_page_escapes_what_a_log_says(run: Path, tmp_path: Path) -> None:
     assert "&lt;b&gt;over&lt;/b&gt;" in (tmp_path / "view.html").read_text()
 
 
-@pytest.mark.parametrize("option", ["--page", "--prometheus"])
+@pytest.mark.parametrize("option", ["--page", "--prometheus", "--otlp"])
 @pytest.mark.parametrize("more", [(), ("--once",)])
 def test_a_file_that_cannot_be_written_is_said_at_once(
     option: str, more: tuple[str, ...], run: Path, tmp_path: Path

@@ -139,8 +139,11 @@ def _diagnosed(path: str, given: Mapping[str, Any], loading: Loading) -> Diagnos
 
 def options_of(given: Mapping[str, Any], loading: Loading) -> analysis.Options:
     """The analysis options that the command's options state."""
+    from diagnose.cli.measured_machines import measured_machines
+
     names = ("rules_dirs", "run", "rank", "step", "scheduler", *STATED)
     beside: dict[str, Any] = {
+        "measured": measured_machines(),
         "monitored": _monitored(given["metrics"]) if given["metrics"] is not None else None,
         "torch_traces": _torch_traces(given["torch_trace"]) if given["torch_trace"] is not None else None,
     }

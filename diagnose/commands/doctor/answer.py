@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from diagnose.diagnosis.answer import Answer
+from diagnose.hardware.measured import MeasuredMachine
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,11 @@ class Check:
 
 
 class Checked(Answer, frozen=True, kw_only=True):
-    """The checks of what a capture can see on this machine, in the order in which they were made."""
+    """The checks of what a capture can see on this machine, in the order in which they were made.
+
+    With `--measure` there are none, and `measured` has what the machine reaches.
+    """
 
     schema_version: int = 1
     checks: tuple[Check, ...]
+    measured: MeasuredMachine | None = None

@@ -111,7 +111,7 @@ _OF_TABLE = ("table", "out", "ignore_columns", "stack", "mfu_as", *_DEFAULTS)
 @click.option(
     "--calibrate",
     type=click.Path(path_type=Path),
-    help="Use the rates of a diagnosed run (its JSON) instead of the stack's.",
+    help="Use the rates of a diagnosed run (its JSON), or of doctor --measure --json, instead of the stack's.",
 )
 @click.option(
     "--network-gbs", type=POSITIVE, help="State what collectives reach on a node's network, GB/s in one direction."

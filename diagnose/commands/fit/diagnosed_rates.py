@@ -8,6 +8,8 @@ from typing import Any, TypeGuard
 
 from diagnose.commands.fit.stacks import StackRates
 from diagnose.errors import UserError
+from diagnose.hardware import lookup
+from diagnose.hardware.measured import MeasuredMachine, machine_in
 
 _HALF = ("bf16", "fp16")
 _LARGEST_BYTES = 1 << 28
@@ -21,13 +23,17 @@ def calibrated(stack: StackRates, path: Path) -> StackRates:
 
     Args:
         stack: of the run.
-        path: the output of `diagnose analyze --json` for it.
+        path: the output of `diagnose analyze --json` for it, or of `diagnose doctor --measure --json` on its machine.
 
     Raises:
         UserError: the file is no diagnosis, or has no rate.
     """
     document = _read(path)
-    rates = _products(document) | _network(document)
+    machine = machine_in(document.get("measured"))
+    rates = _products(document) | _network(document) if machine is None else _measured(machine)
+    if not rates and machine is not None:
+        why = "it has no product of a GPU whose peak is known"
+        raise UserError("no rate of a GPU was measured", where=path, why=why, do="run it on the machine of the job")
     if not rates:
         why = "its kernels have no FLOPs, and it has no collective between nodes"
         raise UserError("the run has no achieved rate", where=path, why=why, do="capture it with shapes recorded")
@@ -36,16 +42,26 @@ def calibrated(stack: StackRates, path: Path) -> StackRates:
 
 
 def _read(path: Path) -> Mapping[str, Any]:
-    do = "pass what `diagnose analyze RUN --json` printed"
+    do = "pass what `diagnose analyze RUN --json` printed, or `diagnose doctor --measure --json`"
     try:
         if path.stat().st_size > _LARGEST_BYTES:
             raise UserError("too large for a diagnosis", where=path, do=do)
         document = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise UserError("cannot be read as a diagnosis", where=path, why=str(error), do=do) from error
-    if not isinstance(document, dict) or not isinstance(document.get("roofline"), list):
+    if not isinstance(document, dict) or not (isinstance(document.get("roofline"), list) or document.get("measured")):
         raise UserError("not a diagnosis", where=path, do=do)
     return document
+
+
+def _measured(machine: MeasuredMachine) -> dict[str, float]:
+    """The share of its board's peak that the measured products reach together; no width slows those of the model."""
+    board = lookup({"name": machine.device, "totalGlobalMem": machine.memory_bytes or None})
+    rate = machine.usual("bf16") if machine.model else machine.best("flops_per_s", "bf16")
+    if board is None or board.bf16_tflops is None or rate is None:
+        return {}
+    share = {"matrix_share": min(rate / (board.bf16_tflops * 1e12), 1.0)}
+    return share | {"matrix_half_width": 0.0} if machine.model else share
 
 
 def _products(document: Mapping[str, Any]) -> dict[str, float]:

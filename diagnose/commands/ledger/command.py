@@ -12,11 +12,11 @@ import msgspec
 from diagnose.cli.command import Command, Option
 from diagnose.cli.forms import json_option
 from diagnose.cli.giving import Forms, give
+from diagnose.cli.users_data import default_folder, why_off
 from diagnose.cli.whole_file import whole_file
 from diagnose.commands.ledger import file
 from diagnose.commands.ledger.lines import RecordedPredictions
 from diagnose.commands.ledger.prediction import Prediction
-from diagnose.commands.ledger.switch import why_off
 from diagnose.commands.ledger.tally import report_of
 from diagnose.commands.ledger.text import render
 from diagnose.errors import UserError, printable
@@ -26,7 +26,7 @@ from diagnose.report.views.words import counted
 def _own(_given: Mapping[str, Any]) -> list[Path]:
     """The file of the ledger, if it can have a folder."""
     try:
-        return [file.default_folder() / file.NAME]
+        return [default_folder() / file.NAME]
     except OSError:
         return []
 
@@ -71,7 +71,7 @@ def ledger(export: Path | None, clear: bool, yes: bool, **given: Any) -> None:
 
 def _kept() -> RecordedPredictions:
     try:
-        return file.read(file.default_folder())
+        return file.read(default_folder())
     except OSError as error:
         raise _unusable(error) from error
 
@@ -87,7 +87,7 @@ def _clear(yes: bool) -> None:
         click.echo("nothing is forgotten")
         return
     try:
-        file.clear(file.default_folder())
+        file.clear(default_folder())
     except OSError as error:
         raise _unusable(error) from error
     click.echo(f"{counted(len(found.predictions), 'prediction')} forgotten")
@@ -118,7 +118,7 @@ def _unusable(error: OSError) -> UserError:
 def _shown() -> str:
     """Path of the promises, as it is printed."""
     try:
-        return printable(str(file.default_folder() / file.NAME))
+        return printable(str(default_folder() / file.NAME))
     except OSError:
         return file.NAME
 

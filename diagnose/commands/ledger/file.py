@@ -27,21 +27,6 @@ _LOOK_EVERY_S = 0.01
 _OPENED = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-def default_folder() -> Path:
-    """`$DIAGNOSE_DATA_DIR`, else `diagnose` in the user's folder for data.
-
-    Raises:
-        OSError: the user has no home folder.
-    """
-    if stated := os.environ.get("DIAGNOSE_DATA_DIR"):
-        return Path(stated)
-    base = os.environ.get("XDG_DATA_HOME", "")
-    try:
-        return (Path(base) if os.path.isabs(base) else Path("~/.local/share").expanduser()) / "diagnose"
-    except RuntimeError as error:
-        raise OSError(errno.ENOENT, "the user has no home folder") from error
-
-
 def append(folder: Path, prediction: Prediction) -> bool:
     """Append the prediction; return False if it is there already. A full file loses its oldest half.
 

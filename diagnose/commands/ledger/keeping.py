@@ -2,10 +2,10 @@
 
 import msgspec
 
+from diagnose.cli.users_data import default_folder, why_off
 from diagnose.commands.ledger import file
 from diagnose.commands.ledger.lines import RecordedPredictions
 from diagnose.commands.ledger.prediction import Prediction
-from diagnose.commands.ledger.switch import why_off
 
 
 class RecordOutcome(msgspec.Struct, frozen=True):
@@ -25,7 +25,7 @@ def record(prediction: Prediction | None) -> RecordOutcome:
     try:
         return (
             RecordOutcome(True)
-            if file.append(file.default_folder(), prediction)
+            if file.append(default_folder(), prediction)
             else RecordOutcome(False, "it is kept already")
         )
     except OSError as error:
@@ -37,6 +37,6 @@ def recorded_predictions() -> RecordedPredictions:
     if why_off():
         return RecordedPredictions()
     try:
-        return file.read(file.default_folder())
+        return file.read(default_folder())
     except OSError:
         return RecordedPredictions()

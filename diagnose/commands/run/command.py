@@ -132,7 +132,8 @@ ranks_option = click.option(
     cls=Option,
     idle_with={"nsys": "--log works with torch's profiler, not with --nsys"},
     is_flag=True,
-    help="Send the figures of each window to the loggers of transformers' Trainer.",
+    help="Send figures of windows and steps to the loggers of transformers' Trainer; with --arm, those of the steps "
+    "of other loops to live.jsonl in the run's folder.",
 )
 @click.option("--no-flight-recorder", is_flag=True, help="Leave torch's flight recorder as it is.")
 @output_options

@@ -89,8 +89,10 @@ class Reporter:
 
     def _publish(self, again: bool) -> None:
         from diagnose import analysis
+        from diagnose.cli.measured_machines import measured_machines
 
-        diagnosis = analysis.analyze(self._bundle.folder, options=analysis.Options(run=self._run))
+        options = analysis.Options(run=self._run, measured=measured_machines())
+        diagnosis = analysis.analyze(self._bundle.folder, options=options)
         if not self._no_ledger and not again:
             guarded(lambda: record(diagnosis), "not kept in the ledger of promises")
         quoting = with_track_records(diagnosis, self._no_ledger)

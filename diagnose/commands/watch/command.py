@@ -48,7 +48,15 @@ EVERY_S = 2.0
     type=click.Path(path_type=Path),
     help="Also write each view for the textfile collector of Prometheus's node exporter, which reads names in .prom.",
 )
-def watch(run: Path, every: float, once: bool, page: Path | None, prometheus: Path | None) -> None:
+@click.option(
+    "--otlp",
+    cls=Option,
+    writes=True,
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Also append each view as a line of OTLP metrics in JSON, for the file receiver of OpenTelemetry's collector.",
+)
+def watch(run: Path, every: float, once: bool, page: Path | None, prometheus: Path | None, otlp: Path | None) -> None:
     """See how a job runs that was started with `diagnose run --arm`, and whether it still does.
 
     RUN is the folder of that job, here or on a file system that both machines see. Only its files are read, and the job
@@ -58,7 +66,7 @@ def watch(run: Path, every: float, once: bool, page: Path | None, prometheus: Pa
     from diagnose.commands.watch.following import Following
     from diagnose.commands.watch.glances import Glances
 
-    glances, files = Glances(run), _files(run, every, page, prometheus)
+    glances, files = Glances(run), _files(run, every, page, prometheus, otlp)
     with contextlib.suppress(KeyboardInterrupt), writing():
         if once:
             _print_once(glances, files)
@@ -68,7 +76,7 @@ def watch(run: Path, every: float, once: bool, page: Path | None, prometheus: Pa
             _follow(following)
 
 
-def _files(run: Path, every_s: float, page: Path | None, prometheus: Path | None) -> "Files":
+def _files(run: Path, every_s: float, page: Path | None, prometheus: Path | None, otlp: Path | None) -> "Files":
     """The files that are asked for, each with what makes its content."""
     from diagnose.commands.watch.files import Files, Form
 
@@ -83,6 +91,10 @@ def _files(run: Path, every_s: float, page: Path | None, prometheus: Path | None
         from diagnose.commands.watch.prometheus import exposition
 
         forms[prometheus] = lambda view: exposition(view, name)
+    if otlp is not None:
+        from diagnose.commands.watch.otlp import otlp_line
+
+        return Files(forms, {otlp: lambda view: otlp_line(view, name)})
     return Files(forms)
 
 

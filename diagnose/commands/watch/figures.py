@@ -26,6 +26,7 @@ def figures_of(
         Fact("usual", usual_s * 1e9 if usual_s else unknown, "ns"),
         Fact("left", _left(going_on), "ns"),
         Fact("tokens_per_s", _per_s(found, "global_batch_tokens", now, why), "count"),
+        Fact("real_tokens_per_s", _real_tokens_per_s(found, now, why), "count"),
         Fact("samples_per_s", _per_s(found, "global_batch_samples", now, why), "samples_per_s"),
         _mfu(found, why),
         _of_window(found, "data_wait_share", why),
@@ -46,6 +47,14 @@ def _per_s(diagnosis: Diagnosis | None, batch: str, now_s: float | None, why: st
     if isinstance(size, Unknown):
         return size
     return Unknown(_NO_STEPS, None) if not now_s else float(size) / now_s
+
+
+def _real_tokens_per_s(diagnosis: Diagnosis | None, now_s: float | None, why: str) -> Value:
+    """Tokens without the padding of the batches that were seen until the end of the window."""
+    rate, padding = _per_s(diagnosis, "global_batch_tokens", now_s, why), _of_window(diagnosis, "padding_share", why)
+    if isinstance(rate, Unknown) or isinstance(padding.value, Unknown):
+        return rate if isinstance(rate, Unknown) else padding.value
+    return float(rate) * (1 - float(padding.value))
 
 
 def _of_window(diagnosis: Diagnosis | None, name: str, why: str) -> Fact:

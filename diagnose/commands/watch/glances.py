@@ -7,6 +7,7 @@ from pathlib import Path
 from diagnose.commands.series.answer import SeriesReport
 from diagnose.commands.series.judge import judged
 from diagnose.commands.watch.figures import figures_of
+from diagnose.commands.watch.held_now import held_now
 from diagnose.commands.watch.last_window import LastWindow
 from diagnose.commands.watch.pace import late_s, now_s
 from diagnose.commands.watch.states import Told, is_over, state_of, worst
@@ -153,6 +154,8 @@ def _ranks(logs: Mapping[int, TimingLog], told: Mapping[int, Told], diagnosis: D
             now_s=now_s(log),
             late_s=late.get(rank),
             waited_share=None if diagnosis is None else waited.get(rank, 0.0),
+            **held_now(log),
+            why_no_gpu=log.why_no_gpu or log.why_no_readings,
         )
         for rank, log in logs.items()
     ]

@@ -1,6 +1,6 @@
 """The words of a view: labelled lines for a page, and one line for a log. Nothing is measured or judged here."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from diagnose.commands.series.answer import SeriesReport
 from diagnose.commands.series.views import result
@@ -34,7 +34,7 @@ def rest(view: View) -> list[ScreenLine]:
         for i, problem in enumerate(view.problems[:_MOST_PROBLEMS])
     ]
     return [
-        *(() if view.state == "waiting" else _figures(view)),
+        *(() if view.state == "waiting" else (*_figures(view), *_of_processes(view))),
         *ranks,
         ScreenLine("series", plain(series(view)), warns=bool(view.series and _is_uneven(view.series))),
         *_window(view.window),
@@ -51,6 +51,8 @@ def one_line(view: View) -> str:
         "" if _rate(view) is None else _speed(view),
         _known(view, "mfu", "MFU"),
         _known(view, "data_wait_share", "waiting for data"),
+        *(f"{label} {text}" for label, text in _processes(view).items()),
+        f"slowest rank {view.ranks[0].rank}" if any(one.waited_share for one in view.ranks) else "",
         series(view),
         verdict(view.window) if view.window is not None else "",
         *view.problems[:1],
@@ -136,6 +138,34 @@ def _figures(view: View) -> Iterator[ScreenLine]:
     for label, text in words.items():
         yield ScreenLine(label, "unknown likewise" if text == before else plain(text))
         before = text
+
+
+def _of_processes(view: View) -> Iterator[ScreenLine]:
+    told = _processes(view)
+    why = next((one.why_no_gpu for one in view.ranks if one.why_no_gpu), "")
+    if "gpu" not in told and why:
+        told["gpu"] = f"unknown, because {why}"
+    yield from (ScreenLine(label, plain(text)) for label, text in told.items())
+
+
+def _processes(view: View) -> dict[str, str]:
+    """Goodput, memory and GPU, by label: of several ranks the one that has least left, or runs slowest."""
+    goodput = _extreme(view, "goodput_share", min)
+    host, device = _extreme(view, "host_memory_bytes", max), _extreme(view, "device_memory_bytes", max)
+    clock, power = _extreme(view, "sm_clock_hz", min), _extreme(view, "power_w", max)
+    memory = {"host": (host, "bytes"), "device, at most so far": (device, "bytes")}
+    gpu = {"clock": (None if clock is None else clock / 1e6, "mhz"), "power": (power, "w")}
+    told = {
+        "goodput": "" if goodput is None else f"{spoken(goodput, 'share')} of the time so far",
+        "memory": ", ".join(f"{spoken(value, unit)} ({name})" for name, (value, unit) in memory.items() if value),
+        "gpu": ", ".join(f"{name} {spoken(value, unit)}" for name, (value, unit) in gpu.items() if value),
+    }
+    return {label: text for label, text in told.items() if text}
+
+
+def _extreme(view: View, field: str, of: Callable[[Iterable[float]], float]) -> float | None:
+    known = [value for one in view.ranks if (value := getattr(one, field)) is not None]
+    return of(known) if known else None
 
 
 def _known(view: View, name: str, words: str) -> str:

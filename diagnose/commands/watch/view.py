@@ -18,7 +18,9 @@ class RankView(msgspec.Struct, frozen=True, kw_only=True):
 
     `late_s` is how much later it ended a step than the first rank that ended the same one, by the clocks of their
     hosts; None if no step of the last ones is known of all ranks. `waited_share` is the part of the other ranks' steps
-    that they waited for it in the last window, 0 if that does not name it; None without a diagnosis.
+    that they waited for it in the last window, 0 if that does not name it; None without a diagnosis. The rest is as its
+    log has it last, None if it does not: `goodput_share` is of the time of its process so far, `device_memory_bytes`
+    the most that its tensors took, and `why_no_gpu` why nothing is read of its GPU, "" if it is.
     """
 
     rank: int
@@ -29,6 +31,12 @@ class RankView(msgspec.Struct, frozen=True, kw_only=True):
     now_s: float | None
     late_s: float | None
     waited_share: float | None
+    goodput_share: float | None
+    host_memory_bytes: float | None
+    device_memory_bytes: float | None
+    sm_clock_hz: float | None
+    power_w: float | None
+    why_no_gpu: str
 
 
 class WindowView(msgspec.Struct, frozen=True, kw_only=True):

@@ -121,6 +121,12 @@ def mfu_details(mfu: Mfu) -> list[str]:
     speed = "" if mfu.tokens_per_s is None else f"{mfu.tokens_per_s:,.0f} tokens/s per GPU"
     conventions = f"MFU by convention: {each}" if len(mfu.conventions) > 1 else ""
     check = f"numerator: {mfu.check}" if mfu.check else ""
+    reached = (
+        ""
+        if mfu.reached_value is None or mfu.reached_flops is None
+        else f"of what this GPU reaches ({_tflops(mfu.reached_flops)}, measured) {spoken(mfu.reached_value, 'share')}"
+    )
+    useful = "; ".join(filter(None, (useful, reached)))
     return [plain(line) for line in (conventions, "; ".join(filter(None, (ran, useful, speed))), check) if line]
 
 

@@ -2,27 +2,26 @@
 
 Hooks call it when a loop begins, when a step has ended and when the loop is over. None of its own errors reaches them;
 an exception that a signal handler of the job raises meanwhile does.
-
-Break off a session: by an error of its own, which ends the capture alone, or by an exception of the job's.
 """
 
 from __future__ import annotations
 
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
 
+from .breaks_off import BreaksOff
 from .bundle.outcome import Outcome
 from .config import Config, rank_and_world_size
 from .cuda_graphs import capturing
 from .facts.job_objects import JobObjects
 from .facts.when_due import facts_of, samples_of
-from .guard import described, guarded, quietly, say
+from .fetches import Fetches
+from .guard import guarded, quietly, say
 from .hand_over import at_exit
-from .interrupts import in_a_handler, of_the_job
+from .interrupts import in_a_handler
 from .limits.allowance import Allowance
 from .machine.now import Machine, unread
 from .protocol import (
@@ -47,71 +46,6 @@ from .window import PROFILED, SAMPLING, UNLIMITED, Plan, Window, planned
 PATIENCE_S = 0.5  # the training thread waits so long for a trace to be written
 _SHOWN_BY_A_STEP = (BY_OPTIMIZER, BY_BACKWARD)  # loops that are seen first where a step of theirs ends
 MOST_WINDOWS = 4  # a search over hyperparameters trains hundreds of times
-
-
-class BreaksOff:
-    """The part of a `Session` that runs its other parts and breaks off at an error."""
-
-    window: Window | None
-    recorder: AnyRecorder | None
-    outcome: Outcome
-    clock: StepClock
-    sampler: StackSampler
-    _busy: bool
-
-    @property
-    def phase(self) -> str:
-        """Phase of the running step; "done" if nothing more is to be captured."""
-        return self.window.phase if self.window is not None else "done"
-
-    def beside_a_profiler(self) -> bool:
-        """Whether a profiler of the job runs: then steps are only counted, and the trace is the job's alone."""
-        return other_profilers.running()
-
-    def _finish(self) -> None:
-        raise NotImplementedError
-
-    def _safely(self, call: Callable[[], None], doing: str) -> None:
-        """Run a part of the capture; an error ends the capture, and training goes on."""
-        handled = sys.exc_info()[1]
-        began = None if self._busy else times.look()
-        self._busy = True
-        try:
-            call()
-        except BaseException as error:
-            if (interrupt := of_the_job(error, handled)) is not None:
-                self._interrupted(interrupt)
-                if interrupt is error:
-                    raise
-                raise interrupt from None
-            self.outcome.error = why = f"{doing}: {described(error)}"
-            say(why)
-            self.outcome.meets(error)
-            self._abandon()
-        finally:
-            self._busy = False
-            if began is not None:
-                times.own(began)
-
-    def _interrupted(self, interrupt: BaseException) -> None:
-        """Stop a running profiler when an exception of the job passes through; files wait for the exit."""
-        if self.phase in PROFILED or (self.recorder is not None and self.recorder.running):
-            name = type(interrupt).__name__
-            self.outcome.error = f"the window was cut by {name}, raised by a signal handler of the job"
-            self._stop_all()
-
-    def _abandon(self) -> None:
-        self._stop_all()
-        if not self.beside_a_profiler():
-            quietly(self._finish)
-
-    def _stop_all(self) -> None:
-        if self.window is not None:
-            self.window.phase = "done"
-        for stop in (self.sampler.stop, self.clock.rest):
-            quietly(stop)
-        if self.recorder is not None:
-            quietly(self.recorder.abort)
 
 
 class Session(BreaksOff):
@@ -428,24 +362,3 @@ class Session(BreaksOff):
             if self.outcome.files is None and window.count:
                 self.outcome.claim(self.folder)
         self._note_facts()
-
-
-# Count the batches between two steps: far more than a step takes are those of an evaluation.
-
-MOST_BATCHES = 50  # and four steps' worth, without a step: the events of an evaluation would fill the memory
-
-
-class Fetches:
-    """Counts the batches that the training thread fetches."""
-
-    def __init__(self) -> None:
-        self._since_step = self._per_step = 0
-
-    def step_ended(self) -> None:
-        """End a step: its batches are the usual number per step, if no other step took more."""
-        self._per_step, self._since_step = max(self._per_step, self._since_step), 0
-
-    def one_too_many(self) -> bool:
-        """Count a batch; whether there are too many for a step, which may accumulate hundreds."""
-        self._since_step += 1
-        return bool(self._per_step) and self._since_step > MOST_BATCHES + 4 * self._per_step

@@ -168,7 +168,7 @@ class Session(BreaksOff):
         self._plan(planned(self.config, world_size, total, done), done)
 
     def _second_window(self, world_size: int) -> SecondWindow | None:
-        """What decides on a second window; None if none may follow."""
+        """The judge of whether a second window follows; None if none may."""
         ends = self.config.stop and not self.config.deep
         return None if ends or self.config.nsight else SecondWindow(self.config.deep, judges=world_size == 1)
 

@@ -10,6 +10,7 @@ import datetime
 import sys
 from pathlib import Path
 
+from .columns import side_by_side
 from .corpus import SEVERITIES
 from .floors import below_floors
 from .page import page, report, short
@@ -42,9 +43,9 @@ def main() -> None:
         healthy, drawn = (Score(outcomes_of(cases_of(each), stated.jobs, _tell)) for each in ("healthy", "drawn"))
         command = f"python -m benchmarks.accuracy {' '.join(sys.argv[1:])}"
         beside = peers(score.outcomes, stated.jobs)
-        text = page(
-            score, real_outcomes(), realism(), command, beside, real_jobs(), healthy, drawn, stated.ledger or ()
-        )
+        real = real_outcomes()
+        columns = side_by_side(score, real, healthy, drawn, stated.ledger or ())
+        text = page(score, real, realism(), command, beside, real_jobs(), columns)
         stated.write.mkdir(parents=True, exist_ok=True)
         today = datetime.date.today().isoformat()
         (stated.write / f"accuracy-{today}.md").write_text(report(text, today), encoding="utf-8")

@@ -118,6 +118,18 @@ def _width(text: str) -> float | None:
     return median(widths) if widths else None
 
 
+def side_by_side(
+    score: Score,
+    real: Sequence[Labelled],
+    healthy: Score | None = None,
+    drawn: Score | None = None,
+    ledgers: Sequence[Path] = (),
+) -> list[Column]:
+    """All columns: of the corpus with its further healthy jobs, of drawn figures, and of what ran for real."""
+    beside = [of_drawn(drawn)] if drawn is not None else []
+    return [simulated(score, healthy), *beside, real_cpu(), of_others(real), *gpus(), *reported(ledgers)]
+
+
 def glance(columns: Sequence[Column], score: Score) -> str:
     """The table, and the class that most jobs have, as a verdict for all."""
     rows: list[tuple[str, Callable[[Column], Part | float | None]]] = [

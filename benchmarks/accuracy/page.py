@@ -1,11 +1,10 @@
 """The figures in words: a few lines for the terminal, and the page."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from reporting import table
 
-from .columns import glance, gpus, of_drawn, of_others, real_cpu, reported, simulated
+from .columns import Column, glance, side_by_side
 from .corpus import tables
 from .peers import SOURCES
 from .real import Labelled
@@ -53,19 +52,15 @@ def page(
     command: str,
     others: str = "",
     jobs: str = "",
-    healthy: Score | None = None,
-    of_others_figures: Score | None = None,
-    ledgers: Sequence[Path] = (),
+    columns: Sequence[Column] = (),
 ) -> str:
     """The page: every figure, by halves, by class, by fault, beside others, and the misses."""
-    beside = [of_drawn(of_others_figures)] if of_others_figures is not None else []
-    columns = [simulated(score, healthy), *beside, real_cpu(), of_others(real), *gpus(), *reported(ledgers)]
     return "\n".join([
         "<!-- Written by `python -m benchmarks.accuracy --write benchmarks/reports`. -->",
         "# How often the diagnosis is right",
         "",
         _CIRCULAR,
-        glance(columns, score),
+        glance(columns or side_by_side(score, real), score),
         "",
         _GLANCE,
         "## The simulated jobs",

@@ -1,4 +1,4 @@
-"""Which ranks of a job work in the slow steps that come again, and which wait there for them."""
+"""The ranks that work in the slow steps that come again, and those that wait there for them."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,7 @@
 """The second windows of a plain run: one on a step that comes again and again, one with stacks.
 
-Each lies in a folder of its own below that of the run. What takes time is told by the first window; of these come what
-a slow step does beyond the others, and lines of code that samples do not show.
+Each lies in a folder of its own below that of the run. All times are those of the first window. These add the causes of
+a slow step beyond the usual one, and lines of code that samples do not show.
 """
 
 from collections import defaultdict
@@ -32,7 +32,7 @@ MOST = 2
 
 
 class Second(msgspec.Struct, frozen=True):
-    """What the second windows add to the diagnosis of the first."""
+    """The second windows as reports, and their part in the diagnosis of the first."""
 
     reports: tuple[WindowReport, ...] = ()
     code: ThreadWork | None = None
@@ -40,7 +40,7 @@ class Second(msgspec.Struct, frozen=True):
 
 
 def second_of(path: Path, run: TracedRun, measured: Measured, settings: Settings, loading: Loading) -> Second:
-    """What the second windows of the run at `path` hold, for the first of its measured ranks."""
+    """Read the second windows of the run at `path`, for the first of its measured ranks."""
     reading = _Reading(run, measured, with_fields(settings, step=None, step_range=None), loading)
     read = [each for folder in _folders(path, run) for each in reading.of_folder(folder)]
     deep = next((each for each in read if each.has_stacks), None)
@@ -85,7 +85,7 @@ class _Window(msgspec.Struct, frozen=True):
 
     @property
     def report(self) -> WindowReport:
-        """As the diagnosis has it."""
+        """The window in the words of the diagnosis."""
         timeline = self.analysis.timeline
         report = told(TracedWindow(self.name, ()), timeline, self.analysis.attribution)
         of_class: dict[CauseClass, float] = defaultdict(float)
@@ -129,7 +129,7 @@ class _Reading(msgspec.Struct, frozen=True):
             return None
 
     def phase_in(self, window: _Window) -> RecordedPhase | None:
-        """What the slow step of the window takes beyond the usual step; None without one, or if it takes no longer."""
+        """The causes of the window's slow step beyond the usual step; None without one, or if it takes no longer."""
         if window.slow_step is None:
             return None
         usual = {cause: self.measured.timeline.steps.each(ns) for cause, ns in self.measured.cause_ns.items()}

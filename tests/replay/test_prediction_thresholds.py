@@ -17,9 +17,14 @@ US, MS = 1_000, 1_000_000
 
 
 @pytest.mark.parametrize(("gain", "worth"), [(1.022, True), (1.018, False)])
-def test_a_change_pays_that_makes_the_step_two_per_cent_faster(gain: float, worth: bool) -> None:
-    assert pays((1.0, gain)) is worth
+def test_a_change_pays_that_surely_makes_the_step_two_per_cent_faster(gain: float, worth: bool) -> None:
+    assert pays((gain, gain)) is worth
     assert Weight("critical").leads((gain, gain)) is worth
+
+
+@pytest.mark.parametrize(("gain", "worth"), [(1.055, True), (1.045, False)])
+def test_a_change_pays_that_may_make_it_five_per_cent_faster(gain: float, worth: bool) -> None:
+    assert pays((1.0, gain)) is worth
 
 
 @pytest.mark.parametrize(("wait", "waits_for"), [(0.11, True), (0.09, False)])

@@ -167,8 +167,9 @@ def test_steps_that_lie_apart_are_no_doubt_about_what_is_saved_over_the_run() ->
     assert [(step.rule.id, step.below_noise) for step in found] == [("checkpoints", False), ("each-step", True)]
 
 
-def test_what_buys_less_than_2_percent_is_not_planned() -> None:
-    assert ids(planned({"a": (1.0, 1.019), "b": (1.0, 1.021)}, named("a"), named("b"))) == ["b"]
+def test_what_surely_buys_less_than_2_percent_and_at_best_less_than_5_is_not_planned() -> None:
+    gains = {"a": (1.019, 1.049), "b": (1.0, 1.051), "c": (1.021, 1.021)}
+    assert ids(planned(gains, *map(named, gains))) == ["c", "b"]
 
 
 def test_at_most_five_are_planned() -> None:

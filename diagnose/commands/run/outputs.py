@@ -127,7 +127,7 @@ class Outputs:
             diagnosis: the diagnosis of the capture.
             folder: the capture's own, which gets the report, too.
             shown: the folder as it is printed.
-            again: it takes the place of one that was printed and told before.
+            again: it takes the place of one that was printed and passed on before.
         """
         from diagnose.report.views.brief import brief
 

@@ -35,7 +35,7 @@ def windows_lines(diagnosis: Diagnosis) -> list[str]:
 
 
 def _second(window: WindowReport, own: WindowReport) -> str:
-    """What a second window of `diagnose run` holds, and what of this report is of it."""
+    """The content of a second window of `diagnose run`, and its part in this report."""
     steps = f"{'steps' if len(window.numbers) > 1 else 'step'} {spans(window.numbers)}"
     more = f"diagnose analyze {quote(plain(str(PurePath(window.files[0]).parent)))}" if window.files else ""
     each = duration(window.step_ns) if window.step_ns is not None else "of unknown length"

@@ -12,9 +12,11 @@ SLOW_LOADER = "analyze {cpu-slow-loader.json.gz} --json"
 WORKERS = re.compile("This DataLoader will create|self.check_worker_number")  # torch, of more workers than cores
 LEDGER = {"DIAGNOSE_LEDGER": "on", "DIAGNOSE_DATA_DIR": "{here}/data"}
 SLOW = "loop.py --signal-at 20 --slow-at 25"  # the signal is seen in time for a window, since steps take long then
+WAITING = "loop.py --sample-ms 20"  # else the loop ends while the first window is written
 JOBS = {
     "plain": Job(""),
     "plain-slow": Job("", SLOW),
+    "plain-waiting": Job("", WAITING),
     "plain-ranks": Job("", TORCHRUN),
     "plain-trainer": Job("", "trainer.py"),
     "default": Job("run", report=True),
@@ -22,7 +24,7 @@ JOBS = {
         "run --out w --steps 2 --warmup 1 --skip 3 --report r.txt --html r.html --markdown r.md --json d.json"
     ),
     "early": Job("run --at-step 5 --sample-steps 2 --memory --no-report"),
-    "deep": Job("run --deep --sample-steps 2 --no-report"),
+    "deep": Job("run --deep --skip 1 --sample-steps 2 --no-report", WAITING),
     "bounded": Job("run --step-on backward --no-sampling --budget 100K -q", report=True),
     "stopped": Job("run --stop --no-sampling --no-report", alike=False),
     "of-two-ranks": Job(f"run {QUICK}", TORCHRUN),
@@ -131,8 +133,8 @@ def the_job_ends_after_the_window(seen: Seen) -> None:
 
 @EFFECTS.of("run", "--deep", "deep", "default")
 def a_second_window_has_stacks(seen: Seen) -> None:
-    (record,) = seen.bundle.glob("step-*/capture-rank0.json")
-    assert json.loads(record.read_text())["profiler"]["with_stack"] is True
+    records = [json.loads(path.read_text()) for path in seen.bundle.glob("step-*/capture-rank0.json")]
+    assert [record["profiler"]["with_stack"] for record in records] == [True]
 
 
 @EFFECTS.of("run", "--memory", "early", "default")

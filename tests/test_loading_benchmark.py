@@ -219,6 +219,7 @@ def test_a_report_of_the_same_day_is_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.slow
 def test_the_whole_comparison_writes_a_report(tmp_path: Path) -> None:
     words = ["--size", "1M", "--size", "2M", "--rounds", "1", "--limit", "120", "--vs", "tracelens"]
 

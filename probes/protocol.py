@@ -75,6 +75,7 @@ WINDOWS = 8  # that open for slow steps, and as many by count
 WHEN_SLOW = 1.3
 STEP_LOG = "rank{}.steps"
 LIVE = "live.jsonl"  # figures of the steps, of a loop whose loggers do not take them
+PHASE_SHARE = 0.03  # of the time: slow steps that come again and take less are no phase that anybody asks about
 WINDOW_FOLDER = "step-{}"  # of a window, by its first recorded step
 ANNOUNCED = "windows"  # in the scratch folder, as the next three: the windows that open, announced by rank 0
 ASK = "rank{}.ask"  # a rank has seen slow steps

@@ -6,12 +6,11 @@ it at different steps, so several open it by count, and only with stacks.
 
 from __future__ import annotations
 
-from .protocol import WHEN_SLOW
+from .protocol import PHASE_SHARE, WHEN_SLOW
 from .timing.slowness import Slowness
 from .timing.triggers import Wanted
 
 STEPS = 3  # the second of them is the slow one
-LEAST_SHARE = 0.03  # of the time: what comes again and takes less is no reason for a window
 
 
 class SecondWindow:
@@ -26,7 +25,7 @@ class SecondWindow:
         self.deep = deep
         self._slowness = Slowness(WHEN_SLOW) if judges else None
         self._recurring: Wanted | None = None
-        self._share = LEAST_SHARE
+        self._share = PHASE_SHARE
         self._recorded: list[int] = []
 
     def step_ended(self, step: int, ns: int, profiled: bool) -> None:

@@ -301,8 +301,8 @@ class Session(BreaksOff):
         if self.outcome.files is None:
             self.outcome.claim(self.folder)
         assert self.outcome.files is not None
-        config = self.config if self._is_second else replace(self.config, deep=False)
-        self.recorder = recorder_of(config, self.outcome.files.trace, self.window.plan, self.allowance)
+        stacks = self.config.deep and self._is_second
+        self.recorder = recorder_of(self.config, self.outcome.files.trace, self.window.plan, self.allowance, stacks)
         self.recorder.start(self._give_way, self.window.number + 1)
         self.window.records(self.recorder.active)
 

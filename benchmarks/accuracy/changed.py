@@ -37,7 +37,13 @@ def _value(job: object, name: str, stated: Any, step_ms: float) -> Any:
         return -(-own // MULTIPLE) * MULTIPLE
     if isinstance(stated, list):
         return tuple(stated)
-    if isinstance(stated, str) and stated[:1] in ("x", "t") and stated[1:2].isdigit():
-        value = float(stated[1:]) * (own if stated[0] == "x" else step_ms)
-        return round(value) if isinstance(own, int) else value
+    for kind, whole in (("x", own), ("t", step_ms)):
+        if (factor := factor_in(stated, kind)) is not None:
+            return round(factor * whole) if isinstance(own, int) else factor * whole
     return stated
+
+
+def factor_in(stated: object, kind: str) -> float | None:
+    """The number in a text such as "x0.5", whose first letter is `kind`; None if it is something else."""
+    is_factor = isinstance(stated, str) and stated[:1] == kind and stated[1:2].isdigit()
+    return float(str(stated)[1:]) if is_factor else None

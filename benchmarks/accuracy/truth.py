@@ -19,7 +19,7 @@ from simulator.simulation import loop_of
 
 from diagnose.attribution.leading import NAMES_THE_CLASS, leader
 
-from .changed import changed
+from .changed import changed, factor_in
 
 RESOURCES: tuple[Resource, ...] = ("data", "host", "communication")
 CLASSES = {"data": "data-bound", "host": "host-bound", "communication": "communication-bound",
@@ -132,11 +132,8 @@ def _changes(rule: str, job: Job) -> Mapping[str, Any]:
     if not seed:
         return stated
     power = float(np.random.default_rng((seed, zlib.crc32(rule.encode()))).uniform(*POWERS))
-    return {path: f"x{float(to[1:]) ** power:.4f}" if _is_factor(to) else to for path, to in stated.items()}
-
-
-def _is_factor(to: object) -> bool:
-    return isinstance(to, str) and to[:1] == "x" and to[1:2].isdigit()
+    factors = {path: factor_in(to, "x") for path, to in stated.items()}
+    return {**stated, **{path: f"x{each**power:.4f}" for path, each in factors.items() if each is not None}}
 
 
 def measured_rules(job: Job) -> frozenset[str]:

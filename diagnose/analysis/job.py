@@ -67,7 +67,9 @@ def _examined(path: Path, chosen: Options) -> Examined:
     second = sections.part(
         "windows", lambda: second_of(path, run, measured[0], chosen.settings, chosen.loading), Second()
     )
-    measured = waiting_told([replaced(measured[0], second=second.code), *measured[1:]])
+    if second.code is not None:
+        measured = [replaced(measured[0], second=second.code), *measured[1:]]
+    measured = waiting_told(measured)
     facts = undistorted(merged([measure(m) for m in measured], weights(job, measured)), job, positions)
     standing = Standing.of((digest.refused for digest in job.ranks), measured[0].record)
     binding = tuple(bound(rule, facts, standing) for rule in rules)

@@ -110,12 +110,23 @@ def _analysis(timeline: Timeline, settings: Settings) -> RankAnalysis:
         timeline.trace.loss.count(kind)
     timeline = _of_usual_steps(timeline, record) if settings.step is None else timeline
     roofline = netted("roofline", lambda: roofline_of(timeline, device_of(timeline, settings, record)), _unjudged)
+    attribution = _attributed(timeline, roofline)
+    analysis = RankAnalysis(timeline, record, roofline, _with_core_wait(timeline, record, attribution))
+    return as_python(analysis) if _samples_tell(record, attribution, timeline.has_gpu) else analysis
+
+
+def as_python(analysis: RankAnalysis) -> RankAnalysis:
+    """The rank with its untraced time as Python, since samples of the stack show the user's code there."""
+    timeline = replace(analysis.timeline, python_is_sampled=True)
+    attribution = _attributed(timeline, analysis.roofline)
+    return RankAnalysis(
+        timeline, analysis.record, analysis.roofline, _with_core_wait(timeline, analysis.record, attribution)
+    )
+
+
+def _attributed(timeline: Timeline, roofline: Roofline | None) -> Attribution:
     class_ = Labels.all_alike("", len(timeline.gpu)) if roofline is None else roofline.class_
-    attribution = attribute(timeline, class_)
-    if _samples_tell(record, attribution, timeline.has_gpu):
-        timeline = replace(timeline, python_is_sampled=True)
-        attribution = attribute(timeline, class_)
-    return RankAnalysis(timeline, record, roofline, _with_core_wait(timeline, record, attribution))
+    return attribute(timeline, class_)
 
 
 def _with_core_wait(timeline: Timeline, record: CaptureRecord, attribution: Attribution) -> Attribution:

@@ -4,17 +4,15 @@ Each lies in a folder of its own below that of the run. All times are those of t
 a slow step beyond the usual one, and lines of code that samples do not show.
 """
 
-from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
 from msgspec.structs import replace as with_fields
 
-from diagnose.analysis.rank import RankAnalysis, analyses
+from diagnose.analysis.rank import RankAnalysis, analyses, as_python
 from diagnose.analysis.windows import told
-from diagnose.attribution.causes import CAUSES, UNTRACED
-from diagnose.diagnosis import CauseClass, WindowReport
+from diagnose.diagnosis import WindowReport
 from diagnose.errors import UserError, pass_over, shown_path
 from diagnose.judge.case import RecordedPhase
 from diagnose.metrics import Measured
@@ -25,7 +23,7 @@ from diagnose.series.phase import SlowPhase
 from diagnose.series.places import is_window, step_logs
 from diagnose.trace import Loading, TracedRun
 from diagnose.trace.discover import runs_in
-from diagnose.trace.record import CaptureRecord
+from diagnose.trace.record import CaptureRecord, record_beside
 from diagnose.trace.runs import TracedWindow
 
 MOST = 2
@@ -42,13 +40,12 @@ class Second(msgspec.Struct, frozen=True):
 def second_of(path: Path, run: TracedRun, measured: Measured, settings: Settings, loading: Loading) -> Second:
     """Read the second windows of the run at `path`, for the first of its measured ranks."""
     reading = _Reading(run, measured, with_fields(settings, step=None, step_range=None), loading)
-    read = [each for folder in _folders(path, run) for each in reading.of_folder(folder)]
+    read = [window for folder in _folders(path, run) if (window := reading.of_folder(folder)) is not None]
     deep = next((each for each in read if each.has_stacks), None)
-    phases = (phase for each in (reading.itself(), *read) if each is not None if (phase := reading.phase_in(each)))
     return Second(
         tuple(each.report for each in read),
         _code(deep.analysis) if deep is not None else None,
-        next(phases, None) if settings.step is None else None,
+        reading.phase(read) if settings.step is None else None,
     )
 
 
@@ -68,32 +65,19 @@ class _Window(msgspec.Struct, frozen=True):
     name: str
     analysis: RankAnalysis
     slow_step: int | None = None
-    samples_tell: bool = False
-
-    @property
-    def cause_ns(self) -> dict[str, int]:
-        """Nanoseconds by cause. Where samples of the slow steps show the user's code, untraced time is Python."""
-        ns: dict[str, int] = defaultdict(int)
-        for cause, each in self.analysis.attribution.ns().items():
-            ns["python" if cause in UNTRACED and self.samples_tell else cause] += each
-        return ns
 
     @property
     def has_stacks(self) -> bool:
         """Whether calls of Python were recorded."""
-        return self.analysis.record.flag("profiler.with_stack") is True
+        return _has_stacks(self.analysis.record)
 
     @property
     def report(self) -> WindowReport:
         """The window in the words of the diagnosis."""
         timeline = self.analysis.timeline
         report = told(TracedWindow(self.name, ()), timeline, self.analysis.attribution)
-        of_class: dict[CauseClass, float] = defaultdict(float)
-        for cause, ns in self.cause_ns.items():
-            of_class[CAUSES[cause].class_] += ns / max(report.steps, 1)
         holds = "stacks" if self.has_stacks else "slow step"
-        files = (shown_path(Path(timeline.trace.path)),)
-        return with_fields(report, holds=holds, files=files, class_ns=dict(of_class))
+        return with_fields(report, holds=holds, files=(shown_path(Path(timeline.trace.path)),))
 
 
 class _Reading(msgspec.Struct, frozen=True):
@@ -104,57 +88,61 @@ class _Reading(msgspec.Struct, frozen=True):
     settings: Settings
     loading: Loading
 
-    def of_folder(self, folder: Path) -> Iterator[_Window]:
-        """The window in the folder: of one without stacks the slow step alone. Nothing if it cannot be read."""
+    def of_folder(self, folder: Path) -> _Window | None:
+        """The window in the folder: of one without stacks the slow step alone. None if it cannot be read."""
         rank = self.measured.timeline.rank
         try:
             files = [file.path for run in runs_in(folder) for file in run.files if file.rank == rank]
-            for analysis in self._analyses(files[:1]):
-                window = _Window(folder.name, analysis)
-                yield window if window.has_stacks else self._slow(window) or window
+            record = record_beside(files[0], rank) if files else CaptureRecord()
+            slow = None if _has_stacks(record) else self._slow_step(record)
+            return self._read(folder.name, files[0], slow) if files else None
         except UserError as error:
             pass_over(error)
+            return None
 
-    def itself(self) -> _Window | None:
+    def phase(self, read: Iterable[_Window]) -> RecordedPhase | None:
+        """The slow step of the first window that has one: of that which is diagnosed, then of the second ones."""
+        windows = (self._itself(), *read)
+        return next((phase for each in windows if each is not None if (phase := self._beyond(each))), None)
+
+    def _itself(self) -> _Window | None:
         """The slow step of the window that is diagnosed, which leaves it out of the counted ones; None without one."""
         rank = self.measured.timeline.rank
         file = next((file.path for file in self.run.files if file.rank in (rank, None)), None)
-        slow = next((step for step in _counted(self.measured.record) if self._is_slow(step)), None)
+        slow = self._slow_step(self.measured.record)
         if file is None or slow is None:
             return None
         try:
-            return next((self._of_step("", each, slow) for each in self._analyses([file], slow)), None)
+            return self._read("", file, slow)
         except UserError as error:
             pass_over(error)
             return None
 
-    def phase_in(self, window: _Window) -> RecordedPhase | None:
+    def _read(self, name: str, file: Path, slow: int | None) -> _Window | None:
+        settings, rank = with_fields(self.settings, step=slow), self.measured.timeline.rank
+        analysis = next(analyses([(file, rank)], settings, self.loading), None)
+        if analysis is not None and slow is not None and isinstance(self.measured.user_code.slow, ThreadWork):
+            analysis = as_python(analysis)
+        return None if analysis is None else _Window(name, analysis, slow)
+
+    def _beyond(self, window: _Window) -> RecordedPhase | None:
         """The causes of the window's slow step beyond the usual step; None without one, or if it takes no longer."""
         if window.slow_step is None:
             return None
         usual = {cause: self.measured.timeline.steps.each(ns) for cause, ns in self.measured.cause_ns.items()}
-        more = {cause: ns - usual.get(cause, 0.0) for cause, ns in window.cause_ns.items()}
+        more = {cause: ns - usual.get(cause, 0.0) for cause, ns in window.analysis.attribution.ns().items()}
         longer = {cause: ns for cause, ns in more.items() if ns > 0}
         shares = {cause: ns / sum(longer.values()) for cause, ns in longer.items()}
         return RecordedPhase(window.slow_step, window.name, shares) if shares else None
 
-    def _slow(self, window: _Window) -> _Window | None:
-        file, numbers = Path(window.analysis.timeline.trace.path), window.analysis.timeline.steps.numbers
-        slow = next((step for step in numbers if self._is_slow(step)), None)
-        if slow is None:
-            return None
-        return next(self._of_step(window.name, each, slow) for each in self._analyses([file], slow))
-
-    def _of_step(self, name: str, analysis: RankAnalysis, step: int) -> _Window:
-        return _Window(name, analysis, step, isinstance(self.measured.user_code.slow, ThreadWork))
-
-    def _is_slow(self, step: int) -> bool:
+    def _slow_step(self, record: CaptureRecord) -> int | None:
+        """The first step of the phase among those that a window with this record counts."""
         phase = self.measured.slow_phase
-        return isinstance(phase, SlowPhase) and phase.holds(step)
+        return next(filter(phase.holds, _counted(record)), None) if isinstance(phase, SlowPhase) else None
 
-    def _analyses(self, files: list[Path], step: int | None = None) -> Iterator[RankAnalysis]:
-        rank = self.measured.timeline.rank
-        return analyses([(file, rank) for file in files], with_fields(self.settings, step=step), self.loading)
+
+def _has_stacks(record: CaptureRecord) -> bool:
+    return record.flag("profiler.with_stack") is True
 
 
 def _counted(record: CaptureRecord) -> list[int]:

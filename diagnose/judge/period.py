@@ -8,16 +8,15 @@ from diagnose.attribution.causes import CAUSES, SLOW_PHASE
 from diagnose.diagnosis import LedgerEntry, Period, Steps
 from diagnose.judge.case import Case
 from diagnose.judge.slow_steps import WHAT, cause_of
+from diagnose.probes.protocol import PHASE_SHARE
 from diagnose.series.phase import SlowPhase
-
-LEAST_SHARE = 0.03  # of the time: the rule on phases speaks from there on
 
 
 def period_of(case: Case) -> Period | None:
     """The period that the ranks agree on, if its slow steps take a part of the time and none of them is counted."""
     at_work = [m for m in case.measured if not m.waits_in_phase]
     measured, phase = at_work[0], at_work[0].slow_phase
-    if not isinstance(phase, SlowPhase) or phase.run_share < LEAST_SHARE or not _agreed(case, phase):
+    if not isinstance(phase, SlowPhase) or phase.run_share < PHASE_SHARE or not _agreed(case, phase):
         return None
     if any(phase.holds(number) for number in measured.timeline.steps.numbers):
         return None

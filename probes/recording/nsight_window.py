@@ -91,8 +91,8 @@ def _cuda() -> Any:
 AnyRecorder = Recorder | NsightWindow
 
 
-def recorder_of(config: Config, trace: Path, plan: Plan, allowance: Allowance) -> AnyRecorder:
-    """The recorder of the planned window: torch's profiler into `trace`, or Nsight Systems."""
+def recorder_of(config: Config, trace: Path, plan: Plan, allowance: Allowance, stacks: bool) -> AnyRecorder:
+    """The recorder of the planned window: torch's profiler into `trace`, with `stacks` or not, or Nsight Systems."""
     if config.nsight:
         return NsightWindow(plan.warmup, plan.active)
-    return Recorder(trace, plan.warmup, plan.active, allowance, stacks=config.deep)
+    return Recorder(trace, plan.warmup, plan.active, allowance, stacks)

@@ -82,6 +82,7 @@ def benchmarks(session: nox.Session) -> None:
 
 BENCHMARKS = (
     ("-m", "benchmarks.accuracy", "--subset", "ci"),
+    ("-m", "benchmarks.pairs", "--subset", "ci", "--others", "1"),
     ("benchmarks/calibration.py",),
     ("benchmarks/ranks_confusion.py", "--seeds", "1", "--healthy-seeds", "1"),
     ("benchmarks/series.py", "--seeds", "5"),

@@ -1,12 +1,11 @@
 """How well promises held: real pairs of runs, their predicted and measured gain, and where in its range a gain lies.
 
-    python benchmarks/promises.py                  # what the pairs at hand say
-    python benchmarks/promises.py --add first.txt  # with the rows of `first_advice.py`, kept for the next time
-    python benchmarks/promises.py --likely         # writes diagnose/data/likely.toml, which predictions read
+    python benchmarks/promises.py           # what the pairs at hand say
+    python benchmarks/promises.py --likely  # writes diagnose/data/likely.toml, which predictions read
 
-The pairs are those of `first_advice.py` (pairs-cpu-DATE.csv, the newest), of the tune and the known faults on a GPU
-(their reports), and a job with and without loader workers among the real traces that DIAGNOSE_REAL_TRACES names.
-Reports are of the rules of their day. The position is 0 where the measured gain is the low end and 1 where it is the
+The pairs are those of `python -m benchmarks.pairs` (pairs-cpu-DATE.csv, the newest), of the tune and the known faults
+on a GPU (their reports), and a job with and without loader workers among the real traces that DIAGNOSE_REAL_TRACES
+names. Reports are of the rules of their day. The position is 0 where the measured gain is the low end and 1 where it is the
 high one, on the logarithm; the likely value of a range lies at the median position of the gains inside their ranges,
 since one outside says that its range is wrong. Its error is that of each pair, by the median of the other pairs.
 """
@@ -22,17 +21,13 @@ from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 from statistics import median
 
-from reporting import REPORTS, machine, parser, table, today
+from reporting import REPORTS, parser, table, today
 
 LIKELY = Path(__file__).parent.parent / "diagnose" / "data" / "likely.toml"
-NOISE = 0.03  # of a gain, as in `advice_score.py`
+NOISE = 0.03  # of a gain, as in `pairs/score.py`
 SAME = 1.005  # a range narrower than that has no positions
 _RANGE = re.compile(r"(\d+\.\d+)-(\d+\.\d+)x")
 _GAIN = re.compile(r"(\d+\.\d+)x")
-_ADVISED = re.compile(
-    r"^(?P<job>.{35})  .{20}  (?P<rule>[a-z][a-z0-9-]+)\s+yes\s+"
-    r"(?P<low>\d+\.\d+)-(?P<high>\d+\.\d+)x\s+(?P<gain>\d+\.\d+)x"
-)
 _TUNED = ("tune-gpu", "change", "promised", "achieved (99 %)")
 _FAULTS = ("faults-gpu", "fault", "promised", "achieved")
 
@@ -90,26 +85,6 @@ def kept_pairs(folder: Path = REPORTS) -> list[Pair]:
             Pair(row["job"], row["rule"], float(row["low"]), float(row["high"]), float(row["measured"]), row["machine"])
             for row in csv.DictReader(file)
         ]
-
-
-def added(pairs: Sequence[Pair], said: str) -> list[Pair]:
-    """The pairs, with those that `first_advice.py` printed in place of the same jobs.
-
-    Where the first advice was not the right one, the change that was measured is another.
-    """
-    found = [_ADVISED.match(line) for line in said.splitlines()]
-    fresh = {
-        row["job"].strip(): Pair(
-            row["job"].strip(), row["rule"], float(row["low"]), float(row["high"]), float(row["gain"]), _where()
-        )
-        for row in found
-        if row and row["rule"] != "nothing"
-    }
-    return list(({pair.job: pair for pair in pairs} | fresh).values())
-
-
-def _where() -> str:
-    return machine().partition(", load")[0]
 
 
 def written(pairs: Sequence[Pair], folder: Path = REPORTS) -> Path:
@@ -192,15 +167,11 @@ def likely_table(kinds: dict[str, Sequence[Pair]]) -> str:
 
 
 def main() -> None:
-    """Print the pairs and what they say; keep more of them, or write the positions."""
+    """Print the pairs and what they say, or write the positions."""
     options = parser(__doc__, writes=False)
-    options.add_argument("--add", type=Path, metavar="FILE", help="rows that first_advice.py printed, kept as well")
     options.add_argument("--likely", action="store_true", help=f"write {LIKELY.name}")
     asked = options.parse_args()
     on_cpu = kept_pairs()
-    if asked.add is not None:
-        on_cpu = added(on_cpu, asked.add.read_text(encoding="utf-8"))
-        print(written(on_cpu))
     kinds: dict[str, Sequence[Pair]] = {"cpu": on_cpu, "gpu": [*reported(), *traced()]}
     for pairs in kinds.values():
         print(rows(pairs), end="\n\n")

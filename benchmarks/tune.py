@@ -22,8 +22,8 @@ from pathlib import Path
 
 import msgspec
 from advice_jobs.kinds import KINDS, Kind
-from advice_runs import command
 from msgspec.structs import replace
+from pairs.runs import command
 from tune_pairs import Further, further, told_apart
 from tune_report import USUAL_TIMES, Alone, Tuned, header, line, written
 

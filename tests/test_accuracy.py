@@ -161,7 +161,7 @@ def test_intervals_are_those_of_clopper_and_pearson(right: int, of: int, low: fl
 
 
 def test_what_ran_for_real_is_read_from_its_reports(tmp_path: Path) -> None:
-    (tmp_path / "first-advice-2026-01-01.md").write_text(
+    (tmp_path / "pairs-2026-01-01.md").write_text(
         "class right: 3 of 4; first advice right: 1 of 4\n; gain inside the range: 2 of 3\n| 1.00-1.50x | 2.00-6.00x |"
     )
     (tmp_path / "faults-gpu-2026-01-01.md").write_text(
@@ -225,8 +225,8 @@ def test_a_small_part_of_the_corpus_reaches_what_it_does() -> None:
 
 def test_jobs_that_ran_for_real_are_those_of_the_newest_report(tmp_path: Path) -> None:
     for day, said in (("2026-01-01", "old"), ("2026-02-01", "first advice right: 1 of 1\n\n| job |\n")):
-        (tmp_path / f"first-advice-{day}.md").write_text(f"# First advice\n\n{said}")
+        (tmp_path / f"pairs-{day}.md").write_text(f"# First advice\n\n{said}")
 
-    link = "[first-advice-2026-02-01.md](../benchmarks/reports/first-advice-2026-02-01.md)"
+    link = "[pairs-2026-02-01.md](../benchmarks/reports/pairs-2026-02-01.md)"
     assert real_jobs(tmp_path) == f"{link}, first advice right: 1 of 1\n\n| job |"
     assert real_jobs(tmp_path / "none") == ""

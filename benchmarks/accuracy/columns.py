@@ -13,6 +13,7 @@ from diagnose.commands.ledger.command import Exported
 
 from .interval import interval
 from .real import Labelled
+from .real_jobs import newest_pairs
 from .score import Part, Score
 
 _OF = r"(\d+) of (\d+)"
@@ -75,8 +76,9 @@ def reported(exports: Sequence[Path]) -> Iterator[Column]:
 
 
 def real_cpu(folder: Path = REPORTS) -> Column:
-    """The newest report of `first_advice.py`."""
-    text = max(folder.glob("first-advice-*.md")).read_text(encoding="utf-8")
+    """The newest report of `python -m benchmarks.pairs`; nothing without one."""
+    newest = newest_pairs(folder)
+    text = newest.read_text(encoding="utf-8") if newest is not None else ""
     return Column(
         "jobs run on a CPU",
         _told(text, rf"class right: {_OF}"),

@@ -91,7 +91,7 @@ def page(
         "",
         "## Jobs that run for real",
         "",
-        jobs or "Not measured: there is no report of `python benchmarks/first_advice.py`.",
+        jobs or "Not measured: there is no report of `python -m benchmarks.pairs`.",
         "",
         "## How real the simulated jobs look",
         "",
@@ -184,7 +184,7 @@ shapes on two GPUs for nine seeds: a late rank is named, or a change comes first
 report (`diagnose ledger --export`, read by `--ledger FILE`) would be one more column.
 
 Behind each rate is its 95 % interval (Clopper and Pearson). The jobs that ran on a CPU are those of
-[first_advice.py](#jobs-that-run-for-real), most of them with one fault each. The faults on GPUs are bare loops with
+[the pairs](#jobs-that-run-for-real), most of them with one fault each. The faults on GPUs are bare loops with
 one fault each, on [an H200](gpu.md#known-faults) and on [an H100](gpu-h100.md#known-faults). Rules were corrected
 after each. The H100 was measured twice: 18 of its 25 rows are of the second time, when rules had been corrected by
 the first, and so are no test of these corrections. A range that is right because it is wide says little: read the two

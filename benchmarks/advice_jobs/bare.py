@@ -1,4 +1,4 @@
-"""A bare loop of many small layers: another optimizer, a hook in Python, a log of objects, evaluations."""
+"""A bare loop of many small layers: another optimizer, a hook in Python, a log of objects, evaluations, checks."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ def main() -> None:
     torch.set_num_threads(1)
     set_up = options(
         optimizer="AdamW", form="fused", width=256, layers=12, rows=512, hook_items=0, records=0, collects=True,
-        evaluates_every=0, steps=60,
+        evaluates_every=0, checks=False, steps=60,
     )  # fmt: skip
+    torch.autograd.set_detect_anomaly(set_up["checks"])
     log: deque[list[list[int]]] = deque(maxlen=20)
     if not set_up["collects"]:
         gc.freeze()

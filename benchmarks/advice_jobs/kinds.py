@@ -213,6 +213,59 @@ KINDS = (
         says="no_sync",
     ),
     Kind(
+        "SGD, one tensor at a time", "bare.py",
+        {"optimizer": "SGD", "form": "loop", "width": 32, "layers": 200, "rows": 8},
+        ("cpu-optimizer", "single-tensor-optimizer"), {"form": "fused"},
+    ),
+    Kind(
+        "hook in Python on each layer", "bare.py", {"hook_items": 10, "width": 128, "layers": 24, "rows": 64},
+        ("python-host",), {"hook_items": 0}, classes=HOST, says="watch|bare.py",
+    ),
+    Kind(
+        "checks each gradient for NaN", "bare.py", {"checks": True, "width": 64, "layers": 60, "rows": 32},
+        ("anomaly-detection",), {"checks": False},
+    ),
+    Kind(
+        "large tables, dense gradients", "tables.py", {}, ("dense-embedding-gradients",), {"sparse": True},
+        says="sparse",
+    ),
+    Kind(
+        "Trainer, loader sleeps", "trainer.py", {"sleep_ms": 4.0}, LOADING, {"workers": 4}, WORKERS, classes=DATA,
+    ),
+    Kind(
+        "Python every eighth step", "trainer.py", {"python_items": 3_000_000, "python_every": 8, "steps": 96},
+        ("periodic-phase", "python-host"), {"python_items": 0}, classes=HOST, says="trainer.py",
+    ),
+    Kind(
+        "broadcasts many buffers", "parallel.py", {"normalises": True, "layers": 40}, ("broadcast-buffers",),
+        {"broadcasts": False}, ranks=2,
+    ),
+    Kind(
+        "searches a graph that never changes", "parallel.py", {"searches": True, "spare": True, "layers": 120},
+        ("repeated-graph-search", "unused-parameter-search"), {"searches": False, "static": True}, ranks=2,
+    ),
+    Kind(
+        "uneven batches in turn", "parallel.py", {"uneven": True, "width": 512, "layers": 4, "rows": 512, "steps": 40},
+        ("rotating-stragglers",), {"uneven": False}, ranks=2,
+    ),
+    Kind(
+        "batch 1 x accumulation 8 on two ranks", "trainer.py", {"batch": 1, "accumulate": 8, "steps": 120},
+        ("small-micro-batches", "low-memory-use"), {"batch": 8, "accumulate": 1}, ranks=2,
+    ),
+    Kind(
+        "evaluates every other step, two ranks", "trainer.py", {"evaluates_every": 2, "steps": 120},
+        ("evaluation-cadence",), {"evaluates_every": 8}, {"eval_steps": "evaluates_every"}, ranks=2,
+    ),
+    Kind(
+        "checkpoint every other step, two ranks", "trainer.py", {"saves_every": 2, "width": 128, "steps": 120},
+        ("checkpoint-cadence",), {"saves_every": 8}, {"save_steps": "saves_every"}, ranks=2,
+    ),
+    Kind(
+        "padding to max_length on two ranks", "trainer.py",
+        {"skewed": True, "pads_to": 128, "width": 128, "steps": 120}, ("padded-batches",),
+        {"pads_to": 0, "grouped": True}, ranks=2, says="longest",
+    ),
+    Kind(
         "healthy: small transformer", "trainer.py", {"width": 256, "batch": 16, "steps": 40}, (),
     ),
 )  # fmt: skip

@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 import sys
 import tempfile
+import time
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -25,6 +27,20 @@ class Counts(TrainerCallback):
         if state.global_step % self._every == 0:
             sum(number * number % 7 for number in range(self._items))
         self._steps.ended()
+
+
+class Slow(torch.utils.data.Dataset[Any]):
+    """The samples, each read from a slow disk."""
+
+    def __init__(self, rows: Sequence[Any], sleep_ms: float) -> None:
+        self._rows, self._sleep_s = rows, sleep_ms / 1e3
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, at: int) -> Any:
+        time.sleep(self._sleep_s)
+        return self._rows[at]
 
 
 def samples(count: int, skewed: bool, padded: bool = False) -> list[dict[str, list[int]]]:
@@ -52,7 +68,8 @@ def main() -> None:
     torch.set_num_threads(1)
     set_up = options(
         pads_to=0, skewed=False, padded=False, grouped=False, python_items=0, python_every=1, logs_every=1000,
-        evaluates_every=0, saves_every=0, width=64, batch=8, accumulate=1, nan_filter=True, workers=0, steps=60,
+        evaluates_every=0, saves_every=0, sleep_ms=0.0, width=64, batch=8, accumulate=1, nan_filter=True, workers=0,
+        steps=60,
     )  # fmt: skip
     heads, feed = 4, 2 * set_up["width"]
     config = LlamaConfig(
@@ -62,6 +79,7 @@ def main() -> None:
     steps, seen, model = Steps(), Samples(), LlamaForCausalLM(config)
     seen.watch(model)
     count = set_up["steps"] * set_up["batch"] * set_up["accumulate"]
+    rows: Any = samples(count, set_up["skewed"], set_up["padded"])
     with tempfile.TemporaryDirectory() as folder:
         settings: dict[str, Any] = {
             "output_dir": folder, "num_train_epochs": 1, "per_device_train_batch_size": set_up["batch"],
@@ -76,7 +94,7 @@ def main() -> None:
         }  # fmt: skip
         Trainer(
             model=model, args=TrainingArguments(**settings),
-            train_dataset=samples(count, set_up["skewed"], set_up["padded"]),
+            train_dataset=Slow(rows, set_up["sleep_ms"]) if set_up["sleep_ms"] else rows,
             eval_dataset=samples(64, set_up["skewed"]), data_collator=collator(set_up["pads_to"]),
             callbacks=[Counts(steps, set_up["python_items"], set_up["python_every"])],
         ).train()  # fmt: skip

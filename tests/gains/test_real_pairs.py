@@ -1,7 +1,7 @@
 """benchmarks/promises.py: real pairs of runs say where in its range a gain lies, and how good a value that makes."""
 
 import pytest
-from promises import Pair, added, errors, kept_pairs, middle, reported
+from promises import Pair, errors, kept_pairs, middle, reported
 
 
 def pair(job: str, low: float, high: float, measured: float) -> Pair:
@@ -22,19 +22,6 @@ def test_the_error_of_a_pair_is_by_the_other_pairs() -> None:
     other = pair("c", 1, 4, 2)
 
     assert errors([A, other, B]) == pytest.approx([4**0.625 / 2 - 1, 4**0.625 / 2 - 1, 1 - 16**0.5 / 8])
-
-
-def test_a_printed_row_takes_the_place_of_the_same_job() -> None:
-    said = (
-        "job                                  class                 first advice              right\n"
-        "a                                    data-bound            data-wait                 yes               "
-        "2.00-4.00x    3.00x      yes      ran       same      3.00\n"
-        "b                                    data-bound            cpu-optimizer             no: not data-wait   "
-        "1.00-1.10x    3.00x      no       ran       same      3.00\n"
-        "healthy                              compute-bound         nothing                   yes"
-    )
-
-    assert [(each.job, each.low, each.measured) for each in added([A, B], said)] == [("a", 2.0, 3.0), ("b", 1, 8)]
 
 
 def test_the_pairs_of_the_repository_are_read() -> None:

@@ -14,9 +14,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from advice_jobs.kinds import Kind
-from advice_score import Ran, Told, others_share, samples_of, told_of
 
-SCRIPTS = Path(__file__).parent / "advice_jobs"
+from .score import Ran, Told, others_share, samples_of, told_of
+
+SCRIPTS = Path(__file__).parents[1] / "advice_jobs"
 TIMEOUT_S = 300
 QUIET = {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "DIAGNOSE_LEDGER": "off", "HF_HUB_OFFLINE": "1"}
 STEP_NS = re.compile(r"^mean_step_ns (\d+)$", re.MULTILINE)
@@ -84,7 +85,7 @@ def in_turns(kind: Kind, options: Mapping[str, object], folder: str) -> tuple[Ra
 
 def scratch() -> tempfile.TemporaryDirectory[str]:
     """A folder for what a job and its capture write."""
-    return tempfile.TemporaryDirectory(prefix="first-advice-")
+    return tempfile.TemporaryDirectory(prefix="pairs-")
 
 
 def _asked(folder: str, name: str) -> list[str]:

@@ -1,11 +1,11 @@
-"""How the first advice of a small job is scored: what was told, what happened to who followed it, what it bought."""
+"""How the advice for a small job is scored: what was told, what happened to who followed it, what it bought."""
 
 from __future__ import annotations
 
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
@@ -14,7 +14,26 @@ from advice_jobs.kinds import Kind
 
 NOISE = 0.03  # a mean of some dozen steps is no better than that; where the repeats lie further apart, that counts
 OTHERS = 0.10  # share of the cores that other processes may take in a run that counts
+SCALE = 1.48  # of the median deviation, as wide as the standard deviation of a normal distribution
 _SAMPLES = re.compile(r"^samples (\d+) (\d+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What a finding promises: the range of the gain, null for no upper end, and the likely value in it."""
+
+    low: float
+    high: float | None = None
+    likely: float | None = None
+
+    @property
+    def width(self) -> float | None:
+        """The high end over the low one."""
+        return self.high / self.low if self.high is not None and self.low > 0 else None
+
+    def holds(self, gain: float, noise: float) -> bool:
+        """Whether the gain lies in the range, but for the noise."""
+        return self.low * (1 - noise) <= gain <= (math.inf if self.high is None else self.high) * (1 + noise)
 
 
 @dataclass(frozen=True)
@@ -23,7 +42,7 @@ class Told:
 
     Attributes:
         rule: of the first advice; "" for nothing.
-        promised: its gain.
+        offers: what each rule promises that fired, the first advice among them.
         patch: what its patch sets.
         class_: of the verdict.
         text: the first advice as the user reads it, or the last line of a run that had no report.
@@ -32,8 +51,8 @@ class Told:
     """
 
     rule: str
-    promised: tuple[float, float | None] | None
-    patch: Mapping[str, object]
+    offers: Mapping[str, Offer] = field(default_factory=dict)
+    patch: Mapping[str, object] = field(default_factory=dict)
     class_: str = ""
     text: str = ""
     busy: bool = False
@@ -104,14 +123,34 @@ class Outcome:
         return self.told.class_ in self.kind.classes if self.kind.classes and not self.withheld else None
 
     @property
-    def inside(self) -> bool | None:
-        """Whether the measured gain lies in the promised range; None where either is missing."""
-        if not self.speedups or self.told.promised is None or self.withheld:
-            return None
-        low, high = self.told.promised
+    def offer(self) -> Offer | None:
+        """The promise for the change that was followed: of the right rule, first advice or not; None without one."""
+        rules = (self.told.rule, *self.kind.right) if self.advice_right else self.kind.right
+        return next((self.told.offers[rule] for rule in rules if rule in self.told.offers), None)
+
+    @property
+    def gain(self) -> float | None:
+        """What following bought: the median of the repeats."""
+        return median(self.speedups) if self.speedups else None
+
+    @property
+    def noise(self) -> float:
+        """How far the gain may be off: the spread of the repeats, no less than that of a mean of some dozen steps."""
         middle = median(self.speedups)
-        noise = max(NOISE, 1.48 * median(abs(one - middle) for one in self.speedups) / middle)
-        return low * (1 - noise) <= middle <= (math.inf if high is None else high) * (1 + noise)
+        return max(NOISE, SCALE * median(abs(one - middle) for one in self.speedups) / middle)
+
+    @property
+    def inside(self) -> bool | None:
+        """Whether what following bought lies in the promised range; None where either is missing."""
+        if self.gain is None or self.offer is None or self.withheld:
+            return None
+        return self.offer.holds(self.gain, self.noise)
+
+    @property
+    def off(self) -> float | None:
+        """How far the likely value lies from the gain, as a share of it; None where there is none."""
+        likely = self.offer.likely if self.offer is not None else None
+        return None if likely is None or self.gain is None or self.withheld else abs(likely / self.gain - 1)
 
 
 def right(kind: Kind, told: Told) -> bool:
@@ -130,13 +169,17 @@ def told_of(diagnosis: Mapping[str, Any]) -> Told:
     patch = first.get("patch") or {}
     said = (first.get("action"), first.get("do"), first.get("says"), *map(_line, first.get("where") or ()))
     text = " ".join(filter(None, (*said, patch.get("code"), _settings(patch.get("set", {})))))
+    offers = dict(_offers([*diagnosis.get("findings", ()), first]))
     if first["kind"] != "change":
-        return Told("", None, {}, verdict["class"], text, busy)
-    promised = first["predicted_speedup"]
-    return Told(
-        first["rule"], promised and (promised[0], promised[1]), patch.get("set", {}), verdict["class"], text, busy,
-        bool(patch.get("set") or patch.get("by_run")) and not patch.get("typed_because"),
-    )  # fmt: skip
+        return Told("", offers, class_=verdict["class"], text=text, busy=busy)
+    by_run = bool(patch.get("set") or patch.get("by_run")) and not patch.get("typed_because")
+    return Told(first["rule"], offers, patch.get("set", {}), verdict["class"], text, busy, by_run)
+
+
+def _offers(said: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, Offer]]:
+    for each in said:
+        if promised := each["predicted_speedup"]:
+            yield each["rule"], Offer(promised[0], promised[1], each.get("likely_speedup"))
 
 
 def _line(where: Any) -> str:

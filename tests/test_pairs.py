@@ -1,4 +1,4 @@
-"""benchmarks/first_advice.py: what it takes of a diagnosis, how the advice is followed, and what counts as inside."""
+"""`python -m benchmarks.pairs`: what it takes of a diagnosis, how advice is followed, what counts as inside and is kept."""
 
 import ast
 import sys
@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 from advice_jobs.kinds import KINDS, Kind
 from advice_jobs.timing import options
-from advice_runs import SCRIPTS, command
-from advice_score import Outcome, Ran, Told, others_share, same_samples, samples_of, told_of
-from first_advice import followed_options, judged, missing
+from pairs.following import followed_options, missing
+from pairs.kept import keep, kept, state_of
+from pairs.page import row, summary, verdict, written
+from pairs.runs import SCRIPTS, command
+from pairs.score import Offer, Outcome, Ran, Told, others_share, same_samples, samples_of, told_of
+from promises import kept_pairs
 
 RULES = Path(__file__).parent.parent / "rules"
 LOADER = KINDS[0]
@@ -24,11 +27,25 @@ def first(kind: str = "change", **more: Any) -> Mapping[str, Any]:
 
 
 def test_the_first_advice_is_that_of_the_diagnosis() -> None:
-    patched = Told("data-wait", (1.5, None), {"num_workers": 2}, "data-bound", "num_workers=2", tried=True)
+    offers = {"data-wait": Offer(1.5)}
+    patched = Told("data-wait", offers, {"num_workers": 2}, "data-bound", "num_workers=2", tried=True)
 
     assert told_of(first()) == patched
-    assert told_of(first(patch=None, predicted_speedup=None)) == Told("data-wait", None, {}, "data-bound")
-    assert told_of(first("nothing", patch=None)) == Told("", None, {}, "data-bound")
+    assert told_of(first(patch=None, predicted_speedup=None)) == Told("data-wait", class_="data-bound")
+    assert told_of(first("nothing", patch=None, predicted_speedup=None)) == Told("", class_="data-bound")
+
+
+def test_a_promise_is_that_of_the_right_rule_whichever_came_first() -> None:
+    found = [
+        {"rule": "cpu-optimizer", "predicted_speedup": [1.0, 1.1]},
+        {"rule": "data-wait", "predicted_speedup": [2.0, 4.0], "likely_speedup": 3.0},
+    ]
+    told = told_of({**first(rule="cpu-optimizer", predicted_speedup=[1.0, 1.1]), "findings": found})
+    outcome = Outcome(LOADER, told, (2.5,))
+
+    assert (outcome.right, outcome.offer, outcome.inside) == (False, Offer(2.0, 4.0, 3.0), True)
+    assert outcome.off == pytest.approx(0.2)
+    assert Outcome(LOADER, Told("cpu-optimizer", {"cpu-optimizer": Offer(1.0, 1.1)}), (2.5,)).inside is None
 
 
 def test_the_text_of_the_advice_is_what_the_user_reads() -> None:
@@ -55,7 +72,7 @@ def test_a_verdict_that_is_withheld_for_others_is_seen() -> None:
 
 def test_the_value_of_the_patch_is_followed_before_that_of_the_kind() -> None:
     assert followed_options(LOADER, told_of(first()))["workers"] == 2
-    assert followed_options(LOADER, Told("data-wait", None, {}))["workers"] == LOADER.followed["workers"]
+    assert followed_options(LOADER, Told("data-wait"))["workers"] == LOADER.followed["workers"]
 
 
 @pytest.mark.parametrize(
@@ -73,23 +90,25 @@ def test_the_value_of_the_patch_is_followed_before_that_of_the_kind() -> None:
 def test_the_median_of_the_repeats_is_inside_the_range(
     promised: tuple[float, float | None] | None, speedups: tuple[float, ...], inside: bool | None
 ) -> None:
-    assert Outcome(LOADER, Told("data-wait", promised, {}), speedups).inside is inside
+    offers = {} if promised is None else {"data-wait": Offer(*promised)}
+
+    assert Outcome(LOADER, Told("data-wait", offers), speedups).inside is inside
 
 
 def test_a_healthy_job_is_right_with_no_advice() -> None:
     healthy = next(kind for kind in KINDS if not kind.right and not kind.says)
 
-    assert Outcome(healthy, Told("", None, {})).right
-    assert not Outcome(healthy, Told("data-wait", None, {})).right
-    assert not Outcome(LOADER, Told("", None, {})).right
+    assert Outcome(healthy, Told("")).right
+    assert not Outcome(healthy, Told("data-wait")).right
+    assert not Outcome(LOADER, Told("")).right
 
 
 def test_a_class_is_right_where_the_job_is_made_to_have_it() -> None:
     unstated = next(kind for kind in KINDS if not kind.classes)
 
-    assert Outcome(LOADER, Told("", None, {}, "data-bound")).class_right is True
-    assert Outcome(LOADER, Told("", None, {}, "host-bound")).class_right is False
-    assert Outcome(unstated, Told("", None, {}, "host-bound")).class_right is None
+    assert Outcome(LOADER, Told("", class_="data-bound")).class_right is True
+    assert Outcome(LOADER, Told("", class_="host-bound")).class_right is False
+    assert Outcome(unstated, Told("", class_="host-bound")).class_right is None
 
 
 @pytest.mark.parametrize(
@@ -104,33 +123,33 @@ def test_a_class_is_right_where_the_job_is_made_to_have_it() -> None:
 def test_words_that_must_and_must_not_be_there(rule: str, text: str, is_right: bool) -> None:
     bound = Kind("bound", "loader.py", {}, ("data-wait",), says="sched_setaffinity", never="faster disk")
 
-    assert Outcome(bound, Told(rule, None, {}, text=text)).right is is_right
+    assert Outcome(bound, Told(rule, text=text)).right is is_right
 
 
 def test_words_alone_are_right_under_any_rule() -> None:
     half = Kind("fp16", "bare.py", {}, (), says="bf16|bfloat16")
 
-    assert Outcome(half, Told("slow-type", None, {}, text="autocast to bfloat16")).right
-    assert not Outcome(half, Told("", None, {}, text="")).right
+    assert Outcome(half, Told("slow-type", text="autocast to bfloat16")).right
+    assert not Outcome(half, Told("")).right
 
 
 def test_advice_that_harms_is_not_right() -> None:
-    told = Told("data-wait", None, {})
+    told = Told("data-wait")
 
     assert Outcome(LOADER, told, typed="ran", samples=True).right
     assert Outcome(LOADER, told, typed="refused").right
-    assert judged(Outcome(LOADER, told, typed="crashed")) == "no: crashes when typed"
-    assert judged(Outcome(LOADER, told, samples=False)) == "no: other samples"
-    assert judged(Outcome(LOADER, told, failures=("ended with 1: OSError",))) == "no: ended with 1: OSError"
+    assert verdict(Outcome(LOADER, told, typed="crashed")) == "no: crashes when typed"
+    assert verdict(Outcome(LOADER, told, samples=False)) == "no: other samples"
+    assert verdict(Outcome(LOADER, told, failures=("ended with 1: OSError",))) == "no: ended with 1: OSError"
 
 
 def test_what_is_withheld_or_left_out_is_neither_right_nor_inside() -> None:
-    told = Told("data-wait", (1.0, 2.0), {}, "data-bound")
+    told = Told("data-wait", {"data-wait": Offer(1.0, 2.0)}, class_="data-bound")
     crowded = Outcome(LOADER, told, (1.5,), crowded=True)
     absent = Outcome(LOADER, told, missing=("trl",))
 
-    assert (crowded.right, crowded.inside, crowded.class_right, judged(crowded)) == (False, None, None, "withheld")
-    assert (absent.right, judged(absent)) == (False, "left out: needs trl")
+    assert (crowded.right, crowded.inside, crowded.class_right, verdict(crowded)) == (False, None, None, "withheld")
+    assert (absent.right, verdict(absent)) == (False, "left out: needs trl")
 
 
 def test_packages_that_are_not_installed_are_named() -> None:
@@ -193,3 +212,51 @@ def test_a_script_reads_the_options_that_the_command_gives_it(kind: Kind, monkey
     monkeypatch.setattr(sys, "argv", command(kind, given)[script:])
 
     assert options(**{name: type(value)() for name, value in given.items()}) == given
+
+
+def measured() -> Outcome:
+    return Outcome(
+        LOADER, Told("data-wait", {"data-wait": Offer(1.5, 3.0, 2.0)}, {"workers": 2}), (1.9, 2.0, 2.4), "ran", True
+    )
+
+
+def test_what_was_measured_is_kept_for_the_same_state_and_repeats(tmp_path: Path) -> None:
+    file, kinds = tmp_path / "below" / "kept.jsonl", {LOADER.name: LOADER}
+    assert list(kept(file, kinds, "now", 3)) == []
+
+    keep(file, measured(), "now", 3)
+    keep(file, Outcome(LOADER, Told("data-wait"), crowded=True), "now", 3)
+    with file.open("ab") as opened:
+        opened.write(b'{"kind": "cut')
+
+    assert list(kept(file, kinds, "now", 3)) == [measured()]
+    assert (
+        list(kept(file, kinds, "later", 3)) == list(kept(file, kinds, "now", 1)) == list(kept(file, {}, "now", 3)) == []
+    )
+
+
+def test_the_state_changes_with_a_rule(tmp_path: Path) -> None:
+    (tmp_path / "rules").mkdir()
+    rule = tmp_path / "rules" / "one.toml"
+    states = []
+    for text in ("a = 1", "a = 2", "a = 1"):
+        rule.write_text(text)
+        states.append(state_of(tmp_path))
+
+    assert states[0] == states[2] != states[1]
+
+
+def test_the_report_holds_coverage_with_the_width_and_its_pairs_are_read_again(tmp_path: Path) -> None:
+    unforeseen = Outcome(LOADER, Told(""), (1.5,))
+    outcomes = [measured(), unforeseen]
+
+    assert row(measured())[4:8] == ("1.50-3.00x", "2.00x", "2.00x (1.90 to 2.40)", "yes")
+    assert row(unforeseen)[7] == "not promised"
+    assert "gain inside the range: 1 of 1, median width 2.00x, likely value off by 0% in the median" in summary(
+        outcomes
+    )
+    assert "gains of 5 % or more that nothing promised: 1" in summary(outcomes)
+    report, _ = written(outcomes, tmp_path, "now")
+    assert f"| {LOADER.name} |" in report.read_text()
+    (pair,) = kept_pairs(tmp_path)
+    assert (pair.job, pair.rule, pair.low, pair.high, pair.measured) == (LOADER.name, "data-wait", 1.5, 3.0, 2.0)

@@ -5,9 +5,10 @@
 
 The pairs are those of `python -m benchmarks.pairs` (pairs-cpu-DATE.csv, the newest), of the tune and the known faults
 on a GPU (their reports), and a job with and without loader workers among the real traces that DIAGNOSE_REAL_TRACES
-names. Reports are of the rules of their day. The position is 0 where the measured gain is the low end and 1 where it is the
-high one, on the logarithm; the likely value of a range lies at the median position of the gains inside their ranges,
-since one outside says that its range is wrong. Its error is that of each pair, by the median of the other pairs.
+names. Reports are of the rules of their day. The position is 0 where the measured gain is the low end and 1 where it is
+the high one, on the logarithm; the likely value of a range lies at the median position of the gains inside their
+ranges, since one outside says that its range is wrong. Its error is that of each pair, by the median of the other
+pairs.
 """
 
 from __future__ import annotations

@@ -3,10 +3,12 @@
 import json
 from pathlib import Path
 
+import pytest
 from analysed import GEMM
 from embedding_jobs import FILL, GATHER, Work
 from faulty_traces import steps
 from kineto import Trace
+from remedies.single_gpu_jobs import analysed
 
 from diagnose.analysis import analyze
 from diagnose.diagnosis import Diagnosis, FactReport
@@ -83,3 +85,37 @@ def test_tables_and_head_are_a_share_of_the_parameters(tmp_path: Path) -> None:
 
     matrices, norms = 2 * (4 * 64 * 64 + 3 * 64 * 256), 5 * 64
     assert share == 2 * 32_000 * 64 / (2 * 32_000 * 64 + matrices + norms)
+
+
+def on_a_cpu(folder: Path, parameters: int | None) -> Diagnosis:
+    """Steps of 10 ms: 100 rows of 10,000 are looked up, the dense gradient takes 2 ms and the optimizer 6."""
+    job = Trace(gpu=None)
+    for _ in range(5):
+        with job.step():
+            job.cpu_op("aten::embedding", 1000, [[10_000, 64], [100]])
+            job.cpu_op("aten::mm", 1000, [[64, 64], [64, 64]])
+            job.cpu_op("aten::embedding_dense_backward", 2000, [[100, 64], [100]])
+            with job.optimizer("Adagrad"):
+                job.cpu_op("aten::addcdiv_", 6000, [[10_000, 64]] * 3)
+    model = {} if parameters is None else {"model": {"parameters": parameters}}
+    return analysed(folder, job, {"versions": {"torch": "2.13.0"}, **model})
+
+
+def test_on_a_cpu_the_optimizer_of_rows_that_nothing_reads_goes_with_the_dense_gradients(tmp_path: Path) -> None:
+    found = on_a_cpu(tmp_path, parameters=2 * 10_000 * 64)
+    finding = next(each for each in found.findings if each.rule == "dense-embedding-gradients")
+
+    facts = {fact.name: fact.value for fact in found.facts}
+    removed = 0.2 + 0.6 * 0.5 * 0.99
+    assert facts["dense_embedding_gradient_share"] == pytest.approx(0.2, abs=0.01)
+    assert facts["untouched_rows_update_share"] == pytest.approx(0.6 * 0.5 * 0.99, abs=0.01)
+    assert finding.predicted_speedup == pytest.approx((1 / (1 - removed / 2), 1 / (1 - removed)), rel=0.03)
+    assert found.next.rule == "dense-embedding-gradients"
+
+
+def test_without_the_number_of_parameters_only_the_gradients_are_counted(tmp_path: Path) -> None:
+    found = on_a_cpu(tmp_path, parameters=None)
+    finding = next(each for each in found.findings if each.rule == "dense-embedding-gradients")
+
+    assert {fact.name: fact.value for fact in found.facts}["untouched_rows_update_share"] is None
+    assert finding.predicted_speedup == pytest.approx((1 / (1 - 0.1), 1 / (1 - 0.2)), rel=0.03)

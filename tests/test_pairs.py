@@ -1,4 +1,4 @@
-"""`python -m benchmarks.pairs`: what it takes of a diagnosis, how advice is followed, what counts as inside and is kept."""
+"""`python -m benchmarks.pairs`: what it takes of a diagnosis, how advice is followed, what lies inside and is kept."""
 
 import ast
 import sys

@@ -9,10 +9,12 @@ from diagnose.arrays import Ints
 from diagnose.facts import STEP, Unknown, Value, capture_setting, nothing_helps
 from diagnose.formulas import share
 from diagnose.metrics.kernel_groups.operators import sizes_of
+from diagnose.metrics.kernels.optimizer_on_cpu import cpu_optimizer_share
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.model.flops import model_shape
 from diagnose.metrics.model.tokens import product_widths
 from diagnose.metrics.registry import metric
+from diagnose.metrics.run.setup import accumulation_steps
 from diagnose.trace.vocabulary import OPS
 
 _LOOKUP = r"aten::(embedding|_embedding_bag|_embedding_bag_forward_only)$"
@@ -32,19 +34,42 @@ def _rows(m: Measured, pattern: str) -> Ints:
 
 def _share(m: Measured, pattern: str) -> float | Unknown:
     trace, rows = m.timeline.trace, m.timeline.rows_matching(pattern, *OPS)
-    return m.share_of(m.timeline.launched_in(iv.intervals(trace.ts[rows], trace.ends(rows))) & m.kernels)
+    running = iv.intervals(trace.ts[rows], trace.ends(rows))
+    if m.timeline.has_gpu:
+        return m.share_of(m.timeline.launched_in(running) & m.kernels)
+    counted = iv.intervals(m.attribution.windows[:, 0], m.attribution.windows[:, 1])
+    return m.device_unseen or m.pieces_share(iv.intersect(running, counted))
 
 
-@metric("share", STEP)
+@metric("share", STEP, needs_gpu=False)
 def embedding_share(m: Measured) -> Value:
-    """Kernels that look up embeddings and make their gradients, FBGEMM's fused ones with the update included."""
+    """Work that looks up embeddings and makes their gradients, FBGEMM's fused one with the update included."""
     return _share(m, _EVERY)
 
 
-@metric("share", STEP)
+@metric("share", STEP, needs_gpu=False)
 def dense_embedding_gradient_share(m: Measured) -> Value:
-    """Kernels that write gradients of whole embedding tables, which begins with zeroes everywhere."""
+    """Work that writes gradients of whole embedding tables, which begins with zeroes everywhere."""
     return _share(m, _DENSE)
+
+
+@metric("share", STEP, needs_gpu=False)
+def untouched_rows_update_share(m: Measured) -> Value:
+    """The optimizer's work on rows that no lookup reads: its time by the rows' part of the recorded parameters."""
+    update = m.share("optimizer") if m.timeline.has_gpu else cpu_optimizer_share(m)
+    touched, part = touched_rows_share(m), _tables_share(m)
+    if isinstance(update, Unknown) or isinstance(touched, Unknown) or isinstance(part, Unknown):
+        return next(each for each in (update, touched, part) if isinstance(each, Unknown))
+    return float(update) * part * (1 - float(touched))
+
+
+def _tables_share(m: Measured) -> float | Unknown:
+    """The tables' part of the recorded parameters: a table for each lookup of a micro-batch."""
+    everything, micro_batches = m.record.number("model.parameters"), accumulation_steps(m)
+    if not everything:
+        return m.unrecorded
+    looked_up = m.timeline.steps.each(sum(math.prod(dims[0]) * times for dims, times in _sized(m)))
+    return min(looked_up / (1.0 if isinstance(micro_batches, Unknown) else float(micro_batches)) / everything, 1.0)
 
 
 @metric("flag", needs_gpu=False)
@@ -62,12 +87,10 @@ def embedding_lookups_per_step(m: Measured) -> Value:
 @metric("share", "the rows of the embedding tables", needs_gpu=False)
 def touched_rows_share(m: Measured) -> Value:
     """Rows that a lookup reads at most, one for each index, of its table; by the size of the tables."""
-    lookups = _lookups(m)
-    if not lookups:
+    if not _lookups(m):
         return NO_LOOKUPS
-    sized = [(dims[0], dims[1], times) for dims, times in lookups if len(dims) > 1 and len(dims[0]) == 2]
-    tables = sum(table[0] * table[1] * times for table, _, times in sized)
-    touched = sum(min(math.prod(indices), table[0]) * table[1] * times for table, indices, times in sized)
+    tables = sum(math.prod(dims[0]) * times for dims, times in _sized(m))
+    touched = sum(min(math.prod(dims[1]), dims[0][0]) * dims[0][1] * times for dims, times in _sized(m))
     found = share(touched, tables)
     return NO_SIZES if found is None else found
 
@@ -78,11 +101,16 @@ def _lookups(m: Measured) -> list[tuple[tuple[tuple[int, ...], ...], int]]:
     return [(sizes_of(m, shape), n) for shape, n in zip(each.tolist(), times.tolist(), strict=True)]
 
 
+def _sized(m: Measured) -> list[tuple[tuple[tuple[int, ...], ...], int]]:
+    """Those of which the sizes of the table and of the indices are recorded."""
+    return [(dims, times) for dims, times in _lookups(m) if len(dims) > 1 and len(dims[0]) == 2]
+
+
 @metric("flag", needs_gpu=False)
 def embeds_vocabulary(m: Measured) -> Value:
     """Whether a table has as many rows as a matrix product is wide: a language model's vocabulary, and its head."""
     lookups = _lookups(m)
-    tables = {dims[0][0] for dims, _ in lookups if len(dims) > 1 and len(dims[0]) == 2}
+    tables = {dims[0][0] for dims, _ in _sized(m)}
     if tables:
         return not tables.isdisjoint(product_widths(m))
     return NO_SIZES if lookups else False

@@ -22,6 +22,7 @@ _PRODUCTS: dict[Units, str] = {
 }
 BF16 = "c10::BFloat16"
 _TYPES: dict[Units, str] = {"bf16": BF16, "tf32": "float", "fp32": "float"}
+RANK = 16  # of an adapter
 FP8_TIME, FLASH_3_TIME = 0.62, 0.65  # of the same arithmetic in bf16, casts included; with Hopper's own kernels
 ODD_SIZES = 0.7  # of the speed of a product whose rows in memory are not whole vectors
 FLASH = "void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<128, 128, 64, 4, false>>(Flash_fwd_params)"
@@ -91,7 +92,9 @@ class Shape:
 
 @dataclass(frozen=True)
 class Code:
-    """How the model is written: the arithmetic of its products, and which of its parts are one kernel."""
+    """How the model is written: the arithmetic of its products, which of its parts are one kernel, and whether its
+    weights are frozen and each linear layer has an adapter of low rank (LoRA).
+    """
 
     units: Units = "bf16"
     casts_weights: bool = False
@@ -100,6 +103,7 @@ class Code:
     fused_norm: bool = True
     fused_loss: bool = True
     fused_elementwise: bool = True
+    adapts: bool = False
 
     @property
     def itemsize(self) -> int:
@@ -145,10 +149,27 @@ class Model:
         if self.code.casts_weights:
             yield self._cast((columns, inner))
         yield self.product(self.shape.tokens, inner, columns)
+        if self.code.adapts:
+            yield self.product(self.shape.tokens, inner, RANK)
+            yield self.product(self.shape.tokens, RANK, columns)
+            yield from self._scaled_and_added(columns, columns)
+
+    def _scaled_and_added(self, scaled: int, added: int) -> Iterator[Op]:
+        """What an adapter's result is scaled by, and its sum with that of the layer."""
+        yield self.moves("aten::mul", (self.shape.tokens, scaled), 2)
+        yield self.moves("aten::add", (self.shape.tokens, added), 3)
 
     def linear_backward(self, inner: int, columns: int) -> Iterator[Op]:
-        """Gradients of the input and of the weight, which is cast back where autocast cast it."""
+        """Gradients of the input and of the weight, which is cast back where autocast cast it; of the adapter's weights
+        where there is one.
+        """
         yield self.product(self.shape.tokens, columns, inner)
+        if self.code.adapts:
+            for size in (columns, inner):
+                yield self.product(self.shape.tokens, size, RANK)
+                yield self.product(RANK, self.shape.tokens, size)
+            yield from self._scaled_and_added(columns, inner)
+            return
         yield self.product(columns, self.shape.tokens, inner)
         if self.code.casts_weights:
             yield self._cast((columns, inner))
@@ -186,7 +207,8 @@ class Model:
         tokens = (self.shape.batch, self.shape.length, 1)
         sums = self._hidden("aten::sum", 1, _TEMPLATE.format("reduce_kernel<512, 1, ReduceOp<float, Sum>>"), "float")
         product = [*(self._hidden("aten::mul", passes, dtype="float") for passes in (2, 3)), sums]
-        yield from [("MulBackward0", product)] * 2
+        yield "MulBackward0", product[:1] if self.code.adapts else product
+        yield "MulBackward0", product
         yield "RsqrtBackward0", [self.moves("aten::mul", tokens, 3, dtype="float")]
         yield "MeanBackward1", [self._hidden("aten::div", 1, dtype="float")]
         yield "PowBackward0", [self._hidden("aten::mul", passes, dtype="float") for passes in (2, 3)]

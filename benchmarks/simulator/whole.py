@@ -19,6 +19,7 @@ from .training import HOOK, Training
 
 LOADERS = {False: "_SingleProcessDataLoaderIter", True: "_MultiProcessingDataLoaderIter"}
 DDP = "DistributedDataParallel.forward"
+ADAPTED = 0.005  # of the weights, in an adapter of rank 16
 PREFETCHED = 2  # batches that each worker makes ahead
 STATE_PASSES = {"fused": 7, "foreach": 20, "loop": 20}  # over the weights, of AdamW in one kernel and in many
 FOREACH_KERNELS, LOOP_OPERATORS, TENSORS = 12, 9, 6  # of a group of layers; of a tensor; of a layer
@@ -219,9 +220,10 @@ class WholeTraining(Training):
             "void at::native::vectorized_elementwise_kernel<4, at::native::addcdiv_cuda_kernel>(int)",
         )
         count, name, kernel = kinds.get(how, loop)
+        trained = ADAPTED if self.job.code.adapts else 1.0
         with self.ranks.range("Optimizer.step#AdamW.step"):
             for parameters in (*(shape.layer_parameters,) * shape.layers, head):
-                self._run([self._weights(parameters, passes / count, name, kernel)] * count)
+                self._run([self._weights(trained * parameters, passes / count, name, kernel)] * count)
 
     # -- what stops the step -------------------------------------------------------------------------------------
 

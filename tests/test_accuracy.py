@@ -1,5 +1,6 @@
 """The score of the diagnosis: what is true of a simulated job, and how an answer to it is judged."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 from accuracy.answer import Answer, answered
 from accuracy.changed import changed
 from accuracy.columns import gpus, real_cpu
-from accuracy.corpus import SEVERITIES, Case, corpus, tables
+from accuracy.corpus import SEVERITIES, Case, corpus, further, tables
 from accuracy.floors import below_floors, figures
 from accuracy.interval import interval
 from accuracy.page import page
@@ -18,7 +19,7 @@ from accuracy.realism import distance
 from accuracy.replay import report
 from accuracy.score import Outcome, Part, Score
 from accuracy.truth import Truth, cures, truth_of
-from simulator import Fault, WholeJob
+from simulator import Fault, WholeJob, simulate
 from simulator.operators import Shape
 
 from diagnose.metrics import units
@@ -230,3 +231,16 @@ def test_jobs_that_ran_for_real_are_those_of_the_newest_report(tmp_path: Path) -
     link = "[pairs-2026-02-01.md](../benchmarks/reports/pairs-2026-02-01.md)"
     assert real_jobs(tmp_path) == f"{link}, first advice right: 1 of 1\n\n| job |"
     assert real_jobs(tmp_path / "none") == ""
+
+
+def test_faults_of_further_kinds_run_on_an_amd_gpu_and_in_few_steps() -> None:
+    cases = list(further(range(1, 2), ("severe",)))
+    amd = next(case for case in cases if case.name == "eager attention, an AMD GPU")
+    ((_, text),) = simulate(amd.job).traces()
+    names = {event["name"] for event in json.loads(text)["traceEvents"]}
+
+    assert {case.name.rpartition(", ")[2] for case in cases} == {"an AMD GPU", "two steps captured"}
+    assert not any("TF32" in case.name for case in cases if case.name.endswith("AMD GPU"))
+    assert "hipExtModuleLaunchKernel" in names
+    assert not any(name.startswith(("cuda", "nvjet")) for name in names)
+    assert answered(amd.job).first == "unfused-attention"

@@ -27,7 +27,7 @@ PAGE = Path(__file__).parent.parent.parent / "docs" / "accuracy.md"
 def main() -> None:
     """Runs the corpus and prints the figures."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy", description=main.__doc__)
-    parser.add_argument("--subset", choices=("full", "ci", "quick", "healthy", "drawn"), default="full")
+    parser.add_argument("--subset", choices=("full", "ci", "quick", "healthy", "drawn", "further"), default="full")
     parser.add_argument("--seeds", type=int, nargs="+", default=FULL_SEEDS, help="of the full corpus")
     parser.add_argument("--severities", choices=SEVERITIES, nargs="+", default=SEVERITIES, help="of the full corpus")
     parser.add_argument("--only", default="", help="rows whose name holds this")
@@ -40,11 +40,11 @@ def main() -> None:
     score = Score(outcomes_of(cases, stated.jobs, _tell))
     print(short(score))
     if stated.write:
-        healthy, drawn = (Score(outcomes_of(cases_of(each), stated.jobs, _tell)) for each in ("healthy", "drawn"))
+        others = [Score(outcomes_of(cases_of(each), stated.jobs, _tell)) for each in ("healthy", "drawn", "further")]
         command = f"python -m benchmarks.accuracy {' '.join(sys.argv[1:])}"
         beside = peers(score.outcomes, stated.jobs)
         real = real_outcomes()
-        columns = side_by_side(score, real, healthy, drawn, stated.ledger or ())
+        columns = side_by_side(score, real, *others, stated.ledger or ())
         text = page(score, real, realism(), command, beside, real_jobs(), columns)
         stated.write.mkdir(parents=True, exist_ok=True)
         today = datetime.date.today().isoformat()

@@ -58,10 +58,9 @@ def simulated(score: Score, healthy: Score | None = None) -> Column:
     )
 
 
-def of_drawn(score: Score) -> Column:
-    """Faults on machines whose kernels reach, and whose changes gain, what was drawn for each job."""
-    width = 1 + score.sharpness
-    return Column("simulated, drawn figures", score.strict, score.class_, score.cause_first, score.covered, width)
+def of_faults(head: str, score: Score) -> Column:
+    """Faults alone: on machines of drawn figures, or of further kinds."""
+    return Column(head, score.strict, score.class_, score.cause_first, score.covered, 1 + score.sharpness)
 
 
 def reported(exports: Sequence[Path]) -> Iterator[Column]:
@@ -125,10 +124,14 @@ def side_by_side(
     real: Sequence[Labelled],
     healthy: Score | None = None,
     drawn: Score | None = None,
+    further: Score | None = None,
     ledgers: Sequence[Path] = (),
 ) -> list[Column]:
-    """All columns: of the corpus with its further healthy jobs, of drawn figures, and of what ran for real."""
-    beside = [of_drawn(drawn)] if drawn is not None else []
+    """All columns: of the corpus with its further healthy jobs, of drawn figures and further kinds, and what ran for
+    real.
+    """
+    others = (("simulated, drawn figures", drawn), ("simulated, AMD and short captures", further))
+    beside = [of_faults(head, score) for head, score in others if score is not None]
     return [simulated(score, healthy), *beside, real_cpu(), of_others(real), *gpus(), *reported(ledgers)]
 
 

@@ -107,12 +107,24 @@ def drawn(seeds: Iterable[int], severities: tuple[Severity, ...] = SEVERITIES) -
                     yield replace(case, job=replace(case.job, drawn=1000 * seed + number))
 
 
-def _whole(seed: int, severity: Severity) -> Iterator[Case]:
+def further(seeds: Iterable[int], severities: tuple[Severity, ...] = SEVERITIES) -> Iterator[Case]:
+    """The faults that no base is stated for, on an AMD GPU, and in captures of few steps."""
+    for kind, stated in tables()["further"].items():
+        for seed in seeds:
+            for severity in severities:
+                for case in _whole(seed, severity, stated):
+                    yield replace(case, name=f"{case.name}, {kind}")
+
+
+def _whole(seed: int, severity: Severity, further: Mapping[str, Any] | None = None) -> Iterator[Case]:
+    """The faults of whole jobs; `further` names one base for all of them, what to set of it, and what no fault sets."""
     at = SEVERITIES.index(severity)
     for number, fault in enumerate(tables()["fault"]):
         bases = fault.get("on", list(tables()["bases"]))
-        name = bases[(seed + number) % len(bases)]
-        base = _base(name, seed)
+        if further and ("on" in fault or not fault["set"].keys().isdisjoint(further["without"])):
+            continue
+        name = further["base"] if further else bases[(seed + number) % len(bases)]
+        base = changed(_base(name, seed), further["set"] if further else {})
         fields = {key: value[at] if isinstance(value, list) else value for key, value in fault["set"].items()}
         yield Case(fault["name"], name, severity, seed, changed(base, fields, step_ms(base)), tuple(fault["rules"]))
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 
 from .answer import answered
-from .corpus import SCORED_SEEDS, SEVERITIES, Case, Severity, corpus, drawn, healthy
+from .corpus import SCORED_SEEDS, SEVERITIES, Case, Severity, corpus, drawn, further, healthy
 from .score import Outcome
 from .truth import truth_of
 
@@ -18,12 +18,15 @@ def cases_of(
 ) -> list[Case]:
     """The corpus, or a part of it: "ci" is one seed of the scored half in one severity, "quick" each fourth of that.
 
-    "healthy" are jobs in which nothing is wrong, "drawn" faults on machines of other figures.
+    "healthy" are jobs in which nothing is wrong, "drawn" faults on machines of other figures, and "further" faults on
+    an AMD GPU and in captures of few steps.
     """
     if subset == "healthy":
         return list(healthy(HEALTHY_SEEDS))
     if subset == "drawn":
         return list(drawn(DRAWN_SEEDS, severities))
+    if subset == "further":
+        return list(further(DRAWN_SEEDS, severities))
     if subset == "full":
         return list(corpus(seeds, severities))
     chosen = list(corpus(SCORED_SEEDS, SEVERITIES[1:2]))

@@ -20,7 +20,7 @@ from .score import Ran, Told, others_share, samples_of, told_of
 SCRIPTS = Path(__file__).parents[1] / "advice_jobs"
 TIMEOUT_S = 300
 QUIET = {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "DIAGNOSE_LEDGER": "off", "HF_HUB_OFFLINE": "1"}
-STEP_NS = re.compile(r"^mean_step_ns (\d+)$", re.MULTILINE)
+STEP_NS = re.compile(r"\bmean_step_ns (\d+)\b")  # anywhere in a line: ranks and libraries share the output
 CANNOT_BE_APPLIED = 3
 _BUSY = (0, 1, 2, 5, 6, 7)  # of /proc/stat: user, nice, system, irq, softirq, steal
 

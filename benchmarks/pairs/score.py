@@ -15,7 +15,7 @@ from advice_jobs.kinds import Kind
 NOISE = 0.03  # a mean of some dozen steps is no better than that; where the repeats lie further apart, that counts
 OTHERS = 0.10  # share of the cores that other processes may take in a run that counts
 SCALE = 1.48  # of the median deviation, as wide as the standard deviation of a normal distribution
-_SAMPLES = re.compile(r"^samples (\d+) (\d+)$", re.MULTILINE)
+_SAMPLES = re.compile(r"\bsamples (\d+) (\d+)\b")
 
 
 @dataclass(frozen=True)

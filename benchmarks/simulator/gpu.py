@@ -36,13 +36,14 @@ class Gpu:
     flops_per_s: tuple[tuple[Units, float], ...]
     bytes_per_s: float
     reached: tuple[tuple[str, float], ...] = tuple(REACHED.items())
+    is_amd: bool = False
 
     @property
     def properties(self) -> dict[str, Any]:
         """As in deviceProperties."""
         major, minor = self.capability
         own = {"name": self.name, "totalGlobalMem": self.total_bytes, "computeMajor": major, "computeMinor": minor}
-        return own | {"numSms": self.multiprocessors} | _LIMITS
+        return own | {"numSms": self.multiprocessors} | _LIMITS | ({"warpSize": 64} if self.is_amd else {})
 
     def arithmetic_ns(self, flops: float, units: Units, kind: str = "product", filled: float = 1.0) -> float:
         """Nanoseconds of the arithmetic, where `filled` of the multiprocessors' rounds have work."""
@@ -67,11 +68,13 @@ def gpu(key: str, drawn: int = 0) -> Gpu:
     """
     with TABLE.open(encoding="utf-8", newline="") as file:
         row = next(row for row in csv.DictReader(file) if row["key"] == key)
-    major, minor = row["cc"].split(".")
+    is_amd = row["cc"].startswith("gfx")
+    major, minor = row["cc"].removeprefix("gfx")[:2] if is_amd else row["cc"].split(".")
     peaks = tuple((units, float(row[column]) * 1e12) for units, column in COLUMNS.items())
     return Gpu(
         row["device_name_exact"].partition("|")[0], int(row["totalGlobalMem_bytes_seen"]), (int(major), int(minor)),
         int(row["num_sms"]), peaks, float(row["hbm_peak_gbs"]) * 1e9, _reached(drawn),
+        is_amd,
     )  # fmt: skip
 
 

@@ -5,15 +5,20 @@ Left out are flows and the steps' GPU annotations, which repeat what correlation
 
 import gzip
 import json
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .amd import as_rocm
 from .events import AUTOGRAD, HOST, START_NS, WORKER, Row
+from .gpu import gpu
 from .groups import Groups, listed
 from .job import Job
 
+CUDA = {"cupti_version": 26, "cuda_runtime_version": 12080, "cuda_driver_version": 12080}
+ROCM = {"roctracer_version": 4.1, "hip_runtime_version": 60443483, "hip_driver_version": 60443483}
 BASE_NS = 1_758_000_000_000_000_000 // 7_889_238_000_000_000 * 7_889_238_000_000_000
 _LANES = {HOST: ("@PID@", "@PID@"), AUTOGRAD: ("@PID@", "@AUTOGRAD@"), WORKER: ("@PID@", "@WORKER@")}
 
@@ -33,6 +38,7 @@ class Texts:
         self, job: Job, groups: dict[str, Groups], rows: list[Row], offset_ns: NDArray[Any], drift: NDArray[Any]
     ) -> None:
         self._job, self._groups, self._rows = job, groups, rows
+        self._is_amd = job.gpu and gpu(job.device).is_amd
         self._active = np.stack([row.active for row in rows])
         self._offset, self._drift = offset_ns, drift
         self._values, self._first = self._columns()
@@ -69,7 +75,8 @@ class Texts:
         if key not in self._templates:
             rows = np.flatnonzero(active)
             used = np.concatenate([np.arange(self._first[i], self._first[i + 1]) for i in rows])
-            self._templates[key] = ",\n".join(_event(self._rows[i]) for i in rows), used
+            events = (_event(self._rows[i], as_rocm if self._is_amd else str) for i in rows)
+            self._templates[key] = ",\n".join(events), used
         return self._templates[key]
 
     def _marks(self, rank: int) -> dict[str, str]:
@@ -90,11 +97,11 @@ class Texts:
     def _head(self, rank: int) -> dict[str, Any]:
         job = self._job
         gpus = min(job.ranks_per_node, job.ranks) if job.gpu else 0
-        cuda = {"cupti_version": 26, "cuda_runtime_version": 12080, "cuda_driver_version": 12080} if job.gpu else {}
+        versions = (ROCM if self._is_amd else CUDA) if job.gpu else {}
         return {
             "schemaVersion": 1,
             "deviceProperties": [{"id": number, **job.device_properties} for number in range(gpus)],
-            **cuda,
+            **versions,
             "trace_id": f"{job.seed * job.ranks + rank:032X}",
             "record_shapes": 1,
             "distributedInfo": self._distributed(rank),
@@ -120,9 +127,9 @@ def compressed(text: str) -> bytes:
     return gzip.compress(text.encode(), 4, mtime=0)
 
 
-def _event(row: Row) -> str:
+def _event(row: Row, named: Callable[[str], str]) -> str:
     pid, tid = _LANES[row.lane] if isinstance(row.lane, str) else ("@DEVICE@", str(row.lane))
-    name = json.dumps(row.name).replace("%", "%%")
+    name = json.dumps(named(row.name)).replace("%", "%%")
     return (
         f'{{"ph": "X", "cat": "{row.cat}", "name": {name}, "pid": {pid}, "tid": {tid}, '
         f'"ts": %d.%03d, "dur": %d.%03d, "args": {{{row.args}}}}}'

@@ -239,7 +239,7 @@ def test_faults_of_further_kinds_run_on_an_amd_gpu_and_in_few_steps() -> None:
     ((_, text),) = simulate(amd.job).traces()
     names = {event["name"] for event in json.loads(text)["traceEvents"]}
 
-    assert {case.name.rpartition(", ")[2] for case in cases} == {"an AMD GPU", "two steps captured"}
+    assert {case.name.rpartition(", ")[2] for case in cases} == {"an AMD GPU", "inference", "two steps captured"}
     assert not any("TF32" in case.name for case in cases if case.name.endswith("AMD GPU"))
     assert "hipExtModuleLaunchKernel" in names
     assert not any(name.startswith(("cuda", "nvjet")) for name in names)

@@ -130,7 +130,7 @@ def side_by_side(
     """All columns: of the corpus with its further healthy jobs, of drawn figures and further kinds, and what ran for
     real.
     """
-    others = (("simulated, drawn figures", drawn), ("simulated, AMD and short captures", further))
+    others = (("simulated, drawn figures", drawn), ("simulated, further kinds", further))
     beside = [of_faults(head, score) for head, score in others if score is not None]
     return [simulated(score, healthy), *beside, real_cpu(), of_others(real), *gpus(), *reported(ledgers)]
 

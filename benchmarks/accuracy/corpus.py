@@ -121,12 +121,18 @@ def _whole(seed: int, severity: Severity, further: Mapping[str, Any] | None = No
     at = SEVERITIES.index(severity)
     for number, fault in enumerate(tables()["fault"]):
         bases = fault.get("on", list(tables()["bases"]))
-        if further and ("on" in fault or not fault["set"].keys().isdisjoint(further["without"])):
+        if further and not _is_for(fault, further):
             continue
         name = further["base"] if further else bases[(seed + number) % len(bases)]
         base = changed(_base(name, seed), further["set"] if further else {})
         fields = {key: value[at] if isinstance(value, list) else value for key, value in fault["set"].items()}
         yield Case(fault["name"], name, severity, seed, changed(base, fields, step_ms(base)), tuple(fault["rules"]))
+
+
+def _is_for(fault: Mapping[str, Any], further: Mapping[str, Any]) -> bool:
+    """Whether the fault has no base of its own, and sets and is cured by what jobs of this kind have."""
+    without, not_rules = further["without"], further.get("not_rules", ())
+    return "on" not in fault and fault["set"].keys().isdisjoint(without) and not {*fault["rules"]} & {*not_rules}
 
 
 def _late(seed: int, severity: Severity) -> Iterator[Case]:

@@ -179,10 +179,11 @@ _GLANCE = """\
 *Simulated, drawn figures* are the faults of one seed again, on machines whose kernels reach other parts of the peaks
 (products 40 to 90 %, attention 25 to 75 %, memory 60 to 95 %, drawn for each job) and whose changes gain more or less
 than the rules assume: each factor is raised to a power drawn from 0.5 to 1.7. What the first column has beyond it rests
-on figures that simulator and rules share. *AMD and short captures* are those faults that need no GPU of their own, on a
-simulated MI300X with the names that ROCm gives to calls and kernels, and in captures that hold two whole steps. *Something named where nothing is wrong* counts further simulated jobs, nine
-shapes on two GPUs for nine seeds: a late rank is named, or a change comes first that buys less than 2 %. What users
-report (`diagnose ledger --export`, read by `--ledger FILE`) would be one more column.
+on figures that simulator and rules share. *Further kinds* are those faults that need no GPU of their own: on a
+simulated MI300X with the names that ROCm gives to calls and kernels, without loss, backward pass and update, and in
+captures that hold two whole steps. *Something named where nothing is wrong* counts further simulated jobs, nine shapes
+on two GPUs for nine seeds: a late rank is named, or a change comes first that buys less than 2 %. What users report
+(`diagnose ledger --export`, read by `--ledger FILE`) would be one more column.
 
 Behind each rate is its 95 % interval (Clopper and Pearson). The jobs that ran on a CPU are those of
 [the pairs](#jobs-that-run-for-real), most of them with one fault each. The faults on GPUs are bare loops with

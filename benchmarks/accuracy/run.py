@@ -19,7 +19,7 @@ def cases_of(
     """The corpus, or a part of it: "ci" is one seed of the scored half in one severity, "quick" each fourth of that.
 
     "healthy" are jobs in which nothing is wrong, "drawn" faults on machines of other figures, and "further" faults on
-    an AMD GPU and in captures of few steps.
+    an AMD GPU, of inference, and in captures of few steps.
     """
     if subset == "healthy":
         return list(healthy(HEALTHY_SEEDS))

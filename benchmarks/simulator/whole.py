@@ -49,6 +49,7 @@ class WholeJob(Job):
         logs_ms: writing a log in each step.
         saves_ms: writing a checkpoint at the end of each step.
         reduces_each: whether each micro-batch reduces its gradients, and not only the last of a step.
+        trains: whether a step ends with a loss, a backward pass and an update; else it is inference.
         drawn: the seed of what kernels reach of the GPU's peaks, and of what changes gain; 0 for the usual figures.
     """
 
@@ -79,6 +80,7 @@ class WholeJob(Job):
     logs_ms: float = 0.0
     saves_ms: float = 0.0
     reduces_each: bool = False
+    trains: bool = True
     drawn: int = 0
 
 
@@ -98,15 +100,15 @@ class WholeTraining(Training):
     def _step(self) -> None:
         for micro in range(self.job.accumulates):
             self._load()
-            if micro == 0:
+            if micro == 0 and self.job.trains:
                 with self.ranks.range("Optimizer.zero_grad#AdamW.zero_grad"):
                     self.ranks.host(20)
             self._micro_batch(is_last=micro == self.job.accumulates - 1)
             if self.job.reads_loss and micro < self.job.accumulates - 1:
                 self.ranks.read_back()
-        if self.job.clips:
+        if self.job.trains:
             self._clip()
-        self._update()
+            self._update()
         self._end()
 
     # -- the input -----------------------------------------------------------------------------------------------
@@ -131,11 +133,17 @@ class WholeTraining(Training):
     # -- the model -----------------------------------------------------------------------------------------------
 
     def _micro_batch(self, is_last: bool) -> None:
-        ranks, self._reads_left = self.ranks, self.job.reads
-        reduces = self.job.ranks > 1 and (is_last or self.job.reduces_each)
-        with ranks.range(DDP) if self.job.ranks > 1 else nullcontext():
+        self._reads_left = self.job.reads
+        with self.ranks.range(DDP) if self.job.ranks > 1 else nullcontext():
             self._forward()
+        if not self.job.trains:
+            self._run([self.model.product(self.job.shape.tokens, self.job.shape.width, self.job.shape.vocabulary)])
+            return
         self._loss()
+        self._backward(reduces=self.job.ranks > 1 and (is_last or self.job.reduces_each))
+
+    def _backward(self, reduces: bool) -> None:
+        ranks = self.ranks
         for _ in range(self.job.shape.layers):
             if self.job.recomputes:
                 with ranks.backward("CheckpointFunctionBackward"):
@@ -202,6 +210,8 @@ class WholeTraining(Training):
         return Op(name, ((),), kernel, 0.0, self.model.gpu.bytes_ns(parameters * passes * width), ("float",))
 
     def _clip(self) -> None:
+        if not self.job.clips:
+            return
         parameters = self.job.shape.layers * self.job.shape.layer_parameters
         with self.ranks.range("diagnose.clip"):
             self._run([self._weights(parameters, 1, "aten::_foreach_norm", FOREACH)])

@@ -19,6 +19,7 @@ from .cuda_graphs import capturing
 from .facts.job_objects import JobObjects
 from .facts.when_due import facts_of, samples_of
 from .fetches import Fetches
+from .frameworks import TRAINER
 from .guard import guarded, quietly, say
 from .hand_over import at_exit
 from .interrupts import in_a_handler
@@ -90,6 +91,11 @@ class Session(BreaksOff):
         """Whether no loop has begun."""
         return not self._opened
 
+    @property
+    def logs_itself(self) -> bool:
+        """Whether the loop's own loggers get the figures: those of transformers' Trainer."""
+        return self.source == BY_TRAINER and self.objects.loop == TRAINER.name
+
     def machine_now(self) -> Machine:
         """The last readings of this process and its GPU, by a session that makes them while no window is open."""
         return unread()
@@ -105,7 +111,7 @@ class Session(BreaksOff):
         if source not in _SHOWN_BY_A_STEP:
             times.closed(BETWEEN_LOOPS_RANGE)
             run_time.may_begin()
-        untold = self.config.log and self.config.armed is None and source != BY_TRAINER
+        untold = self.config.log and self.config.armed is None and not self.logs_itself
         if untold and self._opened == 1 and not rank_and_world_size()[0]:
             say("--log tells nobody of this loop: it is not that of transformers' Trainer; with --arm a file gets it")
         self._safely(lambda: self._open(total, done), "no capture")

@@ -1,5 +1,7 @@
 """Figures of the steps of an armed loop that has no Trainer, as lines of a file; all in the thread beside the training.
 
+Accelerate's and Lightning's loggers get those of each line, too.
+
 A line is a JSON object: the step, the time, the figures by the names that loggers get, and for each that is not known
 why. The file takes so many lines, then half as many in the same time for half as many, and so on.
 """
@@ -16,7 +18,7 @@ from ..bundle.rank_files import RankFiles
 from ..guard import described, guarded, say
 from ..machine.now import Machine
 from ..protocol import LIVE
-from . import figures
+from . import figures, log_calls
 from .analysis import Windows
 from .live import Live
 
@@ -45,6 +47,7 @@ class LiveLines:
         self._windows, self._mark, self._live = Windows(written), mark, Live(machine=machine)
         self._begun = self._failed = False
         self._every_s, self._lines, self._due_s = EVERY_S, 0, 0.0
+        guarded(log_calls.install, "the loop's loggers get no figures")
 
     def turn(self) -> None:
         """Take the verdict of a window that has been analysed, and write the line that is due; nothing is raised."""
@@ -76,6 +79,7 @@ class LiveLines:
         self._due_s = now_s + self._every_s
         found = self._live.figures(*mark)
         if found:
+            log_calls.offer(_rounded(found))
             self._write({"step": mark[0], "t": round(time.time(), 3), **_rounded(found), **self._told()})
 
     def _told(self) -> dict[str, object]:

@@ -169,7 +169,7 @@ class TimingSession(Session):
 
     def _told(self, arming: Arming, rank: int) -> tuple[Callable[[], object], Callable[[], object]]:
         """The turn and the end of the thread beside: with lines of figures where no loggers of the loop take them."""
-        if not self.config.log or rank or self.source == BY_TRAINER:
+        if not self.config.log or rank or self.logs_itself:
             return arming.turn, arming.close
         from ..reporting.live_lines import LiveLines  # a job without it does not pay for its import
 

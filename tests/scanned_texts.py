@@ -74,8 +74,9 @@ _ARGUMENTS = {
     "Input Dims": "list", "Input dims": "list", "Input type": "list", "Concrete Inputs": "list", "grid": "list",
     "Collective name": "text", "Process Group Name": "text", "dtype": "text", "Process Group Ranks": "text",
     "In msg nelems": "integer", "Out msg nelems": "integer", "Group size": "integer", "Seq": "integer",
-    "Dst Rank": "integer", "Src Rank": "integer", "Total Reserved": "integer", "Device Id": "integer",
-    "Device Type": "integer", "cbid": "integer", "name": "text", "\\u0070h": "text", "": "rate", "\u00e9": "integer",
+    "Dst Rank": "integer", "Src Rank": "integer", "Total Reserved": "integer", "Total Allocated": "integer",
+    "Device Id": "integer", "Device Type": "integer", "cbid": "integer", "name": "text",
+    "\\u0070h": "text", "": "rate", "\u00e9": "integer",
 }  # fmt: skip
 
 

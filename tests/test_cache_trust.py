@@ -168,7 +168,14 @@ FORGED: dict[str, Callable[[Footer], object]] = {
     "names as one text": lambda f: f.update(names="x" * len(f["names"])),
     "shapes of two": lambda f: f.update(shapes=[["a", "b"]] * len(f["shapes"])),
     "shapes that are no bytes": lambda f: f.update(shapes=[["\u20ac", "", ""]] * len(f["shapes"])),
-    "memory as text": lambda f: f.update(memory_reserved=[["0", "1"]]),
+    "memory as text": lambda f: f.update(memory=[["0", "1"]]),
+    "memory without a bucket": lambda f: f.update(memory=[{"device": 0, "shift": 0, "columns": [[]] * 5}]),
+    "memory of columns that differ": lambda f: f.update(
+        memory=[{"device": 0, "shift": 0, "columns": [[1], [1], [1], [1], [1, 2]]}]
+    ),
+    "memory in buckets wider than all time": lambda f: f.update(
+        memory=[{"device": 0, "shift": 99, "columns": [[1]] * 5}]
+    ),
     "metadata as a list": lambda f: f.update(metadata=[["baseTimeNanoseconds", 1]]),
     "a loss of another type": lambda f: f["loss"].update(events="many"),
     "kinds of loss as a list": lambda f: f["loss"].update(kinds=["truncated"]),

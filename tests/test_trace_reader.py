@@ -13,6 +13,7 @@ from trace_files import KERNEL, rows, saved
 
 from diagnose.errors import UserError
 from diagnose.trace import ReadingLoss, read
+from diagnose.trace.memory_series import HOST, most_reserved
 
 pytestmark = pytest.mark.usefixtures("either_reader")
 
@@ -153,11 +154,13 @@ def test_other_phases_are_not_events(reads: Any) -> None:
 
 def test_memory_instants_give_the_peak_of_each_device(reads: Any) -> None:
     def memory(device: int, reserved: int, kind: int = 1) -> dict[str, Any]:
-        args = {"Device Type": kind, "Device Id": device, "Total Reserved": reserved}
+        args = {"Device Type": kind, "Device Id": device, "Total Allocated": reserved - 9, "Total Reserved": reserved}
         return {"ph": "i", "name": "[memory]", "ts": 1, "args": args}
 
     trace = reads([KERNEL, memory(0, 100), memory(0, 300), memory(0, 200), memory(1, 50), memory(0, 999, kind=0)])
-    assert trace.memory_reserved == {0: 300, 1: 50}
+    assert most_reserved(trace.memory) == 300
+    most = {device: series.most.tolist() for device, series in trace.memory.items()}
+    assert most == {HOST: [990], 0: [291], 1: [41]}
 
 
 def test_hundreds_of_thousands_of_metadata_records(reads: Any) -> None:

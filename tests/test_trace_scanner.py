@@ -168,7 +168,7 @@ def test_usual_events_are_understood(args: str) -> None:
     ['"stream": true', '"stream": [7]', '"stream": 07', '"stream": 9223372036854775808', '"stream": 7, "stream": 8',
      '"x": NaN', '"x": 1.', '"x": "\\q"', '"x": "\\ud800"', '"x": "\t"', '"x": [1,]',
      '"x": "', '"x": ' + 99 * "[" + 99 * "]",
-     '"\\u0070h": 1', '"stream": "12345678901234567890"', '"Total Reserved": null', '"x": tru', '"x" 1', '"x": 1 2'],
+     '"\\u0070h": 1', '"stream": "12345678901234567890"', '"x": tru', '"x" 1', '"x": 1 2'],
 )  # fmt: skip
 def test_odd_events_are_left_to_the_reference_reader(args: str) -> None:
     assert scanned(ONE % args) is None

@@ -23,6 +23,7 @@ from diagnose.diagnosis.goodput import Goodput, GoodputPart, Start, StartAdvice
 from diagnose.diagnosis.iron_law import FORMULA, IRON_LAW, Axis, IronTerm, Quantity
 from diagnose.diagnosis.job import HistoryChange, Loss, Origin, RankReport, TraceSummary, WindowReport
 from diagnose.diagnosis.kernels import KernelRow, OperatorRow, Peak, RooflineEntry, Roofs
+from diagnose.diagnosis.memory_over_time import MemoryOverTime
 from diagnose.diagnosis.period import Period
 from diagnose.diagnosis.ranges import OpenedBy, RangeRow
 from diagnose.diagnosis.speed import Speed, StepRate
@@ -90,6 +91,7 @@ __all__ = [
     "LightPart",
     "Loss",
     "Meeting",
+    "MemoryOverTime",
     "Mfu",
     "Money",
     "NotAdvised",

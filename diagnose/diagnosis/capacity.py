@@ -2,6 +2,9 @@
 
 import msgspec
 
+CONTEXT = "CUDA context"
+"""The part that is not torch's: what the driver and loaded kernels take."""
+
 
 class MemoryPart(msgspec.Struct, frozen=True, kw_only=True):
     """One part of the memory ledger. `transient` parts are taken and given back in each step."""
@@ -81,6 +84,12 @@ class MemoryCount(msgspec.Struct, frozen=True, kw_only=True):
     room: tuple[Room, ...]
     planned: tuple[PlannedRoom, ...]
     optimizers: tuple[OptimizerStates, ...]
+
+    @property
+    def held(self) -> tuple[MemoryPart, ...]:
+        """The parts that tensors hold all the time, the largest first."""
+        kept = [part for part in self.parts if not part.transient and part.name != CONTEXT]
+        return tuple(sorted(kept, key=lambda part: -part.bytes))
 
 
 class Capacity(msgspec.Struct, frozen=True, kw_only=True):

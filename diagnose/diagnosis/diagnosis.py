@@ -20,6 +20,7 @@ from diagnose.diagnosis.cost import Cost
 from diagnose.diagnosis.goodput import Goodput
 from diagnose.diagnosis.job import HistoryChange, Origin, RankReport, TraceSummary, WindowReport
 from diagnose.diagnosis.kernels import KernelRow, OperatorRow, RooflineEntry, Roofs
+from diagnose.diagnosis.memory_over_time import MemoryOverTime
 from diagnose.diagnosis.period import Period
 from diagnose.diagnosis.postmortem import Postmortem, Straggler
 from diagnose.diagnosis.ranges import RangeRow
@@ -77,6 +78,7 @@ class Diagnosis(Answer, frozen=True, kw_only=True):
     cost: Cost | None = None
     slow_steps: tuple[SlowStep, ...] = ()
     step_times: StepTimes | None = None
+    memory_over_time: MemoryOverTime | None = None
     goodput: Goodput | None = None
     period: Period | None = None
     timeline: StepTimeline | None = None

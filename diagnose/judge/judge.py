@@ -39,6 +39,7 @@ from diagnose.judge.findings import STRAGGLER, findings_of, in_effect_already, p
 from diagnose.judge.goodput import goodput_of
 from diagnose.judge.job_timeline import job_timeline
 from diagnose.judge.kernel_table import kernel_rows, roofs_of, versions_of
+from diagnose.judge.memory_over_time import memory_over_time
 from diagnose.judge.mfu import matrix_time_of, mfu_of, operators_of_job, roofline_of_job
 from diagnose.judge.next_change import recommended
 from diagnose.judge.operator_table import operator_table
@@ -120,6 +121,7 @@ def diagnose(case: Case) -> Diagnosis:
         trace=summary_of(case.job.ranks, case.left_out),
         slow_steps=part("slow_steps", lambda: slow_steps(case), ()),
         step_times=part("step_times", lambda: step_times(case), None),
+        memory_over_time=part("memory_over_time", lambda: memory_over_time(case), None),
         goodput=part("goodput", lambda: _goodput(case), None),
         timeline=part("timeline", lambda: _timeline(measured), None),
         job_timeline=part("job_timeline", lambda: job_timeline(case), None),

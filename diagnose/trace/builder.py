@@ -14,7 +14,8 @@ from diagnose.decoding import MOST_RANKS, encodable
 from diagnose.formulas.kineto import DOUBLE_IS_EXACT_BELOW_US, NO_TIME, nanoseconds
 from diagnose.trace.arguments import MOST_ELEMENTS
 from diagnose.trace.columns import ABSENT, Collectives, ReadingLoss, Trace
-from diagnose.trace.events import NO_NUMBER, Args, Chunk, Event, ExactEvent
+from diagnose.trace.events import NO_NUMBER, Args, Chunk, Event, ExactEvent, Instant
+from diagnose.trace.memory_series import MOST_MEMORY_BYTES, MemorySeries, joined_series, memory_series
 from diagnose.trace.numbers import as_int, exact_nanoseconds, floats, integers, within
 from diagnose.trace.scanning import Scanned, Scanning, scanning_of
 from diagnose.trace.spill import Growing
@@ -41,7 +42,6 @@ _MAX_NAME = 4096
 _MOST_PERCENT = 100
 _MOST_BLOCK_THREADS = 1024  # of CUDA and ROCm
 _LONGEST_CALL_TEXT = 1 << 16  # the list of a group's ranks
-_MOST_BYTES = 1 << 50  # of one copy, or of a device's memory
 
 
 def growing(column: str) -> Growing:
@@ -83,7 +83,7 @@ class ColumnBuilder:
         self.not_finite = 0
         self.without_phase = 0
         self.skipped: dict[str, int] = {}
-        self.memory_reserved: dict[int, int] = {}
+        self.memory: dict[int, MemorySeries] = {}
         self._left_out = left_out
         self._held_bytes = held_bytes
         self._names, self._cats, self._shapes = Names(), Interner(), Interner()
@@ -104,13 +104,15 @@ class ColumnBuilder:
         """Appends a chunk of events."""
         self.seen += chunk.others
         self.without_phase += chunk.without_phase
-        self._put_memory([e.args for e in chunk.instants if e.name == "[memory]" and e.args is not None])
         complete, us = chunk.complete, chunk.us
+        if chunk.allocations:
+            self._put_allocations(chunk.allocations, None if us is None else us[len(complete) :])
+            us = None if us is None else us[: len(complete)]
         if self._left_out and complete:
             complete, us = self._without_left_out(complete, us)
         if not complete:
             return
-        ts = exact_nanoseconds([e.ts for e in complete]) if us is None else nanoseconds(us)
+        ts = _times(complete, us)
         dur_us = floats([e.dur for e in complete])
         sound = (np.abs(dur_us) < DOUBLE_IS_EXACT_BELOW_US) & (ts != NO_TIME)
         if not sound.all():
@@ -131,7 +133,7 @@ class ColumnBuilder:
         self.not_finite += scanned.not_finite
         for category, events in scanned.left_out.items():
             self.skipped[category] = self.skipped.get(category, 0) + events
-        self._put_reserved(*scanned.memory.tolist())
+        self._put_memory(scanned.memory)
         if not len(scanned.columns["ts"]):
             return
         for name, column in scanned.columns.items():
@@ -180,7 +182,7 @@ class ColumnBuilder:
         held = [args[row] for row in rows]
         self._put_few("stream", rows, _as_int32(integers([a.stream for a in held])), len(args))
         self._put_few("device", rows, _as_int32(integers([a.device for a in held])), len(args))
-        self._put_few("bytes", rows, within(integers([a.bytes for a in held]), _MOST_BYTES), len(args))
+        self._put_few("bytes", rows, within(integers([a.bytes for a in held]), MOST_MEMORY_BYTES), len(args))
         blocks = floats([a.blocks_per_sm for a in held])
         self._put_few("blocks_per_sm", rows, blocks, len(args), NO_NUMBER)
         threads = _block_threads(floats([a.warps_per_sm for a in held]), blocks)
@@ -216,17 +218,21 @@ class ColumnBuilder:
         for (field, most), values in zip(_CALL_INTEGERS.items(), told, strict=True):
             self._calls[field].append(within(values, most))
 
-    def _put_memory(self, allocations: Sequence[Args]) -> None:
-        self._put_reserved(
-            [as_int(args.reserved, 0) for args in allocations],
-            [as_int(args.device_id) for args in allocations],
-            [as_int(args.device_type) for args in allocations],
+    def _put_allocations(self, allocations: Sequence[Instant | ExactEvent], us: Floats | None) -> None:
+        told = [_NO_ARGS if e.args is None else e.args for e in allocations]
+        fields = (
+            _times(allocations, us),
+            integers([args.allocated for args in told]),
+            integers([args.reserved for args in told]),
+            integers([args.device_id for args in told]),
+            integers([args.device_type for args in told]),
         )
+        self._put_memory(np.array(fields, np.int64))
 
-    def _put_reserved(self, reserved: Sequence[int], devices: Sequence[int], device_types: Sequence[int]) -> None:
-        for size, device, device_type in zip(reserved, devices, device_types, strict=True):
-            if device_type == 1 and 0 <= size <= _MOST_BYTES:
-                self.memory_reserved[device] = max(self.memory_reserved.get(device, 0), size)
+    def _put_memory(self, told: Ints) -> None:
+        """Adds allocations: times, bytes allocated and reserved, devices and types of devices."""
+        if told.shape[1]:
+            self.memory = joined_series([self.memory, memory_series(*told)])
 
     def _put_few(self, column: str, rows: Sequence[int], values: Array, n: int, otherwise: float = ABSENT) -> None:
         whole = np.full(n, otherwise, DTYPES[column])
@@ -252,7 +258,7 @@ class ColumnBuilder:
             cats=tuple(self._cats),
             shapes=tuple(self._shapes),
             collectives=self._collective_table(),
-            memory_reserved=self.memory_reserved,
+            memory=self.memory,
             metadata={},
             loss=loss,
             left_out={category: self.skipped[category] for category in sorted(self.skipped)},
@@ -266,6 +272,11 @@ class ColumnBuilder:
 
 
 _NO_ARGS = Args()
+
+
+def _times(events: Sequence[Any], us: Floats | None) -> Ints:
+    """The times of events in nanoseconds: their digits' if `us` does not hold them."""
+    return exact_nanoseconds([e.ts for e in events]) if us is None else nanoseconds(us)
 
 
 def _text(value: object) -> str:

@@ -4,13 +4,16 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from diagnose.arrays import Array, Floats, Ints, Mask, distinct, marked
 from diagnose.trace.distributed import Distributed, distributed_of
 from diagnose.trace.spill import like
+
+if TYPE_CHECKING:
+    from diagnose.trace.memory_series import MemorySeries
 
 Json = bytes
 
@@ -69,7 +72,7 @@ class Trace:
     and `cats`. `pid`, `tid`, `stream`, `device`, `correlation`, `external_id` and `bytes` are ABSENT (-1) if the event
     has none, and so are `block_threads` and `occupancy_percent` (Kineto's estimate) of kernels. `shape` indexes
     `shapes`, each the raw JSON of (input dims, input types, concrete inputs). `left_out` counts the events that were
-    read but not kept on request, by category.
+    read but not kept on request, by category. `memory` is by device, the host's under HOST.
 
     `ts` and `dur` are int64, `blocks_per_sm` is float64. Each other column has the narrowest signed type that holds its
     values: it is widened before anything is added to it or multiplied.
@@ -96,7 +99,7 @@ class Trace:
     cats: tuple[str, ...]
     shapes: tuple[tuple[Json, Json, Json], ...]
     collectives: Collectives
-    memory_reserved: Mapping[int, int]
+    memory: "Mapping[int, MemorySeries]"
     metadata: Mapping[str, Any]
     loss: ReadingLoss
     left_out: Mapping[str, int] = field(default_factory=dict)

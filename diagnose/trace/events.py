@@ -16,6 +16,7 @@ from diagnose.trace.numbers import as_number
 
 Number = int | float | str | None
 
+ALLOCATION = "[memory]"  # the name of an instant at which memory is taken or given back
 NO_JSON = msgspec.Raw()
 NO_NUMBER = math.nan
 UNREADABLE = (msgspec.DecodeError, ValueError, RecursionError)
@@ -45,6 +46,7 @@ class Args(msgspec.Struct, gc=False):
     group_ranks: Any = msgspec.field(default=None, name="Process Group Ranks")
     receiver: Number = msgspec.field(default=ABSENT, name="Dst Rank")
     sender: Number = msgspec.field(default=ABSENT, name="Src Rank")
+    allocated: Number = msgspec.field(default=ABSENT, name="Total Allocated")
     reserved: Number = msgspec.field(default=ABSENT, name="Total Reserved")
     device_id: Number = msgspec.field(default=ABSENT, name="Device Id")
     device_type: Number = msgspec.field(default=ABSENT, name="Device Type")
@@ -68,6 +70,7 @@ class Instant(msgspec.Struct, gc=False, tag_field="ph", tag="i"):
     """An event at one time, such as an allocation."""
 
     name: str = ""
+    ts: float = math.nan
     args: Args | None = None
 
 
@@ -94,16 +97,17 @@ _decode_exact_event = msgspec.json.Decoder(ExactEvent).decode
 
 
 class Chunk(NamedTuple):
-    """Decoded events: the complete ones, how many others, those without a phase, and the instants of the others.
+    """Decoded events: the complete ones, how many others, those without a phase, and the allocations of the others.
 
-    `us` holds the times of the complete ones as doubles, None when they are ExactEvents and hold their own digits.
+    `us` holds the times of the complete ones, then of the allocations, as doubles, None when they are ExactEvents and
+    hold their own digits.
     """
 
     complete: Sequence[Event | ExactEvent]
     us: Floats | None
     others: int
     without_phase: int
-    instants: Sequence[Instant | ExactEvent]
+    allocations: Sequence[Instant | ExactEvent]
 
 
 def decode_chunk(array: bytes, *, exact: bool) -> tuple[Chunk, bool]:
@@ -122,10 +126,11 @@ def decode_chunk(array: bytes, *, exact: bool) -> tuple[Chunk, bool]:
         except msgspec.ValidationError:  # times in strings, or phases unheard of
             return exact_chunk(decode_exact_events(array)), False
         complete = [e for e in events if type(e) is Event]
-        us = np.fromiter([e.ts for e in complete], np.float64, len(complete))
+        others = len(events) - len(complete)
+        allocations = [e for e in events if type(e) is Instant and e.name == ALLOCATION] if others else []
+        us = np.array([e.ts for e in complete] + [e.ts for e in allocations], np.float64)
         if not (np.abs(us) >= DOUBLE_IS_EXACT_BELOW_US).any():
-            instants = [e for e in events if type(e) is Instant] if len(complete) < len(events) else []
-            return Chunk(complete, us, len(events) - len(complete), 0, instants), False
+            return Chunk(complete, us, others, 0, allocations), False
     return exact_chunk(decode_exact_events(array)), True
 
 
@@ -134,7 +139,8 @@ def exact_chunk(events: Sequence[ExactEvent]) -> Chunk:
     complete = [e for e in events if e.ph == "X"]
     others = [e for e in events if e.ph != "X"] if len(complete) < len(events) else []
     without_phase = sum(not e.ph for e in others)
-    return Chunk(complete, None, len(others) - without_phase, without_phase, [e for e in others if e.ph == "i"])
+    allocations = [e for e in others if e.ph == "i" and e.name == ALLOCATION]
+    return Chunk(complete, None, len(others) - without_phase, without_phase, allocations)
 
 
 def _refuse(constant: str) -> None:

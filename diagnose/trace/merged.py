@@ -35,7 +35,7 @@ def ranks_of(trace: Trace) -> dict[int, Trace]:
     numbers = np.unique(rank[owned])
     if len(numbers) < 2 or (pid >= _PIDS).any():
         return {}
-    plain = replace(trace, pid=np.where(owned, pid, trace.pid), memory_reserved={})
+    plain = replace(trace, pid=np.where(owned, pid, trace.pid), memory={})
     places = np.flatnonzero(owned)
     order = places[np.argsort(rank[places], kind="stable")]
     groups = np.split(order, np.flatnonzero(np.diff(rank[order])) + 1)

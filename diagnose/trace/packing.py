@@ -23,6 +23,7 @@ from diagnose.arrays import Array
 from diagnose.trace.builder import DTYPES, NARROWED
 from diagnose.trace.checks import without_impossible_events
 from diagnose.trace.columns import Collectives, ReadingLoss, Trace
+from diagnose.trace.memory_series import MOST_BUCKETS, MemorySeries
 from diagnose.trace.ownership import MARK
 from diagnose.trace.source import fast_zlib
 
@@ -38,6 +39,10 @@ _LARGEST_TEXT = 1 << 50
 _LATEST_NS = 1 << 62
 
 _Count = Annotated[int, msgspec.Meta(ge=0, le=_LARGEST_TEXT)]
+_Buckets = Annotated[
+    list[Annotated[int, msgspec.Meta(ge=-_LATEST_NS, le=_LATEST_NS)]],
+    msgspec.Meta(min_length=1, max_length=MOST_BUCKETS),
+]
 
 
 class _Column(msgspec.Struct, forbid_unknown_fields=True):
@@ -54,6 +59,12 @@ class _Lost(msgspec.Struct, forbid_unknown_fields=True):
     kinds: dict[str, _Count]
 
 
+class _Memory(msgspec.Struct, forbid_unknown_fields=True):
+    device: int
+    shift: Annotated[int, msgspec.Meta(ge=0, lt=63)]
+    columns: tuple[_Buckets, _Buckets, _Buckets, _Buckets, _Buckets]
+
+
 class _Footer(msgspec.Struct, forbid_unknown_fields=True):
     rows: _Count
     columns: dict[str, _Column]
@@ -64,7 +75,7 @@ class _Footer(msgspec.Struct, forbid_unknown_fields=True):
     names: tuple[str, ...]
     cats: tuple[str, ...]
     shapes: list[tuple[str, str, str]]
-    memory_reserved: list[tuple[int, int]]
+    memory: list[_Memory]
     metadata: dict[str, Any]
     loss: _Lost
 
@@ -91,7 +102,10 @@ def pack(trace: Trace, file: BinaryIO) -> None:
         "names": trace.names,
         "cats": trace.cats,
         "shapes": [[part.decode("latin-1") for part in shape] for shape in trace.shapes],
-        "memory_reserved": list(trace.memory_reserved.items()),
+        "memory": [
+            {"device": device, "shift": series.shift, "columns": [column.tolist() for column in series.columns]}
+            for device, series in trace.memory.items()
+        ],
         "metadata": trace.metadata,
         "loss": asdict(trace.loss),
     }
@@ -151,10 +165,15 @@ def _unpacked(file: BinaryIO, footer: _Footer, path: str) -> Trace:
         cats=footer.cats,
         shapes=tuple((a.encode("latin-1"), b.encode("latin-1"), c.encode("latin-1")) for a, b, c in footer.shapes),
         collectives=Collectives(**(table | footer.texts)),
-        memory_reserved=dict(footer.memory_reserved),
+        memory={own.device: _series(own) for own in footer.memory},
         metadata=footer.metadata,
         loss=ReadingLoss(**msgspec.structs.asdict(footer.loss)),
     )
+
+
+def _series(own: _Memory) -> MemorySeries:
+    columns = np.array(own.columns, np.int64)  # of different lengths: a ValueError
+    return MemorySeries(own.shift, *columns)
 
 
 def _columns(about: dict[str, _Column], wanted: Mapping[str, np.dtype[Any]], rows: int, mapped: mmap.mmap) -> Any:

@@ -18,7 +18,7 @@ from diagnose.trace.events import UNREADABLE, Args, decode_args
 from diagnose.trace.numbers import as_int
 from diagnose.version import compiled
 
-_VERSION = 2  # of the compiled code that this module was written for
+_VERSION = 3  # of the compiled code that this module was written for
 _scanner = compiled("diagnose.trace._scanner", _VERSION)
 # Events of a chunk: one with more is left to the reference reader. No power of two, since columns that stand so far
 # apart push each other out of the caches of a core.
@@ -35,8 +35,9 @@ Interners = tuple[dict[Any, int], dict[Any, int], dict[Any, int]]
 class Scanned(NamedTuple):
     """The columns of a chunk's complete events, and what else it holds.
 
-    `calls` are the rows of events that may be collectives, with their arguments; `memory` holds sizes reserved, devices
-    and types of devices, by allocation. The arrays are used again for the next chunk, or for the one behind it.
+    `calls` are the rows of events that may be collectives, with their arguments; `memory` holds allocations: times,
+    bytes allocated and reserved, devices and types of devices. The arrays are used again for the next chunk, or for the
+    one behind it.
     """
 
     columns: Mapping[str, Array]
@@ -57,7 +58,7 @@ class _Arrays:
         rates: Floats = np.empty((len(_scanner.RATES), _ROOM), np.float64)
         ids: Ids = np.empty((len(_scanner.IDS), _ROOM), np.int32)
         self.calls: Ints = np.empty((3, _ROOM), np.int64)
-        self.memory: Ints = np.empty((3, _ROOM), np.int64)
+        self.memory: Ints = np.empty((5, _ROOM), np.int64)
         self.left_out: Ints = np.empty(kinds_left_out, np.int64)
         self.all = (integers, rates, ids, self.calls, self.memory, self.left_out)
         named = ((_scanner.INTEGERS, integers), (_scanner.RATES, rates), (_scanner.IDS, ids))

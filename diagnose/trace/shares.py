@@ -16,6 +16,7 @@ from diagnose.arrays import Array
 from diagnose.trace.boundaries import BOUNDARY, BOUNDARY_BYTES
 from diagnose.trace.builder import NARROWED
 from diagnose.trace.columns import Collectives, Trace
+from diagnose.trace.memory_series import joined_series
 from diagnose.trace.nsight import is_database
 from diagnose.trace.spill import narrowest
 
@@ -179,17 +180,13 @@ def _joined(traces: Sequence[Trace]) -> Trace:
         for f in fields(Trace)
         if isinstance(getattr(traces[0], f.name), np.ndarray)
     }
-    reserved: dict[int, int] = {}
-    for trace in traces:
-        for device, size in trace.memory_reserved.items():
-            reserved[device] = max(reserved.get(device, 0), size)
     return Trace(
         path=traces[0].path,
         size=traces[-1].size,
         **columns,
         **{f"{name}s": table for name, table in tables.items()},
         collectives=_collectives(traces),
-        memory_reserved=reserved,
+        memory=joined_series(trace.memory for trace in traces),
         metadata={},
         loss=traces[-1].loss,
     )

@@ -12,7 +12,7 @@ from drawn import MS
 from msgspec.structs import fields, replace
 from rich.console import Console
 
-from diagnose.diagnosis import Applied, Diagnosis, Goodput, SlowStep, Start, StartAdvice, StepTimes
+from diagnose.diagnosis import Applied, Diagnosis, Goodput, MemoryOverTime, SlowStep, Start, StartAdvice, StepTimes
 from diagnose.judge.cost import cost_of
 from diagnose.metrics.settings import Settings
 from diagnose.report import markdown
@@ -49,6 +49,10 @@ def everything() -> Diagnosis:
     more["step_times"] = StepTimes(
         rank=0, first_step=(1, 2), last_step=(1, 2), shortest_ns=(10**6, 10**7), longest_ns=(10**6, 10**7),
         profiled=(), median_ns=10**6,
+    )  # fmt: skip
+    more["memory_over_time"] = MemoryOverTime(
+        rank=0, device=0, piece_ns=10**6, least_bytes=(1, 2), most_bytes=(2, 3), reserved_bytes=(4, 4), peak_bytes=3,
+        peak_ns=10**6, steps=(1,), step_ns=(0,),
     )  # fmt: skip
     return diagnoses.judged(drawn.joined(), applied=applied, slow_steps=(slow,), cost=cost, **more)
 

@@ -59,7 +59,8 @@ SECTIONS = "[...document.querySelectorAll('section, header')].map(part => part.i
 FOCUS = """(e => ({ at: e.id || e.className?.baseVal || e.className || e.tagName,
     section: e.closest('section, header')?.id ?? '', seen: getComputedStyle(e).outlineStyle !== 'none'
         || [...e.querySelectorAll('circle, rect')].some(mark => parseFloat(getComputedStyle(mark).strokeWidth) >= 3),
-    chart: e.matches('.timeline') ? e.getAttribute('aria-label') : e.matches('.point') ? 'points'
+    chart: e.matches('.timeline') ? e.getAttribute('aria-label')
+        : e.matches('.point') ? e.closest('figure').getAttribute('aria-label')
         : e.matches('.frame') ? 'frames' : '' }))(document.activeElement)"""
 
 
@@ -133,7 +134,7 @@ def test_tab_goes_through_the_page_once_and_shows_where_it_is(tab: Browser, file
     charts = [stop["chart"] for stop in stops if stop["chart"]]
     assert len(charts) == len(set(charts))
     assert len(charts) == tab.run("""document.querySelectorAll('.timeline').length
-        + !!document.querySelector('.point') + !!document.querySelector('.frame')""")
+        + document.querySelectorAll('figure:has(.point)').length + !!document.querySelector('.frame')""")
     order = list(dict.fromkeys(stop["section"] for stop in stops if stop["section"]))
     assert order == [part for part in tab.run(SECTIONS) if part in order]
 

@@ -13,6 +13,7 @@ from compared_runs import kernel, run
 from fleets import fleet_at, made_job
 from fleets import written as fleet_written
 from msgspec.structs import replace
+from report.memory_job import job_with_memory
 from report.pages import sample, written
 
 from diagnose.analysis import analyze
@@ -105,6 +106,7 @@ ANALYZED: dict[str, Callable[[], Diagnosis]] = {
     "cpu": lambda: sample("cpu-slow-loader.json.gz"),
     "stacks": lambda: measured("h100-eager-attention"),
     "64-ranks": many_ranks,
+    "memory": job_with_memory,
 }
 OUTSIDE = {
     "dlrm-8": ("DIAGNOSE_REAL_TRACES", "dlrm-8xv100"),

@@ -4,6 +4,7 @@ from diagnose.facts import DIAGNOSE_RUN, Unknown, Value, capture_setting
 from diagnose.metrics.kernels.host_calls import allocator_caches, frees_per_step
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
+from diagnose.trace.memory_series import most_reserved
 from diagnose.trace.readings import reading
 
 NOTHING = "nothing"
@@ -49,7 +50,7 @@ def expandable_segments(m: Measured) -> Value:
 @metric("bytes")
 def memory_peak_bytes(m: Measured) -> Value:
     """Most device memory that the caching allocator held: by the record over the run, else in the window."""
-    seen = max(m.timeline.trace.memory_reserved.values(), default=0)
+    seen = most_reserved(m.timeline.trace.memory)
     recorded = m.record.number("memory.max_reserved_bytes")
     return recorded if recorded else seen if seen > 0 else _NO_MEMORY
 

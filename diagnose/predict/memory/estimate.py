@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from diagnose.diagnosis.capacity import CONTEXT
 from diagnose.predict.memory.activations import FP32_BYTES, block_activations, loss_bytes_per_token, runs_in_autocast
 from diagnose.predict.memory.fits import Fits, MemorySpan, span_of
 from diagnose.predict.memory.job import JobPlan
@@ -53,7 +54,7 @@ class MemoryEstimate:
     @property
     def reserved_bytes(self) -> int:
         """Bytes that torch's allocator reserves: all but the CUDA context."""
-        return self.total_bytes - self.bytes_of("CUDA context")
+        return self.total_bytes - self.bytes_of(CONTEXT)
 
     @property
     def allocated_bytes(self) -> int:
@@ -101,7 +102,7 @@ def _stage_estimate(plan: JobPlan, stage: int, keeps_gathered: bool) -> MemoryEs
         *(EstimatedPart(name, round(size)) for name, size in held.items()),
         *(EstimatedPart(name, round(size), transient=True) for name, size in taken.items()),
         EstimatedPart("fragmentation", round(fragmentation), transient=True),
-        EstimatedPart("CUDA context", CONTEXT_BYTES),
+        EstimatedPart(CONTEXT, CONTEXT_BYTES),
     ]
     return MemoryEstimate(stage, tuple(part for part in parts if part.bytes), plan.gpu.memory_bytes, span_of(plan))
 

@@ -27,6 +27,7 @@ from diagnose.report.html.capacity import capacity_section
 from diagnose.report.html.flame import code_section
 from diagnose.report.html.job import job_view
 from diagnose.report.html.job_timeline import JobTimelineView, job_timeline_view
+from diagnose.report.html.memory_over_time import memory_drawing
 from diagnose.report.html.roofline import roofline_view
 from diagnose.report.html.step_times import step_curve
 from diagnose.report.html.timeline import TimelineView, timeline_view
@@ -237,6 +238,7 @@ _PLACED: dict[str, PageSection | LeftOut] = {  # in the order of the page; what 
     "host_operators": PageSection(host_operators_view),
     "user_code": PageSection(code_section),
     "ranges": PageSection(ranges_view),
+    "memory_over_time": PageSection(memory_drawing),
     "capacity": PageSection(capacity_section),
     "ranks": PageSection(heat_view),
     "job": PageSection(job_view, inside="ranks"),

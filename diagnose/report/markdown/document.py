@@ -359,6 +359,7 @@ SECTIONS: dict[str, Chapter | LeftOut] = {  # in the order of the document
     "not_judged": Chapter("What was not judged", _not_judged, folds=True),
     "provenance": Chapter("Source", _provenance, folds=True),
     "step_times": _TOO_LONG,
+    "memory_over_time": _TOO_LONG,
     "job_timeline": _TOO_LONG,
     "timeline": _TOO_LONG,
     "roofline": _TOO_LONG,

@@ -285,6 +285,7 @@ SECTIONS: dict[str, Callable[[Page, Diagnosis, Extent], None] | LeftOut] = {
     "missing": print_missing,
     "ledger": print_causes,
     "step_times": _UNDRAWN,
+    "memory_over_time": _UNDRAWN,
     "job_timeline": _UNDRAWN,
     "timeline": _UNDRAWN,
     "roofline": print_roofline,

@@ -14,6 +14,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {  # section -> the fields of the Diag
     "goodput": ("goodput",),
     "step_times": ("step_times",),
     "slow_steps": ("slow_steps",),
+    "memory_over_time": ("memory_over_time",),
     "late_ranks": ("stragglers", "postmortem"),
     "missing": ("trace",),
     "ledger": ("ledger", "waterfall"),

@@ -10,7 +10,7 @@ enum { ROW_TS, ROW_DUR, ROW_PID, ROW_TID, ROW_EXTERNAL_ID, ROW_CORRELATION, ROW_
 enum { ROW_BLOCKS_PER_SM, ROW_RATES };
 enum { ROW_NAME, ROW_CAT, ROW_SHAPE, TEXTS, ROW_STREAM = TEXTS, ROW_DEVICE, ROW_OCCUPANCY, ROW_BLOCK_THREADS, ROW_IDS };
 enum { CALL_ROW, CALL_BEGIN, CALL_END, CALL_INTEGERS };
-enum { MEMORY_RESERVED, MEMORY_DEVICE, MEMORY_DEVICE_TYPE, MEMORY_INTEGERS };
+enum { MEMORY_TS, MEMORY_ALLOCATED, MEMORY_RESERVED, MEMORY_DEVICE, MEMORY_DEVICE_TYPE, MEMORY_INTEGERS };
 
 /* The largest that can be meant, as the reference reader has them. */
 #define MOST_BYTES (INT64_C(1) << 50)
@@ -94,8 +94,11 @@ static int put_other(Columns *to, const Event *event)
         return !to->kinds_left_out; /* one of a kind that is left out does not count as such */
     }
     to->others++;
-    if (event->phase == 'i' && event->has_args && name->plain && name->size == 8 && !memcmp(name->begin, "[memory]", 8)) {
+    if (event->phase == 'i' && name->plain && name->size == 8 && !memcmp(name->begin, "[memory]", 8)) {
         int64_t *row = to->memory + to->memory_rows++;
+        to->needs_digits |= event->needs_digits;
+        row[MEMORY_TS * to->room] = event->ts_ns;
+        row[MEMORY_ALLOCATED * to->room] = event->args.integers[ALLOCATED];
         row[MEMORY_RESERVED * to->room] = event->args.integers[RESERVED];
         row[MEMORY_DEVICE * to->room] = event->args.integers[DEVICE_ID];
         row[MEMORY_DEVICE_TYPE * to->room] = event->args.integers[DEVICE_TYPE];

@@ -6,7 +6,8 @@
 #include "numbers.h"
 
 enum { /* whole numbers among the arguments; those behind DEVICE_TYPE are only looked at */
-    EXTERNAL_ID, CORRELATION, STREAM, DEVICE, BYTES, OCCUPANCY, EXTERNAL_ID_BEFORE_2021, RESERVED, DEVICE_ID, DEVICE_TYPE,
+    EXTERNAL_ID, CORRELATION, STREAM, DEVICE, BYTES, OCCUPANCY, EXTERNAL_ID_BEFORE_2021, ALLOCATED, RESERVED, DEVICE_ID,
+    DEVICE_TYPE,
     ELEMENTS_IN, ELEMENTS_OUT, GROUP_SIZE, SEQ, RECEIVER, SENDER, INTEGERS
 };
 enum { BLOCKS_PER_SM, WARPS_PER_SM, RATES };
@@ -62,6 +63,7 @@ static const Field ARGUMENTS[] = {/* by length */
     FIELD("In msg nelems", AS_INTEGER, ELEMENTS_IN),
     FIELD("Out msg nelems", AS_INTEGER, ELEMENTS_OUT),
     FIELD("Total Reserved", AS_INTEGER, RESERVED),
+    FIELD("Total Allocated", AS_INTEGER, ALLOCATED),
     FIELD("Concrete Inputs", AS_LIST, CONCRETE),
     FIELD("Collective name", AS_ANYTHING, COLLECTIVE),
     FIELD("Process Group Name", AS_ANYTHING, GROUP),
@@ -116,7 +118,7 @@ static inline int read_member(Text *text, const Member **member)
 static const Field *argument_of(const Span *key)
 {
     static const unsigned char FIRST[LONGEST_KEY + 2] = {
-        0, 0, 0, 0, 1, 1, 3, 5, 5, 7, 8, 12, 16, 17, 19, 21, 23, 23, 23, 24, 25, 25, 25, 25, 25, 25, 26,
+        0, 0, 0, 0, 1, 1, 3, 5, 5, 7, 8, 12, 16, 17, 19, 21, 24, 24, 24, 25, 26, 26, 26, 26, 26, 26, 27,
     };
     if (key->size > LONGEST_KEY)
         return NULL;
@@ -143,8 +145,6 @@ static int read_argument(Text *text, const Field *field, Args *args, const Asked
         return 0;
     switch (field->kind) {
     case AS_INTEGER:
-        if (field->place == RESERVED && (next_byte(text) == 'n' || next_byte(text) == '"'))
-            return 0; /* the reference reader makes a zero of those */
         told = read_integer(text, &args->integers[field->place], asked);
         if (field->place == STREAM || field->place == DEVICE || field->place == BYTES)
             args->of_device |= told == TOLD;

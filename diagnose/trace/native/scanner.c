@@ -10,7 +10,7 @@
 
 #include "asked.h"
 
-#define VERSION 2 /* `diagnose.trace.scanning` leaves out any other: one more with each change of what is read or told */
+#define VERSION 3 /* `diagnose.trace.scanning` leaves out any other: one more with each change of what is read or told */
 
 /* The number of a text, by the caller's word for one that is new; FAILED with an exception for none. */
 static int32_t id_of(Scanner *self, int which, const Key *key)

@@ -162,7 +162,7 @@ class _Reading:
             cats=tuple(self._cats),
             shapes=(),
             collectives=_NO_CALLS,
-            memory_reserved={},
+            memory={},
             metadata=metadata,
             loss=self._loss,
         )

@@ -40,7 +40,7 @@ DoubtKind = Literal[
 
 Bound = Literal["compute", "memory", "latency", "under-filled", "unknown"]
 LaneKind = Literal["stream", "thread", "cause", "rank"]
-StepChoice = Literal["median", "slowest"]
+StepChoice = Literal["median", "slowest", "before a stall"]
 SliceClass = Literal[CauseClass, ""]
 
 Speedup = tuple[float, float | None]  # [low, high] of the step's speed; low is promised, null: the best is not known

@@ -135,7 +135,8 @@ class JobTimeline(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         labels: of the slices of all ranks and steps.
-        steps: the step of median length, and the slowest if there are several.
+        steps: the step of median length, the slowest if there are several, and the one before the longest of the slow
+            steps of the window if it is neither.
         aligned: whether the ends of shared collectives give the ranks one clock; without it each rank's step begins
             at 0.
         late: the drawn ranks that the diagnosis names as late, worst first, else the one that waits least for others;

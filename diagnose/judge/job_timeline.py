@@ -7,7 +7,7 @@ import numpy as np
 
 from diagnose.arrays import Ints, Mask
 from diagnose.attribution.causes import WAITING
-from diagnose.diagnosis import JobStep, JobTimeline, LaneKind, Meeting, RankRow, StepChoice
+from diagnose.diagnosis import JobStep, JobTimeline, LaneKind, Meeting, RankRow, SlowStep, StepChoice
 from diagnose.formulas import share
 from diagnose.judge.case import Case
 from diagnose.judge.lanes import Key, Row, bounded, clipped, named
@@ -23,8 +23,8 @@ SOME_RANKS = 8  # of a job in which not every rank is measured in full
 MEETINGS = 40
 
 
-def job_timeline(case: Case) -> JobTimeline | None:
-    """The median and the slowest step that all drawn ranks count.
+def job_timeline(case: Case, slow: Sequence[SlowStep]) -> JobTimeline | None:
+    """The median and the slowest step that all drawn ranks count, and the one before the longest of the slow steps.
 
     It is None for a single rank, if the ranks count no step together, and if the profiler distorts the steps, since a
     drawing shows shares.
@@ -36,7 +36,7 @@ def job_timeline(case: Case) -> JobTimeline | None:
     lengths = _lengths(case.job, list(drawn))
     if not lengths:
         return None
-    chosen = _chosen_steps(lengths)
+    chosen = _chosen_steps(lengths, slow)
     labels: dict[Key, int] = {}
     clocks = align(case.job.ranks, case.job.match)
     waits = breakdowns.waiting_of_all(chosen[0][0])
@@ -128,11 +128,16 @@ def _lengths(job: Job, positions: Sequence[int]) -> dict[int, float]:
     return {number: float(np.mean(np.diff(each))) for number, each in zip(common, windows, strict=True)}
 
 
-def _chosen_steps(lengths: Mapping[int, float]) -> list[tuple[int, StepChoice]]:
+def _chosen_steps(lengths: Mapping[int, float], slow: Sequence[SlowStep]) -> list[tuple[int, StepChoice]]:
     by_length = sorted(lengths, key=lambda number: (lengths[number], number))
     median, slowest = by_length[(len(by_length) - 1) // 2], by_length[-1]
-    chosen: list[tuple[int, StepChoice]] = [(median, "median")]
-    return [*chosen, (slowest, "slowest")] if lengths[slowest] > lengths[median] else chosen
+    chosen: dict[int, StepChoice] = {median: "median"}
+    if lengths[slowest] > lengths[median]:
+        chosen[slowest] = "slowest"
+    stalls = [step for step in slow if step.recorded and step.step - 1 in lengths]
+    if stalls:
+        chosen.setdefault(max(stalls, key=lambda step: step.factor).step - 1, "before a stall")
+    return list(chosen.items())
 
 
 # One step of the drawn ranks.

@@ -21,6 +21,7 @@ from diagnose.diagnosis import (
     Origin,
     PlanStep,
     ReplayReport,
+    SlowStep,
     Speed,
     Steps,
     StepTimeline,
@@ -90,6 +91,7 @@ def diagnose(case: Case) -> Diagnosis:
     if period is not None and mfu.value is None:  # MFU is of the counted steps alone
         steps = steps_over(steps, period)
         breakdown = ledger_over(breakdown, steps.time_ns, period)
+    slow: tuple[SlowStep, ...] = part("slow_steps", lambda: slow_steps(case), ())
     judged = [(rule, rule.judge(case.facts)) for rule in case.rules]
     verdict = verdict_of(breakdown, grounds_of(case, ranks))
     advice = advice_of(case, judged, sections, class_to_cure(breakdown, verdict))
@@ -119,12 +121,12 @@ def diagnose(case: Case) -> Diagnosis:
         stragglers=part("stragglers", lambda: _stragglers(case), ()),
         postmortem=part("postmortem", lambda: _postmortem(case), None),
         trace=summary_of(case.job.ranks, case.left_out),
-        slow_steps=part("slow_steps", lambda: slow_steps(case), ()),
+        slow_steps=slow,
         step_times=part("step_times", lambda: step_times(case), None),
         memory_over_time=part("memory_over_time", lambda: memory_over_time(case), None),
         goodput=part("goodput", lambda: _goodput(case), None),
         timeline=part("timeline", lambda: _timeline(measured), None),
-        job_timeline=part("job_timeline", lambda: job_timeline(case), None),
+        job_timeline=part("job_timeline", lambda: job_timeline(case, slow), None),
         kernels=part("kernels", lambda: kernel_rows(measured), ()),
         host_operators=part("host_operators", lambda: operator_table(measured), ()),
         ranges=part("ranges", lambda: range_rows(measured), ()),

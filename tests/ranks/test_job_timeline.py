@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from analysed import GEMM, MS
 from kineto import Trace, collective
+from report.pages import Read, written
 from simulator import Clocks, Fault, Job, simulate
 
 from diagnose.analysis import Options, analyze
@@ -118,11 +119,26 @@ def test_of_many_ranks_the_late_one_and_some_others_are_drawn_and_the_waiting_of
 def test_the_median_and_the_slowest_step_are_drawn(tmp_path: Path) -> None:
     job = drawn(two_ranks(tmp_path, [100, 300, 9000, 200, 100]))
 
-    assert [(step.step, step.chosen) for step in job.steps] == [(13, "median"), (12, "slowest")]
+    assert [(step.step, step.chosen) for step in job.steps] == [
+        (13, "median"), (12, "slowest"), (11, "before a stall"),
+    ]  # fmt: skip
     assert job.steps[0].length_ns < job.steps[1].length_ns
     assert [(meeting.kind, meeting.ranks, meeting.last) for meeting in job.steps[1].meetings] == [
         ("allreduce", (0, 1), 1)
     ]
+
+
+def test_the_step_before_a_stall_is_drawn_if_it_counts(tmp_path: Path) -> None:
+    found = two_ranks(tmp_path, [100, 300, 200, 150, 120, 9000, 100])
+
+    assert [(step.step, step.chosen) for step in drawn(found).steps][1:] == [(15, "slowest"), (14, "before a stall")]
+    assert "Step 14, the one before the slow step 15:" in Read(written(found)).shown
+
+
+def test_a_stall_in_the_first_counted_step_has_no_step_before_it(tmp_path: Path) -> None:
+    job = drawn(two_ranks(tmp_path, [100, 9000, 200, 150, 120, 100]))
+
+    assert [step.chosen for step in job.steps] == ["median", "slowest"]
 
 
 def test_ranks_that_meet_nowhere_each_begin_at_0_and_their_waits_are_unknown(tmp_path: Path) -> None:

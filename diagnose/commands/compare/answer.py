@@ -19,7 +19,9 @@ class ComparedRun(msgspec.Struct, frozen=True, kw_only=True):
     `step` names the steps that are compared: "step without the profiler", "device step" or "host step". `steps` counts
     them, without the `left_out` ones: the start of a log, and the one slow step of a window. Rates are of the whole
     job, and by GPU (or by process if there is none) in `tokens_per_s_per_rank`. `predicted_ns` is the range of a
-    forecast as [low, likely, high], null for a run that was measured.
+    forecast as [low, likely, high], null for a run that was measured. `each_ns` are the compared steps from the
+    shortest to the longest; of more than 200 as many at even distances, both ends among them; empty if only their mean
+    is known.
     """
 
     source: str
@@ -34,6 +36,7 @@ class ComparedRun(msgspec.Struct, frozen=True, kw_only=True):
     samples_per_s: float | None = None
     tokens_per_s_per_rank: float | None = None
     predicted_ns: Estimate | None = None
+    each_ns: tuple[Nanoseconds, ...] = ()
 
 
 class Changed(msgspec.Struct, frozen=True, kw_only=True):

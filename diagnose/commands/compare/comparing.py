@@ -1,6 +1,7 @@
 """Compare two sides: the speed-up with its interval, the verdict, and where it comes from, as a frozen Comparison."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,6 +36,7 @@ from diagnose.judge.run_pair import FLOOR_OF_BRIEF, LEAST_STEPS, WIDEST, is_brie
 from diagnose.patch.expected import HOST_STEP
 
 _CONTRARY = "the steps under the profiler do not show the difference: their causes do not explain it"
+_MOST_LISTED = 200  # steps of a side
 _LONGER = "capture steps in which operators take longer"
 _MORE_STEPS = "capture more of them, five or so (diagnose run --steps 5)"
 _CAPTURE = "capture both with diagnose run, which also times steps without the profiler"
@@ -251,7 +253,18 @@ def _run(side: Side, steps: MeanStep | None, name: str) -> ComparedRun:
         samples_per_s=samples * ranks * rate if samples and rate else None,
         tokens_per_s_per_rank=tokens * rate if tokens and rate else None,
         predicted_ns=tuple(side.predicted_ns) or None,  # type: ignore[arg-type]
+        each_ns=()
+        if steps is None
+        else _each_ns(side.unprofiled_ns if name == WITHOUT_PROFILER else side.each_ns, steps),
     )
+
+
+def _each_ns(timed_ns: Sequence[int], steps: MeanStep) -> tuple[int, ...]:
+    """The kept ones of the steps that were timed, by length; empty if the mean is of others."""
+    if len(timed_ns) != len(steps.kept):
+        return ()
+    ns = np.sort(np.asarray(timed_ns)[steps.kept])
+    return tuple(ns[np.linspace(0, len(ns) - 1, min(len(ns), _MOST_LISTED)).round().astype(int)].tolist())
 
 
 def _promise(before: Side, after: Side, speedup: Estimate | None) -> Promise | None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from diagnose.commands.compare.answer import Comparison
 from diagnose.commands.compare.views import comparison_view
-from diagnose.commands.compare.waterfall import stacks, waterfall
+from diagnose.commands.compare.waterfall import stacks, strips, waterfall
 from diagnose.report.html.page import framed
 from diagnose.report.views.summary import About
 
@@ -15,5 +15,5 @@ _TEMPLATE = Path(__file__).with_name("page.html")
 def comparison_page(comparison: Comparison, about: About) -> str:
     """The whole page. Every text is escaped; nothing is measured or judged here."""
     view = comparison_view(comparison)
-    drawn = {"waterfall": waterfall(comparison), "stacks": stacks(comparison)}
+    drawn = {"waterfall": waterfall(comparison), "stacks": stacks(comparison), "strips": strips(comparison)}
     return framed(_TEMPLATE, about, view.headline, _STYLES, view=view, **drawn)

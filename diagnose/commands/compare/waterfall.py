@@ -1,16 +1,17 @@
-"""The steps of A and B as stacks of classes on one axis, and the way from one to the other as bars: one for each cause
-that moved, where the one before ended.
+"""The steps of A and B as stacks of classes on one axis and as dots on another, and the way from one to the other as
+bars: one for each cause that moved, where the one before ended.
 """
 
 from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from diagnose.commands.compare.answer import Comparison
+from diagnose.commands.compare.answer import ComparedRun, Comparison
 from diagnose.commands.compare.views import Moved, moved_causes
 from diagnose.diagnosis import CauseClass
 from diagnose.report.views.breakdown import CLASS_NAMES, SHOWN_FROM
 from diagnose.report.views.one_unit import OneUnit, of_times
+from diagnose.report.views.words import counted
 
 
 class WaterfallRow(msgspec.Struct, frozen=True):
@@ -81,6 +82,47 @@ def _parts(by_class: Mapping[CauseClass, int], unit: OneUnit, longest: int) -> l
             parts.append(StackPart(key, unit.of(ns), ns, x, 100 * ns / longest))
             x += 100 * ns / longest
     return parts
+
+
+class Dots(msgspec.Struct, frozen=True):
+    """The steps of A or B as dots: the nanoseconds of each and its place, in percent of the axis that both share."""
+
+    name: str
+    figure: str
+    steps: list[tuple[int, float]]
+    mean: float
+    says: str
+
+
+class Strips(msgspec.Struct, frozen=True):
+    """Both sides, and the labels at the ends of their axis."""
+
+    sides: list[Dots]
+    first: str
+    last: str
+
+
+def strips(comparison: Comparison) -> Strips | None:
+    """The single steps of both sides; None if those of one are not known."""
+    runs = [(name, run) for name, run in (("A", comparison.before), ("B", comparison.after)) if len(run.each_ns) > 1]
+    if len(runs) < 2:
+        return None
+    low, high = (choose(ns for _, run in runs for ns in run.each_ns) for choose in (min, max))
+    unit = of_times([low, high])
+    return Strips([_dots(name, run, low, high, unit) for name, run in runs], unit.of(low), unit.of(high))
+
+
+def _dots(name: str, run: ComparedRun, low: int, high: int, unit: OneUnit) -> Dots:
+    def place(ns: float) -> float:
+        return 100 * (ns - low) / max(high - low, 1)
+
+    says = (
+        f"{name}: {counted(run.steps, 'step')} from {unit.of(run.each_ns[0])} to {unit.of(run.each_ns[-1])}, "
+        f"in the mean {unit.of(round(run.step_ns or 0))}"
+    )
+    return Dots(
+        name, counted(run.steps, "step"), [(ns, place(ns)) for ns in run.each_ns], place(run.step_ns or low), says
+    )
 
 
 def waterfall(comparison: Comparison) -> list[WaterfallRow]:

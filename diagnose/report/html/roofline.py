@@ -20,11 +20,15 @@ LETTER, LINE = 14, 26  # width and height of a letter where it is largest in the
 HUGE = 10_000  # beyond every drawing
 VISIBLE = 0.005  # of the step: a family below it gets no bar
 OPERATORS_DRAWN = 40
+_ARROW = 10  # from the edge of the frame to the point that stands for one beyond it
 
 
 @dataclass(frozen=True)
 class Point:
-    """A family or an operator at its intensity and speed, in the drawing's units; its number is at `label`."""
+    """A family or an operator at its intensity and speed, in the drawing's units; its number is at `label`.
+
+    One below the decades that are drawn stands inside the frame; `arrows` lead to the edges beyond which it is.
+    """
 
     number: str
     x: float
@@ -35,6 +39,7 @@ class Point:
     name: str
     ms: float
     label: tuple[float, float]
+    arrows: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -193,6 +198,10 @@ class _Scale:
         self.x0, self.x1 = _decades(xs)
         self.y0, self.y1 = _decades(ys)
 
+    def is_left_out(self, intensity: float, tflops: float) -> tuple[bool, bool]:
+        """Whether a place is beyond the left and beyond the lower edge; there is none beyond the others."""
+        return math.log10(intensity) < self.x0, math.log10(tflops) < self.y0
+
     def x(self, value: float) -> float:
         share = (math.log10(value) - self.x0) / (self.x1 - self.x0)
         return round(LEFT + min(max(share, 0.0), 1.0) * (RIGHT - LEFT), 1)
@@ -344,8 +353,14 @@ def _point(scale: _Scale, entry: RooflineEntry, number: str, name: str, most: in
         f"{plain(name)}: {figures.tflops} TFLOP/s at {figures.intensity} FLOP per byte, {figures.ns} per step{above}; "
         f"bound: {entry.bound}"
     )
-    x, y = scale.x(entry.intensity or 1.0), scale.y(entry.tflops or 1.0)
-    return Point(number, x, y, round(radius, 1), entry.bound, tip, plain(name), entry.ns / 1e6, (x, y))
+    place = entry.intensity or 1.0, entry.tflops or 1.0
+    left, below = scale.is_left_out(*place)
+    tip += "; beyond the edge of the drawing" if left or below else ""
+    x = scale.x(place[0]) + left * (radius + _ARROW)
+    y = scale.y(place[1]) - below * (radius + _ARROW)
+    arrows = [f"M{LEFT} {y:.1f}l{_ARROW} -6v12z"] * left + [f"M{x:.1f} {BOTTOM}l-6 -{_ARROW}h12z"] * below
+    x, y, r = round(x, 1), round(y, 1), round(radius, 1)
+    return Point(number, x, y, r, entry.bound, tip, plain(name), entry.ns / 1e6, (x, y), tuple(arrows))
 
 
 def _figures(entry: RooflineEntry, number: str, name: str) -> Figures:

@@ -156,6 +156,6 @@ def test_runs_are_left_alone_where_only_diagnoses_are_wanted(tmp_path: Path) -> 
 def test_every_table_has_a_name_and_columns_even_when_empty(tmp_path: Path) -> None:
     tables = fleet_tables(fleet_at(written(tmp_path, {"a": made_job()})))
 
-    assert list(tables) == ["jobs", "causes", "groups", "changes", "hosts", "trends", "days", "unread"]
+    assert list(tables) == ["jobs", "causes", "groups", "changes", "hosts", "trends", "days", "host_days", "unread"]
     assert not tables["hosts"].rows
     assert all(table.columns for table in tables.values())

@@ -136,6 +136,18 @@ class FleetDay(msgspec.Struct, frozen=True, kw_only=True):
     share: Share
 
 
+class FleetHostDay(msgspec.Struct, frozen=True, kw_only=True):
+    """A host that others wait for in some job, on a day on which it ran, in UTC.
+
+    `gpu_hours` are those of its own ranks, `waited_gpu_hours` those that other ranks waited for it.
+    """
+
+    host: str
+    day: str
+    gpu_hours: float
+    waited_gpu_hours: float
+
+
 class FleetJob(msgspec.Struct, frozen=True, kw_only=True):
     """One job.
 
@@ -212,6 +224,7 @@ class Fleet(Answer, frozen=True, kw_only=True):
         hosts_tested: the number of hosts that were tested, by fault.
         trends: of the causes that lose most.
         days: in order.
+        host_days: of the hosts that are waited for in some job, by host and day.
         unread: files that cannot be used.
         notes: further notes for the reader.
     """
@@ -238,5 +251,6 @@ class Fleet(Answer, frozen=True, kw_only=True):
     hosts_tested: dict[str, int] = msgspec.field(default_factory=dict)
     trends: tuple[FleetTrend, ...] = ()
     days: tuple[FleetDay, ...] = ()
+    host_days: tuple[FleetHostDay, ...] = ()
     unread: tuple[FleetUnread, ...] = ()
     notes: tuple[str, ...] = ()

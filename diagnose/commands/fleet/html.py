@@ -7,10 +7,11 @@ from pathlib import Path
 
 from diagnose.attribution.causes import CAUSES
 from diagnose.commands.fleet import views as view
-from diagnose.commands.fleet.answer import Fleet
+from diagnose.commands.fleet.answer import Fleet, FleetHostDay
 from diagnose.diagnosis.estimates import number
 from diagnose.facts import spoken
 from diagnose.report.html.page import framed
+from diagnose.report.views.heat import level
 from diagnose.report.views.plain import plain
 from diagnose.report.views.summary import About
 from diagnose.report.views.words import cause_name
@@ -31,6 +32,7 @@ def fleet_page(fleet: Fleet, about: About) -> str:
         "causes": view.cause_rows(fleet),
         "work": view.cause_rows(fleet, "work"),
         "days": days_view(fleet),
+        "strip": host_strip(fleet),
         "width": WIDTH,
         "height": HEIGHT,
         "groups": [
@@ -102,6 +104,68 @@ def days_view(fleet: Fleet) -> Days | None:
         days[0],
         days[-1],
     )
+
+
+@dataclass(frozen=True)
+class HostCell:
+    """A day of a host: `level` is the step of the colour scale of the waiting for it, per GPU-hour that it ran."""
+
+    x: int
+    level: int
+    hours: float
+    says: str
+
+
+@dataclass(frozen=True)
+class HostStrip:
+    """Hosts by name, each with its days, on an axis of so many `days` on which any of them ran.
+
+    `rows` are the same in hours: host, day, what it ran, and what others waited for it.
+    """
+
+    hosts: list[tuple[str, str, list[HostCell]]]
+    days: int
+    first: str
+    last: str
+    rows: list[tuple[str, str, str, str]]
+    more: int
+
+
+HOSTS_DRAWN = 40
+
+
+def host_strip(fleet: Fleet) -> HostStrip | None:
+    """The drawing, the host that is waited for most first; None if no host is, or all is of one day."""
+    days = sorted({row.day for row in fleet.host_days})
+    if len(days) < 2:
+        return None
+    by_host: dict[str, list[FleetHostDay]] = defaultdict(list)
+    for row in fleet.host_days:
+        by_host[row.host].append(row)
+    waited = {host: sum(row.waited_gpu_hours for row in own) for host, own in by_host.items()}
+    shown = sorted(by_host, key=lambda host: -waited[host])[:HOSTS_DRAWN]
+    unit = view.unit(fleet)
+    place = {day: at for at, day in enumerate(days)}
+    drawn = [(host, [_cell(row, place[row.day], unit) for row in by_host[host]]) for host in shown]
+    told = [(row.host, row.day, row.gpu_hours, row.waited_gpu_hours) for host in shown for row in by_host[host]]
+    return HostStrip(
+        [(host, f"{host}: {_waited(waited[host], unit)}", cells) for host, cells in drawn],
+        len(days),
+        days[0],
+        days[-1],
+        [(host, day, number(ran), number(hours)) for host, day, ran, hours in told],
+        len(by_host) - len(shown),
+    )
+
+
+def _cell(row: FleetHostDay, at: int, unit: str) -> HostCell:
+    per_hour = row.waited_gpu_hours / row.gpu_hours if row.gpu_hours else 0.0
+    says = f"{row.day}: ran {number(row.gpu_hours)}; {_waited(row.waited_gpu_hours, unit)}"
+    return HostCell(at, level(per_hour), row.waited_gpu_hours, says)
+
+
+def _waited(hours: float, unit: str) -> str:
+    return f"others waited {number(hours)} {unit} for it"
 
 
 def _most_first(fleet: Fleet) -> list[str]:

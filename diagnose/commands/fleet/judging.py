@@ -10,7 +10,7 @@ from diagnose.commands.fleet.account import WORST, JobAccount, causes_of, counte
 from diagnose.commands.fleet.answer import Basis, Fleet, FleetCause, FleetChange, FleetJob, FleetTrend
 from diagnose.commands.fleet.jobs import JobWindows, Terms, basis_of, devices_of, jobs_of
 from diagnose.commands.fleet.matching import unused
-from diagnose.commands.fleet.offenders import ALPHA, hosts_of
+from diagnose.commands.fleet.offenders import ALPHA, host_days_of, hosts_of
 from diagnose.commands.fleet.reading import Read
 from diagnose.commands.fleet.window import PlannedChange
 from diagnose.diagnosis.terms import Speedup
@@ -62,6 +62,7 @@ def fleet_of(read: Read, terms: Terms, source: str) -> Fleet:
         hosts_tested=tested,
         trends=trends_of(kept, causes),
         days=days_of(kept),
+        host_days=host_days_of(kept),
         unread=tuple(read.unread),
         notes=tuple(_notes(read, jobs, kept, basis, terms)),
     )

@@ -1,13 +1,14 @@
 """Hosts with a fault in more jobs than chance explains: the test, its reference, and when the jobs are too few."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
 from diagnose.commands.fleet.account import WORST, JobAccount
-from diagnose.commands.fleet.answer import FleetHost, HostFault, YesOrNo
+from diagnose.commands.fleet.answer import FleetHost, FleetHostDay, HostFault, YesOrNo
 from diagnose.commands.fleet.jobs import JobWindows
+from diagnose.commands.fleet.window import FleetWindow, Late
 from diagnose.formulas.statistics import hypergeometric_tail, poisson_binomial_tail
 
 HELD_BY_THE_MACHINE = ("heat", "the power supply", "heat or the power supply")  # a power limit is usual, and no fault
@@ -68,28 +69,57 @@ def _late(jobs: Iterable[JobAccount]) -> dict[str, _Host]:
     seen: dict[str, list[HostInJob]] = {}
     chances: dict[str, list[float]] = {}
     for each in jobs:
-        windows = [window for window in each.job.windows if window.late is not None]
-        named = Counter(window.late.host for window in windows if window.late is not None)
-        if not named:
+        late, of_host = _late_host(each.job)
+        if late is None:
             continue
-        of_host: Counter[str] = Counter()
-        for part in windows[-1].parts:
-            of_host[part.host] += part.ranks
-        worst = named.most_common(1)[0][0]
-        if len(of_host) < 2 or "" in of_host or worst not in of_host:
-            continue
-        own = [window.late for window in windows if window.late is not None and window.late.host == worst]
-        others = (each.job.gpus - 1) / max(each.job.gpus, 1)
-        waited = each.gpu_hours * others * sum(late.share for late in own) / len(each.job.windows)
-        why = tuple(dict.fromkeys(late.why for late in own))
+        waits = list(_waits(each, late))
+        why, waited = tuple(dict.fromkeys(window_late.why for _, window_late, _ in waits)), sum(h for *_, h in waits)
         for host, ranks in of_host.items():
-            has = host == worst
+            has = host == late
             seen.setdefault(host, []).append(HostInJob(each.job, has, why if has else (), waited if has else 0.0))
             chances.setdefault(host, []).append(ranks / of_host.total())
     return {
         host: _Host(own, sum(of), poisson_binomial_tail(sum(one.has for one in own), of), prod(of))
         for (host, own), of in zip(seen.items(), chances.values(), strict=True)
     }
+
+
+def _late_host(job: JobWindows) -> tuple[str | None, Counter[str]]:
+    """The host that is late in most windows of a job on several known hosts, if any is; the ranks by host."""
+    windows = [window for window in job.windows if window.late is not None]
+    named = Counter(window.late.host for window in windows if window.late is not None)
+    of_host: Counter[str] = Counter()
+    for part in windows[-1].parts if windows else ():
+        of_host[part.host] += part.ranks
+    worst = named.most_common(1)[0][0] if named else ""
+    return (worst if len(of_host) > 1 and "" not in of_host and worst in of_host else None), of_host
+
+
+def _waits(each: JobAccount, host: str) -> Iterator[tuple[FleetWindow, Late, float]]:
+    """The windows of a job in which a host is late, and the GPU-hours that others waited for it."""
+    others = (each.job.gpus - 1) / max(each.job.gpus, 1)
+    for window in each.job.windows:
+        if window.late is not None and window.late.host == host:
+            yield window, window.late, each.gpu_hours * others * window.late.share / len(each.job.windows)
+
+
+def host_days_of(jobs: Sequence[JobAccount]) -> tuple[FleetHostDay, ...]:
+    """Each host that is waited for in some job, on each day on which it ran; windows without a date are left out."""
+    ran: defaultdict[tuple[str, str], float] = defaultdict(float)
+    waited: defaultdict[tuple[str, str], float] = defaultdict(float)
+    for each in jobs:
+        for window, part, share, _ in each.job.pieces():
+            ran[part.host, window.day] += share * each.gpu_hours
+        late, _ = _late_host(each.job)
+        if late is not None:
+            for window, _, hours in _waits(each, late):
+                waited[late, window.day] += hours
+    hosts = {host for host, _ in waited}
+    return tuple(
+        FleetHostDay(host=host, day=day, gpu_hours=ran[host, day], waited_gpu_hours=waited[host, day])
+        for host, day in sorted(ran)
+        if host in hosts and day
+    )
 
 
 def _held(jobs: Iterable[JobAccount]) -> dict[str, _Host]:

@@ -54,6 +54,12 @@ _DAYS: Fields = {
     "gpu_hours": ("gpu_hours", float),
     "share_of_day": ("share", float),
 }
+_HOST_DAYS: Fields = {
+    "host": ("host", str),
+    "day": ("day", str),
+    "gpu_hours": ("gpu_hours", float),
+    "waited_gpu_hours": ("waited_gpu_hours", float),
+}
 _CHANGES: Columns = {
     "rule": str,
     "action": str,
@@ -98,6 +104,7 @@ def fleet_tables(fleet: Fleet) -> dict[str, CapacityTable]:
         "hosts": records(_HOSTS, fleet.hosts),
         "trends": records(_TRENDS, fleet.trends),
         "days": records(_DAYS, fleet.days),
+        "host_days": records(_HOST_DAYS, fleet.host_days),
         "unread": records({"file": ("file", str), "why": ("why", str)}, fleet.unread),
     }
 

@@ -55,6 +55,13 @@ class _Hours(click.ParamType):  # type: ignore[type-arg]  # generic in some vers
             self.fail(f"{value} is longer than {_MOST_HOURS:g} hours.", param, ctx)
         return number * factor
 
+    def typed(self, hours: float) -> str:
+        """Hours as they are typed, in the largest unit of which they are a whole number."""
+        for letter, factor in sorted(_IN_HOURS.items(), key=lambda unit: -unit[1]):
+            if math.isclose(round(hours / factor) * factor, hours, abs_tol=0.0):
+                return f"{round(hours / factor)}{letter}"
+        return f"{hours:g}"
+
 
 class _Share(click.ParamType):  # type: ignore[type-arg]  # generic in some versions of click
     """A share such as 5% or 0.05, also of 100% and more; from 1 on a number without a percent sign is ambiguous."""

@@ -21,7 +21,8 @@ def _words(option: click.Option, value: Any) -> list[str]:
     if option.is_flag:
         return [option.opts[-1]]
     values = value if option.multiple else (value,)
-    return [word for each in values for word in (option.opts[-1], _word(each))]
+    typed = getattr(option.type, "typed", _word)
+    return [word for each in values for word in (option.opts[-1], typed(each))]
 
 
 def _word(value: Any) -> str:

@@ -99,7 +99,7 @@ def test_a_hostile_name_drives_no_terminal() -> None:
 
 
 def test_the_page_s_table_begins_with_what_came_of_each_run_and_is_as_wide_as_it_needs() -> None:
-    table = tuning_page(TUNING, About("test")).split('<table class="ladder">')[1].split("</table>")[0]
+    table = tuning_page(TUNING, About("test")).split('<table class="job ladder">')[1].split("</table>")[0]
 
     assert re.findall(r"<th scope=\"col\"[^>]*>([^<]*)<", table)[:5] == [
         "Run",
@@ -108,7 +108,16 @@ def test_the_page_s_table_begins_with_what_came_of_each_run_and_is_as_wide_as_it
         "Achieved",
         "In all",
     ]
-    assert '<td>kept<span class="fine">as predicted</span></td>' in table
+    assert '<td data-head="Outcome">kept <span class="fine">as predicted</span></td>' in table
+
+
+def test_without_a_prediction_the_page_speaks_of_none() -> None:
+    alone = replace(TUNING, rungs=(TUNING.rungs[0], replace(TUNING.rungs[1], predicted=None, judgement=None)))
+    page = tuning_page(alone, About("test"))
+
+    assert ">Predicted</th>" not in page
+    assert "Nothing was predicted of them." in page
+    assert "Achieved is the speed" in page
 
 
 def test_a_ladder_that_is_not_at_its_end_says_so() -> None:
@@ -133,6 +142,8 @@ def test_rows_of_the_same_settings_differ_in_what_is_printed_first() -> None:
     first = replace(TUNING.rungs[1], own=own, settings=own)
 
     assert differing(first, TUNING.rungs[:1]) == "batch 6 -> 12, accumulation 1"
+    counted = replace(TUNING.rungs[0], measured=replace(FP32, accumulation_steps=2))
+    assert differing(first, (counted,)) == "batch 6 -> 12, accumulation 2 -> 1"
     assert differing(replace(first, own=larger), (TUNING.rungs[0], first)) == "batch 12 -> 24"
 
 

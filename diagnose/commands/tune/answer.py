@@ -25,6 +25,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     model: str | None = None
     gpus: int | None = None
     micro_batch: int | None = None
+    accumulation_steps: int | None = None
     seq_len: int | None = None
     model_precision: str | None = None
     mixed_precision: str | None = None

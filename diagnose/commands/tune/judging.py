@@ -243,6 +243,7 @@ def measured(diagnosis: Diagnosis) -> Measured:
         model=_text(diagnosis.setup.get("model.model_type")),
         gpus=(side.ranks or 1) if on_gpu else 0,
         micro_batch=round(samples[0]) if samples[0] else None,
+        accumulation_steps=round(samples[1]) if samples[1] else None,
         seq_len=seq_len,
         model_precision=_text(facts.get("weights_precision")),
         mixed_precision="no" if precision in _FULL else precision,

@@ -36,7 +36,11 @@ _SHORT = {
     "num_workers": "workers",
     "torch_compile": "compile",
 }
-_MEASURED = {"per_device_train_batch_size": "micro_batch", "batch_size": "micro_batch"}
+_MEASURED = {
+    "per_device_train_batch_size": "micro_batch",
+    "batch_size": "micro_batch",
+    "gradient_accumulation_steps": "accumulation_steps",
+}
 _FURTHER = (
     "decision",
     "rule",
@@ -265,7 +269,7 @@ def _none_kept(tuning: Tuning) -> str:
 
 
 def differing(rung: Rung, earlier: Sequence[Rung]) -> str:
-    """The change of a run by what differs from the run before it: "batch 1 -> 8, accumulation 1"."""
+    """The change of a run by what differs from the run before it: "batch 1 -> 8, accumulation 8 -> 1"."""
     if not rung.own or rung.repeats is not None:
         return plain(rung.change)
     before = next((one.settings for one in reversed(earlier) if one.stands), {})

@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace as replaced
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
@@ -14,7 +15,7 @@ from diagnose.analysis.phase import waiting_told
 from diagnose.analysis.ranks import analyze_ranks, comparable, representatives, weights
 from diagnose.analysis.second import Second, second_of
 from diagnose.analysis.windows import own_report, window_reports
-from diagnose.diagnosis import Diagnosis, HistoryChange, WindowReport
+from diagnose.diagnosis import Diagnosis, HistoryChange, LaterStall, WindowReport
 from diagnose.errors import WrongUsage, shown_path
 from diagnose.judge.case import Case
 from diagnose.judge.judge import diagnose
@@ -28,6 +29,9 @@ from diagnose.rule import load_rules
 from diagnose.rule.bound import bound
 from diagnose.series.places import may_hold_series
 from diagnose.trace import find_run, on_this_machine
+
+if TYPE_CHECKING:
+    from diagnose.series import Series
 
 
 class Examined(msgspec.Struct, frozen=True):
@@ -76,7 +80,9 @@ def _examined(path: Path, chosen: Options) -> Examined:
     diagnosis = diagnose(Case(job, measured, facts, binding, left_out, chosen.rank, second.phase))
     passed = run.copies, run.skipped, run.unreadable
     copies, skipped, unreadable = (tuple(str(file) for file in files) for files in passed)
-    history: tuple[HistoryChange, ...] = sections.part("history", lambda: _history(path), ())
+    logged: Series | None = sections.part("history", lambda: _logged(path), None)
+    history: tuple[HistoryChange, ...] = sections.part("history", lambda: _history(logged), ())
+    later: tuple[LaterStall, ...] = sections.part("step_times", lambda: _later(logged, diagnosis), ())
     windows: tuple[WindowReport, ...] = sections.part(
         "windows", lambda: window_reports(run, measured[0], chosen.settings, chosen.loading), ()
     )
@@ -84,13 +90,26 @@ def _examined(path: Path, chosen: Options) -> Examined:
         windows = (own_report(run, measured[0]), *second.reports)
     trace = replace(diagnosis.trace, copies=copies, skipped=skipped, unreadable=unreadable)
     not_judged = (*sections.failed, *diagnosis.not_judged)
-    whole = replace(diagnosis, history=history, windows=windows, not_judged=not_judged, trace=trace)
+    whole = replace(diagnosis, history=history, later_stalls=later, windows=windows, not_judged=not_judged, trace=trace)
     return Examined(whole, measured)
 
 
-def _history(path: Path) -> tuple[HistoryChange, ...]:
-    """Changes of the step time over the run, from the logs next to the traces; empty if no log can be read."""
-    logged = series.series_beside(path) if may_hold_series(path) else None
+def _logged(path: Path) -> "Series | None":
+    """The step times of the run, from the logs next to the traces; None if no log can be read."""
+    return series.series_beside(path) if may_hold_series(path) else None
+
+
+def _later(logged: "Series | None", diagnosis: Diagnosis) -> tuple[LaterStall, ...]:
+    """The stalls of the run after the steps that are drawn."""
+    if logged is None or diagnosis.step_times is None:
+        return ()
+    from diagnose.series.later import stalls_after  # most traces have no log next to them
+
+    return stalls_after(logged, diagnosis.step_times.last_step[-1])
+
+
+def _history(logged: "Series | None") -> tuple[HistoryChange, ...]:
+    """Changes of the step time over the run."""
     return tuple(
         HistoryChange(
             since_step=change.since_step,

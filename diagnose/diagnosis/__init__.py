@@ -27,7 +27,7 @@ from diagnose.diagnosis.memory_over_time import MemoryOverTime
 from diagnose.diagnosis.period import Period
 from diagnose.diagnosis.ranges import OpenedBy, RangeRow
 from diagnose.diagnosis.speed import Speed, StepRate
-from diagnose.diagnosis.step_times import StepTimes
+from diagnose.diagnosis.step_times import LaterStall, StepTimes
 from diagnose.diagnosis.terms import (
     Bound,
     CauseClass,
@@ -87,6 +87,7 @@ __all__ = [
     "KernelRow",
     "Lane",
     "LaneKind",
+    "LaterStall",
     "LedgerEntry",
     "LightPart",
     "Loss",

@@ -25,7 +25,7 @@ from diagnose.diagnosis.period import Period
 from diagnose.diagnosis.postmortem import Postmortem, Straggler
 from diagnose.diagnosis.ranges import RangeRow
 from diagnose.diagnosis.speed import Speed
-from diagnose.diagnosis.step_times import StepTimes
+from diagnose.diagnosis.step_times import LaterStall, StepTimes
 from diagnose.diagnosis.timeline import JobTimeline, SlowStep, StepTimeline
 from diagnose.diagnosis.track_record import TrackRecord
 from diagnose.diagnosis.user_code import UserCode
@@ -78,6 +78,7 @@ class Diagnosis(Answer, frozen=True, kw_only=True):
     cost: Cost | None = None
     slow_steps: tuple[SlowStep, ...] = ()
     step_times: StepTimes | None = None
+    later_stalls: tuple[LaterStall, ...] = ()
     memory_over_time: MemoryOverTime | None = None
     goodput: Goodput | None = None
     period: Period | None = None

@@ -5,6 +5,14 @@ import msgspec
 from diagnose.diagnosis.terms import Nanoseconds
 
 
+class LaterStall(msgspec.Struct, frozen=True, kw_only=True):
+    """A step after the last of the recorded ones that takes five times those around it, `usual_ns`, or more."""
+
+    step: int
+    ns: Nanoseconds
+    usual_ns: Nanoseconds
+
+
 class StepTimes(msgspec.Struct, frozen=True, kw_only=True):
     """The steps of rank `rank` by the host's clock, in groups of neighbours: first and last step, shortest and longest
     time. With few steps each is a group of its own; extremes are in the groups however many there are.

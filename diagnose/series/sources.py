@@ -22,7 +22,7 @@ from diagnose.series.places import CAPTURE_NAME, CHECKPOINT, LOGS, STATE, is_win
 from diagnose.series.runs import runs_of
 from diagnose.series.steps_log import LogTable, read_csv, read_jsonl, read_state, state_table
 from diagnose.series.timing_log import TimingLog, read_timing_log
-from diagnose.series.tracks import LoggedRun, Series, Track
+from diagnose.series.tracks import ARMED, LoggedRun, Series, Track
 from diagnose.timeline import Timeline, timeline_of
 from diagnose.trace import Loading, load_all
 from diagnose.trace.discover import trace_files
@@ -121,7 +121,7 @@ def _armed(paths: Sequence[Path]) -> Series:
 
 def timing_series(paths: Sequence[Path], logs: Sequence[TimingLog]) -> Series:
     """All steps of an armed run but those with the profiler on: the step logs at `paths`, one for each rank."""
-    series = _of_tables([(path, log.table()) for path, log in zip(paths, logs, strict=True)], None, "armed")
+    series = _of_tables([(path, log.table()) for path, log in zip(paths, logs, strict=True)], None, ARMED)
     unread = sum(log.unread for log in logs)
     torn = (f"{unread} lines of the step logs could not be read: the end of one whose process was killed",)
     return replace(

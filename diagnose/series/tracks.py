@@ -9,6 +9,9 @@ from diagnose.arrays import Floats, Ints
 from diagnose.facts import Unknown
 from diagnose.series.machine.readings import MachineReadings
 
+ARMED = "armed"
+"""The kind of a series of the step logs of an armed run."""
+
 
 class Track(msgspec.Struct, frozen=True):
     """The step times of one rank, or of the job if the source does not distinguish ranks.
@@ -124,7 +127,7 @@ class Series(msgspec.Struct, frozen=True):
     """The step times of a job from one source.
 
     Attributes:
-        kind: "csv", "jsonl", "text", "tensorboard", "trainer_state", "capture" or "windows".
+        kind: "csv", "jsonl", "text", "tensorboard", "trainer_state", "capture", "windows" or ARMED.
         files: the files read.
         unit: how the times were read, such as "step_time_ms, in milliseconds".
         tracks: one for each rank, by rank and host; empty if `unknown` is set.

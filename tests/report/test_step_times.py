@@ -3,6 +3,7 @@
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from browser import CHROMIUM, browser
 from msgspec.structs import replace
@@ -12,6 +13,8 @@ from diagnose.diagnosis import StepTimes
 from diagnose.judge.step_times import MOST_GROUPS, step_times
 from diagnose.report.html import About, page
 from diagnose.report.html.step_times import step_curve
+from diagnose.series import Series, Track
+from diagnose.series.later import stalls_after
 from diagnose.trace.record import CaptureRecord
 
 STALL_NS, STEP_NS = 2_000_000_000, 10_000_000
@@ -86,3 +89,31 @@ def test_the_page_draws_every_step_once(tmp_path: Path) -> None:
         assert tab.run("document.querySelectorAll('#step-times .hollow').length") == 5
         assert tab.run("document.documentElement.scrollWidth") <= 400
         assert tab.complaints == []
+
+
+def armed(*ns: int, kind: str = "armed") -> Series:
+    seconds = np.array(ns) / 1e9
+    track = Track(rank=0, host="n1", step=np.arange(1, len(ns) + 1), seconds=seconds)
+    return Series(kind=kind, files=("rank0.steps",), unit="", tracks=(track,))
+
+
+def test_stalls_after_the_recorded_steps_are_named() -> None:
+    ns = [STEP_NS] * 300
+    ns[49] = ns[199] = ns[249] = STALL_NS
+
+    later = stalls_after(armed(*ns), 60)
+    assert [(stall.step, stall.ns, stall.usual_ns) for stall in later] == [
+        (200, STALL_NS, STEP_NS), (250, STALL_NS, STEP_NS)
+    ]  # fmt: skip
+    assert stalls_after(armed(*ns), 250) == ()
+    assert stalls_after(armed(*ns, kind="csv"), 60) == ()
+
+
+def test_the_page_says_what_came_after_the_drawn_steps() -> None:
+    later = stalls_after(armed(*[STEP_NS] * 100, STALL_NS, *[STEP_NS] * 40), 41)
+    told = replace(sample("cpu-healthy.json.gz"), step_times=recorded(41, 31, range(11, 16)), later_stalls=later)
+
+    curve = step_curve(told)
+    assert curve is not None
+    assert curve.later == "After these steps the run stalled: step 101 took 2.0 s, where 10.0 ms is usual."
+    assert curve.later in page(told, About("1"))

@@ -1,9 +1,10 @@
 """The time of every step as a drawing: the window shaded, the median as a line, and the longest steps by number."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from diagnose.diagnosis import Diagnosis, Speed, StepTimes
+from diagnose.diagnosis import Diagnosis, LaterStall, Speed, StepTimes
 from diagnose.facts import duration
 
 WIDTH, HEIGHT = 780, 220
@@ -48,6 +49,7 @@ class StepCurve:
     first: str
     last: str
     says: str
+    later: str
 
 
 def step_curve(diagnosis: Diagnosis) -> StepCurve | None:
@@ -74,7 +76,16 @@ def step_curve(diagnosis: Diagnosis) -> StepCurve | None:
         last=f"step {times.last_step[-1]:,}",
         says=f"Steps{of} {times.first_step[0]:,} to {times.last_step[-1]:,}: the median one takes "
         f"{duration(times.median_ns)}, the longest {duration(longest)} ({_name(times, at)}).",
+        later=_later(diagnosis.later_stalls),
     )
+
+
+def _later(stalls: Sequence[LaterStall]) -> str:
+    """The stalls after the last drawn step as a sentence; "" if none is known."""
+    told = [
+        f"step {stall.step:,} took {duration(stall.ns)}, where {duration(stall.usual_ns)} is usual" for stall in stalls
+    ]
+    return f"After these steps the run stalled: {'; '.join(told)}." if told else ""
 
 
 class _Scale:

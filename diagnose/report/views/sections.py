@@ -12,7 +12,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {  # section -> the fields of the Diag
     "windows": ("windows",),
     "history": ("history",),
     "goodput": ("goodput",),
-    "step_times": ("step_times",),
+    "step_times": ("step_times", "later_stalls"),
     "slow_steps": ("slow_steps",),
     "memory_over_time": ("memory_over_time",),
     "late_ranks": ("stragglers", "postmortem"),

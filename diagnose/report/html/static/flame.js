@@ -3,13 +3,13 @@
 (() => {
   const figure = document.querySelector(".flame");
   if (!figure) return;
-  const chart = figure.querySelector(".frames"), details = figure.querySelector(".details");
+  const chart = figure.querySelector(".frames");
   const search = document.getElementById("flame-search"), told = figure.querySelector(".window");
   const LETTER_PX = 7.3, LEAST_LETTERS = 4, LEAST_PX = 1;
   const frames = [...chart.querySelectorAll(".frame")].map((element, at) => ({
     element, at, level: Number(element.getAttribute("aria-level")), name: element.dataset.name,
     x: parseFloat(element.getAttribute("x")), width: parseFloat(element.getAttribute("width")),
-    says: element.querySelector("title").textContent, text: element.querySelector("text"),
+    text: element.querySelector("text"),
   }));
   const past = []; // zooms, the last one at the end
   let zoomed = frames[0], current = frames[0];
@@ -67,18 +67,8 @@
     ArrowDown: callee, ArrowUp: () => focus(callerOf(current)), ArrowLeft: () => beside(-1), ArrowRight: () => beside(1),
     Home: () => focus(frames[0]), Enter: () => zoom(current), Backspace: back, Escape: whole,
   };
-  chart.addEventListener("keydown", (event) => {
-    const action = !event.ctrlKey && !event.metaKey && !event.altKey && keys[event.key];
-    if (!action) return;
-    event.preventDefault();
-    action();
-  });
+  onKeys(chart, keys);
   const frameOf = (event) => frames.find(({ element }) => element === event.target.closest(".frame"));
-  const tell = (event) => {
-    const frame = frameOf(event);
-    if (frame) details.textContent = frame.says;
-  };
-  for (const kind of ["pointerover", "focusin"]) chart.addEventListener(kind, tell);
   chart.addEventListener("click", (event) => {
     const frame = frameOf(event);
     if (!frame) return;
@@ -97,12 +87,7 @@
     chart.classList.toggle("searched", Boolean(wanted));
     told.textContent = wanted ? `${found.length} of ${frames.length} frames` : "";
   };
-  search.addEventListener("input", mark);
-  search.addEventListener("keydown", (event) => {
-    if (event.key !== "Escape") return;
-    search.value = "";
-    mark();
-  });
+  onSearch(search, mark);
   addEventListener("resize", draw);
   draw();
 })();

@@ -45,34 +45,20 @@
     return svg("path", { class: "doubt", d: `M${((start - residual) * UNITS) / whole} 0h${width}v1h-${width}z` });
   };
   const nameOf = (lane) => {
-    const name = document.createElement("span");
-    name.className = "name";
-    if (lane.kind !== "rank") {
-      name.textContent = lane.title;
-      return name;
-    }
-    const button = document.createElement("button");
-    button.type = "button";
-    button.className = "open";
+    if (lane.kind !== "rank") return make("span", "name", lane.title);
+    const name = make("span", "name");
+    const button = make("button", "open", lane.title);
     button.tabIndex = -1; // Enter in the drawing does the same
-    button.textContent = lane.title;
     button.setAttribute("aria-expanded", opened.has(lane.rank));
     button.addEventListener("click", () => { current = lane.rank; toggle(); });
     name.append(button);
-    if (lane.row.late) {
-      const tag = document.createElement("span");
-      tag.className = "tag late";
-      tag.textContent = "late";
-      name.append(" ", tag);
-    }
+    if (lane.row.late) name.append(" ", make("span", "tag late", "late"));
     return name;
   };
   const element = (lane, i, whole) => {
-    const made = document.createElement("div");
-    made.className = `lane ${lane.kind}${lane.kind === "rank" && lane.rank === current ? " current" : ""}`;
+    const made = make("div", `lane ${lane.kind}${lane.kind === "rank" && lane.rank === current ? " current" : ""}`);
     made.dataset.lane = i;
-    const track = document.createElement("span");
-    track.className = "track";
+    const track = make("span", "track");
     track.setAttribute("role", "img");
     track.setAttribute("aria-label", lane.kind === "rank" ? lane.row.text : lane.name);
     const drawing = svg("svg", { preserveAspectRatio: "none", "aria-hidden": "true" });

@@ -1,6 +1,25 @@
 "use strict";
 document.documentElement.classList.add("js");
 
+// What all drawings and searches share.
+const make = (tag, className, text = "") => {
+  const made = document.createElement(tag);
+  made.className = className;
+  made.textContent = text;
+  if (tag === "button") made.type = "button";
+  return made;
+};
+const onKeys = (chart, keys) => chart.addEventListener("keydown", (event) => {
+  const action = !event.ctrlKey && !event.metaKey && !event.altKey && keys[event.key];
+  if (!action) return;
+  event.preventDefault();
+  action();
+});
+const onSearch = (search, show) => {
+  search.addEventListener("input", show);
+  onKeys(search, { Escape: () => { search.value = ""; show(); } });
+};
+
 // Copies the lines of a change; where the clipboard is closed they are selected for the user to copy.
 (() => {
   const say = (button, text) => {
@@ -55,8 +74,8 @@ document.documentElement.classList.add("js");
   for (const figure of document.querySelectorAll("figure")) {
     const details = figure.querySelector(".details");
     const show = (event) => {
-      const found = event.target.closest("[data-tip]");
-      if (found) details.textContent = found.dataset.tip;
+      const found = event.target.closest("[data-tip], .frame");
+      if (found) details.textContent = found.dataset.tip ?? found.querySelector("title").textContent;
     };
     for (const kind of ["pointerover", "focusin", "click"]) figure.addEventListener(kind, show);
 

@@ -21,9 +21,7 @@
   };
   const makeSortable = (table, first) => {
     [...table.tHead.rows[0].cells].forEach((head, column) => {
-      const button = document.createElement("button");
-      button.type = "button";
-      button.textContent = head.textContent;
+      const button = make("button", "", head.textContent);
       head.replaceChildren(button);
       button.addEventListener("click", () => sort(table, head, column, first));
     });
@@ -55,12 +53,7 @@
   };
 
   makeSortable(table, first);
-  search.addEventListener("input", show);
-  search.addEventListener("keydown", (event) => {
-    if (event.key !== "Escape") return;
-    search.value = "";
-    show();
-  });
+  onSearch(search, show);
   all.addEventListener("click", () => {
     everything = true;
     show();

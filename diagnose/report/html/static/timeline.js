@@ -17,8 +17,7 @@ const laneChart = (section, data, { drawn = () => {}, ownKeys = () => ({}) } = {
   };
   const width = () => tracks[0].clientWidth || 1;
   const element = (className, left, right) => {
-    const found = document.createElement("span");
-    found.className = className;
+    const found = make("span", className);
     found.style.left = `${(100 * left) / width()}%`; // not in pixels: paper is as wide as it is
     found.style.width = `${(100 * (right - left)) / width()}%`;
     return found;
@@ -43,9 +42,7 @@ const laneChart = (section, data, { drawn = () => {}, ownKeys = () => ({}) } = {
       if (right - left < READABLE_PX) continue;
       if (data.waits?.has(lane.label[i])) continue; // too thin for a name
       const text = element("text", left, right);
-      const inner = document.createElement("span");
-      inner.textContent = lane.count[i] > 1 ? `${lane.count[i]} short ones` : data.labels[lane.label[i]][0];
-      text.append(inner);
+      text.append(make("span", "", lane.count[i] > 1 ? `${lane.count[i]} short ones` : data.labels[lane.label[i]][0]));
       track.append(text);
     }
   };
@@ -103,8 +100,7 @@ const laneChart = (section, data, { drawn = () => {}, ownKeys = () => ({}) } = {
 
   const describe = (lane, i) => {
     const [, full, key] = data.labels[lane.label[i]];
-    const name = document.createElement("b");
-    name.textContent = full;
+    const name = make("b", "", full);
     const merged = lane.count[i] > 1 ? `${lane.count[i]} short ones, most of it ` : "";
     const of = data.classes[key] ? `, ${data.classes[key]}` : "";
     const share = ((100 * lane.length[i]) / (lane.whole ?? data.length)).toFixed(1);
@@ -155,12 +151,7 @@ const laneChart = (section, data, { drawn = () => {}, ownKeys = () => ({}) } = {
   Object.assign(keys, ownKeys(pan));
   chart.tabIndex = 0;
   chart.setAttribute("role", "application"); // its arrow keys act on the drawing
-  chart.addEventListener("keydown", (event) => {
-    const action = !event.ctrlKey && !event.metaKey && !event.altKey && keys[event.key];
-    if (!action) return;
-    event.preventDefault();
-    action();
-  });
+  onKeys(chart, keys);
 
   const buttons = { in: () => zoom(1 / 2, middle()), out: () => zoom(2, middle()), left: () => pan(-0.5), right: () => pan(0.5), reset: () => look(0, data.length) };
   for (const button of section.querySelectorAll("[data-zoom]")) button.addEventListener("click", buttons[button.dataset.zoom]);
@@ -207,7 +198,7 @@ const laneChart = (section, data, { drawn = () => {}, ownKeys = () => ({}) } = {
   }, { passive: false });
   addEventListener("resize", draw);
   draw();
-  return { use, data: () => data };
+  return { use };
 };
 
 (() => {

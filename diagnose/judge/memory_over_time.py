@@ -12,7 +12,7 @@ _LEAST = 8  # allocations further apart in time than a piece; fewer draw nothing
 
 
 def memory_over_time(case: Case) -> MemoryOverTime | None:
-    """The device that reached the highest peak, of the first rank that did; the host if no device is told of.
+    """The device that reached the highest peak, of the first rank that did; the host if no device is known.
 
     None if the profiler noted no totals of memory, or at few moments.
     """

@@ -24,7 +24,7 @@ _WIDEST = 62
 
 @dataclass(frozen=True, eq=False)
 class MemorySeries:
-    """What the allocator of one device held, in buckets in order of time; none of a time without an allocation.
+    """Memory that the allocator of one device held, in buckets in order of time; none of a time without an allocation.
 
     A bucket is 2**`shift` ns wide. The arrays are parallel: `at` is the time of the last allocation of each, `last` the
     bytes allocated after it, `least` and `most` the extremes of these bytes, and `reserved` the most that was held of

@@ -294,3 +294,26 @@ def test_replayed_kernels_have_no_operators_that_another_capture_would_size(
     assert mfu.reason.startswith("CUDA graphs replay 99 % of the kernel time, and no operator is called then")
     assert "record_shapes" not in mfu.reason or "without CUDA graphs" in mfu.reason
     assert "--flops-per-step" in (*mfu.or_pass, *mfu.reason.split())
+
+
+def test_a_model_that_no_formula_counts_is_named_where_its_flops_are_asked_for(tmp_path: Path) -> None:
+    hybrid = CONFIG | {"linear_num_value_heads": 32}
+    mfu = run(tmp_path, capture=record(model={"model_type": "qwen3_next", "config": hybrid}), mfu_as="megatron").mfu
+
+    why = "a model of type qwen3_next has linear-attention layers, which no formula counts"
+    assert mfu.conventions[0].name == "operators"
+    assert mfu.unused_option == f"--mfu-as megatron is not used: {why}"
+
+
+def test_without_shapes_the_reason_names_the_model_and_both_ways_out(tmp_path: Path) -> None:
+    job = Trace()
+    for _ in range(3):
+        with job.step():
+            job.op("aten::mm", None, GEMM, 9_000)
+            job.sync()
+
+    line = mfu_line(run(tmp_path, job, record(model={"model_type": "t5", "config": {"is_encoder_decoder": True}})).mfu)
+
+    assert "a model of type t5 has an encoder and a decoder, which no formula counts, and operator shapes" in line
+    assert "record_shapes=True" in line
+    assert "--flops-per-step" in line

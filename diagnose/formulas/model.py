@@ -45,6 +45,7 @@ class ModelShape:
         shared_ffn: inner width of a shared expert.
         shared_gated: a gate of its own scales what a shared expert returns.
         window: tokens that a token attends to, itself included, in a block with sliding-window attention; 0 for none.
+            Of an encoder's, half lie before the token and half behind it.
         windowed_layers: blocks with sliding-window attention.
         model_type: as transformers names it, such as "llama"; "" if unknown.
     """
@@ -98,7 +99,7 @@ class ModelShape:
 
         Args:
             model_type: `config.model_type`, such as "llama".
-            config: the configuration's entries; those of the capture record suffice for all known types but DeepSeek's.
+            config: the configuration's entries; those of the capture record suffice for most known types.
             class_name: the model's class: a language model, a bare or a classifying one. Without it a language model is
                 assumed. A classifying head and a pooler are not part of the shape.
         """
@@ -173,7 +174,7 @@ class ModelShape:
         if self.attention_sinks:
             per_layer += self.heads + self.hidden + self.experts * (1 + 2 * self.expert_ffn + self.hidden)
         per_layer += 2 * self.hidden + self.ffn if self.bias else 0
-        head = self.hidden + self.vocab if self.head_transform and self.lm_head else 0
+        head = self.vocab + self.hidden * self.bias if self.head_transform and self.lm_head else 0
         return norms + self.layers * per_layer + head
 
     @property

@@ -28,13 +28,12 @@ def attention_flops(shape: ModelShape, pairs: float) -> float:
 def causal_pairs_per_token(shape: ModelShape, tokens: float) -> float:
     """Mean query-key pairs of a token over the layers, to leading order: T/2, and W - W²/2T in a sliding window.
 
-    Megatron's convention. An encoder attends to all T.
+    Megatron's convention. An encoder attends to all T, in a window to half of W on either side.
     """
-    if not shape.causal:
-        return tokens
-    reach = min(shape.window or tokens, tokens)
-    windowed = shape.windowed_layers * (reach - reach * reach / (2 * tokens))
-    return (windowed + (shape.layers - shape.windowed_layers) * tokens / 2) / shape.layers
+    span = tokens if shape.causal else 2 * tokens
+    reach = min(shape.window or span, span)
+    windowed = shape.windowed_layers * (reach - reach * reach / (2 * span))
+    return (windowed + (shape.layers - shape.windowed_layers) * span / 2) / shape.layers
 
 
 def dense_flops_per_token(parameters: float) -> float:

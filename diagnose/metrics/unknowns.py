@@ -4,6 +4,7 @@ from diagnose.facts import DIAGNOSE_RUN, Unknown, Value, analysis_option, anothe
 
 NOT_IN_THE_RECORD = nothing_helps("diagnose run took this trace, and its record does not hold it")
 NO_RECORD = Unknown("the trace comes without a capture record", DIAGNOSE_RUN)
+NO_MODEL = Unknown("the record does not contain the sizes of the model", capture_setting("diagnose run"))
 NOT_RECORDED = Unknown("the job does not say: no Trainer, model or token batch was seen", nothing_helps("it has none"))
 NO_SIZES = Unknown("no collective carries its size", capture_setting("torch 2.3 or later"))
 MORE_STEPS = another_run("capture at least four steps after two warm-up steps")

@@ -70,3 +70,23 @@ def test_a_file_that_describes_no_known_model_is_refused(tmp_path: Path, content
     with pytest.raises(UserError) as error:
         model_from(str(tmp_path))
     assert says in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        ({"model_type": "t5", "is_encoder_decoder": True}, "a model of type t5 has an encoder and a decoder"),
+        ({"_class_name": "UNet2DConditionModel"}, "a UNet2DConditionModel of diffusers"),
+        (LLAMA | {"attention_bias": True}, "attention_bias asks for an unusual variant"),
+        (LLAMA | {"architectures": ["LlamaRewardModel"]}, "LlamaRewardModel is no language model of transformers"),
+        (
+            {"model_type": "llava", "vision_config": {"a": 1}, "text_config": LLAMA},
+            "pass its text_config as a file of its own, for the language model alone",
+        ),
+    ],
+)
+def test_the_reason_names_what_is_not_counted(tmp_path: Path, config: dict[str, object], says: str) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(UserError) as error:
+        model_from(str(tmp_path))
+    assert says in str(error.value)

@@ -108,7 +108,7 @@ def test_deepspeed_keeps_fp32_copies_and_divides_by_its_stage(tmp_path: Path) ->
         ({"optimizer__class": "Shampoo"}, "the optimizer's states are not known"),
         ({"model__attn_implementation": "flex_attention"}, "how attention is computed"),
         ({"model__trainable": 1_000_000}, "a part of the model is frozen"),
-        ({"model__model_type": "mamba"}, "does not contain the sizes of the model"),
+        ({"model__model_type": "mamba"}, "no formula counts the parts of a model of type mamba"),
         ({"batch__shapes": {"pixels": [7, 3, 224, 224]}}, "the batch has no tokens"),
         ({"world_size": 8}, "how the ranks divide the model is not recorded"),
         ({"fsdp": {"class": "FSDP", "sharding_strategy": "HYBRID_SHARD"}}, "HYBRID_SHARD divides by an unknown number"),

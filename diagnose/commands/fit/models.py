@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -12,8 +13,10 @@ from diagnose.errors import UserError, WrongUsage
 from diagnose.formulas.model import ModelShape
 from diagnose.formulas.model_families import MODEL_TYPES
 from diagnose.formulas.named_models import NAMED_MODELS, named_model
+from diagnose.formulas.unknown_models import why_unknown
 
 _TOKENS = 2048
+_PLAIN = "state every size as transformers names it; variants with other parts are not counted"
 _MOST_BYTES = 1 << 20  # a configuration is a few kilobytes
 
 
@@ -75,16 +78,24 @@ def with_places(model: ModelShape, seq_len: int, stack: StackRates) -> ModelShap
 def _from_file(path: Path) -> tuple[str, ModelShape]:
     config = _read(path)
     kind, built = config.get("model_type"), config.get("architectures")
-    if not isinstance(kind, str) or kind not in MODEL_TYPES:
-        why = f"its model_type is {kind!r}, whose parts are not known"
-        raise UserError("not a known kind of model", where=path, why=why, do=f"known are {', '.join(MODEL_TYPES)}")
-    first = built[0] if isinstance(built, list) and built else None
-    shape = ModelShape.from_config(kind, config, first if isinstance(first, str) else None)
+    kind = kind if isinstance(kind, str) else ""
+    first = built[0] if isinstance(built, list) and built and isinstance(built[0], str) else None
+    shape = ModelShape.from_config(kind, config, first)
     if shape is None:
-        why = f"an entry that decides a size of {kind} is missing, or asks for an unusual variant"
-        raise UserError("the configuration does not describe the model for certain", where=path, why=why)
+        raise _not_counted(path, kind, config, first)
     name = config.get("_name_or_path")
     return (name if isinstance(name, str) and name else path.parent.name or path.name), shape
+
+
+def _not_counted(path: Path, kind: str, config: Mapping[str, Any], class_name: str | None) -> UserError:
+    why = why_unknown(kind, config, class_name)
+    if kind in MODEL_TYPES:
+        return UserError("the configuration does not describe the model for certain", where=path, why=why, do=_PLAIN)
+    text = config.get("text_config")
+    within = text.get("model_type") if isinstance(text, Mapping) else None
+    alone = "pass its text_config as a file of its own, for the language model alone; " if within in MODEL_TYPES else ""
+    do = f"{alone}known are {', '.join(MODEL_TYPES)}"
+    return UserError("not a known kind of model", where=path, why=why, do=do)
 
 
 def _read(path: Path) -> dict[str, Any]:

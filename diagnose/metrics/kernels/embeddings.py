@@ -120,7 +120,7 @@ def embeds_vocabulary(m: Measured) -> Value:
 def vocabulary_parameter_share(m: Measured) -> Value:
     """Embedding tables and the head of a language model: what grows with its vocabulary and positions."""
     shape = model_shape(m)
-    if shape is None:
-        return Unknown("the record does not contain the sizes of the model", capture_setting("diagnose run"))
+    if isinstance(shape, Unknown):
+        return shape
     head = shape.head_weights if shape.lm_head and not shape.tied else 0
     return (shape.embedding_parameters + head) / shape.parameters

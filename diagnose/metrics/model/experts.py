@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from diagnose.arrays import Ints, Mask, shortened
-from diagnose.facts import DIAGNOSE_RUN, STEP, Unknown, Value, capture_setting, nothing_helps
+from diagnose.facts import DIAGNOSE_RUN, STEP, Unknown, Value, nothing_helps
 from diagnose.metrics.kernel_groups.operators import Signature, by_operator, dispatched, launching
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.model.flops import model_shape
@@ -50,8 +50,8 @@ def experts_per_token(m: Measured) -> Value:
 def active_parameter_share(m: Measured) -> Value:
     """Parameters without the experts that a token passes by: what model FLOPs and so MFU count. 1 for a dense model."""
     shape = model_shape(m)
-    if shape is None:
-        return Unknown("the record does not contain the sizes of the model", capture_setting("diagnose run"))
+    if isinstance(shape, Unknown):
+        return shape
     return shape.active_parameters / shape.parameters
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from diagnose.attribution.causes import GRAPH_CAPTURE
-from diagnose.facts import Unknown, analysis_option, capture_setting
+from diagnose.facts import Unknown, analysis_option, capture_setting, nothing_helps
 from diagnose.formulas.mfu_conventions import MFU_AS
 from diagnose.formulas.model import ModelShape
 from diagnose.formulas.model_flops import (
@@ -13,10 +13,11 @@ from diagnose.formulas.model_flops import (
     flops_per_token,
     partly_frozen_flops_per_token,
 )
+from diagnose.formulas.unknown_models import why_unknown
 from diagnose.metrics.kernel_groups.phases import recompute_spans
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.model.tokens import tokens_of
-from diagnose.metrics.unknowns import GRAPHS_CAPTURED, NO_SHAPES
+from diagnose.metrics.unknowns import GRAPHS_CAPTURED, NO_MODEL, NO_SHAPES
 from diagnose.roofline.flops import count_within
 
 MIN_COVERED = 0.9
@@ -59,7 +60,15 @@ def model_flops(m: Measured) -> Mapping[str, float] | Unknown:
     needed = needed_flops(m)
     if not isinstance(needed, Unknown):
         by_convention["operators"] = needed
-    return by_convention or (needed if isinstance(needed, Unknown) else NO_SHAPES)
+    return by_convention or _neither(m, needed if isinstance(needed, Unknown) else NO_SHAPES)
+
+
+def _neither(m: Measured, needed: Unknown) -> Unknown:
+    """Why FLOPs follow neither from the sizes of the model nor from its operators."""
+    shape = model_shape(m)
+    if not isinstance(shape, Unknown) or shape is NO_MODEL:
+        return needed
+    return Unknown(f"{shape.because}, and {needed.because}", needed.capture)
 
 
 def needed_flops(m: Measured) -> float | Unknown:
@@ -106,7 +115,7 @@ def _by_size(m: Measured) -> dict[str, float]:
     per_gpu = tokens.per_step / (1 + m.timeline.other_gpus.count)
     if m.settings.params:
         return {"6n": dense_flops_per_token(m.settings.params) * per_gpu}
-    if shape is None or tokens.sequence is None:
+    if isinstance(shape, Unknown) or tokens.sequence is None:
         return {}
     by_convention: dict[str, float] = {}
     for convention in CONVENTIONS:
@@ -126,20 +135,29 @@ def _frozen_flops_per_token(m: Measured, shape: ModelShape, tokens: float) -> fl
     return partly_frozen_flops_per_token(multiplied - trained_part, trained_part) + attention_flops(shape, tokens)
 
 
-def model_shape(m: Measured) -> ModelShape | None:
-    """The recorded model's sizes; None without a record, or if the configuration does not give its parameter count.
+def model_shape(m: Measured) -> ModelShape | Unknown:
+    """The recorded model's sizes; unknown without a record, or if the configuration does not give its parameter count.
 
     Adapters add parameters that are not in the configuration, so a model with frozen weights may have more.
     """
     kind, config = m.record.text("model.model_type"), m.record.get("model.config")
     if kind is None or not isinstance(config, Mapping):
-        return None
-    shape = ModelShape.from_config(kind, config, m.record.text("model.class"))
-    counted = m.record.number("model.parameters")
-    if shape is None or counted is None:
+        return NO_MODEL
+    built = m.record.text("model.class")
+    shape, counted = ModelShape.from_config(kind, config, built), m.record.number("model.parameters")
+    if shape is None:
+        return _untold(why_unknown(kind, {**config, "text_config": m.record.get("model.text_config")}, built))
+    if counted is None:
         return shape
     fewer, more = shape.parameters * (1 - COUNTS_AGREE), shape.parameters * (1 + COUNTS_AGREE)
-    return shape if fewer <= counted and (counted <= more or _has_frozen(m)) else None
+    if fewer <= counted and (counted <= more or _has_frozen(m)):
+        return shape
+    given = f"its configuration gives {shape.parameters:,} parameters, and it has {counted:,.0f}"
+    return _untold(f"this {kind} model is not as transformers builds it: {given}")
+
+
+def _untold(why: str) -> Unknown:
+    return Unknown(why, nothing_helps("the recorded sizes do not tell all parts of the model"))
 
 
 def _has_frozen(m: Measured) -> bool:

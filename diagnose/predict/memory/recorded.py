@@ -4,6 +4,7 @@ from typing import TypeVar
 
 from diagnose.diagnosis.capacity import WITHOUT_RECORD
 from diagnose.errors import UserError
+from diagnose.facts import Unknown
 from diagnose.formulas.model import ModelShape
 from diagnose.formulas.supported_kernels import has_liger
 from diagnose.hardware import Gpu
@@ -71,7 +72,9 @@ def _gpu(m: Measured) -> Gpu:
 
 
 def _model(m: Measured) -> ModelShape:
-    shape = _known(model_shape(m), "the record does not contain the sizes of the model")
+    shape = model_shape(m)
+    if isinstance(shape, Unknown):
+        raise NotRecorded(shape.because)
     everything, trained = m.record.number("model.parameters"), m.record.number("model.trainable")
     if everything is None or everything != trained:
         raise NotRecorded("a part of the model is frozen, or it is not recorded that none is")

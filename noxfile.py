@@ -87,6 +87,7 @@ BENCHMARKS = (
     ("benchmarks/ranks_confusion.py", "--seeds", "1", "--healthy-seeds", "1"),
     ("benchmarks/series.py", "--seeds", "5"),
     ("-m", "benchmarks.fitting.memory"),
+    ("-m", "benchmarks.fitting.breadth", "--types", "llama,mixtral,modernbert"),
     ("-m", "benchmarks.speed.recording", "--rounds", "5"),
     ("benchmarks/armed.py", "--rounds", "20", "--minutes", "0.5"),
     ("-m", "benchmarks.speed.capture_size", "--budgets", "16"),

@@ -6,11 +6,13 @@ Each type of `architectures.toml` is built on the meta device, which holds no we
 model. The FLOPs of a token are what torch's FlopCounterMode counts in a forward and backward pass with eager attention,
 where each token is multiplied with the experts that it takes. The pairs are those that the masks of transformers let
 through. A cell that differs by more than 1 % is a defect; a type that is not counted has the reason that users read.
+With `--write` the page `docs/models.md` is written beside the dated report, unless `--types` chooses some.
 """
 
 import json
+import textwrap
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,9 +30,23 @@ from diagnose.formulas.model_flops import causal_pairs_per_token, flops_per_toke
 from diagnose.formulas.unknown_models import why_unknown
 
 ARCHITECTURES = Path(__file__).parent / "architectures.toml"
+PAGE = Path(__file__).parent.parent.parent / "docs" / "models.md"
 TOKENS = 512  # as many as BERT has positions for
 WINDOW = 128  # of the layers that have one, where pairs are counted
 ALLOWED = 0.01
+_PAGE_HEAD = """<!-- Written by `python -m benchmarks.fitting.breadth --write`. -->
+# Models whose sizes are known
+
+From a model's configuration `diagnose` counts its parameters, the FLOPs of a token and the query-key pairs of its
+attention: [MFU](mfu.md), [the memory of a step](memory.md) and [`diagnose fit`](fit.md) rest on them. Each type is held
+against an independent count: the parameters of the model that transformers builds, the FLOPs that torch's
+FlopCounterMode counts in a forward and backward pass with eager attention (`palm`), and the pairs that the masks of
+transformers let through (`causal`). Sizes are the defaults of the type's class, or those of the model that
+[the survey](../benchmarks/fitting/architectures.toml) names.
+
+A type that is not counted is unknown, never estimated. `analyze` then takes MFU from the operators that ran, or from
+`--flops-per-step`; `fit` refuses its `config.json`. Both name the part that no formula counts. Of a model of vision and
+language, `fit` plans the language model alone: pass its `text_config` as a file of its own."""
 _CLASSES = ("ImageTextToText", "CausalLM", "MaskedLM", "Seq2SeqLM", "SpeechSeq2Seq", "PreTraining")
 _AUTO = [getattr(transformers, f"AutoModelFor{name}") for name in _CLASSES] + [transformers.AutoModel]
 
@@ -91,9 +107,15 @@ def built(model_type: str, entries: Mapping[str, Any], attention: str = "eager")
     config._attn_implementation = attention
     with suppress(AttributeError, ValueError):  # a type without experts
         config._experts_implementation = "batched_mm"
-    auto = next(auto for auto in _AUTO if type(config) in auto._model_mapping)
     with torch.device("meta"):
-        return auto.from_config(config)
+        return class_of(config)._from_config(config)
+
+
+def class_of(config: Any) -> Any:
+    """The class that transformers builds from a configuration: a language model if it has one."""
+    auto = next(auto for auto in _AUTO if type(config) in auto._model_mapping)
+    found = auto._model_mapping[type(config)]
+    return found[0] if isinstance(found, tuple) else found
 
 
 def counted_flops(model: Any) -> float:
@@ -175,16 +197,22 @@ def main() -> None:
     transformers.logging.set_verbosity_error()
     wanted = [found for found in architectures() if not chosen.types or found[1] in chosen.types.split(",")]
     rows = [row_of(*found) for found in wanted]
+    parts = ("## Counted", known_table(rows), "## Unknown", unknown_table(rows))
+    publish(page("Breadth of models", about(rows), *parts), chosen.write, "breadth")
+    if chosen.write and not chosen.types:
+        PAGE.write_text("\n\n".join((_PAGE_HEAD, textwrap.fill(about(rows), 120), *parts)) + "\n", encoding="utf-8")
+
+
+def about(rows: Sequence[Row]) -> str:
+    """How many are counted and how many are right, and what the figures rest on."""
     known = [row for row in rows if row.counts]
-    about = (
+    return (
         f"Of {len(rows)} architectures {len(known)} are counted, {sum(row.is_right for row in known)} of them within "
         f"{ALLOWED:.0%} in every figure; {len(rows) - len(known)} are unknown, each with the reason. Sequences have "
         f"{TOKENS} tokens, and windows are {WINDOW} wide where pairs are counted. Weights, gradients and states of the "
         "optimizer are bytes for each parameter, so their error is that of the parameters. "
         f"transformers {transformers.__version__}, torch {torch.__version__}."
     )
-    parts = ("## Counted", known_table(rows), "## Unknown", unknown_table(rows))
-    publish(page("Breadth of models", about, *parts), chosen.write, "breadth")
 
 
 if __name__ == "__main__":

@@ -150,6 +150,8 @@ def unusual_entries(model_type: str, config: Mapping[str, Any]) -> list[str]:
     layers = _first(config, _ALIASES["layers"])
     usual: dict[str, tuple[object, ...]] = {
         **{name: (value,) for name, value in _usual_biases(model_type).items() if value is not None},
+        "add_cross_attention": (False,),
+        "is_decoder": (False,) if "causal" in _FAMILIES[model_type] else (False, True),
         "word_embed_proj_dim": (None, config.get("hidden_size")),
         "decoder_sparse_step": (1,),
         "mlp_only_layers": (None, []),

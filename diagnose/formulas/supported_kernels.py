@@ -6,7 +6,7 @@ from functools import lru_cache
 from pathlib import Path
 
 _LIGER_TABLE = Path(__file__).parents[1] / "data" / "liger_model_types.json"
-_WITHOUT_SDPA = ("gemma2", "gpt_oss")  # of the types whose sizes are known, by `_supports_sdpa` of transformers 5.23
+_WITHOUT_SDPA = ("gemma2", "gpt_oss", "vaultgemma")  # of the known types, by `_supports_sdpa` of transformers 5.24
 _FIRST_OF_FLASH, _LARGEST_HEAD = 8.0, 256
 _FIRST_OF_TRITON = 7.0
 

@@ -8,6 +8,7 @@ import pytest
 from diagnose.formulas.model import ModelShape
 from diagnose.formulas.model_families import MODEL_TYPES
 from diagnose.formulas.model_flops import causal_pairs_per_token
+from diagnose.formulas.supported_kernels import has_sdpa
 from diagnose.formulas.unknown_models import why_unknown
 
 pytestmark = pytest.mark.capture
@@ -87,6 +88,13 @@ def test_an_entry_that_is_left_out_is_as_in_the_class_or_leaves_no_shape(model_t
     kept = {"sliding_window"} if model_type == "mistral" else set()  # a record leaves it out where there is no window
 
     assert {entry for entry in config_of(model_type) if other_counts(model_type, entry)} == kept
+
+
+@pytest.mark.parametrize("model_type", MODEL_TYPES)
+def test_fused_attention_is_there_where_transformers_has_it(model_type: str) -> None:
+    config = transformers.AutoConfig.for_model(model_type, **SURVEYED[model_type][1])
+
+    assert breadth.class_of(config)._supports_sdpa == has_sdpa(model_type)
 
 
 def test_more_dense_blocks_than_there_are_is_all_of_them() -> None:

@@ -38,6 +38,8 @@ def test_a_missing_size_leaves_no_shape(missing: str) -> None:
         ("mixtral", {"num_local_experts": 8}),  # how many of them a token takes is not told
         ("qwen2", {"sliding_window": 64}),  # which layers slide is not told
         ("llama", {"hidden_size": "64"}),
+        ("gpt2", {"add_cross_attention": True}),
+        ("bert", {"is_decoder": True}),  # a causal mask in the place of a full one
     ],
 )
 def test_a_variant_that_changes_the_counts_has_no_shape(model_type: str, entry: dict[str, Any]) -> None:

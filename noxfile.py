@@ -14,6 +14,7 @@ UNHURRIED = ("capture", "browser", "long", "hypothesis")  # the last is Hypothes
 WITH_TORCH = (  # whose import takes seconds, so that these are not even collected
     "tests/capture",
     "tests/harmless",
+    "tests/formulas/test_breadth.py",
     "tests/formulas/test_flop_counter.py",
     "tests/formulas/test_model_against_transformers.py",
 )

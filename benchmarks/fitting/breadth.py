@@ -46,7 +46,8 @@ transformers let through (`causal`). Sizes are the defaults of the type's class,
 
 A type that is not counted is unknown, never estimated. `analyze` then takes MFU from the operators that ran, or from
 `--flops-per-step`; `fit` refuses its `config.json`. Both name the part that no formula counts. Of a model of vision and
-language, `fit` plans the language model alone: pass its `text_config` as a file of its own."""
+language, `fit` plans the language model alone if its type is known: pass its `text_config` as a file of its own, with
+the `tie_word_embeddings` of the whole."""
 _CLASSES = ("ImageTextToText", "CausalLM", "MaskedLM", "Seq2SeqLM", "SpeechSeq2Seq", "PreTraining")
 _AUTO = [getattr(transformers, f"AutoModelFor{name}") for name in _CLASSES] + [transformers.AutoModel]
 
@@ -208,7 +209,7 @@ def about(rows: Sequence[Row]) -> str:
     known = [row for row in rows if row.counts]
     return (
         f"Of {len(rows)} architectures {len(known)} are counted, {sum(row.is_right for row in known)} of them within "
-        f"{ALLOWED:.0%} in every figure; {len(rows) - len(known)} are unknown, each with the reason. Sequences have "
+        f"{100 * ALLOWED:.0f} % in every figure; {len(rows) - len(known)} are unknown, each with the reason. Sequences have "
         f"{TOKENS} tokens, and windows are {WINDOW} wide where pairs are counted. Weights, gradients and states of the "
         "optimizer are bytes for each parameter, so their error is that of the parameters. "
         f"transformers {transformers.__version__}, torch {torch.__version__}."

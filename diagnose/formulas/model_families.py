@@ -256,5 +256,8 @@ def _window(model_type: str, config: Mapping[str, Any]) -> Fields | None:
 
 def _slides(model_type: str, config: Mapping[str, Any]) -> bool:
     """Whether some layers have a window even if the configuration does not say how wide it is."""
-    kinds = config.get("layer_types")
-    return "sliding_attention" in kinds if isinstance(kinds, list) else model_type in _ALWAYS_WINDOWED
+    if isinstance(kinds := config.get("layer_types"), list):
+        return "sliding_attention" in kinds
+    is_file = "model_type" in config  # a capture record holds neither this nor entries that are null
+    unstated = model_type == "mistral" and is_file and "sliding_window" not in config
+    return unstated or model_type in _ALWAYS_WINDOWED

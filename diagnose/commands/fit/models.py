@@ -17,6 +17,7 @@ from diagnose.formulas.unknown_models import why_unknown
 
 _TOKENS = 2048
 _PLAIN = "state every size as transformers names it; variants with other parts are not counted"
+_TEXT_ALONE = "pass its text_config as a file of its own, with the tie_word_embeddings of the whole, for the language model alone; "
 _MOST_BYTES = 1 << 20  # a configuration is a few kilobytes
 
 
@@ -93,7 +94,7 @@ def _not_counted(path: Path, kind: str, config: Mapping[str, Any], class_name: s
         return UserError("the configuration does not describe the model for certain", where=path, why=why, do=_PLAIN)
     text = config.get("text_config")
     within = text.get("model_type") if isinstance(text, Mapping) else None
-    alone = "pass its text_config as a file of its own, for the language model alone; " if within in MODEL_TYPES else ""
+    alone = _TEXT_ALONE if within in MODEL_TYPES else ""
     do = f"{alone}known are {', '.join(MODEL_TYPES)}"
     return UserError("not a known kind of model", where=path, why=why, do=do)
 

@@ -209,9 +209,9 @@ def about(rows: Sequence[Row]) -> str:
     known = [row for row in rows if row.counts]
     return (
         f"Of {len(rows)} architectures {len(known)} are counted, {sum(row.is_right for row in known)} of them within "
-        f"{100 * ALLOWED:.0f} % in every figure; {len(rows) - len(known)} are unknown, each with the reason. Sequences have "
-        f"{TOKENS} tokens, and windows are {WINDOW} wide where pairs are counted. Weights, gradients and states of the "
-        "optimizer are bytes for each parameter, so their error is that of the parameters. "
+        f"{100 * ALLOWED:.0f} % in every figure; {len(rows) - len(known)} are unknown, each with the reason. Sequences "
+        f"have {TOKENS} tokens, and windows are {WINDOW} wide where pairs are counted. Weights, gradients and states "
+        "of the optimizer are bytes for each parameter, so their error is that of the parameters. "
         f"transformers {transformers.__version__}, torch {torch.__version__}."
     )
 

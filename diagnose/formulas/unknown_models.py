@@ -18,7 +18,9 @@ _PARTS: Mapping[str, tuple[str, ...]] = {
     "image patches in place of tokens": ("image_size", "patch_size", "patch_sizes"),
     "an embedding of a width of its own": ("embedding_size",),
     "embeddings of each layer": ("hidden_size_per_layer_input",),
-    "products with relative positions": ("relative_attention",),
+    "products with relative positions": ("relative_attention", "pos_att_type"),
+    "latent attention in another layout": ("kv_lora_rank",),
+    "shared experts in another layout": ("shared_intermediate_size",),
 }
 """Parts that no formula counts, each with the configuration entries of which one tells that a model has it."""
 

@@ -81,7 +81,7 @@ def test_a_file_that_describes_no_known_model_is_refused(tmp_path: Path, content
         (LLAMA | {"architectures": ["LlamaRewardModel"]}, "LlamaRewardModel is no language model of transformers"),
         (
             {"model_type": "llava", "vision_config": {"a": 1}, "text_config": LLAMA},
-            "pass its text_config as a file of its own, with the tie_word_embeddings of the whole",
+            "for the language model alone, pass text_config as a file",
         ),
     ],
 )

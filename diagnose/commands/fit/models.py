@@ -17,7 +17,7 @@ from diagnose.formulas.unknown_models import why_unknown
 
 _TOKENS = 2048
 _PLAIN = "state every size as transformers names it; variants with other parts are not counted"
-_TEXT_ALONE = "pass its text_config as a file of its own, with the tie_word_embeddings of the whole, for the language model alone; "
+_TEXT_ALONE = "for the language model alone, pass text_config as a file, with the tie_word_embeddings of the whole; "
 _MOST_BYTES = 1 << 20  # a configuration is a few kilobytes
 
 

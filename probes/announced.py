@@ -57,7 +57,7 @@ def samples_in(codes: Mapping[int, tuple[CodeType, str]], stacks: Mapping[Any, i
 
 
 def _noting_warning(
-    original: Any, made: Any, message: Any, category: Any, filename: Any, lineno: Any, *rest: Any, **named: Any
+    original: Any, made: Any, /, message: Any, category: Any, filename: Any, lineno: Any, *rest: Any, **named: Any
 ) -> Any:
     result = original(made, message, category, filename, lineno, *rest, **named)
     quietly(lambda: _note("", _text_of(message), filename, lineno))
@@ -65,7 +65,7 @@ def _noting_warning(
 
 
 def _noting_record(
-    original: Any, made: Any, name: Any, level: Any, pathname: Any, lineno: Any, msg: Any, *rest: Any, **named: Any
+    original: Any, made: Any, /, name: Any, level: Any, pathname: Any, lineno: Any, msg: Any, *rest: Any, **named: Any
 ) -> Any:
     result = original(made, name, level, pathname, lineno, msg, *rest, **named)
     if type(name) is str and (logger := _first_part(name)) in _LOGGERS:

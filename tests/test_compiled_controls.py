@@ -1,4 +1,4 @@
-"""Steps beside the window in which torch.compile compiles say nothing of a change of the job's speed."""
+"""Steps beside the window that compile, or whose work differs as much, say nothing of a change of the job's speed."""
 
 from pathlib import Path
 
@@ -25,3 +25,30 @@ def test_compilations_before_the_window_are_no_change_of_speed(compiled_ms: int,
 
     assert ("speed-changed-in-capture" in {finding.rule for finding in told.findings}) is says
     assert (told.fact("control_drift_factor") is None) is not says
+
+
+@pytest.mark.parametrize(
+    ("waiting_ms", "says"),
+    [
+        ((88, 158, 101, 175, 51, 121, 289, 108, 77, 99), False),
+        ((139, 141, 140, 142, 138, 140, 141, 139, 140, 900), True),
+        ((88, 158, 101), True),
+    ],
+    ids=["texts of unlike lengths", "alike, but for one", "too few to tell"],
+)
+def test_steps_that_differ_as_much_before_the_window_are_no_change_of_speed(
+    waiting_ms: tuple[int, ...], says: bool, tmp_path: Path
+) -> None:
+    before, after = [ms * MS for ms in (140, 139, 159)], [ms * MS for ms in (75, 92, 71)]
+    steps = {"control_before_ns": before, "control_after_ns": after, "clock": "host", "active_ns": [10 * MS] * 4}
+    job = Trace(gpu=None)
+    for _ in range(4):
+        with job.step():
+            job.cpu_op("aten::mm", 9000)
+            job.host(1000)
+
+    told = recorded(
+        tmp_path, [job], {"world_size": 1, "steps": {**steps, "waiting_ns": [ms * MS for ms in waiting_ms]}}
+    )
+
+    assert ("speed-changed-in-capture" in {finding.rule for finding in told.findings}) is says

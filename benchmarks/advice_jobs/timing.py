@@ -71,21 +71,22 @@ class Samples:
 
 
 class Steps:
-    """Times the steps of a loop; the first ones warm up."""
+    """Times the steps of a loop; the first ones warm up. None do in a `whole` run, whose compilations count, too."""
 
-    def __init__(self) -> None:
-        self._ended_ns: list[int] = []
+    def __init__(self, whole: bool = False) -> None:
+        self._ended_ns: list[int] = [time.perf_counter_ns()] if whole else []
+        self._warm_up = 0 if whole else WARM_UP
 
     def ended(self) -> None:
         """A step has ended on the host. The device is waited for once, where the warm-up ends."""
-        if len(self._ended_ns) == WARM_UP:
+        if len(self._ended_ns) == self._warm_up:
             settle()
         self._ended_ns.append(time.perf_counter_ns())
 
     def report(self) -> None:
         """Print the mean of the steps behind the warm-up: what comes every few steps counts with its share."""
         settle()
-        timed, ended_ns = self._ended_ns[WARM_UP:], time.perf_counter_ns()
+        timed, ended_ns = self._ended_ns[self._warm_up :], time.perf_counter_ns()
         if len(timed) > 1 and os.environ.get("RANK", "0") == "0":
             last_ns = ended_ns if place() == "cuda" else timed[-1]
             print(f"mean_step_ns {(last_ns - timed[0]) // (len(timed) - 1)}\n", end="", flush=True)

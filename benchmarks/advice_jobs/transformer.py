@@ -38,7 +38,11 @@ def main() -> None:
     torch._dynamo.config.recompile_limit = 64
     drawn, model = random.Random(0), Model()
     data: Any = [torch.randint(1, 256, (drawn.randrange(16, 96),)) for _ in range(4 * set_up["steps"])]
-    optimizer, steps, seen = torch.optim.AdamW(model.parameters(), fused=True), Steps(), Samples()
+    optimizer, steps, seen = (
+        torch.optim.AdamW(model.parameters(), fused=True),
+        Steps(whole=set_up["compiles"]),
+        Samples(),
+    )
     compiled = torch.compile(model, backend="aot_eager", dynamic=set_up["dynamic"]) if set_up["compiles"] else model
     dtype = torch.float16 if set_up["autocast"] == "fp16" else torch.bfloat16
     for ids in torch.utils.data.DataLoader(data, batch_size=4, collate_fn=collate):

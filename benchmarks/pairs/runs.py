@@ -61,7 +61,7 @@ def diagnosed(kind: Kind, folder: str) -> tuple[Told, Ran]:
     if answer.is_file():
         return told_of(json.loads(answer.read_text())), run
     last = (errors.strip().splitlines() or [""])[-1]
-    return Told("", None, {}, text=last), run
+    return Told("", text=last), run
 
 
 def applied(kind: Kind, told: Told, folder: str) -> tuple[str, Ran | None]:

@@ -42,7 +42,7 @@ def install() -> None:
     if patch is None or not values_for(patch, TARGET):
         return
 
-    def trains(original: Any, trainer: Any, *args: Any, **kwargs: Any) -> Any:
+    def trains(original: Any, trainer: Any, /, *args: Any, **kwargs: Any) -> Any:
         guarded(lambda: _watch(patch, type(trainer)), _DOING)
         return original(trainer, *args, **kwargs)
 
@@ -50,7 +50,7 @@ def install() -> None:
 
 
 def _watch(patch: JobPatch, kind: type) -> None:
-    def made(original: Any, trainer: Any, *args: Any, **kwargs: Any) -> Any:
+    def made(original: Any, trainer: Any, /, *args: Any, **kwargs: Any) -> Any:
         loader = original(trainer, *args, **kwargs)
         guarded(lambda: _cut_from_now_on(patch, inner_loader(loader)), _DOING)
         return loader

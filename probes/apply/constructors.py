@@ -38,7 +38,7 @@ def patched_init(kind: Any, target: str, choose: Choose, held_back: HeldBack = _
         return
     its_own = kind.__init__
 
-    def changed(original: Any, made: Any, *args: Any, **kwargs: Any) -> None:
+    def changed(original: Any, made: Any, /, *args: Any, **kwargs: Any) -> None:
         asked: Any = None
         patched: Any = None
         values: dict[str, Any] = {}

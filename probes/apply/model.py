@@ -36,7 +36,7 @@ def _install() -> None:
 
 
 def _patched(patch: JobPatch) -> Any:
-    def made(original: Any, cls: Any, *args: Any, **kwargs: Any) -> Any:
+    def made(original: Any, cls: Any, /, *args: Any, **kwargs: Any) -> Any:
         global _inside
         values = {} if _inside else _taken(patch, cls)
         if not values:

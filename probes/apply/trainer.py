@@ -32,7 +32,7 @@ def _install() -> None:
         return
     its_own = kind.__init__
 
-    def made(original: Any, trainer: Any, *args: Any, **kwargs: Any) -> None:
+    def made(original: Any, trainer: Any, /, *args: Any, **kwargs: Any) -> None:
         given = signature(its_own).bind
         guarded(lambda: _prepare(patch, given(trainer, *args, **kwargs).arguments), "patch not checked")
         original(trainer, *args, **kwargs)

@@ -45,7 +45,7 @@ def optimizer_stepped() -> None:
         current.loop_ended("an optimizer began to step")
 
 
-def _counting(original: Any, *args: Any, **kwargs: Any) -> Any:
+def _counting(original: Any, /, *args: Any, **kwargs: Any) -> Any:
     global _within
     _within += 1
     try:

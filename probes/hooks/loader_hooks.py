@@ -103,7 +103,7 @@ def watch_loaders() -> None:
     replace_static(dataloader._DatasetKind, "create_fetcher", _watching_rows, _NO_ROWS)
 
 
-def _watching_rows(original: Any, *args: Any, **kwargs: Any) -> Any:
+def _watching_rows(original: Any, /, *args: Any, **kwargs: Any) -> Any:
     """Make what fetches batches, here or in a worker, look at what its collate function gets."""
     fetcher = original(*args, **kwargs)
     rows = _rows

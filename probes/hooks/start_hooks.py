@@ -38,7 +38,7 @@ def install() -> None:
 def _within(name: str) -> Callable[..., Any]:
     """A wrapper that runs a call inside a range before the first step, unless it is a part of another such call."""
 
-    def called(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def called(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         if not _is_outermost():
             return function(*args, **kwargs)
         with Timed(name):
@@ -88,12 +88,12 @@ def _watch_datasets() -> None:
         replace_everywhere(load, "load_dataset", _within(LOAD_DATA_RANGE), _DOING, [sys.modules["datasets"]])
 
 
-def _mapping(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def _mapping(original: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     if not _is_outermost():
-        return function(*args, **kwargs)
+        return original(*args, **kwargs)
     began = time.time()
     with Timed(MAP_RANGE):
-        result = function(*args, **kwargs)
+        result = original(*args, **kwargs)
     quietly(lambda: _note_map(result, began, kwargs.get("num_proc") or 1))
     return result
 

@@ -22,7 +22,7 @@ def _install() -> None:
     replace(trainer, "train", _beginning, _NOT_SEEN)
 
 
-def _beginning(original: Any, trainer: Any, *args: Any, **kwargs: Any) -> Any:
+def _beginning(original: Any, trainer: Any, /, *args: Any, **kwargs: Any) -> Any:
     """Replace the method on the instance: its result includes the changes that subclasses make to the loader."""
     if wanted():
         guarded(lambda: refusals.trainer_begins(trainer), _NOT_SEEN)
@@ -30,7 +30,7 @@ def _beginning(original: Any, trainer: Any, *args: Any, **kwargs: Any) -> Any:
     return original(trainer, *args, **kwargs)
 
 
-def _measured(trainer: Any, original: Any, *args: Any, **kwargs: Any) -> Any:
+def _measured(trainer: Any, original: Any, /, *args: Any, **kwargs: Any) -> Any:
     loader = original(*args, **kwargs)
     steps = attributes(getattr(trainer, "args", None)).get("gradient_accumulation_steps")
     loop_begins(loader, "transformers' Trainer", steps if type(steps) is int else None)

@@ -90,7 +90,7 @@ def _enabled() -> bool:
     return bool(autograd._profiler_enabled())
 
 
-def _beginning(original: Any, profiler: Any, *args: Any, **kwargs: Any) -> Any:
+def _beginning(original: Any, profiler: Any, /, *args: Any, **kwargs: Any) -> Any:
     if _own is None or profiler is not own_attribute(_own, "profiler"):
         for before in list(_before.values()):
             before()

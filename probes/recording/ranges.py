@@ -116,7 +116,7 @@ class StepRange:
 def within(name: str) -> Callable[..., Any]:
     """A wrapper that runs a call inside a range; a call within a range of that name (`super()`) opens no second."""
 
-    def called(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def called(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         block = None if name in _open else asked_for(name)
         if block is None:
             return function(*args, **kwargs)

@@ -42,12 +42,12 @@ def _taken() -> dict[str, float]:
     return taken
 
 
-def _of_accelerate(original: Any, accelerator: Any, values: Any, *args: Any, **kwargs: Any) -> Any:
+def _of_accelerate(original: Any, accelerator: Any, /, values: Any, *args: Any, **kwargs: Any) -> Any:
     figures = _taken() if type(values) is dict and accelerator.trackers else {}
     return original(accelerator, {**values, **figures} if figures else values, *args, **kwargs)
 
 
-def _of_lightning(original: Any, connector: Any, metrics: Any, *args: Any, **kwargs: Any) -> Any:
+def _of_lightning(original: Any, connector: Any, /, metrics: Any, *args: Any, **kwargs: Any) -> Any:
     trains = type(metrics) is dict and metrics and connector.trainer.training and connector.trainer.loggers
     figures = _taken() if trains else {}
     result = original(connector, {**metrics, **figures} if figures else metrics, *args, **kwargs)

@@ -65,7 +65,7 @@ def _install() -> None:
         replace(engine, step, _stepping, "steps of DeepSpeed's engine are not counted")
 
 
-def _stepping(original: Any, engine: Any, *args: Any, **kwargs: Any) -> Any:
+def _stepping(original: Any, engine: Any, /, *args: Any, **kwargs: Any) -> Any:
     """Run the method that updates, and report a step if it reached the accumulation boundary."""
     before = own_attribute(engine, "global_steps")
     quietly(lambda: _note(engine))

@@ -71,7 +71,7 @@ def _hook(kinds: dict[tuple[str, str], Any]) -> None:
     after_optimizer_steps(lambda *_: _end_update(), "the update has no range")
 
 
-def _beginning(original: Any, fit: Any, *args: Any, **kwargs: Any) -> Any:
+def _beginning(original: Any, fit: Any, /, *args: Any, **kwargs: Any) -> Any:
     result = original(fit, *args, **kwargs)
     current = session()
     if current is not None:
@@ -125,7 +125,7 @@ def _first_loader(fit: Any) -> Any:
     return next((each for each in loaders if is_a(each, kind)), None) if type(loaders) is list else None
 
 
-def _stepping(original: Any, loop: Any, *args: Any, **kwargs: Any) -> Any:
+def _stepping(original: Any, loop: Any, /, *args: Any, **kwargs: Any) -> Any:
     stop = _step_ended(loop)
     result = original(loop, *args, **kwargs)
     if stop:
@@ -148,13 +148,13 @@ def _step_ended(loop: Any) -> bool:
 _update: Range | Timed | None = None
 
 
-def _updating(original: Any, *args: Any, **kwargs: Any) -> Any:
+def _updating(original: Any, /, *args: Any, **kwargs: Any) -> Any:
     result = original(*args, **kwargs)
     _begin_update()
     return result
 
 
-def _updated(original: Any, *args: Any, **kwargs: Any) -> Any:
+def _updated(original: Any, /, *args: Any, **kwargs: Any) -> Any:
     try:
         return original(*args, **kwargs)
     finally:

@@ -87,7 +87,7 @@ def ends(current: Session | None, *, broke: bool = False) -> None:
         current.loop_ended("training ended", broke=broke)
 
 
-def ending_the_window(train: Any, *args: Any, **kwargs: Any) -> Any:
+def ending_the_window(train: Any, /, *args: Any, **kwargs: Any) -> Any:
     """Run the method `train` so that the window ends however training ends."""
     try:
         result = train(*args, **kwargs)

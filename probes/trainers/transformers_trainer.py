@@ -122,12 +122,12 @@ def _install() -> None:
     replace(kind, "train", _meeting, "no capture of this training")
 
 
-def _adopting(original: Any, trainer: Any, *args: Any, **kwargs: Any) -> None:
+def _adopting(original: Any, trainer: Any, /, *args: Any, **kwargs: Any) -> None:
     original(trainer, *args, **kwargs)
     guarded(lambda: _adopt(trainer), "no hooks in this Trainer")
 
 
-def _meeting(train: Any, trainer: Any, *args: Any, **kwargs: Any) -> Any:
+def _meeting(train: Any, trainer: Any, /, *args: Any, **kwargs: Any) -> Any:
     """Run the method `train`, after adopting a trainer that was made before the hooks."""
     guarded(lambda: _adopt(trainer), "no hooks in this Trainer")
     guarded(lambda: _begins(trainer), "what this Trainer refuses is not known")

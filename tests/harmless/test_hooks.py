@@ -3,6 +3,7 @@
 Each of the jobs runs without us and with every hook raising, before and after it has done what it is for.
 """
 
+import ast
 import subprocess
 from collections import Counter
 from functools import cache
@@ -12,7 +13,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from capture.frameworks import DEEPSPEED, LIGHTNING, real_and_in_order
 from capture.scripts import BARE, TRAINER, run
-from harmless.handed_over import BROKEN, bypassing, sites
+from harmless.handed_over import BROKEN, PROBES, bypassing, sites
 from needs import needs
 
 from diagnose.probes.protocol import SCRATCH
@@ -37,6 +38,20 @@ def test_nothing_is_handed_over_beside_the_door() -> None:
     found = Counter(line.partition(":")[0] for line in bypassing())
 
     assert found == {file: count for file, (count, _) in BY_ITSELF.items()}, "\n".join(bypassing())
+
+
+def test_no_argument_of_the_job_has_the_name_of_a_wrappers_own() -> None:
+    """A wrapper that passes names on takes what it gets first by position alone: `Dataset.map(function=...)`."""
+    wrappers = [
+        (path.name, function.name, function.args)
+        for path in PROBES.rglob("*.py")
+        for function in ast.walk(ast.parse(path.read_text()))
+        if isinstance(function, ast.FunctionDef) and function.args.vararg and function.args.kwarg
+    ]
+    named = [(file, name) for file, name, of in wrappers if of.args and of.args[0].arg != "self" and not of.posonlyargs]
+
+    assert len(wrappers) > 20
+    assert named == []
 
 
 SIGNALS = """

@@ -16,6 +16,9 @@ from diagnose.trace.record import CaptureRecord, control_ns, unprofiled_ns
 
 MOST_LISTED = 4  # durations that a sentence holds
 LEAST_CONTROLS = 2  # steps on each side of the window: one alone may be an odd one
+LEAST_EARLIER = 8  # steps before the window, whose spread says how much single steps differ
+MEDIAN_ERROR = 1.25  # of the median of normally distributed values over that of their mean
+FAR = 3.0  # standard errors
 LEAST_STEPS = 20  # full collections come every ten steps or so: fewer steps may hold none
 MOST_STEPS = 1000
 MORE_UNPROFILED = another_run(f"diagnose tune --control {LEAST_STEPS} times so many steps without the profiler")
@@ -155,8 +158,9 @@ def _listed_times(ns: Sequence[float]) -> str:
 def control_drift_factor(m: Measured) -> Value:
     """Median step without the profiler after the window over that before it, or the other way round: 1 or more.
 
-    If a step of one side is as long as one of the other, single steps differ as much: then the speed did not change.
-    Unknown if most of these steps' time is compilation, which is no speed of the job.
+    If a step of one side is as long as one of the other, or all steps before the window differ as much as the sides do,
+    the work of single steps differs, as that of texts of unlike lengths: then the speed did not change. Unknown if most
+    of these steps' time is compilation, which is no speed of the job.
     """
     before, after = control_ns(m.record)
     if min(len(before), len(after)) < LEAST_CONTROLS:
@@ -167,9 +171,18 @@ def control_drift_factor(m: Measured) -> Value:
     if _compiled_share(m) > COMPILES_FROM:
         return COMPILED
     shorter, longer = sorted((before, after), key=np.median)
-    if max(shorter) >= min(longer):
+    if max(shorter) >= min(longer) or _differ_as_much(m, before, after):
         return 1.0
     return float(np.median(longer)) / max(float(np.median(shorter)), 1.0)
+
+
+def _differ_as_much(m: Measured, before: Sequence[float], after: Sequence[float]) -> bool:
+    """Whether the median step after the window lies where medians of as many steps from before it come to lie."""
+    earlier = [*(ns for ns in m.record.get("steps.waiting_ns") or () if ns), *before]
+    if len(earlier) < LEAST_EARLIER:
+        return False
+    error = MEDIAN_ERROR * robust_deviation(np.array(earlier)) / np.sqrt(len(after))
+    return abs(float(np.median(after) - np.median(earlier))) <= FAR * error
 
 
 def _compiled_share(m: Measured) -> float:

@@ -23,6 +23,8 @@ Texts = NDArray[np.str_]
 Array = NDArray[Any]
 """An array of any type."""
 
+ABSENT = -1
+"""In an array of numbers that are 0 or more: one that is not known."""
 _EXACT = 1 << 53  # integers up to it are doubles
 _ROWS_IN_32_BITS = 1 << 31
 _FEW = 12

@@ -49,6 +49,7 @@ class Framework:
         has_own_words: whether rules name settings as it does.
         reduces_gradients: whether its own engine does, whatever runs the loop.
         has_plain_samplers: whether its samplers draw the same if they are asked ahead of time.
+        logs_figures: whether its own loggers get the figures of the steps.
         unrecorded: what no record holds about the memory of its jobs.
     """
 
@@ -70,6 +71,7 @@ class Framework:
         has_own_words: bool = False,
         has_plain_samplers: bool = False,
         reduces_gradients: bool = False,
+        logs_figures: bool = False,
         unrecorded: str = "",
     ) -> None:
         self.name, self.key, self.packages = name, key, packages
@@ -78,6 +80,7 @@ class Framework:
         self.targets, self.wrapper = targets, wrapper
         self.has_own_words, self.has_plain_samplers = has_own_words, has_plain_samplers
         self.unrecorded, self.reduces_gradients = unrecorded, reduces_gradients
+        self.logs_figures = logs_figures
 
     def runs(self, module: str) -> bool:
         """Whether a function of this module, on the stack of an optimizer step, shows that the framework runs it."""
@@ -107,6 +110,7 @@ TRAINER = Framework(
     ),
     has_own_words=True,
     has_plain_samplers=True,
+    logs_figures=True,
 )
 LIGHTNING = Framework(
     "Lightning",

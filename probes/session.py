@@ -19,7 +19,6 @@ from .cuda_graphs import capturing
 from .facts.job_objects import JobObjects
 from .facts.when_due import facts_of, samples_of
 from .fetches import Fetches
-from .frameworks import TRAINER
 from .guard import guarded, quietly, say
 from .hand_over import at_exit
 from .interrupts import in_a_handler
@@ -93,8 +92,8 @@ class Session(BreaksOff):
 
     @property
     def logs_itself(self) -> bool:
-        """Whether the loop's own loggers get the figures: those of transformers' Trainer."""
-        return self.source == BY_TRAINER and self.objects.loop == TRAINER.name
+        """Whether the loop's own loggers get the figures of the steps."""
+        return self.source == BY_TRAINER and self.objects.logs_figures
 
     def machine_now(self) -> Machine:
         """The last readings of this process and its GPU, by a session that makes them while no window is open."""

@@ -142,6 +142,7 @@ MAY_SPELL = {
     "probes/hooks/accelerate_hooks.py": "hooks in accelerate, in any loop",
     "probes/hooks/backward_hooks.py": "hooks of other frameworks that count their own steps",
     "probes/interrupts.py": "packages whose exceptions reach the probes",
+    "probes/reporting/log_calls.py": "adds to what their loggers are given",
     "probes/reporting/report.py": "logs by the Trainer that it is a callback of",
 }
 

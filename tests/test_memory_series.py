@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trace_files import saved, small_job
 
+from diagnose.arrays import ABSENT
 from diagnose.trace import read
-from diagnose.trace.columns import ABSENT
 from diagnose.trace.memory_series import HOST, MOST_BUCKETS, joined_series, memory_series
 from diagnose.trace.reader import read_part, trace_of
 from diagnose.trace.shares import shares_of

@@ -84,10 +84,8 @@ def diagnose(case: Case) -> Diagnosis:
     undivided = breakdown_of(case.job, case.positions)
     breakdown = part("ledger_by_step", lambda: divided_by_step(undivided, case.job, case.positions), undivided)
     work, steps = part("matrix_time", lambda: matrix_time_of(case.measured), None), steps_of(ranks, case.measured)
-    mfu, period = (
-        part("mfu", lambda: mfu_of(case.measured, work), NO_MFU),
-        part("period", lambda: period_of(case), None),
-    )
+    mfu = part("mfu", lambda: mfu_of(case.measured, work), NO_MFU)
+    period = part("period", lambda: period_of(case), None)
     if period is not None and mfu.value is None:  # MFU is of the counted steps alone
         steps = steps_over(steps, period)
         breakdown = ledger_over(breakdown, steps.time_ns, period)

@@ -10,9 +10,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from diagnose.arrays import Ints, among, first_of, numbered
+from diagnose.arrays import ABSENT, Ints, among, first_of, numbered
 from diagnose.trace import Trace
-from diagnose.trace.columns import ABSENT
 from diagnose.trace.vocabulary import GPU_CATEGORIES, OPS, RUNTIME
 
 _NONE = -1

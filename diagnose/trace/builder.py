@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from diagnose.arrays import Array, Floats, Ids, Ints
+from diagnose.arrays import ABSENT, Array, Floats, Ids, Ints
 from diagnose.decoding import MOST_RANKS, encodable
 from diagnose.formulas.kineto import DOUBLE_IS_EXACT_BELOW_US, NO_TIME, nanoseconds
 from diagnose.trace.arguments import MOST_ELEMENTS
-from diagnose.trace.columns import ABSENT, Collectives, ReadingLoss, Trace
+from diagnose.trace.columns import Collectives, ReadingLoss, Trace
 from diagnose.trace.events import NO_NUMBER, Args, Chunk, Event, ExactEvent, Instant
 from diagnose.trace.memory_series import MOST_MEMORY_BYTES, MemorySeries, joined_series, memory_series
 from diagnose.trace.numbers import as_int, exact_nanoseconds, floats, integers, within

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from diagnose.arrays import Array, Floats, Ints, Mask, distinct, marked
+from diagnose.arrays import ABSENT, Array, Floats, Ints, Mask, distinct, marked
 from diagnose.trace.distributed import Distributed, distributed_of
 from diagnose.trace.spill import like
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 Json = bytes
 
-ABSENT = -1
 _BLOCK = 1 << 16  # events whose columns stay in the processor's cache
 PROCESSES = "nsightProcesses"  # the key of the list of the processes that an export's ranks are
 NSIGHT = "ofNsightSystems"  # the top-level key of a trace that comes from an export of Nsight Systems

@@ -8,10 +8,9 @@ from typing import Any, NamedTuple, Union
 import msgspec
 import numpy as np
 
-from diagnose.arrays import Floats
+from diagnose.arrays import ABSENT, Floats
 from diagnose.decoding import encodable
 from diagnose.formulas.kineto import DOUBLE_IS_EXACT_BELOW_US
-from diagnose.trace.columns import ABSENT
 from diagnose.trace.numbers import as_number
 
 Number = int | float | str | None

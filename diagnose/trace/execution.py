@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from diagnose.arrays import Ids
+from diagnose.arrays import ABSENT, Ids
 from diagnose.errors import UserError, pass_over
 from diagnose.trace.arguments import Arguments
-from diagnose.trace.columns import ABSENT, Json, Trace
+from diagnose.trace.columns import Json, Trace
 from diagnose.trace.source import Source
 
 FOREIGN, UNREADABLE = "foreign-execution-trace", "unreadable-execution-trace"  # kinds of loss

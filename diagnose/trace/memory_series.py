@@ -9,9 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from diagnose.arrays import Ints
+from diagnose.arrays import ABSENT, Ints
 from diagnose.formulas.kineto import NO_TIME
-from diagnose.trace.columns import ABSENT
 
 HOST = -1
 """The host in the place of a device's number."""

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from diagnose.arrays import Floats, Ints
+from diagnose.arrays import ABSENT, Floats, Ints
 from diagnose.formulas.kineto import DOUBLE_IS_EXACT_BELOW_US, NO_TIME, nanoseconds
-from diagnose.trace.columns import ABSENT
 
 _LIMIT = 1 << 62
 _LONGEST_TEXT = 4000  # digits that Python makes an int of

@@ -29,6 +29,7 @@ class JobObjects:
     Attributes:
         arguments: reads the settings of the job's trainer as the record holds them; None without a trainer.
         loop: the library that runs the training loop, as the record names it; None if it was not seen.
+        logs_figures: whether the loggers of that library get the figures of the steps.
         loader: settings of the last DataLoader.
         batches: descriptions of the last batches.
         padding: of every batch of the loop.
@@ -41,6 +42,7 @@ class JobObjects:
     def __init__(self) -> None:
         self.arguments: Callable[[], dict[str, object]] | None = None
         self.loop: str | None = None
+        self.logs_figures = False
         self.loader: dict[str, object] | None = None
         self.batches: deque[dict[str, Any]] = deque(maxlen=BATCHES)
         self.padding, self.loaders = PaddingSums(), Loaders()

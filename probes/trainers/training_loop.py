@@ -54,7 +54,7 @@ def begins(
         done: those that the trainer counts before them, if it resumes a training.
     """
     objects = current.objects
-    objects.loop, objects.arguments = framework.name, settings
+    objects.loop, objects.logs_figures, objects.arguments = framework.name, framework.logs_figures, settings
     objects.loop_begins()
     objects.note("model", model)
     objects.note("optimizer", _innermost(optimizer))

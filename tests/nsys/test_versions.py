@@ -12,10 +12,10 @@ from nsys_exports import training_export as training
 from nsys_exports import write_export as write
 
 from diagnose.analysis import Options, analyze
+from diagnose.arrays import ABSENT
 from diagnose.cli import main
 from diagnose.errors import UserError
 from diagnose.trace import Trace, load, ranks_of
-from diagnose.trace.columns import ABSENT
 from diagnose.trace.nsight.database import MISSING
 from diagnose.trace.nsight.processes import ExportedProcesses
 from diagnose.trace.nsight.reports import exported_to

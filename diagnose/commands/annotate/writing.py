@@ -9,12 +9,12 @@ from typing import Any, BinaryIO
 import msgspec
 import numpy as np
 
+from diagnose.arrays import ABSENT
 from diagnose.commands.annotate.tracks import PROCESS, Event, ProcessTrack, micros, tracks
 from diagnose.diagnosis import Diagnosis
 from diagnose.diagnosis.postmortem import Clock
 from diagnose.metrics import Measured
 from diagnose.timeline import NOT_LAUNCHED, Timeline
-from diagnose.trace.columns import ABSENT
 from diagnose.trace.source import Source
 
 _LIST = re.compile(rb'"traceEvents"\s*:\s*\[|\A\s*\[')

@@ -102,7 +102,7 @@ def _lookups(m: Measured) -> list[tuple[tuple[tuple[int, ...], ...], int]]:
 
 
 def _sized(m: Measured) -> list[tuple[tuple[tuple[int, ...], ...], int]]:
-    """Those of which the sizes of the table and of the indices are recorded."""
+    """Lookups with the sizes of the table and of the indices."""
     return [(dims, times) for dims, times in _lookups(m) if len(dims) > 1 and len(dims[0]) == 2]
 
 

@@ -4,8 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from diagnose.arrays import Array, Floats, Ints
-from diagnose.trace.columns import ABSENT
+from diagnose.arrays import ABSENT, Array, Floats, Ints
 from diagnose.trace.nsight import names
 from diagnose.trace.nsight.database import Database
 from diagnose.trace.nsight.processes import COPIES, FILLS, GRAPHS, KERNELS, ExportedProcesses

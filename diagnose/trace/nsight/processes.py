@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from diagnose.arrays import Ints, Mask
-from diagnose.trace.columns import ABSENT
+from diagnose.arrays import ABSENT, Ints, Mask
 from diagnose.trace.nsight.database import MISSING, Database
 
 KERNELS, GRAPHS = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from diagnose.arrays import Array, Ints, Mask
+from diagnose.arrays import ABSENT, Array, Ints, Mask
 from diagnose.errors import UserError
 from diagnose.trace.builder import DTYPES, Interner, Names, growing
 from diagnose.trace.checks import without_impossible_events
-from diagnose.trace.columns import ABSENT, NSIGHT, PROCESSES, Collectives, ReadingLoss, Trace
+from diagnose.trace.columns import NSIGHT, PROCESSES, Collectives, ReadingLoss, Trace
 from diagnose.trace.merged import pids_of_rank
 from diagnose.trace.nsight import names
 from diagnose.trace.nsight.database import MISSING, Database

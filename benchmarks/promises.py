@@ -22,10 +22,10 @@ from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 from statistics import median
 
+from pairs.score import NOISE
 from reporting import REPORTS, parser, table, today
 
 LIKELY = Path(__file__).parent.parent / "diagnose" / "data" / "likely.toml"
-NOISE = 0.03  # of a gain, as in `pairs/score.py`
 SAME = 1.005  # a range narrower than that has no positions
 _RANGE = re.compile(r"(\d+\.\d+)-(\d+\.\d+)x")
 _GAIN = re.compile(r"(\d+\.\d+)x")

@@ -112,6 +112,7 @@ TRAINER = Framework(
     has_plain_samplers=True,
     logs_figures=True,
 )
+LIGHTNING_ROOTS = ("lightning.pytorch", "pytorch_lightning")  # the modules that hold all that its Trainer is made of
 LIGHTNING = Framework(
     "Lightning",
     "lightning",

@@ -9,7 +9,7 @@ from statistics import median
 from advice_jobs.timing import where
 from promises import Pair
 from promises import written as pairs_written
-from reporting import command_line, free_name, machine, table, today
+from reporting import free_name, machine, page, table, today
 
 from .following import TRIES
 from .score import NOISE, OTHERS, Offer, Outcome
@@ -101,20 +101,17 @@ def _unforeseen(outcome: Outcome) -> bool:
 
 def written(outcomes: Sequence[Outcome], folder: Path, state: str) -> tuple[Path, Path]:
     """The dated report, and the pairs as a table that `benchmarks/promises.py` reads."""
-    parts = [
-        f"# {_TITLE}, {today()}",
-        f"`{command_line()}`",
-        summary(outcomes),
-        table(HEADS, ([cell.replace("|", " or ") for cell in row(one)] for one in outcomes)),
+    about = (
         f"Ratios of mean steps on {where()}, the job as it is and with the advice followed in turns: the median and, in"
         f" brackets, the lowest and highest repeat. Promised is the range of the right rule, first or not. Inside"
         f" allows {NOISE:.0%} for noise, and the spread of the repeats where that is more (1.48 times their median"
         " deviation). Typed is what `diagnose run --apply` made of the first advice; samples says whether all forms of"
         f" the job saw the same. Withheld is what other processes took {OTHERS:.0%} of the cores from in {TRIES} tries."
-        f" State of what judges and of the jobs: {state}.",
-    ]
+        f" State of what judges and of the jobs: {state}."
+    )
+    rows = ([cell.replace("|", " or ") for cell in row(one)] for one in outcomes)
     path = folder / f"{free_name(folder, f'pairs-{today()}')}.md"
-    path.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+    path.write_text(page(_TITLE, about, summary(outcomes), table(HEADS, rows)), encoding="utf-8")
     return path, pairs_written([pair for one in outcomes if (pair := _pair(one)) is not None], folder)
 
 

@@ -59,6 +59,11 @@ class Attribution(msgspec.Struct, frozen=True, dict=True):
         """Length of all counted steps."""
         return int((self.windows[:, 1] - self.windows[:, 0]).sum())
 
+    @property
+    def counted(self) -> Intervals:
+        """The instants in counted steps."""
+        return iv.intervals(self.windows[:, 0], self.windows[:, 1])
+
     def share(self, ns: float) -> float:
         """The length as a share of the counted steps."""
         return share(ns, self.total_ns) or 0.0

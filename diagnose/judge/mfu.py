@@ -10,14 +10,13 @@ from diagnose.formulas.mfu_conventions import MFU_AS
 from diagnose.hardware import Device
 from diagnose.judge.waterfall import MatrixTime
 from diagnose.metrics import Measured
-from diagnose.metrics.model.flops import NUMERATORS, ONCE, counted_flops, model_flops, model_shape
+from diagnose.metrics.model.flops import NUMERATORS, ONCE, counted_flops, model_flops, why_uncounted
 from diagnose.metrics.model.mfu import declared_flops, mfu_share, own_peak
 from diagnose.metrics.model.tokens import tokens_of
 from diagnose.metrics.model.uncounted import uncounted
 from diagnose.metrics.nsight import in_terms_of_recorder
 from diagnose.metrics.recorded_shapes import where_recorded
 from diagnose.metrics.run.device import peak_flops
-from diagnose.metrics.unknowns import NO_MODEL
 from diagnose.roofline import Roofline, RooflineRow
 
 _AGREE = 0.05
@@ -241,14 +240,8 @@ def _unused_option(m: Measured) -> str:
     named, declared = m.settings.mfu_as, declared_flops(m)
     if named is None or isinstance(declared, Unknown) or declared[0] == MFU_AS[named].flops:
         return ""
-    unknown = _uncounted_model(m) or "the sizes of the model or its tokens are not known"
+    unknown = why_uncounted(m) or "the sizes of the model or its tokens are not known"
     return f"--mfu-as {named} is not used: {'the FLOPs are stated' if declared[0] == 'given' else unknown}"
-
-
-def _uncounted_model(m: Measured) -> str:
-    """Why no formula gives the FLOPs of the recorded model; empty if one does, or no sizes are recorded."""
-    shape = model_shape(m)
-    return shape.because if isinstance(shape, Unknown) and shape is not NO_MODEL else ""
 
 
 def _missing(m: Measured) -> str:
@@ -262,7 +255,7 @@ def _check(m: Measured) -> str:
     if _unused_option(m) or isinstance(declared, Unknown) or isinstance(counted, Unknown):
         return ""
     if declared[0] == "operators":
-        return _uncounted_model(m)
+        return why_uncounted(m)
     ratio = counted / declared[1]
     if abs(ratio - 1) <= _AGREE:
         return f"the operators that ran count {ratio:.2f}x of it"

@@ -141,6 +141,12 @@ class Measured(Derived):
         run = activities & self.in_steps
         return self.pieces_share(iv.intervals(self.timeline.gpu.start[run], self.timeline.gpu.end[run]))
 
+    def running_share(self, rows: Ints) -> float:
+        """Time in which any of these events of the host runs, of the counted steps."""
+        trace = self.timeline.trace
+        running = iv.intervals(trace.ts[rows], trace.ends(rows))
+        return self.pieces_share(iv.intersect(running, self.attribution.counted))
+
     def pieces_share(self, pieces: iv.Intervals) -> float:
         """The pieces of time, of the counted steps."""
         return min(self.attribution.share(iv.total(pieces)), 1.0)

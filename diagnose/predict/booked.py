@@ -35,9 +35,8 @@ def booked_on(measured: Measured, change: StepChange) -> Booked:
 
     Pieces of different causes are disjoint.
     """
-    steps = iv.intervals(measured.attribution.windows[:, 0], measured.attribution.windows[:, 1])
     gpu, shorter, fewer = measured.timeline.gpu, *_touched(measured, change)
-    kernels = iv.intersect(iv.intervals(gpu.start[shorter], gpu.end[shorter]), steps)
+    kernels = iv.intersect(iv.intervals(gpu.start[shorter], gpu.end[shorter]), measured.attribution.counted)
     communication = measured.attribution.pieces(EXPOSED) if change.communication < 1 or change.overlap else iv.EMPTY
     causes = {cause for cause, factor in change.host.items() if factor < 1 and cause != EXPOSED}
     causes |= {"dispatch"} if change.launches < 1 else set()

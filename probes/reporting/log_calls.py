@@ -10,10 +10,10 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from ..frameworks import LIGHTNING_ROOTS
 from ..hand_over import replace
 from .figures import PREFIX
 
-LIGHTNING = ("lightning.pytorch", "pytorch_lightning")
 _CONNECTOR = "trainer.connectors.logger_connector.logger_connector"
 _MARK = "__diagnose_figures__"  # beside that of the ranges
 _offered: dict[str, float] = {}
@@ -24,7 +24,7 @@ def install() -> None:
     accelerator: Any = sys.modules.get("accelerate.accelerator")
     if accelerator is not None:
         replace(accelerator.Accelerator, "log", _of_accelerate, "Accelerate's loggers get no figures", _MARK)
-    for root in LIGHTNING:
+    for root in LIGHTNING_ROOTS:
         connector: Any = getattr(sys.modules.get(f"{root}.{_CONNECTOR}"), "_LoggerConnector", None)
         if connector is not None:
             replace(connector, "log_metrics", _of_lightning, "Lightning's loggers get no figures", _MARK)

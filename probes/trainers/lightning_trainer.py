@@ -13,7 +13,7 @@ from math import ceil
 from typing import Any
 
 from ..current_session import session
-from ..frameworks import LIGHTNING
+from ..frameworks import LIGHTNING, LIGHTNING_ROOTS
 from ..guard import guarded, quietly
 from ..hand_over import Around, after_optimizer_steps, replace
 from ..introspection import is_a, own_attribute, plain
@@ -23,7 +23,6 @@ from ..recording.ranges import Range
 from ..session import Session
 from . import training_loop
 
-ROOTS = ("lightning.pytorch", "pytorch_lightning")
 TRAINER = ("trainer.trainer", "Trainer")
 FIT_LOOP = ("loops.fit_loop", "_FitLoop")
 EPOCH_LOOP = ("loops.training_epoch_loop", "_TrainingEpochLoop")
@@ -48,7 +47,7 @@ def install() -> None:
 
 
 def _install() -> None:
-    for root in ROOTS:
+    for root in LIGHTNING_ROOTS:
         trainer: Any = getattr(sys.modules.get(f"{root}.{TRAINER[0]}"), TRAINER[1], None)
         if trainer is not None and not hasattr(trainer.fit, "__diagnose__"):
             _hook({path: _class(root, *path) for path in (*METHODS, FIT_LOOP, EPOCH_LOOP)})

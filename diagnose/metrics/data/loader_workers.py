@@ -160,8 +160,10 @@ def least_host_time_factor(m: Measured) -> Value:
     a wait runs with cold caches.
     """
     advised = advised_loader_workers(m)
-    if isinstance(advised, Unknown) or _running(m):
-        return advised if isinstance(advised, Unknown) else 1 / PROFILED
+    if isinstance(advised, Unknown):
+        return advised
+    if _running(m):
+        return 1 / PROFILED
     short = m.step_s * (1 - m.share("data-wait")) <= SHORT_S
     return 1 / COLD if short and not m.timeline.has_gpu else 1.0
 

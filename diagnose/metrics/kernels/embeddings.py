@@ -34,11 +34,9 @@ def _rows(m: Measured, pattern: str) -> Ints:
 
 def _share(m: Measured, pattern: str) -> float | Unknown:
     trace, rows = m.timeline.trace, m.timeline.rows_matching(pattern, *OPS)
-    running = iv.intervals(trace.ts[rows], trace.ends(rows))
-    if m.timeline.has_gpu:
-        return m.share_of(m.timeline.launched_in(running) & m.kernels)
-    counted = iv.intervals(m.attribution.windows[:, 0], m.attribution.windows[:, 1])
-    return m.device_unseen or m.pieces_share(iv.intersect(running, counted))
+    if not m.timeline.has_gpu:
+        return m.device_unseen or m.running_share(rows)
+    return m.share_of(m.timeline.launched_in(iv.intervals(trace.ts[rows], trace.ends(rows))) & m.kernels)
 
 
 @metric("share", STEP, needs_gpu=False)
@@ -87,7 +85,7 @@ def embedding_lookups_per_step(m: Measured) -> Value:
 @metric("share", "the rows of the embedding tables", needs_gpu=False)
 def touched_rows_share(m: Measured) -> Value:
     """Rows that a lookup reads at most, one for each index, of its table; by the size of the tables."""
-    if not _lookups(m):
+    if not m.once(_lookups):
         return NO_LOOKUPS
     tables = sum(math.prod(dims[0]) * times for dims, times in _sized(m))
     touched = sum(min(math.prod(dims[1]), dims[0][0]) * dims[0][1] * times for dims, times in _sized(m))
@@ -103,17 +101,16 @@ def _lookups(m: Measured) -> list[tuple[tuple[tuple[int, ...], ...], int]]:
 
 def _sized(m: Measured) -> list[tuple[tuple[tuple[int, ...], ...], int]]:
     """Lookups with the sizes of the table and of the indices."""
-    return [(dims, times) for dims, times in _lookups(m) if len(dims) > 1 and len(dims[0]) == 2]
+    return [(dims, times) for dims, times in m.once(_lookups) if len(dims) > 1 and len(dims[0]) == 2]
 
 
 @metric("flag", needs_gpu=False)
 def embeds_vocabulary(m: Measured) -> Value:
     """Whether a table has as many rows as a matrix product is wide: a language model's vocabulary, and its head."""
-    lookups = _lookups(m)
     tables = {dims[0][0] for dims, _ in _sized(m)}
     if tables:
         return not tables.isdisjoint(product_widths(m))
-    return NO_SIZES if lookups else False
+    return NO_SIZES if m.once(_lookups) else False
 
 
 @metric("share", "the parameters of the model", needs_gpu=False)

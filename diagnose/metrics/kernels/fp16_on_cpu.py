@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from diagnose import intervals as iv
 from diagnose.arrays import Ints
 from diagnose.facts import STEP, Unknown, Value, nothing_helps
 from diagnose.metrics.measured import Measured
@@ -28,12 +27,7 @@ def cpu_fp16_product_share(m: Measured) -> Value:
     if m.timeline.has_gpu:
         return _ON_GPU
     rows = m.once(_fp16_products)
-    if isinstance(rows, Unknown):
-        return rows
-    trace = m.timeline.trace
-    running = iv.intervals(trace.ts[rows], trace.ends(rows))
-    counted = iv.intervals(m.attribution.windows[:, 0], m.attribution.windows[:, 1])
-    return m.pieces_share(iv.intersect(running, counted))
+    return rows if isinstance(rows, Unknown) else m.running_share(rows)
 
 
 @metric("share", "the time of matrix operators", needs_gpu=False)

@@ -65,10 +65,14 @@ def model_flops(m: Measured) -> Mapping[str, float] | Unknown:
 
 def _neither(m: Measured, needed: Unknown) -> Unknown:
     """Why FLOPs follow neither from the sizes of the model nor from its operators."""
+    why = why_uncounted(m)
+    return Unknown(f"{why}, and {needed.because}", needed.capture) if why else needed
+
+
+def why_uncounted(m: Measured) -> str:
+    """Why no formula gives the FLOPs of the recorded model; empty if one does, or no sizes are recorded."""
     shape = model_shape(m)
-    if not isinstance(shape, Unknown) or shape is NO_MODEL:
-        return needed
-    return Unknown(f"{shape.because}, and {needed.because}", needed.capture)
+    return shape.because if isinstance(shape, Unknown) and shape is not NO_MODEL else ""
 
 
 def needed_flops(m: Measured) -> float | Unknown:

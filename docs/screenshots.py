@@ -1,5 +1,8 @@
 """Writes docs/images/*.png: the HTML reports of bundled real captures in headless Chromium.
 
+    python docs/screenshots.py
+    python docs/screenshots.py FOLDER TRACE...     # FOLDER/1.png, ...: the first screen of each trace on a telephone
+
 Needs Chromium (Debian's package will do) in the PATH; the report itself needs none.
 """
 
@@ -49,29 +52,30 @@ PICTURES = (
 )
 
 
-def main() -> int:
-    """Take the pictures anew."""
+def main(words: list[str]) -> int:
+    """Take the pictures of the docs anew, or those of the traces that the words name."""
     if not CHROMIUM:
         print("Chromium is not installed", file=sys.stderr)
         return 1
+    to = Path(words[0]) if words else HERE / "images"
+    phones = (Picture(f"{number}.png", of, 400, 800) for number, of in enumerate(words[1:], 1))
     with tempfile.TemporaryDirectory() as folder, browser(Path(folder) / "profile") as tab:
-        for picture in PICTURES:
+        for picture in tuple(phones) or PICTURES:
             report = Path(folder) / f"{Path(picture.of).name}.html"
             if not report.exists():
                 about = About(__version__, f"diagnose analyze {picture.of} --html report.html")
                 report.write_text(page(analyze(HERE.parent / picture.of), about), encoding="utf-8")
-            take(tab, picture, report)
+            take(tab, picture, report, to / picture.name)
     return 0
 
 
-def take(tab: Browser, picture: Picture, report: Path) -> None:
+def take(tab: Browser, picture: Picture, report: Path, to: Path) -> None:
     """Write the picture of the report."""
     tab.open(report, width=picture.width, height=picture.height, scheme=picture.scheme)
     tab.run(picture.script or "null")
-    to = HERE / "images" / picture.name
     tab.screenshot(to)
-    print(f"{to.relative_to(HERE.parent)}: {to.stat().st_size:,} bytes")
+    print(f"{to}: {to.stat().st_size:,} bytes")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

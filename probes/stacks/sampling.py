@@ -13,12 +13,14 @@ from types import CodeType
 from ..side_thread import SideThread
 from .enough import ENOUGH, SampledSteps
 
-INTERVAL_NS, LONGEST_INTERVAL_NS = 10_000_000, 50_000_000
+FIRST_INTERVAL_NS, INTERVAL_NS, LONGEST_INTERVAL_NS = 5_000_000, 10_000_000, 50_000_000
+FIRST = 60  # samples that are taken twice as often, so that a run of a second shows its lines
 LONGEST_STEP_NS = 60_000_000_000  # a loop may end unnoticed: no step is sampled for longer
 MOST_TIMED = 20_000
 SWITCH_S = 0.0002  # a thread that wants the interpreter waits no longer for Python code
 DEEPEST = 512  # frames, from the innermost on
-_COST = 0.01  # at most this share of the time is spent on looking; who gives way for a look may lose as much again
+_COST = 0.01  # at most this share of the time is spent on looking, twice as much on the first samples; who gives way
+# for a look may lose as much again
 _GOLDEN = 0.6180339887498949  # spreads the looks evenly, also over steps that take a multiple of the interval
 
 Stacks = dict[tuple[int, ...], int]
@@ -132,7 +134,7 @@ class StackSampler:
             self._ended_at = time.perf_counter_ns()
 
     def _look_until_stopped(self, beside: SideThread) -> None:
-        now, look, interval = time.perf_counter_ns(), 0, float(INTERVAL_NS)
+        now, look, interval = time.perf_counter_ns(), 0, float(FIRST_INTERVAL_NS)
         counted_to = float(now)
         while now - self._step_began < LONGEST_STEP_NS:
             look += 1
@@ -145,8 +147,14 @@ class StackSampler:
             stack, pending = self._look(), self._pending
             pending[stack] = pending.get(stack, 0) + samples
             self._cpu_ns, now = time.thread_time_ns(), time.perf_counter_ns()
-            least = INTERVAL_NS if self.samples < ENOUGH else LONGEST_INTERVAL_NS
-            interval = min(max(self._cpu_ns / look / _COST, least), LONGEST_INTERVAL_NS)
+            interval = self._interval(self._cpu_ns / look)
+
+    def _interval(self, cost_ns: float) -> float:
+        """Nanoseconds to the next sample, where a look takes so many."""
+        if self.samples < FIRST:
+            return min(max(cost_ns / (2 * _COST), FIRST_INTERVAL_NS), LONGEST_INTERVAL_NS)
+        least = INTERVAL_NS if self.samples < ENOUGH else LONGEST_INTERVAL_NS
+        return min(max(cost_ns / _COST, least), LONGEST_INTERVAL_NS)
 
     def look(self) -> tuple[int, ...]:
         """The current stack, innermost first: for each frame its code's identity and its position."""

@@ -46,7 +46,7 @@ def test_a_stack_is_time_at_its_innermost_line_and_in_each_function_once() -> No
         (
             samples(("main", "step", None, 15), ("other", "step", None, 14), steps=7),
             "29 of 29 samples of the training thread in 7 steps show your code: fewer than 30 are too few to name a",
-            "capture with diagnose run --sample-steps 15, in a run of as many steps after the window",
+            "capture with diagnose run in a run of at least 15 steps after the window",
         ),
         (
             samples(("main", "step", None, 29)) | {"samples": 200},
@@ -54,7 +54,7 @@ def test_a_stack_is_time_at_its_innermost_line_and_in_each_function_once() -> No
             "record a few steps with torch.profiler and with_stack=True, in a run of its own",
         ),
         ({"why_none": "the loop is short"}, "the stack was not sampled: the loop is short", "without --no-sampling"),
-        ({}, "0 of 0 samples", "diagnose run --sample-steps 60"),
+        ({}, "0 of 0 samples", "a run of at least 60 steps"),
     ],
 )
 def test_below_thirty_samples_no_line_is_known(field: object, because: str, capture: str) -> None:

@@ -100,7 +100,7 @@ def test_a_line_that_is_unknown_has_its_reason_and_what_to_do(tmp_path: Path) ->
     assert found.where_because == (
         "11 of 11 samples of the training thread in 10 steps show your code: fewer than 30 are too few to name a line"
     )
-    assert found.where_capture_next.startswith("capture with diagnose run --sample-steps 55")
+    assert found.where_capture_next.startswith("capture with diagnose run in a run of at least 55 steps")
 
 
 def test_where_nothing_is_done_that_the_rule_is_about_no_line_is_named(tmp_path: Path) -> None:

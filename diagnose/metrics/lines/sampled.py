@@ -46,5 +46,4 @@ def _more(steps: int, in_user_code: int, whole: int) -> Capture:
     if whole >= _ENOUGH:
         return WITH_STACK
     wanted = min(ceil(_ENOUGH * max(steps, 1) / max(in_user_code, 1)), _MOST_STEPS)
-    setting = f"diagnose run --sample-steps {wanted}, in a run of as many steps after the window"
-    return capture_setting(setting)
+    return another_run(f"capture with diagnose run in a run of at least {wanted} steps after the window")

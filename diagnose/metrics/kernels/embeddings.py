@@ -61,6 +61,15 @@ def untouched_rows_update_share(m: Measured) -> Value:
     return float(update) * part * (1 - float(touched))
 
 
+@metric("share", STEP, needs_gpu=False)
+def dense_embedding_share(m: Measured) -> Value:
+    """Work that dense gradients of embedding tables cost: writing them, and the optimizer's on rows that no lookup
+    reads, where that is known.
+    """
+    gradient, update = dense_embedding_gradient_share(m), untouched_rows_update_share(m)
+    return gradient if isinstance(gradient, Unknown) or isinstance(update, Unknown) else float(gradient) + float(update)
+
+
 def _tables_share(m: Measured) -> float | Unknown:
     """The tables' part of the recorded parameters: a table for each lookup of a micro-batch."""
     everything, micro_batches = m.record.number("model.parameters"), accumulation_steps(m)

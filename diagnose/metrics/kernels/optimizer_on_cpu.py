@@ -1,5 +1,7 @@
 """The optimizer of a job without a GPU, if its operators and its Python are parts of the host step."""
 
+from diagnose import intervals as iv
+from diagnose.arrays import counted
 from diagnose.attribution.causes import OPTIMIZER_OPERATORS
 from diagnose.facts import STEP, Unknown, Value, nothing_helps
 from diagnose.metrics.kernels.optimizer_forms import FUSED, is_since, optimizer_name
@@ -27,6 +29,22 @@ def cpu_optimizer_form(m: Measured) -> Value:
         return elsewhere
     names = m.timeline.trace.names_of(*OPS)
     return next((form for prefix, form in _FORMS.items() if any(name.startswith(prefix) for name in names)), "single")
+
+
+@metric("count", needs_gpu=False)
+def cpu_optimizer_operators(m: Measured) -> Value:
+    """Different operators that the update of a tensor calls without a GPU, each one pass over it: one of plain SGD.
+
+    Those called at least half as often as the most called one; what is called once for all tensors is none of them.
+    """
+    if elsewhere := _elsewhere(m):
+        return elsewhere
+    trace = m.timeline.trace
+    names = trace.name[trace.rows_of(*OPS) & iv.holds(m.timeline.optimizer_steps, trace.ts)]
+    if not len(names):
+        return Unknown("no optimizer's step with operators is in the trace", nothing_helps("nothing updates"))
+    calls = counted(names)[1]
+    return int((calls * 2 >= calls.max()).sum())
 
 
 @metric("flag", needs_gpu=False)

@@ -325,7 +325,6 @@ CASES = {
     "unused-parameter-search": Case(
         "warning",
         each_step(all_reduces(1, 64 * MIB, 300, SEARCH), all_reduces(1, 64 * MIB, 300), world=2),
-        training(ddp_find_unused_parameters=False),
     ),
     "small-collectives": Case(
         "warning",

@@ -70,6 +70,7 @@ ASSUMED: Mapping[str, str] = {
     "trains": "the job trains",
     "transfer_share": "it is transfer, and not waiting for a late rank",
     "uses_cuda_graphs": "no CUDA graph is launched already",
+    "unused_parameter_bytes": "each parameter gets a gradient",
     "updates_on_host": "the optimizer updates on the GPU",
     "waiting_share": "it is transfer, and not waiting for a late rank",
     "math_attention_share": "attention does not run on torch's math path",

@@ -359,7 +359,10 @@ RECORD = table(
         "compiled": flag,
         "compilations": COMPILED,
         "announced": listed(table(_ANNOUNCED)),
-        "ddp": table({**dict.fromkeys(_DDP_FLAGS, flag), "bucket_cap_mb": _FACTOR}),
+        "ddp": table(
+            {**dict.fromkeys(_DDP_FLAGS, flag), "bucket_cap_mb": _FACTOR, "unused_parameter_bytes": _BYTES},
+            optional=("unused_parameter_bytes",),
+        ),
         "fsdp": table(_FSDP, optional=("forward_prefetch",)),
         "zero": table(_ZERO),
         "liger": table({"asked": flag, "loaded": flag}),

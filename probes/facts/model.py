@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from ..guard import quietly
 from ..introspection import (
     attributes,
     dtype,
@@ -204,13 +205,30 @@ def _chain(model: Any) -> Iterator[Any]:
 
 def _ddp(wrapper: Any) -> dict[str, object]:
     bucket = own_attribute(wrapper, "bucket_bytes_cap")
+    searches = own_attribute(wrapper, "find_unused_parameters")
     return {
-        "find_unused_parameters": own_attribute(wrapper, "find_unused_parameters"),
+        "find_unused_parameters": searches,
         "gradient_as_bucket_view": own_attribute(wrapper, "gradient_as_bucket_view"),
         "static_graph": own_attribute(wrapper, "static_graph"),
-        "broadcast_buffers": own_attribute(wrapper, "broadcast_buffers"),
+        "broadcast_buffers": _first_flag(
+            wrapper, "forward_sync_buffers", "broadcast_buffers"
+        ),  # newer torch: the first
         "bucket_cap_mb": None if bucket is None else bucket / 2**20,
+        "unused_parameter_bytes": _unused_bytes(own_attribute(wrapper, "logger")) if searches else None,
     }
+
+
+def _first_flag(thing: object, *names: str) -> bool | None:
+    return next((value for name in names if type(value := own_attribute(thing, name)) is bool), None)
+
+
+def _unused_bytes(logger: Any) -> int | None:
+    """Bytes of the parameters without a gradient in the last step that DDP looked at (of the first ten, then of each
+    hundredth); None if it looked at none.
+    """
+    counts: Any = quietly(lambda: logger._get_ddp_logging_data().ints_map)
+    size = counts.get("unused_parameter_size") if type(counts) is dict else None
+    return size if type(size) is int else None
 
 
 def _fsdp(wrapper: Any) -> dict[str, object]:

@@ -13,7 +13,7 @@ from kineto import collective
 from own_words import called, in_its_words
 
 from diagnose.analysis import Options, analyze
-from diagnose.diagnosis import Diagnosis, Finding
+from diagnose.diagnosis import Diagnosis, Finding, Patch
 from diagnose.metrics import units
 from diagnose.probes.apply.allowed import why_not
 from diagnose.probes.facts.model import wrapped_facts
@@ -110,6 +110,25 @@ def test_a_static_graph_is_not_made_static_again(tmp_path: Path) -> None:
 
     assert finding(found, "repeated-graph-search") is None
     assert finding(found, "unused-parameter-search") is None
+
+
+@pytest.mark.parametrize("unused", [0, 4096])
+def test_a_search_that_finds_something_stays(unused: int, tmp_path: Path) -> None:
+    record = {"ddp": {"find_unused_parameters": True, "unused_parameter_bytes": unused}}
+
+    found = answer(DISTRIBUTED["repeated-graph-search"].files(True), tmp_path, record)
+    search, static = finding(found, "unused-parameter-search"), finding(found, "repeated-graph-search")
+
+    assert static is not None
+    assert static.patch == Patch(target="ddp", set={"static_graph": True})
+    if unused:
+        assert search is None
+        assert "get no gradient: without the search DDP stops" in not_advised(found)
+        assert found.next.rule == "repeated-graph-search"
+    else:
+        assert search is not None
+        assert search.patch == Patch(target="ddp", set={"find_unused_parameters": False})
+        assert found.next.rule == "unused-parameter-search"
 
 
 def test_without_the_search_a_static_graph_is_not_advised(tmp_path: Path) -> None:

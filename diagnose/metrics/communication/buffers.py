@@ -18,12 +18,16 @@ PACKING = "aten::flatten_dense_tensors"
 STEPS = (PACKING, "aten::unflatten_dense_tensors", "aten::copy_", "record_param_comms")
 
 
-@metric("share", STEP)
+@metric("share", STEP, needs_gpu=False)
 def buffer_sync_share(m: Measured) -> Value:
     """Time that DDP's broadcast of buffers costs: the device idles during it, communicates for it alone, or copies for
-    it.
+    it; without a GPU, all of it.
     """
+    if m.device_unseen:
+        return m.device_unseen
     spans, gpu, sent = m.once(_spans), m.timeline.gpu, m.messages
+    if not m.timeline.has_gpu:
+        return m.pieces_share(iv.intersect(_windows(m), spans))
     launched = m.in_steps & iv.holds(spans, gpu.launch_start)
     kernels = launched & ~gpu.is_communication
     broadcasts = sent.when(launched[sent.activity])
@@ -36,10 +40,20 @@ def buffer_sync_share(m: Measured) -> Value:
     )
 
 
-@metric("share", STEP)
+@metric("share", STEP, needs_gpu=False)
 def buffer_sync_host_share(m: Measured) -> Value:
-    """The device idles while the host packs, sends and unpacks the buffers that DDP broadcasts."""
-    return m.pieces_share(_idle(m, m.once(_spans)))
+    """The device idles while the host packs, sends and unpacks the buffers that DDP broadcasts; without a GPU, the host
+    packs and unpacks them.
+    """
+    if m.device_unseen:
+        return m.device_unseen
+    spans = m.once(_spans)
+    if m.timeline.has_gpu:
+        return m.pieces_share(_idle(m, spans))
+    sends = m.timeline.rows_matching(BROADCAST, *ANNOTATIONS)
+    trace = m.timeline.trace
+    packing = iv.subtract(spans, iv.intervals(trace.ts[sends], trace.ends(sends)))
+    return m.pieces_share(iv.intersect(_windows(m), packing))
 
 
 @metric("flag", needs_gpu=False)

@@ -78,6 +78,17 @@ def static_graph(m: Measured) -> Value:
     return why if recorded is None else recorded
 
 
+@metric("bytes", needs_gpu=False)
+def unused_parameter_bytes(m: Measured) -> Value:
+    """Bytes of the parameters that got no gradient on this rank in the last step that DDP looked at, as recorded.
+
+    DDP looks only where it searches: in its first ten steps and each hundredth.
+    """
+    recorded = m.record.number("ddp.unused_parameter_bytes")
+    why = Unknown("no capture record says whether all parameters get a gradient", DIAGNOSE_RUN)
+    return why if recorded is None else recorded
+
+
 @metric("share", STEP, needs_gpu=False)
 def unused_search_share(m: Measured) -> Value:
     """Nothing runs but DDP's walk over the graph for unused parameters, or the reduction of the map of those found."""
@@ -123,6 +134,15 @@ def unused_mark_share(m: Measured) -> Value:
     rows = taken | used if taken.any() else taken
     steps = iv.intervals(windows[:, 0], windows[:, 1])
     return m.pieces_share(iv.intersect(iv.intervals(trace.ts[rows], trace.ends(rows)), steps))
+
+
+@metric("share", STEP, needs_gpu=False)
+def least_unused_search_share(m: Measured) -> Value:
+    """Share of the step that disappears at least without the search for unused parameters: the walk over the graph,
+    the reduction of the map where nothing else is reduced, and the marks on the map.
+    """
+    walk = unused_search_share(m)
+    return walk if isinstance(walk, Unknown) else float(walk) + _or_none(unused_mark_share(m))
 
 
 @metric("share", STEP, needs_gpu=False)

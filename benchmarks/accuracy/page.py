@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from reporting import table
+from simulator import WholeJob
 
 from .columns import Column, glance, side_by_side
 from .corpus import tables
@@ -223,9 +224,55 @@ _REASONS = """The misses of the odd seeds. Most have one of these causes:
 - Two causes of similar size that hide each other, such as a slow loader under a slow host, are told apart by a
   convention.
 """
-_LIMITS = """\
+_HIDDEN = table(
+    ("figure", "the simulated jobs", "what a real job may do to it"),
+    [
+        (
+            "class right",
+            f"a kernel's times vary by {100 * WholeJob.jitter:.0f} %, an operator's on the host by "
+            f"{100 * WholeJob.host_jitter:.0f} %, all around the roofline",
+            "kernels far from both roofs, and hosts that stutter, move it over the boundary of two classes",
+        ),
+        (
+            "first advice right",
+            "one fault or two, and a healthy rest",
+            "several small faults compete for the first place: the jobs that ran have more of them",
+        ),
+        (
+            "bought what was promised, and the width",
+            "a change acts on the kernels that the rule names, by the rule's own sources",
+            "it acts on others, too, and the profiler distorts what is measured: the column of drawn figures shows the "
+            "first, the jobs that ran show both",
+        ),
+        (
+            "late rank and its cause",
+            "one rank, one cause, from the first step to the last, clocks that drift evenly",
+            "causes that come and go, and ranks that take turns",
+        ),
+        (
+            "something named where nothing is wrong",
+            "bare steps of decoders, alike in every step",
+            "evaluation, logging and steps of unequal length, which are faults nowhere and look like one",
+        ),
+        (
+            "undecided where the trace lacks what the class rests on",
+            "GPU activity is missing everywhere alike",
+            "it is missing in one stretch, so that the rest looks whole",
+        ),
+        (
+            "said not to help",
+            "changes that the simulator can make",
+            "all others are not tried",
+        ),
+    ],
+)
+_LIMITS = f"""\
 So simulated traces can be told from real ones: this bar is missed. The simulator has the same authors as the analysis
 and times kernels by the roofline, so the figures say how often the judgement is right about jobs that behave as
 modelled. Kernels come in fewer kinds than in real models, and hosts stutter less. What a compiler fuses, and what
 fp8 and newer attention kernels gain, are assumptions of the simulator (`benchmarks/accuracy/cures.toml`).
+
+What this may hide, figure by figure:
+
+{_HIDDEN}
 """

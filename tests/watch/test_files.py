@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from armed_folders import armed_folder
 from click.testing import CliRunner, Result
+from needs import needs
 
 from diagnose.cli import main
 from diagnose.commands.watch.files import Files
@@ -92,6 +93,27 @@ def test_each_view_is_a_line_of_otlp_with_the_metrics_of_the_other_form(run: Pat
     counted = found["diagnose.rank.steps"]["sum"]
     assert (counted["isMonotonic"], counted["aggregationTemporality"]) == (True, 2)
     assert [point["asDouble"] for point in counted["dataPoints"]] == [40, 40]
+
+
+def test_the_readers_of_both_forms_take_every_field(run: Path, tmp_path: Path) -> None:
+    needs("google", "opentelemetry", "prometheus_client")
+    from google.protobuf.json_format import Parse
+    from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
+    from prometheus_client.parser import text_string_to_metric_families
+
+    seen(run, 0)
+    assert watch(run, "--once", "--otlp", tmp_path / "metrics.jsonl").exit_code == 0
+    (told,) = Parse((tmp_path / "metrics.jsonl").read_text(), MetricsData()).resource_metrics  # refuses unknown fields
+    points = {
+        metric.name: getattr(metric, metric.WhichOneof("data")).data_points for metric in told.scope_metrics[0].metrics
+    }
+    families = {each.name: each for each in text_string_to_metric_families(exposition(Glances(run).take(), "run"))}
+
+    assert [point.as_double for point in points["diagnose.rank.steps"]] == [40, 40]
+    assert all(point.time_unix_nano > 0 for each in points.values() for point in each)
+    assert families["diagnose_rank_steps"].type == "counter"
+    assert [sample.value for sample in families["diagnose_rank_steps"].samples] == [40, 40]
+    assert len(families) == len(points)
 
 
 def test_what_is_unknown_is_no_metric(run: Path) -> None:

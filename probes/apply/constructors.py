@@ -16,6 +16,7 @@ from .reasons import Reason, Refusal
 
 Choose = Callable[[JobPatch, "dict[str, Any]"], "dict[str, Any]"]
 HeldBack = Callable[["dict[str, Any]"], "Callable[[], object]"]
+Spelled = Callable[["dict[str, Any]"], "dict[str, Any]"]
 
 
 def _nothing_held_back(arguments: dict[str, Any]) -> Callable[[], object]:
@@ -27,11 +28,14 @@ def values_for(patch: JobPatch, target: str) -> dict[str, Any]:
     return patch.values(target) if session() is not None else {}
 
 
-def patched_init(kind: Any, target: str, choose: Choose, held_back: HeldBack = _nothing_held_back) -> None:
-    """Have `kind.__init__` take the values that `choose(patch, arguments)` gives, by parameter.
+def patched_init(
+    kind: Any, target: str, choose: Choose, held_back: HeldBack = _nothing_held_back, spelled: Spelled = dict
+) -> None:
+    """Have `kind.__init__` take the values that `choose(patch, arguments)` gives, by key of the patch.
 
-    `choose` refuses what it leaves out. When the constructor fails with the values, it runs without them;
-    `held_back(arguments)` makes the arguments such that they can be given twice, and returns what to call in between.
+    `choose` refuses what it leaves out; `spelled` gives the values by parameter, where keys are none. When the
+    constructor fails with the values, it runs without them; `held_back(arguments)` makes the arguments such that they
+    can be given twice, and returns what to call in between.
     """
     patch = job_patch()
     if patch is None or not values_for(patch, target):
@@ -61,7 +65,7 @@ def patched_init(kind: Any, target: str, choose: Choose, held_back: HeldBack = _
         handled = sys.exc_info()[1]
         try:
             patched = signature(its_own).bind(*asked.args, **asked.kwargs)
-            patched.arguments.update(values)
+            patched.arguments.update(spelled(values))
             original(*patched.args, **patched.kwargs)
         except Exception as error:
             let_out(error, handled)

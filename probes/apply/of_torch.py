@@ -33,8 +33,12 @@ def form_refused(optimizer: Any, key: str) -> Refusal | None:
 
 def ddp_refused(key: str) -> Refusal | None:
     """Why DistributedDataParallel cannot be made with `key`; None if it has such an argument."""
-    kind = sys.modules["torch.nn.parallel"].DistributedDataParallel
-    return None if takes(kind, key) else Refusal(Reason.NO_ARGUMENT, "torch")
+    return None if ddp_takes(key) else Refusal(Reason.NO_ARGUMENT, "torch")
+
+
+def ddp_takes(key: str) -> bool:
+    """Whether DistributedDataParallel has an argument of that name."""
+    return takes(sys.modules["torch.nn.parallel"].DistributedDataParallel, key)
 
 
 def takes(kind: type, key: str) -> bool:

@@ -8,7 +8,7 @@ from ..guard import guarded
 from . import loader, optimizer, settings
 from .constructors import patched_init, values_for
 from .job_patch import JobPatch, job_patch
-from .of_torch import ddp_refused
+from .of_torch import ddp_refused, ddp_takes
 
 
 def install() -> None:
@@ -27,7 +27,7 @@ def _install_ddp() -> None:
     if torch.distributed.is_available():
         from torch.nn.parallel import DistributedDataParallel
 
-        patched_init(DistributedDataParallel, "ddp", _for_ddp)
+        patched_init(DistributedDataParallel, "ddp", _for_ddp, spelled=_spelled)
 
 
 def _for_ddp(patch: JobPatch, given: dict[str, Any]) -> dict[str, Any]:
@@ -37,3 +37,12 @@ def _for_ddp(patch: JobPatch, given: dict[str, Any]) -> dict[str, Any]:
         if refusal:
             patch.refuse("ddp", key, refusal)
     return {key: value for key, value in wanted.items() if not refusals[key]}
+
+
+def _spelled(values: dict[str, Any]) -> dict[str, Any]:
+    """The values by argument: where torch has `forward_sync_buffers`, that ends the broadcast before each forward pass,
+    and rank 0's buffers are still copied once, as `broadcast_buffers=False` does not.
+    """
+    if values.get("broadcast_buffers") is not False or not ddp_takes("forward_sync_buffers"):
+        return values
+    return {**values, "broadcast_buffers": None, "forward_sync_buffers": False}

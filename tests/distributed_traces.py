@@ -307,8 +307,10 @@ def ddp(**values: Any) -> Patch:
 
 
 def searching(job: Trace) -> None:
-    job.event("cpu_op", SEARCH, 2000)
     job.event("user_annotation", DDP, 5)
+    job.event("cpu_op", SEARCH, 2000)
+    with job.optimizer("SGD"):
+        job.host(5)
 
 
 DISTRIBUTED = {

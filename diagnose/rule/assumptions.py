@@ -49,6 +49,7 @@ ASSUMED: Mapping[str, str] = {
     "matmul_efficiency_share": "the products are not at their best already",
     "memory_free_share": "device memory is free",
     "memory_total_bytes": "device memory is free",
+    "micro_steps_per_update": "one micro-batch makes an update",
     "misaligned_slowdown_factor": "the sizes slow these products",
     "optimizer_faster_form": "the optimizer has a faster form",
     "optimizer_host_share": "the optimizer does not run on the host",

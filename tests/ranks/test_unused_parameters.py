@@ -1,10 +1,12 @@
 """DDP's search for unused parameters in a real job: it is not switched off where a parameter gets no gradient."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from needs import needs
-from two_ranks import diagnosed, fact
+from two_ranks import JOBS, LAUNCHER, PATIENCE_S, diagnosed, fact
 
 
 @pytest.mark.capture
@@ -23,3 +25,16 @@ def test_the_search_goes_only_where_all_parameters_get_a_gradient(kind: str, unu
         patch = patches["unused-parameter-search"]
         assert patch is not None
         assert patch.set == {"find_unused_parameters": False}
+
+
+@pytest.mark.capture
+def test_no_static_graph_is_advised_where_torch_would_fail_with_it(tmp_path: Path) -> None:
+    needs("torch")
+    job = [sys.executable, *LAUNCHER, str(JOBS / "unused_parameters.py"), "unused", "accumulates"]
+    as_advised = subprocess.run([*job, "static"], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    found = diagnosed(tmp_path, "unused_parameters.py", "unused", "accumulates")
+
+    assert fact(found, "micro_steps_per_update") == 2
+    assert "INTERNAL ASSERT" in as_advised.stderr or as_advised.returncode == 0  # a later torch may take it
+    assert "repeated-graph-search" not in {finding.rule for finding in found.findings}
+    assert not any(finding.patch and "static_graph" in finding.patch.set for finding in found.findings)

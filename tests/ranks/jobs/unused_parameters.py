@@ -1,5 +1,10 @@
-"""Train with DDP over gloo, which searches for unused parameters; "unused" has a layer that no step uses."""
+"""Train with DDP over gloo, which searches for unused parameters.
 
+"unused" has a layer that no step uses, "accumulates" gradients of two batches without reducing those of the first, and
+"static" says that the graph never changes.
+"""
+
+import contextlib
 import sys
 
 import torch
@@ -23,10 +28,13 @@ class Model(nn.Module):
 
 torch.set_num_threads(1)
 dist.init_process_group("gloo")
-model = nn.parallel.DistributedDataParallel(Model(), find_unused_parameters=True)
+STATIC, BATCHES = "static" in sys.argv, 2 if "accumulates" in sys.argv else 1
+model = nn.parallel.DistributedDataParallel(Model(), find_unused_parameters=True, static_graph=STATIC)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 for _ in range(40):
-    model(torch.randn(64, 64)).square().mean().backward()
+    for batch in range(1, BATCHES + 1):
+        with model.no_sync() if batch < BATCHES else contextlib.nullcontext():
+            model(torch.randn(64, 64)).square().mean().backward()
     optimizer.step()
     optimizer.zero_grad()
 dist.destroy_process_group()

@@ -9,7 +9,7 @@ from diagnose.report.views.breakdown import basis
 from diagnose.report.views.first_screen import WIDE, class_lines, gain_notes, next_words
 from diagnose.report.views.plain import plain
 from diagnose.report.views.speed_words import speed_line
-from diagnose.report.views.summary import VerdictView, verdict_view
+from diagnose.report.views.summary import VerdictView, doubts_of, verdict_view
 from diagnose.report.views.why import why_lines
 
 
@@ -70,7 +70,7 @@ def verdict_card(diagnosis: Diagnosis) -> VerdictCard:
         title="no verdict" if diagnosis.verdict.withheld else verdict.class_,
         confidence="" if diagnosis.verdict.withheld else verdict.confidence,
         why=why_lines(diagnosis) or [verdict.because],
-        sure=_sure(diagnosis.verdict, verdict.because),
+        sure=_sure(diagnosis.verdict),
         shows_classes=bool(class_lines(diagnosis, basis(diagnosis))),
         words=plain((chosen.action or chosen.do) if chosen else diagnosis.next.says),
         rule=chosen.rule if chosen else "",
@@ -84,12 +84,10 @@ def verdict_card(diagnosis: Diagnosis) -> VerdictCard:
     )
 
 
-def _sure(verdict: Verdict, because: str) -> str:
-    """The reason for the verdict or for none, with the doubts."""
-    if not verdict.withheld:
-        return because
-    others = " and ".join(doubt.says for doubt in verdict.doubts[1:])
-    return plain("; besides ".join(filter(None, (verdict.withheld, others))))
+def _sure(verdict: Verdict) -> str:
+    """The reason for no verdict, or for less than high confidence; without a doubt, what the verdict rests on."""
+    reasons = (verdict.withheld, doubts_of(verdict))
+    return plain("; ".join(filter(None, reasons)) or verdict.because)
 
 
 def _bar(chosen: Finding | None, says: str) -> GainBar | None:

@@ -83,11 +83,14 @@ def verdict_view(diagnosis: Diagnosis) -> VerdictView:
 
 def _with_doubts(verdict: Verdict) -> str:
     """The reason for the verdict, and those for less than high confidence in it."""
+    return "; ".join(filter(None, (verdict.because, doubts_of(verdict))))
+
+
+def doubts_of(verdict: Verdict) -> str:
+    """The reasons for less than high confidence in the verdict, or those beside the one for none, as a clause."""
     doubts = " and ".join(doubt.says for doubt in verdict.doubts[1 if verdict.withheld else 0 :])
-    if not doubts:
-        return verdict.because
     so = "besides" if verdict.withheld else f"confidence is {verdict.confidence} because"
-    return f"{verdict.because}; {so} {doubts}"
+    return f"{so} {doubts}" if doubts else ""
 
 
 def notes_of(diagnosis: Diagnosis) -> list[Finding]:

@@ -18,7 +18,7 @@ from diagnose.diagnosis.promise import ALIKE
 from diagnose.errors import UserError
 from diagnose.report.text import render_brief, render_first_screen
 from diagnose.report.views.brief import brief
-from diagnose.report.views.first_screen import first_screen
+from diagnose.report.views.first_screen import first_screen, next_words
 
 ROOT = Path(__file__).parents[2]
 SAMPLES = [*(ROOT / "sample_traces").glob("*.json.gz"), *(ROOT / "sample_traces").glob("*-*/")]
@@ -146,3 +146,17 @@ def test_the_last_line_of_a_run_is_the_class_and_the_change_with_its_likely_gain
     assert brief(diagnosed(ROOT / "sample_traces" / "cpu-slow-loader.json.gz")) == (
         "data-bound; set num_workers=4, persistent_workers=True of the DataLoader (about 1.7x)"
     )
+
+
+def test_what_comes_before_the_setting_is_a_comment_before_it() -> None:
+    diagnosis = diagnosis_of(ROOT / "sample_traces" / "h200-llama-eager.json.gz")
+    chosen = diagnosis.finding(diagnosis.next.rule)
+    assert chosen is not None
+    first = replace(chosen, action="move the mask away, then compile")
+    others = tuple(first if each is chosen else each for each in diagnosis.findings)
+
+    alone = next_words(diagnosis, chosen).splitlines()
+    assert alone[0].startswith("F.scaled_dot_product_attention(")
+    assert next_words(replace(diagnosis, findings=others), first).splitlines() == [
+        "# first move the mask away", *alone,
+    ]  # fmt: skip

@@ -24,6 +24,7 @@ SHOWN_FROM = 0.01  # of the step
 DOUBTS_SHOWN = 2
 WIDE = "wide, because "  # begins the note on the width of a range
 _CLASSES_KNOWN = ("unnamed", "profiler", "start-in-window")  # doubts about what a part of the step is, not all of it
+_THEN = ", then "  # in an action of two parts, of which the patch is the second
 _FUNCTIONAL = "torch.nn.functional."
 
 
@@ -91,13 +92,14 @@ def verdict_words(diagnosis: Diagnosis) -> str:
 def next_words(diagnosis: Diagnosis, chosen: Finding | None) -> str:
     """The change as it is typed, else in words; or that there is none.
 
-    A comment stands on a line of its own.
+    A comment stands on a line of its own, as does the part of the action that comes before what is typed.
     """
     if chosen is None:
         return plain(diagnosis.next.says)
     typed = "; ".join(patch_lines(chosen.patch)).replace(_FUNCTIONAL, "F.")
     if typed:
-        return typed.replace(" # ", "\n# ")
+        before, then, _ = plain(chosen.action).partition(_THEN)
+        return (f"# first {before}\n" if then else "") + typed.replace(" # ", "\n# ")
     return plain(chosen.action or chosen.do)
 
 

@@ -12,9 +12,9 @@ from accuracy.columns import gpus, real_cpu
 from accuracy.corpus import SEVERITIES, Case, corpus, further, tables
 from accuracy.floors import below_floors, figures
 from accuracy.interval import interval
+from accuracy.kept_reports import real_jobs
 from accuracy.page import page
 from accuracy.peers import Breakdown
-from accuracy.real_jobs import real_jobs
 from accuracy.realism import distance
 from accuracy.replay import report
 from accuracy.score import Outcome, Part, Score

@@ -13,15 +13,13 @@ from pathlib import Path
 from .columns import side_by_side
 from .corpus import SEVERITIES
 from .floors import below_floors
-from .page import page, report, short
+from .kept_reports import kinds_left_out, real_jobs
+from .page import PAGE, page, report, short
 from .peers import peers
 from .real import real_outcomes
-from .real_jobs import real_jobs
 from .realism import realism
 from .run import FULL_SEEDS, cases_of, outcomes_of
 from .score import Outcome, Score
-
-PAGE = Path(__file__).parent.parent.parent / "docs" / "accuracy.md"
 
 
 def main() -> None:
@@ -45,7 +43,7 @@ def main() -> None:
         beside = peers(score.outcomes, stated.jobs)
         real = real_outcomes()
         columns = side_by_side(score, real, *others, stated.ledger or ())
-        text = page(score, real, realism(), command, beside, real_jobs(), columns)
+        text = page(score, real, realism(), command, beside, real_jobs(), columns, kinds_left_out())
         stated.write.mkdir(parents=True, exist_ok=True)
         today = datetime.date.today().isoformat()
         (stated.write / f"accuracy-{today}.md").write_text(report(text, today), encoding="utf-8")

@@ -12,8 +12,8 @@ from reporting import REPORTS, table
 from diagnose.commands.ledger.command import Exported
 
 from .interval import interval
+from .kept_reports import newest_pairs
 from .real import Labelled
-from .real_jobs import newest_pairs
 from .score import Part, Score
 
 _OF = r"(\d+) of (\d+)"
@@ -145,9 +145,9 @@ def glance(columns: Sequence[Column], score: Score) -> str:
         ("median range, high over low", lambda column: column.width),
         ("something named where nothing is wrong", lambda column: column.accused),
     ]
-    cells = [(name, *(_cell(of(column)) for column in columns)) for name, of in rows]
+    cells = [(name, *(cell(of(column)) for column in columns)) for name, of in rows]
     always = max(_always(score), key=lambda each: each[1].share)
-    base = f"A verdict of {always[0]} for every simulated job would be right in {_cell(always[1])}."
+    base = f"A verdict of {always[0]} for every simulated job would be right in {cell(always[1])}."
     return table(("", *(column.head for column in columns)), cells) + f"\n\n{base}"
 
 
@@ -157,7 +157,8 @@ def _always(score: Score) -> Iterator[tuple[str, Part]]:
         yield class_, Part(whole.count(class_), len(whole))
 
 
-def _cell(value: Part | float | None) -> str:
+def cell(value: Part | float | None) -> str:
+    """A count with its share and interval, a factor, or - for what is not measured."""
     if value is None or (isinstance(value, Part) and not value.of):
         return "-"
     if not isinstance(value, Part):

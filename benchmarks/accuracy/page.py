@@ -1,6 +1,7 @@
 """The figures in words: a few lines for the terminal, and the page."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from reporting import table
 from simulator import WholeJob
@@ -12,8 +13,10 @@ from .real import Labelled
 from .score import Part, Score
 from .truth import CLASSES
 
+PAGE = Path(__file__).parent.parent.parent / "docs" / "accuracy.md"
 VERDICTS = (*CLASSES.values(), "undecided")
 MOST_MISSES = 60
+LEFT_OUT = "## Kinds left out"
 HALVES = {"blind": "seeds nobody looked at", "scored on": "scored half", "tuned on": "half tuned on"}
 
 
@@ -54,6 +57,7 @@ def page(
     others: str = "",
     jobs: str = "",
     columns: Sequence[Column] = (),
+    left_out: str = "",
 ) -> str:
     """The page: every figure, by halves, by class, by fault, beside others, and the misses."""
     return "\n".join([
@@ -81,6 +85,10 @@ def page(
         "",
         _faults(score),
         "",
+        LEFT_OUT,
+        "",
+        left_out or "Not measured: there is no report of `python -m benchmarks.accuracy.left_out`.",
+        "",
         "## Others on the same jobs",
         "",
         others or 'Not measured: it needs HTA (pip install ".[hta]").',
@@ -105,6 +113,13 @@ def page(
         _misses(score),
         "",
     ])  # fmt: skip
+
+
+def with_left_out(text: str, left_out: str) -> str:
+    """The page with another section on kinds left out, and all else as it is."""
+    before, _, rest = text.partition(f"{LEFT_OUT}\n")
+    _, after, others = rest.partition("\n## ")
+    return f"{before}{LEFT_OUT}\n\n{left_out}\n{after}{others}"
 
 
 def report(text: str, today: str) -> str:
@@ -206,7 +221,8 @@ what holds it up, and again with each change made, which shows what each gains.
 - **Regret** is how much longer a step is with the first advice than with the best single change.
 - **Seeds**: rules may be tuned on even seeds. Of the odd seeds, seed 1 is scored at each change, so whoever makes the
   change sees its misses; the others are scored only at the end. A seed draws the noise, the base and the late rank. The
-  kinds of faults are the same for all seeds, so the figures do not say how an unknown kind of fault would be judged.
+  kinds of faults are the same for all seeds; what was fitted is scored on other kinds under
+  [Kinds left out](#kinds-left-out).
 """
 _REASONS = """The misses of the odd seeds. Most have one of these causes:
 

@@ -254,16 +254,17 @@ with the width at which ranges hold as much of the fitted half as the shipped on
 interval (Clopper and Pearson), as if the jobs of a mechanism were independent, which they are not."""
 _CONVENTION = """\
 The true class is itself named from 20 % of the step on (`NAMES_THE_CLASS`), so that a fit of that share can only find
-whether shares are measured too high or too low. Where truth and verdict both name it from another share on, the shares
-are held to a boundary that nobody looked at."""
+whether shares are measured too high or too low: that it finds 20 % again is no evidence for 20 %. Where truth and
+verdict both name the class from another share on, the measured shares are held to another boundary."""
 _MECHANISMS = """\
 Kinds that one rule cures, or that delay a rank for the same cause, stay on one side. `straggler`, which cures any late
-rank, joins nothing. Two faults at once are scored with the first, and fitted on only where both are on that side."""
+rank, joins nothing. Two faults at once are scored with the mechanism of the first, and fitted on only if neither of
+their mechanisms is left out."""
 _LIMITS = """\
 What comes before the shares of the classes is not refitted: how an idle gap gets its cause
-(`diagnose/attribution/idle.py`), by what the roofline tells compute from memory, and the conditions under which rules
-fire or doubt a verdict. Nor are the factors of a rule, which need its own kinds: only how their ranges lie about what
-was bought. All simulated kinds are of the authors of the analysis. The real kinds are scored as they are, and rules
+(`diagnose/attribution/idle.py`), how the roofline tells compute from memory, and the conditions under which rules fire
+or doubt a verdict. Nor are the factors of a rule, which need its own kinds: only how their ranges lie about what was
+bought. All simulated kinds are of the authors of the analysis. The real kinds are scored as they are, and rules
 were corrected after some of them."""
 
 

@@ -17,6 +17,7 @@ PAGE = Path(__file__).parent.parent.parent / "docs" / "accuracy.md"
 VERDICTS = (*CLASSES.values(), "undecided")
 MOST_MISSES = 60
 LEFT_OUT = "## Kinds left out"
+_NONE_LEFT_OUT = "Not measured: there is no report of `python -m benchmarks.accuracy.left_out`."
 HALVES = {"blind": "seeds nobody looked at", "scored on": "scored half", "tuned on": "half tuned on"}
 
 
@@ -81,14 +82,8 @@ def page(
         "",
         _confusion(score),
         "",
-        "## Fault by fault",
-        "",
-        _faults(score),
-        "",
-        LEFT_OUT,
-        "",
-        left_out or "Not measured: there is no report of `python -m benchmarks.accuracy.left_out`.",
-        "",
+        f"## Fault by fault\n\n{_faults(score)}\n",
+        f"{LEFT_OUT}\n\n{left_out or _NONE_LEFT_OUT}\n",
         "## Others on the same jobs",
         "",
         others or 'Not measured: it needs HTA (pip install ".[hta]").',

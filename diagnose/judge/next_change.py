@@ -1,5 +1,6 @@
 """Choose what to do next (one change, a better capture, or nothing), and why it comes first."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 from diagnose.attribution.causes import CAUSES
@@ -275,9 +276,18 @@ def _nothing(diagnosis: Diagnosis, rules: int) -> Recommendation:
     unknown = f"; {unjudged:,} question{' is' if unjudged == 1 else 's are'} open" if unjudged else ""
     head = "nothing worth doing" if nothing_pays(diagnosis) else "nothing to change"
     if of_rules > MUCH_OPEN * (rules - diagnosis.unasked) > 0:
-        head, why, unknown = "nothing found in what this capture shows", f"{of_rules:,} rules need more than it", ""
+        head, why, unknown = "nothing found in what this capture shows", _open_rules(diagnosis), ""
     told = f"{head}: {why}{_of_achievable(diagnosis)}{_without_a_change(diagnosis)}{unknown}"
     return Recommendation(kind="nothing", says=told, because=why)
+
+
+def _open_rules(diagnosis: Diagnosis) -> str:
+    """How many rules could not be judged, and the capture that serves most of them."""
+    asked = diagnosis.open_questions
+    wanted = Counter(capture.wanted for item in asked for capture in item.captures if capture.helps)
+    told = f"{len(asked):,} rules lack data"
+    capture, served = max(wanted.items(), key=lambda each: each[1], default=("", 0))
+    return f"{told}; {capture} serves {served:,}" if 2 * served > len(asked) else told
 
 
 def _without_a_change(diagnosis: Diagnosis) -> str:

@@ -136,7 +136,7 @@ class Script(msgspec.Struct, frozen=True):
         if places or name == _ENDS:
             return line
         option = self._chooser() if target == CODE else ""
-        return f"{line}  # {option or 'wherever it is made'}: no line of the script calls {name}"
+        return f"{line}  # {option or 'wherever it is made'}: the script itself names no {name}"
 
     def _chooser(self) -> str:
         """The option by which the script chooses its optimizer, as a remark; "" if it has none."""

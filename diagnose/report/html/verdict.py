@@ -6,7 +6,7 @@ from diagnose.diagnosis import Diagnosis, Finding, Verdict
 from diagnose.diagnosis.terms import may_slow
 from diagnose.report.html.factors import FactorAxis, FactorMark, axis_of, mark
 from diagnose.report.views.breakdown import basis
-from diagnose.report.views.first_screen import WIDE, class_lines, gain_notes, next_words
+from diagnose.report.views.first_screen import ALTERS, WIDE, class_lines, gain_notes, next_words
 from diagnose.report.views.plain import plain
 from diagnose.report.views.speed_words import speed_line
 from diagnose.report.views.summary import VerdictView, doubts_of, verdict_view
@@ -37,9 +37,9 @@ class VerdictCard:
         why: sentences on what limits the step; `sure` says how sure that is, and why.
         shows_classes: whether the classes of this step say something of the job.
         words: the change in words, with the rule in `rule`; "" for no change.
-        typed: its lines as they are typed.
+        typed: its lines as they are typed; `how` says how it is made where nothing is to be typed.
         gain: the likely gain with its range; `bar` draws it, and `notes` say what goes with it.
-        wide: why the range is wide.
+        wide: why the range is wide; `alters` warns that results may change, "" where they do not.
     """
 
     verdict: VerdictView
@@ -51,11 +51,13 @@ class VerdictCard:
     words: str
     rule: str
     typed: list[str]
+    how: str
     gain: str
     slows: bool
     bar: GainBar | None
     notes: list[str]
     wide: str
+    alters: str
     speed: str
 
 
@@ -75,11 +77,13 @@ def verdict_card(diagnosis: Diagnosis) -> VerdictCard:
         words=plain((chosen.action or chosen.do) if chosen else diagnosis.next.says),
         rule=chosen.rule if chosen else "",
         typed=next_words(diagnosis, chosen).splitlines() if chosen and chosen.patch else [],
+        how=plain(chosen.do) if chosen and not chosen.patch and chosen.action else "",
         gain=first,
         slows=chosen is not None and may_slow(chosen.predicted_speedup),
         bar=_bar(chosen, first) if diagnosis.next.kind == "change" else None,
-        notes=[note for note in notes if note != wide],
+        notes=[note for note in notes if note not in (wide, ALTERS)],
         wide=wide.removeprefix(WIDE),
+        alters=ALTERS if ALTERS in notes else "",
         speed=speed_line(diagnosis),
     )
 

@@ -9,6 +9,7 @@ from rich.text import Text
 from diagnose.diagnosis import Diagnosis, NotJudged, Severity
 from diagnose.report.text.page import Extent, Page, joined
 from diagnose.report.views.changes import Full, Headline, findings_view, plan_view
+from diagnose.report.views.first_screen import ALTERS
 from diagnose.report.views.learn import clauses, leave_alone, to_learn
 from diagnose.report.views.plain import plain
 from diagnose.report.views.words import evidence_line
@@ -26,7 +27,7 @@ def print_plan(page: Page, diagnosis: Diagnosis, extent: Extent) -> None:
     later = [change for change in view.plan if view.next is None or change.rule != view.next.finding.rule]
     first = len(view.plan) - len(later) + 1 if view.next else 1
     for number, change in enumerate(later, max(first, 2 if view.next else 1)):
-        kept = "; can change results" if change.numerics else ""
+        kept = f"; {ALTERS}" if change.numerics else ""
         line = Text.assemble(f"{number}. ", _action(change.headline), kept)
         line = joined([line, change.where, change.record]) if extent.details else line
         page.paragraph(line, label="plan" if change is later[0] else "", most=0 if extent.details else 2)

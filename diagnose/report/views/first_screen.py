@@ -23,6 +23,7 @@ CLASSES_SHOWN = 6
 SHOWN_FROM = 0.01  # of the step
 DOUBTS_SHOWN = 2
 WIDE = "wide, because "  # begins the note on the width of a range
+ALTERS = "can change results"
 _CLASSES_KNOWN = ("unnamed", "profiler", "start-in-window")  # doubts about what a part of the step is, not all of it
 _THEN = ", then "  # in an action of two parts, of which the patch is the second
 _FUNCTIONAL = "torch.nn.functional."
@@ -123,7 +124,7 @@ def gain_notes(diagnosis: Diagnosis, chosen: Finding | None, of: Basis) -> list[
     notes = (
         f"{told}: {saved}" if saved else told,
         f"{WIDE}{reason_wide(chosen)}" if reason_wide(chosen) else "",
-        "can change results" if chosen.numerics else "",
+        ALTERS if chosen.numerics else "",
         record_line(diagnosis, chosen.rule),
     )
     return [plain(note) for note in notes if note]

@@ -37,9 +37,10 @@ class VerdictCard:
         why: sentences on what limits the step; `sure` says how sure that is, and why.
         shows_classes: whether the classes of this step say something of the job.
         words: the change in words, with the rule in `rule`; "" for no change.
-        typed: its lines as they are typed; `how` says how it is made where nothing is to be typed.
+        typed: its lines as they are typed; `how` says how it is made where nothing is to be typed, and `cures` what of
+            the step it is about.
         gain: the likely gain with its range; `bar` draws it, and `notes` say what goes with it.
-        wide: why the range is wide; `alters` warns that results may change, "" where they do not.
+        wide: why the range is wide; `alters` warns that results may change, if they may.
     """
 
     verdict: VerdictView
@@ -51,6 +52,7 @@ class VerdictCard:
     words: str
     rule: str
     typed: list[str]
+    cures: str
     how: str
     gain: str
     slows: bool
@@ -77,6 +79,7 @@ def verdict_card(diagnosis: Diagnosis) -> VerdictCard:
         words=plain((chosen.action or chosen.do) if chosen else diagnosis.next.says),
         rule=chosen.rule if chosen else "",
         typed=next_words(diagnosis, chosen).splitlines() if chosen and chosen.patch else [],
+        cures=plain(chosen.says) if chosen else "",
         how=plain(chosen.do) if chosen and not chosen.patch and chosen.action else "",
         gain=first,
         slows=chosen is not None and may_slow(chosen.predicted_speedup),

@@ -222,3 +222,16 @@ def in_package(path: str) -> str:
     parts = path.replace(os.sep, "/").split("/")
     at = max((place for place, part in enumerate(parts) if part in INSTALLED), default=None)
     return "" if at is None else "/".join(parts[at + 1 :])
+
+
+def working_folder() -> str:
+    """The working folder with the separator at its end; "" if it is gone."""
+    try:
+        return os.getcwd().rstrip(os.sep) + os.sep
+    except OSError:
+        return ""
+
+
+def path_below(path: str, folder: str) -> str:
+    """The path from the folder on, as `working_folder` gives it; whole if it leads elsewhere."""
+    return path[len(folder) :] if folder and path.startswith(folder) else path

@@ -45,12 +45,6 @@ def ratios(rows: Sequence[Row], stack: StackRates) -> np.ndarray:
     return np.array([predict_step(r.plan, stack).tokens_per_s_per_gpu / r.tokens_per_s_per_gpu for r in rows])
 
 
-def steady_ratios(rows: Sequence[Row], stack: StackRates) -> np.ndarray:
-    """The same of the throughput predicted of a run that does not stall."""
-    steps = [predict_step(row.plan, stack) for row in rows]
-    return ratios(rows, stack) * np.array([step.step_s / step.steady_s for step in steps])
-
-
 def fitted(
     rows: Sequence[Row],
     start: StackRates,

@@ -14,7 +14,7 @@ from diagnose import __version__
 from diagnose.cli.exit_status import writing
 from diagnose.cli.forms import HTML, MARKDOWN, STDOUT, TABLES
 from diagnose.cli.typed import options_typed
-from diagnose.cli.whole_file import is_same_file, whole_file
+from diagnose.cli.whole_file import is_same_file, write_whole
 from diagnose.errors import UserError, printable, to_install
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def write_file(to: Path, content: bytes, what: str, in_new_folder: bool = False)
     with _writing(to, what):
         if in_new_folder:
             to.parent.mkdir(parents=True, exist_ok=True)
-        _write_whole(to, content)
+        write_whole(to, content)
     click.echo(f"wrote {printable(str(to))}", err=True)
 
 
@@ -161,7 +161,7 @@ def _write_tables(tables: "Mapping[str, CapacityTable]", folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         for name, table in tables.items():
             for suffix, form in forms.items():
-                _write_whole(folder / f"{name}.{suffix}", form(table))
+                write_whole(folder / f"{name}.{suffix}", form(table))
     more = f"; overwritten: {', '.join(there)}" if there else ""
     more += "" if has_parquet() else f"; {_TO_GET_PARQUET}"
     click.echo(f"wrote {len(tables)} tables to {printable(str(folder))}{more}", err=True)
@@ -174,8 +174,3 @@ def _writing(to: Path, what: str) -> Iterator[None]:
     except OSError as error:
         why = error.strerror or str(error)
         raise UserError(f"cannot write {what}", where=to, why=why, do="name another place") from error
-
-
-def _write_whole(to: Path, content: bytes) -> None:
-    with whole_file(to) as file:
-        file.write(content)

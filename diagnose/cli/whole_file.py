@@ -37,6 +37,12 @@ def whole_file(to: Path) -> Iterator[BinaryIO]:
         raise
 
 
+def write_whole(to: Path, content: bytes) -> None:
+    """Write the file as a whole."""
+    with whole_file(to) as file:
+        file.write(content)
+
+
 def is_same_file(one: Path, other: Path) -> bool:
     """Whether both names lead to the same existing file."""
     try:

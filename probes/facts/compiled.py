@@ -5,7 +5,6 @@ Of torch's reasons only its own words are kept: a guard may hold a value of the 
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 import time
@@ -13,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..guard import quietly
+from ..introspection import path_below, working_folder
 
 MOST = 64  # compilations, the last ones: torch keeps no more
 _RESUMED = re.compile(r"torch_dynamo_resume_in_(?P<function>\w{1,100}?)_at_(?P<line>\d{1,7})\Z")
@@ -89,7 +89,7 @@ def row_of(metrics: Mapping[str, Any], here: str | None = None) -> dict[str, obj
     resumed = _RESUMED.match(name)
     again, failed = metrics.get("recompile_reason"), metrics.get("fail_type")
     return {
-        "file": _path(file, _here() if here is None else here),
+        "file": path_below(file, working_folder() if here is None else here),
         "line": line if isinstance(line, int) else None,
         "function": resumed["function"] if resumed else name[:100],
         "broken_at": int(resumed["line"]) if resumed else None,
@@ -110,14 +110,3 @@ def _own_words(reasons: object) -> list[str]:
     first = (reason.strip().splitlines()[0] for reason in told if isinstance(reason, str) and reason.strip())
     found = map(_WORDS.match, first)
     return sorted({words[0].rstrip(" :,") for words in found if words})[:4]
-
-
-def _here() -> str:
-    try:
-        return os.getcwd().rstrip(os.sep) + os.sep
-    except OSError:
-        return ""
-
-
-def _path(path: str, here: str) -> str:
-    return path[len(here) :] if here and path.startswith(here) else path

@@ -15,7 +15,7 @@ from typing import Any
 
 from ..announced import samples_in
 from ..frameworks import FRAMEWORKS, LOOP, LOOPS, WORK_OF_A_LINE
-from ..introspection import INSTALLED, in_package
+from ..introspection import INSTALLED, in_package, path_below, working_folder
 from ..protocol import MOST_BELOW, MOST_STACK_FRAMES, MOST_STACKS
 from .sampling import Stacks, StackSampler
 
@@ -92,7 +92,7 @@ class Folding:
     def __init__(self, codes: Mapping[int, tuple[CodeType, str]]) -> None:
         self._codes = codes
         libraries = tuple(library_folders())
-        self._here = _working_folder()
+        self._here = working_folder()
         self._users = {
             identity: is_the_users(code.co_filename, module, libraries) for identity, (code, module) in codes.items()
         }
@@ -138,7 +138,7 @@ class Folding:
             if inner is not None and inner.co_name in _PART_OF_A_FUNCTION and inner in code.co_consts:
                 function = function or code.co_name
                 continue
-            yield self._path(code.co_filename), self._line(identity, at), function or code.co_name
+            yield path_below(code.co_filename, self._here), self._line(identity, at), function or code.co_name
             function = ""
 
     def _line(self, identity: int, at: int) -> int:
@@ -157,9 +157,6 @@ class Folding:
             if not (in_users and doing in _ENDS_AT_A_FRAME_OF_THE_USER):
                 found.add(doing)
         return next((doing for doing in _FIRST if doing in found), STEP)
-
-    def _path(self, path: str) -> str:
-        return path[len(self._here) :] if self._here and path.startswith(self._here) else path
 
 
 def _in_package(path: str) -> str:
@@ -200,13 +197,6 @@ def _both(folder: str | None) -> Iterator[str]:
     """The folder's path as given and with links resolved, each with the separator at its end."""
     for path in (folder, os.path.realpath(folder)) if folder else ():
         yield path.rstrip(os.sep) + os.sep
-
-
-def _working_folder() -> str:
-    try:
-        return os.getcwd().rstrip(os.sep) + os.sep
-    except OSError:
-        return ""
 
 
 # The name of the function that a line calls, read from bytecode: `item` in `total += loss.item()`.

@@ -9,7 +9,6 @@ MIXTURE = "--model qwen3-30b-a3b --gpu H100 --gpus 8 --micro-batch 1"
 RUNS = "{ladder}/runs.csv"
 TABLE = "--table {configurations}/jobs.csv"
 RATE = r"rate: (\S+) tokens/s"
-GBS = r"gathered weights (\S+) GB"
 
 
 def fit(option: str, given: str, rest: str = WAYS, **effect: object) -> Row:

@@ -20,8 +20,7 @@ from diagnose.rule.rule import Doubting
 
 SAMPLES = Path(__file__).parent.parent.parent / "sample_traces"
 MS = 1_000_000
-GPU_STEP_MS, CPU_STEP_MS = 47.8, 32.7  # of the two samples below
-LIKE_BEFORE = {"control_before_ns": [30 * MS] * 3, "control_after_ns": [31 * MS] * 3}
+GPU_STEP_MS = 47.8  # of the sample below
 
 
 def recorded(sample: str, folder: Path, steps: Mapping[str, Any], **record: Any) -> Diagnosis:

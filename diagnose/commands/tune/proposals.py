@@ -22,6 +22,7 @@ from diagnose.commands.tune.settings import (
     merged,
     settings_of,
     value_of,
+    whole,
 )
 from diagnose.diagnosis import Diagnosis, Patch, PlanStep, Speedup
 from diagnose.patch.job_framework import in_short
@@ -178,7 +179,7 @@ def _searched(best: Diagnosis, rungs: Sequence[Rung], allow_numerics: bool) -> I
 def _batches(best: Diagnosis, rungs: Sequence[Rung], allow_numerics: bool) -> Iterator[Proposal]:
     facts = _facts(best)
     origin = _origin(rungs, (MICRO_BATCH,)) or _finding_that_sets(best, MICRO_BATCH)
-    batch, steps = _count(facts.get("micro_batch_size")), _count(facts.get("accumulation_steps"))
+    batch, steps = whole(facts.get("micro_batch_size")), whole(facts.get("accumulation_steps"))
     if origin is None or batch is None or steps is None:
         return
     total = batch * steps
@@ -193,7 +194,7 @@ def _batches(best: Diagnosis, rungs: Sequence[Rung], allow_numerics: bool) -> It
 def _workers(best: Diagnosis, rungs: Sequence[Rung]) -> Iterator[Proposal]:
     origin, trials = _origin(rungs, WORKERS), _trials(rungs, WORKERS)
     in_use = next((rung.settings for rung in reversed(rungs) if rung.stands), {})
-    count = _count(value_of(in_use, *WORKERS)) or _count(_facts(best).get("loader_worker_count")) or 0
+    count = whole(value_of(in_use, *WORKERS)) or whole(_facts(best).get("loader_worker_count")) or 0
     waits = _facts(best).get("data_wait_share")
     if origin is None or not isinstance(waits, int | float) or waits < _STILL_WAITS:
         return
@@ -231,7 +232,7 @@ Trial = Literal["better", "no better", "failed"]
 def _trials(rungs: Sequence[Rung], keys: Sequence[str]) -> dict[int, Trial]:
     trials: dict[int, Trial] = {}
     for rung in rungs:
-        value = _count(value_of(rung.own, *keys))
+        value = whole(value_of(rung.own, *keys))
         if value is not None:
             trials[value] = "better" if rung.stands else "no better" if rung.outcome == "ok" else "failed"
     return trials
@@ -239,11 +240,6 @@ def _trials(rungs: Sequence[Rung], keys: Sequence[str]) -> dict[int, Trial]:
 
 def _facts(best: Diagnosis) -> dict[str, Any]:
     return {fact.name: fact.value for fact in best.facts}
-
-
-def _count(value: object) -> int | None:
-    fits = isinstance(value, int | float) and not isinstance(value, bool) and value > 0 and value == int(value)
-    return int(value) if fits else None  # type: ignore[call-overload]
 
 
 # Search the best value of a number that speeds a job up to a point: double it until it fails, then bisect.

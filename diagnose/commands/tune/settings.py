@@ -79,7 +79,7 @@ def can_be_set(settings: Settings) -> bool:
 
 def keeps_global_batch(change: Settings, facts: Mapping[str, Any]) -> bool:
     """Whether the change sets only micro-batch and accumulation, and keeps their product."""
-    before = _whole(facts.get("micro_batch_size")), _whole(facts.get("accumulation_steps"))
+    before = whole(facts.get("micro_batch_size")), whole(facts.get("accumulation_steps"))
     keys = keys_of(change)
     if not keys or not keys <= {MICRO_BATCH, ACCUMULATION} or None in before:
         return False
@@ -87,6 +87,7 @@ def keeps_global_batch(change: Settings, facts: Mapping[str, Any]) -> bool:
     return bool(batch * steps == before[0] * before[1])  # type: ignore[operator]
 
 
-def _whole(value: object) -> int | None:
+def whole(value: object) -> int | None:
+    """The value as a whole number above 0; None if it is none."""
     fits = isinstance(value, int | float) and not isinstance(value, bool) and value > 0 and value == int(value)
     return int(value) if fits else None  # type: ignore[call-overload]

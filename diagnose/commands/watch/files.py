@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from diagnose.cli.voice import say
-from diagnose.cli.whole_file import whole_file
+from diagnose.cli.whole_file import write_whole
 from diagnose.commands.watch.view import View
 from diagnose.errors import UserError, printable
 
@@ -31,7 +31,7 @@ class Files:
             UserError: a file cannot be written from the first.
         """
         for to, form in self._forms.items():
-            self._write(to, form(view).encode(), _replace)
+            self._write(to, form(view).encode(), write_whole)
         for to, form in self._lines.items():
             self._write(to, form(view).encode(), _append)
 
@@ -50,11 +50,6 @@ class Files:
         if self._written[to]:
             say(f"{printable(str(to))} is not written: {why}; it is tried again")
         self._written[to] = False
-
-
-def _replace(to: Path, content: bytes) -> None:
-    with whole_file(to) as file:
-        file.write(content)
 
 
 def _append(to: Path, line: bytes) -> None:

@@ -44,11 +44,6 @@ class Fits:
         """Memory of the GPU beyond what is likely; negative where the job lacks some."""
         return self.capacity_bytes - self.likely_bytes
 
-    @property
-    def uncertainty_bytes(self) -> tuple[int, int]:
-        """The margin if the job takes the most, and if it takes the least."""
-        return self.capacity_bytes - self.high_bytes, self.capacity_bytes - self.low_bytes
-
 
 @dataclass(frozen=True)
 class MemorySpan:

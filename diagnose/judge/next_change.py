@@ -282,9 +282,9 @@ def _nothing(diagnosis: Diagnosis, rules: int) -> Recommendation:
 
 
 def _open_rules(diagnosis: Diagnosis) -> str:
-    """How many rules could not be judged, and the capture that serves most of them."""
+    """How many rules could not be judged, and the one capture that is all that most of them need."""
     asked = diagnosis.open_questions
-    wanted = Counter(capture.wanted for item in asked for capture in item.captures if capture.helps)
+    wanted = Counter(item.captures[0].wanted for item in asked if len(item.captures) == 1 and item.captures[0].helps)
     told = f"{len(asked):,} rules lack data"
     capture, served = max(wanted.items(), key=lambda each: each[1], default=("", 0))
     return f"{told}; {capture} serves {served:,}" if 2 * served > len(asked) else told

@@ -144,8 +144,11 @@ class Measured(Derived):
     def running_share(self, rows: Ints) -> float:
         """Time in which any of these events of the host runs, of the counted steps."""
         trace = self.timeline.trace
-        running = iv.intervals(trace.ts[rows], trace.ends(rows))
-        return self.pieces_share(iv.intersect(running, self.attribution.counted))
+        return self.counted_share(iv.intervals(trace.ts[rows], trace.ends(rows)))
+
+    def counted_share(self, instants: iv.Intervals) -> float:
+        """The part of these instants that lies in counted steps, of the counted steps."""
+        return self.pieces_share(iv.intersect(instants, self.attribution.counted))
 
     def pieces_share(self, pieces: iv.Intervals) -> float:
         """The pieces of time, of the counted steps."""

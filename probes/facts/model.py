@@ -210,9 +210,7 @@ def _ddp(wrapper: Any) -> dict[str, object]:
         "find_unused_parameters": searches,
         "gradient_as_bucket_view": own_attribute(wrapper, "gradient_as_bucket_view"),
         "static_graph": own_attribute(wrapper, "static_graph"),
-        "broadcast_buffers": _first_flag(
-            wrapper, "forward_sync_buffers", "broadcast_buffers"
-        ),  # newer torch: the first
+        "broadcast_buffers": _first_flag(wrapper, "forward_sync_buffers", "broadcast_buffers"),
         "bucket_cap_mb": None if bucket is None else bucket / 2**20,
         "unused_parameter_bytes": _unused_bytes(own_attribute(wrapper, "logger")) if searches else None,
     }

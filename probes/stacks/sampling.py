@@ -19,8 +19,8 @@ LONGEST_STEP_NS = 60_000_000_000  # a loop may end unnoticed: no step is sampled
 MOST_TIMED = 20_000
 SWITCH_S = 0.0002  # a thread that wants the interpreter waits no longer for Python code
 DEEPEST = 512  # frames, from the innermost on
-_COST = 0.01  # at most this share of the time is spent on looking, twice as much on the first samples; who gives way
-# for a look may lose as much again
+_COST = 0.01  # at most this share of the time is spent on looking; who gives way for a look may lose as much again
+_FIRST_COST = 2 * _COST
 _GOLDEN = 0.6180339887498949  # spreads the looks evenly, also over steps that take a multiple of the interval
 
 Stacks = dict[tuple[int, ...], int]
@@ -151,10 +151,9 @@ class StackSampler:
 
     def _interval(self, cost_ns: float) -> float:
         """Nanoseconds to the next sample, where a look takes so many."""
-        if self.samples < FIRST:
-            return min(max(cost_ns / (2 * _COST), FIRST_INTERVAL_NS), LONGEST_INTERVAL_NS)
-        least = INTERVAL_NS if self.samples < ENOUGH else LONGEST_INTERVAL_NS
-        return min(max(cost_ns / _COST, least), LONGEST_INTERVAL_NS)
+        share, least = (_FIRST_COST, FIRST_INTERVAL_NS) if self.samples < FIRST else (_COST, INTERVAL_NS)
+        least = least if self.samples < ENOUGH else LONGEST_INTERVAL_NS
+        return min(max(cost_ns / share, least), LONGEST_INTERVAL_NS)
 
     def look(self) -> tuple[int, ...]:
         """The current stack, innermost first: for each frame its code's identity and its position."""

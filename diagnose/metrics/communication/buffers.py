@@ -27,7 +27,7 @@ def buffer_sync_share(m: Measured) -> Value:
         return m.device_unseen
     spans, gpu, sent = m.once(_spans), m.timeline.gpu, m.messages
     if not m.timeline.has_gpu:
-        return m.pieces_share(iv.intersect(_windows(m), spans))
+        return m.counted_share(spans)
     launched = m.in_steps & iv.holds(spans, gpu.launch_start)
     kernels = launched & ~gpu.is_communication
     broadcasts = sent.when(launched[sent.activity])
@@ -35,7 +35,7 @@ def buffer_sync_share(m: Measured) -> Value:
         iv.union(
             _idle(m, spans),
             iv.intersect(m.attribution.pieces(EXPOSED), broadcasts),
-            iv.intersect(_windows(m), iv.intervals(gpu.start[kernels], gpu.end[kernels])),
+            iv.intersect(m.attribution.counted, iv.intervals(gpu.start[kernels], gpu.end[kernels])),
         )
     )
 
@@ -52,8 +52,7 @@ def buffer_sync_host_share(m: Measured) -> Value:
         return m.pieces_share(_idle(m, spans))
     sends = m.timeline.rows_matching(BROADCAST, *ANNOTATIONS)
     trace = m.timeline.trace
-    packing = iv.subtract(spans, iv.intervals(trace.ts[sends], trace.ends(sends)))
-    return m.pieces_share(iv.intersect(_windows(m), packing))
+    return m.counted_share(iv.subtract(spans, iv.intervals(trace.ts[sends], trace.ends(sends))))
 
 
 @metric("flag", needs_gpu=False)
@@ -69,10 +68,6 @@ def broadcasts_buffers(m: Measured) -> Value:
 
 def _idle(m: Measured, spans: iv.Intervals) -> iv.Intervals:
     return iv.intersect(m.attribution.pieces(*IDLE), spans)
-
-
-def _windows(m: Measured) -> iv.Intervals:
-    return iv.intervals(m.timeline.windows[:, 0], m.timeline.windows[:, 1])
 
 
 def _spans(m: Measured) -> iv.Intervals:

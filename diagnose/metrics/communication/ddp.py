@@ -127,13 +127,12 @@ def unused_mark_share(m: Measured) -> Value:
         return m.device_unseen
     if m.timeline.has_gpu:
         return Unknown("no device waits for it by itself", nothing_helps("it passes beside what the device does"))
-    trace, windows = m.timeline.trace, m.attribution.windows
+    trace = m.timeline.trace
     size_of = {shape: _map_size(*trace.shapes[shape][:2]) for shape in set(trace.shape[_reduces(m)].tolist())}
     taken = _with_shapes(m, _ENTRY, lambda sizes, types: _map_size(sizes, types) in {*size_of.values()} - {None})
     used = _with_shapes(m, _ON_ENTRY, lambda sizes, types: listed(types)[:1] == [_OF_MAPS] and not tensor_sizes(sizes))
     rows = taken | used if taken.any() else taken
-    steps = iv.intervals(windows[:, 0], windows[:, 1])
-    return m.pieces_share(iv.intersect(iv.intervals(trace.ts[rows], trace.ends(rows)), steps))
+    return m.counted_share(iv.intervals(trace.ts[rows], trace.ends(rows)))
 
 
 @metric("share", STEP, needs_gpu=False)

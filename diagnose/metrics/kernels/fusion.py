@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 
-from diagnose import intervals as iv
 from diagnose.arrays import distinct
 from diagnose.facts import STEP, Unknown, Value, analysis_option, nothing_helps
 from diagnose.formulas.fused_loss import chunked_extra_s
@@ -43,9 +42,7 @@ def eager_attention_share(m: Measured) -> Value:
     """
     if m.device_unseen or m.timeline.has_gpu:
         return m.device_unseen or m.share_of(m.once(eager_attention))
-    windows = m.timeline.windows
-    steps = iv.intervals(windows[:, 0], windows[:, 1])
-    return m.pieces_share(iv.intersect(attention_chains(m).instants, steps))
+    return m.counted_share(attention_chains(m).instants)
 
 
 @metric("share", STEP)

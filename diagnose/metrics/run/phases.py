@@ -78,8 +78,7 @@ def _share(m: Measured, phase: str) -> Value:
         return _NOT_MARKED
     if m.timeline.has_gpu:
         spans = _on_device(m.timeline, spans)
-    windows = m.timeline.windows
-    return m.pieces_share(iv.intersect(spans, iv.intervals(windows[:, 0], windows[:, 1])))
+    return m.counted_share(spans)
 
 
 def _on_host(m: Measured, phase: str) -> iv.Intervals:

@@ -68,7 +68,7 @@ def test_what_is_gentler_than_a_change_of_numerics_takes_no_more_effort_or_is_se
     ]
 
     nothing_predicted: Any = SimpleNamespace(predict=lambda rule: None)
-    steady: Any = {"step_noise_share": Fact("step_noise_share", 0.0, "share")}
+    steady: Any = {"mean_step_noise_share": Fact("mean_step_noise_share", 0.0, "share")}
     weights = weights_of(judged, "compute-bound", steady, nothing_predicted)
 
     assert weights["option"].gentler == {"setting", "straggling"}

@@ -174,7 +174,8 @@ def test_a_job_without_a_phase_has_no_period(tmp_path: Path) -> None:
         ("diagnose.eval", "evaluating"),
         ("diagnose.save", "saving"),
         ("diagnose.log", "logging"),
-        ("diagnose.data_wait.first", "loading"),
+        ("diagnose.data_wait.first", "starting a pass"),
+        ("diagnose.data_wait", "loading"),
         ("diagnose.optimizer", "step"),
     ],
 )
@@ -188,8 +189,9 @@ def test_the_ranges_of_the_slow_steps_say_what_they_do(grew: str, does: str, tmp
 
     assert told.fact("slow_phase_doing") == does
     rules = {each.rule: each.do for each in told.findings}
-    owner = {"evaluating": "evaluation-cadence", "saving": "checkpoint-cadence", "loading": None}.get(does, RULE)
-    assert {RULE, "evaluation-cadence", "checkpoint-cadence"} & rules.keys() == {owner} - {None}
+    owners = {"evaluating": "evaluation-cadence", "saving": "checkpoint-cadence", "starting a pass": None}
+    owner = {**owners, "loading": "late-batches"}.get(does, RULE)
+    assert {RULE, "evaluation-cadence", "checkpoint-cadence", "late-batches"} & rules.keys() == {owner} - {None}
     assert ("rollout" not in rules.get(RULE, "")) or does == "step"
 
 

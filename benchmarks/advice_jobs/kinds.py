@@ -266,6 +266,25 @@ KINDS = (
         {"pads_to": 0, "grouped": True}, ranks=2, says="longest",
     ),
     Kind(
+        "one sample in fifty stalls", "loader.py", {"sleep_ms": 0.5, "stall_ms": 400, "workers": 2, "steps": 160},
+        ("late-batches",), {"workers": 8, "prefetches": 4}, {**WORKERS, "prefetch_factor": "prefetches"}, classes=DATA,
+    ),
+    Kind(
+        "one sample in fifty stalls, no workers", "loader.py", {"sleep_ms": 0.5, "stall_ms": 400, "steps": 160},
+        ("late-batches", *LOADING), {"workers": 4, "prefetches": 4}, {**WORKERS, "prefetch_factor": "prefetches"},
+        classes=DATA,
+    ),
+    Kind(
+        "double precision", "transformer.py", {"compiles": False, "double": True, "width": 256, "steps": 30},
+        ("double-precision",), {"double": False}, classes=("compute-bound",),
+    ),
+    Kind(
+        "recomputes though memory is free", "trainer.py",
+        {"recomputes": True, "width": 256, "batch": 16, "steps": 40},
+        ("recomputed-on-the-host", "needless-recomputation"), {"recomputes": False},
+        {"gradient_checkpointing": "recomputes", "activation_checkpointing": "recomputes"}, classes=("compute-bound",),
+    ),
+    Kind(
         "healthy: small transformer", "trainer.py", {"width": 256, "batch": 16, "steps": 40}, (),
     ),
 )  # fmt: skip

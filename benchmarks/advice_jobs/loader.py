@@ -1,11 +1,13 @@
 """A bare loop whose loader is slow as asked, or streams; under torchrun with DDP.
 
-Samples sleep, as on a slow disk, or compute, as when they are decoded; workers start slowly or share one core.
+Samples sleep, as on a slow disk, all or few of them, or compute, as when they are decoded; workers start slowly or
+share one core.
 """
 
 from __future__ import annotations
 
 import os
+import random
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -17,13 +19,18 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
 BATCH = 8
+STALLS = 0.02  # of the samples
 
 
 class Rows(Dataset[Any]):
-    """Each sample sleeps or computes for some milliseconds, once where samples are kept."""
+    """Each sample sleeps or computes for some milliseconds, once where samples are kept; few stall for longer."""
 
-    def __init__(self, count: int, sleep_ms: float, compute_ms: float, keeps: bool = False) -> None:
+    def __init__(
+        self, count: int, sleep_ms: float, compute_ms: float, keeps: bool = False, stall_ms: float = 0.0
+    ) -> None:
         self._count, self._sleep_s, self._compute_s = count, sleep_ms / 1e3, compute_ms / 1e3
+        drawn = random.Random(0)
+        self._stalls_s = {at: stall_ms / 1e3 for at in range(count) if drawn.random() < STALLS}
         self._kept: dict[int, torch.Tensor] | None = {} if keeps else None
 
     def __len__(self) -> int:
@@ -38,7 +45,7 @@ class Rows(Dataset[Any]):
 
     def read(self, at: int) -> torch.Tensor:
         """One sample."""
-        time.sleep(self._sleep_s)
+        time.sleep(self._sleep_s + self._stalls_s.get(at, 0.0))
         until = time.process_time() + self._compute_s
         while time.process_time() < until:
             pass
@@ -91,7 +98,7 @@ def main() -> None:
     torch.set_num_threads(1)
     set_up = options(
         sleep_ms=4.0, compute_ms=0.0, keeps=False, workers=0, start_s=0.0, binds=False, persists=False, streams="",
-        host_ms=0.0, layers=6, rows=128, torch_optimizer=True, epochs=1, steps=50,
+        stall_ms=0.0, prefetches=0, host_ms=0.0, layers=6, rows=128, torch_optimizer=True, epochs=1, steps=50,
     )  # fmt: skip
     rank = int(os.environ.get("RANK", "0"))
     there = "cpu" if "RANK" in os.environ else place()  # ranks share what there is, over gloo
@@ -99,12 +106,13 @@ def main() -> None:
     if "RANK" in os.environ:
         torch.distributed.init_process_group("gloo")
         model = DistributedDataParallel(model)
-    rows = Rows(BATCH * set_up["steps"], set_up["sleep_ms"], set_up["compute_ms"], set_up["keeps"])
+    rows = Rows(BATCH * set_up["steps"], set_up["sleep_ms"], set_up["compute_ms"], set_up["keeps"], set_up["stall_ms"])
     streams = set_up["streams"]
     data: Any = Stream(rows, streams == "split") if streams in ("plain", "split") else rows
     loader = DataLoader(
         shards(rows, 4) if streams == "shards" else data, batch_size=BATCH, num_workers=set_up["workers"],
         worker_init_fn=started(set_up), persistent_workers=set_up["persists"] and set_up["workers"] > 0,
+        prefetch_factor=set_up["prefetches"] or None,
     )  # fmt: skip
     optimizer, steps, seen = torch.optim.AdamW(model.parameters()), Steps(), Samples()
     for _ in range(set_up["epochs"]):

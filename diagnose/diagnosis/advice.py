@@ -132,9 +132,9 @@ class PlanStep(msgspec.Struct, frozen=True, kw_only=True):
     of the plan so far, replayed as one change; null if a part of it is not replayed. `together` is where that gain
     falls, [low, likely, high], since the best cases of several changes hardly come true at once. `effort` is "setting",
     "code" or "cluster"; `numerics` marks a change that can change the training's results. `below_noise`: even the best
-    case gains less than the spread of the window's steps (the fact `step_noise_share`), so that no short run would show
-    it. `unmeasurable`: the same of a change whose evidence is counted, which noise does not make doubtful, or that
-    saves time over the run.
+    case gains less than the mean step is known to (the fact `mean_step_noise_share`), so that no short run
+    would show it. `unmeasurable`: the same of a change whose evidence is counted, which noise does not make doubtful,
+    or that saves time over the run.
     """
 
     rule: str

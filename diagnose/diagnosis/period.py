@@ -8,8 +8,10 @@ from diagnose.diagnosis.terms import Nanoseconds, Share
 class Period(msgspec.Struct, frozen=True, kw_only=True):
     """Every `every_steps` steps one takes `more_ns` more than the others, without the profiler: `share` of the time.
 
-    `mean_ns` is the mean step of the period. If MFU is unknown, steps and ledger are those of the period: as many such
+    `mean_ns` is the mean step of the period. Steps, ledger, waterfall and MFU are those of the period: as many such
     steps as were counted, without the profiler.
+
+    If `regular` is false these steps come at no regular distance, of which `every_steps` is the mean.
 
     `rank` is the one rank of several that works in that step, for which the others wait; null if all do.
 
@@ -25,6 +27,7 @@ class Period(msgspec.Struct, frozen=True, kw_only=True):
     share: Share
     cause: str
     what: str = ""
+    regular: bool = True
     rank: int | None = None
     recorded_step: int | None = None
     window: str = ""

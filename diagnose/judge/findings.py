@@ -228,7 +228,7 @@ def plan_steps(facts: Facts, predictor: Predictor, weights: Mapping[str, Weight]
 
 
 def _noise(facts: Facts) -> float:
-    noise = facts["step_noise_share"].value
+    noise = facts["mean_step_noise_share"].value
     return 0.0 if isinstance(noise, Unknown) else float(noise)
 
 

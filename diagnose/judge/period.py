@@ -5,11 +5,13 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from diagnose.attribution.causes import CAUSES, SLOW_PHASE
-from diagnose.diagnosis import LedgerEntry, Period, Steps
+from diagnose.diagnosis import LedgerEntry, Mfu, Period, Steps
 from diagnose.judge.case import Case
 from diagnose.judge.slow_steps import WHAT, cause_of
 from diagnose.probes.protocol import PHASE_SHARE
 from diagnose.series.phase import SlowPhase
+
+_OVER_TIME = ("value", "executed_value", "goodput_value", "own_value", "reached_value", "tokens_per_s")
 
 
 def period_of(case: Case) -> Period | None:
@@ -29,6 +31,7 @@ def period_of(case: Case) -> Period | None:
         share=phase.run_share,
         cause=cause,
         what=WHAT.get(phase.grew, ""),
+        regular=not phase.irregular,
         rank=measured.timeline.rank if len(at_work) == 1 < len(case.measured) else None,
         recorded_step=seen.step if seen is not None else None,
         window=seen.window if seen is not None else "",
@@ -52,11 +55,23 @@ def steps_over(steps: Steps, period: Period) -> Steps:
     return replace(steps, time_ns=whole, device_time_ns=None if steps.device_time_ns is None else whole)
 
 
+def of_usual(ledger: Sequence[LedgerEntry], whole_ns: int, period: Period) -> float:
+    """The time of the usual steps in `whole_ns` of the period over that of the ledger, which is of counted steps."""
+    return (1 - period.share) * whole_ns / max(sum(entry.ns for entry in ledger), 1)
+
+
+def mfu_over(mfu: Mfu, period: Period) -> Mfu:
+    """MFU over a whole period: its slow step does not compute in what it takes beyond the others."""
+    values = {name: getattr(mfu, name) for name in _OVER_TIME}
+    usual = 1 - period.share
+    return replace(mfu, **{name: None if value is None else usual * value for name, value in values.items()})
+
+
 def ledger_over(ledger: Sequence[LedgerEntry], whole_ns: int, period: Period) -> tuple[LedgerEntry, ...]:
     """The ledger of `whole_ns` over a whole period: what its slow step takes beyond the others counts for its cause, or
     for those that a window recorded of it if its cause is not known.
     """
-    rest = (1 - period.share) * whole_ns / max(sum(entry.ns for entry in ledger), 1)
+    rest = of_usual(ledger, whole_ns, period)
     ns = {entry.cause: round(rest * entry.ns) for entry in ledger}
     beyond = whole_ns - sum(ns.values())
     for cause, share in period.cause_shares.items():

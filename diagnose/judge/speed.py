@@ -5,7 +5,7 @@ from statistics import median
 
 from msgspec.structs import replace
 
-from diagnose.diagnosis import Speed, StepRate, Steps, Verdict
+from diagnose.diagnosis import Period, Speed, StepRate, Steps, Verdict
 from diagnose.facts import Facts, Unknown
 from diagnose.judge.breakdown import mean_of_ranks
 from diagnose.judge.case import Case
@@ -17,8 +17,10 @@ _DIFFER = "steps before and after the recording differ too much to be one speed"
 _NO_STEPS = "no counted step has a duration"
 
 
-def speed_of(case: Case, steps: Steps, verdict: Verdict) -> Speed:
-    """The speed by steps without the profiler, else by the counted steps; rates are of the job's whole batch."""
+def speed_of(case: Case, steps: Steps, verdict: Verdict, period: Period | None = None) -> Speed:
+    """The speed by steps without the profiler, else by the counted steps; rates are of the job's whole batch, and of
+    the mean step of the period if there is one.
+    """
     tokens, samples = (_batch(case.facts, f"global_batch_{of}") for of in ("tokens", "samples"))
 
     def rate(ns: Sequence[float]) -> StepRate | None:
@@ -30,6 +32,8 @@ def speed_of(case: Case, steps: Steps, verdict: Verdict) -> Speed:
     timed = before is not None or after is not None
     counted = steps.unprofiled_ns if timed else steps.each_ns or _mean_step(steps)
     job = None if differ else rate(counted)
+    if job is not None and period is not None and (mean := rate([period.mean_ns])) is not None:
+        job = replace(job, tokens_per_s=mean.tokens_per_s, samples_per_s=mean.samples_per_s)
     return replace(
         _fullest(case.facts, measured),
         job=job,

@@ -1,7 +1,8 @@
 """A phase of the job that comes every so many steps: a rollout, an evaluation, the start of an epoch.
 
 The step times are those of the whole run, as far as it was timed without the profiler; the samples of the slow steps
-say what the phase does. Which slow steps are periodic, `periodic` decides, as for the log of an armed run.
+say what the phase does. Which slow steps are periodic, `periodic` decides, as for the log of an armed run. Batches that
+come late now and then count as such a phase, at their mean distance.
 """
 
 from collections.abc import Callable
@@ -13,12 +14,15 @@ from msgspec.structs import replace
 
 from diagnose.arrays import Floats, Ints
 from diagnose.facts import Unknown, capture_setting, nothing_helps
+from diagnose.probes.protocol import DATA_WAIT_RANGE
+from diagnose.series.late_batches import late_batches
 from diagnose.series.periodic import Beat, beats
 from diagnose.series.tracks import Track
 from diagnose.trace.light_steps import every_step, grown
 from diagnose.trace.record import CaptureRecord, timed_steps
 from diagnose.trace.stacks import WAITS, Stack, StackSamples, stack_samples
 
+_AS_MUCH = 0.8  # of the time of late batches: then the regular distance is theirs
 FEWEST_STEPS = 20  # four slow steps, five apart: with fewer none is told from chance
 _WAITS_FOR_DEVICE = ("item", "cpu", "tolist", "synchronize", "to", "numpy")
 NOT_TIMED = Unknown(
@@ -41,6 +45,7 @@ class SlowPhase(msgspec.Struct, frozen=True, dict=True):
         extra_ns: what each of these takes beyond its neighbours.
         grew: the range of the training thread that explains what they take beyond the others, "" if none does.
         waits: most samples of the slow steps show a backward pass, or a call that waits: other ranks may keep this one.
+        irregular: the numbers of the slow steps if they come at no regular distance, of which `every` is the mean.
     """
 
     every: int
@@ -50,6 +55,7 @@ class SlowPhase(msgspec.Struct, frozen=True, dict=True):
     extra_ns: Floats
     grew: str = ""
     waits: bool = False
+    irregular: frozenset[int] = frozenset()
 
     @cached_property
     def steps(self) -> frozenset[int]:
@@ -57,7 +63,9 @@ class SlowPhase(msgspec.Struct, frozen=True, dict=True):
         return frozenset(self.number[self.slow].tolist())
 
     def holds(self, step: int) -> bool:
-        """Whether the step is one of them, timed or not, by the commonest place in the period."""
+        """Whether the step is one of them, timed or not, by the commonest place in the period if there is one."""
+        if self.irregular:
+            return step in self.irregular
         places, count = np.unique(self.number[self.slow] % self.every, return_counts=True)
         return step % self.every == int(places[np.argmax(count)])
 
@@ -90,6 +98,25 @@ class SlowPhase(msgspec.Struct, frozen=True, dict=True):
 
 def slow_phase(record: CaptureRecord) -> SlowPhase | Unknown:
     """The phase with most of the run's time; Unknown if there is none."""
+    regular, late = _regular(record), _late(record)
+    if late is None or (isinstance(regular, SlowPhase) and regular.run_share >= _AS_MUCH * late.run_share):
+        return regular
+    return late
+
+
+def _late(record: CaptureRecord) -> SlowPhase | None:
+    """The batches that come late now and then."""
+    found = late_batches(every_step(record))
+    if found is None or len(found.number) < FEWEST_STEPS:
+        return None
+    every = round(len(found.number) / len(found.slow))
+    return SlowPhase(
+        every, found.number, found.ns, found.slow, found.extra_ns, grew=DATA_WAIT_RANGE, irregular=found.held
+    )
+
+
+def _regular(record: CaptureRecord) -> SlowPhase | Unknown:
+    """The phase that comes at a regular distance."""
     samples = stack_samples(record)
     number, ns = _timed(record, samples)
     if len(number) < FEWEST_STEPS:

@@ -12,7 +12,7 @@ from diagnose.report.html import About, page
 from diagnose.report.markdown import markdown
 from diagnose.report.text import render, render_brief
 
-NOISE = FactReport(name="step_noise_share", value=0.083, unit="share", of="the median step")
+NOISE = FactReport(name="mean_step_noise_share", value=0.083, unit="share", of="the mean step")
 
 
 def noisy(*more: Finding) -> Diagnosis:
@@ -40,7 +40,7 @@ def test_every_report_says_so(report: str) -> None:
 
     assert "no gain is larger than the noise of these steps" in shown
     assert "1.01-1.05x; smaller than the noise" in shown
-    assert "steps of this window differ by 8.3 %; record more steps to see smaller gains" in shown
+    assert "these steps tell the mean step to 8.3 %; record more steps to see smaller gains" in shown
     assert "dataloader_num_workers=8" in shown
 
 

@@ -13,6 +13,7 @@ from diagnose.trace.record import unprofiled_ns
 PASS = "a pass over the loader"
 RESTART_NS = 1_000_000  # of kept workers, in each pass: measured, 0.9 to 1.3 ms for a pass of one tiny batch
 HAND_OVER_NS = 500_000  # of a batch: measured, 0.5 to 0.6 ms for a tiny one
+COST_UP_TO = 2.5  # times this estimate, where workers and training share all cores: measured, 2 to 3 times on 2 cores
 HAND_OVER_BYTES_PER_S = 2e9  # of a large one: measured, 1.3 to 1.4 GB/s with the first part in it
 FEW = 2  # batches of each worker in a pass, with which hardly any is loaded ahead
 MOST_STEPS_NAMED = 6
@@ -161,7 +162,7 @@ def worker_pass_cost_ns(m: Measured) -> Value:
 
 @metric("flag", needs_gpu=False)
 def workers_cost_more(m: Measured) -> Value:
-    """Whether workers cost a pass over the loader more than they hide. Without workers by an estimate; with workers,
+    """Whether workers may cost a pass over the loader more than they hide. Without workers by an estimate; with them,
     where each makes a few batches of a pass, by the waits of a pass and the CPU time that its batches take.
     """
     if m.record.number("loading.workers") is None:
@@ -170,7 +171,7 @@ def workers_cost_more(m: Measured) -> Value:
         cost, hidden = worker_pass_cost_ns(m), hidden_loading_ns(m)
         if isinstance(cost, Unknown) or isinstance(hidden, Unknown):
             return cost if isinstance(cost, Unknown) else hidden
-        return float(cost) >= float(hidden)
+        return COST_UP_TO * float(cost) >= float(hidden)
     batches, made = batches_per_pass(m), worker_batch_cpu_ns(m)
     if isinstance(batches, Unknown) or isinstance(made, Unknown):
         return batches if isinstance(batches, Unknown) else made

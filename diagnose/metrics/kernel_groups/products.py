@@ -29,6 +29,12 @@ def fp32_products(m: Measured) -> Mask:
     return _products_in(m, "fp32") & of_kind(m, lambda kind: kind.tensor_core is False)
 
 
+@group("double-products")
+def double_products(m: Measured) -> Mask:
+    """Matrix products in double precision, by kernel name."""
+    return _products_in(m, "fp64")
+
+
 @group("matrix")
 def matrix(m: Measured) -> Mask:
     """Matrix products, convolutions and attention."""

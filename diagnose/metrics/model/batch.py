@@ -34,9 +34,9 @@ def recompute_share(m: Measured) -> Value:
     return m.share_of(recomputed(m))
 
 
-@metric("share", STEP)
+@metric("share", STEP, needs_gpu=False)
 def recompute_host_share(m: Measured) -> Value:
-    """The host runs a forward pass again inside the backward pass, and the device may wait for what it launches."""
+    """The host runs a forward pass again inside the backward pass. A device may wait for what it launches."""
     spans = m.once(recompute_spans)
     if isinstance(spans, Unknown):
         return spans

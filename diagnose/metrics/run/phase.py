@@ -15,7 +15,7 @@ WAITS_FOR_ANOTHER = Unknown(
     "this rank waits for another one in the slow steps", nothing_helps("what that one does there is the job's")
 )
 _DOING = {
-    protocol.FIRST_BATCH_RANGE: "loading",
+    protocol.FIRST_BATCH_RANGE: "starting a pass",
     protocol.DATA_WAIT_RANGE: "loading",
     protocol.EVAL_RANGE: "evaluating",
     protocol.SAVE_RANGE: "saving",
@@ -35,14 +35,16 @@ def phase_or_none(m: Measured) -> SlowPhase | Unknown | None:
 
 @metric("share", RUN, needs_gpu=False)
 def slow_phase_run_share(m: Measured) -> Value:
-    """Time that every N-th step takes beyond the others, of the run; 0 if no step is slow at a regular distance."""
+    """Time that every N-th step takes beyond the others, of the run; 0 if no step is slow at a regular distance, and
+    no batch comes late.
+    """
     found = phase_or_none(m)
     return found if isinstance(found, Unknown) else 0.0 if found is None else found.run_share
 
 
 @metric("count", needs_gpu=False)
 def slow_phase_every_steps(m: Measured) -> Value:
-    """Optimizer steps from one of these slow steps to the next."""
+    """Optimizer steps from one of these slow steps to the next, in the mean."""
     return m.slow_phase if isinstance(m.slow_phase, Unknown) else m.slow_phase.every
 
 
@@ -72,7 +74,7 @@ def slow_phase_doing(m: Measured) -> Value:
     """
     found, samples = m.slow_phase, m.user_code.samples
     if isinstance(found, Unknown):
-        return found
+        return found if m.record else NO_RECORD
     if m.waits_in_phase:
         return WAITS_FOR_ANOTHER
     if found.grew in _DOING:

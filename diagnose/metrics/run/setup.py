@@ -5,7 +5,7 @@ import numpy as np
 from diagnose.arrays import Ints
 from diagnose.facts import Unknown, Value
 from diagnose.formulas.supported_kernels import liger_types
-from diagnose.metrics.kernel_groups.phases import recomputed
+from diagnose.metrics.kernel_groups.phases import recompute_spans, recomputed
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 from diagnose.trace.vocabulary import ANNOTATIONS, GRAPH_LAUNCH, OPS, OPTIMIZER_STEP
@@ -58,14 +58,14 @@ def is_compiled(m: Measured) -> Value:
 
 @metric("text", needs_gpu=False)
 def precision(m: Measured) -> Value:
-    """The precision of products: "bf16", "fp16" (autocast or weights), else "fp32"."""
+    """The precision of products: "bf16", "fp16" (autocast or weights), "fp64" (weights), else "fp32"."""
     for name in ("bf16", "fp16"):
         if m.record.flag(f"training_arguments.{name}"):
             return name
     dtypes = m.record.get("model.dtypes")
     if not isinstance(dtypes, dict) or not dtypes:
         return m.unrecorded
-    return {"bfloat16": "bf16", "float16": "fp16"}.get(max(dtypes, key=lambda d: dtypes[d]), "fp32")
+    return {"bfloat16": "bf16", "float16": "fp16", "float64": "fp64"}.get(max(dtypes, key=lambda d: dtypes[d]), "fp32")
 
 
 @metric("flag", needs_gpu=False)
@@ -75,9 +75,13 @@ def gradient_checkpointing(m: Measured) -> Value:
     A loop that calls torch.utils.checkpoint itself sets no flag of the model.
     """
     flag = m.record.flag("model.gradient_checkpointing")
-    if not flag and m.timeline.has_gpu and not isinstance(again := m.once(recomputed), Unknown) and again.any():
-        return True
-    return m.recorded(flag)
+    return True if not flag and _recomputes(m) else m.recorded(flag)
+
+
+def _recomputes(m: Measured) -> bool:
+    """Whether a forward pass runs again: its kernels on a GPU, its operators on a CPU."""
+    again = m.once(recomputed) if m.timeline.has_gpu else m.once(recompute_spans)
+    return not isinstance(again, Unknown) and bool(again.any())
 
 
 @metric("count", needs_gpu=False)

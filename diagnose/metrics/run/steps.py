@@ -10,24 +10,14 @@ from diagnose.formulas.statistics import ENDS, draws_of, robust_deviation
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 from diagnose.metrics.unknowns import MORE_STEPS
-from diagnose.probes.protocol import COMPILE_RANGE
 from diagnose.trace.light_steps import every_step
-from diagnose.trace.record import CaptureRecord, control_ns, unprofiled_ns
+from diagnose.trace.record import CaptureRecord, unprofiled_ns
 
 MOST_LISTED = 4  # durations that a sentence holds
-LEAST_CONTROLS = 2  # steps on each side of the window: one alone may be an odd one
-LEAST_EARLIER = 8  # steps before the window, whose spread says how much single steps differ
-MEDIAN_ERROR = 1.25  # of the median of normally distributed values over that of their mean
-FAR = 3.0  # standard errors
+FAR_OFF = 2.0  # standard errors of a mean
 LEAST_STEPS = 20  # full collections come every ten steps or so: fewer steps may hold none
 MOST_STEPS = 1000
 MORE_UNPROFILED = another_run(f"diagnose tune --control {LEAST_STEPS} times so many steps without the profiler")
-
-COMPILES_FROM = 0.5  # of the time of the steps without the profiler
-COMPILED = Unknown(
-    "torch.compile compiled in the steps without the profiler",
-    another_run("capture a window behind the compilations (diagnose run --at-step K)"),
-)
 
 
 def _durations(m: Measured) -> "np.ndarray[tuple[int, ...], np.dtype[np.int64]]":
@@ -125,6 +115,17 @@ def step_noise_share(m: Measured) -> Value:
     return min(robust_deviation(lasted) / max(float(np.median(lasted)), 1), 1.0)
 
 
+@metric("share", "the mean step", needs_gpu=False)
+def mean_step_noise_share(m: Measured) -> Value:
+    """How far the mean of the counted steps may lie from that of the job: twice its standard error, by the spread of
+    single steps over the root of their number, and that spread at most.
+    """
+    spread = step_noise_share(m)
+    if isinstance(spread, Unknown):
+        return spread
+    return float(spread) * min(FAR_OFF / np.sqrt(m.timeline.steps.count), 1.0)
+
+
 @metric("factor", needs_gpu=False)
 def step_spread_factor(m: Measured) -> Value:
     """Slowest counted step over the median one."""
@@ -144,61 +145,15 @@ def least_step_factor(m: Measured) -> Value:
 @metric("text", needs_gpu=False)
 def counted_step_times(m: Measured) -> Value:
     """Durations of the counted steps: each of a few, the shortest and the longest of more."""
-    return _listed_times(sorted(_durations(m).tolist()))
+    return listed_times(sorted(_durations(m).tolist()))
 
 
-def _listed_times(ns: Sequence[float]) -> str:
+def listed_times(ns: Sequence[float]) -> str:
+    """A few durations each, the shortest and the longest of more."""
     if len(ns) > MOST_LISTED:
         return f"from {spoken(ns[0], 'ns')} to {spoken(ns[-1], 'ns')}"
     *others, last = (spoken(each, "ns") for each in ns)
     return f"{', '.join(others)} and {last}" if others else last
-
-
-@metric("factor", needs_gpu=False)
-def control_drift_factor(m: Measured) -> Value:
-    """Median step without the profiler after the window over that before it, or the other way round: 1 or more.
-
-    If a step of one side is as long as one of the other, or all steps before the window differ as much as the sides do,
-    the work of single steps differs, as that of texts of unlike lengths: then the speed did not change. Unknown if most
-    of these steps' time is compilation, which is no speed of the job.
-    """
-    before, after = control_ns(m.record)
-    if min(len(before), len(after)) < LEAST_CONTROLS:
-        return Unknown(
-            f"fewer than {LEAST_CONTROLS} steps on each side of the window were timed without the profiler",
-            DIAGNOSE_RUN,
-        )
-    if _compiled_share(m) > COMPILES_FROM:
-        return COMPILED
-    shorter, longer = sorted((before, after), key=np.median)
-    if max(shorter) >= min(longer) or _differ_as_much(m, before, after):
-        return 1.0
-    return float(np.median(longer)) / max(float(np.median(shorter)), 1.0)
-
-
-def _differ_as_much(m: Measured, before: Sequence[float], after: Sequence[float]) -> bool:
-    """Whether the median step after the window lies where medians of as many steps from before it come to lie."""
-    earlier = [*(ns for ns in m.record.get("steps.waiting_ns") or () if ns), *before]
-    if len(earlier) < LEAST_EARLIER:
-        return False
-    error = MEDIAN_ERROR * robust_deviation(np.array(earlier)) / np.sqrt(len(after))
-    return abs(float(np.median(after) - np.median(earlier))) <= FAR * error
-
-
-def _compiled_share(m: Measured) -> float:
-    """The part of the time of all these steps in which torch.compile compiled."""
-    times, ranges = m.record.get("steps.unprofiled_host_ns") or (), m.record.get("steps.unprofiled_ranges_ns") or {}
-    compiled = ranges.get(COMPILE_RANGE) or ()
-    return sum(ns or 0 for ns in compiled) / max(sum(ns or 0 for ns in times), 1)
-
-
-@metric("text", needs_gpu=False)
-def control_step_times(m: Measured) -> Value:
-    """Durations of the steps that the capture took without the profiler, before and after its window."""
-    before, after = (sorted(times) for times in control_ns(m.record))
-    if not before or not after:
-        return Unknown("no steps on both sides of the window were timed without the profiler", DIAGNOSE_RUN)
-    return f"{_listed_times(before)} before the recording, {_listed_times(after)} after it"
 
 
 @metric("factor", needs_gpu=False)

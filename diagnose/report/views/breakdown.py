@@ -58,7 +58,7 @@ def basis(diagnosis: Diagnosis) -> Basis:
     """The device step, or the host step without GPU activity; without the profiler if that distorts it."""
     steps = diagnosis.steps
     distorts = steps.distortion is not None
-    every = diagnosis.period.every_steps if diagnosis.period is not None and diagnosis.mfu.value is None else 0
+    every = diagnosis.period.every_steps if diagnosis.period is not None else 0
     which = " without the profiler" if distorts or every else ""
     if steps.device_time_ns is None:
         return Basis(f"host step{which}", steps.time_ns, steps.count, distorts, every)

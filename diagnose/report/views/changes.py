@@ -192,10 +192,10 @@ def _planned_gain(step: PlanStep) -> str:
 
 def _noise_line(diagnosis: Diagnosis) -> str:
     """An explanation of "smaller than the noise" for this job, "" if no change of the plan is."""
-    noise = diagnosis.fact("step_noise_share")
+    noise = diagnosis.fact("mean_step_noise_share")
     if isinstance(noise, str) or noise is None or not any(step.below_noise for step in diagnosis.plan):
         return ""
-    return f"the noise: steps of this window differ by {percent(noise)}; record more steps to see smaller gains"
+    return f"the noise: these steps tell the mean step to {percent(noise)}; record more steps to see smaller gains"
 
 
 def captures_view(diagnosis: Diagnosis) -> list[CaptureAdvice]:

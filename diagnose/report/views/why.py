@@ -59,7 +59,7 @@ def why_lines(diagnosis: Diagnosis) -> list[str]:
 def _mostly_period(diagnosis: Diagnosis, class_: CauseClass) -> bool:
     """Whether the slow step of the period is most of what its class takes."""
     period = diagnosis.period
-    if period is None or diagnosis.mfu.value is not None:  # then the ledger is of the other steps
+    if period is None:
         return False
     own = sum(share for cause, share in period.cause_shares.items() if CAUSES[cause].class_ == class_)
     whole = sum(entry.ns for entry in diagnosis.ledger)
@@ -69,7 +69,8 @@ def _mostly_period(diagnosis: Diagnosis, class_: CauseClass) -> bool:
 def period_sentence(period: Period) -> str:
     """How often a slow step comes, what it takes, and what of the time that is."""
     what = f": {period.what or _parts_of(period)}" if period.what or period.recorded_step is not None else ""
-    told = f"Every {period.every_steps:,} steps one takes {duration(period.more_ns)} more"
+    often = f"Every {period.every_steps:,} steps one" if period.regular else f"One step in {period.every_steps:,}"
+    told = f"{often} takes {duration(period.more_ns)} more"
     on = f", on rank {period.rank} alone, for which the others wait" if period.rank is not None else ""
     return f"{told}, {percent(period.share)} of the time{on}{what}."
 
@@ -118,8 +119,7 @@ def _share(finding: Finding, diagnosis: Diagnosis) -> float | None:
 
 def usual_part(diagnosis: Diagnosis) -> float:
     """The part of the breakdown's step that evidence of the counted steps is about: all but a period's slow step."""
-    of_period = diagnosis.period is not None and diagnosis.mfu.value is None
-    return 1 - diagnosis.period.share if of_period and diagnosis.period else 1.0
+    return 1.0 if diagnosis.period is None else 1 - diagnosis.period.share
 
 
 def _of_finding(finding: Finding, diagnosis: Diagnosis, of: Basis) -> str:

@@ -1,4 +1,4 @@
-"""Products in fp16 on a CPU: how much of the step they take, and whether the CPU has units for them."""
+"""Products by their precision: those in fp16 on a CPU, whether it has units for them, and those in double precision."""
 
 from collections.abc import Iterator
 
@@ -6,6 +6,7 @@ import numpy as np
 
 from diagnose.arrays import Ints
 from diagnose.facts import STEP, Unknown, Value, nothing_helps
+from diagnose.metrics.kernel_groups.products import double_products, matrix
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 from diagnose.metrics.run.setup import precision
@@ -51,7 +52,38 @@ def cpu_multiplies_bf16(m: Measured) -> Value:
     return m.recorded(m.record.flag("torch_settings.cpu_multiplies_bf16"))
 
 
+@metric("share", STEP, needs_gpu=False)
+def double_product_share(m: Measured) -> Value:
+    """Matrix products and convolutions in double precision: on a GPU by kernel name, on a CPU by the types of the
+    operators' arguments.
+    """
+    if m.timeline.has_gpu:
+        return m.share_of(double_products(m))
+    rows = m.once(_double_products)
+    return rows if isinstance(rows, Unknown) else m.running_share(rows)
+
+
+@metric("share", "the time of matrix products", needs_gpu=False)
+def double_part_share(m: Measured) -> Value:
+    """The same, of the time of all matrix products and attention."""
+    double, all_of_them = double_product_share(m), m.share("operator-compute")
+    if m.timeline.has_gpu:
+        all_of_them = m.share_of(matrix(m))  # type: ignore[assignment]
+    if isinstance(double, Unknown) or isinstance(all_of_them, Unknown):
+        return double
+    return min(float(double) / all_of_them, 1.0) if all_of_them else 0.0
+
+
 def _fp16_products(m: Measured) -> Ints | Unknown:
+    return _products_in(m, "fp16", b"Half")
+
+
+def _double_products(m: Measured) -> Ints | Unknown:
+    return _products_in(m, "fp64", b"double")
+
+
+def _products_in(m: Measured, wanted: str, spelled: bytes) -> Ints | Unknown:
+    """The rows of products whose first tensor has the precision, as torch spells its type."""
     trace = m.timeline.trace
     named = np.array([name.startswith(_PRODUCTS) for name in trace.names], bool)
     rows = np.flatnonzero(trace.rows_of(*OPS) & named[trace.name])
@@ -59,13 +91,13 @@ def _fp16_products(m: Measured) -> Ints | Unknown:
         recorded = precision(m)
         if isinstance(recorded, Unknown):
             return NO_SHAPES
-        return rows if recorded == "fp16" else rows[:0]
-    fp16 = np.zeros(len(trace.shapes) + 1, bool)  # the last is for rows without shapes
-    fp16[list(_fp16_shapes(m))] = True
-    return rows[fp16[trace.shape[rows]]]
+        return rows if recorded == wanted else rows[:0]
+    in_it = np.zeros(len(trace.shapes) + 1, bool)  # the last is for rows without shapes
+    in_it[list(_shapes_in(m, wanted, spelled))] = True
+    return rows[in_it[trace.shape[rows]]]
 
 
-def _fp16_shapes(m: Measured) -> Iterator[int]:
+def _shapes_in(m: Measured, wanted: str, spelled: bytes) -> Iterator[int]:
     for at, shape in enumerate(m.timeline.trace.shapes):
-        if b"Half" in bytes(shape[1]) and call_of("", shape).precision == "fp16":
+        if spelled in bytes(shape[1]) and call_of("", shape).precision == wanted:
             yield at

@@ -10,6 +10,7 @@ from diagnose.trace.light_steps import EveryStep
 
 FEWEST = 3  # late steps: fewer may be an accident
 MOST_LATE = 0.25  # of the steps: where more wait, loading is short of workers at every step
+LEAST_NS = 10_000_000  # as long may a busy scheduler keep a thread from its core
 WARM_UP = 5  # steps, in which loader workers start
 
 
@@ -30,8 +31,8 @@ class LateBatches(NamedTuple):
 def late_batches(every: EveryStep | None) -> LateBatches | None:
     """The late steps; None if there are few, or so many that loading is too slow for each step.
 
-    A step is late if its wait exceeds the usual one by more than a whole usual step. The first batch of a pass is no
-    late one: it comes with the start of workers.
+    A step is late if its wait exceeds the usual one by more than a whole usual step, and by more than a scheduler may
+    take. The first batch of a pass is no late one: it comes with the start of workers.
     """
     waits = every.ranges_ns.get(DATA_WAIT_RANGE) if every is not None else None
     if every is None or waits is None or every.profiled.all():
@@ -39,7 +40,7 @@ def late_batches(every: EveryStep | None) -> LateBatches | None:
     timed = ~every.profiled
     extra = np.minimum(waits - np.median(waits[timed]), every.ns - np.median(every.ns[timed]))
     begins = every.ranges_ns.get(FIRST_BATCH_RANGE, np.zeros(len(waits))) > 0
-    late = (extra > np.median(every.ns[timed])) & ~begins
+    late = (extra > max(float(np.median(every.ns[timed])), LEAST_NS)) & ~begins
     late[:WARM_UP] = False
     slow = np.flatnonzero(late[timed])
     if not FEWEST <= len(slow) <= MOST_LATE * timed.sum():

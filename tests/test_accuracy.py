@@ -18,6 +18,7 @@ from accuracy.peers import Breakdown
 from accuracy.realism import distance
 from accuracy.replay import report
 from accuracy.score import Outcome, Part, Score
+from accuracy.shown import NOTHING, jobs, shown, stated
 from accuracy.truth import Truth, cures, truth_of
 from simulator import Fault, WholeJob, simulate
 from simulator.operators import Shape
@@ -244,3 +245,12 @@ def test_faults_of_further_kinds_run_on_an_amd_gpu_and_in_few_steps() -> None:
     assert "hipExtModuleLaunchKernel" in names
     assert not any(name.startswith(("cuda", "nvjet")) for name in names)
     assert answered(amd.job).first == "unfused-attention"
+
+
+def test_the_page_says_of_each_kind_by_which_jobs_it_is_shown() -> None:
+    rows = [line for line in shown().splitlines() if line.startswith("| ")]
+
+    assert len(rows) == len(stated()) + 2
+    assert "| memory of another NUMA node | " + NOTHING in shown()
+    assert "run on a GPU: graph breaks; recompilations" in shown()
+    assert all(jobs().values())

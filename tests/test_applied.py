@@ -106,6 +106,20 @@ def test_a_larger_batch_is_compared_by_the_sample() -> None:
     assert "how many samples a step has is not known" in unknown.because
 
 
+def test_a_change_over_the_run_is_compared_by_its_mean_step() -> None:
+    expected = {**EXPECTED, "over": "run", "run_step_ns": 80e6}
+
+    found = applied(expected, run_step_time_ns=55e6, run_step_error_share=0.01, unprofiled_step_time_ns=37e6)
+    unknown = applied(expected, unprofiled_step_time_ns=37e6)
+
+    assert applied_line(found) == (
+        "num_workers=4: predicted 1.29-1.50x, measured 1.45x (mean step of the run 80.0 ms -> 55.0 ms): as predicted"
+    )
+    assert found.measured == pytest.approx((80 / 55 / 1.0368, 80 / 55, 80 / 55 * 1.0368), rel=1e-3)
+    assert unknown.measured_speedup is None
+    assert "the step time with the patch is not known" in unknown.because
+
+
 def test_noise_that_holds_no_effect_as_well_as_the_promise_judges_nothing() -> None:
     found = applied(unprofiled_step_time_ns=33e6, step_noise_share=0.2)
 

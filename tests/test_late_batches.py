@@ -74,6 +74,13 @@ def test_what_is_no_late_batch(late_ms: float, late: tuple[int, ...]) -> None:
     assert late_batches(every_step(decoded(record(late_ms, late)))) is None
 
 
+def test_workers_that_end_together_make_no_late_batch() -> None:
+    every = every_step(decoded(record(late=tuple(range(12, 102, 9)))))
+
+    assert late_batches(every, workers=4) is not None
+    assert late_batches(every, workers=10) is None
+
+
 def test_the_first_batch_of_a_pass_is_none() -> None:
     begins = record()
     begins["every_step"]["ranges_ns"][FIRST_BATCH_RANGE] = [

@@ -11,6 +11,7 @@ from .corpus import tables
 from .peers import SOURCES
 from .real import Labelled
 from .score import Part, Score
+from .shown import shown
 from .truth import CLASSES
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "accuracy.md"
@@ -83,6 +84,7 @@ def page(
         _confusion(score),
         "",
         f"## Fault by fault\n\n{_faults(score)}\n",
+        f"## Kinds, and what shows them\n\n{_SHOWN}\n{shown()}\n",
         f"{LEFT_OUT}\n\n{left_out or _NONE_LEFT_OUT}\n",
         "## Others on the same jobs",
         "",
@@ -218,6 +220,9 @@ what holds it up, and again with each change made, which shows what each gains.
   change sees its misses; the others are scored only at the end. A seed draws the noise, the base and the late rank. The
   kinds of faults are the same for all seeds; what was fitted is scored on other kinds under
   [Kinds left out](#kinds-left-out).
+"""
+_SHOWN = """\
+A rate says nothing of kinds that no job has. These are kinds that users meet, beside those of the table above:
 """
 _REASONS = """The misses of the odd seeds. Most have one of these causes:
 

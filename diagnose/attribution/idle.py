@@ -24,6 +24,7 @@ from diagnose.trace.vocabulary import (
     LOGGING,
     OPS,
     PYTHON,
+    READ_BACK,
     RUNTIME,
     STEP_MARK,
     SYNCHRONISATION,
@@ -155,6 +156,7 @@ class Host:
         sync = self._set(self._calls(SYNCHRONISATION) | (self.runtime & to_host))
         yield OTHER_GPU, iv.intersect(sync, self.timeline.other_gpus.busy)
         yield "sync", _bubbles(sync, idle, busy)
+        yield "sync", self._set(self.timeline.matching(READ_BACK, *OPS) & launching)  # the calls go with the read-back
         yield "optimizer-host", self.timeline.optimizer_steps
         yield OPERATOR_GAP, operator_gaps(self.timeline).instants
         waits = self.timeline.matching(SYNCHRONISATION, *OPS, *RUNTIME)

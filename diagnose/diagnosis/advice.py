@@ -5,7 +5,7 @@ from typing import Any, Literal
 import msgspec
 
 from diagnose.diagnosis.promise import Change, Judgement, judged
-from diagnose.diagnosis.terms import Estimate, FindingClass, RestsOn, Severity, Speedup
+from diagnose.diagnosis.terms import Estimate, FindingClass, Over, RestsOn, Severity, Speedup
 from diagnose.facts import Capture, to_do
 
 
@@ -97,7 +97,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
     `action` is the change in a few words: the settings of `patch` or, if nothing is set, an imperative of the rule; ""
     if the rule has none. `numerics` marks a change that can change the training's results. `rests_on` is "count" if
-    the evidence is counted, and so the same however much steps vary, else "time".
+    the evidence is counted, and so the same however much steps vary, else "time". `over` is "run" if the gain is of the
+    mean step of the run: what the change touches comes in few steps, else "step".
 
     `where` are the lines of the user's code that account for most of it, at most three. If a capture looked for them
     and found none, `where_because` is the reason and `where_capture_next` what to capture. If no capture looked, all
@@ -120,6 +121,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     hidden_share: float | None = None
     numerics: bool = False
     rests_on: RestsOn = "time"
+    over: Over = "step"
     where: tuple[CodeLine, ...] = ()
     where_because: str = ""
     where_capture_next: str = ""
@@ -232,7 +234,8 @@ class Applied(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of `diagnose run --apply`: the parts of the patch in use, the predicted and the measured speedup.
 
     Speedups are of the whole step, or per sample if the patch changes the samples of a step. `before_ns` and `after_ns`
-    are median step times, and `step` is the kind of step: "step without the profiler", "device step" or "host step".
+    are median step times, and `step` is the kind of step: "step without the profiler", "device step" or "host step". Of
+    a change over the run they are means, of the "mean step of the run".
     Unknown values are null, and `because` is the reason. `noise_share` is the spread of this run's step times over
     their median. `measured` is the speedup with a 99 % interval; `evidence` are the facts that the rule fired on and
     `confounders` those of the machine, as far as both runs know them.

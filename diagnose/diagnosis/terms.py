@@ -20,6 +20,7 @@ _BOUNDING: Mapping[VerdictClass, CauseClass] = {
 VERDICTS: Mapping[str, VerdictClass] = {class_: verdict for verdict, class_ in _BOUNDING.items()}
 Severity = Literal["critical", "warning", "info"]
 RestsOn = Literal["time", "count"]
+Over = Literal["step", "run"]
 Confidence = Literal["high", "medium", "low"]
 DoubtKind = Literal[
     "not-recorded",

@@ -22,7 +22,8 @@ from diagnose.judge.run_pair import (
 from diagnose.patch.expected import DEVICE_STEP, HOST_STEP, WORK, number_of, product, speedup_of
 from diagnose.trace.record import CaptureRecord
 
-WITHOUT_PROFILER = "step without the profiler"
+WITHOUT_PROFILER, OF_RUN = "step without the profiler", "mean step of the run"
+ERRORS = 2.6  # standard errors of a normal distribution on each side of 99 %
 _SAMPLES = ("per_device_train_batch_size", "gradient_accumulation_steps")
 _CAME_ALONE = (
     "the patch came without the diagnosis that proposes it: pass what `diagnose run --json` or "
@@ -71,7 +72,11 @@ def applied_of(
     work = _work(patches, expected, facts, tokens_per_step)
     measured, pair = None, _pair(expected, steps)
     if before is not None and after and not isinstance(work, Unknown):
-        measured = _of_steps(pair, work, _on_gpu(facts)) if pair else _of_medians(before * work / after, facts)
+        speed = before * work / after
+        if step == OF_RUN:
+            measured = _of_means(speed, facts)
+        else:
+            measured = _of_steps(pair, work, _on_gpu(facts)) if pair else _of_medians(speed, facts)
     return Applied(
         patches=patches,
         refused=refused,
@@ -127,8 +132,18 @@ def _of_medians(speed: float, facts: Facts) -> Estimate:
     return speed / (1 + noise), speed, speed * (1 + noise)
 
 
+def _of_means(speed: float, facts: Facts) -> Estimate:
+    """The speed of the runs' mean steps, if that of the run before is known as well as that of this one."""
+    noise = ERRORS * 2**0.5 * (_fact(facts, "run_step_error_share") or 0.0)
+    return speed / (1 + noise), speed, speed * (1 + noise)
+
+
 def _times(expected: Mapping[str, Any], facts: Facts) -> tuple[str, float | None, float | None]:
-    """The kind of step that is compared and its medians before and after: without the profiler if both are known."""
+    """The kind of step that is compared and its medians before and after: without the profiler if both are known. What
+    gains over the run is compared by its mean step.
+    """
+    if expected.get("over") == "run":
+        return OF_RUN, number_of(expected.get("run_step_ns")), _fact(facts, "run_step_time_ns")
     before, after = number_of(expected.get("unprofiled_step_ns")), _fact(facts, "unprofiled_step_time_ns")
     if before is not None and after is not None:
         return WITHOUT_PROFILER, before, after

@@ -155,6 +155,7 @@ def _finding(rule: Rule, judgement: Judgement, facts: Facts, predictor: Predicto
         hidden_share=saving.hidden if saving else None,
         numerics=rule.numerics,
         rests_on=rule.evidence,
+        over="step" if rule.remedy is None else rule.remedy.over,
     )
 
 

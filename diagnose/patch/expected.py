@@ -30,6 +30,8 @@ def expected_of(diagnosis: Mapping[str, Any], rule: str) -> dict[str, Any]:
         "step": DEVICE_STEP if on_device else HOST_STEP,
         "step_ns": number_of(facts.get("step_time_ns")),
         "unprofiled_step_ns": number_of(facts.get("unprofiled_step_time_ns")),
+        "run_step_ns": number_of(facts.get("run_step_time_ns")),
+        "over": str(change_of_rule.get("over") or "step"),
         "unprofiled_ns": _numbers(steps.get("unprofiled_ns")),
         "each_ns": [] if steps.get("distortion") is not None else _numbers(steps.get("each_ns")),
         "samples_per_step": product(facts.get("micro_batch_size"), facts.get("accumulation_steps")),

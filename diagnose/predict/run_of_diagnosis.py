@@ -19,7 +19,7 @@ def run_of(diagnosis: Diagnosis, source: str) -> JobRun:
     """The run that the diagnosis is about.
 
     Step times without the profiler are used if the capture timed some; the parts keep their shares of the profiled
-    step.
+    step. Where one step in several takes longer, the step is the mean of a whole period.
 
     Raises:
         UserError: no step was counted.
@@ -28,7 +28,9 @@ def run_of(diagnosis: Diagnosis, source: str) -> JobRun:
     step_s = _profiled_step_s(diagnosis)
     if step_s is None:
         raise UserError("no step was counted", where=source, do="capture a few whole steps (diagnose run)")
-    if (unprofiled := _number(facts, "unprofiled_step_time_ns")) is not None:
+    if diagnosis.period is not None:
+        step_s = diagnosis.period.mean_ns / 1e9
+    elif (unprofiled := _number(facts, "unprofiled_step_time_ns")) is not None:
         step_s = min(unprofiled / 1e9, step_s)
     gpus = gpus_of(diagnosis)
     tokens = diagnosis.mfu.tokens_per_step

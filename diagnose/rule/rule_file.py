@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, get_args
 import msgspec
 
 from diagnose.diagnosis import Axis, Doing, Quantity, Severity
-from diagnose.diagnosis.terms import CauseClass, DoubtKind, RestsOn
+from diagnose.diagnosis.terms import CauseClass, DoubtKind, Over, RestsOn
 from diagnose.rule.condition import RuleError, did_you_mean
 
 _LARGEST_BYTES = 1 << 20
@@ -15,7 +15,6 @@ _LARGEST_BYTES = 1 << 20
 RuleClass = Literal["data", "host", "memory", "compute", "communication", "capacity", "imbalance", "validity"]
 Maturity = Literal["stable", "incubating", "sandbox"]
 Target = Literal["training_arguments", "model_kwargs", "environment", "ddp", "dataloader"]
-Over = Literal["step", "run"]
 Need = Literal["training", "nvidia", "gpu", "cpu"]
 Waits = Literal["sync", "copies"]
 Effort = Literal["setting", "code", "cluster"]

@@ -28,11 +28,13 @@ class LateBatches(NamedTuple):
     held: frozenset[int]
 
 
-def late_batches(every: EveryStep | None) -> LateBatches | None:
+def late_batches(every: EveryStep | None, workers: float = 0) -> LateBatches | None:
     """The late steps; None if there are few, or so many that loading is too slow for each step.
 
     A step is late if its wait exceeds the usual one by more than a whole usual step, and by more than a scheduler may
-    take. The first batch of a pass is no late one: it comes with the start of workers.
+    take. The first batch of a pass is no late one: it comes with the start of workers. Workers that are too slow for
+    each step end their batches at about the same time, so that one step in as many as there are workers waits: that is
+    no late batch either.
     """
     waits = every.ranges_ns.get(DATA_WAIT_RANGE) if every is not None else None
     if every is None or waits is None or every.profiled.all():
@@ -43,7 +45,7 @@ def late_batches(every: EveryStep | None) -> LateBatches | None:
     late = (extra > max(float(np.median(every.ns[timed])), LEAST_NS)) & ~begins
     late[:WARM_UP] = False
     slow = np.flatnonzero(late[timed])
-    if not FEWEST <= len(slow) <= MOST_LATE * timed.sum():
+    if not FEWEST <= len(slow) <= timed.sum() * min(MOST_LATE, 1 / (workers + 1)):
         return None
     held = frozenset(every.number[late].tolist())
     return LateBatches(every.number[timed], every.ns[timed], slow, extra[timed][slow], held)

@@ -106,7 +106,7 @@ def slow_phase(record: CaptureRecord) -> SlowPhase | Unknown:
 
 def _late(record: CaptureRecord) -> SlowPhase | None:
     """The batches that come late now and then."""
-    found = late_batches(every_step(record))
+    found = late_batches(every_step(record), record.number("dataloader.num_workers") or 0)
     if found is None or len(found.number) < FEWEST_STEPS:
         return None
     every = round(len(found.number) / len(found.slow))

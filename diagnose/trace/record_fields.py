@@ -203,8 +203,13 @@ _EXPECTED = {
     "speedup": in_order(number(0, 1e9)),
     "step": text,
     **dict.fromkeys(
-        ("step_ns", "unprofiled_step_ns", "samples_per_step", "tokens_per_step", "useful_tokens_per_step"), number(0)
+        (
+            *("step_ns", "unprofiled_step_ns", "run_step_ns"),
+            *("samples_per_step", "tokens_per_step", "useful_tokens_per_step"),
+        ),
+        number(0),
     ),
+    "over": text,
     "padding_share": number(0, 1),
     **dict.fromkeys(("unprofiled_ns", "each_ns"), listed(number(0))),
     "facts": each(scalar),

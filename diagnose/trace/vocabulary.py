@@ -62,6 +62,7 @@ HOST_ALLOCATION = (
 )
 COPY_CALL = r"(cuda|hip)Memcpy|cuMemcpy|urEnqueue(USM)?Mem|piextUSMEnqueueMemcpy"
 GRAPH_LAUNCH = r"(cuda|hip)GraphLaunch|cuGraphLaunch"
+READ_BACK = r"aten::(item|_local_scalar_dense|is_nonzero)$"
 SYNCHRONISATION = (
     r"(cuda|hip)(Stream|Device|Event)Synchronize|cuStreamSynchronize|cuCtxSynchronize|cuEventSynchronize"
     r"|(ur|pi)(QueueFinish|EventWait|EventsWait)|ze(EventHost|FenceHost|CommandQueue|CommandListHost)Synchronize"

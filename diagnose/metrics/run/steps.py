@@ -17,6 +17,7 @@ MOST_LISTED = 4  # durations that a sentence holds
 FAR_OFF = 2.0  # standard errors of a mean
 LEAST_STEPS = 20  # full collections come every ten steps or so: fewer steps may hold none
 MOST_STEPS = 1000
+FIRST_STEPS = 5  # of a run: they compile and allocate
 MORE_UNPROFILED = another_run(f"diagnose tune --control {LEAST_STEPS} times so many steps without the profiler")
 
 
@@ -54,6 +55,30 @@ def unprofiled_step_time_ns(m: Measured) -> Value:
     if not times:
         return Unknown("no step was timed without the profiler", DIAGNOSE_RUN)
     return float(np.median(times))
+
+
+@metric("ns", needs_gpu=False)
+def run_step_time_ns(m: Measured) -> Value:
+    """Mean duration on the host of the run's steps without the profiler, behind its first ones: what comes in few steps
+    counts with its share.
+    """
+    timed = _timed_over_run(m)
+    return timed if isinstance(timed, Unknown) else float(timed.mean())
+
+
+@metric("share", "the mean step of the run", needs_gpu=False)
+def run_step_error_share(m: Measured) -> Value:
+    """Standard error of that mean."""
+    timed = _timed_over_run(m)
+    return timed if isinstance(timed, Unknown) else float(timed.std(ddof=1) / np.sqrt(len(timed)) / timed.mean())
+
+
+def _timed_over_run(m: Measured) -> Floats | Unknown:
+    every = every_step(m.record)
+    timed = every.ns[~every.profiled][FIRST_STEPS:] if every is not None else np.zeros(0)
+    if len(timed) < LEAST_STEPS or timed.mean() <= 0:
+        return Unknown(f"fewer than {LEAST_STEPS} steps of the run were timed", DIAGNOSE_RUN)
+    return timed
 
 
 @metric("share", "the steps without the profiler", needs_gpu=False)

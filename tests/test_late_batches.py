@@ -81,6 +81,15 @@ def test_workers_that_end_together_make_no_late_batch() -> None:
     assert late_batches(every, workers=10) is None
 
 
+def test_late_batches_are_most_of_the_waiting() -> None:
+    short = record(late_ms=60)
+    waits = short["every_step"]["ranges_ns"][DATA_WAIT_RANGE]
+    short["every_step"]["ranges_ns"][DATA_WAIT_RANGE] = [max(wait, 8 * MS) for wait in waits]
+
+    assert late_batches(every_step(decoded(record(late_ms=60)))) is not None
+    assert late_batches(every_step(decoded(short))) is None
+
+
 def test_the_first_batch_of_a_pass_is_none() -> None:
     begins = record()
     begins["every_step"]["ranges_ns"][FIRST_BATCH_RANGE] = [

@@ -5,9 +5,10 @@ from typing import Literal
 
 import msgspec
 
+from diagnose.diagnosis.terms import Over
 from diagnose.facts import Facts
 from diagnose.rule.condition import Condition, RuleError
-from diagnose.rule.rule_file import Factor, Over, Span, Waits, WhatIfTable
+from diagnose.rule.rule_file import Factor, Span, Waits, WhatIfTable
 
 Parse = Callable[[str, str], Condition]
 Value = float | Condition

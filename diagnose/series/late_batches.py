@@ -34,7 +34,7 @@ def late_batches(every: EveryStep | None, workers: float = 0) -> LateBatches | N
     A step is late if its wait exceeds the usual one by more than a whole usual step, and by more than a scheduler may
     take. The first batch of a pass is no late one: it comes with the start of workers. Workers that are too slow for
     each step end their batches at about the same time, so that one step in as many as there are workers waits: that is
-    no late batch either.
+    no late batch either, nor is one of many that are waited for if the others make up most of the waiting.
     """
     waits = every.ranges_ns.get(DATA_WAIT_RANGE) if every is not None else None
     if every is None or waits is None or every.profiled.all():
@@ -46,6 +46,8 @@ def late_batches(every: EveryStep | None, workers: float = 0) -> LateBatches | N
     late[:WARM_UP] = False
     slow = np.flatnonzero(late[timed])
     if not FEWEST <= len(slow) <= timed.sum() * min(MOST_LATE, 1 / (workers + 1)):
+        return None
+    if extra[late & timed].sum() < waits[~late & timed].sum():
         return None
     held = frozenset(every.number[late].tolist())
     return LateBatches(every.number[timed], every.ns[timed], slow, extra[timed][slow], held)

@@ -44,7 +44,7 @@ from diagnose.judge.memory_over_time import memory_over_time
 from diagnose.judge.mfu import matrix_time_of, mfu_of, operators_of_job, roofline_of_job
 from diagnose.judge.next_change import recommended
 from diagnose.judge.operator_table import operator_table
-from diagnose.judge.period import ledger_over, mfu_over, of_usual, period_of, steps_over
+from diagnose.judge.period import over_period, period_of
 from diagnose.judge.range_table import range_rows
 from diagnose.judge.sections import Sections
 from diagnose.judge.slow_steps import slow_steps
@@ -87,9 +87,7 @@ def diagnose(case: Case) -> Diagnosis:
     mfu = part("mfu", lambda: mfu_of(case.measured, work), NO_MFU)
     period = part("period", lambda: period_of(case), None)
     if period is not None:
-        steps = steps_over(steps, period)
-        work, mfu = work and work.scaled(of_usual(breakdown, steps.time_ns, period)), mfu_over(mfu, period)
-        breakdown = ledger_over(breakdown, steps.time_ns, period)
+        steps, breakdown, work, mfu = over_period(period, steps, breakdown, work, mfu)
     slow: tuple[SlowStep, ...] = part("slow_steps", lambda: slow_steps(case), ())
     judged = [(rule, rule.judge(case.facts)) for rule in case.rules]
     verdict = verdict_of(breakdown, grounds_of(case, ranks))

@@ -8,6 +8,7 @@ from diagnose.attribution.causes import CAUSES, SLOW_PHASE
 from diagnose.diagnosis import LedgerEntry, Mfu, Period, Steps
 from diagnose.judge.case import Case
 from diagnose.judge.slow_steps import WHAT, cause_of
+from diagnose.judge.waterfall import MatrixTime
 from diagnose.probes.protocol import PHASE_SHARE
 from diagnose.series.phase import SlowPhase
 
@@ -53,6 +54,15 @@ def steps_over(steps: Steps, period: Period) -> Steps:
     """The steps with the mean time of a whole period, without the profiler."""
     whole = round(steps.count * period.mean_ns)
     return replace(steps, time_ns=whole, device_time_ns=None if steps.device_time_ns is None else whole)
+
+
+def over_period(
+    period: Period, steps: Steps, ledger: tuple[LedgerEntry, ...], work: MatrixTime | None, mfu: Mfu
+) -> tuple[Steps, tuple[LedgerEntry, ...], MatrixTime | None, Mfu]:
+    """All of these over a whole period, so that the parts still add up to the step, and the peak's to MFU."""
+    whole = steps_over(steps, period)
+    of_run = work and work.scaled(of_usual(ledger, whole.time_ns, period))
+    return whole, ledger_over(ledger, whole.time_ns, period), of_run, mfu_over(mfu, period)
 
 
 def of_usual(ledger: Sequence[LedgerEntry], whole_ns: int, period: Period) -> float:

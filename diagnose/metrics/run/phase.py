@@ -27,10 +27,12 @@ _DOING = {
 
 def phase_or_none(m: Measured) -> SlowPhase | Unknown | None:
     """The phase, None if the run's step times show none, Unknown if they are unknown."""
-    found = m.slow_phase
-    if isinstance(found, Unknown) and not m.record:
-        return NO_RECORD
+    found = _phase(m)
     return None if found is NONE else found
+
+
+def _phase(m: Measured) -> SlowPhase | Unknown:
+    return m.slow_phase if m.record or not isinstance(m.slow_phase, Unknown) else NO_RECORD
 
 
 @metric("share", RUN, needs_gpu=False)
@@ -45,26 +47,29 @@ def slow_phase_run_share(m: Measured) -> Value:
 @metric("count", needs_gpu=False)
 def slow_phase_every_steps(m: Measured) -> Value:
     """Optimizer steps from one of these slow steps to the next, in the mean."""
-    return m.slow_phase if isinstance(m.slow_phase, Unknown) else m.slow_phase.every
+    found = _phase(m)
+    return found if isinstance(found, Unknown) else found.every
 
 
 @metric("ns", needs_gpu=False)
 def slow_phase_ns(m: Measured) -> Value:
     """Median time of these slow steps, without the profiler."""
-    return m.slow_phase if isinstance(m.slow_phase, Unknown) else m.slow_phase.slow_ns
+    found = _phase(m)
+    return found if isinstance(found, Unknown) else found.slow_ns
 
 
 @metric("factor", needs_gpu=False)
 def slow_phase_factor(m: Measured) -> Value:
     """The same over the median time of the other steps."""
-    found = m.slow_phase
+    found = _phase(m)
     return found if isinstance(found, Unknown) else found.slow_ns / max(found.usual_ns, 1.0)
 
 
 @metric("ns", needs_gpu=False)
 def slow_phase_extra_ns(m: Measured) -> Value:
     """Median time that these slow steps take beyond the others."""
-    return m.slow_phase if isinstance(m.slow_phase, Unknown) else m.slow_phase.more_ns
+    found = _phase(m)
+    return found if isinstance(found, Unknown) else found.more_ns
 
 
 @metric("text", needs_gpu=False)
@@ -72,9 +77,9 @@ def slow_phase_doing(m: Measured) -> Value:
     """The work of these slow steps beyond the others: by their ranges, else the purpose of most of their samples, as
     the `doing` of a line; "not sampled" if there are none. Unknown of a rank that waits there for one that works.
     """
-    found, samples = m.slow_phase, m.user_code.samples
+    found, samples = _phase(m), m.user_code.samples
     if isinstance(found, Unknown):
-        return found if m.record else NO_RECORD
+        return found
     if m.waits_in_phase:
         return WAITS_FOR_ANOTHER
     if found.grew in _DOING:

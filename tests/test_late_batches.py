@@ -112,7 +112,7 @@ def test_the_run_waits_for_data_though_no_step_of_the_window_does(tmp_path: Path
     assert told.verdict.class_ == "data-bound"
     assert told.period is not None
     assert not told.period.regular
-    assert period_sentence(told.period).startswith("One step in 14 takes 499.0 ms more, 78 % of the time")
+    assert period_sentence(told.period) == "One step in 14 takes 499.0 ms more, 78 % of the time: a late batch."
     assert told.next.rule == RULE
     assert told.next.patch is not None
     assert told.next.patch.set == {"num_workers": 4, "prefetch_factor": 4, "persistent_workers": True}

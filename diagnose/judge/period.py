@@ -31,7 +31,7 @@ def period_of(case: Case) -> Period | None:
         mean_ns=round(phase.others_mean_ns / (1 - phase.run_share)),
         share=phase.run_share,
         cause=cause,
-        what=WHAT.get(phase.grew, ""),
+        what=WHAT.get(phase.grew, "a late batch" if phase.irregular else ""),
         regular=not phase.irregular,
         rank=measured.timeline.rank if len(at_work) == 1 < len(case.measured) else None,
         recorded_step=seen.step if seen is not None else None,

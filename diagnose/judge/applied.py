@@ -72,11 +72,10 @@ def applied_of(
     work = _work(patches, expected, facts, tokens_per_step)
     measured, pair = None, _pair(expected, steps)
     if before is not None and after and not isinstance(work, Unknown):
-        speed = before * work / after
-        if step == OF_RUN:
-            measured = _of_means(speed, facts)
+        if pair and step != OF_RUN:
+            measured = _of_steps(pair, work, _on_gpu(facts))
         else:
-            measured = _of_steps(pair, work, _on_gpu(facts)) if pair else _of_medians(speed, facts)
+            measured = _within(before * work / after, _noise(step, facts))
     return Applied(
         patches=patches,
         refused=refused,
@@ -126,15 +125,16 @@ def _ns(expected: Mapping[str, Any], key: str) -> Sequence[float]:
     return [ns for ns in known if ns] if isinstance(known, Sequence) else ()
 
 
-def _of_medians(speed: float, facts: Facts) -> Estimate:
-    """The speed of the median steps, within what the steps of the run lie apart."""
-    noise = _fact(facts, "step_noise_share") or 0.0
-    return speed / (1 + noise), speed, speed * (1 + noise)
+def _noise(step: str, facts: Facts) -> float:
+    """The noise of a speed: of median steps what those of the run lie apart, of mean steps the errors of two runs,
+    that of the run before as large as that of this one.
+    """
+    if step == OF_RUN:
+        return ERRORS * 2**0.5 * (_fact(facts, "run_step_error_share") or 0.0)
+    return _fact(facts, "step_noise_share") or 0.0
 
 
-def _of_means(speed: float, facts: Facts) -> Estimate:
-    """The speed of the runs' mean steps, if that of the run before is known as well as that of this one."""
-    noise = ERRORS * 2**0.5 * (_fact(facts, "run_step_error_share") or 0.0)
+def _within(speed: float, noise: float) -> Estimate:
     return speed / (1 + noise), speed, speed * (1 + noise)
 
 

@@ -1,5 +1,6 @@
 """Batches that come late now and then: the workers that would load past them, and what these leave of the waiting."""
 
+from collections.abc import Callable
 from math import ceil, gcd
 
 from diagnose.facts import Unknown, Value
@@ -35,20 +36,21 @@ def workers_past_late_batches(m: Measured) -> Value:
 @metric("share", "the wait for late batches", needs_gpu=False)
 def least_late_wait_left_share(m: Measured) -> Value:
     """Share of this wait that is left if those workers load late batches at the same time."""
-    phase, workers = m.slow_phase, workers_past_late_batches(m)
-    if isinstance(workers, Unknown) or isinstance(phase, Unknown):
-        return workers
-    left = _loading_ns(m, phase) / max(float(workers), 1.0) - phase.every * phase.usual_ns
-    return min(max(left, 0.0) / max(phase.more_ns, 1.0), 1.0)
+    return _left(m, lambda phase, ns, workers: ns / max(workers, 1.0) - phase.every * phase.usual_ns)
 
 
 @metric("share", "the wait for late batches", needs_gpu=False)
 def most_late_wait_left_share(m: Measured) -> Value:
     """Share of this wait that is left if late batches are loaded one by one, while steps use up what is ready."""
+    return _left(m, lambda phase, ns, workers: ns - PREFETCHED * workers * phase.usual_ns)
+
+
+def _left(m: Measured, wait_ns: Callable[[SlowPhase, float, float], float]) -> Value:
+    """The share of the wait that is left, by what is left of the nanoseconds of loading with so many workers."""
     phase, workers = m.slow_phase, workers_past_late_batches(m)
     if isinstance(workers, Unknown) or isinstance(phase, Unknown):
         return workers
-    left = _loading_ns(m, phase) - PREFETCHED * float(workers) * phase.usual_ns
+    left = wait_ns(phase, _loading_ns(m, phase), float(workers))
     return min(max(left, 0.0) / max(phase.more_ns, 1.0), 1.0)
 
 

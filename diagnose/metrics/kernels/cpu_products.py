@@ -34,10 +34,7 @@ def cpu_fp16_product_share(m: Measured) -> Value:
 @metric("share", "the time of matrix operators", needs_gpu=False)
 def cpu_fp16_part_share(m: Measured) -> Value:
     """The same, of the time of all matrix operators, attention among them."""
-    fp16, all_of_them = cpu_fp16_product_share(m), m.share("operator-compute")
-    if isinstance(fp16, Unknown):
-        return fp16
-    return min(float(fp16) / all_of_them, 1.0) if all_of_them else 0.0
+    return _part(cpu_fp16_product_share(m), m.share("operator-compute"))
 
 
 @metric("flag", needs_gpu=False)
@@ -66,12 +63,15 @@ def double_product_share(m: Measured) -> Value:
 @metric("share", "the time of matrix products", needs_gpu=False)
 def double_part_share(m: Measured) -> Value:
     """The same, of the time of all matrix products and attention."""
-    double, all_of_them = double_product_share(m), m.share("operator-compute")
-    if m.timeline.has_gpu:
-        all_of_them = m.share_of(matrix(m))  # type: ignore[assignment]
-    if isinstance(double, Unknown) or isinstance(all_of_them, Unknown):
-        return double
-    return min(float(double) / all_of_them, 1.0) if all_of_them else 0.0
+    products = m.share_of(matrix(m)) if m.timeline.has_gpu else m.share("operator-compute")
+    return _part(double_product_share(m), products)
+
+
+def _part(some: Value, products: float | Unknown) -> Value:
+    """Some of the products, of the time of all."""
+    if isinstance(some, Unknown) or isinstance(products, Unknown):
+        return some
+    return min(float(some) / products, 1.0) if products else 0.0
 
 
 def _fp16_products(m: Measured) -> Ints | Unknown:

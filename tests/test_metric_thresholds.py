@@ -162,7 +162,23 @@ def test_handing_over_slows_the_host_by_a_third_and_by_half_without_an_idle_core
     advised: int, slower: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of eight cores."""
+    from diagnose.metrics.data import loader_workers
+
+    fix(monkeypatch, loader_workers, hand_over_ns=None)
+
     assert most_host_time_factor(Advised(monkeypatch, advised, 0, advised).job) == pytest.approx(slower)
+
+
+@pytest.mark.parametrize(("batch_ms", "slower"), [(2, 1.1), (4, 1.2), (50, 1.3)])
+def test_a_small_batch_is_handed_over_soon(batch_ms: int, slower: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """2.5 times as long as its bytes let expect at worst, twice in a step whose host works for a tenth of a second."""
+    from diagnose.metrics.data import loader_workers
+
+    loading = Advised(monkeypatch, 2, 0, 2).job
+    loading.step_s = 1.0
+    fix(monkeypatch, loader_workers, hand_over_ns=1e6 * batch_ms, accumulation_steps=2)
+
+    assert most_host_time_factor(loading) == pytest.approx(slower)
 
 
 @pytest.mark.parametrize(("batches", "beyond", "kind"), [(4, 9, "static"), (3, 9, ""), (4, 7, ""), (5, 9, "static")])

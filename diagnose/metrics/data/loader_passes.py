@@ -154,10 +154,16 @@ def worker_pass_cost_ns(m: Measured) -> Value:
     """Time that workers which stay for all passes cost in each, by an estimate: they are set going again, and each
     batch is handed over, which takes time by its bytes.
     """
-    batches, size = batches_per_pass(m), m.record.number("batch.bytes")
-    if isinstance(batches, Unknown) or size is None:
+    batches, each = batches_per_pass(m), hand_over_ns(m)
+    if isinstance(batches, Unknown) or each is None:
         return batches if isinstance(batches, Unknown) else NO_SIZE
-    return kept_workers_ns(float(batches), HAND_OVER_NS + 1e9 * size / HAND_OVER_BYTES_PER_S)
+    return kept_workers_ns(float(batches), each)
+
+
+def hand_over_ns(m: Measured) -> float | None:
+    """The cost of handing over a batch by an estimate, which takes time by its bytes; None if they were not seen."""
+    size = m.record.number("batch.bytes")
+    return None if size is None else HAND_OVER_NS + 1e9 * size / HAND_OVER_BYTES_PER_S
 
 
 @metric("flag", needs_gpu=False)

@@ -1,6 +1,6 @@
 """The DataLoader workers that a rank's cores can feed, how many of them a step needs, and what so many cannot hide."""
 
-from math import ceil, floor
+from math import ceil, floor, inf
 
 import numpy as np
 
@@ -8,7 +8,13 @@ from diagnose.attribution.causes import HOST_WORK
 from diagnose.facts import STEP, Unknown, Value, nothing_helps
 from diagnose.metrics.data.cores import cores_per_rank
 from diagnose.metrics.data.loader import loader_worker_count
-from diagnose.metrics.data.loader_passes import usual_wait_ns, worker_batch_cpu_ns, workers_cost_more
+from diagnose.metrics.data.loader_passes import (
+    COST_UP_TO,
+    hand_over_ns,
+    usual_wait_ns,
+    worker_batch_cpu_ns,
+    workers_cost_more,
+)
 from diagnose.metrics.data.loader_work import (
     cores_of_workers,
     loader_bound,
@@ -18,6 +24,7 @@ from diagnose.metrics.data.loader_work import (
 )
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
+from diagnose.metrics.run.setup import accumulation_steps
 from diagnose.trace.record import unprofiled_ns
 
 LEAST_THAT_GOES = 0.2  # of the wait, when loading has to leave the run: an estimate
@@ -192,7 +199,17 @@ def worker_hand_over_share(m: Measured) -> Value:
 
 
 def _slower_host(m: Measured, workers: float) -> float:
-    return HANDING_OVER_CROWDED if _crowded(m, workers) else HANDING_OVER
+    """The host's time with so many workers over that of now, at worst; for a small batch, by what handing it over
+    takes.
+    """
+    if _crowded(m, workers):
+        return HANDING_OVER_CROWDED
+    each, host = hand_over_ns(m), m.share(*HOST_WORK)
+    if each is None or not host:
+        return HANDING_OVER
+    batches = accumulation_steps(m)
+    taken_s = COST_UP_TO * 1e-9 * each * (1 if isinstance(batches, Unknown) else float(batches))
+    return min(HANDING_OVER, 1 + taken_s / (host * m.step_s))
 
 
 def _least_efficiency(m: Measured, workers: float) -> float:
@@ -203,9 +220,18 @@ def _least_efficiency(m: Measured, workers: float) -> float:
 
 
 def _crowded(m: Measured, workers: float) -> bool:
-    """Whether workers and training leave no core idle."""
+    """Whether workers and training leave no core idle. Workers that mostly wait take the CPU time of a batch in each
+    step.
+    """
     cores = cores_per_rank(m)
-    return not isinstance(cores, Unknown) and workers + 1 >= float(cores)
+    busy = _computing(m) if loader_bound(m) == "io" else workers
+    return not isinstance(cores, Unknown) and min(workers, busy) + 1 >= float(cores)
+
+
+def _computing(m: Measured) -> float:
+    """Workers that compute at a time if no step waits for them: of loading, the share for which they use a core."""
+    share, wait = loader_cpu_share(m), m.share("data-wait")
+    return inf if isinstance(share, Unknown) or wait >= 1 else float(share) * max(wait, _running(m)) / (1 - wait)
 
 
 def _running(m: Measured) -> int:

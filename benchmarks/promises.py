@@ -1,14 +1,14 @@
 """How well promises held: real pairs of runs, their predicted and measured gain, and where in its range a gain lies.
 
-    python benchmarks/promises.py           # what the pairs at hand say
-    python benchmarks/promises.py --likely  # writes diagnose/data/likely.toml, which predictions read
+    python benchmarks/promises.py              # what the pairs at hand say
+    python benchmarks/promises.py --positions  # writes diagnose/data/positions.toml, which predictions read
 
 The pairs are those of `python -m benchmarks.pairs` (pairs-cpu-DATE.csv, the newest), of the tune and the known faults
 on a GPU (their reports), and a job with and without loader workers among the real traces that DIAGNOSE_REAL_TRACES
-names. Reports are of the rules of their day. The position is 0 where the measured gain is the low end and 1 where it is
-the high one, on the logarithm; the likely value of a range lies at the median position of the gains inside their
-ranges, since one outside says that its range is wrong. Its error is that of each pair, by the median of the other
-pairs.
+names. Reports are of the rules of their day. The position is 0 where the measured gain is that of the worst case and 1
+where it is that of the best, on the logarithm. The low end is promised where eight in ten gains lie in the range. The
+likely value lies at the median position of the gains inside their ranges, since one outside says that its range is
+wrong. Its error is that of each pair, by the median of the other pairs.
 """
 
 from __future__ import annotations
@@ -18,14 +18,18 @@ import math
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, dataclass, fields, replace
 from pathlib import Path
 from statistics import median
 
+import msgspec
 from pairs.score import NOISE
 from reporting import REPORTS, parser, table, today
 
-LIKELY = Path(__file__).parent.parent / "diagnose" / "data" / "likely.toml"
+POSITIONS = Path(__file__).parent.parent / "diagnose" / "data" / "positions.toml"
+HELD = 0.8  # of the gains, by the range that is promised
+FEWEST = 40  # pairs that such a share can be read from
+GRID = 0.05
 SAME = 1.005  # a range narrower than that has no positions
 _RANGE = re.compile(r"(\d+\.\d+)-(\d+\.\d+)x")
 _GAIN = re.compile(r"(\d+\.\d+)x")
@@ -35,7 +39,18 @@ _FAULTS = ("faults-gpu", "fault", "promised", "achieved")
 
 @dataclass(frozen=True)
 class Pair:
-    """A job with and without a change: the predicted range and the measured gain; `rule` is "" if it is not stated."""
+    """A job with and without a change: the predicted range and the measured gain.
+
+    Attributes:
+        job: its name.
+        rule: "" if it is not stated.
+        low: end that was promised.
+        high: end, that of the best case.
+        measured: gain.
+        machine: it ran on.
+        noise: share by which the gain may be off.
+        low_at: the position of the low end, 0 if that is the worst case.
+    """
 
     job: str
     rule: str
@@ -43,11 +58,13 @@ class Pair:
     high: float
     measured: float
     machine: str
+    noise: float = NOISE
+    low_at: float = 0.0
 
     @property
     def inside(self) -> bool:
         """Whether the gain lies in the range, but for the noise."""
-        return self.low * (1 - NOISE) <= self.measured <= self.high * (1 + NOISE)
+        return self.low * (1 - self.noise) <= self.measured <= self.high * (1 + self.noise)
 
     @property
     def width(self) -> float:
@@ -55,13 +72,22 @@ class Pair:
         return self.high / self.low
 
     @property
-    def position(self) -> float | None:
-        """Where in its range the gain lies."""
-        return math.log(self.measured / self.low) / math.log(self.width) if self.width > SAME else None
+    def cases(self) -> float:
+        """The best case over the worst."""
+        return float(self.width ** (1 / (1 - self.low_at)))
 
-    def likely(self, position: float) -> float:
+    @property
+    def position(self) -> float | None:
+        """Where between worst and best case the gain lies."""
+        return 1 + math.log(self.measured / self.high) / math.log(self.cases) if self.cases > SAME else None
+
+    def at(self, position: float) -> float:
         """The gain at this position."""
-        return float(self.low * self.width**position)
+        return float(self.high * self.cases ** (position - 1))
+
+    def held_from(self, position: float) -> bool:
+        """Whether the gain lies between that position and the best case; a worst case without a gain stays."""
+        return replace(self, low=self.at(0.0 if self.at(0.0) <= 1 else position)).inside
 
 
 def middle(pairs: Iterable[Pair]) -> float:
@@ -70,10 +96,20 @@ def middle(pairs: Iterable[Pair]) -> float:
     return min(max(median(known), 0.0), 1.0) if known else 0.5
 
 
+def low_end(pairs: Sequence[Pair]) -> float:
+    """The highest position from which eight in ten gains lie in the range; 0, the worst case, if there are too few to
+    tell.
+    """
+    if len(pairs) < FEWEST:
+        return 0.0
+    grid = [GRID * step for step in range(round(1 / GRID))]
+    return max((at for at in grid if sum(pair.held_from(at) for pair in pairs) >= HELD * len(pairs)), default=0.0)
+
+
 def errors(pairs: Sequence[Pair]) -> list[float]:
     """How far the likely value of each pair, by the positions of the others, lies from what was measured."""
     others = ([other for other in pairs if other is not pair] for pair in pairs)
-    return [abs(pair.likely(middle(rest)) / pair.measured - 1) for pair, rest in zip(pairs, others, strict=True)]
+    return [abs(pair.at(middle(rest)) / pair.measured - 1) for pair, rest in zip(pairs, others, strict=True)]
 
 
 def kept_pairs(folder: Path = REPORTS) -> list[Pair]:
@@ -82,10 +118,7 @@ def kept_pairs(folder: Path = REPORTS) -> list[Pair]:
     if not files:
         return []
     with files[-1].open(newline="", encoding="utf-8") as file:
-        return [
-            Pair(row["job"], row["rule"], float(row["low"]), float(row["high"]), float(row["measured"]), row["machine"])
-            for row in csv.DictReader(file)
-        ]
+        return [msgspec.convert(row, Pair, strict=False) for row in csv.DictReader(file)]
 
 
 def written(pairs: Sequence[Pair], folder: Path = REPORTS) -> Path:
@@ -144,7 +177,8 @@ def summary(kind: str, pairs: Sequence[Pair]) -> str:
     inside, width = sum(pair.inside for pair in pairs), median(pair.width for pair in pairs)
     return (
         f"{kind}: {inside} of {len(pairs)} inside ({inside / len(pairs):.0%}), median width {width:.2f}x; likely value"
-        f" at {middle(pairs):.2f} of the range, off by {median(errors(pairs)):.0%} in the median"
+        f" at {middle(pairs):.2f} between the cases,"
+        f" off by {median(errors(pairs)):.0%} in the median; low end at {low_end(pairs):.2f}"
     )
 
 
@@ -152,34 +186,35 @@ def rows(pairs: Sequence[Pair]) -> str:
     """The pairs as a table."""
     at = middle(pairs)
     heads = ("job", "rule", "promised", "likely", "measured", "inside", "width")
-    return table(heads, ([p.job, p.rule, f"{p.low:.2f}-{p.high:.2f}x", f"{p.likely(at):.2f}x", f"{p.measured:.2f}x",
+    return table(heads, ([p.job, p.rule, f"{p.low:.2f}-{p.high:.2f}x", f"{p.at(at):.2f}x", f"{p.measured:.2f}x",
                           "yes" if p.inside else "**no**", f"{p.width:.2f}x"] for p in pairs))  # fmt: skip
 
 
-def likely_table(kinds: dict[str, Sequence[Pair]]) -> str:
+def positions_table(kinds: dict[str, Sequence[Pair]]) -> str:
     """The positions as predictions read them."""
     parts = [
-        "# Where in its range a gain lies, on the logarithm: 0 is the low end. `python benchmarks/promises.py --likely`"
+        "# Where gains lie between worst and best case, on the logarithm: `python benchmarks/promises.py --positions`"
     ]
     for kind, pairs in kinds.items():
         on = "; ".join(dict.fromkeys(pair.machine.partition(";")[0] for pair in pairs))
-        parts += ["", f"[{kind}]", f"position = {middle(pairs):.2f}", f"pairs = {len(pairs)}", f'where = "{on}"']
+        parts += ["", f"[{kind}]", f"low = {low_end(pairs):.2f}", f"likely = {middle(pairs):.2f}"]
+        parts += [f"pairs = {len(pairs)}", f'where = "{on}"']
     return "\n".join(parts) + "\n"
 
 
 def main() -> None:
     """Print the pairs and what they say, or write the positions."""
     options = parser(__doc__, writes=False)
-    options.add_argument("--likely", action="store_true", help=f"write {LIKELY.name}")
+    options.add_argument("--positions", action="store_true", help=f"write {POSITIONS.name}")
     asked = options.parse_args()
     on_cpu = kept_pairs()
     kinds: dict[str, Sequence[Pair]] = {"cpu": on_cpu, "gpu": [*reported(), *traced()]}
     for pairs in kinds.values():
         print(rows(pairs), end="\n\n")
     print("\n".join(summary(kind, pairs) for kind, pairs in kinds.items()))
-    if asked.likely:
-        LIKELY.write_text(likely_table(kinds), encoding="utf-8")
-        print(LIKELY)
+    if asked.positions:
+        POSITIONS.write_text(positions_table(kinds), encoding="utf-8")
+        print(POSITIONS)
 
 
 if __name__ == "__main__":

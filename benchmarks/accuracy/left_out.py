@@ -16,7 +16,7 @@ from textwrap import fill
 from promises import Pair, kept_pairs, middle
 from reporting import page, parser, publish, table
 
-from diagnose.predict.likely import positions
+from diagnose.predict.real_gains import positions
 
 from .columns import cell, real_cpu
 from .kept_reports import kinds_left_out
@@ -200,7 +200,7 @@ def on_a_cpu(pairs: Sequence[Pair]) -> str:
     """Where in its range a real gain lies, by the pairs of other rules."""
     without = {rule: middle(pair for pair in pairs if pair.rule != rule) for rule in {pair.rule for pair in pairs}}
     low, *_, high = sorted(without.values())
-    stated, fitted = positions()["cpu"].position, middle(pairs)
+    stated, fitted = positions()["cpu"].likely, middle(pairs)
     left_out = (f"{low:.2f} to {high:.2f}", _off(pairs, lambda pair: without[pair.rule]))
     rows = [
         ("as shipped", f"{stated:.2f}", _off(pairs, lambda pair: stated)),
@@ -212,7 +212,7 @@ def on_a_cpu(pairs: Sequence[Pair]) -> str:
 
 
 def _off(pairs: Sequence[Pair], at: Callable[[Pair], float]) -> str:
-    return f"{100 * median(abs(pair.likely(at(pair)) / pair.measured - 1) for pair in pairs):.1f} %"
+    return f"{100 * median(abs(pair.at(at(pair)) / pair.measured - 1) for pair in pairs):.1f} %"
 
 
 def text_of(corpora: Mapping[str, Corpus], pairs: Sequence[Pair]) -> str:

@@ -84,16 +84,16 @@ class Patch(msgspec.Struct, frozen=True, kw_only=True):
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """One rule that fired. `predicted_speedup` is [low, high] of the whole step's speed, for this change alone.
 
-    Low is the prediction to rely on, below 1 if the worst case is a slower step; high is the best case, null if only
-    the worst is known or what then remains of the step is too little to be distinguished from nothing. The whole range
-    is null if nothing is predicted. `likely_speedup` is where in such ranges real changes came to lie; null without a
-    range that has two ends, and of a bound. `title` is the
-    fault in a sentence without numbers. `assumes` names the assumptions behind the range or, without a range, the
-    reason why there is none; "" if there is nothing to add. [1, high] without an assumption is a bound: what the step
-    gains if the fault goes at no cost. If the high end rests on more of the step than the evidence shows, `assumes`
-    names the whole. `booked_share` is the share of the step that the ledger attributes to the work that the change
-    touches; low never exceeds it. `hidden_share` is what the best case saves beyond that: work that overlaps with other
-    work and still delays the step. Both are null if nothing is replayed.
+    Low is the prediction to rely on: the worst case or, without a GPU, above it as real changes came to lie; below 1 if
+    the worst case is a slower step. High is the best case, null if only the worst is known or what then remains of the
+    step is too little to be distinguished from nothing. The whole range is null if nothing is predicted.
+    `likely_speedup` is where in such ranges real changes came to lie; null without a range that has two ends, and of a
+    bound. `title` is the fault in a sentence without numbers. `assumes` names the assumptions behind the range or,
+    without a range, the reason why there is none; "" if there is nothing to add. [1, high] without an assumption is a
+    bound: what the step gains if the fault goes at no cost. If the high end rests on more of the step than the evidence
+    shows, `assumes` names the whole. `booked_share` is the share of the step that the ledger attributes to the work
+    that the change touches; low never exceeds it. `hidden_share` is what the best case saves beyond that: work that
+    overlaps with other work and still delays the step. Both are null if nothing is replayed.
 
     `action` is the change in a few words: the settings of `patch` or, if nothing is set, an imperative of the rule; ""
     if the rule has none. `numerics` marks a change that can change the training's results. `rests_on` is "count" if

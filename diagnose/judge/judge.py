@@ -46,6 +46,7 @@ from diagnose.judge.next_change import recommended
 from diagnose.judge.operator_table import operator_table
 from diagnose.judge.period import over_period, period_of
 from diagnose.judge.range_table import range_rows
+from diagnose.judge.real_gains import with_promises
 from diagnose.judge.sections import Sections
 from diagnose.judge.slow_steps import slow_steps
 from diagnose.judge.speed import speed_of
@@ -134,7 +135,8 @@ def diagnose(case: Case) -> Diagnosis:
         command=tuple(case.measured[0].record.get("command") or ()),
         facts=tuple(fact_report(fact) for fact in case.facts.values()),
     )
-    advised = replace(diagnosis, next=part("next", lambda: recommended(diagnosis, len(case.rules)), NOT_RECOMMENDED))
+    chosen = replace(diagnosis, next=part("next", lambda: recommended(diagnosis, len(case.rules)), NOT_RECOMMENDED))
+    advised = part("real_gains", lambda: with_promises(chosen), chosen)
     answer = replace(advised, cost=part("cost", lambda: cost_of(advised, case.measured[0].settings), None))
     return replace(answer, not_judged=(*sections.failed, *diagnosis.not_judged))
 

@@ -185,7 +185,7 @@ def _why(chosen: Finding, because: str, bound_by: str, own: Sequence[Finding]) -
         return f"this gains {_sure(chosen)}, and what the best {name} change saves is not known"
     if promised(surest.predicted_speedup) > promised(chosen.predicted_speedup) + SAME_PREDICTION:
         return f"{because} ({surest.rule}: {_sure(surest)})"
-    return f"the best {name} change saves less for sure ({_sure(surest)}, not {_sure(chosen)})"
+    return f"the best {name} change saves less in its worst case ({_sure(surest)}, not {_sure(chosen)})"
 
 
 def _sure(finding: Finding) -> str:

@@ -22,7 +22,7 @@ from diagnose.predict.earned import (
     resolved,
     share_of,
 )
-from diagnose.predict.likely import likely
+from diagnose.predict.real_gains import likely
 from diagnose.predict.replay import HostSpeeds, StepChange
 from diagnose.predict.spread import FEW_STEPS, spread
 from diagnose.predict.usual_steps import of_run, over_run, told

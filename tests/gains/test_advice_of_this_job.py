@@ -82,7 +82,7 @@ JOINED = {
     "no fault of the class": (LOADING, (), "no known change shortens arithmetic here."),
     "surer than those of the class": (
         LOADING, (finding("compute", "a", (1.0, 2.0)),),
-        "the best arithmetic change saves less for sure (nothing, not 1.20x).",
+        "the best arithmetic change saves less in its worst case (nothing, not 1.20x).",
     ),
     "those of the class are not predicted": (
         LOADING, (finding("compute", "a", None),),

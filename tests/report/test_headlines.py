@@ -59,7 +59,7 @@ def test_advice_for_such_a_job_brings_its_own_words(rule: str, facts: dict[str, 
 
 def test_every_report_says_the_change_then_the_fault() -> None:
     diagnosis = analyze(SAMPLE)
-    action, gain = "use scaled_dot_product_attention instead of eager attention", "about 2.0x (1.9-2.1x)"
+    action, gain = "use scaled_dot_product_attention instead of eager attention", "about 2.1x (1.9-2.1x)"
 
     text = " ".join(printed(diagnosis, details=True).split())
     page, document = Read(written(diagnosis)), markdown(diagnosis, About("1.0"))

@@ -85,9 +85,10 @@ class Pair:
         """The gain at this position."""
         return float(self.high * self.cases ** (position - 1))
 
-    def held_from(self, position: float) -> bool:
-        """Whether the gain lies between that position and the best case; a worst case without a gain stays."""
-        return replace(self, low=self.at(0.0 if self.at(0.0) <= 1 else position)).inside
+    def promised_from(self, position: float) -> Pair:
+        """The pair with the range from that position to the best case; a worst case without a gain stays its end."""
+        at = 0.0 if self.at(0.0) <= 1 else position
+        return replace(self, low=self.at(at), low_at=at)
 
 
 def middle(pairs: Iterable[Pair]) -> float:
@@ -103,7 +104,8 @@ def low_end(pairs: Sequence[Pair]) -> float:
     if len(pairs) < FEWEST:
         return 0.0
     grid = [GRID * step for step in range(round(1 / GRID))]
-    return max((at for at in grid if sum(pair.held_from(at) for pair in pairs) >= HELD * len(pairs)), default=0.0)
+    held = {at: sum(pair.promised_from(at).inside for pair in pairs) for at in grid}
+    return max((at for at, count in held.items() if count >= HELD * len(pairs)), default=0.0)
 
 
 def errors(pairs: Sequence[Pair]) -> list[float]:

@@ -13,7 +13,7 @@ from functools import cached_property
 from statistics import median
 from textwrap import fill
 
-from promises import Pair, kept_pairs, middle
+from promises import Pair, kept_pairs, low_end, middle
 from reporting import page, parser, publish, table
 
 from diagnose.predict.real_gains import positions
@@ -205,10 +205,30 @@ def on_a_cpu(pairs: Sequence[Pair]) -> str:
     rows = [
         ("as shipped", f"{stated:.2f}", _off(pairs, lambda pair: stated)),
         ("fitted on all", f"{fitted:.2f}", _off(pairs, lambda pair: fitted)),
-        ("fitted without all pairs of its rule", *left_out),
+        (_WITHOUT_ITS_RULE, *left_out),
     ]
-    told = table(("likely value", "position in the range", "off by, in the median"), rows)
-    return f"{len(pairs)} pairs of {len(without)} rules. Class right: {cell(real_cpu().strict)}.\n\n{told}"
+    told = table(("likely value", "between the cases at", "off by, in the median"), rows)
+    about = f"{len(pairs)} pairs of {len(without)} rules. Class right: {cell(real_cpu().strict)}."
+    return f"{about}\n\n{told}\n\n{_low_ends(pairs)}"
+
+
+def _low_ends(pairs: Sequence[Pair]) -> str:
+    """What a range holds that begins in the worst case, or above it as far as the pairs of other rules allow."""
+    without = {rule: low_end([pair for pair in pairs if pair.rule != rule]) for rule in {pair.rule for pair in pairs}}
+    shipped, fitted = positions()["cpu"].low, low_end(pairs)
+    span = f"{min(without.values()):.2f} to {max(without.values()):.2f}"
+    rows = [
+        ("the worst case", "0", *_held([pair.promised_from(0.0) for pair in pairs])),
+        ("as shipped", f"{shipped:.2f}", *_held([pair.promised_from(shipped) for pair in pairs])),
+        ("fitted on all", f"{fitted:.2f}", *_held([pair.promised_from(fitted) for pair in pairs])),
+        (_WITHOUT_ITS_RULE, span, *_held([pair.promised_from(without[pair.rule]) for pair in pairs])),
+    ]
+    return table(("low end", "between the cases at", "gain inside", "median width"), rows)
+
+
+def _held(pairs: Sequence[Pair]) -> tuple[str, str]:
+    inside = Part(sum(pair.inside for pair in pairs), len(pairs))
+    return cell(inside), f"{median(pair.width for pair in pairs):.2f}x"
 
 
 def _off(pairs: Sequence[Pair], at: Callable[[Pair], float]) -> str:
@@ -246,6 +266,7 @@ def main() -> None:
         PAGE.write_text(renewed, encoding="utf-8")
 
 
+_WITHOUT_ITS_RULE = "fitted without all pairs of its rule"
 _ABOUT = """\
 What was fitted without a kind of fault, scored on it. A halving deals the mechanisms of faults at random to two halves,
 and each half is scored by what was fitted on the other. Fitted are the thresholds that a job's class depends on, by

@@ -84,7 +84,7 @@ class Patch(msgspec.Struct, frozen=True, kw_only=True):
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """One rule that fired. `predicted_speedup` is [low, high] of the whole step's speed, for this change alone.
 
-    Low is the prediction to rely on: the worst case or, without a GPU, above it as real changes came to lie; below 1 if
+    Low is the prediction to rely on: the worst case; below 1 if
     the worst case is a slower step. High is the best case, null if only the worst is known or what then remains of the
     step is too little to be distinguished from nothing. The whole range is null if nothing is predicted.
     `likely_speedup` is where in such ranges real changes came to lie; null without a range that has two ends, and of a

@@ -30,7 +30,7 @@ def test_the_error_of_a_pair_is_by_the_other_pairs() -> None:
 
 
 def test_the_low_end_lies_where_eight_in_ten_gains_are_in_the_range() -> None:
-    inside, below = [pair("x", 1.1, 4.4, 1.1 * 4**0.5)] * 32, [pair("y", 1.1, 4.4, 1.1 * 4**0.2)] * 8
+    inside, below = [pair("x", 1.1, 4.4, 1.1 * 4**0.5)] * 80, [pair("y", 1.1, 4.4, 1.1 * 4**0.2)] * 20
 
     assert low_end(inside + below) == pytest.approx(0.5)
     assert low_end([*inside, MISSED, *below]) == pytest.approx(0.2)

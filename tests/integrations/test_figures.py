@@ -49,7 +49,7 @@ def test_the_line_says_class_change_and_the_gain_that_is_promised(following: dic
 @pytest.mark.parametrize(
     ("sample", "says"),
     [
-        (LOADER, "data-bound, num_workers=4, persistent_workers=True buys 1.53x"),
+        (LOADER, "data-bound, num_workers=4, persistent_workers=True buys 1.36x"),
         (HEALTHY, "compute-bound, nothing worth doing"),
     ],
 )
@@ -66,7 +66,7 @@ def test_the_figures_are_those_of_the_report_and_the_classes_add_up_to_the_step(
     assert told["diagnose/window_step"] == 3
     assert told["diagnose/communication_percent"] == 0
     assert sum(classes) == pytest.approx(100)
-    assert [round(told[f"diagnose/gain_{end}"], 2) for end in ("low", "high")] == [1.53, 1.89]
+    assert [round(told[f"diagnose/gain_{end}"], 2) for end in ("low", "high")] == [1.36, 1.89]
 
 
 def test_what_is_not_known_has_no_figure() -> None:

@@ -24,7 +24,7 @@ CALLBACK = """
 from diagnose.probes import DiagnoseCallback
 callback = DiagnoseCallback(sys.argv[1] + "/out", steps=2, skip=2, sample_steps=0{more})
 """
-LINE = "diagnose: data-bound, num_workers=4, persistent_workers=True buys 1.53x"
+LINE = "diagnose: data-bound, num_workers=4, persistent_workers=True buys 1.36x"
 
 
 def script(*parts: str, more: str = "") -> str:

@@ -61,10 +61,9 @@ def test_of_two_critical_causes_the_one_that_promises_more_comes_first(tmp_path:
         job.cpu_op("aten::mm", 5_000)
 
     found = analyze(saved(tmp_path, steps(loads_and_computes, gpu=None)))
-    told = {finding.rule: finding.assumes for finding in found.findings}
+    gains = {f.rule: f.predicted_speedup for f in found.findings if f.predicted_speedup}
 
     assert found.verdict.class_ == "host-bound"
-    assert "if all of it turns out badly the gain is 1.38x" in told["data-wait"], "the worst case decides"
-    assert "if all of it turns out badly the gain is 1.35x" in told["python-host"]
+    assert gains["data-wait"][0] > gains["python-host"][0] > 1
     assert found.next.rule == "data-wait"
     assert [f.booked_share for f in found.findings] == pytest.approx([50 / 113, 58 / 113], rel=0.02)

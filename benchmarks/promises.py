@@ -6,9 +6,8 @@
 The pairs are those of `python -m benchmarks.pairs` (pairs-cpu-DATE.csv, the newest), of the tune and the known faults
 on a GPU (their reports), and a job with and without loader workers among the real traces that DIAGNOSE_REAL_TRACES
 names. Reports are of the rules of their day. The position is 0 where the measured gain is that of the worst case and 1
-where it is that of the best, on the logarithm. The low end is promised where eight in ten gains lie in the range. The
-likely value lies at the median position of the gains inside their ranges, since one outside says that its range is
-wrong. Its error is that of each pair, by the median of the other pairs.
+where it is that of the best, on the logarithm. The likely value lies at the median position of the gains inside their
+ranges, since one outside says that its range is wrong. Its error is that of each pair, by the median of the others.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import math
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import astuple, dataclass, fields, replace
+from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 from statistics import median
 
@@ -27,9 +26,6 @@ from pairs.score import NOISE
 from reporting import REPORTS, parser, table, today
 
 POSITIONS = Path(__file__).parent.parent / "diagnose" / "data" / "positions.toml"
-HELD = 0.8  # of the gains, by the range that is promised
-FEWEST = 100  # pairs that it is read from: by 52 of them the low end lay at 0.35, and then held 17 of 28 others
-GRID = 0.05
 SAME = 1.005  # a range narrower than that has no positions
 _RANGE = re.compile(r"(\d+\.\d+)-(\d+\.\d+)x")
 _GAIN = re.compile(r"(\d+\.\d+)x")
@@ -49,7 +45,6 @@ class Pair:
         measured: gain.
         machine: it ran on.
         noise: share by which the gain may be off.
-        low_at: the position of the low end, 0 if that is the worst case.
     """
 
     job: str
@@ -59,7 +54,6 @@ class Pair:
     measured: float
     machine: str
     noise: float = NOISE
-    low_at: float = 0.0
 
     @property
     def inside(self) -> bool:
@@ -72,40 +66,19 @@ class Pair:
         return self.high / self.low
 
     @property
-    def cases(self) -> float:
-        """The best case over the worst."""
-        return float(self.width ** (1 / (1 - self.low_at)))
-
-    @property
     def position(self) -> float | None:
         """Where between worst and best case the gain lies."""
-        return 1 + math.log(self.measured / self.high) / math.log(self.cases) if self.cases > SAME else None
+        return math.log(self.measured / self.low) / math.log(self.width) if self.width > SAME else None
 
     def at(self, position: float) -> float:
         """The gain at this position."""
-        return float(self.high * self.cases ** (position - 1))
-
-    def promised_from(self, position: float) -> Pair:
-        """The pair with the range from that position to the best case; a worst case without a gain stays its end."""
-        at = 0.0 if self.at(0.0) <= 1 else position
-        return replace(self, low=self.at(at), low_at=at)
+        return float(self.low * self.width**position)
 
 
 def middle(pairs: Iterable[Pair]) -> float:
     """The median position of the gains inside, no lower than the low end and no higher than the high one."""
     known = [pair.position for pair in pairs if pair.position is not None and pair.inside]
     return min(max(median(known), 0.0), 1.0) if known else 0.5
-
-
-def low_end(pairs: Sequence[Pair]) -> float:
-    """The highest position from which eight in ten gains lie in the range; 0, the worst case, if there are too few to
-    tell.
-    """
-    if len(pairs) < FEWEST:
-        return 0.0
-    grid = [GRID * step for step in range(round(1 / GRID))]
-    held = {at: sum(pair.promised_from(at).inside for pair in pairs) for at in grid}
-    return max((at for at, count in held.items() if count >= HELD * len(pairs)), default=0.0)
 
 
 def errors(pairs: Sequence[Pair]) -> list[float]:
@@ -180,7 +153,7 @@ def summary(kind: str, pairs: Sequence[Pair]) -> str:
     return (
         f"{kind}: {inside} of {len(pairs)} inside ({inside / len(pairs):.0%}), median width {width:.2f}x; likely value"
         f" at {middle(pairs):.2f} between the cases,"
-        f" off by {median(errors(pairs)):.0%} in the median; low end at {low_end(pairs):.2f}"
+        f" off by {median(errors(pairs)):.0%} in the median"
     )
 
 
@@ -199,7 +172,7 @@ def positions_table(kinds: dict[str, Sequence[Pair]]) -> str:
     ]
     for kind, pairs in kinds.items():
         on = "; ".join(dict.fromkeys(pair.machine.partition(";")[0] for pair in pairs))
-        parts += ["", f"[{kind}]", f"low = {low_end(pairs):.2f}", f"likely = {middle(pairs):.2f}"]
+        parts += ["", f"[{kind}]", f"likely = {middle(pairs):.2f}"]
         parts += [f"pairs = {len(pairs)}", f'where = "{on}"']
     return "\n".join(parts) + "\n"
 

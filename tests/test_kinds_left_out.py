@@ -155,16 +155,6 @@ def test_the_likely_value_of_a_real_pair_is_judged_by_pairs_of_other_rules() -> 
     assert "| fitted without all pairs of its rule | 0.00 to 1.00 | 50.0 % |" in text
 
 
-def test_the_low_end_of_a_real_pair_is_judged_by_pairs_of_other_rules() -> None:
-    """A hundred gains amid their ranges, and one below of a rule of its own, which its own fit leaves out."""
-    amid = [Pair(f"job {number}", "data-wait", 1.1, 4.4, 2.2, "2 cores") for number in range(100)]
-    text = on_a_cpu([*amid, Pair("below", "python-host", 1.1, 4.4, 1.2, "2 cores")])
-
-    assert "| the worst case | 0 | 101 of 101, 100.0 % (96 to 100) | 4.00x |" in text
-    assert "| fitted on all | 0.50 | 100 of 101, 99.0 % (95 to 100) | 2.00x |" in text
-    assert "| fitted without all pairs of its rule | 0.00 to 0.50 | 100 of 101, 99.0 % (95 to 100) | 4.00x |" in text
-
-
 def test_the_page_shows_the_report_and_only_its_section_is_renewed() -> None:
     score = Score([job("eager", "unfused-attention", 0.3, HOST).outcome])
     text = page(score, [], "", "", left_out="class right: 3 of 4")

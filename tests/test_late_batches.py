@@ -8,7 +8,6 @@ from kineto import Trace
 from lines.lines_jobs import recorded
 
 from diagnose.diagnosis import Diagnosis
-from diagnose.predict.real_gains import narrowed
 from diagnose.probes.protocol import DATA_WAIT_RANGE, FIRST_BATCH_RANGE
 from diagnose.report.views.why import period_sentence
 from diagnose.series.late_batches import late_batches
@@ -135,7 +134,7 @@ def test_the_gain_lies_between_late_batches_one_by_one_and_all_at_once(tmp_path:
     assert told.fact("most_late_wait_left_share") == pytest.approx(worst, abs=0.01)
     assert told.fact("least_late_wait_left_share") == pytest.approx(best, abs=0.01)
     cases = (1 / (1 - share * (1 - worst)), 1 / (1 - share))
-    assert told.next.predicted_speedup == pytest.approx(narrowed(cases, "cpu"), rel=0.1)
+    assert told.next.predicted_speedup == pytest.approx(cases, rel=0.1)
 
 
 def test_workers_share_no_factor_with_a_regular_distance(tmp_path: Path) -> None:

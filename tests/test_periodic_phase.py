@@ -11,7 +11,6 @@ from lines.lines_jobs import recorded
 from diagnose.analysis import analyze
 from diagnose.diagnosis import Diagnosis
 from diagnose.facts import Unknown
-from diagnose.predict.real_gains import narrowed
 from diagnose.predict.usual_steps import part_of_run
 from diagnose.report.views.first_screen import first_screen
 from diagnose.report.views.why import period_sentence
@@ -84,7 +83,7 @@ def test_the_phase_leads_and_names_its_line_and_the_counted_steps_are_the_others
     assert [(line.function, line.line) for line in first.where] == [("rollout", 9)]
     assert first.where[0].of == "60 samples of the training thread in these slow steps"
     cases = (1 / (1 - 0.2 * 28 / 44), 1 / (1 - 28 / 44))
-    assert first.predicted_speedup == pytest.approx(narrowed(cases, "cpu"), rel=0.01)
+    assert first.predicted_speedup == pytest.approx(cases, rel=0.01)
     assert told.steps.numbers == (9, 10)
 
 

@@ -13,7 +13,7 @@ from functools import cached_property
 from statistics import median
 from textwrap import fill
 
-from promises import Pair, kept_pairs, low_end, middle
+from promises import Pair, kept_pairs, middle
 from reporting import page, parser, publish, table
 
 from diagnose.predict.real_gains import positions
@@ -209,26 +209,7 @@ def on_a_cpu(pairs: Sequence[Pair]) -> str:
     ]
     told = table(("likely value", "between the cases at", "off by, in the median"), rows)
     about = f"{len(pairs)} pairs of {len(without)} rules. Class right: {cell(real_cpu().strict)}."
-    return f"{about}\n\n{told}\n\n{_low_ends(pairs)}"
-
-
-def _low_ends(pairs: Sequence[Pair]) -> str:
-    """What a range holds that begins in the worst case, or above it as far as the pairs of other rules allow."""
-    without = {rule: low_end([pair for pair in pairs if pair.rule != rule]) for rule in {pair.rule for pair in pairs}}
-    shipped, fitted = positions()["cpu"].low, low_end(pairs)
-    span = f"{min(without.values()):.2f} to {max(without.values()):.2f}"
-    rows = [
-        ("the worst case", "0", *_held([pair.promised_from(0.0) for pair in pairs])),
-        ("as shipped", f"{shipped:.2f}", *_held([pair.promised_from(shipped) for pair in pairs])),
-        ("fitted on all", f"{fitted:.2f}", *_held([pair.promised_from(fitted) for pair in pairs])),
-        (_WITHOUT_ITS_RULE, span, *_held([pair.promised_from(without[pair.rule]) for pair in pairs])),
-    ]
-    return table(("low end", "between the cases at", "gain inside", "median width"), rows)
-
-
-def _held(pairs: Sequence[Pair]) -> tuple[str, str]:
-    inside = Part(sum(pair.inside for pair in pairs), len(pairs))
-    return cell(inside), f"{median(pair.width for pair in pairs):.2f}x"
+    return f"{about}\n\n{told}"
 
 
 def _off(pairs: Sequence[Pair], at: Callable[[Pair], float]) -> str:

@@ -11,8 +11,6 @@ from promises import Pair
 from promises import written as pairs_written
 from reporting import free_name, machine, page, table, today
 
-from diagnose.predict.real_gains import positions
-
 from .following import TRIES
 from .score import NOISE, OTHERS, Offer, Outcome
 
@@ -124,6 +122,5 @@ def _pair(outcome: Outcome) -> Pair | None:
         return None
     rule = next(rule for rule, one in outcome.told.offers.items() if one is offer)
     on = machine().partition(", load")[0]
-    low_at = positions()["cpu"].low if offer.low > 1 else 0.0
     ends = (round(offer.low, 2), round(offer.high, 2), round(gain, 2))
-    return Pair(outcome.kind.name, rule, *ends, on, round(outcome.noise, 3), low_at)
+    return Pair(outcome.kind.name, rule, *ends, on, round(outcome.noise, 3))

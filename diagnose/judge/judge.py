@@ -46,7 +46,6 @@ from diagnose.judge.next_change import recommended
 from diagnose.judge.operator_table import operator_table
 from diagnose.judge.period import over_period, period_of
 from diagnose.judge.range_table import range_rows
-from diagnose.judge.real_gains import with_promises
 from diagnose.judge.sections import Sections
 from diagnose.judge.slow_steps import slow_steps
 from diagnose.judge.speed import speed_of
@@ -136,8 +135,7 @@ def diagnose(case: Case) -> Diagnosis:
         facts=tuple(fact_report(fact) for fact in case.facts.values()),
     )
     chosen = replace(diagnosis, next=part("next", lambda: recommended(diagnosis, len(case.rules)), NOT_RECOMMENDED))
-    advised = part("real_gains", lambda: with_promises(chosen), chosen)
-    answer = replace(advised, cost=part("cost", lambda: cost_of(advised, case.measured[0].settings), None))
+    answer = replace(chosen, cost=part("cost", lambda: cost_of(chosen, case.measured[0].settings), None))
     return replace(answer, not_judged=(*sections.failed, *diagnosis.not_judged))
 
 

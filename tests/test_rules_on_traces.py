@@ -14,6 +14,7 @@ from own_words import in_its_words
 from remedies.single_gpu_jobs import CASES as SINGLE_GPU
 from remedies.test_cpu_optimizer import RULE as CPU_OPTIMIZER
 from remedies.test_fp16_on_cpu import RULE as FP16_ON_CPU
+from remedies.test_looped_operators import RULE as LOOPED
 from remedies.test_on_a_cpu import RULES as ON_A_CPU
 from test_late_batches import RULE as LATE_BATCHES
 from test_loader_passes import STARTS
@@ -71,7 +72,17 @@ def test_the_rule_is_judged_and_silent_without_its_fault(name: str, case: Case, 
 def test_every_rule_is_reached_or_cannot_be() -> None:
     cases = (CASES, NOT_REACHABLE, DISTRIBUTED, SINGLE_GPU, ENVIRONMENT, MACHINE, COMPILED, ANNOUNCED)
 
-    shown = {CPU_OPTIMIZER, FP16_ON_CPU, CLOCKS_APART, SEVERAL_GPUS, PERIODIC_PHASE, LATE_BATCHES, STARTS, *ON_A_CPU}
+    shown = {
+        CPU_OPTIMIZER,
+        FP16_ON_CPU,
+        CLOCKS_APART,
+        SEVERAL_GPUS,
+        PERIODIC_PHASE,
+        LATE_BATCHES,
+        LOOPED,
+        STARTS,
+        *ON_A_CPU,
+    }
     assert {name for of in cases for name in of} | shown == RULES
     assert not set(CASES) & set(NOT_REACHABLE)
 

@@ -278,6 +278,12 @@ KINDS = (
         "double precision", "transformer.py", {"compiles": False, "double": True, "width": 256, "steps": 30},
         ("double-precision",), {"double": False}, classes=("compute-bound",),
     ),
+    Kind("LSTM by its cell", "rounds.py", {"cells": True}, ("looped-operators",), {"cells": False}),
+    Kind(
+        "mask set element by element", "rounds.py",
+        {"recurrent": False, "elements": True, "length": 64, "width": 128, "batch": 32},
+        ("looped-operators",), {"elements": False},
+    ),
     Kind(
         "recomputes though memory is free", "trainer.py",
         {"recomputes": True, "width": 256, "batch": 16, "steps": 40},

@@ -6,7 +6,7 @@ import numpy as np
 
 from diagnose import intervals as iv
 from diagnose.arrays import Ints
-from diagnose.attribution.causes import CAUSES, OPERATORS
+from diagnose.attribution.causes import OPERATORS, PER_LAUNCH
 from diagnose.facts import STEP, Unknown, Value
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.model.batch import FILLED, MOST_STATES, model_state_bytes
@@ -26,7 +26,6 @@ LARGER_CALL = 1.5  # at most, a call for several samples over one for a single o
 FASTER_CALL = 4.0  # at most, the rate of a call for several samples over that of the quick calls for one: an estimate
 SLOW_FLOPS_PER_S, SLOW_BYTES_PER_S = 1e10, 4e9  # of one slow core, so that the work is over- rather than underestimated
 _BYTES_MOVED = 8  # for an element of fp32: read and written once
-_PER_LAUNCH = tuple(row.name for row in CAUSES.values() if row.per_launch)
 
 
 @metric("factor", needs_gpu=False)
@@ -78,7 +77,7 @@ def micro_batch_overhead_share(m: Measured) -> Value:
     a slow core.
     """
     if m.timeline.has_gpu:
-        return m.share(*_PER_LAUNCH)
+        return m.share(*PER_LAUNCH)
     work = _work_share(m)
     if isinstance(work, Unknown):
         return work

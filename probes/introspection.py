@@ -96,6 +96,12 @@ def trains(tensor: Any) -> bool:
     return bool(_torch().Tensor.requires_grad.__get__(tensor))
 
 
+def has_gradient(tensor: Any) -> bool:
+    """Whether a leaf holds a gradient."""
+    of = _torch().Tensor
+    return bool(of.is_leaf.__get__(tensor)) and of.grad.__get__(tensor) is not None
+
+
 def shape(tensor: Any) -> list[int]:
     """The tensor's lengths."""
     return [int(length) for length in _torch().Tensor.shape.__get__(tensor)]

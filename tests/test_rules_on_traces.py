@@ -16,6 +16,8 @@ from remedies.test_cpu_optimizer import RULE as CPU_OPTIMIZER
 from remedies.test_fp16_on_cpu import RULE as FP16_ON_CPU
 from remedies.test_looped_operators import RULE as LOOPED
 from remedies.test_on_a_cpu import RULES as ON_A_CPU
+from remedies.test_page_faults import RULE as PAGE_FAULTS
+from remedies.test_unstepped_gradients import RULE as UNSTEPPED
 from test_late_batches import RULE as LATE_BATCHES
 from test_loader_passes import STARTS
 from test_other_gpus import RULE as SEVERAL_GPUS
@@ -80,7 +82,9 @@ def test_every_rule_is_reached_or_cannot_be() -> None:
         PERIODIC_PHASE,
         LATE_BATCHES,
         LOOPED,
+        PAGE_FAULTS,
         STARTS,
+        UNSTEPPED,
         *ON_A_CPU,
     }
     assert {name for of in cases for name in of} | shown == RULES

@@ -284,6 +284,11 @@ KINDS = (
         {"recurrent": False, "elements": True, "length": 64, "width": 128, "batch": 32},
         ("looped-operators",), {"elements": False},
     ),
+    Kind("logits of 50,257 words", "vocabulary.py", {}, ("page-faults",), {"keeps": True}),
+    Kind(
+        "teacher with gradients", "distil.py", {"gradients": True}, ("unstepped-gradients",), {"gradients": False},
+        classes=("compute-bound",),
+    ),
     Kind(
         "recomputes though memory is free", "trainer.py",
         {"recomputes": True, "width": 256, "batch": 16, "steps": 40},

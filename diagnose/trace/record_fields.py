@@ -46,8 +46,8 @@ _TORCH_SETTINGS = {
 }
 _STEPS = {
     **{f"{name}_ns": in_order(_NS) for name in ("control_before", "warmup", "active", "control_after", "waiting")},
-    "active_cpu_ns": in_order(_NS),
-    "active_core_wait_ns": in_order(_NS),
+    **{f"active_{name}_ns": in_order(_NS) for name in ("cpu", "core_wait", "system")},
+    "active_page_faults": in_order(_COUNT),
     "unprofiled_host_ns": in_order(_NS),
     "unprofiled_ranges_ns": each(in_order(_NS)),
     "unprofiled_gc_ns": in_order(_NS),
@@ -77,7 +77,8 @@ RUN_TIME = table(
     optional=("skipped", "maps"),
 )
 _STEPS_IF_ANY = (
-    *(f"active_{name}_ns" for name in ("cpu", "core_wait")),
+    *(f"active_{name}_ns" for name in ("cpu", "core_wait", "system")),
+    "active_page_faults",
     *(f"unprofiled_{name}_ns" for name in ("host", "ranges", "gc")),
     "waiting_ns",
     "passed",
@@ -165,7 +166,7 @@ _ARGUMENTS = {
 _OPTIMIZER = {
     **dict.fromkeys(("class", "made_by"), text),
     **dict.fromkeys(("fused", "foreach", "capturable"), flag),
-    "parameters": _PARAMETERS,
+    **dict.fromkeys(("parameters", "unstepped_gradients"), _PARAMETERS),
     "dtypes": each(_PARAMETERS),
     "groups": _COUNT,
 }
@@ -360,7 +361,7 @@ RECORD = table(
             }
         ),
         "loading": table(_LOADING),
-        "optimizer": table(_OPTIMIZER, optional=("made_by",)),
+        "optimizer": table(_OPTIMIZER, optional=("made_by", "unstepped_gradients")),
         "compiled": flag,
         "compilations": COMPILED,
         "announced": listed(table(_ANNOUNCED)),
@@ -375,6 +376,7 @@ RECORD = table(
         "environment": each(text),
         "infiniband_devices": whole(0, 1 << 16),
         "network_ports": listed(table(_PORT)),
+        "malloc": text,
         "command": all_of(text),
         "script": table(_SCRIPT),
         "applied": each(table({}, open_to_others=True)),
@@ -392,7 +394,7 @@ RECORD = table(
     },
     optional=(
         "announced", "command", "script", "machine_samples", "stack_samples", "infiniband_devices", "network_ports",
-        "zero", "every_step", "run_time",
+        "malloc", "zero", "every_step", "run_time",
     ),
 )  # fmt: skip
 """The whole record."""

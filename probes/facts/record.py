@@ -16,11 +16,12 @@ from ..config import rank_and_world_size
 from ..guard import quietly
 from ..introspection import plain
 from ..machine.cores import cores
+from ..machine.malloc import malloc_library
 from ..machine.network_ports import network_ports
 from ..threaded import run_in_thread
 from .compiled import compilations
 from .machine import device, environment, memory, versions
-from .model import model_facts, module_of, optimizer_facts, wrapped_facts
+from .model import model_facts, module_of, optimizer_facts, unstepped_gradients, wrapped_facts
 from .script import script_facts
 from .torch_settings import torch_settings
 from .zero import zero_facts
@@ -45,7 +46,7 @@ SLURM = (
     "SLURM_NNODES",
     "SLURM_JOB_NUM_NODES",
 )
-_OF_THE_MACHINE = ("host", "slurm", "cores", "versions", "environment", "network_ports")
+_OF_THE_MACHINE = ("host", "slurm", "cores", "versions", "environment", "network_ports", "malloc")
 _NUMBERS = re.compile(r"[0-9]{1,20}\Z")
 
 
@@ -118,6 +119,7 @@ def _machine(world_size: int) -> dict[str, object]:
         "versions": quietly(versions),
         "environment": quietly(lambda: environment(os.environ)),
         "network_ports": quietly(network_ports),
+        "malloc": quietly(malloc_library),
     }
 
 
@@ -148,7 +150,7 @@ def _steps(window: Window | None, clock: StepClock, source: str | None) -> dict[
     phases = {"control_before": "control", "warmup": "warmup", "active": "active", "control_after": "control_after"}
     steps: dict[str, Any] = {f"{name}_ns": clock.times(phase) for name, phase in phases.items()}
     unprofiled = steps["control_before_ns"] + steps["control_after_ns"]
-    factor, core_times = None, clock.core_times()
+    factor, core_times, system_work = None, clock.core_times(), clock.system_work()
     if unprofiled and steps["active_ns"]:
         factor = statistics.median(steps["active_ns"]) / max(statistics.median(unprofiled), 1)
     return {
@@ -156,6 +158,8 @@ def _steps(window: Window | None, clock: StepClock, source: str | None) -> dict[
             **steps,
             "active_cpu_ns": [times and times[0] for times in core_times],
             "active_core_wait_ns": [times and times[1] for times in core_times],
+            "active_system_ns": [work and work[0] for work in system_work],
+            "active_page_faults": [work and work[1] for work in system_work],
             "waiting_ns": clock.waited(),
             "unprofiled_host_ns": clock.host_times(),
             "unprofiled_ranges_ns": clock.range_times(),
@@ -186,7 +190,11 @@ def _loader(job: JobObjects) -> dict[str, object] | None:
 
 def _optimizer(job: JobObjects, optimizer: Any) -> dict[str, object] | None:
     known = optimizer_facts(optimizer)
-    return known and {**known, "made_by": job.made_by.get("optimizer")}
+    return known and {
+        **known,
+        "made_by": job.made_by.get("optimizer"),
+        "unstepped_gradients": quietly(lambda: unstepped_gradients(optimizer)),
+    }
 
 
 def _wrapping(model: Any) -> Mapping[str, object]:

@@ -13,6 +13,7 @@ from ..protocol import DATA_WAIT_RANGE, FIRST_BATCH_RANGE
 from .core_time import CoreTime
 from .gc_ranges import Collections
 from .range_times import times as range_times
+from .system_work import system_work
 
 KEPT = ("control", "warmup", "active", "control_after")
 UNPROFILED = ("control", "control_after")
@@ -44,11 +45,13 @@ class StepClock:
         self._waited: deque[int | None] = deque(maxlen=MOST_WAITED)
         self._cores = CoreTime()
         self._core_times: list[tuple[int, int] | None] = []
+        self._system_work: list[tuple[int, int] | None] = []
         self.step_begins()
 
     def step_begins(self, phase: str = "") -> None:
         """Begin a step of `phase`; without the profiler its ranges and collections are timed, too."""
         self._on_core = self._core_time(phase)
+        self._in_system = system_work() if phase == RECORDED else None
         self.began: Mark | None = self._mark()
         self._watch(phase in RANGED)
 
@@ -82,6 +85,7 @@ class StepClock:
             self._spans.setdefault(phase, []).append((began, ended))
             if phase == RECORDED:
                 self._core_times.append(_since(self._on_core, self._core_time(phase)))
+                self._system_work.append(_since(self._in_system, system_work()))
         if phase in RANGED and range_times.on:
             self._with_ranges(phase, number, ended[0] - began[0])
         return ended[0] - began[0]
@@ -103,6 +107,7 @@ class StepClock:
         """Count the steps timed since the waiting as part of it; steps with the profiler on have no time there."""
         self._ranges.clear()
         self._core_times.clear()
+        self._system_work.clear()
         for phase in KEPT:
             for began, ended in self._spans.pop(phase, []):
                 self._waited.append(ended[0] - began[0] if phase == "control" else None)
@@ -143,6 +148,10 @@ class StepClock:
     def core_times(self) -> list[tuple[int, int] | None]:
         """For each recorded step, nanoseconds on a core and ready without one; None if the kernel keeps no count."""
         return list(self._core_times)
+
+    def system_work(self) -> list[tuple[int, int] | None]:
+        """For each recorded step, nanoseconds in the kernel and pages mapped; None if the system keeps no count."""
+        return list(self._system_work)
 
     def waited(self) -> list[int | None]:
         """The host's nanoseconds of the steps before the capture, the last `MOST_WAITED`; None if not timed."""

@@ -144,7 +144,7 @@ def _tried(rule: Rule) -> Iterator[Given]:
     assert rule.remedy is not None
     values = [value for _, pair in _spans(rule.remedy) for value in pair if isinstance(value, Condition)]
     read = sorted({name for value in values for name in value.names})
-    bases = [{name: each.facts[name] for name in read if name in each.facts} for each in rule.examples]
+    bases = [{n: each.facts[n] for n in read if each.facts.get(n, "unknown") != "unknown"} for each in rule.examples]
     seeded, known = random.Random(rule.id), units()
     yield from (base for base in bases if len(base) == len(read))
     while True:

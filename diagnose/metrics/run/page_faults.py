@@ -1,0 +1,53 @@
+"""Memory that goes back to the system and comes anew in each step: the page faults of a step without a GPU."""
+
+from diagnose.facts import STEP, Unknown, Value, nothing_helps
+from diagnose.metrics.measured import Measured
+from diagnose.metrics.registry import metric
+
+MOST_NS = 3000  # of a fault that maps and clears 4 KiB; measured: 1.7 us on a virtual machine
+_ON_GPU = Unknown("the step is the device's, which has memory of its own", nothing_helps("the host's memory is not it"))
+
+
+@metric("share", STEP, needs_gpu=False)
+def page_fault_share(m: Measured) -> Value:
+    """Time that the training thread spends in the kernel, as far as page faults that read no disk explain it, at 3 us
+    each, in a step without a GPU.
+    """
+    if elsewhere := _ON_GPU if m.timeline.has_gpu else m.device_unseen:
+        return elsewhere
+    in_kernel, faults, step = (_sum(m, name) for name in ("active_system_ns", "active_page_faults", "active_ns"))
+    if in_kernel is None or faults is None or not step:
+        return m.unrecorded
+    return min(in_kernel, faults * MOST_NS) / step
+
+
+@metric("count", needs_gpu=False)
+def page_faults_per_step(m: Measured) -> Value:
+    """Pages of 4 KiB, or larger ones, that the kernel maps for the training thread in a step without reading a disk."""
+    faults = _of_steps(m, "active_page_faults")
+    return round(sum(faults) / len(faults)) if faults else m.unrecorded
+
+
+@metric("text", needs_gpu=False)
+def malloc_library(m: Measured) -> Value:
+    """The library that serves the process's memory: glibc, or one that is loaded in its place."""
+    return m.recorded(m.record.text("malloc"))
+
+
+@metric("flag", needs_gpu=False)
+def keeps_freed_memory(m: Measured) -> Value:
+    """Whether glibc maps no large memory apart, by its variable: memory apart goes back when it is freed."""
+    if not isinstance(m.record.get("environment"), dict):
+        return m.unrecorded
+    return m.record.text("environment.MALLOC_MMAP_MAX_") == "0"
+
+
+def _sum(m: Measured, name: str) -> float | None:
+    found = _of_steps(m, name)
+    return sum(found) if found else None
+
+
+def _of_steps(m: Measured, name: str) -> list[float] | None:
+    """The number of each recorded step; None if one has none."""
+    found = m.record.get(f"steps.{name}") or ()
+    return None if not found or None in found else [float(each) for each in found]

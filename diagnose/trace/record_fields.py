@@ -46,8 +46,9 @@ _TORCH_SETTINGS = {
 }
 _STEPS = {
     **{f"{name}_ns": in_order(_NS) for name in ("control_before", "warmup", "active", "control_after", "waiting")},
-    **{f"active_{name}_ns": in_order(_NS) for name in ("cpu", "core_wait", "system")},
-    "active_page_faults": in_order(_COUNT),
+    **{f"active_{name}_ns": in_order(_NS) for name in ("cpu", "core_wait")},
+    "unprofiled_page_faults": in_order(_COUNT),
+    "unprofiled_system_ns": in_order(_NS),
     "unprofiled_host_ns": in_order(_NS),
     "unprofiled_ranges_ns": each(in_order(_NS)),
     "unprofiled_gc_ns": in_order(_NS),
@@ -77,12 +78,9 @@ RUN_TIME = table(
     optional=("skipped", "maps"),
 )
 _STEPS_IF_ANY = (
-    *(f"active_{name}_ns" for name in ("cpu", "core_wait", "system")),
-    "active_page_faults",
-    *(f"unprofiled_{name}_ns" for name in ("host", "ranges", "gc")),
-    "waiting_ns",
-    "passed",
-    "cut_by",
+    *(f"active_{name}_ns" for name in ("cpu", "core_wait")),
+    *(f"unprofiled_{name}_ns" for name in ("host", "ranges", "gc", "system")),
+    *("unprofiled_page_faults", "waiting_ns", "passed", "cut_by"),
 )
 _DDP_FLAGS = ("find_unused_parameters", "gradient_as_bucket_view", "static_graph", "broadcast_buffers")
 _FSDP = {"class": text, "sharding_strategy": text, "forward_prefetch": flag}

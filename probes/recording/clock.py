@@ -51,7 +51,7 @@ class StepClock:
     def step_begins(self, phase: str = "") -> None:
         """Begin a step of `phase`; without the profiler its ranges and collections are timed, too."""
         self._on_core = self._core_time(phase)
-        self._in_system = system_work() if phase == RECORDED else None
+        self._in_system = system_work() if phase in UNPROFILED else None
         self.began: Mark | None = self._mark()
         self._watch(phase in RANGED)
 
@@ -85,6 +85,7 @@ class StepClock:
             self._spans.setdefault(phase, []).append((began, ended))
             if phase == RECORDED:
                 self._core_times.append(_since(self._on_core, self._core_time(phase)))
+            elif phase in UNPROFILED:
                 self._system_work.append(_since(self._in_system, system_work()))
         if phase in RANGED and range_times.on:
             self._with_ranges(phase, number, ended[0] - began[0])
@@ -150,7 +151,9 @@ class StepClock:
         return list(self._core_times)
 
     def system_work(self) -> list[tuple[int, int] | None]:
-        """For each recorded step, nanoseconds in the kernel and pages mapped; None if the system keeps no count."""
+        """For each timed step without the profiler, which maps pages too, nanoseconds in the kernel and pages mapped;
+        None if the system keeps no count.
+        """
         return list(self._system_work)
 
     def waited(self) -> list[int | None]:

@@ -1,6 +1,7 @@
 """Loops in Python over small operators: named where they repeat without a layer's own weights, on a CPU and a GPU."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kineto import Trace
@@ -10,6 +11,7 @@ from diagnose.diagnosis import Diagnosis
 
 RULE = "looped-operators"
 NODE = "autograd::engine::evaluate_function: "
+ALL_TRAIN = {"model": {"parameters": 100, "trainable": 100}}
 
 
 def over_elements(rounds: int = 64, us: float = 10) -> Trace:
@@ -65,8 +67,30 @@ def test_a_few_rounds_and_rounds_of_much_work_are_no_loop_to_replace(tmp_path: P
 
 
 def test_layers_with_weights_of_their_own_are_no_loop(tmp_path: Path) -> None:
-    assert RULE in rules(analysed(tmp_path / "cell", over_layers(own_weights=False)))
-    assert RULE not in rules(analysed(tmp_path / "layers", over_layers(own_weights=True)))
+    assert RULE in rules(analysed(tmp_path / "cell", over_layers(own_weights=False), ALL_TRAIN))
+    assert RULE not in rules(analysed(tmp_path / "layers", over_layers(own_weights=True), ALL_TRAIN))
+
+
+@pytest.mark.parametrize("record", [None, {"model": {"parameters": 100, "trainable": 10}}])
+def test_layers_whose_weights_may_be_frozen_are_no_loop(record: Any, tmp_path: Path) -> None:
+    assert RULE not in rules(analysed(tmp_path, over_layers(own_weights=False), record))
+
+
+def test_checkpointed_layers_are_no_loop(tmp_path: Path) -> None:
+    trace = Trace(gpu=None)
+    for _ in range(5):
+        with trace.step():
+            for _ in range(40):
+                with trace.inside("CheckpointFunction"):
+                    trace.cpu_op("aten::linear", 20)
+            for _ in range(40):
+                with trace.inside(NODE + "CheckpointFunctionBackward"):
+                    trace.cpu_op("aten::linear", 20)
+                    with trace.inside(NODE + "AddmmBackward0"):
+                        trace.cpu_op("aten::mm", 20)
+                    trace.cpu_op(NODE + "torch::autograd::AccumulateGrad", 5)
+
+    assert RULE not in rules(analysed(tmp_path, trace, ALL_TRAIN))
 
 
 def test_layers_without_a_backward_pass_are_no_loop(tmp_path: Path) -> None:

@@ -21,8 +21,8 @@ linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux c
 FAULTS = """
 import torch
 from diagnose.probes.recording.system_work import system_work
-for number in range(20):
-    if number == 15:
+for number in range(40):
+    if number == 30:
         begin = system_work()
     torch.ones(16 << 20).add_(1)
 print(system_work()[1] - begin[1])
@@ -77,7 +77,7 @@ def faulting(folder: Path, gpu: str | None = None, **more: Any) -> Diagnosis:
             trace.cpu_op("aten::gelu", 6000)
             if gpu:
                 trace.launch("gemm", 8000)
-    steps = {"active_ns": [10e6] * 5, "active_system_ns": [4e6] * 5, "active_page_faults": [2000] * 5}
+    steps = {"control_before_ns": [10e6] * 5, "unprofiled_system_ns": [4e6] * 5, "unprofiled_page_faults": [2000] * 5}
     return analysed(folder, trace, {"steps": steps, "malloc": "glibc", "environment": {}, **more})
 
 
@@ -95,7 +95,7 @@ def test_they_come_first_with_variables_and_within_what_they_take(tmp_path: Path
 
 
 def test_time_in_the_kernel_that_faults_do_not_explain_is_something_else(tmp_path: Path) -> None:
-    steps = {"active_ns": [10e6] * 5, "active_system_ns": [4e6] * 5, "active_page_faults": [50] * 5}
+    steps = {"control_before_ns": [10e6] * 5, "unprofiled_system_ns": [4e6] * 5, "unprofiled_page_faults": [50] * 5}
 
     assert faulting(tmp_path, steps=steps).fact("page_fault_share") == pytest.approx(0.015)
 

@@ -1,7 +1,8 @@
 """Loops in Python that call the same few operators again and again, found by the operators' names.
 
 A stack of layers calls the same operators again as well, once for each layer. Its backward pass accumulates a gradient
-in each round, for the layer's own weights, where a loop over time steps or elements does so once, behind all rounds.
+in each round, for the layer's own weights, where a loop over time steps or samples does so once, behind all rounds.
+So they differ where all weights train; frozen layers accumulate nothing.
 """
 
 import re
@@ -21,6 +22,8 @@ from diagnose.timeline import thread_turns
 from diagnose.trace.vocabulary import OPS
 
 FEWEST_ROUNDS, FEWEST_LONG_ROUNDS = 32, 16  # long ones are no layers that share their weights, of which there are 12
+MOST_LAYERS = 128
+NEARLY_ALL = 0.99  # of a model's parameters
 SHORT_ROUND, LONGEST_ROUND = 16, 4096  # operators, without those inside another one
 MOST_LENGTHS = 64  # of long rounds, those at which most operators come again
 NAMED = 3
@@ -28,21 +31,30 @@ LONGEST_GAP_NS = 100_000  # between operators, under the profiler; Python that t
 NO_LOOP = Unknown("no operators are called again and again in a row", nothing_helps("there is no such loop"))
 
 _ACCUMULATES = "AccumulateGrad"
-_PRODUCT = re.compile(r"mm\b|mmbackward|gemm|matmul|linear|conv|attention|_cell\b")  # of a name in lower case
+_PRODUCT = re.compile(r"mm\b|mmbackward|gemm|matmul|linear|conv|attention|_cell\b|compiled|triton")  # in lower case
 _BACKWARD = "autograd::engine::evaluate_function: "
 
 
 class Loop(NamedTuple):
-    """Rounds of the same operators: the instants of operators and calls, how many rounds, and the names of one."""
+    """Rounds of the same operators: the instants of operators and calls, how many rounds, and the names of one; the
+    names of all that they call, and how many gradients they accumulate.
+    """
 
     instants: iv.Intervals
     rounds: int
     names: tuple[str, ...]
+    called: frozenset[str]
+    gradients: int
 
     @property
     def has_products(self) -> bool:
         """Whether a round multiplies, as each layer of a model does."""
-        return any(_PRODUCT.search(name.lower()) for name in self.names)
+        return any(_PRODUCT.search(name.lower()) for name in self.called)
+
+    @property
+    def is_of_layers(self) -> bool:
+        """Whether a round accumulates the gradients of weights of its own."""
+        return 2 * self.gradients >= self.rounds
 
     @property
     def is_backward(self) -> bool:
@@ -116,14 +128,22 @@ def looped_operators(m: Measured) -> Value:
 
 def operator_loops(m: Measured) -> Loops:
     """The loops of operators in the counted steps, on all threads."""
-    rows, top = _top(m)
-    found = [loop for loop in _loops(m, top) if not any(_ACCUMULATES in name for name in loop.names)]
+    rows = _in_steps(m)
+    around = nests.parents(m.timeline.trace, rows)
+    found = [loop for loop in _loops(m, rows, np.flatnonzero(around == nests.NONE)) if not loop.is_of_layers]
     shares_weights = any(loop.is_backward and loop.has_products for loop in found)
-    each = tuple(loop for loop in found if shares_weights or not loop.has_products)
+    layers = MOST_LAYERS if shares_weights and not _all_train(m) else 0
+    each = tuple(loop for loop in found if not loop.has_products or (shares_weights and loop.rounds > layers))
     instants = iv.union(*(loop.instants for loop in each))
-    trace = m.timeline.trace
-    inside = rows[iv.holds(instants, trace.ts[rows])]
+    trace, inner = m.timeline.trace, rows[nests.without_inner(around)]
+    inside = inner[iv.holds(instants, trace.ts[inner])]
     return Loops(each, instants, float(trace.dur[inside].mean()) if len(inside) else 0.0)
+
+
+def _all_train(m: Measured) -> bool:
+    """Whether nearly all of the model's parameters are known to train."""
+    trained, parameters = (m.record.number(f"model.{name}") for name in ("trainable", "parameters"))
+    return trained is not None and parameters is not None and 0 < NEARLY_ALL * parameters <= trained
 
 
 def _part(m: Measured, *causes: str) -> float:
@@ -132,29 +152,34 @@ def _part(m: Measured, *causes: str) -> float:
     return iv.total(iv.intersect(pieces, loops.instants)) / max(iv.total(pieces), 1)
 
 
-def _top(m: Measured) -> tuple[Ints, Ints]:
-    """The operators of the counted steps that call no others, and those that none calls, by thread and time, without
-    the optimizer's.
-    """
+def _in_steps(m: Measured) -> Ints:
+    """The operators of the counted steps by thread, then by begin, without the optimizer's."""
     trace = m.timeline.trace
     rows = np.flatnonzero(trace.rows_of(*OPS))
     counted = iv.which_holds(m.timeline.steps.host, trace.ts[rows]) >= 0
     rows = rows[counted & ~iv.holds(m.timeline.optimizer_steps, trace.ts[rows])]
-    around = nests.parents(trace, rows)
-    top = rows[around == nests.NONE]
-    return rows[nests.without_inner(around)], top[nests.nested_order(trace, top)]
+    return rows[nests.nested_order(trace, rows)]
 
 
-def _loops(m: Measured, top: Ints) -> Iterator[Loop]:
-    """Rounds of the same operators in a row; of several lengths the shortest."""
-    trace = m.timeline.trace
+def _loops(m: Measured, rows: Ints, outer: Ints) -> Iterator[Loop]:
+    """Rounds of the same operators in a row; of several lengths the shortest. `outer` are the positions in `rows` of
+    those that none calls.
+    """
+    trace, top, behind = m.timeline.trace, rows[outer], np.append(outer[1:], len(rows))
     alike = _alike(m, top)
     taken = np.zeros(len(top), bool)
     for length in (*range(1, min(SHORT_ROUND, len(top) - 1) + 1), *_lengths(alike)):
         for first, last in _rounds(alike, taken, length):
             taken[first : last + 1] = True
             names = tuple(trace.names[name] for name in trace.name[top[first : first + length]])
-            yield Loop(_called(m, top[first : last + 1]), (last - first + 1) // length, names)
+            called = {trace.names[name]: int(n) for name, n in _named(trace.name[rows[outer[first] : behind[last]]])}
+            gradients = sum(n for name, n in called.items() if name.endswith(_ACCUMULATES))
+            rounds = (last - first + 1) // length
+            yield Loop(_called(m, top[first : last + 1]), rounds, names, frozenset(called), gradients)
+
+
+def _named(names: Ints) -> Iterator[tuple[int, int]]:
+    yield from zip(*np.unique(names, return_counts=True), strict=True)
 
 
 def _called(m: Measured, operators: Ints) -> iv.Intervals:

@@ -45,6 +45,8 @@ DATA_WAIT = rf"enumerate\(Data(Loader|Pipe)\)#|{_FETCHES}{re.escape(protocol.DAT
 SAVE, EVAL, CLIP = (re.escape(name) for name in (protocol.SAVE_RANGE, protocol.EVAL_RANGE, protocol.CLIP_RANGE))
 LOGGING = rf"{re.escape(protocol.LOG_RANGE)}|{EVAL}|{SAVE}|## log"
 BACKWARD = r"autograd::engine::evaluate_function"  # functions that autograd's engine calls, one after the other
+BACKWARD_CALL = f"{BACKWARD}: "
+ACCUMULATES = r"torch::autograd::AccumulateGrad$"  # of one weight, once in a backward pass
 AUTOGRAD = (
     rf"(?:{BACKWARD}: )?(?:\w+Backward\d+|torch::autograd::\w+)$"  # nodes of torch; those of the user's have no number
 )

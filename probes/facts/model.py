@@ -173,14 +173,14 @@ def module_of(optimizer: Any) -> Any:
 
 def live_modules() -> Iterator[Any]:
     """The modules of the process, each once."""
-    return _alive(_torch().nn.Module)
+    return _alive(sys.modules["torch"].nn.Module)
 
 
 def unstepped_gradients(optimizer: Any) -> int | None:
     """Elements of the gradients that modules of the process hold and none of its optimizers steps; None if the
     optimizer steps tensors of no module, such as copies of the weights in fp32.
     """
-    stepped = {id(p) for each in _alive(_torch().optim.Optimizer) for p in optimized(each)}
+    stepped = {id(p) for each in _alive(sys.modules["torch"].optim.Optimizer) for p in optimized(each)}
     with untouched():
         held = {id(p): p for module in live_modules() for p in parameters(module, recurse=False)}
         if not {id(p) for p in optimized(optimizer)} <= held.keys():
@@ -190,10 +190,6 @@ def unstepped_gradients(optimizer: Any) -> int | None:
 
 def _alive(kind: type) -> Iterator[Any]:
     return (thing for thing in gc.get_objects() if issubclass(type(thing), kind))
-
-
-def _torch() -> Any:
-    return sys.modules["torch"]
 
 
 def optimized(optimizer: Any) -> list[Any]:

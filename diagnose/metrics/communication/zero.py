@@ -12,10 +12,10 @@ from diagnose.metrics.kernels.optimizer_on_cpu import cpu_optimizer_share
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 from diagnose.metrics.run.environment import cpu_threads
-from diagnose.trace.vocabulary import COLLECTIVE_RANGES, OPTIMIZER_STEP
+from diagnose.trace.vocabulary import ACCUMULATES, BACKWARD_CALL, COLLECTIVE_RANGES, OPTIMIZER_STEP
 
 _OF_STAGE_3 = ("LinearFunctionForZeroStage3", "PreBackwardFunctionForModule")
-_HOOKED = r"(autograd::engine::evaluate_function: )?torch::autograd::AccumulateGrad$"
+_HOOKED = rf"({BACKWARD_CALL})?{ACCUMULATES}"
 _NO_ENGINE = Unknown("ZeRO is not in use", nothing_helps("nothing is divided by it"))
 _NOT_TOLD = Unknown("the trace does not hold the engine's configuration", DIAGNOSE_RUN)
 

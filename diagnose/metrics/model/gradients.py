@@ -1,15 +1,11 @@
 """Gradients of the backward pass that no optimizer steps, by the record and by the nodes that accumulate them."""
 
-import numpy as np
-
-from diagnose import intervals as iv
 from diagnose.facts import STEP, Value
 from diagnose.metrics.measured import Measured
+from diagnose.metrics.model.operator_work import elements_per_step
 from diagnose.metrics.registry import metric
-from diagnose.trace.arguments import tensor_elements
-from diagnose.trace.vocabulary import ANNOTATIONS, BACKWARD, OPS
+from diagnose.trace.vocabulary import ACCUMULATES, ANNOTATIONS, BACKWARD, OPS
 
-ACCUMULATES = r"torch::autograd::AccumulateGrad$"
 NEARLY_ALL = 0.9  # of the gradients that are held are computed in each step, else they are of before
 
 
@@ -38,9 +34,4 @@ def backward_share(m: Measured) -> Value:
 
 def _computed(m: Measured) -> float | None:
     """Elements of the gradients that are accumulated in a step; None if the trace has no sizes of them."""
-    trace = m.timeline.trace
-    rows = m.timeline.rows_matching(ACCUMULATES, *OPS)
-    rows = rows[(iv.which_holds(m.timeline.steps.host, trace.ts[rows]) >= 0) & (trace.shape[rows] >= 0)]
-    each, times = np.unique(trace.shape[rows], return_counts=True)
-    elements = sum(tensor_elements(trace.shapes[s][0]) * int(n) for s, n in zip(each, times, strict=True))
-    return m.timeline.steps.each(elements) if len(rows) else None
+    return elements_per_step(m, m.timeline.rows_matching(ACCUMULATES, *OPS)) or None

@@ -10,14 +10,13 @@ from diagnose.attribution.causes import OPERATORS, PER_LAUNCH
 from diagnose.facts import STEP, Unknown, Value
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.model.batch import FILLED, MOST_STATES, model_state_bytes
-from diagnose.metrics.model.operator_work import part_of_pairs, work_part
+from diagnose.metrics.model.operator_work import elements_per_step, part_of_pairs, work_part
 from diagnose.metrics.registry import metric
 from diagnose.metrics.run.memory import memory_peak_bytes, memory_total_bytes
 from diagnose.metrics.run.setup import accumulation_steps, micro_batch_size
 from diagnose.metrics.unknowns import NO_SHAPES
 from diagnose.roofline import nests
 from diagnose.roofline.flops import counted
-from diagnose.trace.arguments import tensor_elements
 from diagnose.trace.record import unprofiled_ns
 from diagnose.trace.vocabulary import OPS
 
@@ -163,10 +162,6 @@ def _work_share(m: Measured) -> float | Unknown:
 
 def _bytes_per_step(m: Measured) -> float:
     """Bytes that the innermost operators read and write, were all of their tensors of fp32."""
-    trace, host = m.timeline.trace, m.timeline.steps.host
-    rows = np.flatnonzero(trace.rows_of(*OPS))
-    innermost = rows[nests.without_inner(nests.parents(trace, rows))]
-    shaped = innermost[(iv.which_holds(host, trace.ts[innermost]) >= 0) & (trace.shape[innermost] >= 0)]
-    each, times = np.unique(trace.shape[shaped], return_counts=True)
-    elements = sum(tensor_elements(trace.shapes[s][0]) * int(n) for s, n in zip(each, times, strict=True))
-    return m.timeline.steps.each(_BYTES_MOVED * elements)
+    rows = np.flatnonzero(m.timeline.trace.rows_of(*OPS))
+    innermost = rows[nests.without_inner(nests.parents(m.timeline.trace, rows))]
+    return _BYTES_MOVED * elements_per_step(m, innermost)

@@ -12,14 +12,14 @@ from typing import NamedTuple
 import numpy as np
 
 from diagnose import intervals as iv
-from diagnose.arrays import Array, Ints, Mask
+from diagnose.arrays import Array, Ints, Mask, counted
 from diagnose.attribution.causes import MATRIX_OPERATORS, OPERATORS, OTHER_THAN_MATRIX, PER_LAUNCH
 from diagnose.facts import STEP, Unknown, Value, nothing_helps
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 from diagnose.roofline import nests
 from diagnose.timeline import thread_turns
-from diagnose.trace.vocabulary import OPS
+from diagnose.trace.vocabulary import ACCUMULATES, BACKWARD_CALL, OPS
 
 FEWEST_ROUNDS, FEWEST_LONG_ROUNDS = 32, 16  # long ones are no layers that share their weights, of which there are 12
 MOST_LAYERS = 128
@@ -30,9 +30,7 @@ NAMED = 3
 LONGEST_GAP_NS = 100_000  # between operators, under the profiler; Python that takes longer does work of its own
 NO_LOOP = Unknown("no operators are called again and again in a row", nothing_helps("there is no such loop"))
 
-_ACCUMULATES = "AccumulateGrad"
 _PRODUCT = re.compile(r"mm\b|mmbackward|gemm|matmul|linear|conv|attention|_cell\b|compiled|triton")  # in lower case
-_BACKWARD = "autograd::engine::evaluate_function: "
 
 
 class Loop(NamedTuple):
@@ -59,7 +57,7 @@ class Loop(NamedTuple):
     @property
     def is_backward(self) -> bool:
         """Whether the rounds are of the backward pass."""
-        return self.names[0].startswith(_BACKWARD)
+        return self.names[0].startswith(BACKWARD_CALL)
 
 
 class Loops(NamedTuple):
@@ -121,7 +119,7 @@ def looped_operators(m: Measured) -> Value:
     longest = m.once(operator_loops).longest
     if longest is None:
         return NO_LOOP
-    names = [name.removeprefix(_BACKWARD) for name in dict.fromkeys(longest.names)]
+    names = [name.removeprefix(BACKWARD_CALL) for name in dict.fromkeys(longest.names)]
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
     return ", ".join(names[:NAMED]) + more
 
@@ -156,8 +154,8 @@ def _in_steps(m: Measured) -> Ints:
     """The operators of the counted steps by thread, then by begin, without the optimizer's."""
     trace = m.timeline.trace
     rows = np.flatnonzero(trace.rows_of(*OPS))
-    counted = iv.which_holds(m.timeline.steps.host, trace.ts[rows]) >= 0
-    rows = rows[counted & ~iv.holds(m.timeline.optimizer_steps, trace.ts[rows])]
+    inside = iv.which_holds(m.timeline.steps.host, trace.ts[rows]) >= 0
+    rows = rows[inside & ~iv.holds(m.timeline.optimizer_steps, trace.ts[rows])]
     return rows[nests.nested_order(trace, rows)]
 
 
@@ -172,14 +170,11 @@ def _loops(m: Measured, rows: Ints, outer: Ints) -> Iterator[Loop]:
         for first, last in _rounds(alike, taken, length):
             taken[first : last + 1] = True
             names = tuple(trace.names[name] for name in trace.name[top[first : first + length]])
-            called = {trace.names[name]: int(n) for name, n in _named(trace.name[rows[outer[first] : behind[last]]])}
-            gradients = sum(n for name, n in called.items() if name.endswith(_ACCUMULATES))
+            called, times = counted(trace.name[rows[outer[first] : behind[last]]])
+            inside = [trace.names[name] for name in called]
+            gradients = sum(int(n) for name, n in zip(inside, times, strict=True) if re.search(ACCUMULATES, name))
             rounds = (last - first + 1) // length
-            yield Loop(_called(m, top[first : last + 1]), rounds, names, frozenset(called), gradients)
-
-
-def _named(names: Ints) -> Iterator[tuple[int, int]]:
-    yield from zip(*np.unique(names, return_counts=True), strict=True)
+            yield Loop(_called(m, top[first : last + 1]), rounds, names, frozenset(inside), gradients)
 
 
 def _called(m: Measured, operators: Ints) -> iv.Intervals:

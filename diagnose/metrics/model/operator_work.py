@@ -41,6 +41,16 @@ def part_of_pairs(m: Measured) -> float:
     return float(own_ns[pairs].sum() / max(own_ns[innermost | pairs].sum(), 1.0))
 
 
+def elements_per_step(m: Measured, operators: Ints) -> float:
+    """Elements of all tensors that these operators are given in a counted step; those without sizes have none."""
+    trace = m.timeline.trace
+    counted = iv.which_holds(m.timeline.steps.host, trace.ts[operators]) >= 0
+    shaped = operators[counted & (trace.shape[operators] >= 0)]
+    each, times = np.unique(trace.shape[shaped], return_counts=True)
+    elements = sum(tensor_elements(trace.shapes[s][0]) * int(n) for s, n in zip(each, times, strict=True))
+    return m.timeline.steps.each(elements)
+
+
 def _compares_pairs(name: str) -> bool:
     return _PAIRS.search(name) is not None
 

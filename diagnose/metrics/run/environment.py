@@ -9,7 +9,7 @@ from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 from diagnose.metrics.unknowns import NO_RECORD
 from diagnose.ranks.network.ports import rdma_devices
-from diagnose.trace.vocabulary import OPS
+from diagnose.trace.vocabulary import BACKWARD_CALL, OPS
 
 UNTOLD = Unknown("the capture record does not say how the process is set", DIAGNOSE_RUN)
 _NO_LONG_KERNELS = Unknown(
@@ -25,7 +25,6 @@ _LONG_NS = 20_000  # of a kernel: no launch takes as long by itself
 _LEAST_KERNELS = 20
 _MOST_OF = 0.95
 _CHECK = r"aten::_is_any_true$"  # autograd's look for NaN, once after each of its functions
-_FUNCTION = r"autograd::engine::evaluate_function: "
 
 
 def variable(m: Measured, name: str) -> str | Unknown | None:
@@ -119,7 +118,7 @@ def detects_anomalies(m: Measured) -> Value:
     else by these looks.
     """
     told = setting(m, "detects_anomalies")
-    functions = len(m.timeline.rows_matching(_FUNCTION, *OPS))
+    functions = len(m.timeline.rows_matching(BACKWARD_CALL, *OPS))
     if told is True or not functions:
         return told
     return len(m.timeline.rows_matching(_CHECK, *OPS)) >= 0.5 * functions

@@ -5,6 +5,7 @@ from statistics import mean, median
 from diagnose.facts import STEP, Unknown, Value, nothing_helps
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
+from diagnose.metrics.run.environment import variable
 from diagnose.trace.record import control_ns
 
 MOST_NS = 3000  # of a fault that maps and clears 4 KiB; measured: 1.7 us on a virtual machine
@@ -41,9 +42,8 @@ def malloc_library(m: Measured) -> Value:
 @metric("flag", needs_gpu=False)
 def keeps_freed_memory(m: Measured) -> Value:
     """Whether glibc maps no large memory apart, by its variable: memory apart goes back when it is freed."""
-    if not isinstance(m.record.get("environment"), dict):
-        return m.unrecorded
-    return m.record.text("environment.MALLOC_MMAP_MAX_") == "0"
+    apart = variable(m, "MALLOC_MMAP_MAX_")
+    return apart if isinstance(apart, Unknown) else apart == "0"
 
 
 def _of_steps(m: Measured, name: str) -> list[float] | None:

@@ -236,10 +236,7 @@ def test_experts_have_sixteen_products_in_a_step(products: int, routed: bool, mo
 
 def test_an_element_is_read_and_written_in_eight_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(micro_batches.nests, "parents", lambda trace, rows: np.array([-1]))
-    monkeypatch.setattr(micro_batches, "tensor_elements", lambda shape: 100)
-    trace = SimpleNamespace(
-        rows_of=lambda *_: np.array([True]), ts=np.array([5]), shape=np.array([0]), shapes=[("a", "b", "c")]
-    )
-    steps = SimpleNamespace(host=np.array([[0, 10]]), each=lambda total: total)
+    monkeypatch.setattr(micro_batches, "elements_per_step", lambda m, innermost: 100 * len(innermost))
+    trace = SimpleNamespace(rows_of=lambda *_: np.array([True]))
 
-    assert micro_batches._bytes_per_step(job(timeline=SimpleNamespace(trace=trace, steps=steps))) == 800
+    assert micro_batches._bytes_per_step(job(timeline=SimpleNamespace(trace=trace))) == 800

@@ -22,6 +22,7 @@ from test_late_batches import RULE as LATE_BATCHES
 from test_loader_passes import STARTS
 from test_other_gpus import RULE as SEVERAL_GPUS
 from test_periodic_phase import RULE as PERIODIC_PHASE
+from test_slowing_steps import RULE as SLOWING
 
 from diagnose.analysis import analyze
 from diagnose.diagnosis import Diagnosis
@@ -80,6 +81,7 @@ def test_every_rule_is_reached_or_cannot_be() -> None:
         CLOCKS_APART,
         SEVERAL_GPUS,
         PERIODIC_PHASE,
+        SLOWING,
         LATE_BATCHES,
         LOOPED,
         PAGE_FAULTS,

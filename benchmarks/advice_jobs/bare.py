@@ -1,4 +1,6 @@
-"""A bare loop of many small layers: another optimizer, a hook in Python, a log of objects, evaluations, checks."""
+"""A bare loop of many small layers: another optimizer, a hook in Python, a log of objects, evaluations, checks, and
+outputs that are kept.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ def main() -> None:
     torch.set_num_threads(1)
     set_up = options(
         optimizer="AdamW", form="fused", width=256, layers=12, rows=512, hook_items=0, records=0, collects=True,
-        evaluates_every=0, checks=False, steps=60,
+        evaluates_every=0, checks=False, joins=False, steps=60,
     )  # fmt: skip
     torch.autograd.set_detect_anomaly(set_up["checks"])
     log: deque[list[list[int]]] = deque(maxlen=20)
@@ -49,13 +51,19 @@ def main() -> None:
         model.train()
         return loss / HELD_OUT
 
+    kept, outputs = [], torch.empty(0, set_up["width"], device=place())
     steps = Steps()
     for number in range(1, set_up["steps"] + 1):
-        model(torch.randn(set_up["rows"], set_up["width"], device=place())).square().mean().backward()
+        output = model(torch.randn(set_up["rows"], set_up["width"], device=place()))
+        output.square().mean().backward()
         optimizer.step()
         optimizer.zero_grad()
         if set_up["evaluates_every"] and number % set_up["evaluates_every"] == 0:
             print(f"step {number} held-out loss {evaluate():.4f}")
+        if set_up["joins"]:
+            outputs = torch.cat([outputs, output.detach()])
+        else:
+            kept.append(output.detach()[:1])
         log.append([[number] for number in range(set_up["records"])])
         steps.ended()
     steps.report()

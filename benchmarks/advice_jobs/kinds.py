@@ -222,6 +222,11 @@ KINDS = (
         ("python-host",), {"hook_items": 0}, classes=HOST, says="watch|bare.py",
     ),
     Kind(
+        "outputs joined in each step", "bare.py",
+        {"joins": True, "width": 256, "layers": 3, "rows": 256, "steps": 300}, ("slowing-steps",), {"joins": False},
+        says="bare.py",
+    ),
+    Kind(
         "checks each gradient for NaN", "bare.py", {"checks": True, "width": 64, "layers": 60, "rows": 32},
         ("anomaly-detection",), {"checks": False},
     ),

@@ -27,6 +27,7 @@ DoubtKind = Literal[
     "ranks-apart",
     "crowded-host",
     "unlike-controls",
+    "growing-steps",
     "uneven-steps",
     "profiler",
     "start-in-window",

@@ -4,7 +4,7 @@ Each is held against scipy by the tests; the package itself needs numpy alone.
 """
 
 from collections.abc import Sequence
-from math import comb, exp, lgamma, log, pi, sqrt
+from math import comb, erfc, exp, lgamma, log, pi, sqrt
 
 import numpy as np
 
@@ -21,6 +21,7 @@ _MEANS_FROM = 40
 _BATCHES_FROM = 64
 _LEAST_VARIANCE = 0.02  # of ranks: constant levels leave no residuals
 _NODES = 40  # of the quadrature
+_LINES = 4  # fits of a line, each with the far values of the one before drawn in
 _STEPS = 60  # of Newton's method: the angle of a distant quantile takes a dozen
 _DIXON_95 = (0.642, 0.560, 0.507, 0.468, 0.437, 0.412, 0.392, 0.376, 0.361, 0.349, 0.338, 0.329, 0.320, 0.313, 0.306,
              0.300)  # fmt: skip
@@ -192,6 +193,28 @@ def correlated_shift(values: Floats, margin: int) -> tuple[int, float]:
     residuals = centred - np.concatenate((np.full(at, before), np.full(n - at, after)))
     variance = max(long_run_variance(residuals), _LEAST_VARIANCE)
     return at, bridge_tail(float(np.abs(sums).max()) / np.sqrt(n * variance))
+
+
+def trend_p(values: Floats) -> float:
+    """The p-value of "the straight line through values that follow each other is level".
+
+    The slope's error is that of least squares with the long-run variance of what the line leaves (Newey and West, 1987,
+    with another estimate of that variance): neither the trend nor the correlation of neighbours counts as evidence.
+    Values further than three deviations from the line are drawn in.
+
+    Args:
+        values: shape (n,), three or more.
+    """
+    n = len(values)
+    at = np.arange(n) - (n - 1) / 2
+    drawn_in = values
+    for _ in range(_LINES):
+        slope, middle = float(at @ drawn_in) / float(at @ at), float(drawn_in.mean())
+        line = middle + slope * at
+        reach = 3 * max(robust_deviation(values - line), 1e-9)
+        drawn_in = np.clip(values, line - reach, line + reach)
+    error = sqrt(max(long_run_variance(drawn_in - line), 1e-18) / float(at @ at))
+    return erfc(abs(slope) / error / sqrt(2))
 
 
 def long_run_variance(residuals: Floats) -> float:

@@ -45,6 +45,7 @@ _WITHHELD: Mapping[DoubtKind, str] = {
     "ranks-apart": "the ranks are not one job",
     "crowded-host": "the machine was too busy to judge this job",
     "unlike-controls": "the job's speed changed during the capture",
+    "growing-steps": "the steps became longer after it was captured",
 }
 _COPIES = ("copy-HtoD", "host-to-device")
 _INPUT_OPERATORS = "operator-input"

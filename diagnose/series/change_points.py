@@ -1,14 +1,15 @@
 """The changes of one track: levels and drifts, what comes periodically and the warm-up taken out first."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
 from diagnose.arrays import Floats
-from diagnose.formulas.statistics import robust_deviation
+from diagnose.formulas.statistics import robust_deviation, trend_p
 from diagnose.series.periodic import Beat, beats
-from diagnose.series.segments import MARGIN, MOST_BLOCKS, Split, splits
+from diagnose.series.segments import MARGIN, MOST_BLOCKS, Split, best_place, difference, medians, splits
 from diagnose.series.stalls import Burst, bursts
 from diagnose.series.tracks import Track
 
@@ -16,6 +17,9 @@ ALPHA = 0.01  # chance of any change in a job whose step times only fluctuate
 LEAST_CHANGE = float(np.log(1.045))  # 5 %, rounded
 _WARM = float(np.log(1.1))
 _MOST_WARMUP = 50
+Scale = Callable[[Floats], Floats]
+_SCALES: tuple[tuple[Scale, Scale], ...] = ((np.positive, np.exp), (np.exp, np.positive))  # of logarithms; and back
+_OF_ALPHA = 0.1  # what the test for one drift throughout may add to the chance of a false change
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,7 @@ def search(track: Track, alpha: float = ALPHA, most_blocks: int = MOST_BLOCKS) -
     steady = settled.part(np.setdiff1d(np.arange(len(settled)), periodic))
     values = np.log(steady.seconds)
     shifts = _with_drifts(values, _shifts(values, splits(values, alpha, LEAST_CHANGE, most_blocks)))
+    shifts = shifts or _throughout(values, alpha, most_blocks)
     edges = sorted({shift.at for shift in shifts} - {0})
     return ChangePoints(steady, shifts, beats_found, warmup, bursts(steady, edges))
 
@@ -92,11 +97,27 @@ def _with_drifts(values: Floats, shifts: list[Shift]) -> tuple[Shift, ...]:
     return tuple(merged)
 
 
-def _drift(values: Floats, shifts: list[Shift]) -> Shift | None:
+def _throughout(values: Floats, alpha: float, most_blocks: int) -> tuple[Shift, ...]:
+    """One drift over all values, which have no level that a test for levels could compare with another.
+
+    Times may rise by as much in each step, or by the same factor: the line is the surer one of both.
+    """
+    if len(values) < 2 * MARGIN:
+        return ()
+    at, blocks = best_place(values, len(values) // 2), medians(values, -(-len(values) // most_blocks))
+    p_values = [trend_p(scale(blocks)) for scale, _ in _SCALES]
+    if min(p_values) >= alpha * _OF_ALPHA or abs(difference(values, len(values) // 2)) < LEAST_CHANGE:
+        return ()
+    scale, back = _SCALES[int(np.argmin(p_values))]
+    drift = _drift(scale(values), [Shift("level", 0, at, len(values), at, at, 0.0, 0.0, min(p_values))], back)
+    return (drift,) if drift is not None and drift.before_s > 0 else ()
+
+
+def _drift(values: Floats, shifts: list[Shift], back: Scale = np.exp) -> Shift | None:
     """A straight line instead of the shifts, if Schwarz's criterion (BIC, 1978) prefers it; else None.
 
     The criterion is the logarithm of the misfit plus, for each free number of the model, as much as chance would gain
-    by it: two for a line; a level for each stretch and a place for each shift.
+    by it: two for a line; a level for each stretch and a place for each shift. `back` gives the seconds of a value.
     """
     begin, end = shifts[0].begin, shifts[-1].end
     count = min(end - begin, 200)
@@ -112,7 +133,7 @@ def _drift(values: Floats, shifts: list[Shift]) -> Shift | None:
     as_steps = np.log(max(steps, 1e-12)) + (2 * len(shifts) + 1) * per_parameter
     if as_line >= as_steps:
         return None
-    first, last = (float(np.exp(start + slope * at)) for at in (begin, end))
+    first, last = (float(back(start + slope * at)) for at in (begin, end))
     return Shift("drift", begin, begin, end, begin, begin, first, last, min(s.p_value for s in shifts))
 
 

@@ -118,7 +118,7 @@ def _late(record: CaptureRecord) -> SlowPhase | None:
 def _regular(record: CaptureRecord) -> SlowPhase | Unknown:
     """The phase that comes at a regular distance."""
     samples = stack_samples(record)
-    number, ns = _timed(record, samples)
+    number, ns = steps_and_sampled(record, samples)
     if len(number) < FEWEST_STEPS:
         return NOT_TIMED
     track = Track(rank=None, host="", step=number, seconds=ns / 1e9)
@@ -152,7 +152,7 @@ def _extra(beat: Beat) -> float:
     return float(beat.extra_s.sum())
 
 
-def _timed(record: CaptureRecord, samples: StackSamples | None) -> tuple[Ints, Floats]:
+def steps_and_sampled(record: CaptureRecord, samples: StackSamples | None) -> tuple[Ints, Floats]:
     """Numbers and nanoseconds of the steps without the profiler, with those whose stacks were sampled."""
     number, ns = timed_steps(record)
     sampled = samples.times if samples is not None else {}

@@ -38,7 +38,7 @@ def splits(values: Floats, alpha: float, least: float, most_blocks: int = MOST_B
         most_blocks: more values than this are first reduced to medians of blocks.
     """
     size = -(-len(values) // most_blocks)
-    blocks = _medians(values, size)
+    blocks = medians(values, size)
     kept = _confirmed(blocks, _chosen(blocks, alpha, least), alpha, least)
     edges = [0, *(at * size for at, _ in kept), len(values)]
     return tuple(_placed(values, edges[i], edges[i + 1], edges[i + 2], p, size) for i, (_, p) in enumerate(kept))
@@ -49,7 +49,8 @@ def difference(values: Floats, at: int) -> float:
     return float(np.median(values[at:]) - np.median(values[:at]))
 
 
-def _medians(values: Floats, size: int) -> Floats:
+def medians(values: Floats, size: int) -> Floats:
+    """The values, or the medians of blocks of `size`."""
     if size <= 1:
         return values
     whole = len(values) // size * size
@@ -88,7 +89,7 @@ def _confirmed(values: Floats, chosen: list[int], alpha: float, least: float) ->
         edges = [0, *chosen, len(values)]
         for i in range(1, len(edges) - 1):
             a, at, b = edges[i - 1 : i + 2]
-            edges[i] = a + _best_place(values[a:b], at - a)
+            edges[i] = a + best_place(values[a:b], at - a)
         chosen = edges[1:-1]
         tested = []
         for a, at, b in zip(edges, chosen, edges[2:], strict=False):
@@ -116,7 +117,7 @@ def _misfit(values: Floats) -> Floats:
     return np.maximum(np.asarray(misfit, np.float64), 0.0)  # clean levels may round to less than nothing
 
 
-def _best_place(values: Floats, at: int) -> int:
+def best_place(values: Floats, at: int) -> int:
     """The place at which two levels fit best, or `at` if the values are too few."""
     margin = min(MARGIN, len(values) // 2)
     if len(values) < 2 * margin or margin < 1:

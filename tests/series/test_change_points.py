@@ -156,6 +156,15 @@ def test_a_creeping_slowdown_is_a_drift() -> None:
     assert (change.since_step, change.until_step) == (1, 1000)
 
 
+@pytest.mark.parametrize("samples", [40, 161, 500, 2000])
+@pytest.mark.parametrize("times", [1.5, 2, 4, 7])
+def test_steps_that_grow_from_the_first_to_the_last_are_one_drift(samples: int, times: float) -> None:
+    (change,) = changes(series(track(steps(samples) * np.linspace(1, times, samples))))
+
+    assert change.kind == "drift"
+    assert change.change_share == pytest.approx(times - 1, rel=0.2)
+
+
 def test_a_staircase_is_no_drift() -> None:
     seconds = steps(900)
     seconds[300:] *= 1.1

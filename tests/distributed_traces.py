@@ -6,14 +6,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from analysed import FUSED, GEMM
-from faulty_traces import GIB, KIB, MIB, PRODUCT, each_step, late_rank, marked, training
+from faulty_traces import GIB, HOOK, KIB, MIB, PRODUCT, each_step, late_rank, marked, training
 from kineto import Trace, collective
 from pipeline_jobs import first_stage
 
 from diagnose.diagnosis import Patch, Severity
 
 COPY = "void at::native::elementwise_kernel<at::native::direct_copy_kernel_cuda(at::TensorIteratorBase&)>(int)"
-HOOK = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad"
 SEARCH = "torch.distributed.ddp.reducer::search_unused_parameters"
 COPY_BACK = "torch.distributed.ddp.reducer::copy_bucket_to_grad"
 DDP, FSDP = "DistributedDataParallel.forward", "FSDP::root_pre_forward"

@@ -22,6 +22,7 @@ SILU = "void at::native::vectorized_elementwise_kernel<4, silu_kernel(at::Tensor
 FUSED_NORM = "void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<float, float>(int)"
 FLASH = "void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<128, 128, 64, 4>>(Flash_fwd_params)"
 COMPILE = "_compile.compile_inner (dynamo_timed)"
+HOOK = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad"
 SEARCH = "torch::distributed::reducer::search_unused_parameters"
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
@@ -91,12 +92,13 @@ def marked(name: str, us: float) -> Work:
 
 
 def all_reduces(count: int, size: int, us: float, mark: str = "DistributedDataParallel.forward") -> Work:
-    """All-reduces of `size` bytes that the next product waits for."""
+    """All-reduces of `size` bytes that a hook of the backward pass launches and the next product waits for."""
 
     def work(job: Trace) -> None:
         job.event("user_annotation", mark, 5)
-        for _ in range(count):
-            job.collective("allreduce", size, us, wait=True)
+        with job.inside(HOOK):
+            for _ in range(count):
+                job.collective("allreduce", size, us, wait=True)
 
     return work
 

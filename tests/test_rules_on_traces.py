@@ -14,6 +14,7 @@ from own_words import in_its_words
 from remedies.single_gpu_jobs import CASES as SINGLE_GPU
 from remedies.test_cpu_optimizer import RULE as CPU_OPTIMIZER
 from remedies.test_fp16_on_cpu import RULE as FP16_ON_CPU
+from remedies.test_loop_collectives import RULE as LOOP_COLLECTIVES
 from remedies.test_looped_operators import RULE as LOOPED
 from remedies.test_on_a_cpu import RULES as ON_A_CPU
 from remedies.test_page_faults import RULE as PAGE_FAULTS
@@ -83,6 +84,7 @@ def test_every_rule_is_reached_or_cannot_be() -> None:
         PERIODIC_PHASE,
         SLOWING,
         LATE_BATCHES,
+        LOOP_COLLECTIVES,
         LOOPED,
         PAGE_FAULTS,
         STARTS,

@@ -207,6 +207,10 @@ KINDS = (
         {"workers": 4}, WORKERS, says="backward|num_workers=[1-9]",
     ),
     Kind(
+        "metrics reduced one by one", "parallel.py", {"metrics": 12, "layers": 4}, ("loop-collectives",),
+        {"metrics": 0}, ranks=2, classes=("communication-bound", "host-bound"),
+    ),
+    Kind(
         "reduces each micro-batch", "parallel.py",
         {"accumulate": 8, "width": 512, "layers": 8, "rows": 8, "steps": 24},
         ("reduced-micro-steps", "exposed-communication", "slow-network"), {"reduces_each": False}, ranks=2,

@@ -1,5 +1,5 @@
 """DistributedDataParallel on two ranks: a search for unused parameters, small buckets, buffers that are broadcast,
-uneven batches, many threads, as asked.
+uneven batches, many threads, metrics that are reduced one by one, as asked.
 
 The ranks compute on the CPU and speak over gloo, whatever the machine has.
 """
@@ -39,7 +39,7 @@ def main() -> None:
     """Train."""
     set_up = options(
         searches=False, spare=False, static=False, bucket_mb=25.0, threads=1, accumulate=1, reduces_each=True,
-        normalises=False, broadcasts=True, uneven=False, width=64, layers=60, rows=16, steps=60,
+        normalises=False, broadcasts=True, uneven=False, metrics=0, width=64, layers=60, rows=16, steps=60,
     )  # fmt: skip
     torch.set_num_threads(set_up["threads"])
     torch.distributed.init_process_group("gloo")
@@ -50,6 +50,7 @@ def main() -> None:
         bucket_cap_mb=set_up["bucket_mb"], broadcast_buffers=set_up["broadcasts"],
     )  # fmt: skip
     optimizer, steps = torch.optim.AdamW(model.parameters(), fused=True), Steps()
+    seen: dict[int, float] = {}
     for number in range(set_up["steps"]):
         for micro in range(set_up["accumulate"]):
             reduces = set_up["reduces_each"] or micro + 1 == set_up["accumulate"]
@@ -58,6 +59,10 @@ def main() -> None:
                 model(rows).square().mean().backward()
         optimizer.step()
         optimizer.zero_grad()
+        for metric in range(set_up["metrics"]):
+            sum_of_ranks = torch.tensor(float(metric))
+            torch.distributed.all_reduce(sum_of_ranks)
+            seen[metric] = sum_of_ranks.item()
         steps.ended()
     steps.report()
     torch.distributed.destroy_process_group()

@@ -13,9 +13,11 @@ import numpy as np
 
 from diagnose import intervals as iv
 from diagnose.arrays import Ints, Mask
-from diagnose.attribution.causes import EXPOSED, ON_A_CORE, WAITING
+from diagnose.attribution.causes import EXPOSED, IDLE, ON_A_CORE, WAITING
 from diagnose.facts import STEP, Unknown, Value
 from diagnose.intervals import Intervals
+from diagnose.metrics.communication.ddp import uses_ddp
+from diagnose.metrics.communication.gradients import FORWARD
 from diagnose.metrics.communication.micro_steps import GATHER_CALL, REDUCTION_CALL, forward_passes
 from diagnose.metrics.communication.reducers import BETWEEN_REPLICAS, reduces_between_replicas
 from diagnose.metrics.measured import Measured
@@ -23,7 +25,17 @@ from diagnose.metrics.registry import metric
 from diagnose.probes.protocol import BACKWARD_RANGE
 from diagnose.ranks.collectives.messages import REDUCTIONS
 from diagnose.timeline.kernel_names import collective_kind
-from diagnose.trace.vocabulary import ANNOTATIONS, BACKWARD, COMMUNICATION_RANGES, OPS
+from diagnose.trace.vocabulary import (
+    ANNOTATIONS,
+    BACKWARD,
+    CLIP,
+    COMMUNICATION_RANGES,
+    EVAL,
+    OPS,
+    OPTIMIZER_STEP,
+    REDUCER,
+    SAVE,
+)
 
 _CALL = r"c10d::"
 _PACKS_GRADIENTS = (
@@ -32,6 +44,12 @@ _PACKS_GRADIENTS = (
 _REDUCING_HOOKS = r"FullyShardedDataParallel\._post_backward_hook"
 _GATHERS_AHEAD = r"FullyShardedDataParallel\._post_backward_prefetch"
 _PACKS_PARAMETERS = r"FSDP::all_gather"
+_BETWEEN_NS = 1_000_000  # a longer gap holds other work of the loop, such as loading
+_BETWEEN_ALL = r"c10d::(?!send|recv|alltoall)"  # the others carry parts of a model that ranks divide
+_OF_DIVIDED = ("alltoall", "sendrecv")
+_NOT_OF_LOOP = (
+    f"{FORWARD}|{BACKWARD}|{re.escape(BACKWARD_RANGE)}|{OPTIMIZER_STEP}|{CLIP}|{EVAL}|{SAVE}|{REDUCER}|FSDP::"
+)
 _GATHERING_HOOKS = r"FSDP::(pre|post)_forward|FullyShardedDataParallel\._(pre|post)_forward"
 
 
@@ -87,6 +105,33 @@ def needless_gathers(m: Measured) -> CollectiveWork:
     packs, hooks = (iv.intersect(m.ranges(ranges), within) for ranges in (_PACKS_PARAMETERS, _GATHERING_HOOKS))
     sends = m.messages.gathers & iv.holds(within, m.messages.launched)
     return _work(m, _calls(m, GATHER_CALL, within), packs, hooks, sends, ("allgather",))
+
+
+@work("loop-collectives")
+def loop_collectives(m: Measured) -> CollectiveWork:
+    """Collectives that the loop itself makes beside those of DDP: outside of its passes, the optimizer and evaluation.
+
+    Other wrappers communicate between the operators of a forward pass, where the loop's own are not told from theirs.
+    """
+    return _work(m, m.once(_loop_calls), iv.EMPTY, iv.EMPTY, _loop_sends(m), ())
+
+
+def _loop_calls(m: Measured) -> Ints:
+    return _calls(m, _BETWEEN_ALL, m.once(_of_the_loop))
+
+
+def _loop_sends(m: Measured) -> Mask:
+    """Mask of the messages that the device sends for the loop."""
+    sends = m.messages
+    of_loop = iv.holds(m.once(_of_the_loop), sends.launched) & ~sends.in_backward
+    return of_loop & ~np.isin(sends.kind, _OF_DIVIDED)
+
+
+def _of_the_loop(m: Measured) -> Intervals:
+    """The instants of the counted steps, on the host, at which the code of the loop runs; none without DDP."""
+    host = m.timeline.steps.host
+    steps = iv.intervals(host[:, 0], host[:, 1]) if uses_ddp(m) and len(host) else iv.EMPTY
+    return iv.subtract(steps, m.ranges(_NOT_OF_LOOP))
 
 
 def _work(
@@ -151,3 +196,37 @@ def needless_gather_share(m: Measured) -> Value:
     if count <= passes.updates:
         return 0.0
     return m.pieces_share(taken(m, m.once(needless_gathers))) * (1 - passes.updates / count)
+
+
+@metric("share", STEP, needs_gpu=False)
+def loop_collective_share(m: Measured) -> Value:
+    """Exposed collectives that the loop makes beside those of DDP, and the host's calls of them; 0 without DDP."""
+    return m.device_unseen or m.pieces_share(taken(m, m.once(loop_collectives)))
+
+
+@metric("share", STEP, needs_gpu=False)
+def around_loop_collectives_share(m: Measured) -> Value:
+    """Such collectives with the loop's short work between two of them; on a GPU, as far as the device idles there."""
+    if m.device_unseen:
+        return m.device_unseen
+    own, spans = m.once(loop_collectives), m.once(_loop_spans)
+    beside = iv.intersect(m.attribution.pieces(*IDLE), spans) if m.timeline.has_gpu else spans
+    return m.pieces_share(iv.intersect(iv.union(taken(m, own), beside), m.attribution.counted))
+
+
+def _loop_spans(m: Measured) -> Intervals:
+    """The loop's collectives and its short work between two of them, such as what makes or reads a metric."""
+    within, calls, trace = m.once(_of_the_loop), m.once(_loop_calls), m.timeline.trace
+    busy = iv.union(iv.intervals(trace.ts[calls], trace.ends(calls)), m.once(loop_collectives).sent)
+    between = iv.intervals(busy[:-1, 1], busy[1:, 0])
+    short = iv.subtract(between, iv.longer_than(between, _BETWEEN_NS))
+    return iv.intersect(iv.union(busy, short), within)
+
+
+@metric("count", needs_gpu=False)
+def loop_collectives_per_step(m: Measured) -> Value:
+    """Such collectives in a step: those that the device runs or, without a GPU, the calls."""
+    if m.device_unseen:
+        return m.device_unseen
+    made = int(_loop_sends(m).sum()) if m.timeline.has_gpu else len(m.once(_loop_calls))
+    return m.timeline.steps.each(made)

@@ -12,6 +12,7 @@ from machine.machine_jobs import CASES as MACHINE
 from machine.test_clock_offset import RULE as CLOCKS_APART
 from own_words import in_its_words
 from remedies.single_gpu_jobs import CASES as SINGLE_GPU
+from remedies.test_attention_on_a_cpu import RULE as ATTENTION_ON_A_CPU
 from remedies.test_cpu_optimizer import RULE as CPU_OPTIMIZER
 from remedies.test_fp16_on_cpu import RULE as FP16_ON_CPU
 from remedies.test_loop_collectives import RULE as LOOP_COLLECTIVES
@@ -80,6 +81,7 @@ def test_every_rule_is_reached_or_cannot_be() -> None:
         CPU_OPTIMIZER,
         FP16_ON_CPU,
         CLOCKS_APART,
+        ATTENTION_ON_A_CPU,
         SEVERAL_GPUS,
         PERIODIC_PHASE,
         SLOWING,

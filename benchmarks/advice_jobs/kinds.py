@@ -287,6 +287,10 @@ KINDS = (
         "double precision", "transformer.py", {"compiles": False, "double": True, "width": 256, "steps": 30},
         ("double-precision",), {"double": False}, classes=("compute-bound",),
     ),
+    Kind(
+        "eager attention, long texts", "causal_lm.py", {"model": "tiny", "batch": 4, "length": 512, "steps": 24},
+        ("unfused-attention-on-the-host",), {"attention": "sdpa"},
+    ),
     Kind("LSTM by its cell", "rounds.py", {"cells": True}, ("looped-operators",), {"cells": False}),
     Kind(
         "mask set element by element", "rounds.py",

@@ -4,9 +4,12 @@ from collections import Counter
 
 import numpy as np
 
+from diagnose import intervals as iv
 from diagnose.arrays import Mask
+from diagnose.attribution.operator_kinds import kind_of
 from diagnose.facts import STEP, Unknown, Value, nothing_helps
 from diagnose.formulas.supported_kernels import flash_blocked
+from diagnose.metrics.kernel_groups.attention_chains import attention_chains
 from diagnose.metrics.kernel_groups.fused import unfused_rope
 from diagnose.metrics.kernel_groups.operators import of_kind
 from diagnose.metrics.kernel_groups.registry import group
@@ -41,6 +44,19 @@ def flash_attention_installed(m: Measured) -> Value:
 def math_attention_share(m: Measured) -> Value:
     """The math path of scaled_dot_product_attention, which writes the scores to memory; forward pass only."""
     return m.share_of(math_attention(m))
+
+
+@metric("share", STEP, needs_gpu=False)
+def attention_dropout_share(m: Measured) -> Value:
+    """Random numbers that attention draws without a GPU to drop some of its scores, where it writes them."""
+    rows = np.flatnonzero(m.timeline.trace.named_in(_draws, *OPS))
+    drawn = rows[iv.holds(attention_chains(m).instants, m.timeline.trace.ts[rows])]
+    return m.running_share(drawn)
+
+
+def _draws(name: str) -> bool:
+    kind = kind_of(name)
+    return kind is not None and kind.cause == "operator-random"
 
 
 @metric("share", STEP)

@@ -111,7 +111,7 @@ def needless_gathers(m: Measured) -> CollectiveWork:
 def loop_collectives(m: Measured) -> CollectiveWork:
     """Collectives that the loop itself makes beside those of DDP: outside of its passes, the optimizer and evaluation.
 
-    Other wrappers communicate between the operators of a forward pass, where the loop's own are not told from theirs.
+    Other wrappers communicate between the operators of a forward pass, where the loop's own look like theirs.
     """
     return _work(m, m.once(_loop_calls), iv.EMPTY, iv.EMPTY, _loop_sends(m), ())
 
@@ -206,7 +206,7 @@ def loop_collective_share(m: Measured) -> Value:
 
 @metric("share", STEP, needs_gpu=False)
 def around_loop_collectives_share(m: Measured) -> Value:
-    """Such collectives with the loop's short work between two of them; on a GPU, as far as the device idles there."""
+    """The loop's collectives with its short work between two of them; on a GPU, as far as the device idles there."""
     if m.device_unseen:
         return m.device_unseen
     own, spans = m.once(loop_collectives), m.once(_loop_spans)
@@ -225,7 +225,7 @@ def _loop_spans(m: Measured) -> Intervals:
 
 @metric("count", needs_gpu=False)
 def loop_collectives_per_step(m: Measured) -> Value:
-    """Such collectives in a step: those that the device runs or, without a GPU, the calls."""
+    """The loop's collectives in a step: those that the device runs or, without a GPU, the calls."""
     if m.device_unseen:
         return m.device_unseen
     made = int(_loop_sends(m).sum()) if m.timeline.has_gpu else len(m.once(_loop_calls))

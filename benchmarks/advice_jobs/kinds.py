@@ -288,7 +288,7 @@ KINDS = (
         ("double-precision",), {"double": False}, classes=("compute-bound",),
     ),
     Kind(
-        "eager attention, long texts", "causal_lm.py", {"model": "tiny", "batch": 4, "length": 512, "steps": 24},
+        "eager attention, long texts", "causal_lm.py", {"model": "tiny", "batch": 4, "length": 1024, "steps": 24},
         ("unfused-attention-on-the-host",), {"attention": "sdpa"},
     ),
     Kind("LSTM by its cell", "rounds.py", {"cells": True}, ("looped-operators",), {"cells": False}),

@@ -107,7 +107,6 @@ def needless_gathers(m: Measured) -> CollectiveWork:
     return _work(m, _calls(m, GATHER_CALL, within), packs, hooks, sends, ("allgather",))
 
 
-@work("loop-collectives")
 def loop_collectives(m: Measured) -> CollectiveWork:
     """Collectives that the loop itself makes beside those of DDP: outside of its passes, the optimizer and evaluation.
 

@@ -155,7 +155,7 @@ def loader_length(loader: object) -> int | None:
     rows, batch = _sampled(sampler), own_attribute(loader, "batch_size")
     drops = own_attribute(loader, "drop_last")
     if batches is not None:
-        if not _is_torch(batches, "BatchSampler"):
+        if not of_torchs_data(batches, "BatchSampler"):
             return None
         batch, drops = own_attribute(batches, "batch_size"), own_attribute(batches, "drop_last")
     if rows is None:
@@ -166,11 +166,11 @@ def loader_length(loader: object) -> int | None:
 
 
 def _sampled(sampler: object) -> int | None:
-    if _is_torch(sampler, "DistributedSampler"):
+    if of_torchs_data(sampler, "DistributedSampler"):
         count = own_attribute(sampler, "num_samples")
-    elif _is_torch(sampler, "RandomSampler") and own_attribute(sampler, "_num_samples") is not None:
+    elif of_torchs_data(sampler, "RandomSampler") and own_attribute(sampler, "_num_samples") is not None:
         count = own_attribute(sampler, "_num_samples")
-    elif _is_torch(sampler, "RandomSampler", "SequentialSampler"):
+    elif of_torchs_data(sampler, "RandomSampler", "SequentialSampler"):
         count = rows(own_attribute(sampler, "data_source"))
     else:
         count = None
@@ -181,12 +181,12 @@ def rows(data: object) -> int | None:
     """Items of a plain sequence or of one of the datasets of torch and Hugging Face; None for the job's own kinds."""
     if type(data) in _PLAIN_SEQUENCES:
         return len(data)  # type: ignore[arg-type]
-    if _is_torch(data, "Subset"):
+    if of_torchs_data(data, "Subset"):
         return rows(own_attribute(data, "indices"))
-    if _is_torch(data, "ConcatDataset"):
+    if of_torchs_data(data, "ConcatDataset"):
         sizes = own_attribute(data, "cumulative_sizes")
         return sizes[-1] if type(sizes) is list and sizes else None
-    if _is_torch(data, "TensorDataset"):
+    if of_torchs_data(data, "TensorDataset"):
         tensors = own_attribute(data, "tensors")
         return shape(tensors[0])[0] if type(tensors) is tuple and tensors else None
     if type(data).__module__ == "datasets.arrow_dataset" and type(data).__name__ == "Dataset":
@@ -196,7 +196,8 @@ def rows(data: object) -> int | None:
     return None
 
 
-def _is_torch(thing: object, *names: str) -> bool:
+def of_torchs_data(thing: object, *names: str) -> bool:
+    """Whether it is of exactly one of these classes of torch.utils.data."""
     kind = type(thing)
     return kind.__name__ in names and kind.__module__.startswith("torch.utils.data.")
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from analysed import GEMM
 from kineto import Trace
+from lines.lines_jobs import samples, told
 
 from diagnose.analysis import analyze
 from diagnose.diagnosis import Diagnosis, Finding
@@ -14,6 +15,7 @@ from diagnose.metrics.data.loader_work import LoadingTime, what_bounds
 
 MS = 1_000_000
 STARTS = "workers-started-each-pass"
+LOADING_BEYOND_WORKERS = "loading-beyond-workers"
 CORES = {"usable": 2, "quota": None, "shared": 2, "local_ranks": 1}
 
 
@@ -202,3 +204,27 @@ def test_samples_that_every_worker_gives_are_a_finding(times: int, fires: bool, 
     said = job(tmp_path, 3, {}, dataloader={"num_workers": 3, "times_repeated": times})
 
     assert (found(said, "samples-repeated-by-workers") is not None) == fires
+
+
+def test_work_that_the_cores_cannot_hide_is_to_become_less(tmp_path: Path) -> None:
+    """Of 10 ms on two cores, of which 8 load: a worker still takes 8, and training 2 beside it."""
+    field = samples(("collate", "loading", "tensor", 60), ("train_step", "backward", None, 20))
+    said = job(tmp_path, 0, worked(0.95, 0.0), stack_samples=field)
+
+    finding = found(said, LOADING_BEYOND_WORKERS)
+    assert finding is not None
+    assert finding.severity == "critical"
+    assert said.findings[0] is finding
+    assert told(finding) == ["collate data.py:31 0.75"]
+    assert fact(said, "least_data_wait_left_share") == pytest.approx((8 - 2) / 8, abs=0.03)
+    assert found(said, "data-wait") is not None
+
+
+@pytest.mark.parametrize(("usable", "computes"), [(16, 0.95), (2, 0.05)])
+def test_loading_that_workers_hide_or_that_waits_for_a_disk_is_left_to_them(
+    tmp_path: Path, usable: int, computes: float
+) -> None:
+    said = job(tmp_path, 0, worked(computes, 0.0), cores=CORES | {"usable": usable, "shared": usable})
+
+    assert found(said, LOADING_BEYOND_WORKERS) is None
+    assert said.findings[0].rule == "data-wait"

@@ -20,8 +20,9 @@ from remedies.test_looped_operators import RULE as LOOPED
 from remedies.test_on_a_cpu import RULES as ON_A_CPU
 from remedies.test_page_faults import RULE as PAGE_FAULTS
 from remedies.test_unstepped_gradients import RULE as UNSTEPPED
+from test_evaluations import RULES as OF_EVALUATIONS
 from test_late_batches import RULE as LATE_BATCHES
-from test_loader_passes import STARTS
+from test_loader_passes import LOADING_BEYOND_WORKERS, STARTS
 from test_other_gpus import RULE as SEVERAL_GPUS
 from test_periodic_phase import RULE as PERIODIC_PHASE
 from test_slowing_steps import RULE as SLOWING
@@ -35,6 +36,7 @@ NOT_REACHABLE = {
     "speed-changed-in-capture": "the times of steps without the profiler are in the capture record, not in the trace",
     "profiler-distortion": "the times of steps without the profiler are in the capture record, not in the trace",
     "samples-repeated-by-workers": "whether workers share the samples out is in the capture record, not in the trace",
+    "samples-repeated-by-ranks": "which rows a loader draws from is in the capture record, not in the trace",
     "cut-capture": "what of the window was left out is in the capture record, not in the trace",
     "padded-batches": "the tokens that are padding are in the capture record, not in the trace",
     "liger-without-kernels": "use_liger_kernel and the model type are in the capture record, not in the trace",
@@ -91,6 +93,8 @@ def test_every_rule_is_reached_or_cannot_be() -> None:
         PAGE_FAULTS,
         STARTS,
         UNSTEPPED,
+        LOADING_BEYOND_WORKERS,
+        *OF_EVALUATIONS,
         *ON_A_CPU,
     }
     assert {name for of in cases for name in of} | shown == RULES

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 LOADING = ("data-wait", "bursts-of-data-wait")
+LESS_WORK = "loading-beyond-workers"
 
 
 @dataclass(frozen=True)
@@ -58,8 +59,8 @@ KINDS = (
         classes=DATA,
     ),
     Kind(
-        "loader computes", "loader.py", {"sleep_ms": 0, "compute_ms": 3}, LOADING, {"workers": 1}, WORKERS,
-        classes=DATA,
+        "loader computes", "loader.py", {"sleep_ms": 0, "compute_ms": 3}, (*LOADING, LESS_WORK), {"workers": 1},
+        WORKERS, classes=DATA,
     ),
     Kind(
         "LoRA, batch 1 x accumulation 8", "lora.py", {}, ("small-micro-batches", "low-memory-use"),
@@ -90,6 +91,10 @@ KINDS = (
     Kind(
         "evaluates every other step", "trainer.py", {"evaluates_every": 2}, ("evaluation-cadence",),
         {"evaluates_every": 8}, {"eval_steps": "evaluates_every"},
+    ),
+    Kind(
+        "metrics of evaluations in Python", "trainer.py", {"evaluates_every": 8, "draws": 20_000, "pads_to": 128},
+        ("metrics-in-python",), {"draws": 40},
     ),
     Kind(
         "checkpoint every other step", "trainer.py", {"saves_every": 2, "width": 128}, ("checkpoint-cadence",),
@@ -157,7 +162,12 @@ KINDS = (
         ("small-micro-batches", "low-memory-use"), {"batch": 8, "accumulate": 1}, needs=("trl", "datasets"),
     ),
     Kind(
-        "folder of images", "images.py", {}, LOADING, {"workers": 2}, WORKERS, classes=DATA, needs=("PIL",),
+        "folder of images", "images.py", {}, (*LOADING, LESS_WORK), {"workers": 2}, WORKERS, classes=DATA,
+        needs=("PIL",),
+    ),
+    Kind(
+        "tensors of lists of numbers", "loader.py", {"sleep_ms": 0, "lists": 16384, "steps": 80}, (LESS_WORK,),
+        {"lists": 0}, classes=DATA,
     ),
     Kind(
         "DeepSpeed, batch 1", "zero.py", {}, ("small-micro-batches", "low-memory-use"),

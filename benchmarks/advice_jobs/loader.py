@@ -1,7 +1,7 @@
 """A bare loop whose loader is slow as asked, or streams; under torchrun with DDP.
 
-Samples sleep, as on a slow disk, all or few of them, or compute, as when they are decoded; workers start slowly or
-share one core.
+Samples sleep, as on a slow disk, all or few of them, or compute, as when they are decoded, or are lists of numbers;
+workers start slowly or share one core.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
-BATCH = 8
+BATCH, FEATURES = 8, 256
 STALLS = 0.02  # of the samples
 
 
@@ -49,7 +49,7 @@ class Rows(Dataset[Any]):
         until = time.process_time() + self._compute_s
         while time.process_time() < until:
             pass
-        return torch.full((256,), at / self._count)
+        return torch.full((FEATURES,), at / self._count)
 
 
 class Stream(IterableDataset[Any]):
@@ -79,7 +79,16 @@ def shards(rows: Rows, count: int) -> Any:
 def rows_of(batch: Any) -> torch.Tensor:
     """The tensor of a batch, which has a name in Hugging Face datasets."""
     rows: torch.Tensor = batch["row"] if isinstance(batch, dict) else batch
-    return rows
+    return rows[:, :FEATURES]
+
+
+def of_lists(numbers: int) -> Any:
+    """A collator that makes the batch of lists of so many numbers; None without, which stacks the tensors."""
+
+    def collate(samples: list[torch.Tensor]) -> torch.Tensor:
+        return torch.tensor([sample.tolist() * (numbers // FEATURES) for sample in samples])
+
+    return collate if numbers else None
 
 
 def started(set_up: dict[str, Any]) -> Any:
@@ -98,11 +107,11 @@ def main() -> None:
     torch.set_num_threads(1)
     set_up = options(
         sleep_ms=4.0, compute_ms=0.0, keeps=False, workers=0, start_s=0.0, binds=False, persists=False, streams="",
-        stall_ms=0.0, prefetches=0, host_ms=0.0, layers=6, rows=128, torch_optimizer=True, epochs=1, steps=50,
+        stall_ms=0.0, lists=0, prefetches=0, host_ms=0.0, layers=6, rows=128, torch_optimizer=True, epochs=1, steps=50,
     )  # fmt: skip
     rank = int(os.environ.get("RANK", "0"))
     there = "cpu" if "RANK" in os.environ else place()  # ranks share what there is, over gloo
-    model: nn.Module = nn.Sequential(*(nn.Linear(256, 256) for _ in range(set_up["layers"]))).to(there)
+    model: nn.Module = nn.Sequential(*(nn.Linear(FEATURES, FEATURES) for _ in range(set_up["layers"]))).to(there)
     if "RANK" in os.environ:
         torch.distributed.init_process_group("gloo")
         model = DistributedDataParallel(model)
@@ -112,7 +121,7 @@ def main() -> None:
     loader = DataLoader(
         shards(rows, 4) if streams == "shards" else data, batch_size=BATCH, num_workers=set_up["workers"],
         worker_init_fn=started(set_up), persistent_workers=set_up["persists"] and set_up["workers"] > 0,
-        prefetch_factor=set_up["prefetches"] or None,
+        prefetch_factor=set_up["prefetches"] or None, collate_fn=of_lists(set_up["lists"]),
     )  # fmt: skip
     optimizer, steps, seen = torch.optim.AdamW(model.parameters()), Steps(), Samples()
     for _ in range(set_up["epochs"]):

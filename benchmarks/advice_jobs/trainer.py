@@ -63,13 +63,24 @@ def collator(pads_to: int) -> Any:
     return collate
 
 
+def bootstrapped(draws: int) -> Any:
+    """Metrics in Python: how often the most likely word is right, in so many draws of the samples; None without."""
+
+    def scores(said: Any) -> dict[str, float]:
+        right, drawn = (said.predictions == said.label_ids).mean(-1).tolist(), random.Random(0)
+        means = [sum(drawn.choice(right) for _ in right) / len(right) for _ in range(draws)]
+        return {"low": min(means), "high": max(means)}
+
+    return scores if draws else None
+
+
 def main() -> None:
     """Train."""
     torch.set_num_threads(1)
     set_up = options(
         pads_to=0, skewed=False, padded=False, grouped=False, python_items=0, python_every=1, logs_every=1000,
         evaluates_every=0, saves_every=0, sleep_ms=0.0, width=64, batch=8, accumulate=1, nan_filter=True, workers=0,
-        recomputes=False, steps=60,
+        recomputes=False, draws=0, steps=60,
     )  # fmt: skip
     heads, feed = 4, 2 * set_up["width"]
     config = LlamaConfig(
@@ -98,6 +109,8 @@ def main() -> None:
             train_dataset=Slow(rows, set_up["sleep_ms"]) if set_up["sleep_ms"] else rows,
             eval_dataset=samples(64, set_up["skewed"]), data_collator=collator(set_up["pads_to"]),
             callbacks=[Counts(steps, set_up["python_items"], set_up["python_every"])],
+            compute_metrics=bootstrapped(set_up["draws"]),
+            preprocess_logits_for_metrics=lambda logits, _: logits.argmax(-1),
         ).train()  # fmt: skip
     steps.report()
     seen.report()

@@ -28,7 +28,7 @@ from diagnose.trace import Loading, Trace, load_all, ranks_of, with_shapes
 from diagnose.trace.distortion import overhead_of
 from diagnose.trace.readings import clock_of, process_tree_cpu_ns
 from diagnose.trace.record import CaptureRecord, core_times, record_beside
-from diagnose.trace.record_setup import rank_settings
+from diagnose.trace.record_setup import ALL_ROWS, rank_settings
 from diagnose.trace.refused import refused_by
 from diagnose.trace.stacks import own_code_share, stack_samples
 from diagnose.trace.vocabulary import ANNOTATIONS, EVAL, SAVE, STEP_MARKS
@@ -64,6 +64,7 @@ class RankAnalysis(msgspec.Struct, frozen=True):
             settings=rank_settings(self.record),
             setup=shared_setup(self.record),
             sampled=sampled_work(stack_samples(self.record)),
+            all_rows=self.record.number(ALL_ROWS) or 0,
         )
 
 

@@ -37,7 +37,6 @@ _SEVERITY_ORDER = {"critical": 0, "warning": 1, "info": 2}
 
 def weights_of(judged: Judged, bound_by: VerdictClass, facts: Facts, predictor: Predictor) -> dict[str, Weight]:
     """How much each fired rule matters apart from its predicted gain, by rule."""
-    noise_share = _noise(facts)
     fired = [(rule, judgement) for rule, judgement in judged if judgement.fired]
     excluded_by = {rule.id: frozenset(other.id for other, _ in fired if rule.id in other.excludes) for rule, _ in fired}
     return {
@@ -46,7 +45,7 @@ def weights_of(judged: Judged, bound_by: VerdictClass, facts: Facts, predictor: 
             bounds_step=bounding(bound_by) == rule.class_,
             yields_to=excluded_by[rule.id],
             gentler=_gentler(rule, judgement, fired),
-            noise_share=hiding(rule, noise_share),
+            noise_share=hiding(rule, _noise(facts, rule)),
             suspected=rule.id == STRAGGLER and facts["straggler_suspected"].value is True,
         )
         for rule, judgement in fired
@@ -209,7 +208,6 @@ def _patch(rule: Rule, facts: Facts, predictor: Predictor) -> Patch | None:
 
 def plan_steps(facts: Facts, predictor: Predictor, weights: Mapping[str, Weight]) -> tuple[PlanStep, ...]:
     """The plan, each change with its patch, and what it buys with those before it."""
-    noise_share = _noise(facts)
     steps = [
         PlanStep(
             rule=step.rule.id,
@@ -220,7 +218,7 @@ def plan_steps(facts: Facts, predictor: Predictor, weights: Mapping[str, Weight]
             effort=step.rule.effort,
             numerics=step.rule.numerics,
             below_noise=step.below_noise,
-            unmeasurable=not step.below_noise and is_within(step.speedup, noise_share),
+            unmeasurable=not step.below_noise and is_within(step.speedup, _noise(facts, step.rule)),
         )
         for step in plan_of(predictor, predictor.fired, weights)
     ]
@@ -228,8 +226,9 @@ def plan_steps(facts: Facts, predictor: Predictor, weights: Mapping[str, Weight]
     return tuple(replace(step, together=gain) for step, gain in zip(steps, joint, strict=True))
 
 
-def _noise(facts: Facts) -> float:
-    noise = facts["mean_step_noise_share"].value
+def _noise(facts: Facts, rule: Rule) -> float:
+    """The spread of the mean step; of what it does besides waiting for data, if that wait is what the rule is about."""
+    noise = facts["noise_beside_data_wait_share" if rule.class_ == "data" else "mean_step_noise_share"].value
     return 0.0 if isinstance(noise, Unknown) else float(noise)
 
 

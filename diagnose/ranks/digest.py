@@ -107,6 +107,7 @@ class RankDigest(msgspec.Struct, frozen=True, dict=True, weakref=True):
         settings: recorded settings and surroundings of the rank, by path; empty without a record.
         setup: what ranks of one job have in common, in words by name, as far as it is recorded.
         sampled: its stack samples that may show saving or evaluating.
+        all_rows: a number made of the dataset, if its loader draws from all of its rows; 0 if not, or not known.
     """
 
     rank: int
@@ -143,6 +144,7 @@ class RankDigest(msgspec.Struct, frozen=True, dict=True, weakref=True):
     settings: RankSettings = ()
     setup: Mapping[str, str] = msgspec.field(default_factory=dict)
     sampled: SampledWork = NO_SAMPLES
+    all_rows: float = 0
 
     @property
     def total_ns(self) -> int:
@@ -192,6 +194,7 @@ def digest_of(
     settings: RankSettings = (),
     setup: Mapping[str, str] | None = None,
     sampled: SampledWork = NO_SAMPLES,
+    all_rows: float = 0,
 ) -> RankDigest:
     """The digest of one rank, from its undivided attribution."""
     calls, steps, stated = calls_of(timeline), timeline.steps, timeline.trace.distributed
@@ -231,6 +234,7 @@ def digest_of(
         settings=settings,
         setup=setup or {},
         sampled=sampled,
+        all_rows=all_rows,
     )
 
 

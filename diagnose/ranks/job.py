@@ -51,7 +51,8 @@ class JobView(msgspec.Struct, frozen=True):
     own; else None. `cpu_ns_of_hosts` is the CPU time per second of each rank for which it is recorded, by host.
     `topology` has the nodes and their network. `uneven_work_share` is the share of a step that ranks wait as far as
     their work differs by its sizes; None if these are not recorded. `unlike` is what differs between the ranks
-    though ranks of one job have it in common, in words by name.
+    though ranks of one job have it in common, in words by name. `same_rows` is whether the loader of each rank draws
+    from all rows of the same dataset.
     """
 
     ranks: int = 1
@@ -80,6 +81,7 @@ class JobView(msgspec.Struct, frozen=True):
     cpu_ns_of_hosts: Mapping[str, tuple[float, ...]] = msgspec.field(default_factory=dict)
     topology: Topology = Topology((), ())
     unlike: Mapping[str, str] = msgspec.field(default_factory=dict)
+    same_rows: bool = False
 
     @property
     def undivided(self) -> Unknown | None:
@@ -160,7 +162,11 @@ def join(ranks: Sequence[RankDigest], network_gbs: float | None = None) -> Job:
     topology = topology_of(ranks, network_gbs)
     job = _joined(ranks, topology)
     view = replace(job.view, cpu_ns_of_hosts=_cpu_ns_of_hosts(ranks), topology=topology, unlike=unlike(ranks))
-    return replace(job, view=view)
+    return replace(job, view=replace(view, same_rows=_have_same_rows(ranks)))
+
+
+def _have_same_rows(ranks: Sequence[RankDigest]) -> bool:
+    return len(ranks) > 1 and ranks[0].all_rows > 0 and len({rank.all_rows for rank in ranks}) == 1
 
 
 def _cpu_ns_of_hosts(ranks: Sequence[RankDigest]) -> dict[str, tuple[float, ...]]:

@@ -4,8 +4,6 @@ The step times are those of the whole run without the profiler, as for a phase; 
 decides, as for a log.
 """
 
-from collections import Counter
-
 import msgspec
 
 from diagnose.arrays import Floats, Ints
@@ -14,7 +12,7 @@ from diagnose.series.change_points import Shift, search
 from diagnose.series.phase import NOT_TIMED, steps_and_sampled
 from diagnose.series.tracks import Track
 from diagnose.trace.record import CaptureRecord
-from diagnose.trace.stacks import StackSamples, of_steps, stack_samples
+from diagnose.trace.stacks import StackSamples, by_line, of_steps, stack_samples
 
 FEWEST_STEPS = 40  # two changes of level with enough steps on either side
 _PART = 4  # the first and last quarter of these steps show what became longer
@@ -86,10 +84,4 @@ def grown_line(record: CaptureRecord, steps: Slowing) -> str:
 def _ns_by_line(samples: StackSamples) -> dict[str, float]:
     """Nanoseconds of a step at each line, by the samples of these steps."""
     step_ns = samples.wall_ms * 1e6 / max(samples.steps, 1)
-    counts = Counter[str]()
-    for stack in samples.stacks:
-        if stack.frames:
-            innermost = stack.frames[-1]
-            called = f", which calls {stack.calls}" if stack.calls else ""
-            counts[f"{innermost.file}:{innermost.line}{called}"] += stack.samples
-    return {line: count / max(samples.whole, 1) * step_ns for line, count in counts.items()}
+    return {line: count / max(samples.whole, 1) * step_ns for line, count in by_line(samples.stacks).items()}

@@ -66,17 +66,23 @@ class CaptureRecord:
 def control_ns(record: CaptureRecord) -> tuple[list[float], list[float]]:
     """Times of the steps that the capture took without the profiler, before and after its window; nanoseconds.
 
-    Those after it are none if later steps are like those before: then the end of the recording beside them made them
-    longer, and not a change of the job.
+    Those after it are none if later steps are like those before: then the end of the recording made them longer, which
+    passed beside them, or shorter, as batches came in meanwhile that the steps would have waited for.
     """
     before, after = (
         [ns for ns in record.get(f"steps.{key}") or () if ns is not None]
         for key in ("control_before_ns", "control_after_ns")
     )
     later = _later_ns(record, len(after))
-    if before and after and later and np.median(after) > UNLIKE_STEPS * max(np.median(before), np.median(later)):
+    if before and after and later and _is_apart(after, before, later):
         return before, []
     return before, after
+
+
+def _is_apart(ns: Sequence[float], *others: Sequence[float]) -> bool:
+    """Whether the median is far above, or far below, that of each of the others."""
+    own, medians = np.median(ns), [np.median(other) for other in others]
+    return bool(own > UNLIKE_STEPS * max(medians) or UNLIKE_STEPS * own < min(medians))
 
 
 def _later_ns(record: CaptureRecord, controls: int) -> list[float]:

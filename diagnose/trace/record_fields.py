@@ -344,8 +344,9 @@ RECORD = table(
                 "batch_size": scalar,
                 "times_repeated": _COUNT,
                 "made_by": text,
+                "all_rows": _COUNT,
             },
-            optional=("made_by",),
+            optional=("made_by", "all_rows"),
         ),
         "batch": table(
             {

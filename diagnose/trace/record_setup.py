@@ -60,13 +60,15 @@ OF_A_RANK = (
     "command",
     *(section for section in RECORDED if section not in ("batch.shapes", "cores.usable", "environment", "world_size")),
 )
+ALL_ROWS = "dataloader.all_rows"  # which ranks may have a part of each
 COMPILED_AGAIN = "compilations.again"
 RankSettings = tuple[tuple[str, Scalar], ...]
 
 
 def rank_settings(record: CaptureRecord) -> RankSettings:
     """Settings and surroundings of a rank by dotted path, and how many pieces of code it compiled again."""
-    found = [setting for section in OF_A_RANK for setting in _settings(section, record.get(section))]
+    every = (setting for section in OF_A_RANK for setting in _settings(section, record.get(section)))
+    found = [(path, value) for path, value in every if path != ALL_ROWS]
     return (*found[:MOST_SETTINGS], *_compiled_again(record))
 
 

@@ -1,7 +1,7 @@
 """The stack samples of a record: where Python was, in separate steps before the window."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -122,6 +122,17 @@ def of_steps(samples: StackSamples, chosen: Collection[int], others: bool = Fals
         steps=len(times),
         wall_ms=sum(times.values()) / 1e6,
     )
+
+
+def by_line(stacks: Iterable[Stack]) -> Counter[str]:
+    """Samples at each line of the user's, the innermost of a stack, with what it calls."""
+    counts = Counter[str]()
+    for stack in stacks:
+        if stack.frames:
+            innermost = stack.frames[-1]
+            called = f", which calls {stack.calls}" if stack.calls else ""
+            counts[f"{innermost.file}:{innermost.line}{called}"] += stack.samples
+    return counts
 
 
 def own_code_share(samples: StackSamples | None) -> float:

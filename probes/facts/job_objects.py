@@ -13,6 +13,7 @@ from ..apply.recorded import Refusals
 from ..apply.samples import times_repeated
 from ..guard import quietly
 from ..introspection import element_bytes, inner_loader, is_a, items, own_attribute, shape, size, unseen, untouched
+from .all_rows import all_rows
 from .loader_work import Loaders
 from .loop_frames import loop_on_stack
 from .padding import PaddingSums
@@ -86,6 +87,7 @@ class JobObjects:
         self.loader = {name: own_attribute(inner, name) for name in LOADER}
         self.rows.collated_by(own_attribute(inner, "collate_fn"))
         self.loader["times_repeated"] = quietly(lambda: times_repeated(inner))
+        self.loader["all_rows"] = quietly(lambda: all_rows(loader))
         self.refusals.loader_begins(inner)
 
     def note_batch(self, batch: object) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -16,7 +15,6 @@ from .source import BatchSource
 
 SIZED_BATCHES = 4  # of which the bytes are counted
 MOST_TIMES = 1000
-SWITCH_S = 1e-4  # a look at the stack gets the lock so soon, and not only at a line that lets go of it
 
 
 class StageTimes:
@@ -115,8 +113,6 @@ class InProcess:
     def run(self, until_s: float, most_samples: int) -> None:
         """Load until the performance counter reads `until_s`: at least two batches, or one if it is late already."""
         least = 1 if time.perf_counter() + self.first_s >= until_s else 2
-        usual = sys.getswitchinterval()
-        sys.setswitchinterval(SWITCH_S)
         self.sampler.start()
         self.read.begin()
         try:
@@ -132,7 +128,6 @@ class InProcess:
         finally:
             self.read.end(self.fetch.samples)
             self.sampler.stop()
-            sys.setswitchinterval(usual)
 
     def _load(self) -> None:
         indices = self.source.indices()

@@ -10,6 +10,7 @@ import sys
 import time
 from types import CodeType
 
+from ..guard import quietly
 from ..side_thread import SideThread
 from .enough import ENOUGH, SampledSteps
 
@@ -17,10 +18,16 @@ FIRST_INTERVAL_NS, INTERVAL_NS, LONGEST_INTERVAL_NS = 5_000_000, 10_000_000, 50_
 FIRST = 60  # samples that are taken twice as often, so that a run of a second shows its lines
 LONGEST_STEP_NS = 60_000_000_000  # a loop may end unnoticed: no step is sampled for longer
 MOST_TIMED = 20_000
-SWITCH_S = 0.0002  # a thread that wants the interpreter waits no longer for Python code
+SWITCH_S = 3e-5
+"""A thread that wants the interpreter waits no longer for Python code.
+
+It waits anew whenever the interpreter was free for a moment, as in each `torch.tensor`, and so would find the code only
+where it is free for long. While a function in C keeps the interpreter, it wakes as often, which costs CPU time.
+"""
 DEEPEST = 512  # frames, from the innermost on
 _COST = 0.01  # at most this share of the time is spent on looking; who gives way for a look may lose as much again
 _FIRST_COST = 2 * _COST
+_SET_TIMER_SLACK = 29  # PR_SET_TIMERSLACK of linux/prctl.h, which takes nanoseconds
 _GOLDEN = 0.6180339887498949  # spreads the looks evenly, also over steps that take a multiple of the interval
 
 Stacks = dict[tuple[int, ...], int]
@@ -127,6 +134,7 @@ class StackSampler:
 
     def _run(self, beside: SideThread) -> None:
         try:
+            quietly(_wake_in_time)
             self._look_until_stopped(beside)
         except BaseException as error:
             self.why_none = f"the sampling failed: {type(error).__name__}"
@@ -173,6 +181,13 @@ class StackSampler:
             stack.append(frame.f_lasti)
             frame = frame.f_back
         return tuple(stack)
+
+
+def _wake_in_time() -> None:
+    """Have Linux wake this thread within a microsecond, and not within fifty: that is longer than `SWITCH_S`."""
+    import ctypes
+
+    ctypes.CDLL(None).prctl(_SET_TIMER_SLACK, ctypes.c_ulong(1000))
 
 
 def _switch_within(seconds: float) -> None:

@@ -68,7 +68,7 @@ def test_a_pause_drops_the_running_step_and_the_next_one_begins_again(sampler: S
     assert "passed_over" not in functions(sampler)
 
 
-@pytest.mark.parametrize(("jobs", "meanwhile"), [(0.005, 0.0002), (0.00015, 0.00015)])
+@pytest.mark.parametrize(("jobs", "meanwhile"), [(0.005, 3e-5), (5e-6, 5e-6)])
 def test_the_interpreter_switches_soon_while_sampling_and_as_the_job_has_it_afterwards(
     sampler: StackSampler, jobs: float, meanwhile: float
 ) -> None:
@@ -177,3 +177,22 @@ def test_an_interpreter_that_runs_threads_at_once_is_not_looked_at(
 
     assert "at once" in sampler.why_none
     assert sampler.step_ended(7)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the system decides when a thread wakes")
+def test_code_that_frees_the_interpreter_for_moments_is_found_there(sampler: StackSampler) -> None:
+    def frees_it_often() -> None:
+        for _ in range(60):
+            sum(number * number for number in range(2500))
+            os.stat(".")  # frees it for less time than another thread takes to wake
+
+    sampler.start()
+    for _ in range(60):
+        frees_it_often()
+        time.sleep(0.001)
+    sampler.step_ended(1)
+    sampler.stop()
+
+    found = Folding(sampler.codes).of(sampler.stacks)
+    busy = sum(samples for (frames, *_), samples in found.items() if frames[-1][2] == "frees_it_often")
+    assert busy > 0.3 * sum(found.values())

@@ -62,7 +62,7 @@ def test_a_loop_over_elements_is_named_with_its_operators_and_promises_no_more_t
 
 
 def test_a_few_rounds_and_rounds_of_much_work_are_no_loop_to_replace(tmp_path: Path) -> None:
-    assert RULE not in rules(analysed(tmp_path / "few", over_elements(rounds=31)))
+    assert RULE not in rules(analysed(tmp_path / "few", over_elements(rounds=15)))
     assert RULE not in rules(analysed(tmp_path / "large", over_elements(us=400)))
 
 

@@ -2,10 +2,16 @@
 
 import numpy as np
 
-from diagnose.facts import Unknown, Value, another_run, nothing_helps
+from diagnose.facts import Unknown, Value, analysis_option, another_run, nothing_helps
+from diagnose.metrics.communication.ddp import uses_ddp
+from diagnose.metrics.communication.job_size import world_size
 from diagnose.metrics.kernel_groups.phases import copies_to_device, pageable_copies
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
+
+_ONE_RANK = Unknown(
+    "whether ranks share the samples out takes the records of all", analysis_option("the traces of all ranks")
+)
 
 
 @metric("count", needs_gpu=False)
@@ -18,6 +24,18 @@ def loader_worker_count(m: Measured) -> Value:
 def samples_repeated(m: Measured) -> Value:
     """How often an epoch gives each sample: more than once where workers of an IterableDataset share none of it out."""
     return m.recorded(m.record.number("dataloader.times_repeated"))
+
+
+@metric("count", needs_gpu=False)
+def samples_repeated_by_ranks(m: Measured) -> Value:
+    """How often the ranks of DDP together get each sample in a pass: as often as there are ranks if each draws from all
+    rows of the same dataset. Datasets whose rows only their own code shows count as parts.
+    """
+    if not m.record:
+        return m.unrecorded
+    if uses_ddp(m) is not True or world_size(m) == 1:
+        return 1
+    return _ONE_RANK if m.job.ranks < 2 else m.job.ranks if m.job.same_rows else 1
 
 
 @metric("flag", needs_gpu=False)

@@ -21,7 +21,7 @@ from diagnose.roofline import nests
 from diagnose.timeline import thread_turns
 from diagnose.trace.vocabulary import ACCUMULATES, BACKWARD_CALL, OPS
 
-FEWEST_ROUNDS, FEWEST_LONG_ROUNDS = 32, 16  # long ones are no layers that share their weights, of which there are 12
+FEWEST_ROUNDS = 16  # fewer may be layers that share their weights, of which there are 12
 MOST_LAYERS = 128
 NEARLY_ALL = 0.99  # of a model's parameters
 SHORT_ROUND, LONGEST_ROUND = 16, 4096  # operators, without those inside another one
@@ -75,8 +75,8 @@ class Loops(NamedTuple):
 
 @metric("share", STEP, needs_gpu=False)
 def operator_loop_share(m: Measured) -> Value:
-    """Operators, and Python and launches around them, in loops of at least 32 rounds of at most 16 operators each, or
-    16 of more, that are no layers with weights of their own, outside of loading and of the optimizer.
+    """Operators, and Python and launches around them, in loops of at least 16 rounds that are no layers with weights
+    of their own, outside of loading and of the optimizer.
     """
     return m.device_unseen or _part(m, *PER_LAUNCH, *OPERATORS) * m.share(*PER_LAUNCH, *OPERATORS)
 
@@ -198,7 +198,7 @@ def _lengths(alike: Ints) -> list[int]:
     order = np.argsort(alike, kind="stable")
     apart = np.diff(order)[np.diff(alike[order]) == 0]
     times = np.bincount(apart[(apart > SHORT_ROUND) & (apart <= LONGEST_ROUND)], minlength=1)
-    often = np.flatnonzero(times >= FEWEST_LONG_ROUNDS - 1)
+    often = np.flatnonzero(times >= FEWEST_ROUNDS - 1)
     return sorted(often[np.argsort(-times[often], kind="stable")][:MOST_LENGTHS].tolist())
 
 
@@ -208,6 +208,5 @@ def _rounds(alike: Array, taken: Mask, length: int) -> Iterator[tuple[int, int]]
     again[1 : len(alike) - length + 1] = (alike[length:] == alike[:-length]) & ~taken[length:] & ~taken[:-length]
     turns = np.diff(again)
     begins, ends = np.flatnonzero(turns == 1), np.flatnonzero(turns == -1)
-    fewest = FEWEST_ROUNDS if length <= SHORT_ROUND else FEWEST_LONG_ROUNDS
-    long = ends - begins >= (fewest - 1) * length
+    long = ends - begins >= (FEWEST_ROUNDS - 1) * length
     yield from ((int(a), int(b) + length - 1) for a, b in zip(begins[long], ends[long], strict=True))

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from diagnose import intervals as iv
 from diagnose.arrays import Floats
 from diagnose.facts import DIAGNOSE_RUN, Unknown, Value, another_run, spoken
 from diagnose.formulas.statistics import ENDS, draws_of, robust_deviation
@@ -149,6 +150,18 @@ def mean_step_noise_share(m: Measured) -> Value:
     if isinstance(spread, Unknown):
         return spread
     return float(spread) * min(FAR_OFF / np.sqrt(m.timeline.steps.count), 1.0)
+
+
+@metric("share", "the mean step", needs_gpu=False)
+def noise_beside_data_wait_share(m: Measured) -> Value:
+    """How far the mean of what the counted steps do besides waiting for data may lie from that of the job: twice its
+    standard error. Batches that come in bursts make steps unlike, and not what is left of them without the wait.
+    """
+    lasted, windows = _durations(m), m.timeline.windows
+    if len(lasted) < 2:
+        return Unknown("one step is counted", MORE_STEPS)
+    left = lasted - iv.coverage(m.attribution.pieces("data-wait"), windows[:, 0], windows[:, 1])
+    return min(FAR_OFF * float(left.std(ddof=1)) / np.sqrt(len(left)) / max(float(lasted.mean()), 1), 1.0)
 
 
 @metric("factor", needs_gpu=False)

@@ -1,0 +1,44 @@
+"""Whether a loader draws from all rows of its dataset, and which these are, so that ranks can be compared."""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any
+
+from ..introspection import of_torchs_data, own_attribute, rows, shape, unseen, untouched
+
+_LARGEST_ROW = 1 << 20  # bytes: of larger ones only the sizes count
+
+
+def all_rows(loader: Any) -> int | None:
+    """A number made of the dataset that one of torch's own loaders draws from, all of it in each pass; else None.
+
+    A sampler of the job's, or one that knows of ranks, gives None, as do datasets whose rows only their own code shows.
+    """
+    plain = of_torchs_data(loader, "DataLoader") and of_torchs_data(
+        own_attribute(loader, "batch_sampler"), "BatchSampler"
+    )
+    sampler = own_attribute(loader, "sampler")
+    if not plain or not of_torchs_data(sampler, "RandomSampler", "SequentialSampler"):
+        return None
+    data = own_attribute(sampler, "data_source")
+    known = None if own_attribute(sampler, "_num_samples") is not None else _identity(data)
+    return None if known is None else zlib.crc32(f"{rows(data)} {known}".encode()) + 1
+
+
+def _identity(data: Any) -> str | None:
+    """Sizes of the tensors with the values of their first rows, or the fingerprint of a table of datasets."""
+    if of_torchs_data(data, "TensorDataset"):
+        return " ".join(_first_row(tensor) for tensor in own_attribute(data, "tensors"))
+    if type(data).__module__ == "datasets.arrow_dataset" and type(data).__name__ == "Dataset":
+        fingerprint = own_attribute(data, "_fingerprint")
+        return fingerprint if type(fingerprint) is str else None
+    return None
+
+
+def _first_row(tensor: Any) -> str:
+    sizes = shape(tensor)
+    with untouched(), unseen():
+        row = tensor[0] if sizes and sizes[0] else None
+        small = row is not None and row.device.type == "cpu" and row.numel() * row.element_size() <= _LARGEST_ROW
+        return f"{sizes} {row.tolist()}" if small and row is not None else f"{sizes}"

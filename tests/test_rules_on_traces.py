@@ -18,6 +18,7 @@ from remedies.test_fp16_on_cpu import RULE as FP16_ON_CPU
 from remedies.test_loop_collectives import RULE as LOOP_COLLECTIVES
 from remedies.test_looped_operators import RULE as LOOPED
 from remedies.test_on_a_cpu import RULES as ON_A_CPU
+from remedies.test_one_hot import RULE as ONE_HOT
 from remedies.test_page_faults import RULE as PAGE_FAULTS
 from remedies.test_unstepped_gradients import RULE as UNSTEPPED
 from test_evaluations import RULES as OF_EVALUATIONS
@@ -90,6 +91,7 @@ def test_every_rule_is_reached_or_cannot_be() -> None:
         LATE_BATCHES,
         LOOP_COLLECTIVES,
         LOOPED,
+        ONE_HOT,
         PAGE_FAULTS,
         STARTS,
         UNSTEPPED,

@@ -12,9 +12,10 @@ from diagnose.analysis import analyze
 from diagnose.diagnosis import Diagnosis
 
 RULE = "loop-collectives"
+GLOO = {"allreduce": "gloo:all_reduce", "broadcast": "gloo:broadcast"}
 
 
-def on_host(rank: int, metrics: int, pause_us: float = 50) -> Trace:
+def on_host(rank: int, metrics: int, pause_us: float = 50, kind: str = "allreduce") -> Trace:
     """Steps of 3 ms with one reduction of gradients, and of 250 us more for each metric."""
     job = Trace(gpu=None, rank=rank, world=2, backend="gloo")
     for _ in range(5):
@@ -25,7 +26,7 @@ def on_host(rank: int, metrics: int, pause_us: float = 50) -> Trace:
                 job.cpu_op("aten::mm", 1400)
                 sends(job, "c10d::allreduce_", "gloo:all_reduce", 580)
             for _ in range(metrics):
-                sends(job, "c10d::allreduce_", "gloo:all_reduce", 180)
+                sends(job, f"c10d::{kind}_", GLOO[kind], 180)
                 job.host(pause_us)
     return job
 
@@ -50,6 +51,14 @@ def of_both(folder: Path, *jobs: Trace) -> Diagnosis:
     for job in jobs:
         job.write(folder / f"rank{job.rank}.json")
     return analyze(folder)
+
+
+@pytest.mark.parametrize(("kind", "advised"), [("broadcast", True), ("allreduce", False)])
+def test_what_one_rank_sends_to_all_is_to_be_made_on_each(tmp_path: Path, kind: str, advised: bool) -> None:
+    jobs = [on_host(rank, 12, kind=kind) for rank in range(2)]
+    finding = next(each for each in of_both(tmp_path, *jobs).findings if each.rule == RULE)
+
+    assert (finding.action == "make on each rank what one sends") == advised
 
 
 def test_metrics_that_are_reduced_one_by_one_are_named_with_the_time_between_them(tmp_path: Path) -> None:

@@ -229,3 +229,11 @@ def loop_collectives_per_step(m: Measured) -> Value:
         return m.device_unseen
     made = int(_loop_sends(m).sum()) if m.timeline.has_gpu else len(m.once(_loop_calls))
     return m.timeline.steps.each(made)
+
+
+@metric("share", "the loop's collectives", needs_gpu=False)
+def loop_broadcast_share(m: Measured) -> Value:
+    """Those in which one rank sends to all others, by the calls on the host, else by the messages; 0 without any."""
+    calls, trace = m.once(_loop_calls), m.timeline.trace
+    kinds = [trace.names[name] for name in trace.name[calls]] or m.messages.kind[_loop_sends(m)].tolist()
+    return sum("broadcast" in kind for kind in kinds) / max(len(kinds), 1)

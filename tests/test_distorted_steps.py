@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from analysed import digest
 from click.testing import CliRunner
+from kineto import Trace
+from lines.lines_jobs import finding, recorded
 from msgspec.structs import replace
 from read_once import diagnosis_of
 from report.printed import printed
@@ -221,3 +223,23 @@ def test_causes_of_a_distorted_run_are_not_compared_and_its_speed_is(tmp_path: P
     assert [n.because for n in found.not_compared if n.what == "causes"] == [
         "the profiler makes the steps of B several times as long: shares are its own"
     ]
+
+
+@pytest.mark.parametrize(("operators", "us", "action"), [
+    (2000, 4, "give each operator call more work"),
+    (20, 400, "capture steps with longer operators"),
+])  # fmt: skip
+def test_steps_of_tiny_operators_are_told_what_calling_them_costs(
+    tmp_path: Path, operators: int, us: float, action: str
+) -> None:
+    job = Trace(gpu=None)
+    for _ in range(4):
+        with job.step():
+            for _ in range(operators):
+                job.cpu_op("aten::relu", us)
+    ns = operators * us * 1000 / LONGER
+    steps = {"control_before_ns": [ns] * 3, "active_ns": [ns * LONGER] * 4, "unprofiled_host_ns": [ns] * 3}
+    answer = recorded(tmp_path, [job], {"overhead_factor": LONGER, "steps": steps})
+
+    assert finding(answer, "profiler-distortion").action == action
+    assert answer.verdict.withheld

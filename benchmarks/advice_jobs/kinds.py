@@ -59,8 +59,8 @@ KINDS = (
         classes=DATA,
     ),
     Kind(
-        "loader computes", "loader.py", {"sleep_ms": 0, "compute_ms": 3}, (*LOADING, LESS_WORK), {"workers": 1},
-        WORKERS, classes=DATA,
+        "loader computes", "loader.py", {"sleep_ms": 0, "compute_ms": 3}, (LESS_WORK,), {"compute_ms": 0.6},
+        classes=DATA,
     ),
     Kind(
         "LoRA, batch 1 x accumulation 8", "lora.py", {}, ("small-micro-batches", "low-memory-use"),
@@ -162,8 +162,7 @@ KINDS = (
         ("small-micro-batches", "low-memory-use"), {"batch": 8, "accumulate": 1}, needs=("trl", "datasets"),
     ),
     Kind(
-        "folder of images", "images.py", {}, (*LOADING, LESS_WORK), {"workers": 2}, WORKERS, classes=DATA,
-        needs=("PIL",),
+        "folder of images", "images.py", {}, (LESS_WORK,), classes=DATA, needs=("PIL",),
     ),
     Kind(
         "tensors of lists of numbers", "loader.py", {"sleep_ms": 0, "lists": 16384, "steps": 80}, (LESS_WORK,),

@@ -13,6 +13,7 @@ from diagnose.metrics.registry import metric
 from diagnose.metrics.unknowns import MORE_STEPS
 from diagnose.trace.light_steps import every_step
 from diagnose.trace.record import CaptureRecord, unprofiled_ns
+from diagnose.trace.vocabulary import OPS
 
 MOST_LISTED = 4  # durations that a sentence holds
 FAR_OFF = 2.0  # standard errors of a mean
@@ -56,6 +57,27 @@ def unprofiled_step_time_ns(m: Measured) -> Value:
     if not times:
         return Unknown("no step was timed without the profiler", DIAGNOSE_RUN)
     return float(np.median(times))
+
+
+@metric("count", needs_gpu=False)
+def operators_per_step(m: Measured) -> Value:
+    """Operators that begin in a counted step, on all threads, those that others call included."""
+    return _operators(m)
+
+
+@metric("ns", needs_gpu=False)
+def unprofiled_operator_ns(m: Measured) -> Value:
+    """Step without the profiler over its operators: the most that calling one takes on average, as they follow each
+    other.
+    """
+    step_ns = unprofiled_step_time_ns(m)
+    return step_ns if isinstance(step_ns, Unknown) else float(step_ns) / max(_operators(m), 1.0)
+
+
+def _operators(m: Measured) -> float:
+    rows = np.flatnonzero(m.timeline.trace.rows_of(*OPS))
+    inside = iv.which_holds(m.timeline.steps.host, m.timeline.trace.ts[rows]) >= 0
+    return m.timeline.steps.each(int(inside.sum()))
 
 
 @metric("ns", needs_gpu=False)

@@ -233,7 +233,7 @@ def loop_collectives_per_step(m: Measured) -> Value:
 
 @metric("share", "the loop's collectives", needs_gpu=False)
 def loop_broadcast_share(m: Measured) -> Value:
-    """Those in which one rank sends to all others, by the calls on the host, else by the messages; 0 without any."""
+    """The part of them in which one rank sends to all others, by the host's calls, else the messages; 0 without any."""
     calls, trace = m.once(_loop_calls), m.timeline.trace
     kinds = [trace.names[name] for name in trace.name[calls]] or m.messages.kind[_loop_sends(m)].tolist()
     return sum("broadcast" in kind for kind in kinds) / max(len(kinds), 1)

@@ -189,11 +189,16 @@ def rows(data: object) -> int | None:
     if of_torchs_data(data, "TensorDataset"):
         tensors = own_attribute(data, "tensors")
         return shape(tensors[0])[0] if type(tensors) is tuple and tensors else None
-    if type(data).__module__ == "datasets.arrow_dataset" and type(data).__name__ == "Dataset":
+    if is_table(data):
         chosen = own_attribute(data, "_indices")
         count = getattr(own_attribute(data, "_data") if chosen is None else chosen, "num_rows", None)
         return count if type(count) is int else None
     return None
+
+
+def is_table(data: object) -> bool:
+    """Whether it is a Dataset of the library datasets, whose columns are known."""
+    return type(data).__module__.startswith("datasets.") and type(data).__name__ == "Dataset"
 
 
 def of_torchs_data(thing: object, *names: str) -> bool:

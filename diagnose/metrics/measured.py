@@ -146,6 +146,17 @@ class Measured(Derived):
         trace = self.timeline.trace
         return self.counted_share(iv.intervals(trace.ts[rows], trace.ends(rows)))
 
+    def in_steps_of_host(self, rows: Ints) -> Ints:
+        """The events of the host among these rows that begin in the counted steps."""
+        return rows[iv.which_holds(self.timeline.steps.host, self.timeline.trace.ts[rows]) >= 0]
+
+    def operators_share(self, rows: Ints) -> float | Unknown:
+        """Kernels launched in these operators or, without a GPU, the operators themselves, of the counted steps."""
+        if not self.timeline.has_gpu:
+            return self.device_unseen or self.running_share(rows)
+        trace = self.timeline.trace
+        return self.share_of(self.timeline.launched_in(iv.intervals(trace.ts[rows], trace.ends(rows))) & self.kernels)
+
     def counted_share(self, instants: iv.Intervals) -> float:
         """The part of these instants that lies in counted steps, of the counted steps."""
         return self.pieces_share(iv.intersect(instants, self.attribution.counted))

@@ -15,12 +15,11 @@ from typing import Any
 from ..facts.rows import MASK, mask_of
 from ..guard import guarded
 from ..hand_over import replace
-from ..introspection import inner_loader, is_a, items, own_attribute, start_method
+from ..introspection import inner_loader, is_a, is_table, items, own_attribute, start_method
 from .constructors import values_for
 from .job_patch import JobPatch, job_patch
 from .loader_order import samplers
 from .reasons import Reason, Refusal
-from .samples import is_table
 
 TARGET, PADDING = "collator", "padding"
 _DOING = "the patch of the padding is not applied"

@@ -12,7 +12,7 @@ from inspect import getattr_static
 from types import FunctionType
 from typing import Any
 
-from ..introspection import attributes, is_a, items, own_attribute, start_method
+from ..introspection import attributes, is_a, is_table, items, own_attribute, start_method
 from .reasons import Reason, Refusal
 from .worker_split import splits_by_worker
 
@@ -118,11 +118,6 @@ def keys_of(data: Any, depth: int = _DEPTH) -> Any:
         if kind == "Subset"
         else None
     )
-
-
-def is_table(data: Any) -> bool:
-    """Whether it is a Dataset of the library datasets, whose columns are known."""
-    return type(data).__module__.startswith("datasets.") and type(data).__name__ == "Dataset"
 
 
 def _given_by(data: Any, depth: int) -> Any:

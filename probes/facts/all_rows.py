@@ -7,7 +7,7 @@ import sys
 import zlib
 from typing import Any
 
-from ..introspection import of_torchs_data, own_attribute, rows, shape, unseen, untouched
+from ..introspection import is_table, of_torchs_data, own_attribute, rows, shape, unseen, untouched
 
 _BYTES = 4096  # of a tensor, from its begin on
 
@@ -32,7 +32,7 @@ def _identity(data: Any) -> str | None:
     """Sizes of the tensors with the first bytes of each, or the fingerprint of a table of datasets."""
     if of_torchs_data(data, "TensorDataset"):
         return " ".join(_first_row(tensor) for tensor in own_attribute(data, "tensors"))
-    if type(data).__module__ == "datasets.arrow_dataset" and type(data).__name__ == "Dataset":
+    if is_table(data):
         fingerprint = own_attribute(data, "_fingerprint")
         return fingerprint if type(fingerprint) is str else None
     return None

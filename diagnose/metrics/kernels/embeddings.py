@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 
-from diagnose import intervals as iv
 from diagnose.arrays import Ints
 from diagnose.facts import STEP, Unknown, Value, capture_setting, nothing_helps
 from diagnose.formulas import share
@@ -28,15 +27,11 @@ NO_SIZES = Unknown("the sizes of the embedding tables are not recorded", capture
 
 def _rows(m: Measured, pattern: str) -> Ints:
     """Rows of the operators that begin in the counted steps."""
-    rows = m.timeline.rows_matching(pattern, *OPS)
-    return rows[iv.which_holds(m.timeline.steps.host, m.timeline.trace.ts[rows]) >= 0]
+    return m.in_steps_of_host(m.timeline.rows_matching(pattern, *OPS))
 
 
 def _share(m: Measured, pattern: str) -> float | Unknown:
-    trace, rows = m.timeline.trace, m.timeline.rows_matching(pattern, *OPS)
-    if not m.timeline.has_gpu:
-        return m.device_unseen or m.running_share(rows)
-    return m.share_of(m.timeline.launched_in(iv.intervals(trace.ts[rows], trace.ends(rows))) & m.kernels)
+    return m.operators_share(m.timeline.rows_matching(pattern, *OPS))
 
 
 @metric("share", STEP, needs_gpu=False)

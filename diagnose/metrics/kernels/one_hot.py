@@ -12,7 +12,7 @@ from diagnose.metrics.kernel_groups.operators import sizes_of
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 from diagnose.metrics.unknowns import NO_SHAPES
-from diagnose.trace.vocabulary import ANNOTATIONS, BACKWARD, OPS
+from diagnose.trace.vocabulary import BACKWARD, OPS
 
 LEAST_COLUMNS = 64  # of fewer, a product costs no more than a lookup
 _SETS = r"aten::scatter_$"
@@ -31,32 +31,24 @@ def one_hot_product_share(m: Measured) -> Value:
     products, makers = _rows(m, _PRODUCT), _rows(m, _MAKES)
     if len(products) and not any(sizes for _, sizes in _sized(m, products)):
         return NO_SHAPES
-    forward = _outside_backward(m, products)
+    forward = products[~iv.holds(m.ranges(BACKWARD), m.timeline.trace.ts[products])]
     read = {sizes for _, each in _sized(m, forward) for sizes in each}
     one_hot = {sizes for sizes in _one_hot_sizes(m) if sizes in read}
     elements = {math.prod(sizes) for sizes in one_hot}
     either = one_hot | {sizes[::-1] for sizes in one_hot}
     chosen = [row for row, each in _sized(m, products) if either.intersection(each)]
     chosen += [row for row, each in _sized(m, makers) if each and math.prod(each[0]) in elements]
-    return _share(m, np.array(sorted(chosen), np.int64))
+    return m.operators_share(np.array(sorted(chosen), np.int64))
 
 
 def _rows(m: Measured, pattern: str) -> Ints:
-    """Rows of the operators that begin in the counted steps."""
-    rows = m.timeline.rows_matching(pattern, *OPS)
-    return rows[iv.which_holds(m.timeline.steps.host, m.timeline.trace.ts[rows]) >= 0]
+    return m.in_steps_of_host(m.timeline.rows_matching(pattern, *OPS))
 
 
 def _sized(m: Measured, rows: Ints) -> Iterator[tuple[int, Sizes]]:
-    """The rows with the sizes of their tensors, as matrices: none if they are not recorded."""
+    """The rows with the sizes of their tensors, none if they are not recorded."""
     for row, shape in zip(rows.tolist(), m.timeline.trace.shape[rows].tolist(), strict=True):
         yield row, sizes_of(m, shape)
-
-
-def _outside_backward(m: Measured, rows: Ints) -> Ints:
-    trace = m.timeline.trace
-    backward = m.timeline.rows_matching(BACKWARD, *ANNOTATIONS)
-    return rows[~iv.holds(iv.intervals(trace.ts[backward], trace.ends(backward)), trace.ts[rows])]
 
 
 def _one_hot_sizes(m: Measured) -> Iterator[tuple[int, int]]:
@@ -64,10 +56,3 @@ def _one_hot_sizes(m: Measured) -> Iterator[tuple[int, int]]:
     for _, each in _sized(m, _rows(m, _SETS)):
         if len(each) > 1 and each[1] == (*each[0][:-1], 1) and each[0][-1] >= LEAST_COLUMNS:
             yield math.prod(each[0][:-1]), each[0][-1]
-
-
-def _share(m: Measured, rows: Ints) -> Value:
-    if not m.timeline.has_gpu:
-        return m.running_share(rows)
-    trace = m.timeline.trace
-    return m.share_of(m.timeline.launched_in(iv.intervals(trace.ts[rows], trace.ends(rows))) & m.kernels)

@@ -68,7 +68,7 @@ def _in_steps(m: Measured) -> tuple[Ints, Floats, Mask]:
     there are none inside.
     """
     rows = np.flatnonzero(m.timeline.trace.rows_of(*OPS))
-    rows = rows[iv.which_holds(m.timeline.steps.host, m.timeline.trace.ts[rows]) >= 0]
+    rows = m.in_steps_of_host(rows)
     around = nests.parents(m.timeline.trace, rows)
     own_ns = nests.own_time(m.timeline.trace.dur[rows], around)
     return rows, np.maximum(own_ns, 1.0), nests.without_inner(around)

@@ -75,9 +75,7 @@ def unprofiled_operator_ns(m: Measured) -> Value:
 
 
 def _operators(m: Measured) -> float:
-    rows = np.flatnonzero(m.timeline.trace.rows_of(*OPS))
-    inside = iv.which_holds(m.timeline.steps.host, m.timeline.trace.ts[rows]) >= 0
-    return m.timeline.steps.each(int(inside.sum()))
+    return m.timeline.steps.each(len(m.in_steps_of_host(np.flatnonzero(m.timeline.trace.rows_of(*OPS)))))
 
 
 @metric("ns", needs_gpu=False)

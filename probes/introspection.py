@@ -201,6 +201,11 @@ def is_table(data: object) -> bool:
     return type(data).__module__.startswith("datasets.") and type(data).__name__ == "Dataset"
 
 
+def is_stream(data: object) -> bool:
+    """Whether it is an IterableDataset of the library datasets, which knows its shards."""
+    return type(data).__module__.startswith("datasets.") and type(data).__name__ == "IterableDataset"
+
+
 def of_torchs_data(thing: object, *names: str) -> bool:
     """Whether it is of exactly one of these classes of torch.utils.data."""
     kind = type(thing)

@@ -15,6 +15,7 @@ from diagnose.metrics.data.loader_work import LoadingTime, what_bounds
 
 MS = 1_000_000
 STARTS = "workers-started-each-pass"
+PASSES_LEFT = "passes-left-early"
 LOADING_BEYOND_WORKERS = "loading-beyond-workers"
 CORES = {"usable": 2, "quota": None, "shared": 2, "local_ranks": 1}
 
@@ -197,6 +198,24 @@ def test_workers_that_stay_do_not_start_in_each_pass(tmp_path: Path) -> None:
     kept = passes(12, [1500.0, 3.0, 3.0], waited_ms=1600, fetched=36, persistent=True, anew=1)
 
     assert fact(job(tmp_path, 2, worked(0.1, 0.0) | kept), "worker_start_share") == 0
+
+
+@pytest.mark.parametrize(
+    ("taken", "whole", "firsts", "fires"),
+    [(1, 3125, 12, True), (1, 1, 12, False), (300, 300, 12, False), (1, 3125, 3, False), (1, None, 12, False)],
+    ids=["next(iter(loader))", "one batch is all", "gone through", "seldom", "of unknown length"],
+)
+def test_passes_that_are_left_after_a_batch_are_to_be_one(
+    taken: int, whole: int | None, firsts: int, fires: bool, tmp_path: Path
+) -> None:
+    field = samples(("collate", "loading", "tensor", 60), ("train_step", "backward", None, 20))
+    loading = passes(taken, [8.0] * firsts, 8.0 * firsts, firsts * taken, length=whole)
+    said = job(tmp_path, 0, loading, stack_samples=field)
+    finding = found(said, PASSES_LEFT)
+
+    assert (finding is not None) == fires
+    assert finding is None or (said.findings[0] is finding and "next(batches)" in advice(finding))
+    assert finding is None or told(finding) == ["collate data.py:31 0.75"]
 
 
 @pytest.mark.parametrize(("times", "fires"), [(3, True), (1, False)])

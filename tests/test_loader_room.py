@@ -11,12 +11,18 @@ from remedies.single_gpu_jobs import analysed
 
 from diagnose.analysis import analyze
 from diagnose.diagnosis import Diagnosis, Finding
+from diagnose.probes.apply.reasons import Reason
 
 WORKERS = "num_workers of the DataLoader"
 
 
 def waiting(
-    folder: Path, cores: dict[str, Any] | None, workers: int = 0, loading: dict[str, Any] | None = None
+    folder: Path,
+    cores: dict[str, Any] | None,
+    workers: int = 0,
+    loading: dict[str, Any] | None = None,
+    shards: int | None = None,
+    refuses: list[dict[str, Any]] | None = None,
 ) -> Diagnosis:
     """A job that waits for data for four fifths of its step."""
     job = Trace()
@@ -26,7 +32,8 @@ def waiting(
             job.op("aten::mm", [[4096, 4096]] * 2, GEMM, 2000)
             job.sync()
     job.write(folder / "rank0.json.gz")
-    record = {"cores": cores, "dataloader": {"num_workers": workers}, "loading": loading}
+    loader = {"num_workers": workers, "shards": shards}
+    record = {"cores": cores, "dataloader": loader, "loading": loading, "refuses": refuses}
     (folder / "capture-rank0.json").write_text(json.dumps({k: v for k, v in record.items() if v is not None}))
     return analyze(folder)
 
@@ -139,7 +146,7 @@ def test_what_the_profiler_adds_hides_where_the_step_waits_for_workers(
     assert {fact.name: fact.value for fact in found.facts}["least_host_time_factor"] == pytest.approx(faster)
 
 
-@pytest.mark.parametrize(("work_ms", "faster"), [(2, 1 / 1.3), (20, 1.0)])
+@pytest.mark.parametrize(("work_ms", "faster"), [(2, 1 / 1.3), (20, 1 / 1.15), (40, 1.0)])
 def test_a_short_step_on_a_cpu_is_slower_behind_a_wait(tmp_path: Path, work_ms: int, faster: float) -> None:
     job = Trace(gpu=None)
     for _ in range(5):
@@ -150,6 +157,44 @@ def test_a_short_step_on_a_cpu_is_slower_behind_a_wait(tmp_path: Path, work_ms: 
     found = analysed(tmp_path, job, record)
 
     assert {fact.name: fact.value for fact in found.facts}["least_host_time_factor"] == pytest.approx(faster)
+
+
+@pytest.mark.parametrize(
+    ("workers", "shards", "proposed", "action"),
+    [
+        (0, 4, 4, "num_workers=4"),
+        (0, 1, 1, "num_workers=1"),
+        (0, 64, 10, "num_workers=10"),
+        (4, 4, None, "give the stream more shards"),
+    ],
+)
+def test_no_more_workers_are_proposed_than_the_stream_has_shards(
+    tmp_path: Path, workers: int, shards: int, proposed: int | None, action: str
+) -> None:
+    finding = data_wait(waiting(tmp_path, cores(64), workers=workers, loading=loads(workers, 0.06), shards=shards))
+
+    assert (finding.patch.set["num_workers"] if finding.patch else None) == proposed
+    assert action in finding.action
+
+
+def test_workers_load_no_faster_than_they_make_batches(tmp_path: Path) -> None:
+    """Four make a batch of 8 ms in 2 ms, as long as the rest of the step: no step gets shorter."""
+    finding = data_wait(waiting(tmp_path, cores(64), loading=loads(0, 0.06), shards=4))
+
+    assert finding.predicted_speedup is not None
+    assert finding.predicted_speedup[1] == pytest.approx(5, rel=0.03)
+
+
+def test_a_stream_that_each_worker_would_repeat_is_to_be_split(tmp_path: Path) -> None:
+    repeated = {"target": "dataloader", "key": "num_workers", "value": None, "binds": "job", "unless_set": None}
+    refuses = [{**repeated, "because": Reason.REPEATED.text}]
+    finding = data_wait(waiting(tmp_path, cores(64), loading=loads(0, 0.06), refuses=refuses))
+
+    assert finding.patch is None
+    assert finding.action == "split the stream, then load with workers"
+    assert "get_worker_info" in finding.do
+    assert finding.predicted_speedup is not None
+    assert finding.predicted_speedup[0] > 3, "the workers of a split stream hide what they hide of other data"
 
 
 def test_a_worker_that_computes_may_get_half_a_core_where_none_is_idle(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def test_the_phase_leads_and_names_its_line_and_the_counted_steps_are_the_others
     assert (first.rule, first.severity) == ("periodic-phase", "critical")
     assert [(line.function, line.line) for line in first.where] == [("rollout", 9)]
     assert first.where[0].of == "60 samples of the training thread in these slow steps"
-    cases = (1 / (1 - 0.2 * 28 / 44), 1 / (1 - 28 / 44))
+    cases = (1 / (1 - 0.4 * 28 / 44), 1 / (1 - 28 / 44))
     assert first.predicted_speedup == pytest.approx(cases, rel=0.01)
     assert told.steps.numbers == (9, 10)
 

@@ -20,6 +20,7 @@ from remedies.test_looped_operators import RULE as LOOPED
 from remedies.test_on_a_cpu import RULES as ON_A_CPU
 from remedies.test_one_hot import RULE as ONE_HOT
 from remedies.test_page_faults import RULE as PAGE_FAULTS
+from remedies.test_seldom_operators import RULE as SELDOM
 from remedies.test_unstepped_gradients import RULE as UNSTEPPED
 from test_evaluations import RULES as OF_EVALUATIONS
 from test_late_batches import RULE as LATE_BATCHES
@@ -38,6 +39,8 @@ NOT_REACHABLE = {
     "profiler-distortion": "the times of steps without the profiler are in the capture record, not in the trace",
     "samples-repeated-by-workers": "whether workers share the samples out is in the capture record, not in the trace",
     "samples-repeated-by-ranks": "which rows a loader draws from is in the capture record, not in the trace",
+    "unused-vector-units": "the instructions that torch uses are in the capture record, not in the trace",
+    "passes-left-early": "passes over a loader are in the capture record, not in the trace",
     "cut-capture": "what of the window was left out is in the capture record, not in the trace",
     "padded-batches": "the tokens that are padding are in the capture record, not in the trace",
     "liger-without-kernels": "use_liger_kernel and the model type are in the capture record, not in the trace",
@@ -92,6 +95,7 @@ def test_every_rule_is_reached_or_cannot_be() -> None:
         LOOP_COLLECTIVES,
         LOOPED,
         ONE_HOT,
+        SELDOM,
         PAGE_FAULTS,
         STARTS,
         UNSTEPPED,

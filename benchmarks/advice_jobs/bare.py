@@ -1,10 +1,11 @@
-"""A bare loop of many small layers: another optimizer, a hook in Python, a log of objects, evaluations, checks, and
-outputs that are kept.
+"""A bare loop of many small layers: another optimizer, a hook in Python, a log of objects, evaluations, checks,
+collections that it asks for, memory that Python follows, and outputs that are kept.
 """
 
 from __future__ import annotations
 
 import gc
+import tracemalloc
 from collections import deque
 from typing import Any
 
@@ -20,10 +21,12 @@ def main() -> None:
     torch.set_num_threads(1)
     set_up = options(
         optimizer="AdamW", form="fused", width=256, layers=12, rows=512, hook_items=0, records=0, collects=True,
-        evaluates_every=0, checks=False, joins=False, steps=60,
+        evaluates_every=0, checks=False, joins=False, asks=False, follows=False, steps=60,
     )  # fmt: skip
     torch.autograd.set_detect_anomaly(set_up["checks"])
     log: deque[list[list[int]]] = deque(maxlen=20)
+    if set_up["follows"]:
+        tracemalloc.start(25)
     if not set_up["collects"]:
         gc.freeze()
         gc.disable()
@@ -65,6 +68,8 @@ def main() -> None:
         else:
             kept.append(output.detach()[:1])
         log.append([[number] for number in range(set_up["records"])])
+        if set_up["asks"]:
+            gc.collect()
         steps.ended()
     steps.report()
 

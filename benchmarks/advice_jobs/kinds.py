@@ -146,7 +146,7 @@ KINDS = (
     ),
     Kind(
         "stream that workers would repeat", "loader.py", {"streams": "plain"}, LOADING,
-        {"streams": "split", "workers": 4}, classes=DATA, says="get_worker_info|worker_info|split|shard|thread",
+        {"streams": "split", "workers": 4}, classes=DATA, says="get_worker_info",
     ),
     Kind(
         "datasets streaming, 4 shards", "loader.py", {"streams": "shards"}, LOADING, {"workers": 4}, WORKERS,
@@ -242,6 +242,18 @@ KINDS = (
     Kind(
         "checks each gradient for NaN", "bare.py", {"checks": True, "width": 64, "layers": 60, "rows": 32},
         ("anomaly-detection",), {"checks": False},
+    ),
+    Kind(
+        "asks for collections", "bare.py", {"asks": True, "width": 128, "layers": 6, "rows": 64}, ("gc-pauses",),
+        {"asks": False}, classes=HOST,
+    ),
+    Kind(
+        "Python's memory is followed", "bare.py", {"follows": True, "width": 64, "layers": 40, "rows": 32},
+        ("",), {"follows": False}, says="tracemalloc",
+    ),
+    Kind(
+        "Trainer watches peaks of memory", "trainer.py", {"watches": True}, ("watched-memory-peaks",),
+        {"watches": False}, classes=HOST, needs=("psutil",),
     ),
     Kind(
         "large tables, dense gradients", "tables.py", {}, ("dense-embedding-gradients",), {"sparse": True},

@@ -53,13 +53,20 @@ class Rows(Dataset[Any]):
 
 
 class Stream(IterableDataset[Any]):
-    """The samples in their order; `splits` gives each worker its part, else each would repeat them all."""
+    """The samples in their order, which each worker would repeat."""
 
-    def __init__(self, rows: Rows, splits: bool) -> None:
-        self._rows, self._splits = rows, splits
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
 
     def __iter__(self) -> Iterator[torch.Tensor]:
-        worker = get_worker_info() if self._splits else None
+        return (self._rows[at] for at in range(len(self._rows)))
+
+
+class SplitStream(Stream):
+    """The same, of which each worker gives a part."""
+
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        worker = get_worker_info()
         first, apart = (0, 1) if worker is None else (worker.id, worker.num_workers)
         return (self._rows[at] for at in range(first, len(self._rows), apart))
 
@@ -117,7 +124,7 @@ def main() -> None:
         model = DistributedDataParallel(model)
     rows = Rows(BATCH * set_up["steps"], set_up["sleep_ms"], set_up["compute_ms"], set_up["keeps"], set_up["stall_ms"])
     streams = set_up["streams"]
-    data: Any = Stream(rows, streams == "split") if streams in ("plain", "split") else rows
+    data: Any = {"plain": Stream, "split": SplitStream}.get(streams, lambda whole: whole)(rows)
     loader = DataLoader(
         shards(rows, 4) if streams == "shards" else data, batch_size=BATCH, num_workers=set_up["workers"],
         worker_init_fn=started(set_up), persistent_workers=set_up["persists"] and set_up["workers"] > 0,

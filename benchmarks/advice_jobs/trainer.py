@@ -80,7 +80,7 @@ def main() -> None:
     set_up = options(
         pads_to=0, skewed=False, padded=False, grouped=False, python_items=0, python_every=1, logs_every=1000,
         evaluates_every=0, saves_every=0, sleep_ms=0.0, width=64, batch=8, accumulate=1, nan_filter=True, workers=0,
-        recomputes=False, draws=0, steps=60,
+        recomputes=False, draws=0, watches=False, steps=60,
     )  # fmt: skip
     heads, feed = 4, 2 * set_up["width"]
     config = LlamaConfig(
@@ -100,7 +100,7 @@ def main() -> None:
             "save_strategy": "steps" if set_up["saves_every"] else "no", "save_steps": set_up["saves_every"] or 500,
             "eval_strategy": "steps" if set_up["evaluates_every"] else "no", "report_to": [], "disable_tqdm": True,
             "eval_steps": set_up["evaluates_every"] or None, "remove_unused_columns": False,
-            "gradient_checkpointing": set_up["recomputes"],
+            "gradient_checkpointing": set_up["recomputes"], "skip_memory_metrics": not set_up["watches"],
             "optim": "adamw_torch_fused", "dataloader_num_workers": set_up["workers"],
             "train_sampling_strategy": "group_by_length" if set_up["grouped"] else "random",
         }  # fmt: skip

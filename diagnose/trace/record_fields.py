@@ -35,19 +35,18 @@ _VERSIONS = (
     "deepspeed", "nvtx", "python", "cuda", "hip", "driver", "driver_cuda", "nccl",
 )  # fmt: skip
 _TORCH_FLAGS = ("detects_anomalies", "deterministic", "cudnn_deterministic", "cudnn_benchmark", "debug_build")
-_CPU_PRODUCTS = ("cpu_multiplies_fp16", "cpu_multiplies_bf16")
+_CPU_FLAGS = ("cpu_multiplies_fp16", "cpu_multiplies_bf16", "cpu_has_avx2")
 _TORCH_SETTINGS = {
     **dict.fromkeys(_TORCH_FLAGS, flag),
-    "float32_matmul_precision": text,
+    **dict.fromkeys(("float32_matmul_precision", "distributed_debug", "cpu_vectors"), text),
     "threads": whole(1, 1 << 20),
-    "distributed_debug": text,
     "gpu_code": listed(text),
-    **dict.fromkeys(_CPU_PRODUCTS, flag),
+    **dict.fromkeys(_CPU_FLAGS, flag),
 }
 _STEPS = {
     **{f"{name}_ns": in_order(_NS) for name in ("control_before", "warmup", "active", "control_after", "waiting")},
     **{f"active_{name}_ns": in_order(_NS) for name in ("cpu", "core_wait")},
-    "unprofiled_page_faults": in_order(_COUNT),
+    **dict.fromkeys(("unprofiled_page_faults", "collections"), in_order(_COUNT)),
     "unprofiled_system_ns": in_order(_NS),
     "unprofiled_host_ns": in_order(_NS),
     "unprofiled_ranges_ns": each(in_order(_NS)),
@@ -80,7 +79,7 @@ RUN_TIME = table(
 _STEPS_IF_ANY = (
     *(f"active_{name}_ns" for name in ("cpu", "core_wait")),
     *(f"unprofiled_{name}_ns" for name in ("host", "ranges", "gc", "system")),
-    *("unprofiled_page_faults", "waiting_ns", "passed", "cut_by"),
+    *("unprofiled_page_faults", "collections", "waiting_ns", "passed", "cut_by"),
 )
 _DDP_FLAGS = ("find_unused_parameters", "gradient_as_bucket_view", "static_graph", "broadcast_buffers")
 _FSDP = {"class": text, "sharding_strategy": text, "forward_prefetch": flag}
@@ -169,7 +168,7 @@ _OPTIMIZER = {
     "groups": _COUNT,
 }
 _PASSES = {
-    **dict.fromkeys(("batches", "seen", "anew", "loaders", "fetched"), _COUNT),
+    **dict.fromkeys(("batches", "length", "seen", "anew", "loaders", "fetched"), _COUNT),
     **dict.fromkeys(("waited_ns", "batch_cpu_ns"), _NS),
     "steps": in_order(_COUNT),
     "first_wait_ns": in_order(_NS),
@@ -179,7 +178,7 @@ _PASSES = {
 _LOADING = {
     **dict.fromkeys(("wall_ns", "cpu_ns", "together_cpu_ns", "process_cpu_ns", "ready_ns"), _NS),
     "worker_cores": _CORES,
-    "passes": table(_PASSES),
+    "passes": table(_PASSES, optional=("length",)),
     "workers": _COUNT,
     "fetches": _COUNT,
     "wait_ns": in_order(_NS),
@@ -332,7 +331,7 @@ RECORD = table(
         ),
         "versions": table({"liger_model_types": listed(text), **dict.fromkeys(_VERSIONS, text)}),
         "device": table(_DEVICE),
-        "torch_settings": table(_TORCH_SETTINGS, optional=_CPU_PRODUCTS),
+        "torch_settings": table(_TORCH_SETTINGS, optional=(*_CPU_FLAGS, "cpu_vectors")),
         "model": table(_MODEL),
         "training_loop": text,
         "training_arguments": table(_ARGUMENTS, optional=_ARGUMENTS, open_to_others=True),
@@ -344,9 +343,9 @@ RECORD = table(
                 "batch_size": scalar,
                 "times_repeated": _COUNT,
                 "made_by": text,
-                "all_rows": _COUNT,
+                **dict.fromkeys(("all_rows", "shards"), _COUNT),
             },
-            optional=("made_by", "all_rows"),
+            optional=("made_by", "all_rows", "shards"),
         ),
         "batch": table(
             {
@@ -375,7 +374,7 @@ RECORD = table(
         "environment": each(text),
         "infiniband_devices": whole(0, 1 << 16),
         "network_ports": listed(table(_PORT)),
-        "malloc": text,
+        **dict.fromkeys(("malloc", "python_traced_by"), text),
         "command": all_of(text),
         "script": table(_SCRIPT),
         "applied": each(table({}, open_to_others=True)),
@@ -393,7 +392,7 @@ RECORD = table(
     },
     optional=(
         "announced", "command", "script", "machine_samples", "stack_samples", "infiniband_devices", "network_ports",
-        "malloc", "zero", "every_step", "run_time",
+        "malloc", "python_traced_by", "zero", "every_step", "run_time",
     ),
 )  # fmt: skip
 """The whole record."""

@@ -42,6 +42,7 @@ ASKED: Mapping[str, Mapping[str, Any]] = {
         "train_sampling_strategy": "group_by_length",
         "logging_steps": MORE,
         "logging_nan_inf_filter": False,
+        "skip_memory_metrics": True,
         "eval_steps": MORE,
         "save_steps": MORE,
         "ddp_find_unused_parameters": False,

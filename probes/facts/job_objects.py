@@ -18,6 +18,7 @@ from .loader_work import Loaders
 from .loop_frames import loop_on_stack
 from .padding import PaddingSums
 from .rows import RowSums
+from .shards import shards
 
 BATCHES = 4
 LOADER = ("num_workers", "pin_memory", "prefetch_factor", "persistent_workers", "batch_size", "drop_last")
@@ -88,6 +89,7 @@ class JobObjects:
         self.rows.collated_by(own_attribute(inner, "collate_fn"))
         self.loader["times_repeated"] = quietly(lambda: times_repeated(inner))
         self.loader["all_rows"] = quietly(lambda: all_rows(loader))
+        self.loader["shards"] = quietly(lambda: shards(inner))
         self.refusals.loader_begins(inner)
 
     def note_batch(self, batch: object) -> None:

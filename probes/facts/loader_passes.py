@@ -67,6 +67,7 @@ class LoaderPasses:
         """The passes as the record holds them; nanoseconds."""
         return {
             "batches": max(self._counts) if self._counts else self.batches_told,
+            "length": self.batches_told,
             "seen": self._seen,
             "anew": self._anew,
             "loaders": len(self._objects),

@@ -20,6 +20,7 @@ from ..machine.malloc import malloc_library
 from ..machine.network_ports import network_ports
 from ..threaded import run_in_thread
 from .compiled import compilations
+from .interpreter import traced_by
 from .machine import device, environment, memory, versions
 from .model import model_facts, module_of, optimizer_facts, unstepped_gradients, wrapped_facts
 from .script import script_facts
@@ -82,6 +83,7 @@ def facts(
         **_or_null(machine, _OF_THE_MACHINE),
         "device": quietly(device),
         "torch_settings": quietly(torch_settings),
+        "python_traced_by": quietly(traced_by),
         "model": quietly(lambda: model_facts(model)),
         "training_loop": job.loop,
         "training_arguments": settings,
@@ -164,6 +166,7 @@ def _steps(window: Window | None, clock: StepClock, source: str | None) -> dict[
             "unprofiled_host_ns": clock.host_times(),
             "unprofiled_ranges_ns": clock.range_times(),
             "unprofiled_gc_ns": clock.collection_times(),
+            "collections": clock.collections(),
             "clock": clock.source,
             "source": source,
             "first_active_step": window.first_active or None if window else None,

@@ -24,6 +24,8 @@ _SETTINGS: dict[str, _Setting] = {
     "gpu_code": lambda torch: [str(name) for name in torch.cuda.get_arch_list()],
     "cpu_multiplies_fp16": lambda torch: bool(torch.ops.mkldnn._is_mkldnn_fp16_supported()),
     "cpu_multiplies_bf16": lambda torch: bool(torch.ops.mkldnn._is_mkldnn_bf16_supported()),
+    "cpu_vectors": lambda torch: str(torch.backends.cpu.get_cpu_capability()),
+    "cpu_has_avx2": lambda torch: bool(torch.cpu._is_avx2_supported()),
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections import deque
 from collections.abc import Callable
@@ -46,6 +47,7 @@ class StepClock:
         self._cores = CoreTime()
         self._core_times: list[tuple[int, int] | None] = []
         self._system_work: list[tuple[int, int] | None] = []
+        self._collected_before = _collections()
         self.step_begins()
 
     def step_begins(self, phase: str = "") -> None:
@@ -128,6 +130,10 @@ class StepClock:
         """Nanoseconds of these steps in which Python collected garbage, in any thread: all wait for it."""
         return [spent_ns for phase in UNPROFILED for _, _, spent_ns in self._ranges.get(phase, [])]
 
+    def collections(self) -> list[int]:
+        """Collections of garbage since the first step, of each generation."""
+        return [now - before for now, before in zip(_collections(), self._collected_before)]  # noqa: B905 - of Python 3.10
+
     def range_times(self) -> dict[str, list[int]]:
         """Nanoseconds of these steps in each range of the training thread, without the ranges within it."""
         steps = [ranges for phase in UNPROFILED for _, ranges, _ in self._ranges.get(phase, [])]
@@ -209,3 +215,7 @@ def _between(began: Mark, ended: Mark) -> int:
     """
     ended[1].synchronize()
     return round(began[1].elapsed_time(ended[1]) * 1e6)
+
+
+def _collections() -> list[int]:
+    return [generation["collections"] for generation in gc.get_stats()]

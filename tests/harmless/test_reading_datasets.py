@@ -8,6 +8,7 @@ import pytest
 
 from diagnose.probes.apply.samples import grouping_refused
 from diagnose.probes.apply.worker_split import splits_by_worker
+from diagnose.probes.facts.shards import shards
 
 torch = pytest.importorskip("torch")
 DataCollatorForLanguageModeling = pytest.importorskip("transformers").DataCollatorForLanguageModeling
@@ -73,6 +74,15 @@ def test_streams_of_hugging_face_split_themselves() -> None:
     datasets = pytest.importorskip("datasets")
 
     assert splits_by_worker(datasets.Dataset.from_dict({"a": [1, 2]}).to_iterable_dataset(num_shards=2))
+
+
+def test_streams_of_hugging_face_know_their_shards() -> None:
+    datasets = pytest.importorskip("datasets")
+    stream = datasets.Dataset.from_dict({"a": list(range(8))}).to_iterable_dataset(num_shards=3)
+
+    assert shards(data.DataLoader(stream)) == 3
+    assert shards(data.DataLoader(stream.map(lambda row: row).shuffle(buffer_size=2))) == 3
+    assert shards(data.DataLoader(Plain())) is None
 
 
 WITHOUT, WITH = [{"chosen_ids": [1], "labels": 1}] * 4, [{"input_ids": [1], "labels": 1}] * 4

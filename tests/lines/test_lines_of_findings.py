@@ -12,7 +12,8 @@ from lines.lines_jobs import LOADER, finding, recorded, samples, told
 from machine.environment_jobs import CASES as SETTINGS
 from machine.environment_jobs import plain_job
 from remedies.single_gpu_jobs import CASES as SINGLE_GPU
-from test_loader_passes import LOADING_BEYOND_WORKERS, STARTS
+from remedies.test_seldom_operators import RULE as SELDOM
+from test_loader_passes import LOADING_BEYOND_WORKERS, PASSES_LEFT, STARTS
 
 from diagnose.metrics import units
 from diagnose.rule import load_rules
@@ -54,8 +55,8 @@ def record_of(rule: str) -> dict[str, Any]:
 def test_every_rule_with_lines_is_in_a_test_here() -> None:
     with_lines = {rule.id for rule in load_rules((), units()) if rule.lines}
 
-    elsewhere = {"bursts-of-data-wait", "straggler", "periodic-phase", "late-batches", STARTS, LOADING_BEYOND_WORKERS}
-    assert with_lines == {*SAMPLED, *RECORDED, *elsewhere}
+    of_loading = {"bursts-of-data-wait", "late-batches", STARTS, LOADING_BEYOND_WORKERS, PASSES_LEFT}
+    assert with_lines == {*SAMPLED, *RECORDED, *of_loading, "straggler", "periodic-phase", SELDOM}
 
 
 @pytest.mark.parametrize("rule", SAMPLED)

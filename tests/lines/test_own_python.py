@@ -43,7 +43,7 @@ def test_the_promise_is_of_the_users_own_python(tmp_path: Path) -> None:
         waiting(tmp_path, TRAINS, ("log", "step", None, 20), ("collate", "loading", None, 80)), "python-host"
     )
 
-    assert found.predicted_speedup == pytest.approx((10 / (10 - 0.5 * 1), 10 / (10 - 1)), rel=0.01)
+    assert found.predicted_speedup == pytest.approx((10 / (10 - 0.6 * 1), 10 / (10 - 1)), rel=0.01)
 
 
 def test_a_librarys_python_is_not_the_users_to_move(tmp_path: Path) -> None:

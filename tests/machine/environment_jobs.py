@@ -30,6 +30,8 @@ SANE: Record = {
     "dataloader": {"num_workers": 0},
     "infiniband_devices": 8,
     "slurm": {"SLURM_NNODES": "1"},
+    "python_traced_by": "nothing",
+    "training_arguments": {"skip_memory_metrics": True},
 }
 CONVOLUTION = "sm90_xmma_fprop_implicit_gemm_bf16bf16_bf16f32_f32_nhwckrsc_nhwc_tilesize128x128x64_cudnn"
 
@@ -105,6 +107,8 @@ CASES: Mapping[str, Set] = {
         steps(loading),
     ),
     "anomaly-detection": Set("warning", with_(torch_settings={"detects_anomalies": True})),
+    "traced-python": Set("critical", with_(python_traced_by="sys.settrace"), None, steps(late_host)),
+    "watched-memory-peaks": Set("warning", with_(training_arguments={"skip_memory_metrics": False})),
     "deterministic-algorithms": Set("info", with_(torch_settings={"deterministic": True})),
     "unsearched-convolutions": Set(
         "warning",

@@ -85,9 +85,9 @@ def _sizes(m: Measured) -> list[int]:
 
 def _host_sizes(m: Measured) -> list[int]:
     """The same of collectives of the host, such as gloo's: by the tensors that their ranges record."""
-    trace, rows = m.timeline.trace, m.timeline.rows_matching(COMMUNICATION_RANGES, *ANNOTATIONS)
-    inside = iv.which_holds(m.timeline.steps.host, trace.ts[rows]) >= 0
-    known = [trace.shapes[shape] for shape in trace.shape[rows[inside]].tolist() if shape >= 0]
+    trace = m.timeline.trace
+    rows = m.in_steps_of_host(m.timeline.rows_matching(COMMUNICATION_RANGES, *ANNOTATIONS))
+    known = [trace.shapes[shape] for shape in trace.shape[rows].tolist() if shape >= 0]
     each = [tensor_elements(sizes) * itemsize(next(iter(listed(types)), "")) for sizes, types, _ in known]
     return [size for size in each if size > 0]
 

@@ -8,7 +8,10 @@ from diagnose.metrics.communication.job_size import world_size
 from diagnose.metrics.kernel_groups.phases import copies_to_device, pageable_copies
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
+from diagnose.probes.apply.reasons import Reason
+from diagnose.trace.refused import refused_by
 
+_NO_SHARDS = Unknown("the data is no stream with shards", nothing_helps("any worker can read it"))
 _ONE_RANK = Unknown(
     "whether ranks share the samples out takes the records of all", analysis_option("the traces of all ranks")
 )
@@ -21,9 +24,24 @@ def loader_worker_count(m: Measured) -> Value:
 
 
 @metric("count", needs_gpu=False)
+def loader_shards(m: Measured) -> Value:
+    """Shards of the stream that the DataLoader reads, as many as workers get any of it."""
+    return m.record.number("dataloader.shards") or (_NO_SHARDS if m.record else m.unrecorded)
+
+
+@metric("count", needs_gpu=False)
 def samples_repeated(m: Measured) -> Value:
     """How often an epoch gives each sample: more than once where workers of an IterableDataset share none of it out."""
     return m.recorded(m.record.number("dataloader.times_repeated"))
+
+
+@metric("flag", needs_gpu=False)
+def workers_repeat_stream(m: Measured) -> Value:
+    """Whether each worker gives, or would give, all samples of an IterableDataset, whose code gives it no part."""
+    if not m.record:
+        return m.unrecorded
+    repeated = m.record.number("dataloader.times_repeated") or 1
+    return repeated > 1 or any(each.because == Reason.REPEATED.text for each in refused_by(m.record))
 
 
 @metric("count", needs_gpu=False)

@@ -7,7 +7,7 @@ import numpy as np
 from diagnose.attribution.causes import HOST_WORK
 from diagnose.facts import STEP, Unknown, Value, nothing_helps
 from diagnose.metrics.data.cores import cores_per_rank
-from diagnose.metrics.data.loader import loader_worker_count
+from diagnose.metrics.data.loader import loader_shards, loader_worker_count, workers_repeat_stream
 from diagnose.metrics.data.loader_passes import (
     COST_UP_TO,
     hand_over_ns,
@@ -33,7 +33,8 @@ LEAST_CPU_SHARE = 0.02  # of a core: handing a batch over takes time as well
 NEARLY_A_WORKER = 0.05  # shares of a core are measured no better: 100.3 % is a whole one
 LOST_TO_EACH, LEAST_EFFICIENCY = 0.1, 0.7  # workers that use the same disk, network and cores, at worst: an estimate
 PROFILED = 1.5  # times as long the host's work may take under the profiler, unseen while the step waits for workers
-COLD, SHORT_S = 1.3, 0.010  # two loops on a CPU: 4 to 6 ms take 1.16 to 1.38 times as long behind 33 ms of waiting
+COLD, COLD_S = 0.3, 0.003  # three loops on a CPU: 4 to 9 ms take 1.12 to 1.38 times as long behind 33 ms of waiting
+LEAST_COLD = 0.1  # of a longer rest: it is below what other assumptions leave open
 HANDING_OVER = 1.3  # slower host at worst, by a pair of traces with 0 and 4 workers
 HANDING_OVER_CROWDED = 1.5  # if they leave no core idle: an estimate
 HALF_A_CORE = 0.5  # at worst, of a worker that computes with no core idle: a guest may take two threads for cores
@@ -77,17 +78,18 @@ def _shared_by(cores: float, share: float) -> int:
 
 @metric("count", needs_gpu=False)
 def advised_loader_workers(m: Measured) -> Value:
-    """DataLoader workers that have a batch ready twice as fast as steps take it, as far as there is room for them; as
-    many as run where more would cost more than they hide.
+    """DataLoader workers that have a batch ready twice as fast as steps take it, as far as there is room for them and
+    the stream has shards for them; as many as run where more would cost more than they hide.
     """
-    wait, room, running = m.share("data-wait"), loader_worker_room(m), _running(m)
+    wait, running = m.share("data-wait"), _running(m)
     if not wait:
         return NO_WAIT
     if workers_cost_more(m) is True:
         return running
     most = max(MOST_WORKERS, MOST_GROWTH * running)
     wanted = min(most, ceil(2 * max(running, 1) / max(0.05, 1 - wait)))
-    return wanted if isinstance(room, Unknown) else min(wanted, round(float(room)))
+    limits = (loader_worker_room(m), loader_shards(m))
+    return min([wanted, *(round(float(limit)) for limit in limits if not isinstance(limit, Unknown))])
 
 
 @metric("share", "the wait for data", needs_gpu=False)
@@ -105,6 +107,26 @@ def most_data_wait_left_share(m: Measured) -> Value:
     network is not known.
     """
     return _left(m, without_room=1 - LEAST_THAT_GOES, worst=True)
+
+
+@metric("share", "the wait for data", needs_gpu=False)
+def least_refused_wait_left_share(m: Measured) -> Value:
+    """Share of the wait for data that remains at least where the data takes no workers as it is: what they leave of a
+    stream that is split between them, else none.
+    """
+    return least_data_wait_left_share(m) if _to_be_split(m) else 0.0
+
+
+@metric("share", "the wait for data", needs_gpu=False)
+def most_refused_wait_left_share(m: Measured) -> Value:
+    """The same, at most: of other data most, since the part of the host's disk or network is not known."""
+    return most_data_wait_left_share(m) if _to_be_split(m) else 1 - LEAST_THAT_GOES
+
+
+def _to_be_split(m: Measured) -> bool:
+    """Whether the loader reads a stream that workers could share, and has cores for them."""
+    room = loader_worker_room(m)
+    return workers_repeat_stream(m) is True and not isinstance(room, Unknown) and float(room) >= 1
 
 
 def _left(m: Measured, without_room: float, worst: bool) -> Value:
@@ -126,7 +148,8 @@ def _left(m: Measured, without_room: float, worst: bool) -> Value:
     if workers <= running:
         return _in_process(m, worst) if running and workers_cost_more(m) is True else without_room
     if not worst:
-        return min(max(max(wait, running) / workers - (1 - wait), 0.0) / wait, 1.0)
+        rest = 1 - wait - (1 - _fastest_host(m)) * m.share(*HOST_WORK)
+        return min(max(max(wait, running) / workers - rest, 0.0) / wait, 1.0)
     waits = _share_without_profiler(m, wait)
     host = m.share(*HOST_WORK) * (1 - waits) / (1 - wait) if wait < 1 else 0.0
     batch, rest = max(waits, running) / (workers * _least_efficiency(m, workers)), 1 - waits
@@ -152,27 +175,35 @@ def _in_process(m: Measured, worst: bool) -> float:
 
 def _share_without_profiler(m: Measured, wait: float) -> float:
     """The wait as a share of a step without the profiler, which lengthens the rest and hides how long a batch takes."""
-    unprofiled = float(np.median(unprofiled_ns(m.record) or [0.0]))
-    if not unprofiled:
+    if not unprofiled_ns(m.record):
         return wait
     windows = m.attribution.windows
-    longer = float(np.median(windows[:, 1] - windows[:, 0])) / unprofiled
+    longer = float(np.median(windows[:, 1] - windows[:, 0])) / (1e9 * _unprofiled_s(m))
     return min(max(wait * longer, wait), max(wait, MOST_WAITING))
 
 
 @metric("factor", needs_gpu=False)
 def least_host_time_factor(m: Measured) -> Value:
     """Host time of a step with the advised workers over the present one, at best. If workers already run, the profiler
-    may lengthen the host's work without lengthening the step, which waits for them. On a CPU a short step that follows
-    a wait runs with cold caches.
+    may lengthen the host's work without lengthening the step, which waits for them. On a CPU the first milliseconds
+    that follow a wait run with cold caches.
     """
     advised = advised_loader_workers(m)
-    if isinstance(advised, Unknown):
-        return advised
+    return advised if isinstance(advised, Unknown) else _fastest_host(m)
+
+
+def _fastest_host(m: Measured) -> float:
     if _running(m):
         return 1 / PROFILED
-    short = m.step_s * (1 - m.share("data-wait")) <= SHORT_S
-    return 1 / COLD if short and not m.timeline.has_gpu else 1.0
+    rest_s = _unprofiled_s(m) - m.step_s * m.share("data-wait")
+    lost = min(COLD, COLD_S / rest_s) if rest_s > 0 else 0.0
+    return 1.0 if m.timeline.has_gpu or lost < LEAST_COLD else 1 / (1 + lost)
+
+
+def _unprofiled_s(m: Measured) -> float:
+    """Seconds of a step without the profiler, or of one with it if no other is known."""
+    times_ns = unprofiled_ns(m.record)
+    return float(np.median(times_ns)) / 1e9 if times_ns else m.step_s
 
 
 @metric("factor", needs_gpu=False)

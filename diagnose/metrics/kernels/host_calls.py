@@ -48,8 +48,7 @@ def launch_wait_share(m: Measured) -> Value:
     It is no more than the steps, of which the host's marks lie elsewhere than the device's.
     """
     line = m.timeline
-    rows = line.rows_matching(_LAUNCH, *RUNTIME)
-    rows = rows[iv.which_holds(line.steps.host, line.trace.ts[rows]) >= 0]
+    rows = m.in_steps_of_host(line.rows_matching(_LAUNCH, *RUNTIME))
     waited_ns = int(np.maximum(line.trace.dur[rows] - LAUNCH_NS, 0).sum())
     return min(m.attribution.share(waited_ns), 1.0)
 

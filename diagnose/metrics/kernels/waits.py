@@ -3,7 +3,6 @@
 import msgspec
 import numpy as np
 
-from diagnose import intervals as iv
 from diagnose.arrays import Ints, among
 from diagnose.attribution.idle import Host
 from diagnose.facts import Unknown, Value, capture_setting, nothing_helps
@@ -63,8 +62,7 @@ def _waits(m: Measured) -> Ints:
     """Calls of the counted steps, on threads that launch, that return when the device has come so far."""
     line = m.timeline
     calls = Host(line).long_copies()[1] | line.matching(SYNCHRONISATION, *RUNTIME)
-    rows = np.flatnonzero(calls & line.on_threads(line.launching_threads))
-    return rows[iv.which_holds(line.steps.host, line.trace.ts[rows]) >= 0]
+    return m.in_steps_of_host(np.flatnonzero(calls & line.on_threads(line.launching_threads)))
 
 
 def _copies_to_device(m: Measured, operators: Ints) -> Ints:

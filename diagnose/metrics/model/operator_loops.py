@@ -153,9 +153,8 @@ def _part(m: Measured, *causes: str) -> float:
 def _in_steps(m: Measured) -> Ints:
     """The operators of the counted steps by thread, then by begin, without the optimizer's."""
     trace = m.timeline.trace
-    rows = np.flatnonzero(trace.rows_of(*OPS))
-    inside = iv.which_holds(m.timeline.steps.host, trace.ts[rows]) >= 0
-    rows = rows[inside & ~iv.holds(m.timeline.optimizer_steps, trace.ts[rows])]
+    rows = m.in_steps_of_host(np.flatnonzero(trace.rows_of(*OPS)))
+    rows = rows[~iv.holds(m.timeline.optimizer_steps, trace.ts[rows])]
     return rows[nests.nested_order(trace, rows)]
 
 

@@ -4,7 +4,6 @@ import re
 
 import numpy as np
 
-from diagnose import intervals as iv
 from diagnose.arrays import Floats, Ints, Mask
 from diagnose.metrics.measured import Measured
 from diagnose.roofline import nests
@@ -44,8 +43,7 @@ def part_of_pairs(m: Measured) -> float:
 def elements_per_step(m: Measured, operators: Ints) -> float:
     """Elements of all tensors that these operators are given in a counted step; those without sizes have none."""
     trace = m.timeline.trace
-    counted = iv.which_holds(m.timeline.steps.host, trace.ts[operators]) >= 0
-    shaped = operators[counted & (trace.shape[operators] >= 0)]
+    shaped = m.in_steps_of_host(operators[trace.shape[operators] >= 0])
     each, times = np.unique(trace.shape[shaped], return_counts=True)
     elements = sum(tensor_elements(trace.shapes[s][0]) * int(n) for s, n in zip(each, times, strict=True))
     return m.timeline.steps.each(elements)

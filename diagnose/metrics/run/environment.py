@@ -124,6 +124,21 @@ def detects_anomalies(m: Measured) -> Value:
     return len(m.timeline.rows_matching(_CHECK, *OPS)) >= 0.5 * functions
 
 
+@metric("text", needs_gpu=False)
+def python_tracers(m: Measured) -> Value:
+    """Tools that Python calls for each allocation, call or line of the training thread, or "nothing"."""
+    return m.recorded(m.record.text("python_traced_by"))
+
+
+@metric("flag", needs_gpu=False)
+def cpu_vectors_unused(m: Measured) -> Value:
+    """Whether a step without a GPU uses no vector instructions beyond the baseline, on a CPU that has AVX2."""
+    if m.record and m.timeline.has_gpu:
+        return False
+    used, has = m.record.text("torch_settings.cpu_vectors"), setting(m, "cpu_has_avx2")
+    return has if isinstance(has, Unknown) else m.recorded(used) if used is None else has and used == "DEFAULT"
+
+
 @metric("flag", needs_gpu=False)
 def deterministic(m: Measured) -> Value:
     """Whether torch may only run deterministic algorithms (torch.use_deterministic_algorithms, cudnn.deterministic)."""

@@ -138,6 +138,14 @@ def filters_nan_losses(m: Measured) -> Value:
     return m.recorded(m.record.flag("training_arguments.logging_nan_inf_filter"))
 
 
+@metric("flag", needs_gpu=False)
+def watches_memory_peaks(m: Measured) -> Value:
+    """Whether the Trainer reads the memory of the process again and again in a thread (skip_memory_metrics)."""
+    if not m.record:
+        return m.unrecorded
+    return m.record.flag("training_arguments.skip_memory_metrics") is False
+
+
 @metric("text", needs_gpu=False)
 def compile_mode(m: Measured) -> Value:
     """The mode that the Trainer compiles with; "default" if none is set."""

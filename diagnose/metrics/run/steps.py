@@ -19,6 +19,7 @@ MOST_LISTED = 4  # durations that a sentence holds
 FAR_OFF = 2.0  # standard errors of a mean
 LEAST_STEPS = 20  # full collections come every ten steps or so: fewer steps may hold none
 MOST_STEPS = 1000
+_FEW_COLLECTIONS = 3  # a library may ask for some when a loop begins
 FIRST_STEPS = 5  # of a run: they compile and allocate
 MORE_UNPROFILED = another_run(f"diagnose tune --control {LEAST_STEPS} times so many steps without the profiler")
 
@@ -122,6 +123,15 @@ def least_unprofiled_gc_share(m: Measured) -> Value:
 def most_unprofiled_gc_share(m: Measured) -> Value:
     """The same, but all but one in twenty draws give less."""
     return _drawn_gc_share(m, max(ENDS))
+
+
+@metric("flag", needs_gpu=False)
+def collects_by_call(m: Measured) -> Value:
+    """Whether the job asks for its full collections (gc.collect): Python runs none by itself before several of the
+    generation below, ten unless a threshold is set.
+    """
+    counts = [count for count in m.record.get("steps.collections") or () if count is not None]
+    return counts[-1] > max(counts[-2], _FEW_COLLECTIONS) if len(counts) > 1 else m.unrecorded
 
 
 def _drawn_gc_share(m: Measured, quantile: float) -> Value:

@@ -12,7 +12,7 @@ FINE = 1.1  # ends that are closer need a second decimal, as do factors below 1.
 _COARSE_FROM, _WHOLE_FROM = 1.2, 9.95
 MAY_SLOW = "may slow it down by up to"
 HIDDEN_WORTH_TELLING = 0.02
-_BEYOND = {False: "the gaps before this work may stay", True: "more of the host's time may go than its own"}
+_BEYOND = {False: "the gaps before this work may stay", True: "what comes behind it may take less time, too"}
 _HIDDEN = "other work hides a part of it today"
 _UNSURE = re.compile(r"\d+ to \d+ %|\w+ to all|between |at best |at worst |by up to ")
 _AT_COMMA = re.compile(r",| \(| where ")
@@ -95,16 +95,23 @@ def reason_wide(finding: Finding, predicted: Speedup | None = None) -> str:
     span = predicted or finding.predicted_speedup
     if span is None or span[1] is None or span[1] <= WIDE * span[0]:
         return ""
-    booked, hidden = finding.booked_share, finding.hidden_share or 0.0
+    booked, hidden, assumed = finding.booked_share, finding.hidden_share or 0.0, _assumed(finding)
+    if assumed and span[0] * WIDE < 1 / max(1 - _shown(finding), 1 / _WHOLE_FROM):
+        return assumed  # the evidence alone is as wide
     if booked and saves_more_than_shown(finding, span[1], booked):
         return _BEYOND[any(item.of == HOST_STEP for item in finding.evidence)]
-    return _HIDDEN if hidden >= HIDDEN_WORTH_TELLING else _assumed(finding)
+    return _HIDDEN if hidden >= HIDDEN_WORTH_TELLING else assumed
 
 
 def saves_more_than_shown(finding: Finding, high: float, booked: float) -> bool:
     """Whether the best case saves more than all shares of the finding's evidence, and the ledger has more, too."""
-    shown = sum(float(e.value) for e in finding.evidence if e.unit == "share" and not isinstance(e.value, str))
+    shown = _shown(finding)
     return bool(shown) and min(1 - 1 / high, booked) > shown + HIDDEN_WORTH_TELLING
+
+
+def _shown(finding: Finding) -> float:
+    """The sum of the shares of the evidence."""
+    return sum(float(e.value) for e in finding.evidence if e.unit == "share" and not isinstance(e.value, str))
 
 
 def _assumed(finding: Finding) -> str:

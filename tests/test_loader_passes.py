@@ -201,15 +201,18 @@ def test_workers_that_stay_do_not_start_in_each_pass(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("taken", "whole", "firsts", "fires"),
-    [(1, 3125, 12, True), (1, 1, 12, False), (300, 300, 12, False), (1, 3125, 3, False), (1, None, 12, False)],
-    ids=["next(iter(loader))", "one batch is all", "gone through", "seldom", "of unknown length"],
-)
+    ("taken", "whole", "firsts", "ended", "fires"),
+    [
+        (1, 3125, 12, 0, True), (1, None, 12, 0, True), (1, 1, 12, 0, False), (1, None, 12, 11, False),
+        (300, 300, 12, 0, False), (1, 3125, 3, 0, False),
+    ],
+    ids=["next(iter(loader))", "of unknown length", "one batch is all", "gone through", "many batches", "seldom"],
+)  # fmt: skip
 def test_passes_that_are_left_after_a_batch_are_to_be_one(
-    taken: int, whole: int | None, firsts: int, fires: bool, tmp_path: Path
+    taken: int, whole: int | None, firsts: int, ended: int, fires: bool, tmp_path: Path
 ) -> None:
     field = samples(("collate", "loading", "tensor", 60), ("train_step", "backward", None, 20))
-    loading = passes(taken, [8.0] * firsts, 8.0 * firsts, firsts * taken, length=whole)
+    loading = passes(taken, [8.0] * firsts, 8.0 * firsts, firsts * taken, length=whole, gone_through=ended)
     said = job(tmp_path, 0, loading, stack_samples=field)
     finding = found(said, PASSES_LEFT)
 

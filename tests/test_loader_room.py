@@ -107,7 +107,7 @@ def test_cores_without_room_take_the_advice_back(tmp_path: Path, recorded: Any) 
 
     assert finding.severity == "critical"
     assert finding.patch is None
-    assert finding.predicted_speedup == pytest.approx((1 / 0.84, 5), rel=0.02), "a fifth of the wait goes"
+    assert finding.predicted_speedup == pytest.approx((1 / 0.76, 5), rel=0.02), "three tenths of the wait go"
     assert "leaves none for loader workers" in not_advised(found)[WORKERS]
     assert "num_workers" not in finding.do
 
@@ -216,7 +216,7 @@ def test_workers_that_compute_on_all_cores_are_not_to_be_raised(tmp_path: Path) 
 
     assert "compute (95.0 % of a core) and already use the 5 cores" in " ".join(finding.do.split())
     assert finding.patch is None
-    assert finding.predicted_speedup == pytest.approx((1 / 0.84, 5), rel=0.02), "loading leaves the run"
+    assert finding.predicted_speedup == pytest.approx((1 / 0.76, 5), rel=0.02), "loading leaves the run"
 
 
 def test_workers_that_sleep_are_raised_above_the_cores(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """A bare loop of many small layers: another optimizer, a hook in Python, a log of objects, evaluations, checks,
-collections that it asks for, memory that Python follows, and outputs that are kept.
+collections that it asks for, memory that Python follows, groups of the optimizer, rows in another order, and kept
+outputs.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ def main() -> None:
     torch.set_num_threads(1)
     set_up = options(
         optimizer="AdamW", form="fused", width=256, layers=12, rows=512, hook_items=0, records=0, collects=True,
-        evaluates_every=0, checks=False, joins=False, asks=False, follows=False, steps=60,
+        evaluates_every=0, checks=False, joins=False, asks=False, follows=False,
+        groups=False, permutes=0, steps=60,
     )  # fmt: skip
     torch.autograd.set_detect_anomaly(set_up["checks"])
     log: deque[list[list[int]]] = deque(maxlen=20)
@@ -34,7 +36,8 @@ def main() -> None:
     model.to(place())
     form = {"foreach": False} if set_up["form"] == "loop" else {set_up["form"]: True}
     kind: Any = getattr(torch.optim, set_up["optimizer"])
-    optimizer = kind(model.parameters(), lr=1e-3, **form)
+    apart = [{"params": [parameter]} for parameter in model.parameters()]
+    optimizer = kind(apart if set_up["groups"] else model.parameters(), lr=1e-3, **form)
     seen: dict[str, float] = {}
 
     def watch(module: nn.Module, _inputs: Any, output: torch.Tensor) -> None:
@@ -57,7 +60,10 @@ def main() -> None:
     kept, outputs = [], torch.empty(0, set_up["width"], device=place())
     steps = Steps()
     for number in range(1, set_up["steps"] + 1):
-        output = model(torch.randn(set_up["rows"], set_up["width"], device=place()))
+        rows = torch.randn(set_up["rows"], set_up["width"], device=place())
+        if set_up["permutes"]:
+            rows = rows[torch.randperm(set_up["permutes"])[: set_up["rows"]] % set_up["rows"]]
+        output = model(rows)
         output.square().mean().backward()
         optimizer.step()
         optimizer.zero_grad()

@@ -256,6 +256,20 @@ KINDS = (
         {"watches": False}, classes=HOST, needs=("psutil",),
     ),
     Kind(
+        "a group for each parameter", "bare.py", {"groups": True, "width": 64, "layers": 100, "rows": 64},
+        ("many-parameter-groups",), {"groups": False},
+    ),
+    Kind(
+        "permutes all rows for a batch", "bare.py",
+        {"permutes": 4_000_000, "width": 128, "layers": 6, "rows": 64}, ("seldom-operators",), {"permutes": 0},
+        says="randperm",
+    ),
+    Kind(
+        "leaves each pass after a batch", "loader.py",
+        {"sleep_ms": 0, "workers": 2, "leaves": True, "counts": False, "steps": 40}, ("passes-left-early",),
+        {"leaves": False}, says="iter",
+    ),
+    Kind(
         "large tables, dense gradients", "tables.py", {}, ("dense-embedding-gradients",), {"sparse": True},
         says="sparse",
     ),

@@ -114,7 +114,8 @@ def main() -> None:
     torch.set_num_threads(1)
     set_up = options(
         sleep_ms=4.0, compute_ms=0.0, keeps=False, workers=0, start_s=0.0, binds=False, persists=False, streams="",
-        stall_ms=0.0, lists=0, prefetches=0, host_ms=0.0, layers=6, rows=128, torch_optimizer=True, epochs=1, steps=50,
+        stall_ms=0.0, lists=0, prefetches=0, host_ms=0.0, layers=6, rows=128, torch_optimizer=True, leaves=False,
+        counts=True, epochs=1, steps=50,
     )  # fmt: skip
     rank = int(os.environ.get("RANK", "0"))
     there = "cpu" if "RANK" in os.environ else place()  # ranks share what there is, over gloo
@@ -132,8 +133,10 @@ def main() -> None:
     )  # fmt: skip
     optimizer, steps, seen = torch.optim.AdamW(model.parameters()), Steps(), Samples()
     for _ in range(set_up["epochs"]):
-        for batch in map(rows_of, loader):
-            seen.saw(batch)
+        first_of_each = (next(iter(loader)) for _ in loader.batch_sampler) if set_up["leaves"] else loader
+        for batch in map(rows_of, first_of_each):
+            if set_up["counts"]:
+                seen.saw(batch)
             model(batch.to(there).repeat(set_up["rows"] // BATCH, 1)).square().mean().backward()
             if rank == 1:
                 until = time.perf_counter() + set_up["host_ms"] / 1e3

@@ -168,7 +168,7 @@ _OPTIMIZER = {
     "groups": _COUNT,
 }
 _PASSES = {
-    **dict.fromkeys(("batches", "length", "seen", "anew", "loaders", "fetched"), _COUNT),
+    **dict.fromkeys(("batches", "length", "gone_through", "seen", "anew", "loaders", "fetched"), _COUNT),
     **dict.fromkeys(("waited_ns", "batch_cpu_ns"), _NS),
     "steps": in_order(_COUNT),
     "first_wait_ns": in_order(_NS),
@@ -178,7 +178,7 @@ _PASSES = {
 _LOADING = {
     **dict.fromkeys(("wall_ns", "cpu_ns", "together_cpu_ns", "process_cpu_ns", "ready_ns"), _NS),
     "worker_cores": _CORES,
-    "passes": table(_PASSES, optional=("length",)),
+    "passes": table(_PASSES, optional=("length", "gone_through")),
     "workers": _COUNT,
     "fetches": _COUNT,
     "wait_ns": in_order(_NS),

@@ -15,12 +15,13 @@ class LoaderPasses:
 
     Attributes:
         waited_ns: wall time of all fetches, with the making of iterators; `looped_ns` of those between steps alone.
+        gone_through: passes whose last batch was fetched.
     """
 
     def __init__(self, loader: Any, workers: int) -> None:
         self.workers = workers
         self.batches_told = loader_length(loader)
-        self.waited_ns = self.looped_ns = self.fetched = 0
+        self.waited_ns = self.looped_ns = self.fetched = self.gone_through = 0
         self._persistent = own_attribute(loader, "persistent_workers") is True
         self._method = start_method(loader) if workers else None
         self._first_ns: deque[int] = deque(maxlen=PASSES)
@@ -68,6 +69,7 @@ class LoaderPasses:
         return {
             "batches": max(self._counts) if self._counts else self.batches_told,
             "length": self.batches_told,
+            "gone_through": self.gone_through,
             "seen": self._seen,
             "anew": self._anew,
             "loaders": len(self._objects),

@@ -142,6 +142,12 @@ class Loaders:
 
         return begun
 
+    def pass_ended(self, iterator: Any) -> None:
+        """A pass has given its last batch."""
+        running = self._running.pop(id(iterator), None)
+        if running is not None:
+            running.passes.gone_through += 1
+
     def fetching(self, iterator: Any, in_loop: bool = True) -> Callable[[], None] | None:
         """Begin to measure a fetch of torch's DataLoader iterator; call what is returned when the batch is there.
 

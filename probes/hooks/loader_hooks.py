@@ -166,6 +166,7 @@ def _noting_batch(original: Any, iterator: Any) -> Any:
             batch = original(iterator)
     except StopIteration:
         quietly(lambda: evaluation.ended(iterator))
+        quietly(lambda: _pass_ended(iterator))
         raise
     seen.batches += 1
     if callable(measured):
@@ -176,6 +177,12 @@ def _noting_batch(original: Any, iterator: Any) -> Any:
         if not current.beside_a_profiler():
             quietly(lambda: _note_batch(current, batch))
     return batch
+
+
+def _pass_ended(iterator: Any) -> None:
+    current = session()
+    if current is not None and _is_watched(current):
+        current.objects.loaders.pass_ended(iterator)
 
 
 def _note_batch(current: Session, batch: object) -> None:

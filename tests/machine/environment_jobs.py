@@ -32,6 +32,7 @@ SANE: Record = {
     "slurm": {"SLURM_NNODES": "1"},
     "python_traced_by": "nothing",
     "training_arguments": {"skip_memory_metrics": True},
+    "optimizer": {"groups": 2},
 }
 CONVOLUTION = "sm90_xmma_fprop_implicit_gemm_bf16bf16_bf16f32_f32_nhwckrsc_nhwc_tilesize128x128x64_cudnn"
 
@@ -76,6 +77,15 @@ def late_host(job: Trace) -> None:
     job.op("aten::mm", PRODUCT, GEMM, 100)
 
 
+def late_optimizer(job: Trace) -> None:
+    """The host takes 500 us to come to the update, for which the GPU waits."""
+    job.op("aten::mm", PRODUCT, GEMM, 1000)
+    job.sync()
+    with job.optimizer():
+        job.host(500)
+        job.op("aten::_fused_adamw_", [[512, 512]], "void multi_tensor_apply_kernel<FusedAdamMathFunctor>()", 10)
+
+
 def loading(job: Trace) -> None:
     job.loader(us=2200)
 
@@ -109,6 +119,7 @@ CASES: Mapping[str, Set] = {
     "anomaly-detection": Set("warning", with_(torch_settings={"detects_anomalies": True})),
     "traced-python": Set("critical", with_(python_traced_by="sys.settrace"), None, steps(late_host)),
     "watched-memory-peaks": Set("warning", with_(training_arguments={"skip_memory_metrics": False})),
+    "many-parameter-groups": Set("critical", with_(optimizer={"groups": 200}), None, steps(late_optimizer)),
     "deterministic-algorithms": Set("info", with_(torch_settings={"deterministic": True})),
     "unsearched-convolutions": Set(
         "warning",

@@ -16,13 +16,12 @@ HAND_OVER_NS = 500_000  # of a batch: measured, 0.5 to 0.6 ms for a tiny one
 COST_UP_TO = 2.5  # times this estimate, where workers and training share all cores: measured, 2 to 3 times on 2 cores
 HAND_OVER_BYTES_PER_S = 2e9  # of a large one: measured, 1.3 to 1.4 GB/s with the first part in it
 FEW = 2  # batches of each worker in a pass, with which hardly any is loaded ahead
-LEAST_LEFT, LEAST_PASSES = 8, 5  # times as many batches as are taken, and passes begun: no chance
+LEAST_LEFT, LEAST_PASSES = 8, 5  # times as many batches, or passes, as are taken or ended: no chance
 MOST_STEPS_NAMED = 6
 SEE_MORE = another_run("capture a window that begins after two passes over the loader (diagnose run --at-step K)")
 UNSEEN = Unknown("the length of a pass over the loader is not known: none had ended before the window did", SEE_MORE)
 NOT_TIMED = Unknown("no pass over the loader began while it was watched", SEE_MORE)
 NO_WORKERS = Unknown("the loader has no workers", nothing_helps("nothing is started"))
-NO_LENGTH = Unknown("the loader does not tell its length", nothing_helps("its dataset has none"))
 NO_SIZE = Unknown(
     "what handing over a batch takes is not known: its bytes were not seen",
     another_run("measure it with diagnose data"),
@@ -112,23 +111,18 @@ def loader_made_anew(m: Measured) -> Value:
     return _untimed(m) if loaders is None or seen is None else loaders > 1 and loaders == seen
 
 
-@metric("count", needs_gpu=False)
-def batches_by_sampler(m: Measured) -> Value:
-    """Batches that a whole pass over the loader would have."""
-    length = m.record.number("loading.passes.length")
-    return length if length is not None else NO_LENGTH if m.record.get("loading.passes") else _untimed(m)
-
-
 @metric("share", STEP, needs_gpu=False)
 def left_pass_share(m: Measured) -> Value:
     """Beginning of passes over the loader, of the steps without the profiler, if the loop leaves each after a batch or
     two of many; 0 if it goes through them.
     """
-    whole, taken, seen = batches_by_sampler(m), batches_per_pass(m), m.record.number("loading.passes.seen")
-    if isinstance(taken, Unknown) or seen is None:
+    taken, seen = batches_per_pass(m), m.record.number("loading.passes.seen")
+    ended = m.record.number("loading.passes.gone_through")
+    if isinstance(taken, Unknown) or seen is None or ended is None:
         return taken if isinstance(taken, Unknown) else _untimed(m)
-    many = not isinstance(whole, Unknown) and float(whole) >= LEAST_LEFT * float(taken)
-    if not many or float(taken) > FEW or seen < LEAST_PASSES:
+    length = m.record.number("loading.passes.length")
+    few = float(taken) <= FEW and (length is None or length >= LEAST_LEFT * float(taken))
+    if not few or seen < LEAST_PASSES or ended * LEAST_LEFT > seen:
         return 0.0
     begun = _firsts(m)[1:]
     return min(statistics.median(begun) / (float(taken) * _usual_batch_ns(m)), 1.0) if begun else _untimed(m)

@@ -27,7 +27,7 @@ from diagnose.metrics.registry import metric
 from diagnose.metrics.run.setup import accumulation_steps
 from diagnose.trace.record import unprofiled_ns
 
-LEAST_THAT_GOES = 0.2  # of the wait, when loading has to leave the run: an estimate
+LEAST_THAT_GOES = 0.3  # of the wait, when loading has to leave the run: an estimate
 LEAST_SPARE_CORES = 0.25  # while the training thread waits; workers that only wait need no more
 LEAST_CPU_SHARE = 0.02  # of a core: handing a batch over takes time as well
 NEARLY_A_WORKER = 0.05  # shares of a core are measured no better: 100.3 % is a whole one

@@ -62,6 +62,12 @@ FOREACH = frozenset(
 _LEAST_OF_FOREACH = 0.5  # the same accesses in fewer kernels: small tensors gain, large ones do not; an estimate
 
 
+@metric("count", needs_gpu=False)
+def optimizer_groups(m: Measured) -> Value:
+    """Parameter groups of the optimizer, which it updates one after the other."""
+    return m.recorded(m.record.number("optimizer.groups"))
+
+
 @metric("text", needs_gpu=False)
 def optimizer_name(m: Measured) -> Value:
     """Class of the optimizer that runs, such as AdamW: by the record, else by its step's range, operators, kernels."""

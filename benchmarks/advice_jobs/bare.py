@@ -22,8 +22,8 @@ def main() -> None:
     torch.set_num_threads(1)
     set_up = options(
         optimizer="AdamW", form="fused", width=256, layers=12, rows=512, hook_items=0, records=0, collects=True,
-        evaluates_every=0, checks=False, joins=False, asks=False, follows=False,
-        groups=False, permutes=0, steps=60,
+        evaluates_every=0, checks=False, joins=False, asks=False, follows=False, groups=False, permutes=0,
+        steps=60,
     )  # fmt: skip
     torch.autograd.set_detect_anomaly(set_up["checks"])
     log: deque[list[list[int]]] = deque(maxlen=20)
@@ -35,10 +35,10 @@ def main() -> None:
     model = nn.Sequential(*(nn.Linear(set_up["width"], set_up["width"]) for _ in range(set_up["layers"])))
     model.to(place())
     form = {"foreach": False} if set_up["form"] == "loop" else {set_up["form"]: True}
-    kind: Any = getattr(torch.optim, set_up["optimizer"])
-    apart = [{"params": [parameter]} for parameter in model.parameters()]
-    optimizer = kind(apart if set_up["groups"] else model.parameters(), lr=1e-3, **form)
+    apart: Any = [{"params": [each]} for each in model.parameters()] if set_up["groups"] else model.parameters()
+    optimizer = getattr(torch.optim, set_up["optimizer"])(apart, lr=1e-3, **form)
     seen: dict[str, float] = {}
+    kept, outputs = [], torch.empty(0, set_up["width"], device=place())
 
     def watch(module: nn.Module, _inputs: Any, output: torch.Tensor) -> None:
         values = output[0].tolist()
@@ -57,7 +57,6 @@ def main() -> None:
         model.train()
         return loss / HELD_OUT
 
-    kept, outputs = [], torch.empty(0, set_up["width"], device=place())
     steps = Steps()
     for number in range(1, set_up["steps"] + 1):
         rows = torch.randn(set_up["rows"], set_up["width"], device=place())

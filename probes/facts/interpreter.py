@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tracemalloc  # a variable or an option starts it without a module that is imported
 from collections.abc import Iterator
 
 from ..guard import quietly
@@ -16,7 +17,7 @@ def traced_by() -> str:
 
 
 def _on() -> Iterator[str]:
-    if quietly(_follows_allocations):
+    if tracemalloc.is_tracing():
         yield "tracemalloc"
     for name in ("settrace", "setprofile"):
         if getattr(sys, name.replace("set", "get"))() is not None:
@@ -25,11 +26,6 @@ def _on() -> Iterator[str]:
         yield "sys.monitoring"
     if sys.flags.dev_mode:
         yield "python -X dev"
-
-
-def _follows_allocations() -> bool:
-    tracemalloc = sys.modules.get("tracemalloc") or sys.modules.get("_tracemalloc")
-    return tracemalloc is not None and bool(tracemalloc.is_tracing())
 
 
 def _is_monitored() -> bool:

@@ -44,6 +44,17 @@ def test_what_traces_python_is_named() -> None:
     assert one.startswith("sys.settrace")
 
 
+@pytest.mark.capture
+def test_memory_that_a_variable_lets_python_follow_is_named() -> None:
+    asked = "from diagnose.probes.facts.interpreter import traced_by; print(traced_by())"
+    said = subprocess.run(
+        [sys.executable, "-c", asked], env={**os.environ, "PYTHONTRACEMALLOC": "5"}, check=True, capture_output=True,
+        text=True, timeout=PATIENCE_S,
+    )  # fmt: skip
+
+    assert "tracemalloc" in said.stdout
+
+
 def test_the_clock_counts_the_collections_that_a_job_asks_for() -> None:
     clock = StepClock(lambda: 0)
     for _ in range(3):

@@ -198,12 +198,16 @@ def rows(data: object) -> int | None:
 
 def is_table(data: object) -> bool:
     """Whether it is a Dataset of the library datasets, whose columns are known."""
-    return type(data).__module__.startswith("datasets.") and type(data).__name__ == "Dataset"
+    return _of_datasets(data, "Dataset")
 
 
 def is_stream(data: object) -> bool:
     """Whether it is an IterableDataset of the library datasets, which knows its shards."""
-    return type(data).__module__.startswith("datasets.") and type(data).__name__ == "IterableDataset"
+    return _of_datasets(data, "IterableDataset")
+
+
+def _of_datasets(data: object, name: str) -> bool:
+    return type(data).__module__.startswith("datasets.") and type(data).__name__ == name
 
 
 def of_torchs_data(thing: object, *names: str) -> bool:

@@ -108,7 +108,9 @@ class Advised:
         self.job = job(share=lambda *causes: 0.3 if causes == ("data-wait",) else 0.1)
 
 
-def test_where_loading_has_to_leave_the_run_a_fifth_of_the_wait_goes_at_least(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_loading_has_to_leave_three_tenths_of_the_wait_go_at_least(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     assert most_data_wait_left_share(Advised(monkeypatch, 2, 2, 2).job) == pytest.approx(0.7)
 
 
@@ -144,9 +146,8 @@ def test_a_batch_is_as_long_as_without_the_profiler(
 
     waiting = Advised(monkeypatch, 1, 0, 1).job
     waiting.share = lambda *causes: 0.3 if causes == ("data-wait",) else 0.0
-    waiting.record, windows = None, np.array([[0, profiled_ns]])
+    waiting.record, windows = job({"steps": {"control_before_ns": [100]}}).record, np.array([[0, profiled_ns]])
     waiting.attribution = SimpleNamespace(windows=windows)
-    monkeypatch.setattr(loader_workers, "unprofiled_ns", lambda record: [100.0])
     fix(monkeypatch, loader_workers, cores_per_rank=2.0, loader_bound="cpu")
 
     left = min(max(waits / 0.5 - (1 - waits), 0.0) / waits, 1.0)

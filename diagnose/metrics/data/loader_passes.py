@@ -220,8 +220,12 @@ def _made_in_ns(m: Measured) -> float:
 def _usual_batch_ns(m: Measured) -> float:
     """Time in which the loop takes a batch: that of a step without the profiler, over its batches."""
     each = accumulation_steps(m)
-    step_ns = statistics.median(unprofiled_ns(m.record) or [m.step_s * 1e9])
-    return step_ns / max(1.0 if isinstance(each, Unknown) else float(each), 1.0)
+    return usual_step_ns(m) / max(1.0 if isinstance(each, Unknown) else float(each), 1.0)
+
+
+def usual_step_ns(m: Measured) -> float:
+    """Time of a step without the profiler, or of one with it if no other is known."""
+    return statistics.median(unprofiled_ns(m.record) or [m.step_s * 1e9])
 
 
 def _untimed(m: Measured) -> Unknown:

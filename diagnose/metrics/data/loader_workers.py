@@ -11,6 +11,7 @@ from diagnose.metrics.data.loader import loader_shards, loader_worker_count, wor
 from diagnose.metrics.data.loader_passes import (
     COST_UP_TO,
     hand_over_ns,
+    usual_step_ns,
     usual_wait_ns,
     worker_batch_cpu_ns,
     workers_cost_more,
@@ -178,7 +179,7 @@ def _share_without_profiler(m: Measured, wait: float) -> float:
     if not unprofiled_ns(m.record):
         return wait
     windows = m.attribution.windows
-    longer = float(np.median(windows[:, 1] - windows[:, 0])) / (1e9 * _unprofiled_s(m))
+    longer = float(np.median(windows[:, 1] - windows[:, 0])) / usual_step_ns(m)
     return min(max(wait * longer, wait), max(wait, MOST_WAITING))
 
 
@@ -195,15 +196,9 @@ def least_host_time_factor(m: Measured) -> Value:
 def _fastest_host(m: Measured) -> float:
     if _running(m):
         return 1 / PROFILED
-    rest_s = _unprofiled_s(m) - m.step_s * m.share("data-wait")
+    rest_s = usual_step_ns(m) / 1e9 - m.step_s * m.share("data-wait")
     lost = min(COLD, COLD_S / rest_s) if rest_s > 0 else 0.0
     return 1.0 if m.timeline.has_gpu or lost < LEAST_COLD else 1 / (1 + lost)
-
-
-def _unprofiled_s(m: Measured) -> float:
-    """Seconds of a step without the profiler, or of one with it if no other is known."""
-    times_ns = unprofiled_ns(m.record)
-    return float(np.median(times_ns)) / 1e9 if times_ns else m.step_s
 
 
 @metric("factor", needs_gpu=False)

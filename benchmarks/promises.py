@@ -8,6 +8,8 @@ on a GPU (their reports), and a job with and without loader workers among the re
 names. Reports are of the rules of their day. The position is 0 where the measured gain is that of the worst case and 1
 where it is that of the best, on the logarithm. The likely value lies at the median position of the gains inside their
 ranges, since one outside says that its range is wrong. Its error is that of each pair, by the median of the others.
+The usual range goes from the position that one gain in ten lies below to the one that one in ten lies above, inside the
+cases. It is scored by positions that are fitted without all pairs of the same rule.
 """
 
 from __future__ import annotations
@@ -17,16 +19,20 @@ import math
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, dataclass, fields, replace
 from pathlib import Path
-from statistics import median
+from statistics import median, quantiles
 
 import msgspec
 from pairs.score import NOISE
 from reporting import REPORTS, parser, table, today
 
+from diagnose.diagnosis.terms import gains_surely
+
 POSITIONS = Path(__file__).parent.parent / "diagnose" / "data" / "positions.toml"
 SAME = 1.005  # a range narrower than that has no positions
+FITTED = "inside the usual range, fitted without the pairs of its rule"
+FEWEST = 10  # pairs from which one in ten can be told
 _RANGE = re.compile(r"(\d+\.\d+)-(\d+\.\d+)x")
 _GAIN = re.compile(r"(\d+\.\d+)x")
 _TUNED = ("tune-gpu", "change", "promised", "achieved (99 %)")
@@ -40,7 +46,7 @@ class Pair:
     Attributes:
         job: its name.
         rule: "" if it is not stated.
-        low: end that was promised.
+        low: end, that of the worst case.
         high: end, that of the best case.
         measured: gain.
         machine: it ran on.
@@ -74,11 +80,37 @@ class Pair:
         """The gain at this position."""
         return float(self.low * self.width**position)
 
+    def between(self, ends: tuple[float, float]) -> Pair:
+        """The same with the range between these positions; as it is where the worst case gains nothing."""
+        if not gains_surely((self.low, self.high)):
+            return self
+        return replace(self, low=self.at(ends[0]), high=self.at(ends[1]))
+
 
 def middle(pairs: Iterable[Pair]) -> float:
     """The median position of the gains inside, no lower than the low end and no higher than the high one."""
     known = [pair.position for pair in pairs if pair.position is not None and pair.inside]
     return min(max(median(known), 0.0), 1.0) if known else 0.5
+
+
+def usual(pairs: Iterable[Pair]) -> tuple[float, float]:
+    """The positions that one gain in ten lies below and above, within the cases; the cases themselves of few pairs."""
+    known = [pair.position for pair in pairs if pair.position is not None]
+    if len(known) < FEWEST:
+        return 0.0, 1.0
+    low, *_, high = (min(max(position, 0.0), 1.0) for position in quantiles(known, n=10, method="inclusive"))
+    return low, high
+
+
+def by_others(pairs: Sequence[Pair]) -> list[Pair]:
+    """The pairs with their usual ranges, each fitted without all pairs of its rule."""
+    without = {rule: usual(pair for pair in pairs if pair.rule != rule) for rule in {pair.rule for pair in pairs}}
+    return [pair.between(without[pair.rule]) for pair in pairs]
+
+
+def held(pairs: Sequence[Pair]) -> str:
+    """How many gains lie inside their ranges, and how wide those are: "46 of 55, median width 1.50x"."""
+    return f"{sum(pair.inside for pair in pairs)} of {len(pairs)}, median width {median(p.width for p in pairs):.2f}x"
 
 
 def errors(pairs: Sequence[Pair]) -> list[float]:
@@ -149,11 +181,11 @@ def summary(kind: str, pairs: Sequence[Pair]) -> str:
     """How many gains lie inside, how wide the ranges are, and how far the likely value is off."""
     if not pairs:
         return f"{kind}: no pairs"
-    inside, width = sum(pair.inside for pair in pairs), median(pair.width for pair in pairs)
+    low, high = usual(pairs)
     return (
-        f"{kind}: {inside} of {len(pairs)} inside ({inside / len(pairs):.0%}), median width {width:.2f}x; likely value"
-        f" at {middle(pairs):.2f} between the cases,"
-        f" off by {median(errors(pairs)):.0%} in the median"
+        f"{kind}: inside from worst to best case: {held(pairs)}; inside the usual range, at {low:.2f} to {high:.2f}:"
+        f" {held([pair.between((low, high)) for pair in pairs])}; {FITTED}: {held(by_others(pairs))};"
+        f" likely value at {middle(pairs):.2f}, off by {median(errors(pairs)):.0%} in the median"
     )
 
 
@@ -172,7 +204,8 @@ def positions_table(kinds: dict[str, Sequence[Pair]]) -> str:
     ]
     for kind, pairs in kinds.items():
         on = "; ".join(dict.fromkeys(pair.machine.partition(";")[0] for pair in pairs))
-        parts += ["", f"[{kind}]", f"likely = {middle(pairs):.2f}"]
+        (low, high), likely = usual(pairs), middle(pairs)
+        parts += ["", f"[{kind}]", f"low = {low:.2f}", f"likely = {likely:.2f}", f"high = {high:.2f}"]
         parts += [f"pairs = {len(pairs)}", f'where = "{on}"']
     return "\n".join(parts) + "\n"
 

@@ -14,6 +14,7 @@ ENTRIES = {
     "measured_ranks": 8,
     "between": 2,
     "predicted_speedup": 2,
+    "usual_speedup": 2,
     "cumulative_speedup": 2,
     "together": 3,
     "speedup": 2,

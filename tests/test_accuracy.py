@@ -20,6 +20,7 @@ from accuracy.replay import report
 from accuracy.score import Outcome, Part, Score
 from accuracy.shown import NOTHING, jobs, shown, stated
 from accuracy.truth import Truth, cures, truth_of
+from promises import FITTED
 from simulator import Fault, WholeJob, simulate
 from simulator.operators import Shape
 
@@ -164,7 +165,8 @@ def test_intervals_are_those_of_clopper_and_pearson(right: int, of: int, low: fl
 
 def test_what_ran_for_real_is_read_from_its_reports(tmp_path: Path) -> None:
     (tmp_path / "pairs-2026-01-01.md").write_text(
-        "class right: 3 of 4; first advice right: 1 of 4\n; gain inside the range: 2 of 3\n| 1.00-1.50x | 2.00-6.00x |"
+        "class right: 3 of 4; first advice right: 1 of 4\n; gain inside the range as shown: 1 of 3; "
+        f"{FITTED}: 2 of 3,\nmedian width 1.50x; inside from worst to best case: 3 of 3\n| 1.00-1.20x | 2.00-6.00x |"
     )
     (tmp_path / "faults-gpu-2026-01-01.md").write_text(
         "One NVIDIA X1 80GB (80 GiB)\n5 faults ran. The class was right in 2 of 3, the first advice in\n3 of 5; the "

@@ -3,6 +3,7 @@
 import ast
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from pairs.kept import keep, kept, state_of
 from pairs.page import row, summary, verdict, written
 from pairs.runs import SCRIPTS, command
 from pairs.score import Offer, Outcome, Ran, Told, others_share, same_samples, samples_of, told_of
-from promises import kept_pairs
+from promises import FITTED, Pair, by_others, kept_pairs, usual
 
 RULES = Path(__file__).parent.parent / "rules"
 LOADER = KINDS[0]
@@ -252,11 +253,37 @@ def test_the_report_holds_coverage_with_the_width_and_its_pairs_are_read_again(t
 
     assert row(measured())[4:8] == ("1.50-3.00x", "2.00x", "2.00x (1.90 to 2.40)", "yes")
     assert row(unforeseen)[7] == "not promised"
-    assert "gain inside the range: 1 of 1, median width 2.00x, likely value off by 0% in the median" in summary(
-        outcomes
+    assert (
+        "gain inside the range as shown: 1 of 1, median width 2.00x, likely value off by 0% in the median"
+        in summary(outcomes)
     )
     assert "gains of 5 % or more that nothing promised: 1" in summary(outcomes)
     report, _ = written(outcomes, tmp_path, "now")
     assert f"| {LOADER.name} |" in report.read_text()
+    assert f"{FITTED}: 1 of 1, median width 2.00x; inside from worst to best case: 1 of 1" in summary(outcomes)
     (pair,) = kept_pairs(tmp_path)
     assert (pair.job, pair.rule, pair.low, pair.high, pair.measured) == (LOADER.name, "data-wait", 1.5, 3.0, 2.0)
+
+
+def test_the_usual_range_of_a_rule_rests_on_the_pairs_of_others() -> None:
+    one = [Pair(f"job {at}", "data-wait", 2.0, 4.0, 2 * 2 ** (at / 10), "here") for at in range(11)]
+    another = [replace(pair, rule="padded-batches", measured=4.0) for pair in one]
+    nothing_sure = replace(one[0], low=1.0)
+
+    assert usual(one) == pytest.approx((0.1, 0.9))
+    assert usual(one[:5]) == (0.0, 1.0)
+    assert [(pair.low, pair.high) for pair in by_others([*one, *another])] == [
+        *[pytest.approx((4.0, 4.0))] * 11,
+        *[pytest.approx((2 * 2**0.1, 2 * 2**0.9))] * 11,
+    ]
+    assert nothing_sure.between((0.5, 1.0)) == nothing_sure
+
+
+def test_a_promise_is_the_usual_range_and_its_pair_keeps_the_cases(tmp_path: Path) -> None:
+    said = {"rule": "data-wait", "predicted_speedup": [2.0, 4.0], "usual_speedup": [2.5, 4.0]}
+    outcome = Outcome(LOADER, told_of({**first(**said), "findings": [said]}), (2.2,))
+
+    assert (outcome.offer, outcome.inside) == (Offer(2.5, 4.0, None, (2.0, 4.0)), False)
+    written([outcome], tmp_path, "now")
+    (pair,) = kept_pairs(tmp_path)
+    assert (pair.low, pair.high, pair.inside) == (2.0, 4.0, True)

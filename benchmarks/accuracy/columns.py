@@ -7,6 +7,7 @@ from pathlib import Path
 from statistics import median
 
 import msgspec
+from promises import FITTED
 from reporting import REPORTS, table
 
 from diagnose.commands.ledger.command import Exported
@@ -83,8 +84,8 @@ def real_cpu(folder: Path = REPORTS) -> Column:
         _told(text, rf"class right: {_OF}"),
         None,
         _told(text, rf"first advice right: {_OF}"),
-        _told(text, rf"gain inside the range: {_OF}"),
-        _width(text),
+        _told(text, rf"{FITTED}: {_OF}"),
+        _told_width(text),
     )
 
 
@@ -112,6 +113,11 @@ def gpus(folder: Path = REPORTS) -> Iterator[Column]:
 def _told(text: str, pattern: str) -> Part | None:
     found = re.search(pattern, re.sub(r"\s+", " ", text))
     return Part(int(found[1]), int(found[2])) if found else None
+
+
+def _told_width(text: str) -> float | None:
+    found = re.search(rf"{FITTED}: {_OF}, median width ([\d.]+)x", re.sub(r"\s+", " ", text))
+    return float(found[3]) if found else None
 
 
 def _width(text: str) -> float | None:

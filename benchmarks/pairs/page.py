@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import median
 
 from advice_jobs.timing import where
-from promises import Pair
+from promises import FITTED, Pair, by_others, held
 from promises import written as pairs_written
 from reporting import free_name, machine, page, table, today
 
@@ -77,12 +77,24 @@ def summary(outcomes: Sequence[Outcome]) -> str:
             f"class right: {sum(classes)} of {len(classes)}",
             f"first advice right: {sum(one.right for one in outcomes)} of {len(outcomes)}"
             f" ({withheld} withheld, {left_out} left out)",
-            f"gain inside the range: {sum(inside)} of {len(inside)}{_widths(outcomes)}",
+            f"gain inside the range as shown: {sum(inside)} of {len(inside)}{_widths(outcomes)}",
+            *_by_positions(_pairs(outcomes)),
             f"gains of 5 % or more that nothing promised: {sum(map(_unforeseen, outcomes))}",
             f"crashes when typed: {typed.count('crashed')} of {len(typed)}",
             f"other samples: {seen.count(False)} of {len(seen)}",
         )
     )
+
+
+def _by_positions(pairs: Sequence[Pair]) -> Iterator[str]:
+    """The same with usual ranges that no pair of the same rule had a part in, and with the cases for ends."""
+    if pairs:
+        yield f"{FITTED}: {held(by_others(pairs))}"
+        yield f"inside from worst to best case: {held(pairs)}"
+
+
+def _pairs(outcomes: Sequence[Outcome]) -> list[Pair]:
+    return [pair for one in outcomes if (pair := _pair(one)) is not None]
 
 
 def _widths(outcomes: Sequence[Outcome]) -> str:
@@ -103,16 +115,16 @@ def written(outcomes: Sequence[Outcome], folder: Path, state: str) -> tuple[Path
     """The dated report, and the pairs as a table that `benchmarks/promises.py` reads."""
     about = (
         f"Ratios of mean steps on {where()}, the job as it is and with the advice followed in turns: the median and, in"
-        f" brackets, the lowest and highest repeat. Promised is the range of the right rule, first or not. Inside"
-        f" allows {NOISE:.0%} for noise, and the spread of the repeats where that is more (1.48 times their median"
-        " deviation). Typed is what `diagnose run --apply` made of the first advice; samples says whether all forms of"
-        f" the job saw the same. Withheld is what other processes took {OTHERS:.0%} of the cores from in {TRIES} tries."
-        f" State of what judges and of the jobs: {state}."
+        " brackets, the lowest and highest repeat. Promised is the range of the right rule as reports show it, first or"
+        f" not. Inside allows {NOISE:.0%} for noise, and the spread of the repeats where that is more (1.48 times their"
+        " median deviation). Typed is what `diagnose run --apply` made of the first advice; samples says whether all"
+        f" forms of the job saw the same. Withheld is what other processes took {OTHERS:.0%} of the cores from in"
+        f" {TRIES} tries. State of what judges and of the jobs: {state}."
     )
     rows = ([cell.replace("|", " or ") for cell in row(one)] for one in outcomes)
     path = folder / f"{free_name(folder, f'pairs-{today()}')}.md"
     path.write_text(page(_TITLE, about, summary(outcomes), table(HEADS, rows)), encoding="utf-8")
-    return path, pairs_written([pair for one in outcomes if (pair := _pair(one)) is not None], folder)
+    return path, pairs_written(_pairs(outcomes), folder)
 
 
 def _pair(outcome: Outcome) -> Pair | None:
@@ -120,7 +132,8 @@ def _pair(outcome: Outcome) -> Pair | None:
     offer, gain = outcome.offer, outcome.gain
     if outcome.inside is None or offer is None or offer.high is None or gain is None:
         return None
+    worst, best = offer.cases or (offer.low, offer.high)
     rule = next(rule for rule, one in outcome.told.offers.items() if one is offer)
     on = machine().partition(", load")[0]
-    ends = (round(offer.low, 2), round(offer.high, 2), round(gain, 2))
+    ends = (round(worst, 2), round(best or offer.high, 2), round(gain, 2))
     return Pair(outcome.kind.name, rule, *ends, on, round(outcome.noise, 3))

@@ -20,11 +20,12 @@ _SAMPLES = re.compile(r"\bsamples (\d+) (\d+)\b")
 
 @dataclass(frozen=True)
 class Offer:
-    """What a finding promises: the range of the gain, null for no upper end, and the likely value in it."""
+    """What a finding promises: the range of the gain, null for no upper end, the likely value; the cases, if others."""
 
     low: float
     high: float | None = None
     likely: float | None = None
+    cases: tuple[float, float | None] | None = None
 
     @property
     def width(self) -> float | None:
@@ -178,8 +179,9 @@ def told_of(diagnosis: Mapping[str, Any]) -> Told:
 
 def _offers(said: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, Offer]]:
     for each in said:
-        if promised := each["predicted_speedup"]:
-            yield each["rule"], Offer(promised[0], promised[1], each.get("likely_speedup"))
+        if cases := each["predicted_speedup"]:
+            usual = each.get("usual_speedup")
+            yield each["rule"], Offer(*(usual or cases), each.get("likely_speedup"), tuple(cases) if usual else None)
 
 
 def _line(where: Any) -> str:

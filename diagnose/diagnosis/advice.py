@@ -88,12 +88,13 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     the worst case is a slower step. High is the best case, null if only the worst is known or what then remains of the
     step is too little to be distinguished from nothing. The whole range is null if nothing is predicted.
     `likely_speedup` is where in such ranges real changes came to lie; null without a range that has two ends, and of a
-    bound. `title` is the fault in a sentence without numbers. `assumes` names the assumptions behind the range or,
-    without a range, the reason why there is none; "" if there is nothing to add. [1, high] without an assumption is a
-    bound: what the step gains if the fault goes at no cost. If the high end rests on more of the step than the evidence
-    shows, `assumes` names the whole. `booked_share` is the share of the step that the ledger attributes to the work
-    that the change touches; low never exceeds it. `hidden_share` is what the best case saves beyond that: work that
-    overlaps with other work and still delays the step. Both are null if nothing is replayed.
+    bound. `usual_speedup` is where eight in ten of them came to lie, which is what reports show; null, too, where the
+    change may gain nothing. `title` is the fault in a sentence without numbers. `assumes` names the assumptions behind
+    the range or, without a range, the reason why there is none; "" if there is nothing to add. [1, high] without an
+    assumption is a bound: what the step gains if the fault goes at no cost. If the high end rests on more of the step
+    than the evidence shows, `assumes` names the whole. `booked_share` is the share of the step that the ledger
+    attributes to the work that the change touches; low never exceeds it. `hidden_share` is what the best case saves
+    beyond that: work that overlaps with other work and still delays the step. Both are null if nothing is replayed.
 
     `action` is the change in a few words: the settings of `patch` or, if nothing is set, an imperative of the rule; ""
     if the rule has none. `numerics` marks a change that can change the training's results. `rests_on` is "count" if
@@ -115,6 +116,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     patch: Patch | None
     title: str = ""
     likely_speedup: float | None = None
+    usual_speedup: Speedup | None = None
     action: str = ""
     assumes: str = ""
     booked_share: float | None = None
@@ -130,19 +132,20 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 class PlanStep(msgspec.Struct, frozen=True, kw_only=True):
     """One change of the ordered plan, each chosen with those before it in place.
 
-    `predicted_speedup` is its own gain then, `likely_speedup` the likely value in it, and `cumulative_speedup` the gain
-    of the plan so far, replayed as one change; null if a part of it is not replayed. `together` is where that gain
-    falls, [low, likely, high], since the best cases of several changes hardly come true at once. `effort` is "setting",
-    "code" or "cluster"; `numerics` marks a change that can change the training's results. `below_noise`: even the best
-    case gains less than the mean step is known to (the fact `mean_step_noise_share`), so that no short run
-    would show it. `unmeasurable`: the same of a change whose evidence is counted, which noise does not make doubtful,
-    or that saves time over the run.
+    `predicted_speedup` is its own gain then, `likely_speedup` and `usual_speedup` the likely value and the usual range
+    in it, and `cumulative_speedup` the gain of the plan so far, replayed as one change; null if a part of it is not
+    replayed. `together` is where that gain falls, [low, likely, high], since the best cases of several changes hardly
+    come true at once. `effort` is "setting", "code" or "cluster"; `numerics` marks a change that can change the
+    training's results. `below_noise`: even the best case gains less than the mean step is known to (the fact
+    `mean_step_noise_share`), so that no short run would show it. `unmeasurable`: the same of a change whose evidence is
+    counted, which noise does not make doubtful, or that saves time over the run.
     """
 
     rule: str
     patch: Patch | None
     predicted_speedup: Speedup | None
     likely_speedup: float | None = None
+    usual_speedup: Speedup | None = None
     cumulative_speedup: Speedup | None = None
     together: Estimate | None = None
     effort: str = "setting"
@@ -157,9 +160,9 @@ class Recommendation(msgspec.Struct, frozen=True, kw_only=True):
     `of_another_class` is the sentence on why the change is not of the class that bounds the step, "" if it is.
 
     `kind` is "change", "capture" (the capture is at fault, and `do` is the remedy), "nothing", or "unknown" if that was
-    not judged. `rule` names the finding, whose `says`, `where`, `action`, `do`, `patch`, `predicted_speedup` and
-    `likely_speedup` are repeated here; without one `rule` is empty and `says` is the whole answer. `worth_doing` are
-    the rules of the plan that gain more than the noise of the steps, in its order.
+    not judged. `rule` names the finding, whose `says`, `where`, `action`, `do`, `patch`, `predicted_speedup`,
+    `likely_speedup` and `usual_speedup` are repeated here; without one `rule` is empty and `says` is the whole answer.
+    `worth_doing` are the rules of the plan that gain more than the noise of the steps, in its order.
     """
 
     kind: Literal["change", "capture", "nothing", "unknown"]
@@ -173,6 +176,7 @@ class Recommendation(msgspec.Struct, frozen=True, kw_only=True):
     patch: Patch | None = None
     predicted_speedup: Speedup | None = None
     likely_speedup: float | None = None
+    usual_speedup: Speedup | None = None
     where: tuple[CodeLine, ...] = ()
     worth_doing: tuple[str, ...] = ()
 

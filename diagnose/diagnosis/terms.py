@@ -1,7 +1,7 @@
 """Words and units that the parts of a diagnosis share."""
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Protocol
 
 import msgspec
 
@@ -45,9 +45,10 @@ LaneKind = Literal["stream", "thread", "cause", "rank"]
 StepChoice = Literal["median", "slowest", "before a stall"]
 SliceClass = Literal[CauseClass, ""]
 
-Speedup = tuple[float, float | None]  # [low, high] of the step's speed; low is promised, null: the best is not known
+Speedup = tuple[float, float | None]  # [low, high] of the step's speed; null: the best is not known
 Estimate = tuple[float, float, float]  # [low, likely, high]
 NOT_SLOWER = 0.995  # from here on a speedup is printed as 1 or more
+_FASTER = 1.005  # above that, as more than 1
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Nanoseconds = Annotated[int, msgspec.Meta(ge=0)]
 
@@ -55,6 +56,32 @@ Nanoseconds = Annotated[int, msgspec.Meta(ge=0)]
 def may_slow(gain: Speedup | None) -> bool:
     """Whether the step is slower in the worst case."""
     return gain is not None and gain[0] < NOT_SLOWER
+
+
+def gains_surely(gain: Speedup) -> bool:
+    """Whether the step is faster in the worst case."""
+    return gain[0] >= _FASTER
+
+
+class Promising(Protocol):
+    """A change with its worst and best case, and where eight in ten gains lie between them."""
+
+    @property
+    def predicted_speedup(self) -> Speedup | None:
+        """The cases."""
+
+    @property
+    def likely_speedup(self) -> float | None:
+        """The likely value between them."""
+
+    @property
+    def usual_speedup(self) -> Speedup | None:
+        """Where most gains lie; None if that is not known."""
+
+
+def expected_range(change: Promising) -> Speedup | None:
+    """The range that is shown, and that a measurement is held against: the usual one, else from worst to best case."""
+    return change.usual_speedup or change.predicted_speedup
 
 
 def bounding(verdict: VerdictClass) -> CauseClass | Literal["undecided"]:

@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from diagnose.diagnosis import Diagnosis
 from diagnose.diagnosis.cost import Cost, Money, Saving
-from diagnose.diagnosis.terms import Estimate, Speedup
+from diagnose.diagnosis.terms import Estimate, Speedup, expected_range
 from diagnose.formulas.throughput import gpu_hours_lost_per_day
 from diagnose.metrics.settings import Settings
 from diagnose.predict.costs import BILLION, NO_OVERHEAD, Tariff, hours_of, money_of
@@ -68,9 +68,10 @@ def _hours(tokens: float, rate: Estimate) -> Estimate:
 def _saving(diagnosis: Diagnosis, gpus: int, tariff: Tariff) -> Saving | None:
     """The saving by the next change; None if there is none, or nothing is predicted of it."""
     answer = diagnosis.next
-    if answer.kind != "change" or answer.predicted_speedup is None:
+    gain = expected_range(answer)
+    if answer.kind != "change" or gain is None:
         return None
-    low, high = promised(answer.predicted_speedup), answer.predicted_speedup[1]
+    low, high = promised(gain), gain[1]
     hours = (gpu_hours_lost_per_day(gpus, low), None if high is None else gpu_hours_lost_per_day(gpus, high))
     return Saving(
         rule=answer.rule,

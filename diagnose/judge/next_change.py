@@ -61,6 +61,7 @@ def recommended(diagnosis: Diagnosis, rules: int = 0) -> Recommendation:
         patch=finding.patch,
         predicted_speedup=finding.predicted_speedup,
         likely_speedup=finding.likely_speedup,
+        usual_speedup=finding.usual_speedup,
         where=finding.where,
         worth_doing=worth_doing,
     )

@@ -26,7 +26,7 @@ def expected_of(diagnosis: Mapping[str, Any], rule: str) -> dict[str, Any]:
     evidence = [str(entry.get("fact")) for entry in _listed(change_of_rule, "evidence")]
     return {
         "rule": rule if re.fullmatch(r"[a-z0-9-]{1,80}", rule) else "",
-        "speedup": _range(change_of_rule.get("predicted_speedup")),
+        "speedup": _range(change_of_rule.get("usual_speedup") or change_of_rule.get("predicted_speedup")),
         "step": DEVICE_STEP if on_device else HOST_STEP,
         "step_ns": number_of(facts.get("step_time_ns")),
         "unprofiled_step_ns": number_of(facts.get("unprofiled_step_time_ns")),

@@ -17,7 +17,8 @@ from diagnose.probes.frameworks import wrappers
 
 _LARGEST_BYTES = 64 << 20
 _LONGEST = 60
-_CHANGE = table({"rule": text, "patch": anything, "predicted_speedup": in_order(number(0, 1e9))})
+_GAIN = in_order(number(0, 1e9))
+_CHANGE = table({"rule": text, "patch": anything, "predicted_speedup": _GAIN, "usual_speedup": _GAIN})
 _DIAGNOSIS = table(
     {
         "plan": listed(_CHANGE),

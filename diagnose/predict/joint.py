@@ -4,12 +4,22 @@ Each gain lies anywhere in its range, whatever the others do: in logarithms the 
 from them to the ends add up as independent errors do, as the root of the summed squares.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import exp, hypot, log, sqrt
+from typing import NamedTuple
 
 from diagnose.diagnosis import Estimate, PlanStep, Speedup
+from diagnose.diagnosis.terms import expected_range
 
-_Logs = tuple[float, float, float]
+
+class _Logs(NamedTuple):
+    """The logarithms of the cases of a gain, and of its expected range between them."""
+
+    worst: float
+    low: float
+    likely: float
+    high: float
+    best: float
 
 
 def joint_gains(steps: Sequence[PlanStep]) -> list[Estimate | None]:
@@ -32,10 +42,11 @@ def joint_gains(steps: Sequence[PlanStep]) -> list[Estimate | None]:
 
 
 def _logs(step: PlanStep) -> _Logs | None:
-    gain = step.predicted_speedup
-    if gain is None or gain[1] is None or gain[0] <= 0:
+    cases, gain = step.predicted_speedup, expected_range(step)
+    if cases is None or cases[1] is None or cases[0] <= 0 or gain is None or gain[1] is None:
         return None
-    return log(gain[0]), log(step.likely_speedup or sqrt(gain[0] * gain[1])), log(gain[1])
+    likely = step.likely_speedup or sqrt(cases[0] * cases[1])
+    return _Logs(log(cases[0]), log(gain[0]), log(likely), log(gain[1]), log(cases[1]))
 
 
 def _times(one: Speedup, other: Speedup | None) -> Speedup:
@@ -45,19 +56,16 @@ def _times(one: Speedup, other: Speedup | None) -> Speedup:
     return one[0] * other[0], one[1] * other[1]
 
 
-def _within(each: Sequence[_Logs], low: float, high: float) -> Estimate:
-    """The joint range between the bounds: likely as far from the low one as the sum of the likely values is."""
-    lows, likely, highs = (sum(part) for part in zip(*each, strict=True))
-    below, above = [mid - least for least, mid, _ in each], [most - mid for _, mid, most in each]
-    position = (likely - lows) / (highs - lows) if highs > lows else 0.5
-    middle = (1 - position) * log(low) + position * log(high)
-    return (
-        exp(middle - _shrunk(below) * (middle - log(low))),
-        exp(middle),
-        exp(middle + _shrunk(above) * (log(high) - middle)),
-    )
+def _within(each: Sequence[_Logs], worst: float, best: float) -> Estimate:
+    """The joint range between the bounds: likely as far from the worst as the sum of the likely values is."""
+    below, above = sum(of.likely - of.worst for of in each), sum(of.best - of.likely for of in each)
+    position = below / (below + above) if below + above > 0 else 0.5
+    middle = (1 - position) * log(worst) + position * log(best)
+    down = _together(of.likely - of.low for of in each) / below if below > 0 else 0.0
+    up = _together(of.high - of.likely for of in each) / above if above > 0 else 0.0
+    return (exp(middle - down * (middle - log(worst))), exp(middle), exp(middle + up * (log(best) - middle)))
 
 
-def _shrunk(widths: Sequence[float]) -> float:
-    """Independent widths together over their sum."""
-    return hypot(*widths) / sum(widths) if sum(widths) > 0 else 0.0
+def _together(distances: Iterable[float]) -> float:
+    """Independent distances as one."""
+    return hypot(*distances)

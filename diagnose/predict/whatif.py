@@ -22,7 +22,7 @@ from diagnose.predict.earned import (
     resolved,
     share_of,
 )
-from diagnose.predict.real_gains import likely
+from diagnose.predict.real_gains import DeviceKind, likely, usual
 from diagnose.predict.replay import HostSpeeds, StepChange
 from diagnose.predict.spread import FEW_STEPS, spread
 from diagnose.predict.usual_steps import of_run, over_run, told
@@ -222,8 +222,15 @@ class Predictor(ChangedSteps):
 
     def likely(self, rule: Rule, gain: Speedup | None) -> float | None:
         """The likely value of the gain; None of a bound, which nothing is assumed for."""
-        is_bound = rule.remedy is None or not rule.remedy.assumes
-        return None if is_bound else likely(gain, "gpu" if self.measured.timeline.has_gpu else "cpu")
+        return likely(gain, self._device) if _assumes(rule) else None
+
+    def usual(self, rule: Rule, gain: Speedup | None) -> Speedup | None:
+        """Where eight in ten such gains lie; None of a bound."""
+        return usual(gain, self._device) if _assumes(rule) else None
+
+    @property
+    def _device(self) -> DeviceKind:
+        return "gpu" if self.measured.timeline.has_gpu else "cpu"
 
     def assumes(self, rule: Rule) -> str:
         """The assumptions of the prediction."""
@@ -318,6 +325,10 @@ class Predictor(ChangedSteps):
         gain = before[1] * before[0].gain / (together[1] * together[0].gain)  # of the steps, the tokens left out
         low, high = np.quantile(now / then / gain, ENDS).tolist()
         return min(low, 1.0), max(high, 1.0)
+
+
+def _assumes(rule: Rule) -> bool:
+    return rule.remedy is not None and bool(rule.remedy.assumes)
 
 
 def _is_of_transfers(rule: Rule) -> bool:

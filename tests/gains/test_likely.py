@@ -1,4 +1,4 @@
-"""The likely value of a range, and the words for a change that may slow the step down."""
+"""The likely value of a range, its usual part, and the words for a change that may slow the step down."""
 
 import io
 from types import SimpleNamespace
@@ -12,13 +12,13 @@ from msgspec.structs import replace
 from rich.console import Console
 from whatif.predicted import loading, predictor, rule, steps
 
-from diagnose.diagnosis.terms import may_slow
+from diagnose.diagnosis.terms import expected_range, may_slow
 from diagnose.predict.plan import Weight, plan_of, severity_of
-from diagnose.predict.real_gains import likely, positions
+from diagnose.predict.real_gains import likely, positions, usual
 from diagnose.report.html import About, page
 from diagnose.report.markdown import markdown
 from diagnose.report.text import render
-from diagnose.report.views.gains import gain
+from diagnose.report.views.gains import gain, gain_of
 
 WAITS = rule("host = { data-wait = [0.0, 0.5] }")
 
@@ -37,6 +37,28 @@ def test_a_range_with_an_open_end_and_a_bound_have_no_likely_value() -> None:
     assert found.likely(WAITS, (1.1, None)) is None
     assert found.likely(bound, found.predict(bound)) is None
     assert found.likely(WAITS, None) is None
+
+
+def test_eight_in_ten_gains_lie_in_a_part_of_the_range_unless_the_worst_case_gains_nothing() -> None:
+    at = positions()["cpu"]
+
+    assert usual((2.0, 4.0), "cpu") == pytest.approx((2 * 2**at.low, 2 * 2**at.high))
+    assert [usual(cases, "cpu") for cases in ((1.0, 4.0), (0.9, 4.0), (2.0, None), None)] == [None] * 4
+
+
+def test_a_change_promises_its_usual_range_and_decides_by_its_worst_case() -> None:
+    known = replace(diagnoses.DATA_WAIT, predicted_speedup=(1.5, 4.0), usual_speedup=(2.0, 4.0), likely_speedup=3.0)
+    unknown = replace(known, usual_speedup=None)
+
+    assert (expected_range(known), gain_of(known)) == ((2.0, 4.0), "about 3.0x (2.0-4.0x)")
+    assert (expected_range(unknown), gain_of(unknown)) == ((1.5, 4.0), "about 3.0x (1.5-4.0x)")
+
+
+def test_a_bound_has_no_usual_range() -> None:
+    found, bound = predictor(loading(4, 10)), rule('removes = "0.2 * step_count / step_count"')
+
+    assert found.usual(WAITS, (1.1, 1.4)) == usual((1.1, 1.4), "gpu")
+    assert found.usual(bound, found.predict(bound)) is None
 
 
 def test_a_job_without_a_gpu_has_a_position_of_its_own() -> None:

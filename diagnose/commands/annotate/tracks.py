@@ -12,7 +12,7 @@ import msgspec
 from diagnose.attribution.causes import COPIES, WITHOUT_KERNELS
 from diagnose.diagnosis import Diagnosis, Finding
 from diagnose.metrics import Measured
-from diagnose.report.views.gains import gain
+from diagnose.report.views.gains import gain_of
 from diagnose.report.views.words import cause_name, evidence_line, patch_lines
 
 Event = dict[str, Any]
@@ -90,7 +90,7 @@ def _advice(finding: Finding) -> dict[str, Any]:
         ("severity", finding.severity),
         ("do", finding.do),
         ("type", "\n".join(patch_lines(finding.patch))),
-        ("buys", gain(finding.predicted_speedup, finding.likely_speedup)),
+        ("buys", gain_of(finding)),
         ("evidence", evidence_line(finding.evidence)),
     )
     return {key: text for key, text in told if text}

@@ -14,7 +14,7 @@ from diagnose.diagnosis import FORMULA, IRON_LAW, Finding, Quantity
 from diagnose.facts import Facts, duration, in_a_sentence
 from diagnose.metrics import REGISTRY
 from diagnose.report.views.breakdown import basis
-from diagnose.report.views.gains import gain
+from diagnose.report.views.gains import gain_of
 from diagnose.rule import Rule
 from diagnose.rule.rule import spoken_fact
 
@@ -77,7 +77,7 @@ def _numbers(concept: Concept, run: Run | None, facts: Facts) -> tuple[str, ...]
 
 def _change(finding: Finding) -> str:
     """The change that a finding calls for: in a few words, with its gain, and how it is made."""
-    predicted = gain(finding.predicted_speedup, finding.likely_speedup)
+    predicted = gain_of(finding)
     head = f"{finding.action or finding.rule}{f' ({predicted})' if predicted else ''}"
     return f"{head[:1].upper()}{head[1:]}, by the rule {finding.rule}. {finding.do}"
 

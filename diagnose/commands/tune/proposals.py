@@ -25,6 +25,7 @@ from diagnose.commands.tune.settings import (
     whole,
 )
 from diagnose.diagnosis import Diagnosis, Patch, PlanStep, Speedup
+from diagnose.diagnosis.terms import expected_range
 from diagnose.patch.job_framework import in_short
 from diagnose.patch.patches import reachable
 
@@ -91,6 +92,7 @@ def _beside_the_plan(best: Diagnosis) -> Iterator[PlanStep]:
                 rule=finding.rule,
                 patch=finding.patch,
                 predicted_speedup=finding.predicted_speedup,
+                usual_speedup=finding.usual_speedup,
                 numerics=finding.numerics,
             )
 
@@ -147,7 +149,7 @@ def _proposal(best: Diagnosis, step: PlanStep, patch: Patch) -> Proposal:
 def _alone(best: Diagnosis, step: PlanStep) -> Speedup | None:
     """The gain of a planned change without those before it in the plan."""
     finding = best.finding(step.rule)
-    return finding.predicted_speedup if finding is not None else step.predicted_speedup
+    return expected_range(finding or step)
 
 
 def why_not(

@@ -17,7 +17,7 @@ from diagnose.commands.tune.running import EndedRun, Run
 from diagnose.commands.tune.settings import keys_of, merged
 from diagnose.commands.tune.state import TuneFolder
 from diagnose.diagnosis import Diagnosis, Patch
-from diagnose.diagnosis.terms import Estimate
+from diagnose.diagnosis.terms import Estimate, expected_range
 from diagnose.errors import UserError
 from diagnose.patch.expected import expected_of
 from diagnose.patch.patches import python_lines
@@ -324,7 +324,7 @@ def left_to_user(
                     change=change,
                     because=because,
                     do=do,
-                    predicted=step.predicted_speedup,
+                    predicted=expected_range(step),
                     likely=step.likely_speedup,
                     where=seen.where if seen is not None else (),
                 )

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from diagnose.diagnosis import Diagnosis, Finding, Verdict
-from diagnose.diagnosis.terms import may_slow
+from diagnose.diagnosis.terms import expected_range, may_slow
 from diagnose.report.html.factors import FactorAxis, FactorMark, axis_of, mark
 from diagnose.report.views.breakdown import basis
 from diagnose.report.views.first_screen import ALTERS, WIDE, class_lines, gain_notes, next_words
@@ -98,7 +98,7 @@ def _sure(verdict: Verdict) -> str:
 
 
 def _bar(chosen: Finding | None, says: str) -> GainBar | None:
-    predicted = chosen.predicted_speedup if chosen else None
+    predicted = expected_range(chosen) if chosen else None
     if chosen is None or predicted is None:
         return None
     low, high = predicted

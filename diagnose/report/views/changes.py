@@ -4,7 +4,7 @@ import msgspec
 
 from diagnose.diagnosis import Diagnosis, Finding, PlanStep
 from diagnose.diagnosis.terms import may_slow
-from diagnose.report.views.gains import gain, reason_wide, together
+from diagnose.report.views.gains import gain_of, reason_wide, together
 from diagnose.report.views.to_try import command_with
 from diagnose.report.views.user_code import no_line, where_line
 from diagnose.report.views.why import percent
@@ -151,7 +151,7 @@ def headline(finding: Finding, told: str) -> Headline:
 def _explained_gain(finding: Finding, diagnosis: Diagnosis) -> str:
     """The gain, whether a short run can measure it, and why its range is wide."""
     step = next((step for step in diagnosis.plan if step.rule == finding.rule and step.unmeasurable), None)
-    told = gain(finding.predicted_speedup, finding.likely_speedup)
+    told = gain_of(finding)
     return _with_notes(told, UNMEASURABLE if step else "", reason_wide(finding))
 
 
@@ -187,7 +187,7 @@ def _planned_headline(finding: Finding, step: PlanStep, told: str) -> Headline:
 def _planned_gain(step: PlanStep) -> str:
     """The gain of the change at its place in the plan, with a note if that is less than the noise."""
     note = BELOW_NOISE if step.below_noise else UNMEASURABLE if step.unmeasurable else ""
-    return _with_notes(gain(step.predicted_speedup, step.likely_speedup), note, "")
+    return _with_notes(gain_of(step), note, "")
 
 
 def _noise_line(diagnosis: Diagnosis) -> str:

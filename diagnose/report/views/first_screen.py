@@ -7,7 +7,7 @@ import msgspec
 
 from diagnose.diagnosis import IRON_LAW, CauseClass, Diagnosis, Finding
 from diagnose.diagnosis.iron_law import SHORT_NAMES
-from diagnose.diagnosis.terms import may_slow
+from diagnose.diagnosis.terms import expected_range, may_slow
 from diagnose.report.views.applied import applied_line
 from diagnose.report.views.breakdown import Basis, basis
 from diagnose.report.views.changes import record_line
@@ -113,7 +113,7 @@ def gain_notes(diagnosis: Diagnosis, chosen: Finding | None, of: Basis) -> list[
     """The parts of `gain_words`, the gain itself first; empty if nothing is to be said."""
     if chosen is None:
         return []
-    predicted = chosen.predicted_speedup
+    predicted = expected_range(chosen)
     if diagnosis.next.kind != "change":
         return [f"{gain(predicted)}, which is no prediction of the next run"] if predicted else []
     if predicted is None:

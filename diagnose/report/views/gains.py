@@ -2,8 +2,8 @@
 
 import re
 
-from diagnose.diagnosis import Estimate, Finding, PlanStep, Speedup
-from diagnose.diagnosis.terms import may_slow
+from diagnose.diagnosis import Estimate, Finding, Speedup
+from diagnose.diagnosis.terms import Promising, expected_range, gains_surely, may_slow
 from diagnose.facts import HOST_STEP
 from diagnose.report.views.plain import plain
 
@@ -54,6 +54,11 @@ def gain(predicted: Speedup | None, likely: float | None = None) -> str:
     return f"{about}: {harm(predicted)}" if may_slow(predicted) else about
 
 
+def gain_of(change: Promising) -> str:
+    """The gain of a change: its likely value, and the range in which eight in ten lie."""
+    return gain(expected_range(change), change.likely_speedup)
+
+
 def harm(predicted: Speedup) -> str:
     """How much slower the step gets in the worst case."""
     return f"{MAY_SLOW} {factor(1 / predicted[0], fine=True)}x"
@@ -73,14 +78,11 @@ def short(predicted: Speedup | None, likely: float | None) -> str:
 
 def saved_ms(predicted: Speedup | None, step_ns: float) -> str:
     """The time that a step saves, "saves 39-59 ms per step"; "" if the low end saves none, or no high end is known."""
-    if predicted is None or predicted[1] is None or predicted[0] < _WORTH_SAVING:
+    if predicted is None or predicted[1] is None or not gains_surely(predicted):
         return ""
     low, high = ((1 - 1 / end) * step_ns / 1e6 for end in (predicted[0], predicted[1]))
     ends = ms(low), ms(high)
     return f"saves {ends[0]} ms per step" if ends[0] == ends[1] else f"saves {ends[0]}-{ends[1]} ms per step"
-
-
-_WORTH_SAVING = 1.005
 
 
 def ms(value: float) -> str:
@@ -90,9 +92,9 @@ def ms(value: float) -> str:
     return f"{value:.1f}" if value >= 0.995 else f"{value:.2g}"
 
 
-def reason_wide(finding: Finding, predicted: Speedup | None = None) -> str:
+def reason_wide(finding: Finding) -> str:
     """The reason for a wide range, to follow "wide, because"; "" if the range is narrow or the reason not known."""
-    span = predicted or finding.predicted_speedup
+    span = expected_range(finding)
     if span is None or span[1] is None or span[1] <= WIDE * span[0]:
         return ""
     booked, hidden, assumed = finding.booked_share, finding.hidden_share or 0.0, _assumed(finding)
@@ -122,8 +124,3 @@ def _assumed(finding: Finding) -> str:
     shorter = [unsure[:end] for end in ends if _UNSURE.search(unsure[:end])]
     fitting = [text for text in shorter if len(text) <= _LONGEST_CLAUSE]
     return unsure if len(unsure) <= _LONGEST_CLAUSE or not shorter else (fitting or shorter)[-1 if fitting else 0]
-
-
-def of_step(step: PlanStep) -> str:
-    """The gain of a change of the plan at its place in it."""
-    return gain(step.predicted_speedup, step.likely_speedup)

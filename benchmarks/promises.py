@@ -8,8 +8,8 @@ on a GPU (their reports), and a job with and without loader workers among the re
 names. Reports are of the rules of their day. The position is 0 where the measured gain is that of the worst case and 1
 where it is that of the best, on the logarithm. The likely value lies at the median position of the gains inside their
 ranges, since one outside says that its range is wrong. Its error is that of each pair, by the median of the others.
-The usual range goes from the position that one gain in ten lies below to the one that one in ten lies above, inside the
-cases. It is scored by positions that are fitted without all pairs of the same rule.
+The usual range goes from the position that one gain in ten lies below to the factor on the best case that one in five
+exceeds; it is scored as fitted without all pairs of the same rule. Only the pairs of today's rules show it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import csv
 import math
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields, replace
 from pathlib import Path
 from statistics import median, quantiles
@@ -37,6 +37,14 @@ _RANGE = re.compile(r"(\d+\.\d+)-(\d+\.\d+)x")
 _GAIN = re.compile(r"(\d+\.\d+)x")
 _TUNED = ("tune-gpu", "change", "promised", "achieved (99 %)")
 _FAULTS = ("faults-gpu", "fault", "promised", "achieved")
+
+
+@dataclass(frozen=True)
+class Usual:
+    """The usual range: its low end by position, its high end as a factor on the best case."""
+
+    low: float = 0.0
+    beyond: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -80,11 +88,11 @@ class Pair:
         """The gain at this position."""
         return float(self.low * self.width**position)
 
-    def between(self, ends: tuple[float, float]) -> Pair:
-        """The same with the range between these positions; as it is where the worst case gains nothing."""
+    def usual(self, ends: Usual) -> Pair:
+        """The same with the usual range; as it is where the worst case gains nothing."""
         if not gains_surely((self.low, self.high)):
             return self
-        return replace(self, low=self.at(ends[0]), high=self.at(ends[1]))
+        return replace(self, low=self.at(ends.low), high=self.high * ends.beyond)
 
 
 def middle(pairs: Iterable[Pair]) -> float:
@@ -93,19 +101,20 @@ def middle(pairs: Iterable[Pair]) -> float:
     return min(max(median(known), 0.0), 1.0) if known else 0.5
 
 
-def usual(pairs: Iterable[Pair]) -> tuple[float, float]:
-    """The positions that one gain in ten lies below and above, within the cases; the cases themselves of few pairs."""
-    known = [pair.position for pair in pairs if pair.position is not None]
+def usual(pairs: Sequence[Pair]) -> Usual:
+    """The usual range by these pairs: that from worst to best case if they are few."""
+    known = sorted(pair.position for pair in pairs if pair.position is not None)
     if len(known) < FEWEST:
-        return 0.0, 1.0
-    low, *_, high = (min(max(position, 0.0), 1.0) for position in quantiles(known, n=10, method="inclusive"))
-    return low, high
+        return Usual()
+    low = quantiles(known, n=10, method="inclusive")[0]
+    beyond = quantiles((pair.measured / pair.high for pair in pairs), n=5, method="inclusive")[-1]
+    return Usual(min(max(low, 0.0), 1.0), max(beyond, 1.0))
 
 
 def by_others(pairs: Sequence[Pair]) -> list[Pair]:
     """The pairs with their usual ranges, each fitted without all pairs of its rule."""
-    without = {rule: usual(pair for pair in pairs if pair.rule != rule) for rule in {pair.rule for pair in pairs}}
-    return [pair.between(without[pair.rule]) for pair in pairs]
+    without = {rule: usual([pair for pair in pairs if pair.rule != rule]) for rule in {pair.rule for pair in pairs}}
+    return [pair.usual(without[pair.rule]) for pair in pairs]
 
 
 def held(pairs: Sequence[Pair]) -> str:
@@ -177,15 +186,15 @@ def traced() -> list[Pair]:
     return [Pair("ResNet-50 with 4 loader workers", "data-wait", *promised, speedup[1], "NVIDIA V100")]  # type: ignore[arg-type]
 
 
-def summary(kind: str, pairs: Sequence[Pair]) -> str:
+def summary(kind: str, pairs: Sequence[Pair], ends: Usual) -> str:
     """How many gains lie inside, how wide the ranges are, and how far the likely value is off."""
     if not pairs:
         return f"{kind}: no pairs"
-    low, high = usual(pairs)
     return (
-        f"{kind}: inside from worst to best case: {held(pairs)}; inside the usual range, at {low:.2f} to {high:.2f}:"
-        f" {held([pair.between((low, high)) for pair in pairs])}; {FITTED}: {held(by_others(pairs))};"
-        f" likely value at {middle(pairs):.2f}, off by {median(errors(pairs)):.0%} in the median"
+        f"{kind}: inside from worst to best case: {held(pairs)}; inside the usual range, from {ends.low:.2f} to"
+        f" {ends.beyond:.2f} times the best case: {held([pair.usual(ends) for pair in pairs])}; {FITTED}:"
+        f" {held(by_others(pairs))}; likely value at {middle(pairs):.2f}, off by {median(errors(pairs)):.0%} in the"
+        " median"
     )
 
 
@@ -197,15 +206,15 @@ def rows(pairs: Sequence[Pair]) -> str:
                           "yes" if p.inside else "**no**", f"{p.width:.2f}x"] for p in pairs))  # fmt: skip
 
 
-def positions_table(kinds: dict[str, Sequence[Pair]]) -> str:
+def positions_table(kinds: Mapping[str, Sequence[Pair]], ends: Mapping[str, Usual]) -> str:
     """The positions as predictions read them."""
     parts = [
         "# Where gains lie between worst and best case, on the logarithm: `python benchmarks/promises.py --positions`"
     ]
     for kind, pairs in kinds.items():
         on = "; ".join(dict.fromkeys(pair.machine.partition(";")[0] for pair in pairs))
-        (low, high), likely = usual(pairs), middle(pairs)
-        parts += ["", f"[{kind}]", f"low = {low:.2f}", f"likely = {likely:.2f}", f"high = {high:.2f}"]
+        parts += ["", f"[{kind}]", f"low = {ends[kind].low:.2f}", f"likely = {middle(pairs):.2f}"]
+        parts += [f"beyond = {ends[kind].beyond:.2f}"]
         parts += [f"pairs = {len(pairs)}", f'where = "{on}"']
     return "\n".join(parts) + "\n"
 
@@ -217,11 +226,12 @@ def main() -> None:
     asked = options.parse_args()
     on_cpu = kept_pairs()
     kinds: dict[str, Sequence[Pair]] = {"cpu": on_cpu, "gpu": [*reported(), *traced()]}
+    ends = {"cpu": usual(on_cpu), "gpu": Usual()}  # reports of GPUs are of the rules of their day
     for pairs in kinds.values():
         print(rows(pairs), end="\n\n")
-    print("\n".join(summary(kind, pairs) for kind, pairs in kinds.items()))
+    print("\n".join(summary(kind, pairs, ends[kind]) for kind, pairs in kinds.items()))
     if asked.positions:
-        POSITIONS.write_text(positions_table(kinds), encoding="utf-8")
+        POSITIONS.write_text(positions_table(kinds, ends), encoding="utf-8")
         print(POSITIONS)
 
 

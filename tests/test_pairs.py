@@ -15,7 +15,7 @@ from pairs.kept import keep, kept, state_of
 from pairs.page import row, summary, verdict, written
 from pairs.runs import SCRIPTS, command
 from pairs.score import Offer, Outcome, Ran, Told, others_share, same_samples, samples_of, told_of
-from promises import FITTED, Pair, by_others, kept_pairs, usual
+from promises import FITTED, Pair, Usual, by_others, kept_pairs, usual
 
 RULES = Path(__file__).parent.parent / "rules"
 LOADER = KINDS[0]
@@ -267,16 +267,17 @@ def test_the_report_holds_coverage_with_the_width_and_its_pairs_are_read_again(t
 
 def test_the_usual_range_of_a_rule_rests_on_the_pairs_of_others() -> None:
     one = [Pair(f"job {at}", "data-wait", 2.0, 4.0, 2 * 2 ** (at / 10), "here") for at in range(11)]
-    another = [replace(pair, rule="padded-batches", measured=4.0) for pair in one]
+    another = [replace(pair, rule="padded-batches", measured=5.0) for pair in one]
     nothing_sure = replace(one[0], low=1.0)
 
-    assert usual(one) == pytest.approx((0.1, 0.9))
-    assert usual(one[:5]) == (0.0, 1.0)
+    assert usual(one) == Usual(pytest.approx(0.1), 1.0)
+    assert usual(another) == Usual(1.0, 1.25)
+    assert usual(one[:5]) == Usual(0.0, 1.0)
     assert [(pair.low, pair.high) for pair in by_others([*one, *another])] == [
-        *[pytest.approx((4.0, 4.0))] * 11,
-        *[pytest.approx((2 * 2**0.1, 2 * 2**0.9))] * 11,
+        *[pytest.approx((4.0, 5.0))] * 11,
+        *[pytest.approx((2 * 2**0.1, 4.0))] * 11,
     ]
-    assert nothing_sure.between((0.5, 1.0)) == nothing_sure
+    assert nothing_sure.usual(Usual(0.5, 2.0)) == nothing_sure
 
 
 def test_a_promise_is_the_usual_range_and_its_pair_keeps_the_cases(tmp_path: Path) -> None:

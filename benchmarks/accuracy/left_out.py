@@ -13,7 +13,7 @@ from functools import cached_property
 from statistics import median
 from textwrap import fill
 
-from promises import Pair, by_others, held, kept_pairs, middle, usual
+from promises import Pair, Usual, by_others, held, kept_pairs, middle, usual
 from reporting import page, parser, publish, table
 
 from diagnose.predict.real_gains import positions
@@ -208,11 +208,11 @@ def on_a_cpu(pairs: Sequence[Pair]) -> str:
         (_WITHOUT_ITS_RULE, *left_out),
     ]
     told = table(("likely value", "between the cases at", "off by, in the median"), rows)
-    shipped = positions()["cpu"].low, positions()["cpu"].high
+    shipped = Usual(positions()["cpu"].low, positions()["cpu"].beyond)
     ranges = {
         "from worst to best case": pairs,
-        "usual, as shipped": [pair.between(shipped) for pair in pairs],
-        "usual, fitted on all": [pair.between(usual(pairs)) for pair in pairs],
+        "usual, as shipped": [pair.usual(shipped) for pair in pairs],
+        "usual, fitted on all": [pair.usual(usual(pairs)) for pair in pairs],
         f"usual, {_WITHOUT_ITS_RULE}": by_others(pairs),
     }
     told += "\n\n" + table(("range", "inside"), ([name, held(of)] for name, of in ranges.items()))

@@ -88,7 +88,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     the worst case is a slower step. High is the best case, null if only the worst is known or what then remains of the
     step is too little to be distinguished from nothing. The whole range is null if nothing is predicted.
     `likely_speedup` is where in such ranges real changes came to lie; null without a range that has two ends, and of a
-    bound. `usual_speedup` is where eight in ten of them came to lie, which is what reports show; null, too, where the
+    bound. `usual_speedup` is where eight in ten of them came to lie, as reports show it; null, too, where the
     change may gain nothing. `title` is the fault in a sentence without numbers. `assumes` names the assumptions behind
     the range or, without a range, the reason why there is none; "" if there is nothing to add. [1, high] without an
     assumption is a bound: what the step gains if the fault goes at no cost. If the high end rests on more of the step

@@ -16,7 +16,7 @@ SAME_PREDICTION = 0.005  # gains are printed with two digits
 AT_ACHIEVABLE = ("model-flops", "padding", "recompute", "lower-precision", "below-datasheet")
 _UNSAFE = "the capture is at fault, which comes before every change"
 _OPENS_PLAN = "no other change gains more in its worst case"
-_MAY_BUY_MORE = "it is severe and its gain is unknown, and the first change of the plan promises little"
+_MAY_BUY_MORE = "it is severe and its gain is unknown, and the first change of the plan is less severe"
 _LEADS = "it is critical, and may gain more than a change with a surer gain"
 _GENTLER = "the change that gains a little more in its worst case alters the numerics"
 _OPTION = "the change that gains more in its worst case alters the numerics, and is for information"
@@ -94,9 +94,8 @@ def _first(diagnosis: Diagnosis) -> tuple[Finding, str] | None:
     """The finding to act on: one that makes the answer unsafe, else the plan's first, else one not about the capture.
 
     If the plan gains no more than noise, it is a severe finding without a known gain, one that rests on a count, or
-    None. Such a finding also
-    precedes an info that opens the plan, if it stands before it among the findings. A doubt about the capture precedes
-    findings that are only for information and have no known gain.
+    None. Such a finding also precedes what opens the plan and is less severe, if it stands before it among the
+    findings. A doubt about the capture precedes findings that are only for information and have no known gain.
     """
     findings, plan = diagnosis.findings, diagnosis.plan
     if findings and _is_unsafe(findings[0]):
@@ -113,7 +112,7 @@ def _first(diagnosis: Diagnosis) -> tuple[Finding, str] | None:
         return None if above is None else (above, _ABOVE_NOISE)
     opener = next((f for f in findings if plan and f.rule == plan[0].rule), None)
     if opener is not None:
-        if severe is not None and opener.severity == "info" and findings.index(severe) < findings.index(opener):
+        if severe is not None and severe.severity != opener.severity and _stands_before(severe, opener, findings):
             return severe, _MAY_BUY_MORE
         return opener, _why_first(opener, diagnosis)
     doubt = next((f for f in findings if f.class_ == "validity" and f.severity == "warning"), None)
@@ -123,6 +122,10 @@ def _first(diagnosis: Diagnosis) -> tuple[Finding, str] | None:
     if unplanned:
         return unplanned[0], _UNPLANNED
     return (findings[0], _OF_CAPTURE) if findings and not only_suspected else None
+
+
+def _stands_before(one: Finding, other: Finding, findings: Sequence[Finding]) -> bool:
+    return findings.index(one) < findings.index(other)
 
 
 def _why_first(opener: Finding, diagnosis: Diagnosis) -> str:

@@ -15,19 +15,19 @@ _TABLE = Path(__file__).parents[1] / "data" / "positions.toml"
 
 
 class Positions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Positions in the logarithm of a range, 0 in the worst case and 1 in the best, and the real changes behind them.
+    """Where real gains lie, by positions in the logarithm of the range: 0 in the worst case and 1 in the best.
 
     Attributes:
-        low: one real gain in ten lies below.
-        likely: of the likely value.
-        high: one real gain in ten lies above, but for those beyond the best case.
+        low: the position that one real gain in ten lies below.
+        likely: that of the likely value.
+        beyond: the factor on the best case that one real gain in five exceeds.
         pairs: of runs with and without a change.
         where: the machines they ran on.
     """
 
     low: float
     likely: float
-    high: float
+    beyond: float
     pairs: int
     where: str
 
@@ -44,14 +44,15 @@ def likely(cases: Speedup | None, kind: DeviceKind) -> float | None:
 
 
 def usual(cases: Speedup | None, kind: DeviceKind) -> Speedup | None:
-    """Where eight in ten gains lie between the cases; None if an end is open, or the worst case gains nothing.
+    """Where most real gains lie; None if an end is open, or the worst case gains nothing.
 
-    No real change is known for which the worst case is no gain and that then gained nothing, so nothing says how often.
+    Too few real changes are known that may gain nothing to say how often they do.
     """
     if cases is None or cases[1] is None or not gains_surely(cases):
         return None
-    low, high = (_at(cases[0], cases[1], position) for position in (positions()[kind].low, positions()[kind].high))
-    return None if low is None or high is None else (low, high)
+    at = positions()[kind]
+    low = _at(cases[0], cases[1], at.low)
+    return None if low is None else (low, at.beyond * cases[1])
 
 
 def _at(worst: float, best: float, position: float) -> float | None:

@@ -37,6 +37,14 @@ DOING = (
     *((path, None, LOOP) for path in LOOPS),
 )
 STEP, OPTIMIZER = "step", "optimizer"
+# A function of the user that one of these calls is a hook, unless a model's own pass has its name. A hook's work is the
+# step's: it can be moved out, and the pass stays.
+_CALLS_HOOKS = (
+    ("torch/nn/modules/module.py", None),
+    ("torch/utils/hooks.py", None),
+    ("torch/autograd/graph.py", "_engine_run_backward"),
+)
+_OF_THE_MODEL, _OF_A_PASS = "forward", ("forward", "backward")
 # Of several that are found, the first: a dataset's transform is a module, too, and a forward pass may run again in the
 # backward pass.
 _FIRST = ("loading", "backward", "forward", OPTIMIZER, LOOP)
@@ -156,7 +164,16 @@ class Folding:
             doing = STEP if self._users[identity] else _done_by(self._codes[identity][0])
             if not (in_users and doing in _ENDS_AT_A_FRAME_OF_THE_USER):
                 found.add(doing)
-        return next((doing for doing in _FIRST if doing in found), STEP)
+        doing = next((doing for doing in _FIRST if doing in found), STEP)
+        in_hook = any(self._is_hook(inner, outer) for (inner, _), (outer, _) in zip(pairs, pairs[1:]))  # noqa: B905, RUF007
+        return STEP if in_hook and doing in _OF_A_PASS else doing
+
+    def _is_hook(self, called: int, caller: int) -> bool:
+        if not self._users[called] or self._codes[called][0].co_name.endswith(_OF_THE_MODEL):
+            return False
+        code = self._codes[caller][0]
+        path = code.co_filename.replace(os.sep, "/")
+        return any(part in path and function in (None, code.co_name) for part, function in _CALLS_HOOKS)
 
 
 def _in_package(path: str) -> str:

@@ -84,6 +84,25 @@ def test_a_transform_that_is_a_module_loads() -> None:
     assert folded(MAIN, fetch, module, COLLATE)[1] == "loading"
 
 
+@pytest.mark.parametrize(
+    ("path", "caller", "name", "doing"),
+    [
+        ("nn/modules/module.py", "_call_impl", "watch", "step"),
+        ("nn/modules/module.py", "inner", "forward_hook", "step"),
+        ("nn/modules/module.py", "_call_impl", "forward", "forward"),
+        ("nn/modules/module.py", "_call_impl", "patched_forward", "forward"),
+        ("utils/hooks.py", "hook", "watch", "step"),
+        ("autograd/graph.py", "_engine_run_backward", "watch", "step"),
+        ("autograd/function.py", "apply", "backward", "backward"),
+    ],
+)
+def test_a_hook_of_the_users_is_the_steps_and_not_the_models(path: str, caller: str, name: str, doing: str) -> None:
+    runs = function(f"{TORCH}/autograd/graph.py", "_engine_run_backward", "torch") if doing == "backward" else MAIN
+    calls, values = function(f"{TORCH}/{path}", caller, "torch"), function(TRAIN, "values", line=20)
+
+    assert folded(MAIN, runs, calls, function(TRAIN, name, line=5), values)[1] == doing
+
+
 def test_what_a_closure_of_the_users_does_inside_the_optimizer_is_the_steps() -> None:
     """As Lightning's training_step is called."""
     wrapper = function(f"{TORCH}/optim/optimizer.py", "wrapper", "torch.optim.optimizer")

@@ -18,7 +18,7 @@ from diagnose.predict.real_gains import likely, positions, usual
 from diagnose.report.html import About, page
 from diagnose.report.markdown import markdown
 from diagnose.report.text import render
-from diagnose.report.views.gains import gain, gain_of
+from diagnose.report.views.gains import gain, gain_of, saved_ms
 
 WAITS = rule("host = { data-wait = [0.0, 0.5] }")
 
@@ -52,6 +52,14 @@ def test_a_change_promises_its_usual_range_and_decides_by_its_worst_case() -> No
 
     assert (expected_range(known), gain_of(known)) == ((2.0, 4.0), "about 3.0x (2.0-4.0x)")
     assert (expected_range(unknown), gain_of(unknown)) == ((1.5, 4.0), "about 3.0x (1.5-4.0x)")
+
+
+def test_no_more_time_is_saved_than_in_the_best_case() -> None:
+    beyond = replace(diagnoses.DATA_WAIT, predicted_speedup=(1.25, 2.0), usual_speedup=(1.5, 2.2))
+    nothing_sure = replace(beyond, predicted_speedup=(1.0, 2.0), usual_speedup=None)
+
+    assert saved_ms(beyond, 60e6) == "saves 20-30 ms per step"
+    assert saved_ms(nothing_sure, 60e6) == ""
 
 
 def test_a_bound_has_no_usual_range() -> None:

@@ -120,7 +120,7 @@ def gain_notes(diagnosis: Diagnosis, chosen: Finding | None, of: Basis) -> list[
         why = chosen.assumes or ("" if diagnosis.replay.valid else diagnosis.replay.because)
         return [plain(f"not predicted: {why}")] if why else []
     told = gain(predicted, chosen.likely_speedup)
-    saved = saved_ms(predicted, of.step_ns)
+    saved = saved_ms(chosen, of.step_ns)
     notes = (
         f"{told}: {saved}" if saved else told,
         f"{WIDE}{reason_wide(chosen)}" if reason_wide(chosen) else "",

@@ -76,11 +76,15 @@ def short(predicted: Speedup | None, likely: float | None) -> str:
     return speedup(predicted) if likely is None or predicted[1] is None else gain(predicted, likely).split(" (")[0]
 
 
-def saved_ms(predicted: Speedup | None, step_ns: float) -> str:
-    """The time that a step saves, "saves 39-59 ms per step"; "" if the low end saves none, or no high end is known."""
-    if predicted is None or predicted[1] is None or not gains_surely(predicted):
+def saved_ms(change: Promising, step_ns: float) -> str:
+    """The time that a step saves, "saves 39-59 ms per step", at most what the best case does: it spends no more on it.
+
+    "" if the low end saves none, or no high end is known.
+    """
+    gain, best = expected_range(change), change.predicted_speedup
+    if gain is None or gain[1] is None or best is None or best[1] is None or not gains_surely(gain):
         return ""
-    low, high = ((1 - 1 / end) * step_ns / 1e6 for end in (predicted[0], predicted[1]))
+    low, high = ((1 - 1 / end) * step_ns / 1e6 for end in (gain[0], min(gain[1], best[1])))
     ends = ms(low), ms(high)
     return f"saves {ends[0]} ms per step" if ends[0] == ends[1] else f"saves {ends[0]}-{ends[1]} ms per step"
 

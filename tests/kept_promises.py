@@ -54,7 +54,7 @@ def kept_at_any_speed(diagnosis: Mapping[str, Any]) -> dict[str, Any]:
     """The same diagnosis, as JSON, with promises that any speed keeps, however busy the machine of the run with the
     patch is: they rest on no fact that such a machine changes, and on medians, which no noise hides.
     """
-    sure = {"predicted_speedup": [1e-6, 1e6], "evidence": []}
+    sure = {"predicted_speedup": [1e-6, 1e6], "usual_speedup": None, "evidence": []}
     return {
         **diagnosis,
         "findings": [{**finding, **sure} for finding in diagnosis["findings"]],

@@ -207,6 +207,15 @@ LOOPS = (
     "torch/_inductor/",
     "torch/utils/checkpoint.py",
 )
+CALL_HOOKS = (
+    ("torch/nn/modules/module.py", ""),
+    ("torch/utils/hooks.py", ""),
+    ("torch/autograd/graph.py", "_engine_run_backward"),
+)
+"""What calls the user's hooks: part of a file's path, function ("" for each). A hook's work is the step's own: it can
+be moved out of the step, and the pass that calls it stays."""
+HOOKED = ("forward", "backward")  # what torch does when it calls hooks
+PASS = "forward"  # a function that such code calls and whose name ends so is a module's pass, and no hook
 WORK_OF_A_LINE = ("torch/distributed/checkpoint/",)  # the work of a line that calls it, though it is below one of these
 
 

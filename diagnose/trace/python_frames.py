@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
-from diagnose.probes.frameworks import FRAMEWORKS, LOOP, LOOPS, WORK_OF_A_LINE
+from diagnose.probes.frameworks import CALL_HOOKS, FRAMEWORKS, LOOP, LOOPS, PASS, WORK_OF_A_LINE
 from diagnose.trace.stacks import Frame
 
 _TABLE = Path(__file__).parents[1] / "data" / "python_libraries.toml"
@@ -54,6 +54,21 @@ _DONE_BY = {  # what the name of a call says of all that runs inside it
     "optimizer": _made("optimizer", r"torch/optim/(?!lr_scheduler)"),
     LOOP: re.compile(rf"(.*/)?(?!{_any_of(WORK_OF_A_LINE)})({_any_of(LOOPS)})"),
 }
+
+
+_CALLS_HOOKS = re.compile(
+    "|".join([r"<built-in method run_backward", *(rf"(.*/)?{re.escape(path)}\(\d+\): {of}" for path, of in CALL_HOOKS)])
+)
+
+
+def calls_hooks(name: str) -> bool:
+    """Whether a user's function that a call of this name makes is a hook, unless it is a module's pass."""
+    return _CALLS_HOOKS.match(name) is not None
+
+
+def is_pass(frame: Frame) -> bool:
+    """Whether a function of the user's that torch calls is a module's pass by its name."""
+    return frame.function.endswith(PASS)
 
 
 def user_frame(name: str) -> Frame | None:

@@ -14,7 +14,7 @@ from types import CodeType
 from typing import Any
 
 from ..announced import samples_in
-from ..frameworks import FRAMEWORKS, LOOP, LOOPS, WORK_OF_A_LINE
+from ..frameworks import CALL_HOOKS, FRAMEWORKS, HOOKED, LOOP, LOOPS, PASS, WORK_OF_A_LINE
 from ..introspection import INSTALLED, in_package, path_below, working_folder
 from ..protocol import MOST_BELOW, MOST_STACK_FRAMES, MOST_STACKS
 from .sampling import Stacks, StackSampler
@@ -37,14 +37,6 @@ DOING = (
     *((path, None, LOOP) for path in LOOPS),
 )
 STEP, OPTIMIZER = "step", "optimizer"
-# A function of the user that one of these calls is a hook, unless a model's own pass has its name. A hook's work is the
-# step's: it can be moved out, and the pass stays.
-_CALLS_HOOKS = (
-    ("torch/nn/modules/module.py", None),
-    ("torch/utils/hooks.py", None),
-    ("torch/autograd/graph.py", "_engine_run_backward"),
-)
-_OF_THE_MODEL, _OF_A_PASS = "forward", ("forward", "backward")
 # Of several that are found, the first: a dataset's transform is a module, too, and a forward pass may run again in the
 # backward pass.
 _FIRST = ("loading", "backward", "forward", OPTIMIZER, LOOP)
@@ -158,22 +150,21 @@ class Folding:
 
     def _doing(self, pairs: list[tuple[int, int]]) -> str:
         found = set()
-        in_users = False
-        for identity, _ in pairs:
+        in_users = in_hook = False
+        for position, (identity, _) in enumerate(pairs):
             in_users = in_users or self._users[identity]
             doing = STEP if self._users[identity] else _done_by(self._codes[identity][0])
-            if not (in_users and doing in _ENDS_AT_A_FRAME_OF_THE_USER):
+            if not (in_users and doing in _ENDS_AT_A_FRAME_OF_THE_USER) and not (in_hook and doing in HOOKED):
                 found.add(doing)
-        doing = next((doing for doing in _FIRST if doing in found), STEP)
-        in_hook = any(self._is_hook(inner, outer) for (inner, _), (outer, _) in zip(pairs, pairs[1:]))  # noqa: B905, RUF007
-        return STEP if in_hook and doing in _OF_A_PASS else doing
+            in_hook = in_hook or self._is_hook(identity, *(caller for caller, _ in pairs[position + 1 : position + 2]))
+        return next((doing for doing in _FIRST if doing in found), STEP)
 
-    def _is_hook(self, called: int, caller: int) -> bool:
-        if not self._users[called] or self._codes[called][0].co_name.endswith(_OF_THE_MODEL):
+    def _is_hook(self, called: int, *callers: int) -> bool:
+        if not callers or not self._users[called] or self._codes[called][0].co_name.endswith(PASS):
             return False
-        code = self._codes[caller][0]
+        code = self._codes[callers[0]][0]
         path = code.co_filename.replace(os.sep, "/")
-        return any(part in path and function in (None, code.co_name) for part, function in _CALLS_HOOKS)
+        return any(part in path and function in ("", code.co_name) for part, function in CALL_HOOKS)
 
 
 def _in_package(path: str) -> str:

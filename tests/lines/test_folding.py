@@ -103,6 +103,12 @@ def test_a_hook_of_the_users_is_the_steps_and_not_the_models(path: str, caller: 
     assert folded(MAIN, runs, calls, function(TRAIN, name, line=5), values)[1] == doing
 
 
+def test_a_module_that_a_hook_runs_is_a_forward_pass_again() -> None:
+    module = function(f"{TORCH}/nn/modules/module.py", "_call_impl", "torch")
+
+    assert folded(MAIN, module, function(TRAIN, "watch", line=5), module)[1] == "forward"
+
+
 def test_what_a_closure_of_the_users_does_inside_the_optimizer_is_the_steps() -> None:
     """As Lightning's training_step is called."""
     wrapper = function(f"{TORCH}/optim/optimizer.py", "wrapper", "torch.optim.optimizer")

@@ -61,6 +61,26 @@ def test_libraries_and_functions_in_c_fold_into_the_line_that_calls_them() -> No
     assert {f.function[1]: f.weight / 3 / US for f in found.altogether} == {"main": 800, "collate": 350}
 
 
+@pytest.mark.parametrize(
+    ("caller", "name", "doing"),
+    [
+        ("torch/nn/modules/module.py(1794): inner", "watch", "step"),
+        ("torch/nn/modules/module.py(1794): inner", "patched_forward", "forward"),
+        ("torch/utils/hooks.py(202): hook", "watch", "step"),
+        ("torch/nn/modules/container.py(248): forward", "watch", "forward"),
+    ],
+)
+def test_a_hook_of_the_users_is_the_steps_and_not_the_models(caller: str, name: str, doing: str) -> None:
+    def passes(job: Trace) -> None:
+        with call(job, "nn.Module: Linear_0", 20), call(job, caller, 30), call(job, f"train.py(5): {name}", 100):
+            called(job, ITEM, 300)
+
+    found = spent_us(code(steps(passes)))
+
+    assert (found[name, doing, ""], found[name, doing, "item"]) == (100, 300)
+    assert sum(us for (function, done, _), us in found.items() if (function, done) == ("main", "forward")) == 50
+
+
 def test_a_function_that_calls_itself_has_its_time_once() -> None:
     def walks(job: Trace) -> None:
         with call(job, "tree.py(3): walk", 100), call(job, "tree.py(3): walk", 100):

@@ -11,11 +11,12 @@ from diagnose.arrays import Array, Floats, Ints, Mask, numbered
 from diagnose.facts import Unknown
 from diagnose.metrics.lines.user_code import CALLS, Spent, ThreadWork
 from diagnose.metrics.unknowns import NO_PYTHON
+from diagnose.probes.frameworks import HOOKED
 from diagnose.roofline.nests import NONE, enclosing, nearest, nested_order
 from diagnose.roofline.owners import distinct
 from diagnose.timeline import Timeline, thread_turns
 from diagnose.trace import Trace
-from diagnose.trace.python_frames import DOINGS, ENDS_AT_USERS_CODE, called, doing_of, user_frame
+from diagnose.trace.python_frames import DOINGS, ENDS_AT_USERS_CODE, called, calls_hooks, doing_of, is_pass, user_frame
 from diagnose.trace.stacks import Frame
 from diagnose.trace.vocabulary import ANNOTATIONS, OPS, PYTHON, RUNTIME, STEP_MARK
 
@@ -114,11 +115,22 @@ class _Calls(msgspec.Struct, frozen=True, dict=True):
         found = np.full(len(self.rows), _OTHERWISE, np.int8)
         for doing in range(_OTHERWISE - 1, -1, -1):
             marked = told == doing
-            ends = self.is_user if DOINGS[doing] in ENDS_AT_USERS_CODE else marked
+            ends = self._ends.get(DOINGS[doing], marked)
             if marked.any():
                 by = nearest(marked | ends, self.parent)
                 found[(by >= 0) & marked[by]] = doing
         return found
+
+    @cached_property
+    def _ends(self) -> dict[str, Mask]:
+        """Mask of the calls at which what is done around them ends, by what is done; nothing else ends at a call."""
+        return dict.fromkeys(ENDS_AT_USERS_CODE, self.is_user) | dict.fromkeys(HOOKED, self._is_hook)
+
+    @cached_property
+    def _is_hook(self) -> Mask:
+        may_be = np.array([frame is not None and not is_pass(frame) for frame in self.frames], bool)[self.name]
+        calls = np.array([calls_hooks(name) for name in self.names], bool)[self.name]
+        return may_be & (self.parent >= 0) & calls[self.parent]
 
     def of_training_thread(self) -> Mask:
         """Mask of the calls of one thread: of those that mark steps, else that run operators, the one with most time in

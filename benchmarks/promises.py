@@ -27,7 +27,7 @@ import msgspec
 from pairs.score import NOISE
 from reporting import REPORTS, parser, table, today
 
-from diagnose.diagnosis.terms import gains_surely
+from diagnose.predict.real_gains import usual_by
 
 POSITIONS = Path(__file__).parent.parent / "diagnose" / "data" / "positions.toml"
 SAME = 1.005  # a range narrower than that has no positions
@@ -90,9 +90,8 @@ class Pair:
 
     def usual(self, ends: Usual) -> Pair:
         """The same with the usual range; as it is where the worst case gains nothing."""
-        if not gains_surely((self.low, self.high)):
-            return self
-        return replace(self, low=self.at(ends.low), high=self.high * ends.beyond)
+        low, high = usual_by((self.low, self.high), ends.low, ends.beyond) or (self.low, self.high)
+        return replace(self, low=low, high=high)
 
 
 def middle(pairs: Iterable[Pair]) -> float:
@@ -103,7 +102,7 @@ def middle(pairs: Iterable[Pair]) -> float:
 
 def usual(pairs: Sequence[Pair]) -> Usual:
     """The usual range by these pairs: that from worst to best case if they are few."""
-    known = sorted(pair.position for pair in pairs if pair.position is not None)
+    known = [pair.position for pair in pairs if pair.position is not None]
     if len(known) < FEWEST:
         return Usual()
     low = quantiles(known, n=10, method="inclusive")[0]

@@ -111,13 +111,17 @@ def gpus(folder: Path = REPORTS) -> Iterator[Column]:
 
 
 def _told(text: str, pattern: str) -> Part | None:
-    found = re.search(pattern, re.sub(r"\s+", " ", text))
+    found = _found(text, pattern)
     return Part(int(found[1]), int(found[2])) if found else None
 
 
 def _told_width(text: str) -> float | None:
-    found = re.search(rf"{FITTED}: {_OF}, median width ([\d.]+)x", re.sub(r"\s+", " ", text))
+    found = _found(text, rf"{FITTED}: {_OF}, median width ([\d.]+)x")
     return float(found[3]) if found else None
+
+
+def _found(text: str, pattern: str) -> re.Match[str] | None:
+    return re.search(pattern, re.sub(r"\s+", " ", text))
 
 
 def _width(text: str) -> float | None:

@@ -64,7 +64,7 @@ def gains_surely(gain: Speedup) -> bool:
 
 
 class Promising(Protocol):
-    """A change with its worst and best case, and where eight in ten gains lie between them."""
+    """A change with its worst and best case, and where eight in ten gains lie."""
 
     @property
     def predicted_speedup(self) -> Speedup | None:

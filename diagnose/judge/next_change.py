@@ -112,7 +112,8 @@ def _first(diagnosis: Diagnosis) -> tuple[Finding, str] | None:
         return None if above is None else (above, _ABOVE_NOISE)
     opener = next((f for f in findings if plan and f.rule == plan[0].rule), None)
     if opener is not None:
-        if severe is not None and severe.severity != opener.severity and _stands_before(severe, opener, findings):
+        before = findings[: findings.index(opener)]
+        if severe is not None and severe in before and severe.severity != opener.severity:
             return severe, _MAY_BUY_MORE
         return opener, _why_first(opener, diagnosis)
     doubt = next((f for f in findings if f.class_ == "validity" and f.severity == "warning"), None)
@@ -122,10 +123,6 @@ def _first(diagnosis: Diagnosis) -> tuple[Finding, str] | None:
     if unplanned:
         return unplanned[0], _UNPLANNED
     return (findings[0], _OF_CAPTURE) if findings and not only_suspected else None
-
-
-def _stands_before(one: Finding, other: Finding, findings: Sequence[Finding]) -> bool:
-    return findings.index(one) < findings.index(other)
 
 
 def _why_first(opener: Finding, diagnosis: Diagnosis) -> str:

@@ -4,7 +4,7 @@ Each gain lies anywhere in its range, whatever the others do: in logarithms the 
 from them to the ends add up as independent errors do, as the root of the summed squares.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from math import exp, hypot, log, sqrt
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ from diagnose.diagnosis.terms import expected_range
 
 
 class _Logs(NamedTuple):
-    """The logarithms of the cases of a gain, and of its expected range between them."""
+    """The logarithms of the cases of a gain, and of the ends of its expected range."""
 
     worst: float
     low: float
@@ -61,11 +61,6 @@ def _within(each: Sequence[_Logs], worst: float, best: float) -> Estimate:
     below, above = sum(of.likely - of.worst for of in each), sum(of.best - of.likely for of in each)
     position = below / (below + above) if below + above > 0 else 0.5
     middle = (1 - position) * log(worst) + position * log(best)
-    down = _together(of.likely - of.low for of in each) / below if below > 0 else 0.0
-    up = _together(of.high - of.likely for of in each) / above if above > 0 else 0.0
+    down = hypot(*(of.likely - of.low for of in each)) / below if below > 0 else 0.0
+    up = hypot(*(of.high - of.likely for of in each)) / above if above > 0 else 0.0
     return (exp(middle - down * (middle - log(worst))), exp(middle), exp(middle + up * (log(best) - middle)))
-
-
-def _together(distances: Iterable[float]) -> float:
-    """Independent distances as one."""
-    return hypot(*distances)

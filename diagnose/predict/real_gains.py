@@ -40,20 +40,25 @@ def positions() -> dict[DeviceKind, Positions]:
 
 def likely(cases: Speedup | None, kind: DeviceKind) -> float | None:
     """The likely value between the cases; None if an end is open."""
-    return None if cases is None or cases[1] is None else _at(cases[0], cases[1], positions()[kind].likely)
+    if cases is None or cases[1] is None or cases[0] <= 0:
+        return None
+    return _at(cases[0], cases[1], positions()[kind].likely)
 
 
 def usual(cases: Speedup | None, kind: DeviceKind) -> Speedup | None:
-    """Where most real gains lie; None if an end is open, or the worst case gains nothing.
+    """Where most real gains lie; None if an end is open, or the worst case gains nothing."""
+    return usual_by(cases, positions()[kind].low, positions()[kind].beyond)
+
+
+def usual_by(cases: Speedup | None, low: float, beyond: float) -> Speedup | None:
+    """The same by the position of the low end and the factor on the best case.
 
     Too few real changes are known that may gain nothing to say how often they do.
     """
     if cases is None or cases[1] is None or not gains_surely(cases):
         return None
-    at = positions()[kind]
-    low = _at(cases[0], cases[1], at.low)
-    return None if low is None else (low, at.beyond * cases[1])
+    return _at(cases[0], cases[1], low), beyond * cases[1]
 
 
-def _at(worst: float, best: float, position: float) -> float | None:
-    return exp((1 - position) * log(worst) + position * log(best)) if worst > 0 else None
+def _at(worst: float, best: float, position: float) -> float:
+    return exp((1 - position) * log(worst) + position * log(best))

@@ -151,18 +151,19 @@ class Folding:
     def _doing(self, pairs: list[tuple[int, int]]) -> str:
         found = set()
         in_users = in_hook = False
-        for position, (identity, _) in enumerate(pairs):
+        callers = [*(caller for caller, _ in pairs[1:]), None]
+        for (identity, _), caller in zip(pairs, callers):  # noqa: B905 - Python 3.9 has no `strict`
             in_users = in_users or self._users[identity]
             doing = STEP if self._users[identity] else _done_by(self._codes[identity][0])
             if not (in_users and doing in _ENDS_AT_A_FRAME_OF_THE_USER) and not (in_hook and doing in HOOKED):
                 found.add(doing)
-            in_hook = in_hook or self._is_hook(identity, *(caller for caller, _ in pairs[position + 1 : position + 2]))
+            in_hook = in_hook or self._is_hook(identity, caller)
         return next((doing for doing in _FIRST if doing in found), STEP)
 
-    def _is_hook(self, called: int, *callers: int) -> bool:
-        if not callers or not self._users[called] or self._codes[called][0].co_name.endswith(PASS):
+    def _is_hook(self, called: int, caller: int | None) -> bool:
+        if caller is None or not self._users[called] or self._codes[called][0].co_name.endswith(PASS):
             return False
-        code = self._codes[callers[0]][0]
+        code = self._codes[caller][0]
         path = code.co_filename.replace(os.sep, "/")
         return any(part in path and function in ("", code.co_name) for part, function in CALL_HOOKS)
 

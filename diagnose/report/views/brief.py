@@ -1,7 +1,6 @@
 """A diagnosis in one line, for users who read no report."""
 
 from diagnose.diagnosis import Diagnosis
-from diagnose.diagnosis.terms import expected_range
 from diagnose.report.views.changes import plan_view
 from diagnose.report.views.gains import short
 from diagnose.report.views.plain import plain
@@ -19,5 +18,5 @@ def brief(diagnosis: Diagnosis) -> str:
         return f"{plain(class_)}; {plain(plan.nothing)}"
     finding = plan.next.finding
     action = finding.action or first_sentence(finding.do).rstrip(".")
-    told = short(expected_range(finding), finding.likely_speedup)
+    told = short(finding)
     return plain(f"{class_}; {action}{f' ({told})' if told else ''}")

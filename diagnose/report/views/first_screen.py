@@ -11,7 +11,7 @@ from diagnose.diagnosis.terms import expected_range, may_slow
 from diagnose.report.views.applied import applied_line
 from diagnose.report.views.breakdown import Basis, basis
 from diagnose.report.views.changes import record_line
-from diagnose.report.views.gains import gain, reason_wide, saved_ms
+from diagnose.report.views.gains import gain, gain_of, reason_wide, saved_ms
 from diagnose.report.views.plain import plain
 from diagnose.report.views.speed_words import eta, mfu_words, speed_line
 from diagnose.report.views.summary import loss_line
@@ -119,7 +119,7 @@ def gain_notes(diagnosis: Diagnosis, chosen: Finding | None, of: Basis) -> list[
     if predicted is None:
         why = chosen.assumes or ("" if diagnosis.replay.valid else diagnosis.replay.because)
         return [plain(f"not predicted: {why}")] if why else []
-    told = gain(predicted, chosen.likely_speedup)
+    told = gain_of(chosen)
     saved = saved_ms(chosen, of.step_ns)
     notes = (
         f"{told}: {saved}" if saved else told,

@@ -69,11 +69,9 @@ def together(estimate: Estimate | None) -> str:
     return "" if estimate is None else gain((estimate[0], estimate[2]), estimate[1])
 
 
-def short(predicted: Speedup | None, likely: float | None) -> str:
+def short(change: Promising) -> str:
     """The gain in two words: "about 1.4x", "up to 1.06x"; "" if it may be a loss or is not known."""
-    if predicted is None or may_slow(predicted):
-        return ""
-    return speedup(predicted) if likely is None or predicted[1] is None else gain(predicted, likely).split(" (")[0]
+    return "" if may_slow(expected_range(change)) else gain_of(change).split(" (")[0]
 
 
 def saved_ms(change: Promising, step_ns: float) -> str:

@@ -146,7 +146,7 @@ def test_what_the_profiler_adds_hides_where_the_step_waits_for_workers(
     assert {fact.name: fact.value for fact in found.facts}["least_host_time_factor"] == pytest.approx(faster)
 
 
-@pytest.mark.parametrize(("work_ms", "faster"), [(2, 1 / 1.3), (20, 1 / 1.15), (40, 1.0)])
+@pytest.mark.parametrize(("work_ms", "faster"), [(1, 0.4), (2, 0.5), (8, 0.875), (11, 1.0)])
 def test_a_short_step_on_a_cpu_is_slower_behind_a_wait(tmp_path: Path, work_ms: int, faster: float) -> None:
     job = Trace(gpu=None)
     for _ in range(5):

@@ -22,6 +22,7 @@ from diagnose.metrics.kernel_groups.operators import Launching, Signature
 from diagnose.metrics.kernels import fp8, fusion, host_calls, optimizer_forms, waves
 from diagnose.metrics.lines.sampled import sampled
 from diagnose.metrics.lines.user_code import Spent, ThreadWork
+from diagnose.metrics.run.cold import warm_factor
 from diagnose.trace.stacks import Frame, Stack, StackSamples
 
 MIB = 1 << 20
@@ -180,6 +181,43 @@ def test_a_small_batch_is_handed_over_soon(batch_ms: int, slower: float, monkeyp
     fix(monkeypatch, loader_workers, hand_over_ns=1e6 * batch_ms, accumulation_steps=2)
 
     assert most_host_time_factor(loading) == pytest.approx(slower)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "advised", "batch_ms", "slower"),
+    [(False, 2, 2, 1.04), (False, 7, 2, 1.08), (False, 7, 50, 1.5), (False, 2, 50, 1.3), (True, 7, 2, 1.0)],
+)
+def test_without_a_gpu_handing_over_takes_what_bytes_let_expect_at_best_and_twice_without_an_idle_core(
+    gpu: bool, advised: int, batch_ms: int, slower: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two batches in a step whose host works for a tenth of a second, behind a rest too long to be cold."""
+    from diagnose.metrics.data import loader_workers
+
+    loading = Advised(monkeypatch, advised, 0, advised).job
+    loading.step_s, loading.timeline = 1.0, SimpleNamespace(has_gpu=gpu)
+    fix(monkeypatch, loader_workers, hand_over_ns=1e6 * batch_ms, accumulation_steps=2, usual_step_ns=1e9)
+
+    assert least_host_time_factor(loading) == pytest.approx(slower)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "work_ms", "before_ms", "factor"),
+    [
+        (False, 4, 30, 0.75),  # a millisecond
+        (False, 1, 30, 0.4),
+        (False, 4, 2, 0.875),  # a quarter of what passes before
+        (False, 9, 30, 8 / 9),
+        (False, 11, 30, 1.0),  # too little to count
+        (False, 0, 30, 1.0),
+        (True, 4, 30, 1.0),
+    ],
+)
+def test_work_behind_other_code_on_a_cpu_may_take_a_millisecond_less(
+    gpu: bool, work_ms: float, before_ms: float, factor: float
+) -> None:
+    rank = job(timeline=SimpleNamespace(has_gpu=gpu))
+
+    assert warm_factor(rank, work_ms / 1e3, before_ms / 1e3) == pytest.approx(factor)
 
 
 @pytest.mark.parametrize(("batches", "beyond", "kind"), [(4, 9, "static"), (3, 9, ""), (4, 7, ""), (5, 9, "static")])

@@ -232,8 +232,9 @@ KINDS = (
         ("cpu-optimizer", "single-tensor-optimizer"), {"form": "fused"},
     ),
     Kind(
-        "hook in Python on each layer", "bare.py", {"hook_items": 10, "width": 128, "layers": 24, "rows": 64},
-        ("python-host",), {"hook_items": 0}, classes=HOST, says="watch|bare.py",
+        "hook in Python on each layer", "bare.py",
+        {"hook_items": 10, "width": 128, "layers": 24, "rows": 64, "steps": 300}, ("python-host",),
+        {"hook_items": 0}, classes=HOST, says="watch|bare.py",
     ),
     Kind(
         "outputs joined in each step", "bare.py",

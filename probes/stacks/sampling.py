@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import CodeType
 
 from ..guard import quietly
@@ -24,9 +26,11 @@ SWITCH_S = 3e-5
 It waits anew whenever the interpreter was free for a moment, as in each `torch.tensor`, and so would find the code only
 where it is free for long. While a function in C keeps the interpreter, it wakes as often, which costs CPU time.
 """
+NARROW_S, NARROW_NS = 5e-6, 200_000
+"""So long it waits in a look, which begins so much earlier: a hook of 50 us is else hardly ever found."""
 DEEPEST = 512  # frames, from the innermost on
 _COST = 0.01  # at most this share of the time is spent on looking; who gives way for a look may lose as much again
-_FIRST_COST = 2 * _COST
+_FIRST_COST = 4 * _COST
 _SET_TIMER_SLACK = 29  # PR_SET_TIMERSLACK of linux/prctl.h, which takes nanoseconds
 _GOLDEN = 0.6180339887498949  # spreads the looks evenly, also over steps that take a multiple of the interval
 
@@ -102,9 +106,7 @@ class StackSampler:
         beside, self._beside = self._beside, None
         if beside is not None:
             beside.stop(within_s=1)
-            if (
-                abs(sys.getswitchinterval() - SWITCH_S) < 1e-6
-            ):  # else the job has set it meanwhile, or has a shorter one
+            if _switches_within(SWITCH_S):  # else the job has set it meanwhile, or has a shorter one
                 _switch_within(self._jobs_switch_s)
 
     def stop(self) -> None:
@@ -146,9 +148,13 @@ class StackSampler:
         counted_to = float(now)
         while now - self._step_began < LONGEST_STEP_NS:
             look += 1
-            due = counted_to + interval * (0.5 + look * _GOLDEN % 1)
-            if beside.wait(max(due - now, 0) / 1e9):
+            spread = look * _GOLDEN % 1
+            due = counted_to + interval * (0.5 + spread)
+            if beside.wait(max(due - now - NARROW_NS, 0) / 1e9):
                 return
+            with self._narrow():
+                if beside.wait(NARROW_NS * (0.5 + spread) / 1e9):
+                    return
             now = time.perf_counter_ns()
             samples = max(round((now - counted_to) / interval), 1)
             counted_to += samples * interval
@@ -156,6 +162,18 @@ class StackSampler:
             pending[stack] = pending.get(stack, 0) + samples
             self._cpu_ns, now = time.thread_time_ns(), time.perf_counter_ns()
             interval = self._interval(self._cpu_ns / look)
+
+    @contextmanager
+    def _narrow(self) -> Iterator[None]:
+        """Wait for the interpreter hardly at all, unless the job has set another interval meanwhile."""
+        mine = _switches_within(SWITCH_S)
+        if mine:
+            _switch_within(NARROW_S)
+        try:
+            yield
+        finally:
+            if mine and _switches_within(NARROW_S):
+                _switch_within(self._jobs_switch_s if self._beside is None else SWITCH_S)
 
     def _interval(self, cost_ns: float) -> float:
         """Nanoseconds to the next sample, where a look takes so many."""
@@ -188,6 +206,10 @@ def _wake_in_time() -> None:
     import ctypes
 
     ctypes.CDLL(None).prctl(_SET_TIMER_SLACK, ctypes.c_ulong(1000))
+
+
+def _switches_within(seconds: float) -> bool:
+    return abs(sys.getswitchinterval() - seconds) < 1e-6
 
 
 def _switch_within(seconds: float) -> None:

@@ -68,15 +68,18 @@ def test_a_pause_drops_the_running_step_and_the_next_one_begins_again(sampler: S
     assert "passed_over" not in functions(sampler)
 
 
-@pytest.mark.parametrize(("jobs", "meanwhile"), [(0.005, 3e-5), (5e-6, 5e-6)])
+@pytest.mark.parametrize(("jobs", "meanwhile"), [(0.005, {3e-5, 5e-6}), (2e-6, {2e-6})])
 def test_the_interpreter_switches_soon_while_sampling_and_as_the_job_has_it_afterwards(
-    sampler: StackSampler, jobs: float, meanwhile: float
+    sampler: StackSampler, jobs: float, meanwhile: set[float]
 ) -> None:
-    before = sys.getswitchinterval()
+    before, seen = sys.getswitchinterval(), set[float]()
     sys.setswitchinterval(jobs + 5e-7)  # it is cut to whole microseconds
     try:
         sampler.start()
-        assert sys.getswitchinterval() == pytest.approx(meanwhile)
+        while seen != meanwhile or not sum(sampler._pending.values()):
+            seen.add(round(sys.getswitchinterval(), 6))
+            assert seen <= meanwhile
+            time.sleep(2e-5)
         sampler.stop()
         assert sys.getswitchinterval() == pytest.approx(jobs)
     finally:

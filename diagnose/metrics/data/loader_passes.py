@@ -8,6 +8,7 @@ from diagnose.metrics.data.loader import loader_workers
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 from diagnose.metrics.run.setup import accumulation_steps
+from diagnose.metrics.run.usual import usual_step_ns
 from diagnose.trace.record import unprofiled_ns
 
 PASS = "a pass over the loader"
@@ -221,11 +222,6 @@ def _usual_batch_ns(m: Measured) -> float:
     """Time in which the loop takes a batch: that of a step without the profiler, over its batches."""
     each = accumulation_steps(m)
     return usual_step_ns(m) / max(1.0 if isinstance(each, Unknown) else float(each), 1.0)
-
-
-def usual_step_ns(m: Measured) -> float:
-    """Time of a step without the profiler, or of one with it if no other is known."""
-    return statistics.median(unprofiled_ns(m.record) or [m.step_s * 1e9])
 
 
 def _untimed(m: Measured) -> Unknown:

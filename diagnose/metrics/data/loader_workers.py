@@ -11,7 +11,6 @@ from diagnose.metrics.data.loader import loader_shards, loader_worker_count, wor
 from diagnose.metrics.data.loader_passes import (
     COST_UP_TO,
     hand_over_ns,
-    usual_step_ns,
     usual_wait_ns,
     worker_batch_cpu_ns,
     workers_cost_more,
@@ -25,7 +24,9 @@ from diagnose.metrics.data.loader_work import (
 )
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
+from diagnose.metrics.run.cold import warm_factor
 from diagnose.metrics.run.setup import accumulation_steps
+from diagnose.metrics.run.usual import usual_step_ns
 from diagnose.trace.record import unprofiled_ns
 
 LEAST_THAT_GOES = 0.3  # of the wait, when loading has to leave the run: an estimate
@@ -34,10 +35,9 @@ LEAST_CPU_SHARE = 0.02  # of a core: handing a batch over takes time as well
 NEARLY_A_WORKER = 0.05  # shares of a core are measured no better: 100.3 % is a whole one
 LOST_TO_EACH, LEAST_EFFICIENCY = 0.1, 0.7  # workers that use the same disk, network and cores, at worst: an estimate
 PROFILED = 1.5  # times as long the host's work may take under the profiler, unseen while the step waits for workers
-COLD, COLD_S = 0.3, 0.003  # three loops on a CPU: 4 to 9 ms take 1.12 to 1.38 times as long behind 33 ms of waiting
-LEAST_COLD = 0.1  # of a longer rest: it is below what other assumptions leave open
 HANDING_OVER = 1.3  # slower host at worst, by a pair of traces with 0 and 4 workers
 HANDING_OVER_CROWDED = 1.5  # if they leave no core idle: an estimate
+COST_CROWDED = 2.0  # times the estimate of handing a batch over, at least: measured, 2 to 4 times on 2 cores
 HALF_A_CORE = 0.5  # at worst, of a worker that computes with no core idle: a guest may take two threads for cores
 MOST_WAITING = 0.95  # of a step: it works a little, too
 MOST_WORKERS, MOST_GROWTH = 16, 4  # each takes memory of the host, and files that are open
@@ -149,7 +149,7 @@ def _left(m: Measured, without_room: float, worst: bool) -> Value:
     if workers <= running:
         return _in_process(m, worst) if running and workers_cost_more(m) is True else without_room
     if not worst:
-        rest = 1 - wait - (1 - _fastest_host(m)) * m.share(*HOST_WORK)
+        rest = 1 - wait - (1 - _fastest_host(m, workers)) * m.share(*HOST_WORK)
         return min(max(max(wait, running) / workers - rest, 0.0) / wait, 1.0)
     waits = _share_without_profiler(m, wait)
     host = m.share(*HOST_WORK) * (1 - waits) / (1 - wait) if wait < 1 else 0.0
@@ -186,19 +186,22 @@ def _share_without_profiler(m: Measured, wait: float) -> float:
 @metric("factor", needs_gpu=False)
 def least_host_time_factor(m: Measured) -> Value:
     """Host time of a step with the advised workers over the present one, at best. If workers already run, the profiler
-    may lengthen the host's work without lengthening the step, which waits for them. On a CPU the first milliseconds
-    that follow a wait run with cold caches.
+    may lengthen the host's work without lengthening the step, which waits for them. On a CPU the first millisecond
+    that follows a wait runs with cold caches, and the training thread takes what handing over batches costs.
     """
     advised = advised_loader_workers(m)
-    return advised if isinstance(advised, Unknown) else _fastest_host(m)
+    return advised if isinstance(advised, Unknown) else _fastest_host(m, float(advised))
 
 
-def _fastest_host(m: Measured) -> float:
+def _fastest_host(m: Measured, workers: float) -> float:
     if _running(m):
         return 1 / PROFILED
-    rest_s = usual_step_ns(m) / 1e9 - m.step_s * m.share("data-wait")
-    lost = min(COLD, COLD_S / rest_s) if rest_s > 0 else 0.0
-    return 1.0 if m.timeline.has_gpu or lost < LEAST_COLD else 1 / (1 + lost)
+    if m.timeline.has_gpu:
+        return 1.0
+    wait_s = m.step_s * m.share("data-wait")
+    warm = warm_factor(m, usual_step_ns(m) / 1e9 - wait_s, wait_s)
+    taken = _handed_over(m, COST_CROWDED if _crowded(m, workers) else 1.0) if workers else None
+    return warm if taken is None else min(warm + taken, _slower_host(m, workers))
 
 
 @metric("factor", needs_gpu=False)
@@ -230,12 +233,19 @@ def _slower_host(m: Measured, workers: float) -> float:
     """
     if _crowded(m, workers):
         return HANDING_OVER_CROWDED
+    taken = _handed_over(m, COST_UP_TO)
+    return HANDING_OVER if taken is None else min(HANDING_OVER, 1 + taken)
+
+
+def _handed_over(m: Measured, times: float) -> float | None:
+    """Handing over the batches of a step, of the host's time in it, where each takes so many times what is estimated;
+    None if their bytes were not seen.
+    """
     each, host = hand_over_ns(m), m.share(*HOST_WORK)
     if each is None or not host:
-        return HANDING_OVER
+        return None
     batches = accumulation_steps(m)
-    taken_s = COST_UP_TO * 1e-9 * each * (1 if isinstance(batches, Unknown) else float(batches))
-    return min(HANDING_OVER, 1 + taken_s / (host * m.step_s))
+    return times * 1e-9 * each * (1 if isinstance(batches, Unknown) else float(batches)) / (host * m.step_s)
 
 
 def _least_efficiency(m: Measured, workers: float) -> float:

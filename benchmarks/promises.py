@@ -8,8 +8,8 @@ on a GPU (their reports), and a job with and without loader workers among the re
 names. Reports are of the rules of their day. The position is 0 where the measured gain is that of the worst case and 1
 where it is that of the best, on the logarithm. The likely value lies at the median position of the gains inside their
 ranges, since one outside says that its range is wrong. Its error is that of each pair, by the median of the others.
-The usual range goes from the position that one gain in ten lies below to the factor on the best case that one in five
-exceeds; it is scored as fitted without all pairs of the same rule. Only the pairs of today's rules show it.
+The usual range goes from a position to a factor on the best case, the two that hold eight in ten gains with the least
+median width; it is scored as fitted without all pairs of the same rule. Only the pairs of today's rules show it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields, replace
 from pathlib import Path
-from statistics import median, quantiles
+from statistics import median
 
 import msgspec
 from pairs.score import NOISE
@@ -32,7 +32,8 @@ from diagnose.predict.real_gains import usual_by
 POSITIONS = Path(__file__).parent.parent / "diagnose" / "data" / "positions.toml"
 SAME = 1.005  # a range narrower than that has no positions
 FITTED = "inside the usual range, fitted without the pairs of its rule"
-FEWEST = 10  # pairs from which one in ten can be told
+FEWEST = 10  # rules, by whose pairs the usual range is fitted
+HELD = 0.8  # of real gains
 _RANGE = re.compile(r"(\d+\.\d+)-(\d+\.\d+)x")
 _GAIN = re.compile(r"(\d+\.\d+)x")
 _TUNED = ("tune-gpu", "change", "promised", "achieved (99 %)")
@@ -101,13 +102,24 @@ def middle(pairs: Iterable[Pair]) -> float:
 
 
 def usual(pairs: Sequence[Pair]) -> Usual:
-    """The usual range by these pairs: that from worst to best case if they are few."""
-    known = [pair.position for pair in pairs if pair.position is not None]
-    if len(known) < FEWEST:
+    """The ends that hold enough of these pairs with the least median width: those of the cases if the rules are few.
+
+    Enough is so much above `HELD` as to hold that of a new rule, if rules are alike: (rules + 1) / rules times, rounded
+    up to whole rules.
+    """
+    rules = len({pair.rule for pair in pairs})
+    if rules < FEWEST:
         return Usual()
-    low = quantiles(known, n=10, method="inclusive")[0]
-    beyond = quantiles((pair.measured / pair.high for pair in pairs), n=5, method="inclusive")[-1]
-    return Usual(min(max(low, 0.0), 1.0), max(beyond, 1.0))
+    enough = math.ceil(HELD * (rules + 1)) / rules
+    factors = sorted({1.0, *(max(pair.measured / pair.high, 1.0) for pair in pairs)})
+    each = (Usual(low / 50, _least_factor(pairs, low / 50, factors, enough)) for low in range(50))
+    return min(each, key=lambda ends: (median(pair.usual(ends).width for pair in pairs), ends.beyond))
+
+
+def _least_factor(pairs: Sequence[Pair], low: float, factors: Sequence[float], enough: float) -> float:
+    """The least factor on the best case with which so many pairs are held; infinite if none does."""
+    holds = (f for f in factors if sum(pair.usual(Usual(low, f)).inside for pair in pairs) >= enough * len(pairs))
+    return next(holds, math.inf)
 
 
 def by_others(pairs: Sequence[Pair]) -> list[Pair]:

@@ -18,9 +18,10 @@ class Positions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where real gains lie, by positions in the logarithm of the range: 0 in the worst case and 1 in the best.
 
     Attributes:
-        low: the position that one real gain in ten lies below.
+        low: the position of the usual range's low end.
         likely: that of the likely value.
-        beyond: the factor on the best case that one real gain in five exceeds.
+        beyond: the factor on the best case that gives the high end. Eight in ten real gains lie between both ends, and
+            no other two hold as many with less median width.
         pairs: of runs with and without a change.
         where: the machines they ran on.
     """

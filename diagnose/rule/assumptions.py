@@ -46,6 +46,7 @@ ASSUMED: Mapping[str, str] = {
     "liger_supported": "Liger has kernels for the model",
     "loader_worker_room": "the host has cores for another worker",
     "loader_workers": "the loader has no workers yet",
+    "loader_workers_bound": "loader workers may use all cores of the rank",
     "matmul_efficiency_share": "the products are not at their best already",
     "memory_free_share": "device memory is free",
     "memory_total_bytes": "device memory is free",

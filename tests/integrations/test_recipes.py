@@ -13,7 +13,7 @@ pytestmark = pytest.mark.long
 RECIPES = Path(__file__).parents[2] / "docs" / "recipes"
 BUNDLE = "cpu-slow-loader.json.gz"
 VERDICT = "verdict data-bound, confidence low"
-NEXT = "next DataLoader(..., num_workers=4, persistent_workers=True) gain about 1.7x (1.6-2.0x)"
+NEXT = "next DataLoader(..., num_workers=4, persistent_workers=True) gain about 1.7x (1.6-2.1x)"
 
 
 def diagnose_in(folder: Path, more: str = "") -> Path:

@@ -14,10 +14,10 @@ from diagnose.metrics.model.operator_work import elements_per_step, part_of_pair
 from diagnose.metrics.registry import metric
 from diagnose.metrics.run.memory import memory_peak_bytes, memory_total_bytes
 from diagnose.metrics.run.setup import accumulation_steps, micro_batch_size
+from diagnose.metrics.run.usual import usual_step_ns
 from diagnose.metrics.unknowns import NO_SHAPES
 from diagnose.roofline import nests
 from diagnose.roofline.flops import counted
-from diagnose.trace.record import unprofiled_ns
 from diagnose.trace.vocabulary import OPS
 
 MOST_GROWTH = 16
@@ -155,8 +155,7 @@ def _work_share(m: Measured) -> float | Unknown:
     flops = m.flops
     if flops is None:
         return NO_SHAPES
-    unprofiled = unprofiled_ns(m.record)
-    step_s = min(m.step_s, float(np.median(unprofiled)) / 1e9) if unprofiled else m.step_s
+    step_s = min(m.step_s, usual_step_ns(m) / 1e9)
     return (flops.per_step / SLOW_FLOPS_PER_S + _bytes_per_step(m) / SLOW_BYTES_PER_S) / max(step_s, 1e-9)
 
 

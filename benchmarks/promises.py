@@ -18,6 +18,7 @@ import csv
 import math
 import os
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields, replace
 from pathlib import Path
@@ -118,8 +119,10 @@ def usual(pairs: Sequence[Pair]) -> Usual:
 
 def _least_factor(pairs: Sequence[Pair], low: float, factors: Sequence[float], enough: float) -> float:
     """The least factor on the best case with which so many pairs are held; infinite if none does."""
-    holds = (f for f in factors if sum(pair.usual(Usual(low, f)).inside for pair in pairs) >= enough * len(pairs))
-    return next(holds, math.inf)
+    at = bisect_left(
+        factors, enough * len(pairs), key=lambda factor: sum(pair.usual(Usual(low, factor)).inside for pair in pairs)
+    )
+    return factors[at] if at < len(factors) else math.inf
 
 
 def by_others(pairs: Sequence[Pair]) -> list[Pair]:

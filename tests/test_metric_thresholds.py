@@ -178,7 +178,7 @@ def test_a_small_batch_is_handed_over_soon(batch_ms: int, slower: float, monkeyp
 
     loading = Advised(monkeypatch, 2, 0, 2).job
     loading.step_s = 1.0
-    fix(monkeypatch, loader_workers, hand_over_ns=1e6 * batch_ms, accumulation_steps=2)
+    fix(monkeypatch, loader_workers, hand_over_ns=1e6 * batch_ms, batches_of_a_step=2)
 
     assert most_host_time_factor(loading) == pytest.approx(slower)
 
@@ -195,7 +195,7 @@ def test_without_a_gpu_handing_over_takes_what_bytes_let_expect_at_best_and_twic
 
     loading = Advised(monkeypatch, advised, 0, advised).job
     loading.step_s, loading.timeline = 1.0, SimpleNamespace(has_gpu=gpu)
-    fix(monkeypatch, loader_workers, hand_over_ns=1e6 * batch_ms, accumulation_steps=2, usual_step_ns=1e9)
+    fix(monkeypatch, loader_workers, hand_over_ns=1e6 * batch_ms, batches_of_a_step=2, usual_step_ns=1e9)
 
     assert least_host_time_factor(loading) == pytest.approx(slower)
 

@@ -208,11 +208,11 @@ def on_a_cpu(pairs: Sequence[Pair]) -> str:
         (_WITHOUT_ITS_RULE, *left_out),
     ]
     told = table(("likely value", "between the cases at", "off by, in the median"), rows)
-    shipped = Usual(positions()["cpu"].low, positions()["cpu"].beyond)
+    shipped, of_all = Usual(positions()["cpu"].low, positions()["cpu"].beyond), usual(pairs)
     ranges = {
         "from worst to best case": pairs,
         "usual, as shipped": [pair.usual(shipped) for pair in pairs],
-        "usual, fitted on all": [pair.usual(usual(pairs)) for pair in pairs],
+        "usual, fitted on all": [pair.usual(of_all) for pair in pairs],
         f"usual, {_WITHOUT_ITS_RULE}": by_others(pairs),
     }
     told += "\n\n" + table(("range", "inside"), ([name, held(of)] for name, of in ranges.items()))

@@ -27,7 +27,7 @@ It waits anew whenever the interpreter was free for a moment, as in each `torch.
 where it is free for long. While a function in C keeps the interpreter, it wakes as often, which costs CPU time.
 """
 NARROW_S, NARROW_NS = 5e-6, 200_000
-"""So long it waits in a look, which begins so much earlier: a hook of 50 us is else hardly ever found."""
+"""The same in the time before a look, and that time: a hook of 50 us is else hardly ever found."""
 DEEPEST = 512  # frames, from the innermost on
 _COST = 0.01  # at most this share of the time is spent on looking; who gives way for a look may lose as much again
 _FIRST_COST = 4 * _COST

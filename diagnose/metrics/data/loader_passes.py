@@ -7,14 +7,17 @@ from diagnose.facts import STEP, Unknown, Value, another_run, nothing_helps
 from diagnose.metrics.data.loader import loader_workers
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
-from diagnose.metrics.run.setup import accumulation_steps
+from diagnose.metrics.run.setup import batches_of_a_step
 from diagnose.metrics.run.usual import usual_step_ns
 from diagnose.trace.record import unprofiled_ns
 
 PASS = "a pass over the loader"
 RESTART_NS = 1_000_000  # of kept workers, in each pass: measured, 0.9 to 1.3 ms for a pass of one tiny batch
 HAND_OVER_NS = 500_000  # of a batch: measured, 0.5 to 0.6 ms for a tiny one
-COST_UP_TO = 2.5  # times this estimate, where workers and training share all cores: measured, 2 to 3 times on 2 cores
+COST_CROWDED, COST_UP_TO = 2.0, 2.5
+"""Times this estimate where workers and training share all cores, at least and at most: measured, 2 to 3 times on 2
+cores.
+"""
 HAND_OVER_BYTES_PER_S = 2e9  # of a large one: measured, 1.3 to 1.4 GB/s with the first part in it
 FEW = 2  # batches of each worker in a pass, with which hardly any is loaded ahead
 LEAST_LEFT, LEAST_PASSES = 8, 5  # times as many batches, or passes, as are taken or ended: no chance
@@ -77,11 +80,10 @@ def worker_start_share(m: Measured) -> Value:
 def steady_data_wait_share(m: Measured) -> Value:
     """Waiting for batches that come when the workers of a pass have started, over a step without the profiler."""
     waits = [float(ns) for ns in m.record.get("loading.wait_ns") or () if ns is not None]
-    steps, each = unprofiled_ns(m.record), accumulation_steps(m)
+    steps = unprofiled_ns(m.record)
     if not waits or not steps:
         return _untimed(m)
-    batches = 1.0 if isinstance(each, Unknown) else float(each)
-    return min(statistics.median(waits) * batches / max(statistics.median(steps), 1.0), 1.0)
+    return min(statistics.median(waits) * batches_of_a_step(m) / max(statistics.median(steps), 1.0), 1.0)
 
 
 @metric("text", needs_gpu=False)
@@ -220,8 +222,7 @@ def _made_in_ns(m: Measured) -> float:
 
 def _usual_batch_ns(m: Measured) -> float:
     """Time in which the loop takes a batch: that of a step without the profiler, over its batches."""
-    each = accumulation_steps(m)
-    return usual_step_ns(m) / max(1.0 if isinstance(each, Unknown) else float(each), 1.0)
+    return usual_step_ns(m) / max(batches_of_a_step(m), 1.0)
 
 
 def _untimed(m: Measured) -> Unknown:
@@ -229,10 +230,8 @@ def _untimed(m: Measured) -> Unknown:
 
 
 def _steps_of_a_pass(m: Measured) -> float | Unknown:
-    batches, each = batches_per_pass(m), accumulation_steps(m)
-    if isinstance(batches, Unknown):
-        return batches
-    return float(batches) / max(1.0 if isinstance(each, Unknown) else float(each), 1.0)
+    batches = batches_per_pass(m)
+    return batches if isinstance(batches, Unknown) else float(batches) / max(batches_of_a_step(m), 1.0)
 
 
 def _firsts(m: Measured) -> list[float]:

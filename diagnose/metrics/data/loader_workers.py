@@ -9,6 +9,7 @@ from diagnose.facts import STEP, Unknown, Value, nothing_helps
 from diagnose.metrics.data.cores import cores_per_rank
 from diagnose.metrics.data.loader import loader_shards, loader_worker_count, workers_repeat_stream
 from diagnose.metrics.data.loader_passes import (
+    COST_CROWDED,
     COST_UP_TO,
     hand_over_ns,
     usual_wait_ns,
@@ -25,7 +26,7 @@ from diagnose.metrics.data.loader_work import (
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
 from diagnose.metrics.run.cold import warm_factor
-from diagnose.metrics.run.setup import accumulation_steps
+from diagnose.metrics.run.setup import batches_of_a_step
 from diagnose.metrics.run.usual import usual_step_ns
 from diagnose.trace.record import unprofiled_ns
 
@@ -37,7 +38,6 @@ LOST_TO_EACH, LEAST_EFFICIENCY = 0.1, 0.7  # workers that use the same disk, net
 PROFILED = 1.5  # times as long the host's work may take under the profiler, unseen while the step waits for workers
 HANDING_OVER = 1.3  # slower host at worst, by a pair of traces with 0 and 4 workers
 HANDING_OVER_CROWDED = 1.5  # if they leave no core idle: an estimate
-COST_CROWDED = 2.0  # times the estimate of handing a batch over, at least: measured, 2 to 4 times on 2 cores
 HALF_A_CORE = 0.5  # at worst, of a worker that computes with no core idle: a guest may take two threads for cores
 MOST_WAITING = 0.95  # of a step: it works a little, too
 MOST_WORKERS, MOST_GROWTH = 16, 4  # each takes memory of the host, and files that are open
@@ -244,8 +244,7 @@ def _handed_over(m: Measured, times: float) -> float | None:
     each, host = hand_over_ns(m), m.share(*HOST_WORK)
     if each is None or not host:
         return None
-    batches = accumulation_steps(m)
-    return times * 1e-9 * each * (1 if isinstance(batches, Unknown) else float(batches)) / (host * m.step_s)
+    return times * 1e-9 * each * batches_of_a_step(m) / (host * m.step_s)
 
 
 def _least_efficiency(m: Measured, workers: float) -> float:

@@ -13,7 +13,7 @@ from diagnose.metrics.measured import Measured
 from diagnose.metrics.model.flops import model_shape
 from diagnose.metrics.model.tokens import product_widths
 from diagnose.metrics.registry import metric
-from diagnose.metrics.run.setup import accumulation_steps
+from diagnose.metrics.run.setup import batches_of_a_step
 from diagnose.trace.vocabulary import OPS
 
 _LOOKUP = r"aten::(embedding|_embedding_bag|_embedding_bag_forward_only)$"
@@ -67,11 +67,11 @@ def dense_embedding_share(m: Measured) -> Value:
 
 def _tables_share(m: Measured) -> float | Unknown:
     """The tables' part of the recorded parameters: a table for each lookup of a micro-batch."""
-    everything, micro_batches = m.record.number("model.parameters"), accumulation_steps(m)
+    everything = m.record.number("model.parameters")
     if not everything:
         return m.unrecorded
     looked_up = m.timeline.steps.each(sum(math.prod(dims[0]) * times for dims, times in _sized(m)))
-    return min(looked_up / (1.0 if isinstance(micro_batches, Unknown) else float(micro_batches)) / everything, 1.0)
+    return min(looked_up / batches_of_a_step(m) / everything, 1.0)
 
 
 @metric("flag", needs_gpu=False)

@@ -12,7 +12,7 @@ from diagnose.metrics.kernel_groups.families import compiled_kernels
 from diagnose.metrics.kernel_groups.operators import NOT_LINKED
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
-from diagnose.metrics.run.setup import accumulation_steps, is_compiled
+from diagnose.metrics.run.setup import batches_of_a_step, is_compiled
 from diagnose.metrics.run.training import trains
 from diagnose.trace.vocabulary import GRAPH_LAUNCH, RUNTIME
 
@@ -101,8 +101,8 @@ def _dispatch_ns(m: Measured, calls: Ints) -> tuple[float, float]:
 
 def _graphs(m: Measured) -> float:
     """A graph for the forward pass of each micro-batch, and one for its backward pass if anything trains."""
-    passes, directions = accumulation_steps(m), 1 if trains(m) is False else 2
-    return m.timeline.steps.count * (1.0 if isinstance(passes, Unknown) else float(passes)) * directions
+    directions = 1 if trains(m) is False else 2
+    return m.timeline.steps.count * batches_of_a_step(m) * directions
 
 
 @metric("share", OF_LAUNCHES)

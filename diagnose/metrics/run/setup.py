@@ -106,6 +106,12 @@ def accumulation_steps(m: Measured) -> Value:
     return m.recorded(m.once(_batches_with_gradients) if set_to is None else set_to)
 
 
+def batches_of_a_step(m: Measured) -> float:
+    """Micro-batches of one optimizer step, taken for one if they are not known."""
+    steps = accumulation_steps(m)
+    return 1.0 if isinstance(steps, Unknown) else float(steps)
+
+
 def _batches_with_gradients(m: Measured) -> float | None:
     trace, line = m.timeline.trace, m.timeline
     updates, fetches, gradients = (

@@ -22,7 +22,8 @@ from diagnose.metrics.kernel_groups.operators import Launching, Signature
 from diagnose.metrics.kernels import fp8, fusion, host_calls, optimizer_forms, waves
 from diagnose.metrics.lines.sampled import sampled
 from diagnose.metrics.lines.user_code import Spent, ThreadWork
-from diagnose.metrics.run.cold import warm_factor
+from diagnose.metrics.run import capture
+from diagnose.predict.cold import warm_factor
 from diagnose.trace.stacks import Frame, Stack, StackSamples
 
 MIB = 1 << 20
@@ -156,7 +157,41 @@ def test_a_batch_is_as_long_as_without_the_profiler(
 
 
 def test_the_profiler_may_take_a_third_of_the_host_s_time_that_nobody_sees(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert least_host_time_factor(Advised(monkeypatch, 4, 2, 4).job) == pytest.approx(2 / 3)
+    loading = Advised(monkeypatch, 4, 2, 4).job
+    loading.step_s, loading.timeline = 1.0, SimpleNamespace(has_gpu=True)
+
+    assert least_host_time_factor(loading) == pytest.approx(2 / 3)
+
+
+@pytest.mark.parametrize(("operators", "left"), [(5_000, 0.9), (40_000, 2 / 3)])
+def test_without_a_gpu_it_takes_two_microseconds_for_an_operator_of_that_third(
+    operators: int, left: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The host works for a tenth of a second."""
+    loading = Advised(monkeypatch, 4, 2, 4).job
+    loading.step_s, loading.timeline = 1.0, SimpleNamespace(has_gpu=False)
+    fix(monkeypatch, capture, operators_of_a_step=operators)
+
+    assert least_host_time_factor(loading) == pytest.approx(left)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "measured", "operators", "factor"),
+    [
+        (False, 1.3, 1_000, 1.3),  # as measured
+        (False, 0.98, 1_000, 1 / 0.8),  # 2 of 10 ms
+        (False, Unknown("no step", "take some"), 1_000, 1 / 0.8),
+        (False, 0.98, 9_000, 2.0),  # half of the step at most
+        (True, 0.98, 1_000, 1.0),
+    ],
+)
+def test_the_profiler_takes_two_microseconds_for_an_operator_at_most_or_what_was_measured(
+    gpu: bool, measured: float | Unknown, operators: int, factor: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fix(monkeypatch, capture, profiler_overhead_factor=measured, operators_of_a_step=operators)
+    profiled = job(timeline=SimpleNamespace(has_gpu=gpu), step_s=0.01)
+
+    assert capture.most_profiler_factor(profiled) == pytest.approx(factor)
 
 
 @pytest.mark.parametrize(("advised", "slower"), [(2, 1.3), (7, 1.5)])
@@ -190,34 +225,31 @@ def test_a_small_batch_is_handed_over_soon(batch_ms: int, slower: float, monkeyp
 def test_without_a_gpu_handing_over_takes_what_bytes_let_expect_at_best_and_twice_without_an_idle_core(
     gpu: bool, advised: int, batch_ms: int, slower: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two batches in a step whose host works for a tenth of a second, behind a rest too long to be cold."""
+    """Two batches in a step whose host works for a tenth of a second."""
     from diagnose.metrics.data import loader_workers
 
     loading = Advised(monkeypatch, advised, 0, advised).job
     loading.step_s, loading.timeline = 1.0, SimpleNamespace(has_gpu=gpu)
-    fix(monkeypatch, loader_workers, hand_over_ns=1e6 * batch_ms, batches_of_a_step=2, usual_step_ns=1e9)
+    fix(monkeypatch, loader_workers, hand_over_ns=1e6 * batch_ms, batches_of_a_step=2)
 
     assert least_host_time_factor(loading) == pytest.approx(slower)
 
 
 @pytest.mark.parametrize(
-    ("gpu", "work_ms", "before_ms", "factor"),
+    ("work_ms", "before_ms", "factor"),
     [
-        (False, 4, 30, 0.75),  # a millisecond
-        (False, 1, 30, 0.4),
-        (False, 4, 2, 0.875),  # a quarter of what passes before
-        (False, 9, 30, 8 / 9),
-        (False, 11, 30, 1.0),  # too little to count
-        (False, 0, 30, 1.0),
-        (True, 4, 30, 1.0),
+        (4, 30, 0.75),  # a millisecond
+        (1, 30, 0.4),
+        (4, 2, 0.875),  # a quarter of what passes before
+        (30, 30, 29 / 30),
+        (34, 30, 1.0),  # too little to count
+        (0, 30, 1.0),
     ],
 )
 def test_work_behind_other_code_on_a_cpu_may_take_a_millisecond_less(
-    gpu: bool, work_ms: float, before_ms: float, factor: float
+    work_ms: float, before_ms: float, factor: float
 ) -> None:
-    rank = job(timeline=SimpleNamespace(has_gpu=gpu))
-
-    assert warm_factor(rank, work_ms / 1e3, before_ms / 1e3) == pytest.approx(factor)
+    assert warm_factor(work_ms / 1e3, before_ms / 1e3) == pytest.approx(factor)
 
 
 @pytest.mark.parametrize(("batches", "beyond", "kind"), [(4, 9, "static"), (3, 9, ""), (4, 7, ""), (5, 9, "static")])

@@ -245,20 +245,18 @@ OPERATORS = (MATRIX_OPERATORS, *(row.name for row in _OPERATORS))
 ON_A_CORE_OF_HOST = (*ON_A_CORE, "autograd-engine", "untraced-operator", *OPERATORS, OPTIMIZER_OPERATORS)
 """The same of a step without a GPU, with its operators."""
 HOST_WORK = ("dispatch", "python", "autograd-engine", "optimizer-host", OPTIMIZER_OPERATORS, *OPERATORS)
-WORK_BESIDE_PYTHON = tuple(cause for cause in HOST_WORK if cause != "python")
 PER_LAUNCH = tuple(row.name for row in CAUSES.values() if row.per_launch)
 OTHER_THAN_MATRIX = tuple(cause for cause in OPERATORS if cause != MATRIX_OPERATORS)
 HOST_GROUPS: Mapping[str, tuple[str, ...]] = {
     "host-work": HOST_WORK,
-    "work-beside-python": WORK_BESIDE_PYTHON,
     "per-launch": PER_LAUNCH,
     "operators": OPERATORS,
     "other-operators": OTHER_THAN_MATRIX,
     "late-rank": WAITING,
 }
-"""Causes that a rule may name together: what the host works on in a step, all and without Python outside of operators,
-what grows with its launches, the operators of a step without a GPU, those of them that are no products, and waiting for
-a rank that is late.
+"""Causes that a rule may name together: what the host works on in a step, what grows with its
+launches, the operators of a step without a GPU, those of them that are no products, and waiting for a rank that is
+late.
 """
 UNKNOWN_KINDS = (UNKNOWN_KIND, OTHER_KERNELS, UNKNOWN_OPERATORS, OTHER_OPERATORS)
 """They are booked as memory traffic and may as well compute: none of them carries a class."""

@@ -9,8 +9,10 @@ from diagnose.attribution.causes import EXPOSED, OPERATORS, WAITING
 from diagnose.diagnosis import Speedup
 from diagnose.facts import Unknown, spoken
 from diagnose.formulas.statistics import ENDS
-from diagnose.predict.changed import NOTHING, ChangedStep, SavedShares, combined, without_what_it_shortens
+from diagnose.metrics.run.usual import usual_step_ns
+from diagnose.predict.changed import NOTHING, ChangedStep, SavedShares, combined
 from diagnose.predict.changed_steps import ChangedSteps
+from diagnose.predict.cold import warm_factor
 from diagnose.predict.crowded import FREED, TOO_BUSY, is_too_busy, on_crowded_host
 from diagnose.predict.earned import (
     NO_END,
@@ -37,6 +39,7 @@ HIDDEN_BY_HOST = (
     "no gain is predicted: the host would hide it at its profiled speed, counting time that the trace does not show; "
     "its unprofiled speed is unknown"
 )
+COLD = "at best the rest of the step takes up to 1 ms less: its caches are cold behind what goes"
 PROFILED_HOST = "the host's time is as profiled, and less without the profiler"
 
 
@@ -139,7 +142,7 @@ class Predictor(ChangedSteps):
         if best is None or best == np.inf:
             low = self._ends(worst, rules, after, WORST)[0]
             return (low, None) if low > 1 else None
-        best = self._with_what_sending_slows(best, rules)
+        best = self._with_what_no_replay_sees(best, rules)
         (low, at_low), (high, at_high) = sorted([(worst, WORST), (best, BEST)])
         most = self._without_transfer(rules, after)
         low, high = min(low, most), min(high, most)
@@ -149,12 +152,23 @@ class Predictor(ChangedSteps):
         high = max(high, min(self._ends(high, rules, after, at_high)[1], evident, most), 1.0)
         return resolved((low if self._is_exact(rules) else max(min(low, high / (1 + REPLAY_ERROR)), least), high))
 
-    def _with_what_sending_slows(self, best: float, rules: Sequence[Rule]) -> float:
-        """The best case of fewer collectives on a host without a GPU, whose replay misses by its error what sending
-        slows unseen: threads that send share caches and memory with those that compute.
+    def _with_what_no_replay_sees(self, best: float, rules: Sequence[Rule]) -> float:
+        """The best case on a host without a GPU. Threads that send share caches and memory with those that compute:
+        fewer collectives save as much more as the error of the replay. What follows a wait or other code finds its
+        caches cold.
         """
+        if self.measured.timeline.has_gpu:
+            return best
         sends = any(rule.remedy and rule.remedy.collectives for rule in rules)
-        return most_by(share_of(best) + REPLAY_ERROR) if sends and not self.measured.timeline.has_gpu else best
+        best = most_by(share_of(best) + REPLAY_ERROR) if sends else best
+        warm = best / self._warm_factor(best, rules)
+        return warm if is_resolved(warm) else best
+
+    def _warm_factor(self, best: float, rules: Iterable[Rule]) -> float:
+        if self.measured.timeline.has_gpu or not any(rule.remedy and rule.remedy.warms for rule in rules):
+            return 1.0
+        step_s = usual_step_ns(self.measured) / 1e9
+        return warm_factor(step_s / best, step_s - step_s / best)
 
     def _evident(self, rules: Sequence[Rule]) -> float:
         """The gain if all goes that the evidence shows and the change shortens: the most for other steps.
@@ -179,11 +193,11 @@ class Predictor(ChangedSteps):
     def _steps_behind(self, rules: Sequence[Rule]) -> int:
         """The number of steps that the changes' gain is computed from.
 
-        Steps without the profiler count if their ranges time all that the changes shorten.
+        Steps without the profiler count if their ranges time all that the changes make shorter or longer.
         """
         windows, timed = len(self.measured.attribution.windows), {c for causes in self._ranges for c in causes}
         own = [self._own(rule, BEST) for rule in rules if rule.remedy and rule.remedy.replayed]
-        causes = [without_what_it_shortens(each).change.host.keys() if each else {""} for each in own]
+        causes = [_touched(each) if each else {""} for each in own]
         is_timed = len(own) == len(rules) and all(each and each <= timed for each in causes)
         return max(windows, len(self._unprofiled_ns)) if is_timed else windows
 
@@ -240,7 +254,7 @@ class Predictor(ChangedSteps):
             each.append(PROFILED_HOST)
         of_host = FREED if rule.class_ == "validity" else on_crowded_host(self.facts)
         each += [told(rule.remedy, self.facts), of_host, self.withheld(rule)]
-        each += [self._beyond_evidence(rule), self._without_end(rule)]
+        each += [self._warmed(rule), self._beyond_evidence(rule), self._without_end(rule)]
         if (saving := self.saving(rule)) and saving.hidden > REPLAY_ERROR:
             booked, hidden = spoken(saving.booked, "share"), spoken(saving.hidden, "share")
             each.append(
@@ -254,6 +268,11 @@ class Predictor(ChangedSteps):
         best = self._gain((rule,), (), BEST)
         hidden = HIDDEN_BY_HOST if best is not None and self._is_hidden(rule, (), best) else ""
         return TOO_BUSY if rule.remedy and self._is_too_busy(rule) else hidden
+
+    def _warmed(self, rule: Rule) -> str:
+        """A sentence on caches, if they count; "" else."""
+        best = self._gain((rule,), (), BEST)
+        return COLD if best is not None and is_resolved(best) and self._warm_factor(best, (rule,)) < 1 else ""
 
     def _beyond_evidence(self, rule: Rule) -> str:
         """A sentence on what the high end rests on beyond the finding's evidence; "" if it rests on no more."""
@@ -325,6 +344,10 @@ class Predictor(ChangedSteps):
         gain = before[1] * before[0].gain / (together[1] * together[0].gain)  # of the steps, the tokens left out
         low, high = np.quantile(now / then / gain, ENDS).tolist()
         return min(low, 1.0), max(high, 1.0)
+
+
+def _touched(changed: ChangedStep) -> set[str]:
+    return {cause for cause, factor in changed.change.host.items() if factor != 1}
 
 
 def _assumes(rule: Rule) -> bool:

@@ -46,6 +46,7 @@ class Remedy(msgspec.Struct, frozen=True):
         over: the denominator of the share: "run" for something that occurs once in many steps, which a few consecutive
             steps do not show.
         beyond_transfers: whether whole collectives disappear with their host work, so that transfer time is no bound.
+        warms: whether what goes stands before the rest of each step, which then finds its caches warm.
         assumes: the assumptions behind the factors, in words.
         source: the source of the factors.
     """
@@ -62,6 +63,7 @@ class Remedy(msgspec.Struct, frozen=True):
     batch: Values | None = None
     over: Over = "step"
     beyond_transfers: bool = False
+    warms: bool = False
     assumes: str = ""
     source: str = ""
 
@@ -136,6 +138,7 @@ def remedy_of(
         batch=span(table.batch, "whatif.batch") if table.batch else None,
         over=table.over,
         beyond_transfers=table.beyond_transfers,
+        warms=table.warms,
         assumes=" ".join((table.assumes or "").split()),
         source=table.source or "",
     )

@@ -48,6 +48,7 @@ class WhatIfTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     batch: Span | None = None
     over: Over = "step"
     beyond_transfers: bool = False
+    warms: bool = False
     assumes: Text | None = None
     source: Text | None = None
 

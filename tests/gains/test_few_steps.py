@@ -65,6 +65,14 @@ def test_more_steps_say_more_and_those_without_the_profiler_by_their_ranges(
     assert high == pytest.approx(2, rel=0.02), "no more goes than all of the wait"
 
 
+def test_what_may_become_longer_is_known_from_few_steps_too() -> None:
+    slower = rule("host = { data-wait = [0.0, 0.0], operators = [1.1, 1.2] }")
+
+    low, _ = waiting(3, 6, WAIT).predict(slower) or (0, 0)
+
+    assert low < 1.6, "not 10 / 6"
+
+
 def test_a_share_that_disappears_by_few_steps_is_spread_too_but_not_beyond_it() -> None:
     """Such is the cure of a straggler."""
     cured = rule(

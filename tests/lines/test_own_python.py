@@ -1,5 +1,6 @@
 """Python that is at lines of the user's own can leave the step; that of the training library cannot."""
 
+import math
 from pathlib import Path
 
 import pytest
@@ -38,12 +39,24 @@ def test_what_is_at_lines_of_the_user(sampled: list[Sampled], share: float, tmp_
     assert facts["own_python_share"] == pytest.approx(share, abs=0.01)
 
 
-def test_the_promise_is_of_the_users_own_python(tmp_path: Path) -> None:
-    found = finding(
-        waiting(tmp_path, TRAINS, ("log", "step", None, 20), ("collate", "loading", None, 80)), "python-host"
+def test_the_promise_is_of_the_users_own_python_and_at_best_of_as_much_as_the_samples_allow(tmp_path: Path) -> None:
+    """20 of 200 samples are 10 % of the step, or 14.3 % with two standard errors; what is left of it then no longer
+    begins with cold caches, which takes a quarter of what goes.
+    """
+    answer = waiting(tmp_path, TRAINS, ("log", "step", None, 20), ("collate", "loading", None, 80))
+    facts = {fact.name: fact.value for fact in answer.facts}
+    most = 0.1 + 2 * math.sqrt(22 / 204 * 182 / 204 / 204)
+
+    assert facts["most_own_python_share"] == pytest.approx(most / 0.4, abs=0.01)
+    assert finding(answer, "python-host").predicted_speedup == pytest.approx(
+        (10 / (10 - 0.6 * 1), 1 / (1 - 1.25 * most)), rel=0.01
     )
 
-    assert found.predicted_speedup == pytest.approx((10 / (10 - 0.6 * 1), 10 / (10 - 1)), rel=0.01)
+
+def test_recorded_calls_of_the_user_are_no_sample(tmp_path: Path) -> None:
+    facts = {fact.name: fact.value for fact in waiting(tmp_path).facts}
+
+    assert facts["most_own_python_share"] == facts["own_python_share"]
 
 
 def test_a_librarys_python_is_not_the_users_to_move(tmp_path: Path) -> None:
@@ -54,5 +67,5 @@ def test_a_librarys_python_is_not_the_users_to_move(tmp_path: Path) -> None:
 
 
 def test_where_nothing_was_sampled_all_of_it_may_be(tmp_path: Path) -> None:
-    promised = (1 / 0.92, 1 / 0.6)
+    promised = (1 / 0.92, 1 / (0.6 - 0.1))  # of 10 ms; the rest takes a millisecond less behind no Python
     assert finding(waiting(tmp_path), "python-host").predicted_speedup == pytest.approx(promised, rel=0.01)

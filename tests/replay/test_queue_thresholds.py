@@ -70,7 +70,7 @@ def test_a_range_is_two_per_cent_wide_at_least(low: float, high: float, least: f
     given: Any = SimpleNamespace(
         _gain=lambda rules, after, case: {"worst": low, "best": high}[case], _ends=lambda gain, *_: (gain, gain),
         _is_exact=lambda rules: False, _without_transfer=lambda *_: math.inf, _evident=lambda rules: 1.0,
-        _with_what_sending_slows=lambda best, rules: best,
+        _with_what_no_replay_sees=lambda best, rules: best,
     )  # fmt: skip
 
     found = Predictor._range(given, (), ())

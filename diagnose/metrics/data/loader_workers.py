@@ -25,7 +25,7 @@ from diagnose.metrics.data.loader_work import (
 )
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
-from diagnose.metrics.run.cold import warm_factor
+from diagnose.metrics.run.capture import profiler_s
 from diagnose.metrics.run.setup import batches_of_a_step
 from diagnose.metrics.run.usual import usual_step_ns
 from diagnose.trace.record import unprofiled_ns
@@ -186,8 +186,8 @@ def _share_without_profiler(m: Measured, wait: float) -> float:
 @metric("factor", needs_gpu=False)
 def least_host_time_factor(m: Measured) -> Value:
     """Host time of a step with the advised workers over the present one, at best. If workers already run, the profiler
-    may lengthen the host's work without lengthening the step, which waits for them. On a CPU the first millisecond
-    that follows a wait runs with cold caches, and the training thread takes what handing over batches costs.
+    may lengthen the host's work without lengthening the step, which waits for them. On a CPU the training thread takes
+    what handing over batches costs.
     """
     advised = advised_loader_workers(m)
     return advised if isinstance(advised, Unknown) else _fastest_host(m, float(advised))
@@ -195,13 +195,17 @@ def least_host_time_factor(m: Measured) -> Value:
 
 def _fastest_host(m: Measured, workers: float) -> float:
     if _running(m):
-        return 1 / PROFILED
+        return max(1 - _profiler_part(m), 1 / PROFILED)
     if m.timeline.has_gpu:
         return 1.0
-    wait_s = m.step_s * m.share("data-wait")
-    warm = warm_factor(m, usual_step_ns(m) / 1e9 - wait_s, wait_s)
     taken = _handed_over(m, COST_CROWDED if _crowded(m, workers) else 1.0) if workers else None
-    return warm if taken is None else min(warm + taken, _slower_host(m, workers))
+    return 1.0 if taken is None else min(1 + taken, _slower_host(m, workers))
+
+
+def _profiler_part(m: Measured) -> float:
+    """The profiler's part of the host's time at most: with a GPU, where it times launches too, it may be any."""
+    host_s = m.share(*HOST_WORK) * m.step_s
+    return 1.0 if m.timeline.has_gpu or not host_s else profiler_s(m) / host_s
 
 
 @metric("factor", needs_gpu=False)

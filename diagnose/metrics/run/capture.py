@@ -9,6 +9,7 @@ from diagnose.facts import DIAGNOSE_RUN, Unknown, Value, another_run, nothing_he
 from diagnose.formulas import share
 from diagnose.metrics.measured import Measured
 from diagnose.metrics.registry import metric
+from diagnose.metrics.run.steps import operators_of_a_step
 from diagnose.probes.protocol import JOBS_PROFILER
 from diagnose.timeline import Timeline
 from diagnose.trace.nsight.names import GRAPH
@@ -19,6 +20,8 @@ _NO_LINKS = Unknown(
     another_run("capture with torch.profiler, and pass the file as it wrote it"),
 )
 
+PROFILER_S = 2e-6  # for an operator, at most: measured, 0.9 to 2.5 microseconds in steps of 2 to 70 ms on a CPU
+MOST_OF_PROFILER = 0.5  # of a step
 _NO_LAUNCH = Unknown("no kernel launch was recorded", another_run("capture CPU and CUDA activities together"))
 
 
@@ -175,6 +178,23 @@ def profiler_overhead_factor(m: Measured) -> Value:
     if factor is not None:
         return factor
     return Unknown("the trace holds no unprofiled steps to compare with", DIAGNOSE_RUN)
+
+
+@metric("factor", needs_gpu=False)
+def most_profiler_factor(m: Measured) -> Value:
+    """Profiled over unprofiled step time at most, at least 1: as measured and, on a CPU, as the profiler's two
+    microseconds for each operator make it, which the changes of a long wait may hide.
+    """
+    measured = profiler_overhead_factor(m)
+    known = 1.0 if isinstance(measured, Unknown) else max(float(measured), 1.0)
+    if m.timeline.has_gpu:
+        return measured if isinstance(measured, Unknown) else known
+    return max(known, 1 / (1 - min(profiler_s(m) / m.step_s, MOST_OF_PROFILER)))
+
+
+def profiler_s(m: Measured) -> float:
+    """Seconds of a counted step that the profiler takes at most, by the step's operators."""
+    return PROFILER_S * operators_of_a_step(m)
 
 
 @metric("share", "kernel time")

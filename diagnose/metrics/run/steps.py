@@ -63,7 +63,7 @@ def unprofiled_step_time_ns(m: Measured) -> Value:
 @metric("count", needs_gpu=False)
 def operators_per_step(m: Measured) -> Value:
     """Operators that begin in a counted step, on all threads, those that others call included."""
-    return _operators(m)
+    return operators_of_a_step(m)
 
 
 @metric("ns", needs_gpu=False)
@@ -72,10 +72,11 @@ def unprofiled_operator_ns(m: Measured) -> Value:
     other.
     """
     step_ns = unprofiled_step_time_ns(m)
-    return step_ns if isinstance(step_ns, Unknown) else float(step_ns) / max(_operators(m), 1.0)
+    return step_ns if isinstance(step_ns, Unknown) else float(step_ns) / max(operators_of_a_step(m), 1.0)
 
 
-def _operators(m: Measured) -> float:
+def operators_of_a_step(m: Measured) -> float:
+    """Operators that begin in a counted step."""
     return m.timeline.steps.each(len(m.in_steps_of_host(np.flatnonzero(m.timeline.trace.rows_of(*OPS)))))
 
 

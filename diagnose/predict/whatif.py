@@ -160,15 +160,15 @@ class Predictor(ChangedSteps):
         if self.measured.timeline.has_gpu:
             return best
         sends = any(rule.remedy and rule.remedy.collectives for rule in rules)
-        best = most_by(share_of(best) + REPLAY_ERROR) if sends else best
-        warm = best / self._warm_factor(best, rules)
-        return warm if is_resolved(warm) else best
+        return self._warm(most_by(share_of(best) + REPLAY_ERROR) if sends else best, rules)
 
-    def _warm_factor(self, best: float, rules: Iterable[Rule]) -> float:
+    def _warm(self, best: float, rules: Iterable[Rule]) -> float:
+        """The best case with warm caches; without, where a replay resolves no more."""
         if self.measured.timeline.has_gpu or not any(rule.remedy and rule.remedy.warms for rule in rules):
-            return 1.0
+            return best
         step_s = usual_step_ns(self.measured) / 1e9
-        return warm_factor(step_s / best, step_s - step_s / best)
+        warm = best / warm_factor(step_s / best, step_s - step_s / best)
+        return warm if is_resolved(warm) else best
 
     def _evident(self, rules: Sequence[Rule]) -> float:
         """The gain if all goes that the evidence shows and the change shortens: the most for other steps.
@@ -272,7 +272,7 @@ class Predictor(ChangedSteps):
     def _warmed(self, rule: Rule) -> str:
         """A sentence on caches, if they count; "" else."""
         best = self._gain((rule,), (), BEST)
-        return COLD if best is not None and is_resolved(best) and self._warm_factor(best, (rule,)) < 1 else ""
+        return COLD if best is not None and self._warm(best, (rule,)) > best else ""
 
     def _beyond_evidence(self, rule: Rule) -> str:
         """A sentence on what the high end rests on beyond the finding's evidence; "" if it rests on no more."""

@@ -1,23 +1,21 @@
 """What goes before the rest of a step on a CPU takes the coldness of its caches with it, in the best case."""
 
 import pytest
-from whatif.predicted import predictor, rule, steps
+from whatif.predicted import loading, predictor, rule, steps
 
 from diagnose.predict.whatif import COLD, Predictor
 
 GONE = "host = { data-wait = [0.0, 0.0] }"
 
 
-def waiting(wait_ms: int, work_us: int, gpu: int | None = None) -> Predictor:
+def waiting(wait_ms: int, work_us: int) -> Predictor:
     """Six steps that wait for data, and then compute."""
 
     def step(job: object) -> None:
         job.loader(ms=wait_ms)  # type: ignore[attr-defined]
         job.cpu_op("aten::mm", work_us)  # type: ignore[attr-defined]
-        if gpu is not None:
-            job.kernel("gemm", work_us)  # type: ignore[attr-defined]
 
-    return predictor(steps(step, 6, gpu=gpu))
+    return predictor(steps(step, 6, gpu=None))
 
 
 @pytest.mark.parametrize(
@@ -38,5 +36,16 @@ def test_it_counts_only_where_the_rule_says_that_what_goes_stands_before_the_res
     assert waiting(8, 4000).predict(rule(GONE)) == pytest.approx((3, 3), rel=0.03)
 
 
+def test_beside_a_gpu_nothing_of_it_counts() -> None:
+    marked, plain = rule("warms = true\n" + GONE), rule(GONE)
+    job = predictor(loading(8, 1, 6))
+
+    assert job.predict(marked) == job.predict(plain)
+    assert COLD not in job.assumes(marked)
+
+
 def test_an_end_that_a_replay_resolves_stays_one() -> None:
-    assert (waiting(40, 1000).predict(rule("warms = true\n" + GONE)) or (0, None))[1] == pytest.approx(41, rel=0.02)
+    marked, job = rule("warms = true\n" + GONE), waiting(40, 1000)
+
+    assert (job.predict(marked) or (0, None))[1] == pytest.approx(41, rel=0.02)
+    assert COLD not in job.assumes(marked)
